@@ -1,0 +1,1 @@
+"""What all rooms speak: passes, recipes, machine, options, provenance, errors."""

@@ -1,0 +1,149 @@
+"""The machine a program is compiled for: instruction set, lanes, registers, caches, cores.
+
+Recipes read this object; none of them knows a vector width of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from .errors import OptionError
+
+if TYPE_CHECKING:
+    import tvm
+
+#: Host features an artifact may need, by LLVM's name; what is not listed changes no instruction we emit.
+RELEVANT_FEATURES = (
+    "sse4.2", "avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe", "popcnt", "avx512f", "avx512bw",
+    "avx512cd", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16", "avx512vbmi", "avx512ifma",
+    "avx512vbmi2", "avx512bitalg", "avx512vpopcntdq", "vpclmulqdq", "vaes", "gfni", "sha", "avxvnni",
+    "amx-tile", "amx-bf16", "amx-int8", "neon", "dotprod", "fullfp16", "sve", "sve2", "bf16", "i8mm",
+)  # fmt: skip
+
+# name, feature that shows it, f32 lanes, vector registers, f32 fused multiply-adds a cycle, broadcast in the operand
+_INSTRUCTION_SETS = (
+    ("avx512", "avx512f", 16, 32, 2, True),
+    ("avx2", "avx2", 8, 16, 2, False),
+    ("avx", "avx", 8, 16, 1, False),
+    ("sse4.2", "sse4.2", 4, 16, 1, False),
+    ("sve", "sve", 4, 32, 2, True),
+    ("neon", "neon", 4, 32, 2, True),
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What recipes may read of the machine.
+
+    Attributes:
+        isa: "avx512", "avx2", "avx", "sse4.2", "neon", "sve" or "scalar".
+        mcpu: LLVM's name of the CPU.
+        triple: LLVM's target triple; empty for the host's own.
+        features: the LLVM features generated code may use, of :data:`RELEVANT_FEATURES`, sorted.
+        lanes: f32 lanes of one vector register.
+        registers: vector registers.
+        fma_per_cycle: f32 vector multiply-adds a core starts in a cycle.
+        operand_broadcast: whether a multiply-add takes a scalar of memory (or of a lane) as an operand.
+        l1d, l2, l3: bytes of the data caches: a core's own L1 and L2, the L3 that cores share.
+        threads: threads a parallel kernel uses; 1 makes every kernel serial.
+    """
+
+    isa: str
+    mcpu: str
+    triple: str
+    features: tuple[str, ...]
+    lanes: int
+    registers: int
+    fma_per_cycle: int
+    operand_broadcast: bool
+    l1d: int
+    l2: int
+    l3: int
+    threads: int
+
+    @staticmethod
+    def detect(target: str | None = None, threads: int | None = None) -> Machine:
+        """The host, or the CPU that `target` names, with the caches of the host.
+
+        Args:
+            target: None for the host; an LLVM CPU name ("haswell", "x86-64-v2", "skylake-avx512"); or
+                "TRIPLE:CPU" for another architecture ("aarch64-linux-gnu:cortex-a72").
+            threads: threads to plan for; None takes every core this process may use.
+
+        Raises:
+            OptionError: an unknown CPU name, or a number of threads below one.
+        """
+        threads = available_cores() if threads is None else threads
+        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+            raise OptionError(f"threads={threads!r}: a whole number of 1 or more is needed")
+        return _detect(target, threads)
+
+    def target(self) -> tvm.target.Target:
+        """The TVM target: LLVM for this CPU."""
+        import tvm
+
+        description: dict[str, Any] = {"kind": "llvm", "mcpu": self.mcpu, "num-cores": self.threads}
+        if self.triple:
+            description["mtriple"] = self.triple
+        return tvm.target.Target(description)
+
+    def peak_gflops(self, gigahertz: float = 3.0) -> float:
+        """f32 GFLOP/s of one core at a clock; an estimate for cost models, never a measured figure."""
+        return 2.0 * self.lanes * self.fma_per_cycle * gigahertz
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**asdict(self), "features": list(self.features)}
+
+
+def available_cores() -> int:
+    """Cores this process may use: its affinity mask, which containers and `taskset` set."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
+@functools.lru_cache(maxsize=64)
+def _detect(target: str | None, threads: int) -> Machine:
+    import tvm
+    from tvm.target import codegen
+
+    triple, _, mcpu = (target or codegen.llvm_get_system_cpu()).rpartition(":")
+    description = {"kind": "llvm", "mcpu": mcpu, **({"mtriple": triple} if triple else {})}
+    try:
+        known = codegen.llvm_is_valid_cpu(mcpu, triple or codegen.llvm_get_system_triple())
+        found = {str(f) for f in codegen.llvm_get_cpu_features(tvm.target.Target(description))} if known else set()
+    except Exception as error:
+        raise OptionError(f"target={target!r}: LLVM does not know it ({error})", fix=_TARGET_FIX) from error
+    if not known:
+        raise OptionError(f"target={target!r}: LLVM knows no CPU {mcpu!r}", fix=_TARGET_FIX)
+    isa = next((row for row in _INSTRUCTION_SETS if row[1] in found), ("scalar", "", 4, 16, 1, False))
+    return Machine(
+        isa=isa[0], mcpu=mcpu, triple=triple, features=tuple(f for f in sorted(RELEVANT_FEATURES) if f in found),
+        lanes=isa[2], registers=isa[3], fma_per_cycle=isa[4] if isa[0] != "avx2" or "fma" in found else 1,
+        operand_broadcast=isa[5], threads=threads, **_caches(),
+    )  # fmt: skip
+
+
+_TARGET_FIX = (
+    'leave target out for this machine, or give an LLVM CPU name such as "haswell", "skylake-avx512", '
+    '"x86-64-v2", or a triple and a CPU: "aarch64-linux-gnu:cortex-a72"'
+)
+
+
+def _caches() -> dict[str, int]:
+    """Cache sizes in bytes from Linux's sysfs; common sizes where it does not tell."""
+    sizes = {"l1d": 32 << 10, "l2": 512 << 10, "l3": 8 << 20}
+    for index in pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:
+            continue
+        key = {"1": "l1d", "2": "l2", "3": "l3"}.get(level)
+        if key and kind in ("Data", "Unified") and size.endswith("K"):
+            sizes[key] = int(size[:-1]) << 10
+    return sizes

@@ -1,0 +1,131 @@
+"""What a pass is: conditions before and after, a result that says what fired and what was skipped and why.
+
+The pass protocol follows the idea of onnx/ir-py: a pass that breaks its own condition, or is given a module that
+breaks it, is an error which names the pass and the one that ran before it.
+"""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .errors import PassError, TvmExtError
+from .machine import Machine
+from .options import CompileOptions
+from .provenance import Provenance
+
+if TYPE_CHECKING:
+    import tvm
+    from tvm.ir import IRModule
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing a pass did, or did not do: the value it looked at, and what or why."""
+
+    value: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """The module after a pass, with what it did and what it left alone."""
+
+    mod: IRModule
+    fired: tuple[Event, ...] = ()
+    skipped: tuple[Event, ...] = ()
+
+    @property
+    def modified(self) -> bool:
+        return bool(self.fired)
+
+
+@dataclass(frozen=True)
+class PassReport:
+    """What is kept of a pass that ran: names, counts, reasons, seconds. Plain values."""
+
+    name: str
+    fired: tuple[Event, ...]
+    skipped: tuple[Event, ...]
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        events = {key: [[e.value, e.detail] for e in getattr(self, key)] for key in ("fired", "skipped")}
+        return {"name": self.name, "seconds": round(self.seconds, 6), **events}
+
+
+@dataclass
+class CompileContext:
+    """What passes may read (machine, options) and must keep true (provenance)."""
+
+    machine: Machine
+    options: CompileOptions = field(default_factory=CompileOptions)
+    provenance: Provenance = field(default_factory=Provenance)
+    reports: list[PassReport] = field(default_factory=list)
+
+
+Condition = Callable[["IRModule"], "str | None"]
+"""Returns None if the module is fine, else what is wrong with it."""
+
+
+class Pass(abc.ABC):
+    """A Relax -> Relax rewrite.
+
+    Attributes:
+        name: unique, lower case with dashes; reports and errors use it.
+        requires: conditions on the module before.
+        ensures: conditions on the module after.
+    """
+
+    name: str
+    requires: tuple[Condition, ...] = ()
+    ensures: tuple[Condition, ...] = ()
+
+    @abc.abstractmethod
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        """Rewrite `mod`; never change it in place."""
+
+    def __call__(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        """Check the conditions around :meth:`run`.
+
+        Raises:
+            PassError: a condition does not hold, or the pass raised; names this pass and the one before.
+        """
+        before = f" (after pass {ctx.reports[-1].name!r})" if ctx.reports else ""
+        self._check("needs", self.requires, mod, before)
+        start = time.perf_counter()
+        try:
+            result = self.run(mod, ctx)
+        except TvmExtError:
+            raise
+        except Exception as error:
+            raise PassError(f"pass {self.name!r}{before} failed: {type(error).__name__}: {error}") from error
+        self._check("promises", self.ensures, result.mod, before)
+        ctx.reports.append(PassReport(self.name, result.fired, result.skipped, time.perf_counter() - start))
+        return result
+
+    def _check(self, verb: str, conditions: Iterable[Condition], mod: IRModule, before: str) -> None:
+        for condition in conditions:
+            if wrong := condition(mod):
+                raise PassError(f"pass {self.name!r}{before} {verb}: {condition.__name__}, but {wrong}")
+
+    def as_tvm(self, ctx: CompileContext) -> tvm.transform.Pass:
+        """This pass as a `tvm.transform.Pass`, to stand in a `tvm.transform.Sequential`."""
+        import tvm
+
+        @tvm.transform.module_pass(opt_level=0, name=f"tvm_ext.{self.name}")
+        def apply(mod: IRModule, _: Any) -> IRModule:
+            return self(mod, ctx).mod
+
+        return apply
+
+
+def run_passes(passes: Sequence[Pass], mod: IRModule, ctx: CompileContext) -> IRModule:
+    """Run passes in order; reports are appended to `ctx.reports`."""
+    for one in passes:
+        mod = one(mod, ctx).mod
+    return mod

@@ -1,0 +1,209 @@
+"""Reading and rewriting the straight-line body of a Relax function: the shared steps of every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+from tvm import relax
+from tvm.ir import Call, GenericConst, GlobalVar, IRModule, Op, TupleGetItem
+
+from .passes import CompileContext, Event, PassResult
+
+
+def main_bindings(mod: IRModule) -> list[relax.VarBinding]:
+    """All variable bindings of `main`, in order."""
+    return bindings_of(mod["main"])
+
+
+def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
+    """All variable bindings of a function, in order."""
+    return [b for block in function.body.blocks for b in block.bindings]
+
+
+def op_name(expr: Any) -> str:
+    """Operator name of a call such as "relax.nn.conv2d"; "" for anything else."""
+    return str(expr.op.name) if isinstance(expr, Call) and isinstance(expr.op, Op) else ""
+
+
+def shape_of(expr: Any) -> tuple[int, ...] | None:
+    """Static shape of a tensor expression; None if it has none (a tuple, a shape, a symbolic dimension)."""
+    ty = expr.ty
+    if not isinstance(ty, relax.TensorType) or ty.shape is None or not hasattr(ty.shape, "values"):
+        return None
+    try:
+        return tuple(int(d) for d in ty.shape.values)
+    except TypeError:
+        return None
+
+
+def dtype_of(expr: Any) -> str:
+    """dtype of a tensor expression, such as "float32"; "" for anything else."""
+    return str(expr.ty.dtype) if isinstance(expr.ty, relax.TensorType) else ""
+
+
+def numpy_of(expr: Any) -> np.ndarray | None:
+    """The value of a constant as numpy (a copy TVM does not share); None for anything else."""
+    return expr.value.numpy() if isinstance(expr, GenericConst) else None
+
+
+def scalar_of(expr: Any) -> float | int | None:
+    """The value of a one-element constant; None for anything else."""
+    if isinstance(expr, GenericConst) and isinstance(expr.ty, relax.TensorType):
+        shape = shape_of(expr)
+        if shape is not None and all(d == 1 for d in shape):
+            return expr.value.numpy().reshape(()).item()
+    return None
+
+
+def uses_of(function: relax.Function) -> dict[relax.Var, list[relax.Var | None]]:
+    """Variable -> the variables whose bindings read it, with repeats; None stands for the function's result."""
+    uses: dict[relax.Var, list[relax.Var | None]] = {}
+
+    def visit(expr: Any, reader: relax.Var | None) -> None:
+        def note(node: Any) -> None:
+            if isinstance(node, relax.Var):
+                uses.setdefault(node, []).append(reader)
+
+        relax.analysis.post_order_visit(expr, note)
+
+    for binding in bindings_of(function):
+        visit(binding.value, binding.var)
+    visit(function.body.body, None)
+    return uses
+
+
+class Rewriter:
+    """Rebuilds `main` binding by binding; keeps names and provenance.
+
+    A visitor looks at one binding and returns None to keep it, or an expression to bind instead. While it runs it
+    may :meth:`emit` further bindings before it. A variable bound to another variable is replaced by it afterwards.
+    """
+
+    def __init__(self, mod: IRModule, ctx: CompileContext, function: str = "main") -> None:
+        self.mod, self.ctx = mod, ctx
+        self.gvar: GlobalVar = mod.get_global_var(function)
+        self.function: relax.Function = mod[function]
+        self.uses = uses_of(self.function)
+        self.defs: dict[relax.Var, Any] = {b.var: b.value for b in bindings_of(self.function)}
+        self.fired: list[Event] = []
+        self.skipped: list[Event] = []
+        self._builder = relax.BlockBuilder()
+        self._names = {v.name for v in [*self.function.params, *self.defs]}
+        self._out: list[relax.VarBinding] = []
+        self._current: relax.Var | None = None
+        self._absorbed: list[str] = []
+
+    # ------------------------------------------------------------ for visitors
+    def emit(self, expr: Any, hint: str | None = None) -> relax.Var:
+        """Bind `expr` to a fresh variable before the current binding; its origin is the current binding's."""
+        expr = self.normalize(expr)
+        name = self._fresh(hint or (self._current.name if self._current is not None else "lv"))
+        var = relax.DataflowVar(name, expr.ty) if self._dataflow else relax.Var(name, expr.ty)
+        self._out.append(relax.VarBinding(var, expr))
+        self.defs[var] = expr
+        if self._current is not None:
+            self.ctx.provenance.record(name, [self._current.name, *self._absorbed])
+        return var
+
+    def absorb(self, *variables: relax.Var) -> None:
+        """Say that the current binding now also does the work of these variables."""
+        self._absorbed.extend(v.name for v in variables)
+
+    def normalize(self, expr: Any) -> Any:
+        """`expr` with its type inferred."""
+        return self._builder.normalize(expr)
+
+    def definition(self, expr: Any) -> Any:
+        """The expression a variable is bound to now; the expression itself if it is no bound variable."""
+        return self.defs.get(expr, expr)
+
+    def single_use(self, var: relax.Var) -> bool:
+        """Whether exactly one binding (or the result) reads `var`."""
+        return len(self.uses.get(var, ())) == 1
+
+    def fire(self, detail: str, value: relax.Var | str | None = None) -> None:
+        """Report a rewrite of the current binding (or of `value`)."""
+        self.fired.append(Event(self._label(value), detail))
+
+    def skip(self, reason: str, value: relax.Var | str | None = None) -> None:
+        """Report why the current binding (or `value`) was left alone."""
+        self.skipped.append(Event(self._label(value), reason))
+
+    # ------------------------------------------------------------ driving
+    def rewrite(self, visit: Callable[[relax.VarBinding, Rewriter], Any]) -> PassResult:
+        """Visit every binding in order and return the new module with what fired and was skipped."""
+        blocks = []
+        for block in self.function.body.blocks:
+            self._dataflow, self._out = isinstance(block, relax.DataflowBlock), []
+            for binding in block.bindings:
+                self._visit(binding, visit)
+            kind = relax.DataflowBlock if self._dataflow else relax.BindingBlock
+            blocks.append(kind(self._out))
+        if not self.fired:
+            return PassResult(self.mod, (), tuple(self.skipped))
+        return PassResult(self._finish(blocks), tuple(self.fired), tuple(self.skipped))
+
+    def _visit(self, binding: relax.VarBinding, visit: Callable[[relax.VarBinding, Rewriter], Any]) -> None:
+        self._current, self._absorbed = binding.var, []
+        new = visit(binding, self)
+        value = binding.value if new is None else self.normalize(new)
+        if new is not None and not tvm_ffi.structural_equal(value.ty, binding.var.ty):
+            raise TypeError(f"{binding.var.name}: {binding.var.ty} would become {value.ty}")
+        self.ctx.provenance.record(binding.var.name, self._absorbed)
+        if isinstance(value, relax.Var) and value in self.defs:
+            self.ctx.provenance.record(value.name, [binding.var.name])
+        self.defs[binding.var] = value
+        self._out.append(relax.VarBinding(binding.var, value))
+        self._current = None
+
+    def _finish(self, blocks: list[Any]) -> IRModule:
+        f = self.function
+        new = relax.Function(f.params, relax.SeqExpr(blocks, f.body.body), f.ret_ty, f.is_pure, f.attrs)
+        mod = IRModule(dict(self.mod.functions_items()), attrs=self.mod.attrs)
+        mod.update_func(self.gvar, new)
+        return remove_aliases(mod)
+
+    def _fresh(self, hint: str) -> str:
+        name, n = hint, 1
+        while name in self._names:
+            name, n = f"{hint}_{n}", n + 1
+        self._names.add(name)
+        return name
+
+    def _label(self, value: relax.Var | str | None) -> str:
+        name = value if isinstance(value, str) else (value or self._current).name  # type: ignore[union-attr]
+        nodes = self.ctx.provenance.of(name)
+        return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "") if nodes else name
+
+
+def remove_aliases(mod: IRModule) -> IRModule:
+    """`y = x` is dropped and y replaced by x; tuples that are taken apart again vanish too."""
+    return relax.transform.CanonicalizeBindings()(mod)
+
+
+def attrs_of(call: Call, names: Iterable[str]) -> Mapping[str, Any]:
+    """Attributes of an operator call by name, as Python values."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, str) or value is None:
+            return value
+        if hasattr(value, "__iter__"):
+            return tuple(plain(v) for v in value)
+        return getattr(value, "value", value)
+
+    return {name: plain(getattr(call.attrs, name)) for name in names}
+
+
+def iter_groups(mod: IRModule) -> Iterator[tuple[GlobalVar, relax.Function]]:
+    """Every function of the module that grouping made."""
+    for gvar, function in mod.functions_items():
+        if isinstance(function, relax.Function) and function.attrs and "tvm_ext.group" in function.attrs:
+            yield gvar, function
+
+
+def tuple_item(expr: Any) -> tuple[Any, int] | None:
+    """(tuple, index) of a tuple access; None for anything else."""
+    return (expr.tuple_value, int(expr.index)) if isinstance(expr, TupleGetItem) else None
