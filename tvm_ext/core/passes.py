@@ -18,8 +18,11 @@ from .options import CompileOptions
 from .provenance import Provenance
 
 if TYPE_CHECKING:
+    import numpy as np
     import tvm
     from tvm.ir import IRModule
+
+    from .plan import Kernel, Plan
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,21 @@ class PassReport:
 
 @dataclass
 class CompileContext:
-    """What passes may read (machine, options) and must keep true (provenance)."""
+    """What passes may read (machine, options), must keep true (provenance), and decide (plans, kernels).
+
+    Attributes:
+        plans: group function -> the recipe and configuration chosen for it.
+        kernels: kernel function -> what the report says of it.
+        weights: values of the parameters of `main` that follow the model's inputs.
+    """
 
     machine: Machine
     options: CompileOptions = field(default_factory=CompileOptions)
     provenance: Provenance = field(default_factory=Provenance)
     reports: list[PassReport] = field(default_factory=list)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    weights: list[np.ndarray] = field(default_factory=list)
 
 
 Condition = Callable[["IRModule"], "str | None"]
@@ -103,7 +115,7 @@ class Pass(abc.ABC):
         except TvmExtError:
             raise
         except Exception as error:
-            raise PassError(f"pass {self.name!r}{before} failed: {type(error).__name__}: {error}") from error
+            raise PassError(f"pass {self.name!r}{before} failed: {type(error).__name__}: {_essence(error)}") from error
         self._check("promises", self.ensures, result.mod, before)
         ctx.reports.append(PassReport(self.name, result.fired, result.skipped, time.perf_counter() - start))
         return result
@@ -122,6 +134,13 @@ class Pass(abc.ABC):
             return self(mod, ctx).mod
 
         return apply
+
+
+def _essence(error: Exception) -> str:
+    """The message of an error without the module that TVM prints in the middle of it."""
+    text = str(error).strip()
+    _, marker, tail = text.rpartition("Error message: ")
+    return f"{text.splitlines()[0][:200]} {tail[:400]}" if marker else text[:600]
 
 
 def run_passes(passes: Sequence[Pass], mod: IRModule, ctx: CompileContext) -> IRModule:

@@ -39,6 +39,11 @@ def shape_of(expr: Any) -> tuple[int, ...] | None:
         return None
 
 
+def static_tensor(expr: Any) -> bool:
+    """Whether an expression is a tensor of known shape and dtype."""
+    return shape_of(expr) is not None and bool(dtype_of(expr))
+
+
 def dtype_of(expr: Any) -> str:
     """dtype of a tensor expression, such as "float32"; "" for anything else."""
     return str(expr.ty.dtype) if isinstance(expr.ty, relax.TensorType) else ""
@@ -75,6 +80,10 @@ def uses_of(function: relax.Function) -> dict[relax.Var, list[relax.Var | None]]
     return uses
 
 
+DROP: Any = object()
+"""What a visitor returns to remove a binding; nothing may read its variable afterwards."""
+
+
 class Rewriter:
     """Rebuilds `main` binding by binding; keeps names and provenance.
 
@@ -95,6 +104,7 @@ class Rewriter:
         self._out: list[relax.VarBinding] = []
         self._current: relax.Var | None = None
         self._absorbed: list[str] = []
+        self._replaced: set[GlobalVar] = set()
 
     # ------------------------------------------------------------ for visitors
     def emit(self, expr: Any, hint: str | None = None) -> relax.Var:
@@ -117,8 +127,20 @@ class Rewriter:
         return self._builder.normalize(expr)
 
     def definition(self, expr: Any) -> Any:
-        """The expression a variable is bound to now; the expression itself if it is no bound variable."""
-        return self.defs.get(expr, expr)
+        """The expression a variable is bound to now, through `y = x`; the expression itself if it is not bound."""
+        found = self.defs.get(expr, expr)
+        while isinstance(found, relax.Var) and found in self.defs:
+            found = self.defs[found]
+        return found
+
+    def add_function(self, function: relax.Function, name: str) -> GlobalVar:
+        """Add a function to the module, or find the equal one added before; `name` is made unique."""
+        return self._builder.add_func(function, name)
+
+    def replace_function(self, old: GlobalVar, function: Any) -> GlobalVar:
+        """Put `function` in the place of another; callers must be changed to the variable this returns."""
+        self._replaced.add(old)
+        return self._builder.add_func(function, old.name_hint)
 
     def single_use(self, var: relax.Var) -> bool:
         """Whether exactly one binding (or the result) reads `var`."""
@@ -147,14 +169,20 @@ class Rewriter:
         return PassResult(self._finish(blocks), tuple(self.fired), tuple(self.skipped))
 
     def _visit(self, binding: relax.VarBinding, visit: Callable[[relax.VarBinding, Rewriter], Any]) -> None:
+        if isinstance(binding, relax.MatchCast):  # it binds symbolic dimensions: no plain binding can replace it
+            self._out.append(binding)
+            return
         self._current, self._absorbed = binding.var, []
         new = visit(binding, self)
+        if new is DROP:
+            return
         value = binding.value if new is None else self.normalize(new)
         if new is not None and not tvm_ffi.structural_equal(value.ty, binding.var.ty):
             raise TypeError(f"{binding.var.name}: {binding.var.ty} would become {value.ty}")
         self.ctx.provenance.record(binding.var.name, self._absorbed)
         if isinstance(value, relax.Var) and value in self.defs:
             self.ctx.provenance.record(value.name, [binding.var.name])
+            self.ctx.provenance.record(binding.var.name, [value.name])  # either name may be the one that stays
         self.defs[binding.var] = value
         self._out.append(relax.VarBinding(binding.var, value))
         self._current = None
@@ -162,8 +190,11 @@ class Rewriter:
     def _finish(self, blocks: list[Any]) -> IRModule:
         f = self.function
         new = relax.Function(f.params, relax.SeqExpr(blocks, f.body.body), f.ret_ty, f.is_pure, f.attrs)
-        mod = IRModule(dict(self.mod.functions_items()), attrs=self.mod.attrs)
+        kept = {g: function for g, function in self.mod.functions_items() if g not in self._replaced}
+        mod = IRModule(kept, attrs=self.mod.attrs)
         mod.update_func(self.gvar, new)
+        for gvar, function in self._builder.get().functions_items():
+            mod.update_func(gvar, function)
         return remove_aliases(mod)
 
     def _fresh(self, hint: str) -> str:
@@ -174,7 +205,9 @@ class Rewriter:
         return name
 
     def _label(self, value: relax.Var | str | None) -> str:
-        name = value if isinstance(value, str) else (value or self._current).name  # type: ignore[union-attr]
+        if not isinstance(value, str):
+            value = (self._current if value is None else value).name  # type: ignore[union-attr]
+        name = str(value)
         nodes = self.ctx.provenance.of(name)
         return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "") if nodes else name
 

@@ -1,0 +1,251 @@
+"""Register-blocked reduction: the shared core of convolution and matmul.
+
+Outputs are computed in tiles of `tile_o` output blocks (each one vector of `lanes`) by `tile_p` pixels (rows of a
+matmul), held in vector registers over the reduction. The reduction is cut in chunks of `chunk` steps whose weights
+stay in L1 while every tile of a unit of work passes over them; between chunks the tile is added to a buffer `acc`:
+
+    for unit in parallel(batch * output blocks / tile_o * pixels / (tile_p * block_p)):
+        for chunk:                                   # weights of one chunk: read from memory once, then from L1
+            for tile of the unit:
+                tile[tile_o, tile_p, lanes] = sum over the chunk (in registers)
+                acc[tile] += tile
+        out[unit] = epilogue(acc[unit])
+
+Output blocks and pixels are rounded up to whole tiles: the weights are padded with zeros, pixels beyond the last are
+computed as the last one again, and only real outputs are stored. Loops therefore divide, and no inner loop has a
+condition. The blocking for registers and caches follows K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix
+Multiplication", ACM TOMS 34(3), 2008.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config
+
+from .steps import SERIAL_SECONDS, parallel_units, unroll_and_vectorize
+
+#: Bytes a cycle a core streams from each level, for the cost model: conservative figures for current x86-64 cores.
+_L2_BYTES, _L3_BYTES, _MEMORY_BYTES = 24.0, 10.0, 5.0
+_CLOCK = 3.0e9
+#: Pixels whose addresses do not advance by a constant need a pointer register each. Where a multiply-add takes no
+#: broadcast operand, LLVM also loads all broadcasts of a wide tile early, and spills.
+_POINTERS = 6
+#: Cycles between dependent multiply-adds, with what out-of-order execution loses of it.
+_LATENCY = 4.5
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A blocked reduction.
+
+    Attributes:
+        batch: independent problems with the same weights.
+        outputs: output channels (columns of a matmul).
+        pixels: output pixels (rows of a matmul).
+        row: pixels whose inputs lie at a constant stride; a row of the image, or all rows of a matmul.
+        blocks: blocks of the reduction, each of `inner` steps per tap.
+        taps: kernel positions (KH, KW); (1, 1) for a matmul.
+        inner: reduction steps that stand together in a block.
+        lanes: outputs in a block.
+    """
+
+    batch: int
+    outputs: int
+    pixels: int
+    row: int
+    blocks: int
+    taps: tuple[int, int]
+    inner: int
+    lanes: int
+
+    @property
+    def output_blocks(self) -> int:
+        return -(-self.outputs // self.lanes)
+
+    @property
+    def steps(self) -> int:
+        """Length of the reduction."""
+        return self.blocks * self.taps[0] * self.taps[1] * self.inner
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.outputs * self.pixels * self.steps
+
+    @property
+    def weight_bytes(self) -> int:
+        return 4 * self.output_blocks * self.lanes * self.steps
+
+
+@dataclass(frozen=True)
+class Units:
+    """The padded iteration space: units of work, and tiles in each."""
+
+    outer_o: int
+    outer_p: int
+    tile_o: int
+    tile_p: int
+    block_p: int
+    chunk: int
+
+    @staticmethod
+    def of(problem: Problem, config: Config) -> Units:
+        """Round up so that units divide evenly among the threads."""
+        to, tp, parts, threads = (config[k] for k in ("tile_o", "tile_p", "parts", "threads"))
+        bp = -(-problem.pixels // (tp * parts))
+        outer_o = -(-problem.output_blocks // to)
+        outer_p = -(-problem.pixels // (tp * bp))
+        if (problem.batch * outer_o * outer_p) % threads:
+            more_o = _round_up(outer_o, threads // math.gcd(threads, problem.batch * outer_p))
+            more_p = _round_up(outer_p, threads // math.gcd(threads, problem.batch * outer_o))
+            if more_o * outer_p <= outer_o * more_p:
+                outer_o = more_o
+            else:
+                outer_p = more_p
+        return Units(outer_o, outer_p, to, tp, bp, config["chunk"])
+
+    @property
+    def padded_blocks(self) -> int:
+        return self.outer_o * self.tile_o
+
+    @property
+    def padded_pixels(self) -> int:
+        return self.outer_p * self.block_p * self.tile_p
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def space(problem: Problem, machine: Machine) -> Mapping[str, Sequence[Any]]:
+    """Knobs: the register tile, parts the pixels are cut in, reduction blocks whose weights stay in cache."""
+    chunks = [c for c in (1, 2, 4, 8, 16, 32, 64, problem.blocks) if problem.blocks % c == 0]
+    return {
+        "tile_o": [t for t in (1, 2, 3, 4, 6, 8) if t <= problem.output_blocks],
+        "tile_p": [t for t in (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 24, 28) if t <= problem.pixels],
+        "parts": [t for t in (1, 2, 4, 8) if t <= problem.pixels],
+        "chunk": sorted(set(chunks)),
+        "threads": [machine.threads if problem.flops / machine.peak_gflops() / 1e9 > SERIAL_SECONDS else 1],
+    }
+
+
+@functools.lru_cache(maxsize=1024)
+def default(problem: Problem, machine: Machine) -> Mapping[str, Any]:
+    """The point of least cost; groups that differ only in their epilogue share it."""
+    knobs = space(problem, machine)
+    points = (dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values()))
+    return types.MappingProxyType(min(points, key=lambda config: cost(problem, config, machine)))
+
+
+def registers_used(config: Config) -> int:
+    """Vector registers the inner loop holds: the tile, the smaller side of its operands, one of the other."""
+    to, tp = config["tile_o"], config["tile_p"]
+    return int(to * tp + min(to, tp) + 1)
+
+
+def cost(problem: Problem, config: Config, machine: Machine) -> float:
+    """Estimated seconds: multiply-adds, loads, latency, cache traffic, waste by rounding up, idle threads."""
+    to, tp, chunk = config["tile_o"], config["tile_p"], config["chunk"]
+    scattered = problem.row % tp and tp % problem.row
+    wide = tp > _POINTERS and (scattered or not machine.operand_broadcast)
+    if registers_used(config) > machine.registers or wide:
+        return math.inf
+    units = Units.of(problem, config)
+    chunks = problem.blocks // chunk
+    step = max(to * tp / machine.fma_per_cycle, (to + tp) / 2, _LATENCY) + 0.08 * (to + tp)
+    step *= 1 + 0.03 * tp if scattered else 1.0
+    chunk_bytes = 4 * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
+    weight_cycles = 4 * to * problem.lanes / _stream(chunk_bytes, machine)
+    per_tile = problem.steps * max(step + weight_cycles / 4, weight_cycles) + 10
+    if chunks > 1:
+        fits = 4 * units.block_p * tp * to * problem.lanes <= machine.l2 // 2
+        per_tile += chunks * ((1.5 if fits else 3.0) * to * tp + 8)
+    cold = 4 * to * problem.lanes * problem.steps / _MEMORY_BYTES if problem.weight_bytes > machine.l2 else 0.0
+    per_unit = units.block_p * per_tile + cold
+    return problem.batch * units.outer_o * units.outer_p * per_unit / config["threads"] / _CLOCK
+
+
+def _stream(size: int, machine: Machine) -> float:
+    """Bytes a cycle at which something of this size is read again and again."""
+    if size <= machine.l1d * 0.6:
+        return 64.0
+    if size <= machine.l2 * 0.6:
+        return _L2_BYTES
+    return _L3_BYTES if size <= machine.l3 * 0.5 else _MEMORY_BYTES
+
+
+LoadData = Callable[[Any, Any, Any, Any, Any, Any], Any]
+"""(batch, pixel, reduction block, tap y, tap x, step in the block) -> the input value."""
+
+
+def reduce_tiles(problem: Problem, units: Units, load: LoadData, weight: te.Tensor) -> te.Tensor:
+    """TE tensors "tile" and (with several chunks) "acc": (batch, padded blocks, padded pixels, lanes)."""
+    taps_y, taps_x = problem.taps
+    axes = [
+        te.reduce_axis((0, extent), name=name)
+        for name, extent in (("rc", units.chunk), ("ry", taps_y), ("rx", taps_x), ("ri", problem.inner))
+    ]
+    rc, ry, rx, ri = axes
+    chunks, last = problem.blocks // units.chunk, problem.pixels - 1
+    to, lanes = units.tile_o, problem.lanes
+    shape = (problem.batch, units.padded_blocks, units.padded_pixels, lanes)
+
+    def value(g: Any, n: Any, o: Any, q: Any, j: Any) -> Any:
+        pixel = q if units.padded_pixels == problem.pixels else tirx.min(q, last)
+        block = g * units.chunk + rc
+        w = weight(tirx.floordiv(o, to), block, ry, rx, ri, tirx.floormod(o, to) * lanes + j)
+        return te.sum(load(n, pixel, block, ry, rx, ri) * w, axis=axes)
+
+    if chunks == 1:
+        return te.compute(shape, lambda n, o, q, j: value(0, n, o, q, j), name="tile")
+    tile = te.compute((chunks, *shape), value, name="tile")
+    rg = te.reduce_axis((0, chunks), name="rg")
+    return te.compute(shape, lambda n, o, q, j: te.sum(tile(rg, n, o, q, j), axis=rg), name="acc")
+
+
+def schedule_tiles(sch: Schedule, problem: Problem, config: Config) -> None:
+    """Schedule "tile" and "acc" under the block "out", whose loops are (batch, blocks, pixels, lanes)."""
+    units = Units.of(problem, config)
+    tile, out = sch.get_sblock("tile"), sch.get_sblock("out")
+    n, o, q, j = sch.get_loops(out)
+    oo, oi = sch.split(o, [units.outer_o, units.tile_o])
+    qo, qi = sch.split(q, [units.outer_p, units.block_p * units.tile_p])
+    sch.reorder(n, oo, qo, oi, qi, j)
+    unit = parallel_units(sch, [n, oo, qo], config["threads"])
+    sch.vectorize(j)
+    sch.set_scope(tile, 0, "local")
+    if problem.blocks == units.chunk:
+        sch.compute_at(tile, unit, preserve_unit_loops=True)
+        o, q, j, *reduction = sch.get_loops(tile)[-7:]
+        qo, qi = sch.split(q, [None, units.tile_p])
+        sch.reorder(qo, o, qi, j)
+    else:
+        acc = sch.get_sblock("acc")
+        sch.compute_at(acc, unit, preserve_unit_loops=True)
+        o, q, j, rg = sch.get_loops(acc)[-4:]
+        qo, qi = sch.split(q, [None, units.tile_p])
+        sch.reorder(rg, qo, o, qi, j)
+        unroll_and_vectorize(sch, [o, qi], j)
+        sch.compute_at(tile, qo, preserve_unit_loops=True)
+        unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(acc, rg)))
+        o, qi, j, *reduction = sch.get_loops(tile)[-7:]
+    # Hold the operands of the smaller side in registers, so that tile, operands and one broadcast just fit.
+    inner = [o, qi] if units.tile_o >= units.tile_p else [qi, o]
+    sch.reorder(*reduction, *inner, j)
+    unroll_and_vectorize(sch, inner, j)
+    unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
+
+
+def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:
+    *outer, last = sch.get_loops(block)[-3:]
+    return outer, last

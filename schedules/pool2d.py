@@ -1,0 +1,162 @@
+"""Max and average pooling on NCHW{lanes}c (or NCHW), with fused epilogue.
+
+    max_pool2d(x), avg_pool2d(x)        x: NCHW{l}c, result: NCHW{l}c
+
+A window that leaves the image reads the nearest pixel of the image instead. For a maximum that pixel is in the window
+already, so nothing changes and no condition is left; for an average it is multiplied by zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.group import Group
+from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.relax_graph import attrs_of
+
+from .epilogue import Epilogue, blocked_layout, placeholders
+from .steps import parallel_rows, thread_choices, unroll_and_vectorize
+
+_ATTRIBUTES = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "count_include_pad", "layout")
+
+
+class Pool2d(Recipe):
+    """Pooling: one vector of channels a pixel."""
+
+    name = "pool2d"
+    anchors = frozenset({"relax.nn.max_pool2d", "relax.nn.avg_pool2d"})
+
+    def match(self, group: Group, machine: Machine) -> Match | Miss:
+        a = attrs_of(group.call, _ATTRIBUTES)  # type: ignore[arg-type]
+        data = group.operand(0)
+        if data is None or data.dtype != "float32" or group.dtype != "float32":
+            return Miss("this recipe pools one float32 input")
+        if a["layout"] != "NCHW":
+            return Miss(f"layout {a['layout']} is not NCHW")
+        if any(p >= k for p, k in zip(a["padding"], a["pool_size"] * 2, strict=True)):
+            return Miss(f"padding {a['padding']} reaches a whole window of {a['pool_size']}")
+        if group.anchor == "relax.nn.avg_pool2d" and a["ceil_mode"]:
+            return Miss("average pooling in ceil mode divides by clipped windows")
+        if group.anchor == "relax.nn.max_pool2d" and _window_leaves_image(a, data.shape, group.shape):
+            return Miss("a window of ceil mode or dilation lies outside the image")
+        return Match(group, {**a, "data": data})
+
+    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+        work = _elements(match.group.shape) * match.pool_size[0] * match.pool_size[1]
+        return {"threads": thread_choices(work, machine)}
+
+    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+        work = _elements(match.group.shape) * match.pool_size[0] * match.pool_size[1]
+        return work / machine.lanes / 3e9 / config["threads"]
+
+    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
+        where = match.group.params.index(match.data)
+        given = offered[where]
+        if given.block is None or given != Layout.blocked(4, given.block[1]):
+            return Layouts(tuple(Layout.plain(len(p.shape)) for p in match.group.params), Layout.plain(4))
+        lanes = given.block[1]
+        params = [given if i == where else blocked_layout(p.shape, lanes) for i, p in enumerate(match.group.params)]
+        return Layouts(tuple(params), given)
+
+    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        group = match.group
+        tensors = placeholders(group, layouts.params)
+        epilogue = Epilogue(group, tensors, layouts.params)
+        where = group.params.index(match.data)
+        data, layout = tensors[where], layouts.params[where]
+        average = group.anchor == "relax.nn.avg_pool2d"
+        window = (_average if average else _maximum)(match, data, layout)
+        shape = layouts.output.physical_shape(group.shape)
+        pooled = te.compute(shape, window, name="pool")
+        out = te.compute(
+            shape, lambda *i: epilogue(layouts.output.logical(i), _divide(match, layouts, i, pooled)), name="out"
+        )
+        return te.create_prim_func([*tensors, out])
+
+    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+        pool, out = sch.get_sblock("pool"), sch.get_sblock("out")
+        *rows, last = sch.get_loops(out)
+        blocked = len(rows) == 4
+        parallel_rows(sch, rows[:3], config["threads"])
+        if not blocked:
+            return
+        sch.vectorize(last)
+        sch.compute_at(pool, sch.get_loops(out)[-2], preserve_unit_loops=True)
+        sch.set_scope(pool, 0, "local")
+        lanes, ry, rx = sch.get_loops(pool)[-3:]
+        sch.reorder(ry, rx, lanes)
+        unroll_and_vectorize(sch, [ry, rx], lanes)
+        sch.vectorize(sch.get_loops(sch.decompose_reduction(pool, ry))[-1])
+
+
+def _elements(shape: Sequence[int]) -> int:
+    total = 1
+    for d in shape:
+        total *= d
+    return total
+
+
+def _window_leaves_image(a: Mapping[str, Any], data: Sequence[int], out: Sequence[int]) -> bool:
+    """Whether some window has no pixel of the image, or skips its border pixel because of dilation."""
+    if a["dilation"] != (1, 1) and any(a["padding"]):
+        return True
+    pads = zip(a["strides"], a["padding"][:2], a["pool_size"], data[2:], out[2:], strict=True)
+    return any((o - 1) * s - p >= d for s, p, _, d, o in pads)
+
+
+def _taps(match: Match) -> tuple[te.IterVar, te.IterVar]:
+    ky, kx = match.pool_size
+    return te.reduce_axis((0, ky), name="ry"), te.reduce_axis((0, kx), name="rx")
+
+
+def _window(match: Match, index: Sequence[Any], layout: Layout, ry: Any, rx: Any) -> tuple[Any, Any, Any]:
+    """Physical index of a tap, clamped to the image, and the unclamped (y, x)."""
+    n, c, y, x = layout.logical(index)
+    (sy, sx), (dy, dx), (top, left) = match.strides, match.dilation, match.padding[:2]
+    h, w = match.data.shape[2:]
+    iy, ix = y * sy + ry * dy - top, x * sx + rx * dx - left
+    clamped = (n, c, tirx.max(0, tirx.min(iy, h - 1)), tirx.max(0, tirx.min(ix, w - 1)))
+    return layout.index(clamped), iy, ix
+
+
+def _maximum(match: Match, data: te.Tensor, layout: Layout) -> Any:
+    ry, rx = _taps(match)
+    return lambda *i: te.max(data(*_window(match, i, layout, ry, rx)[0]), axis=[ry, rx])
+
+
+def _average(match: Match, data: te.Tensor, layout: Layout) -> Any:
+    ry, rx = _taps(match)
+    h, w = match.data.shape[2:]
+
+    def value(*index: Any) -> Any:
+        at, iy, ix = _window(match, index, layout, ry, rx)
+        inside = tirx.all(iy >= 0, iy < h, ix >= 0, ix < w)
+        return te.sum(tirx.Select(inside, data(*at), tirx.const(0, "float32")), axis=[ry, rx])
+
+    return value
+
+
+def _divide(match: Match, layouts: Layouts, index: Sequence[Any], pooled: te.Tensor) -> Any:
+    """The pooled value; for an average, over the number of pixels that count."""
+    value = pooled(*index)
+    if match.group.anchor != "relax.nn.avg_pool2d":
+        return value
+    ky, kx = match.pool_size
+    if match.count_include_pad or not any(match.padding):
+        return value * tirx.const(1.0 / (ky * kx), "float32")
+    _, _, y, x = layouts.output.logical(index)
+    (sy, sx), (dy, dx), (top, left) = match.strides, match.dilation, match.padding[:2]
+    h, w = match.data.shape[2:]
+    rows = sum(_counts(y * sy + k * dy - top, h) for k in range(ky))
+    columns = sum(_counts(x * sx + k * dx - left, w) for k in range(kx))
+    return value / (rows * columns).astype("float32")
+
+
+def _counts(at: Any, size: int) -> Any:
+    return tirx.Select(tirx.all(at >= 0, at < size), tirx.const(1, "int32"), tirx.const(0, "int32"))

@@ -1,0 +1,35 @@
+"""Which recipes there are: those of this library, and those that packages offer as entry points `tvm_ext.recipes`."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+
+from tvm_ext.core.errors import OptionError
+from tvm_ext.core.recipe import Recipe
+
+from .conv2d_nchwc import Conv2dNCHWc
+from .dense import Dense
+from .elementwise import Elementwise
+from .pool2d import Pool2d
+from .reduction import Reduction
+from .softmax import Softmax
+
+
+@functools.lru_cache(maxsize=1)
+def recipes() -> tuple[Recipe, ...]:
+    """All recipes: this library's, then those of installed packages.
+
+    Raises:
+        OptionError: an entry point is no recipe, or two recipes have one name.
+    """
+    found: list[Recipe] = [Conv2dNCHWc(), Dense(), Pool2d(), Reduction(), Softmax(), Elementwise()]
+    for entry in importlib.metadata.entry_points(group="tvm_ext.recipes"):
+        made = entry.load()()
+        if not isinstance(made, Recipe):
+            raise OptionError(f"entry point {entry.value!r} in tvm_ext.recipes gives {type(made).__name__}, no Recipe")
+        found.append(made)
+    names = [r.name for r in found]
+    if twice := {n for n in names if names.count(n) > 1}:
+        raise OptionError(f"recipes with one name: {', '.join(sorted(twice))}", fix="rename one of them")
+    return tuple(found)

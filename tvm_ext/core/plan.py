@@ -1,0 +1,60 @@
+"""A plan: the recipe and configuration chosen for a group; and a kernel, as the report shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .recipe import Config, Match, Recipe
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is decided about one group.
+
+    Attributes:
+        cost: estimated seconds.
+    """
+
+    recipe: Recipe
+    match: Match
+    config: Config
+    cost: float
+
+
+@dataclass
+class Kernel:
+    """One kernel of the compiled model, for the report.
+
+    Attributes:
+        name: of the function in the compiled module.
+        recipe: its recipe's name, "layout_transform", or "generic".
+        config: its configuration.
+        reason: why no recipe took it; empty if one did.
+        layouts: of its parameters and result, as text.
+        calls: one entry a call site: the ONNX nodes it computes.
+        estimate: seconds the cost model expects; 0 if there is none.
+        schedule: schedules the function; None if TVM made it.
+    """
+
+    name: str
+    recipe: str
+    config: Config = field(default_factory=dict)
+    reason: str = ""
+    layouts: str = ""
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+    estimate: float = 0.0
+    schedule: Callable[[Schedule], None] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        nodes = list(dict.fromkeys(n for call in self.calls for n in call))
+        return {
+            "name": self.name, "recipe": self.recipe, "config": self.config, "layouts": self.layouts,
+            "calls": len(self.calls), "nodes": nodes, "call_sites": [list(c) for c in self.calls],
+            "reason": self.reason, "estimated_us": round(self.estimate * 1e6, 1),
+        }  # fmt: skip

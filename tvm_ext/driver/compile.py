@@ -1,0 +1,156 @@
+"""The compile driver: cache, import, passes, build."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import ArtifactError, ToolError
+from ..core.machine import Machine
+from ..core.options import CompileOptions
+from ..frontend.reader import Source, fingerprint, read_model
+from ..runtime.artifact import write_artifact
+from ..runtime.linker import find_linker
+from ..runtime.model import CompiledModel, load
+from ..runtime.spec import Metadata, TensorSpec, installed_versions
+from .cache import Cache, cache_key
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
+    from ..core.passes import CompileContext
+    from ..frontend.importer import Imported
+
+
+def compile_model(model: Any, options: CompileOptions | None = None, **given: Any) -> CompiledModel:
+    """Compile an ONNX model for the CPU; see :func:`tvm_ext.compile`.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or a ModelProto.
+        options: the options as one object; or give them by keyword.
+        **given: fields of :class:`CompileOptions`.
+    """
+    options = options or CompileOptions.of(**given)
+    clock = _Clock()
+    sha256, name = fingerprint(model)
+    machine = Machine.detect(options.target, options.threads)
+    if not options.cache:
+        return _in_memory(lower(model, options, machine, clock))
+    cache, key = Cache(), cache_key(sha256, machine, options, installed_versions())
+    if (found := _cached(cache, key)) is not None:
+        return found
+    lowered = lower(model, options, machine, clock)
+    return _stored(cache, key, lowered) or _in_memory(lowered)
+
+
+class _Clock:
+    """Seconds of each stage, in the order they ended."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[stage], self._last = round(now - self._last, 4), now
+
+
+@dataclass
+class Lowered:
+    """A model after all passes, with what the metadata needs."""
+
+    source: Source
+    imported: Imported
+    mod: IRModule
+    ctx: CompileContext
+    clock: _Clock
+
+    def metadata(self, seconds: dict[str, float]) -> Metadata:
+        """What the artifact says of itself."""
+        from .build import has_parallel_loops
+
+        weights = tuple(TensorSpec(f"w{i}", w.shape, str(w.dtype)) for i, w in enumerate(self.ctx.weights))
+        return Metadata(
+            self.imported.inputs, self.imported.outputs, weights, self.ctx.machine.threads,
+            has_parallel_loops(self.mod), self.ctx.machine.as_dict(), installed_versions(),
+            {"name": self.source.name, "sha256": self.source.sha256}, self._report(seconds),
+        )  # fmt: skip
+
+    def _report(self, seconds: dict[str, float]) -> dict[str, Any]:
+        kernels = [k.as_dict() for k in self.ctx.kernels.values() if k.calls]
+        return {
+            "kernels": kernels,
+            "launches": sum(k["calls"] for k in kernels),
+            "passes": [r.as_dict() for r in self.ctx.reports],
+            "timing": seconds,
+            "warnings": list(self.imported.warnings),
+        }
+
+
+def lower(model: Any, options: CompileOptions, machine: Machine, clock: _Clock | None = None) -> Lowered:
+    """Import a model and run all passes: everything but the build."""
+    from ..core.passes import CompileContext, run_passes
+    from ..frontend.importer import import_model
+    from ..passes.pipeline import pipeline
+
+    clock = clock or _Clock()
+    clock.lap("start")
+    source = read_model(model)
+    imported = import_model(source, options)
+    clock.lap("import")
+    ctx = CompileContext(machine, options, imported.provenance)
+    mod = run_passes(pipeline(), imported.mod, ctx)
+    clock.lap("passes")
+    return Lowered(source, imported, mod, ctx, clock)
+
+
+def _in_memory(lowered: Lowered) -> CompiledModel:
+    """The program in this process, linked only if it is exported."""
+    from .build import build
+
+    executable = build(lowered.mod, lowered.ctx.machine)
+    lowered.clock.lap("build")
+    return CompiledModel(
+        executable.jit(), lowered.ctx.weights, lowered.metadata(lowered.clock.seconds), executable.export_library
+    )
+
+
+def _cached(cache: Cache, key: str) -> CompiledModel | None:
+    path = cache.get(key)
+    if path is None:
+        return None
+    try:
+        return load(path)
+    except ArtifactError as error:
+        warnings.warn(f"a damaged cache entry is compiled again: {error}", RuntimeWarning, stacklevel=3)
+        cache.drop(key)
+        return None
+
+
+def _stored(cache: Cache, key: str, lowered: Lowered) -> CompiledModel | None:
+    """Link into the cache and load from there, so that a first run and a cache hit are one program.
+
+    None if there is no linker or the cache cannot be written: then the program stays in memory.
+    """
+    from .build import build
+
+    try:
+        find_linker()
+    except ToolError:
+        return None
+    executable = build(lowered.mod, lowered.ctx.machine)
+    lowered.clock.lap("build")
+
+    def write(path: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
+            library = Path(folder, "library.so")
+            executable.export_library(str(library))
+            lowered.clock.lap("link")
+            write_artifact(path, library, lowered.ctx.weights, lowered.metadata(lowered.clock.seconds))
+
+    path = cache.put(key, write)
+    return load(path) if path is not None else None

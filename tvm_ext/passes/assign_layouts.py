@@ -1,0 +1,123 @@
+"""Layouts: every planned group becomes a kernel on physical tensors; transforms stand only where neighbours disagree.
+
+    y = conv2d_add_relu(x, w, b)   ->   y = call_tir(conv2d_add_relu, (x, packed w, blocked b), NCHW8c)
+
+Values are visited in order and keep the layout their producer gave them. A kernel is offered the layouts its inputs
+have; pooling, elementwise kernels and reductions take what they are offered, so no transform is placed only to be
+undone by the next one. A value that two consumers need in the same other layout is transformed once. Constants are
+packed here, in numpy.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.ir import Call, GenericConst, GlobalVar, IRModule
+
+from tvm_ext.core.layout import Layout
+from tvm_ext.core.passes import CompileContext, Pass, PassResult
+from tvm_ext.core.plan import Kernel, Plan
+from tvm_ext.core.recipe import Layouts
+from tvm_ext.core.relax_graph import DROP, Rewriter, bindings_of, dtype_of, numpy_of, shape_of
+from tvm_ext.schedules import layout_transform
+
+#: TVM's operator pattern "opaque": its own fusion leaves these kernels alone.
+_OPAQUE = 8
+
+
+class AssignLayouts(Pass):
+    """Forward assignment of layouts; emits kernels that are not scheduled yet."""
+
+    name = "assign-layouts"
+
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        rewriter = Rewriter(mod, ctx)
+        result = rewriter.rewrite(_Assigner(rewriter, ctx).visit)
+        return PassResult(relax.transform.DeadCodeElimination()(result.mod), result.fired, result.skipped)
+
+
+class _Assigner:
+    def __init__(self, rewriter: Rewriter, ctx: CompileContext) -> None:
+        self._rw, self._ctx = rewriter, ctx
+        self._layout: dict[relax.Var, Layout] = {}
+        self._in: dict[tuple[relax.Var, Layout], relax.Var] = {}
+        self._packed: list[tuple[GenericConst, Layout, GenericConst]] = []
+        self._kernels: dict[tuple[str, Layouts], GlobalVar] = {}
+        self._planned = {b.var for b in bindings_of(rewriter.function) if self._plan(b.value)}
+
+    def _plan(self, value: Any) -> Plan | None:
+        called = isinstance(value, Call) and isinstance(value.op, GlobalVar)
+        return self._ctx.plans.get(value.op.name_hint) if called else None
+
+    def visit(self, binding: relax.VarBinding, rw: Rewriter) -> Any:
+        """Replace a planned call; anything else reads and makes plain layouts, and stays."""
+        plan = self._plan(binding.value)
+        if plan is None:
+            return None
+        offered = [self._layout.get(a, Layout.plain(len(shape_of(a) or ()))) for a in binding.value.args]
+        layouts = plan.recipe.layouts(plan.match, plan.config, offered)
+        args = [self._argument(a, layout) for a, layout in zip(binding.value.args, layouts.params, strict=True)]
+        gvar = self._kernel(binding.value.op.name_hint, plan, layouts)
+        shape, dtype = shape_of(binding.var) or (), dtype_of(binding.var)
+        call = relax.call_tir(gvar, args, relax.TensorType(layouts.output.physical_shape(shape), dtype))
+        if layouts.output.is_plain:
+            return call
+        rw.fire(f"{plan.recipe.name} leaves its result as {layouts.output}")
+        result = rw.emit(call)
+        self._layout[binding.var] = layouts.output
+        self._in[binding.var, layouts.output] = result
+        if all(reader in self._planned for reader in rw.uses.get(binding.var, [])):
+            return DROP
+        return self._transform(binding.var, layouts.output, Layout.plain(len(shape)))
+
+    def _argument(self, value: Any, layout: Layout) -> Any:
+        """`value` in `layout`: packed if it is constant, transformed (once) if it lies otherwise."""
+        if isinstance(value, GenericConst):
+            return value if layout.is_plain else self._pack(value, layout)
+        own = self._layout.get(value, Layout.plain(len(shape_of(value) or ())))
+        if own == layout:
+            return self._in.get((value, own), value)
+        if (value, layout) not in self._in:
+            self._in[value, layout] = self._rw.emit(self._transform(value, own, layout), value.name)
+        return self._in[value, layout]
+
+    def _pack(self, value: GenericConst, layout: Layout) -> GenericConst:
+        for known, how, packed in self._packed:
+            if known.same_as(value) and how == layout:
+                return packed
+        array = numpy_of(value)
+        assert array is not None
+        packed = relax.const(layout.pack(array), str(array.dtype))
+        self._packed.append((value, layout, packed))
+        return packed
+
+    def _transform(self, value: relax.Var, own: Layout, layout: Layout) -> Any:
+        """A call that brings `value` from its own layout to `layout`."""
+        shape, dtype = shape_of(value) or (), dtype_of(value)
+        self._rw.fire(f"transformed from {own} to {layout}", value)
+        function = layout_transform.compute(shape, dtype, own, layout)
+        schedule = functools.partial(layout_transform.schedule, shape=shape, machine=self._ctx.machine)
+        kernel = Kernel(layout_transform.NAME, layout_transform.NAME, layouts=f"{own} -> {layout}", schedule=schedule)
+        gvar = self._add(function, kernel)
+        source = self._in.get((value, own), value)
+        return relax.call_tir(gvar, [source], relax.TensorType(layout.physical_shape(shape), dtype))
+
+    def _kernel(self, group: str, plan: Plan, layouts: Layouts) -> GlobalVar:
+        if (group, layouts) not in self._kernels:
+            schedule = functools.partial(
+                plan.recipe.schedule, match=plan.match, config=plan.config, machine=self._ctx.machine
+            )
+            text = f"{', '.join(str(p) for p in layouts.params)} -> {layouts.output}"
+            name = group.removeprefix("fused_")
+            kernel = Kernel(name, plan.recipe.name, plan.config, "", text, estimate=plan.cost, schedule=schedule)
+            self._kernels[group, layouts] = self._add(plan.recipe.compute(plan.match, plan.config, layouts), kernel)
+        return self._kernels[group, layouts]
+
+    def _add(self, function: tirx.PrimFunc, kernel: Kernel) -> GlobalVar:
+        attrs = {"op_pattern": _OPAQUE, "tvm_ext.recipe": kernel.recipe, "tvm_ext.config": str(kernel.config)}
+        gvar = self._rw.add_function(function.with_attr(attrs), kernel.name)
+        kernel.name = gvar.name_hint
+        self._ctx.kernels.setdefault(gvar.name_hint, kernel)
+        return gvar

@@ -1,0 +1,67 @@
+"""Weights become parameters of `main`: they live in the artifact as plain bytes, not in the compiled module.
+
+y = call_tir(k, (x, <constant>))   ->   main(x, w0): y = call_tir(k, (x, w0))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax
+from tvm.ir import Call, GenericConst, GlobalVar, IRModule
+
+from tvm_ext.core.passes import CompileContext, Pass, PassResult
+from tvm_ext.core.relax_graph import Rewriter, op_name
+
+
+class LiftWeights(Pass):
+    """Constant tensors that kernels read become trailing parameters; `ctx.weights` holds their values."""
+
+    name = "lift-weights"
+
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        rewriter = Rewriter(mod, ctx)
+        lifter = _Lifter(rewriter, ctx)
+        result = rewriter.rewrite(lifter.visit)
+        if not lifter.params:
+            return result
+        out = IRModule(dict(result.mod.functions_items()), attrs=result.mod.attrs)
+        main = out["main"]
+        params = [*main.params, *lifter.params]
+        out.update_func(
+            out.get_global_var("main"), relax.Function(params, main.body, main.ret_ty, main.is_pure, main.attrs)
+        )
+        ctx.weights.extend(lifter.values)
+        return PassResult(out, result.fired, result.skipped)
+
+
+class _Lifter:
+    def __init__(self, rewriter: Rewriter, ctx: CompileContext) -> None:
+        self._rw = rewriter
+        self._ctx = ctx
+        self.params: list[relax.Var] = []
+        self.values: list[np.ndarray] = []
+        self._constants: list[GenericConst] = []
+
+    def visit(self, binding: relax.VarBinding, rw: Rewriter) -> Any:
+        call = binding.value
+        if op_name(call) != "relax.call_tir":
+            return None
+        kernel: GlobalVar = call.args[0]
+        self._ctx.kernels[kernel.name_hint].calls.append(self._ctx.provenance.of(binding.var.name))
+        operands = list(call.args[1].fields)
+        if not any(isinstance(o, GenericConst) for o in operands):
+            return None
+        lifted = relax.Tuple([self._lift(o) if isinstance(o, GenericConst) else o for o in operands])
+        rw.fire(f"{sum(isinstance(o, GenericConst) for o in operands)} weights")
+        return Call(call.op, [kernel, lifted, *call.args[2:]], call.attrs, call.ty_args)
+
+    def _lift(self, constant: GenericConst) -> relax.Var:
+        for known, param in zip(self._constants, self.params, strict=True):
+            if known.same_as(constant):
+                return param
+        self._constants.append(constant)
+        self.params.append(relax.Var(f"w{len(self.params)}", constant.ty))
+        self.values.append(np.from_dlpack(constant.value))
+        return self.params[-1]

@@ -1,0 +1,56 @@
+"""The pipeline, top to bottom: what happens to a model between import and build."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+from tvm_ext.core.errors import OptionError
+from tvm_ext.core.passes import Pass
+
+from .assign_layouts import AssignLayouts
+from .choose_recipes import ChooseRecipes
+from .eliminate_common_subexpressions import EliminateCommonSubexpressions
+from .eliminate_dead_code import EliminateDeadCode
+from .fold_batch_norm import FoldBatchNorm
+from .fold_constants import FoldConstants
+from .group_operations import GroupOperations
+from .lift_weights import LiftWeights
+from .lower_rest import LowerRest
+from .reduce_strength import ReduceStrength
+from .schedule_kernels import ScheduleKernels
+from .simplify_algebra import SimplifyAlgebra
+
+SIMPLIFY: tuple[type[Pass], ...] = (
+    FoldConstants,
+    EliminateDeadCode,
+    FoldBatchNorm,
+    ReduceStrength,
+    SimplifyAlgebra,
+    FoldConstants,
+    EliminateCommonSubexpressions,
+    EliminateDeadCode,
+)
+
+LOWER: tuple[type[Pass], ...] = (
+    GroupOperations,
+    ChooseRecipes,
+    AssignLayouts,
+    ScheduleKernels,
+    LowerRest,
+    LiftWeights,
+)
+
+
+def pipeline() -> tuple[Pass, ...]:
+    """All passes in order. Passes of installed packages (entry points `tvm_ext.passes`) run after simplification.
+
+    Raises:
+        OptionError: an entry point is no pass.
+    """
+    extra = []
+    for entry in importlib.metadata.entry_points(group="tvm_ext.passes"):
+        made = entry.load()()
+        if not isinstance(made, Pass):
+            raise OptionError(f"entry point {entry.value!r} in tvm_ext.passes gives {type(made).__name__}, no Pass")
+        extra.append(made)
+    return (*(p() for p in SIMPLIFY), *extra, *(p() for p in LOWER))

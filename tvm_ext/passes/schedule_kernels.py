@@ -1,0 +1,40 @@
+"""Scheduling: each kernel's recipe schedules its TIR function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+from tvm.ir import Call, GlobalVar, IRModule
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.passes import CompileContext, Pass, PassResult
+from tvm_ext.core.relax_graph import Rewriter, op_name
+
+
+class ScheduleKernels(Pass):
+    """Every kernel that assign-layouts made, by its recipe and configuration.
+
+    A schedule may give the result its physical shape only now (`transform_layout`), so the function gets a new
+    global variable of the new type, and its calls are changed to it.
+    """
+
+    name = "schedule-kernels"
+
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        done: dict[GlobalVar, GlobalVar] = {}
+
+        def visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
+            call = binding.value
+            kernel = ctx.kernels.get(call.args[0].name_hint) if op_name(call) == "relax.call_tir" else None
+            if kernel is None or kernel.schedule is None:
+                return None
+            old = call.args[0]
+            if old not in done:
+                sch = Schedule(mod[old])
+                kernel.schedule(sch)
+                done[old] = rw.replace_function(old, sch.mod["main"].without_attr("global_symbol"))
+                rw.fire(f"scheduled by {kernel.recipe}", kernel.name)
+            return Call(call.op, [done[old], *call.args[1:]], call.attrs, call.ty_args)
+
+        return Rewriter(mod, ctx).rewrite(visit)
