@@ -29,16 +29,23 @@ def _gelu_tanh(x: Any) -> Any:
     return _like(0.5, x) * x * (_like(1.0, x) + tirx.tanh(inner))
 
 
-def _clip(x: Any, low: Any, high: Any) -> Any:
-    return tirx.min(tirx.max(x, low), high)
-
-
+# The order of operands matters: a comparison with NaN is false, so these let NaN through, as onnxruntime does, and LLVM
+# still makes one instruction of each.
 def _relu(x: Any) -> Any:
-    return tirx.max(x, _like(0, x))
+    return tirx.Select(x < _like(0, x), _like(0, x), x)
 
 
-def _truncate(x: Any, dtype: str) -> Any:
-    return x.astype(dtype)
+def _clip(x: Any, low: Any, high: Any) -> Any:
+    x = tirx.Select(x < low, low, x)
+    return tirx.Select(x > high, high, x)
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    return tirx.Select(tirx.any(a != a, a > b), a, b)
+
+
+def _minimum(a: Any, b: Any) -> Any:
+    return tirx.Select(tirx.any(a != a, a < b), a, b)
 
 
 #: Relax operator -> scalar expression of its tensor operands (attributes by keyword where there are any).
@@ -47,8 +54,8 @@ SCALAR_OPS: dict[str, Scalar] = {
     "relax.subtract": lambda a, b: a - b,
     "relax.multiply": lambda a, b: a * b,
     "relax.divide": lambda a, b: a / b,
-    "relax.maximum": tirx.max,
-    "relax.minimum": tirx.min,
+    "relax.maximum": _maximum,
+    "relax.minimum": _minimum,
     "relax.power": tirx.power,
     "relax.negative": lambda x: -x,
     "relax.abs": tirx.abs,

@@ -1,0 +1,182 @@
+"""tvm-ext: an ONNX model goes in, a checked, fast, deployable CPU program comes out. Built on the stock apache-tvm.
+
+    import tvm_ext
+
+    compiled = tvm_ext.compile("resnet18.onnx")
+    outputs = compiled.run({"input": x})
+    print(tvm_ext.verify(compiled, model="resnet18.onnx"))
+
+Importing this package is cheap: TVM, ONNX and numpy are imported by the first function that needs them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import os
+
+    import numpy as np
+
+    from .benchmarking.table import BenchmarkTable
+    from .core import errors as errors
+    from .core.options import CompileOptions as CompileOptions
+    from .driver.session import InferenceSession as InferenceSession
+    from .frontend import zoo as zoo
+    from .runtime.model import CompiledModel
+    from .verification.verify import VerifyReport
+
+    __version__: str
+
+__all__ = [
+    "CompileOptions", "InferenceSession", "__version__", "benchmark", "compile", "errors", "load", "verify", "zoo",
+]  # fmt: skip
+
+# name -> (module, attribute); an empty attribute is the module itself
+_LAZY = {
+    "CompileOptions": ("tvm_ext.core.options", "CompileOptions"),
+    "InferenceSession": ("tvm_ext.driver.session", "InferenceSession"),
+    "errors": ("tvm_ext.core.errors", ""),
+    "zoo": ("tvm_ext.frontend.zoo", ""),
+}
+
+
+def compile(model: Any, **options: Any) -> CompiledModel:
+    """Compile an ONNX model for a CPU.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
+        **options: fields of :class:`CompileOptions`: `shapes` (input name -> shape, for free dimensions), `target`
+            (an LLVM CPU name; default: this machine), `threads` (default: every core this process may use),
+            `fusion` ("default" or "none"), `cache` (default: True).
+
+    Returns:
+        A program: `run` takes and returns numpy arrays by their ONNX names, from any number of threads;
+        `report` says what was done and why; `export` writes one file that :func:`load` reads.
+
+    Raises:
+        OptionError: an unknown option or a bad value.
+        ModelError: the model is no valid ONNX, is incomplete, or leaves dimensions free that `shapes` does not bind.
+        UnsupportedError: a node cannot be compiled; the message names it.
+    """
+    from .driver.compile import compile_model
+
+    return compile_model(model, **options)
+
+
+def load(path: str | os.PathLike[str]) -> CompiledModel:
+    """Load a file that `CompiledModel.export` wrote. Needs no compiler and no libtvm_compiler.
+
+    Args:
+        path: the artifact.
+
+    Raises:
+        ArtifactError: the file is missing, is no artifact of this library, is damaged, or needs instructions or
+            versions this machine lacks. It is checked before any of its code is loaded.
+    """
+    from .runtime.model import load as load_artifact
+
+    return load_artifact(path)
+
+
+def verify(
+    compiled: CompiledModel,
+    model: Any = None,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    *,
+    seed: int = 0,
+    reference: Mapping[str, np.ndarray] | None = None,
+    tolerance: float | None = None,
+) -> VerifyReport:
+    """Run a compiled model and onnxruntime on the same inputs and compare every output.
+
+    Args:
+        compiled: what :func:`compile` or :func:`load` returned.
+        model: the ONNX model it came from: path, bytes or `onnx.ModelProto`. Not needed with `reference`.
+        inputs: name -> array; None draws them: floats standard normal, integers of a small range, booleans random.
+        seed: seed of the drawn inputs.
+        reference: expected outputs by name, instead of running onnxruntime.
+        tolerance: largest error of a floating-point output, as a part of the output's range; None takes the
+            default of its dtype (1e-5 for float32).
+
+    Returns:
+        A report: `ok`, one row an output (max abs, of-range, ULP, cosine, NaN and Inf), `str()` prints a table.
+
+    Raises:
+        OptionError: neither `model` nor `reference` was given.
+        InputError: `inputs` do not fit the model.
+        ModelError: the model cannot be read.
+        UnsupportedError: onnxruntime cannot run the model.
+    """
+    from .verification.verify import verify as run_verify
+
+    return run_verify(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)
+
+
+def benchmark(
+    model: Any,
+    against: Sequence[str] = ("onnxruntime",),
+    threads: int | None = None,
+    *,
+    rounds: int = 9,
+    seconds_per_round: float = 0.5,
+    seed: int = 0,
+    timeout: float = 600.0,
+    **options: Any,
+) -> BenchmarkTable:
+    """Time a model against other runtimes, each in a process of its own, in interleaved rounds.
+
+    The figure is the median over rounds of (our round's minimum / the other's round's minimum). Outputs of all are
+    compared with onnxruntime's first; a row whose outputs disagree has no time.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
+        against: any of "onnxruntime" and "tvm" (stock `tvm.compile`, as shipped).
+        threads: threads of every contender; None takes every core this process may use.
+        rounds: interleaved rounds, 7 or more.
+        seconds_per_round: how long each contender runs in a round; a slower one runs once.
+        seed: seed of the inputs.
+        timeout: seconds a contender may take to prepare, or for one round.
+        **options: compile options of our side, as for :func:`compile`.
+
+    Returns:
+        A table: `str()` and `markdown()` print it with the machine; `warnings` says when it was too noisy to tell.
+
+    Raises:
+        OptionError: an unknown contender or option, or too few rounds.
+        ModelError: the model cannot be read.
+    """
+    from .benchmarking.benchmark import benchmark as run_benchmark
+
+    return run_benchmark(
+        model, against, threads, rounds=rounds, seconds_per_round=seconds_per_round, seed=seed, timeout=timeout,
+        **options,
+    )  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        value: Any = _version()
+    elif name in _LAZY:
+        module, attribute = _LAZY[name]
+        value = importlib.import_module(module)
+        value = getattr(value, attribute) if attribute else value
+    else:
+        raise AttributeError(f"module 'tvm_ext' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("tvm-ext")
+    except metadata.PackageNotFoundError:  # a source tree that was never installed
+        return "0+unknown"

@@ -21,12 +21,14 @@ from .schedule_kernels import ScheduleKernels
 from .simplify_algebra import SimplifyAlgebra
 
 SIMPLIFY: tuple[type[Pass], ...] = (
-    FoldConstants,
     EliminateDeadCode,
+    FoldConstants,
+    EliminateCommonSubexpressions,
+    SimplifyAlgebra,
     FoldBatchNorm,
     ReduceStrength,
-    SimplifyAlgebra,
     FoldConstants,
+    SimplifyAlgebra,
     EliminateCommonSubexpressions,
     EliminateDeadCode,
 )

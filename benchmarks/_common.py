@@ -1,0 +1,118 @@
+"""What the benchmark scripts share: probes in fresh processes, rows with a bar, tables as JSON and Markdown."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tvm_ext.verification.arrays import write_whole
+from tvm_ext.verification.environment import describe_machine
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+RESULTS = FOLDER / "results"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a result: what was measured, the bar, the figure as text, whether the bar was met."""
+
+    what: str
+    bar: str
+    measured: str
+    met: bool
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Runs of one probe: seconds from starting the process to its answer, and the answers."""
+
+    seconds: tuple[float, ...]
+    answers: tuple[dict[str, Any], ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    def answer(self, key: str) -> float:
+        """Median of a figure over the answers."""
+        return float(statistics.median(answer[key] for answer in self.answers))
+
+
+def say(text: str) -> None:
+    """Progress on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def probes(commands: Mapping[str, Sequence[str]], times: int, env: Mapping[str, str]) -> dict[str, Probe]:
+    """Run probes (subcommands of `_probes.py`) in fresh processes, interleaved.
+
+    Args:
+        commands: name -> arguments.
+        times: measured runs of each; one more goes before, so that files are in the page cache.
+        env: variables to add.
+    """
+    found: dict[str, list[tuple[float, dict[str, Any]]]] = {name: [] for name in commands}
+    for number in range(times + 1):
+        for name, arguments in commands.items():
+            run = fresh([sys.executable, str(FOLDER / "_probes.py"), *arguments], env)
+            if number:
+                found[name].append(run)
+    return {name: Probe(tuple(s for s, _ in runs), tuple(a for _, a in runs)) for name, runs in found.items()}
+
+
+def fresh(command: Sequence[str], env: Mapping[str, str]) -> tuple[float, dict[str, Any]]:
+    """Seconds from start to the one line of JSON a process prints, and that line; what the process does after is free.
+
+    Raises:
+        RuntimeError: it printed none; says what it said on stderr.
+    """
+    with tempfile.TemporaryFile("w+") as errors:
+        start = time.perf_counter()
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, env={**os.environ, **env}, text=True
+        ) as process:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            seconds = time.perf_counter() - start
+        try:
+            return seconds, json.loads(line)
+        except ValueError:
+            errors.seek(0)
+            raise RuntimeError(f"{' '.join(command[1:3])} failed:\n{errors.read()}") from None
+
+
+def write_results(name: str, rows: Sequence[Row], extra: Mapping[str, Any], notes: str) -> None:
+    """Write results/NAME.json and NAME.md, and print the table."""
+    machine = describe_machine()
+    document = {"machine": machine, "rows": [asdict(row) for row in rows], **extra}
+    markdown = "\n".join([f"# {name}", "", _machine_text(machine), "", *table(rows), "", notes])
+    RESULTS.mkdir(exist_ok=True)
+    for path, text in ((f"{name}.json", json.dumps(document, indent=1)), (f"{name}.md", markdown)):
+        data = (text.rstrip() + "\n").encode()
+        write_whole(RESULTS / path, lambda stream, data=data: stream.write(data))  # type: ignore[misc]
+    print(markdown)
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Lines of a Markdown table."""
+    cells = [("what", "bar", "measured", "met"), *((r.what, r.bar, r.measured, "yes" if r.met else "NO") for r in rows)]
+    head, *body = ["| " + " | ".join(row) + " |" for row in cells]
+    return [head, "|" + " --- |" * 4, *body]
+
+
+def _machine_text(machine: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB; {machine['system']}; "
+        f"Python {machine['python']}; {versions}"
+    )

@@ -1,0 +1,131 @@
+"""Things to time in a fresh process: `python _probes.py NAME ARGUMENTS` prints one line of JSON when it is done.
+
+Nothing is imported before the probe starts, so that the imports are part of what is timed.
+"""
+
+import json
+import sys
+import time
+
+START = time.perf_counter()
+
+
+def compile_cold(model, threads):
+    """Compile without the cache."""
+    import tvm_ext
+
+    tvm_ext.compile(model, threads=int(threads), cache=False)
+    return {}
+
+
+def compile_cached(model, threads):
+    """Compile with the cache, which an earlier run has filled."""
+    import tvm  # noqa: F401  (timed on its own)
+
+    import tvm_ext
+
+    imported = time.perf_counter()
+    tvm_ext.compile(model, threads=int(threads))
+    return {"import": imported - START, "compile": time.perf_counter() - imported}
+
+
+def onnxruntime_start(model, threads):
+    """Open an onnxruntime session."""
+    import onnxruntime
+
+    imported = time.perf_counter()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = int(threads), 1
+    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return {"import": imported - START, "session": time.perf_counter() - imported}
+
+
+def check(model, threads, artifact):
+    """Compile, compare with onnxruntime, export; what the report says."""
+    import tvm_ext
+
+    compiled = tvm_ext.compile(model, threads=int(threads), cache=False)
+    reports = [tvm_ext.verify(compiled, model, seed=seed) for seed in range(3)]
+    compiled.export(artifact)
+    kernels = compiled.report["kernels"]
+    return {
+        "launches": compiled.report["launches"],
+        "kernels": len(kernels),
+        "generic": [k["name"] for k in kernels if k["recipe"] == "generic"],
+        "of_range": max(o.of_range for r in reports for o in r.outputs),
+        "ok": all(r.ok for r in reports),
+        "warnings": list(compiled.report["warnings"]),
+    }
+
+
+def load_and_run(artifact):
+    """Load an exported model and run it once."""
+    import numpy as np
+
+    import tvm_ext
+
+    compiled = tvm_ext.load(artifact)
+    outputs = compiled.run({s.name: np.ones(s.shape, s.dtype) for s in compiled.inputs})
+    return {"finite": all(bool(np.isfinite(v).all()) for v in outputs.values())}
+
+
+def call_overhead(threads):
+    """Least time of a call of a model that is one ReLU of 512 floats, numpy to numpy."""
+    import numpy as np
+    from onnx import TensorProto, helper
+
+    import tvm_ext
+
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 512]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], "relu")], "one", tensors[:1], tensors[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    compiled = tvm_ext.compile(model, threads=int(threads), cache=False)
+    feeds = {"x": np.random.default_rng(0).standard_normal((1, 512)).astype(np.float32)}
+    assert (compiled.run(feeds)["y"] == np.maximum(feeds["x"], 0)).all()
+    best = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        for _ in range(2000):
+            compiled.run(feeds)
+        best.append((time.perf_counter() - begin) / 2000)
+    return {"microseconds": 1e6 * min(best), "median_microseconds": 1e6 * sorted(best)[len(best) // 2]}
+
+
+def many_threads(artifact, calls):
+    """Call from short-lived threads, ten at a time: OS threads after each ten; answers are compared to the bit."""
+    import os
+    import threading
+
+    import numpy as np
+
+    import tvm_ext
+
+    compiled = tvm_ext.load(artifact)
+    rng = np.random.default_rng(0)
+    feeds = [{s.name: rng.standard_normal(s.shape).astype(s.dtype) for s in compiled.inputs} for _ in range(4)]
+    expected = [compiled.run(f) for f in feeds]
+    wrong, done = [], []
+
+    def call(number):
+        outputs = compiled.run(feeds[number % 4])
+        right = all(np.array_equal(outputs[name], value) for name, value in expected[number % 4].items())
+        (done if right else wrong).append(number)
+
+    counts = []
+    for first in range(0, int(calls), 10):
+        threads = [threading.Thread(target=call, args=(n,)) for n in range(first, min(first + 10, int(calls)))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        counts.append(len(os.listdir("/proc/self/task")))
+    return {"os_threads": counts, "wrong": int(calls) - len(done)}
+
+
+def main():
+    probe, *arguments = sys.argv[1:]
+    print(json.dumps(globals()[probe](*arguments)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Worker processes: asked, stopped in between, and every way to fail turned into a reason."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from tests.verification.fakes import dense_model
+from tvm_ext.benchmarking.process import Worker, WorkerError, environment
+from tvm_ext.verification.arrays import save_npz
+
+FAKE = str(pathlib.Path(__file__).with_name("fake_worker.py"))
+
+
+@pytest.fixture
+def start():
+    workers = []
+
+    def make(mode, threads=3):
+        workers.append(Worker(threads, [sys.executable, FAKE, mode]))
+        return workers[-1]
+
+    yield make
+    for worker in workers:
+        worker.close()
+
+
+def state(worker):
+    """Linux's letter of the process state: T is stopped."""
+    return pathlib.Path(f"/proc/{worker._process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def wait_for_stop(worker):
+    end = time.monotonic() + 10
+    while state(worker) != "T" and time.monotonic() < end:
+        time.sleep(0.01)
+    return state(worker)
+
+
+def test_a_worker_answers_and_is_stopped_between_questions(start):
+    worker = start("echo")
+    for number in range(3):
+        assert worker.ask({"round": number}, 30) == {"echo": {"round": number}, "threads": "3"}
+        assert wait_for_stop(worker) == "T"
+
+
+def test_close_ends_a_stopped_worker(start):
+    worker = start("echo")
+    worker.ask({}, 30)
+    worker.close()
+    assert worker._process.returncode == -9
+    worker.close()  # twice is no harm
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("crash", "killed by SIGSEGV: about to crash"),
+        ("exit", "ended with exit code 3: giving up"),
+        ("garbage", "answered no JSON"),
+        ("error", "ValueError: wrong"),
+    ],
+)
+def test_failures_are_reasons(start, mode, reason):
+    worker = start(mode)
+    with pytest.raises(WorkerError, match=reason):
+        worker.ask({}, 30)
+    assert worker._process.poll() is not None
+
+
+def test_a_hang_ends_at_the_time_out(start):
+    worker = start("hang")
+    with pytest.raises(WorkerError, match="no answer within"):
+        worker.ask({}, 0.3)
+    assert worker._process.poll() is not None
+
+
+def test_asking_a_dead_worker_is_a_reason_too(start):
+    worker = start("echo")
+    worker._process.kill()
+    worker._process.wait()
+    with pytest.raises(WorkerError, match="killed by SIGKILL"):
+        worker.ask({"x": "y" * 100_000}, 5)
+
+
+def test_environment_gives_threads_and_keeps_the_path(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    env = environment(5)
+    assert env["TVM_NUM_THREADS"] == env["OMP_NUM_THREADS"] == "5"
+    first, last = env["PYTHONPATH"].split(os.pathsep)
+    assert (pathlib.Path(first) / "tvm_ext" / "__init__.py").is_file() and last == "/elsewhere"
+
+
+ORPHAN = """
+import os, signal, sys
+from tvm_ext.benchmarking.process import Worker
+worker = Worker(1)
+worker.ask({"contender": "onnxruntime", "model": sys.argv[1], "threads": 1, "options": {},
+            "inputs": sys.argv[2], "outputs": sys.argv[3]}, 60)
+print(worker._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_stopped_worker_dies_with_its_parent(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(dense_model()[0].SerializeToString())
+    save_npz(tmp_path / "in.npz", {"x": np.zeros((3, 7), np.float32)})
+    files = [str(tmp_path / name) for name in ("m.onnx", "in.npz", "out.npz")]
+    done = subprocess.run([sys.executable, "-c", ORPHAN, *files], env=environment(1), capture_output=True, timeout=120)
+    assert done.returncode == -9, done.stderr
+    stat = pathlib.Path(f"/proc/{int(done.stdout)}/stat")
+    end = time.monotonic() + 20
+    while alive(stat) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not alive(stat)
+
+
+def alive(stat):
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"  # dead, and not yet collected by init
+    except (FileNotFoundError, ProcessLookupError):
+        return False

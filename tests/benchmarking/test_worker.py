@@ -1,0 +1,93 @@
+"""What runs inside a worker: sampling, and the protocol around a real contender."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+from tests.verification.fakes import dense_model
+from tvm_ext.benchmarking import worker
+from tvm_ext.benchmarking.contenders import CONTENDERS
+from tvm_ext.verification.arrays import load_npz, save_npz
+
+
+class Clock:
+    """Time that passes only when the call under test runs."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    fake = Clock()
+    monkeypatch.setattr(worker.time, "perf_counter", fake)
+    return fake
+
+
+def costing(clock, seconds):
+    calls = []
+
+    def call():
+        calls.append(1)
+        clock.now += seconds
+
+    return call, calls
+
+
+def test_a_slow_call_is_made_once(clock):
+    call, calls = costing(clock, 2.0)
+    assert worker.sample(call, 0.5) == [2.0] and len(calls) == 1
+
+
+def test_a_fast_call_fills_its_time_after_a_warm_up(clock):
+    call, calls = costing(clock, 0.25)
+    assert worker.sample(call, 1.0) == [0.25] * 4
+    assert len(calls) == 5  # the first, which already took the fifth of a second of warm-up
+
+
+def test_there_is_a_limit_of_samples(clock):
+    call, _ = costing(clock, 1e-7)
+    assert len(worker.sample(call, 0.02)) == worker.MOST_SAMPLES
+
+
+@pytest.fixture
+def files(tmp_path):
+    model, w = dense_model()
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    x = np.random.default_rng(0).standard_normal((3, 7)).astype(np.float32)
+    save_npz(tmp_path / "in.npz", {"x": x})
+    return tmp_path, x @ w
+
+
+def message(folder, contender):
+    return {
+        "contender": contender, "model": str(folder / "m.onnx"), "threads": 1, "options": {},
+        "inputs": str(folder / "in.npz"), "outputs": str(folder / "out.npz"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("contender", ["onnxruntime", "tvm"])
+def test_a_contender_saves_outputs_and_gives_samples(files, contender):
+    folder, expected = files
+    requests = [message(folder, contender), {"round": {"seconds": 0.01}}]
+    answers = io.StringIO()
+    worker._serve(io.StringIO("".join(json.dumps(r) + "\n" for r in requests)), answers)
+    ready, round_answer = [json.loads(line) for line in answers.getvalue().splitlines()]
+    assert ready["ready"]["version"].startswith({"onnxruntime": "onnxruntime 1", "tvm": "apache-tvm 0.27"}[contender])
+    assert all(s > 0 for s in round_answer["samples"])
+    outputs = load_npz(folder / "out.npz")
+    np.testing.assert_allclose(outputs["file"], expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(outputs["/sum"], -outputs["file"])
+
+
+def test_a_round_needs_a_contender():
+    with pytest.raises(RuntimeError, match="before"):
+        worker._serve(io.StringIO('{"round": {"seconds": 1}}\n'), io.StringIO())
+
+
+def test_contenders_have_the_names_of_the_interface():
+    assert list(CONTENDERS) == ["tvm_ext", "onnxruntime", "tvm"]

@@ -1,0 +1,33 @@
+"""`tvm-ext compile`."""
+
+
+def test_summary_names_tensors_recipes_and_warnings(cli, fake, model):
+    code, out, err = cli("compile", model)
+    assert code == 0 and err == ""
+    for part in ("x: float32 (3, 7)", "/sum: float32 (3, 5)", "2 kernels, 3 launches", "dense-packed", "NaN in weight"):
+        assert part in out
+    assert "dead-code" not in out
+
+
+def test_verbose_shows_kernels_and_passes(cli, fake, model):
+    out = cli("compile", model, "-v")[1]
+    for part in ("a, b, c and 1 more", "tile=4", "pass dead-code: 1 fired, 1 skipped", "y: used"):
+        assert part in out
+
+
+def test_options_reach_the_compiler(cli, fake, model):
+    cli("compile", model)
+    cli("compile", model, "--shape", "x=1,3", "--shape", "s=", "--threads", "2", "--target", "haswell", "--no-cache")
+    default, given = (options for _, options in fake.calls)
+    assert default == {"shapes": {}, "threads": None, "target": None, "fusion": "default", "cache": True}
+    assert given == {
+        "shapes": {"x": (1, 3), "s": ()}, "threads": 2, "target": "haswell", "fusion": "default", "cache": False,
+    }  # fmt: skip
+
+
+def test_the_artifact_is_written_and_named(cli, cli_json, fake, model, tmp_path):
+    path = tmp_path / "m.so"
+    assert f"wrote {path}" in cli("compile", model, "-o", str(path))[1] and path.is_file()
+    code, plain = cli_json("compile", model, "-o", str(path))
+    assert code == 0 and plain["artifact"] == str(path) and plain["report"]["launches"] == 3
+    assert plain["inputs"] == [{"name": "x", "shape": [3, 7], "dtype": "float32"}]

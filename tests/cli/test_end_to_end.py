@@ -1,0 +1,101 @@
+"""The verbs with the real compiler on a tiny model."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import tvm_ext
+from tvm_ext.core.errors import InputError
+from tvm_ext.verification.selftest import tiny_model
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    path = tmp_path / "tiny.onnx"
+    path.write_bytes(tiny_model().SerializeToString())
+    return str(path)
+
+
+def test_compile_verify_run_an_artifact(cli, cli_json, tiny, tmp_path):
+    artifact, saved = str(tmp_path / "tiny.so"), str(tmp_path / "y.npz")
+    code, plain = cli_json("compile", tiny, "-o", artifact, "--threads", "2")
+    assert code == 0 and plain["threads"] == 2 and plain["inputs"][0] == {
+        "name": "x", "shape": [1, 3, 9, 7], "dtype": "float32",
+    }  # fmt: skip
+    nodes = {node for kernel in plain["report"]["kernels"] for node in kernel["nodes"]}
+    assert {"conv", "relu", "pool", "fc"} <= nodes
+    assert plain["report"]["launches"] == sum(kernel["calls"] for kernel in plain["report"]["kernels"])
+    code, plain = cli_json("verify", tiny, "--artifact", artifact, "--seed", "0", "5")
+    assert code == 0 and all(r["outputs"][0]["of_range"] < 1e-6 for r in plain["reports"])
+    assert cli("run", artifact, "--seed", "5", "-o", saved)[0] == 0
+    with np.load(saved) as outputs:
+        assert outputs["y"].shape == (1, 5) and np.isfinite(outputs["y"]).all()
+
+
+def test_the_summary_and_the_second_compile_from_the_cache(cli, cli_json, tiny):
+    code, out, err = cli("compile", tiny, "-v")
+    assert code == 0 and "launches per inference" in out and "pass " in out and err == ""
+    assert cli_json("cache", "ls")[1]["entries"][0]["model"] == "tiny.onnx"
+    assert cli("compile", tiny)[0] == 0
+    assert cli_json("cache", "clear")[1]["removed"] == 1
+
+
+def test_verify_without_an_artifact(cli, tiny):
+    code, out, _ = cli("verify", tiny, "--no-cache")
+    assert code == 0 and "ok: every output agrees" in out
+
+
+def test_an_unsupported_node_exits_3_and_is_named(cli, tmp_path):
+    tensors = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 2]) for n in "xy"]
+    node = helper.make_node("Frobnicate", ["x"], ["y"], "odd", domain="some.where")
+    model = helper.make_model(
+        helper.make_graph([node], "g", tensors[:1], tensors[1:]), ir_version=8,
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("some.where", 1)],
+    )  # fmt: skip
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    code, out, err = cli("compile", str(tmp_path / "m.onnx"))
+    assert code == 3 and out == "" and "Frobnicate" in err and "Traceback" not in err
+
+
+def test_bad_models_and_artifacts_exit_2(cli, tmp_path):
+    (tmp_path / "bad.onnx").write_bytes(b"no model")
+    (tmp_path / "bad.so").write_bytes(b"\x7fELF and nothing else")
+    for argv in (["compile", "bad.onnx"], ["run", "bad.so"], ["verify", "none.onnx"]):
+        code, out, err = cli(argv[0], str(tmp_path / argv[1]))
+        assert code == 2 and out == "" and argv[1] in err and "Traceback" not in err
+
+
+def test_verify_of_a_compiled_model_checks_names(tiny):
+    compiled = tvm_ext.compile(tiny)
+    with pytest.raises(InputError, match="'z'"):
+        tvm_ext.verify(compiled, tiny, {"z": np.zeros(1)})
+    assert tvm_ext.verify(compiled, tiny, {"x": np.zeros((1, 3, 9, 7), np.float32)}).ok
+
+
+def test_the_command_in_a_process_of_its_own(tiny):
+    command = [sys.executable, "-m", "tvm_ext.cli", "verify", tiny, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ok"] is True
+
+
+def test_doctor_finds_nothing_wrong_here(cli_json):
+    code, plain = cli_json("doctor")
+    failed = [check for check in plain["checks"] if check["status"] == "fail"]
+    assert code == 0 and not failed
+    assert {"Python", "apache-tvm-ffi", "linker", "machine", "cache", "self-test"} <= {
+        c["name"] for c in plain["checks"]
+    }

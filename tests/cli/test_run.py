@@ -1,0 +1,54 @@
+"""`tvm-ext run`."""
+
+import numpy as np
+
+from tests.verification.fakes import dense_model
+
+
+def test_outputs_are_summed_up(cli, cli_json, fake, model):
+    code, out, _ = cli("run", model)
+    assert code == 0 and "/sum" in out and "float32" in out
+    code, plain = cli_json("run", model, "--seed", "3")
+    first = plain["outputs"][0]
+    assert code == 0 and first["name"] == "file" and first["shape"] == [3, 5] and first["not_finite"] == 0
+
+
+def test_given_inputs_and_saved_outputs(cli, fake, model, tmp_path):
+    x = np.arange(21, dtype=np.float32).reshape(3, 7)
+    np.save(tmp_path / "x.npy", x)
+    argv = [
+        "run",
+        model,
+        "--input",
+        f"x={tmp_path}/x.npy",
+        "-o",
+        f"{tmp_path}/out.npz",
+        "--output-dir",
+        f"{tmp_path}/d",
+    ]
+    assert cli(*argv)[0] == 0
+    expected = x @ dense_model()[1]
+    with np.load(tmp_path / "out.npz") as saved:
+        np.testing.assert_array_equal(saved["file"], expected)
+        np.testing.assert_array_equal(saved["/sum"], -expected)
+    np.testing.assert_array_equal(np.load(tmp_path / "d" / "_sum.npy"), -expected)
+
+
+def test_seeds_change_the_inputs(cli_json, fake, model):
+    outputs = [cli_json("run", model, "--seed", seed)[1]["outputs"] for seed in ("0", "1", "0")]
+    assert outputs[0] == outputs[2] != outputs[1]
+
+
+def test_an_artifact_takes_no_compile_options(cli, fake, tmp_path):
+    path = tmp_path / "m.so"
+    path.write_bytes(b"\x7fELF")
+    code, _, err = cli("run", str(path), "--threads", "2")
+    assert code == 2 and "compiled already" in err and not fake.calls
+
+
+def test_bad_files_exit_2(cli, fake, model, tmp_path):
+    (tmp_path / "x.npy").write_bytes(b"nonsense")
+    code, _, err = cli("run", model, "--input", f"x={tmp_path}/x.npy")
+    assert code == 2 and "x.npy" in err
+    code, _, err = cli("run", str(tmp_path / "none.so"))
+    assert code == 2 and "none.so" in err

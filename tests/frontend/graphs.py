@@ -1,0 +1,94 @@
+"""Small ONNX models for the tests of the frontend, and how they run in onnxruntime and in stock TVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from tvm_ext.core.errors import TvmExtError
+from tvm_ext.core.options import CompileOptions
+from tvm_ext.frontend import Imported, import_model, read_model
+
+
+def value(name: str, shape: Sequence[int | str | None] | None, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    """An input or output."""
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def node(
+    op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str = "", **attributes: Any
+) -> onnx.NodeProto:
+    """A node."""
+    return helper.make_node(op_type, inputs, outputs, name, **attributes)
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto], inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto],
+    weights: Mapping[str, np.ndarray] | None = None, opset: int = 17, domains: Sequence[str] = (),
+) -> onnx.ModelProto:  # fmt: skip
+    """A model of a graph named "small"."""
+    initializers = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "small", inputs, outputs, initializers)
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def relu_model(shape: Sequence[int | str | None] | None = (2, 3)) -> onnx.ModelProto:
+    """x -> Relu "act" -> y."""
+    return model([node("Relu", ["x"], ["y"], "act")], [value("x", shape)], [value("y", shape)])
+
+
+def linear_model(features: int = 3) -> onnx.ModelProto:
+    """x [2, 5] -> MatMul "dense" with w -> Add "shift" with b -> y [2, features]."""
+    rng = np.random.default_rng(7)
+    weights = {"w": _f32(rng.standard_normal((5, features))), "b": _f32(rng.standard_normal(features))}
+    nodes = [node("MatMul", ["x", "w"], ["h"], "dense"), node("Add", ["h", "b"], ["y"], "shift")]
+    return model(nodes, [value("x", [2, 5])], [value("y", [2, features])], weights)
+
+
+def _f32(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32)
+
+
+def imported(proto: onnx.ModelProto, **options: Any) -> Imported:
+    """The model through reader and importer."""
+    return import_model(read_model(proto), CompileOptions(**options))
+
+
+def message(error: TvmExtError) -> str:
+    """All that a user sees of an error; a fix must be part of it."""
+    assert error.fix, f"no fix in: {error}"
+    return str(error)
+
+
+def run_onnxruntime(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """All outputs, in graph order."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, dict(feeds))
+
+
+def run_tvm(found: Imported, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """All outputs of the imported module, compiled by stock TVM."""
+    import tvm
+    from tvm import relax
+
+    machine = relax.VirtualMachine(tvm.compile(found.mod, tvm.target.Target("llvm")), tvm.cpu())
+    results = machine["main"](*(tvm.runtime.tensor(feeds[spec.name]) for spec in found.inputs))
+    return [r.numpy() for r in ([results] if hasattr(results, "numpy") else results)]
+
+
+def check_numbers(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray], **options: Any) -> Imported:
+    """Import, run with both, compare values, shapes and dtypes."""
+    found = imported(proto, **options)
+    ours, theirs = run_tvm(found, feeds), run_onnxruntime(proto, feeds)
+    assert len(ours) == len(theirs) == len(found.outputs)
+    for mine, reference, spec in zip(ours, theirs, found.outputs, strict=True):
+        assert (mine.shape, str(mine.dtype)) == (reference.shape, str(reference.dtype)) == (spec.shape, spec.dtype)
+        np.testing.assert_allclose(mine, reference, rtol=1e-5, atol=1e-6)
+    return found

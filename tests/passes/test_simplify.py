@@ -1,0 +1,95 @@
+"""All simplification passes in order, on ResNet blocks: what is left, the numbers, and that a second run is idle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tvm.ir import IRModule
+from tvm.relax import op as R
+from tvm.relax.frontend.onnx import from_onnx
+
+from tests.passes.helpers import apply, build, const, execute, ops, random
+from tvm_ext.passes.conditions import has_main, no_dead_bindings, unique_names
+from tvm_ext.passes.pipeline import SIMPLIFY
+
+
+def _in_order(mod: IRModule) -> tuple[Any, ...]:
+    """Arguments of `apply` that run the simplification of the pipeline on `mod`."""
+    first, *rest = (one() for one in SIMPLIFY)
+    return (first, mod, *rest)
+
+
+def _residual_block() -> onnx.ModelProto:
+    """Conv-BN-Relu, Conv-BN, residual add, Relu, global pool, Flatten, Gemm, as torchvision exports it."""
+    tensors = {"w1": random(6, 6, 3, 3), "w2": random(6, 6, 3, 3, seed=1), "fc": random(4, 6), "fcb": random(4)}
+    for n in "12":
+        for i, name in enumerate(("gamma", "beta", "mean", "var")):
+            tensors[name + n] = np.abs(random(6, seed=i + 10 * int(n))) + 0.1
+    norms = [[f"{name}{n}" for name in ("gamma", "beta", "mean", "var")] for n in "12"]
+    nodes = [
+        helper.make_node("Conv", ["x", "w1"], ["c1"], pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["c1", *norms[0]], ["n1"]),
+        helper.make_node("Relu", ["n1"], ["r1"]),
+        helper.make_node("Conv", ["r1", "w2"], ["c2"], pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["c2", *norms[1]], ["n2"]),
+        helper.make_node("Add", ["n2", "x"], ["a"]),
+        helper.make_node("Relu", ["a"], ["r2"]),
+        helper.make_node("GlobalAveragePool", ["r2"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Gemm", ["f", "fc", "fcb"], ["y"], transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "block",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 6, 7, 5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
+        [numpy_helper.from_array(value, name) for name, value in tensors.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture(scope="module")
+def block() -> onnx.ModelProto:
+    """The model, checked."""
+    model = _residual_block()
+    onnx.checker.check_model(model)
+    return model
+
+
+def test_residual_block_becomes_what_grouping_wants(block: onnx.ModelProto) -> None:
+    result = apply(*_in_order(from_onnx(block, keep_params_in_input=False)))
+    want = ["conv2d", "add", "relu", "conv2d", "add", "add", "relu", "mean", "reshape", "matmul", "add"]
+    assert ops(result.mod) == want
+    assert [e.detail for e in result.skipped] == []
+    for condition in (has_main, unique_names, no_dead_bindings):
+        assert condition(result.mod) is None
+
+
+def test_second_run_does_nothing(block: onnx.ModelProto) -> None:
+    once = apply(*_in_order(from_onnx(block, keep_params_in_input=False))).mod
+    again = apply(*_in_order(once))
+    assert again.fired == () and again.mod.same_as(once)
+
+
+def test_outputs_are_those_of_onnxruntime(block: onnx.ModelProto) -> None:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(block.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = random(1, 6, 7, 5)
+    (want,) = session.run(None, {"x": x})
+    (got,) = execute(apply(*_in_order(from_onnx(block, keep_params_in_input=False))).mod, x)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max())
+
+
+def test_batch_norm_before_a_convolution_becomes_two_operators() -> None:
+    parameters = [const(np.abs(random(3, seed=i)) + 0.1) for i in range(4)]
+
+    def body(emit: Any, x: Any) -> Any:
+        norm = emit(R.nn.batch_norm(x, *parameters, axis=1, training=False))
+        return emit(R.nn.conv2d(emit(norm[0]), const(random(4, 3, 1, 1))))
+
+    assert ops(apply(*_in_order(build(body, (1, 3, 5, 7)))).mod) == ["multiply", "add", "conv2d"]

@@ -1,0 +1,99 @@
+"""Runs a recipe's kernel on one group, outputs poisoned, and gives the logical result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.group import CONSTANTS, GROUP, Group
+from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config, Match, Recipe
+
+#: Unit roundoff of float32: products and sums of n terms err by at most about n times this, of the sum of magnitudes.
+ROUNDOFF = 2.0**-24
+
+
+def make_group(
+    anchor: str,
+    shapes: Sequence[Sequence[int]],
+    body: Callable[..., Sequence[Any]],
+    constants: Sequence[int] = (),
+    dtype: str = "float32",
+) -> Group:
+    """A group as grouping writes it: `body` gets the parameters and yields the operator calls in order.
+
+    Each call is bound to a variable; `body` is a generator that is sent the variable of the call it yielded.
+    """
+    params = [relax.Var(f"p{i}", relax.TensorType(tuple(s), dtype)) for i, s in enumerate(shapes)]
+    builder = relax.BlockBuilder()
+    with builder.function("g", params):
+        with builder.dataflow():
+            steps, calls = body(*params), []
+            value = next(steps)
+            while True:
+                var = builder.emit(value)
+                calls.append(var)
+                try:
+                    value = steps.send(var)
+                except StopIteration:
+                    break
+            result = builder.emit_output(calls[-1])
+        builder.emit_func_output(result)
+    mod = relax.transform.CanonicalizeBindings()(builder.get())
+    return Group("g", mod["g"].with_attr({GROUP: anchor, CONSTANTS: list(constants)}))
+
+
+def matched(recipe: Recipe, group: Group, machine: Machine) -> Match:
+    match = recipe.match(group, machine)
+    assert isinstance(match, Match), match
+    return match
+
+
+def scheduled(
+    recipe: Recipe, match: Match, config: Config, machine: Machine, offered: Sequence[Layout] | None
+) -> tuple[Any, Any]:
+    """(layouts, scheduled module) of a match."""
+    offered = offered or [Layout.plain(len(p.shape)) for p in match.group.params]
+    layouts = recipe.layouts(match, config, offered)
+    sch = Schedule(recipe.compute(match, config, layouts))
+    recipe.schedule(sch, match, config, machine)
+    return layouts, sch.mod
+
+
+def run_kernel(
+    recipe: Recipe,
+    group: Group,
+    arrays: Sequence[np.ndarray],
+    machine: Machine,
+    config: Config | None = None,
+    offered: Sequence[Layout] | None = None,
+) -> np.ndarray:
+    """The logical result of the kernel on logical arrays; every lane without a value, and the output, start as NaN."""
+    match = matched(recipe, group, machine)
+    config = config or recipe.default(match, machine)
+    layouts, mod = scheduled(recipe, match, config, machine, offered)
+    function = tvm.compile(mod, target=machine.target()).jit()["main"]
+    packed = [_poisoned(layout, a) for layout, a in zip(layouts.params, arrays, strict=True)]
+    out = np.full(layouts.output.physical_shape(group.shape), np.nan, group.dtype)
+    result = tvm.runtime.tensor(out)
+    function(*(tvm.runtime.tensor(p) for p in packed), result)
+    return layouts.output.unpack(result.numpy(), group.shape)
+
+
+def _poisoned(layout: Layout, array: np.ndarray) -> np.ndarray:
+    """Pack; lanes beyond the last channel hold NaN, which must reach no result."""
+    packed = layout.pack(array)
+    if layout.block and array.shape[layout.block[0]] % layout.block[1]:
+        mask = layout.pack(np.ones(array.shape, bool))
+        packed = np.where(mask, packed, np.nan).astype(array.dtype)
+    return packed
+
+
+def random(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype("float32")

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper
+from tvm import relax
+
+from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Miss
+from tvm_ext.schedules.pool2d import Pool2d
+
+from .kernels import make_group, random, run_kernel
+
+RECIPE = Pool2d()
+
+
+def pool_group(kind: str, shape: tuple[int, ...], **attrs: Any) -> Any:
+    op = {"max": relax.op.nn.max_pool2d, "avg": relax.op.nn.avg_pool2d}[kind]
+
+    def body(x: Any) -> Any:
+        y = yield op(x, **attrs)
+        yield relax.op.negative(y)
+
+    return make_group(f"relax.nn.{kind}_pool2d", [shape], body)
+
+
+def reference(kind: str, x: np.ndarray, pool_size: Any, strides: Any, padding: Any, count_include_pad: bool) -> Any:
+    attrs = {"kernel_shape": pool_size, "strides": strides, "pads": padding}
+    if kind == "avg":
+        attrs["count_include_pad"] = int(count_include_pad)
+    node = helper.make_node({"max": "MaxPool", "avg": "AveragePool"}[kind], ["x"], ["y"], **attrs)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph([node], "g", [value("x", 1, x.shape)], [value("y", 1, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+
+
+CASES = [
+    ((1, 16, 12, 12), [3, 3], [2, 2], [1, 1, 1, 1]),
+    ((2, 5, 7, 9), [2, 3], [1, 2], [0, 1, 1, 0]),
+    ((1, 1, 1, 1), [1, 1], [1, 1], [0, 0, 0, 0]),
+    ((1, 17, 13, 11), [3, 3], [1, 1], [1, 1, 1, 1]),
+]
+
+
+@pytest.mark.parametrize("blocked", [True, False], ids=["blocked", "plain"])
+@pytest.mark.parametrize(("shape", "pool", "strides", "pads"), CASES)
+@pytest.mark.parametrize("kind", ["max", "avg", "avg with padding"])
+def test_agrees_with_onnxruntime(
+    kind: str, shape: Any, pool: Any, strides: Any, pads: Any, blocked: bool, machine: Machine, rng: Any
+) -> None:
+    kind, _, counted = kind.partition(" ")
+    attrs = {"pool_size": pool, "strides": strides, "padding": pads}
+    if kind == "avg":
+        attrs["count_include_pad"] = bool(counted)
+    group = pool_group(kind, shape, **attrs)
+    x = random(rng, *shape) - 3.0  # all negative: padding with zeros would show
+    offered = [Layout.blocked(4, machine.lanes) if blocked else Layout.plain(4)]
+    got = run_kernel(RECIPE, group, [x], machine, offered=offered)
+    want = -reference(kind, x, pool, strides, pads, bool(counted))
+    if kind == "max":
+        assert np.array_equal(got, want)
+    else:
+        np.testing.assert_allclose(got, want, rtol=(pool[0] * pool[1] + 2) * 2.0**-24, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "reason"),
+    [
+        ({"pool_size": (2, 2), "padding": (2, 2)}, "whole window"),
+        ({"pool_size": (3, 3), "padding": (1, 1), "dilation": (2, 2)}, "dilation"),
+        ({"pool_size": (2, 2), "strides": (2, 2), "layout": "NHWC"}, "NHWC"),
+    ],
+)
+def test_refuses(attrs: Any, reason: str) -> None:
+    miss = RECIPE.match(pool_group("max", (1, 8, 9, 9), **attrs), Machine.detect())
+    assert isinstance(miss, Miss) and reason in miss.reason
+
+
+def test_refuses_average_in_ceil_mode() -> None:
+    group = pool_group("avg", (1, 8, 8, 8), pool_size=(3, 3), strides=(2, 2), ceil_mode=True)
+    miss = RECIPE.match(group, Machine.detect())
+    assert isinstance(miss, Miss) and "ceil mode" in miss.reason

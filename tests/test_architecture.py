@@ -1,0 +1,319 @@
+"""Holds the architecture: reads the sources, never imports them, and names file, line and rule of what breaks it.
+
+Rooms import downwards only; ARCHITECTURE.md draws them. A rule is a generator over one source file; `check` runs
+all rules over a tree, and the tests at the end show each rule catching what it is there for.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import functools
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: Bottom to top; a room imports itself and what stands before it. Rooms in one row do not import each other.
+LEVELS: tuple[tuple[str, ...], ...] = (
+    ("runtime",), ("core",), ("schedules", "byoc"), ("passes",), ("frontend",), ("driver",), ("quantization",),
+    ("tuning",), ("verification",), ("benchmarking",), ("inspection",), ("api",), ("cli",),
+)  # fmt: skip
+LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+
+#: "api" is tvm_ext/__init__.py itself. Everyone may import the errors.
+OPEN_TO_ALL = ("tvm_ext.core.errors",)
+RUNTIME_MAY_IMPORT = ("numpy", "tvm_ffi", "tvm.runtime", "tvm_ext.core.errors", "tvm_ext.runtime")
+TOP_LEVEL_FOLDERS = ("byoc", "schedules", "tuning_logs")
+DISTRIBUTION_OF = {
+    "tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi", "google": "protobuf", "xgboost": "xgboost-cpu",
+}  # fmt: skip
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 40
+#: "path::function" that may be longer, each with its reason.
+LONG_FUNCTIONS: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One Python file: its path in the tree, its text, and its syntax tree."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def module(self) -> str:
+        return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+    @property
+    def is_library(self) -> bool:
+        return self.path.startswith("tvm_ext/")
+
+    @property
+    def is_init(self) -> bool:
+        return self.path.endswith("/__init__.py")
+
+    def say(self, line: int, rule: str) -> str:
+        return f"{self.path}:{line}: {rule}"
+
+
+def read_tree(root: Path) -> list[Source]:
+    """All sources: the library, through its links (tvm_ext/schedules is one), the tests and the benchmarks."""
+    sources = []
+    for top in ("tvm_ext", "tests", "benchmarks"):
+        for folder, _, files in os.walk(root / top, followlinks=True):
+            for path in (Path(folder, name) for name in files if name.endswith(".py")):
+                text = path.read_text(encoding="utf-8")
+                sources.append(Source(path.relative_to(root).as_posix(), text, ast.parse(text, str(path))))
+    return sorted(sources, key=lambda source: source.path)
+
+
+def imports(source: Source) -> Iterator[tuple[int, str, bool]]:
+    """(line, absolute name, done later or never) of each import; `from a import b` gives "a.b"."""
+    lazy = {id(inner) for outer in ast.walk(source.tree) if _is_lazy(outer) for inner in ast.walk(outer)}
+    package = source.module.split(".") if source.is_init else source.module.split(".")[:-1]
+    for node in ast.walk(source.tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            parts = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*parts, *([node.module] if node.module else [])])
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and node.args and "import" in ast.unparse(node.func):
+            first = node.args[0]  # importlib.import_module("...") and __import__("...")
+            names = [first.value] if isinstance(first, ast.Constant) and isinstance(first.value, str) else []
+        for name in names:
+            yield node.lineno, name, id(node) in lazy
+
+
+def _is_lazy(node: ast.AST) -> bool:
+    """Whether importing the module leaves the inside alone: a function's body, or what only type checkers read."""
+    return isinstance(node, _FUNCTIONS) or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+
+
+def inside(name: str, *packages: str) -> bool:
+    """Whether a dotted name is one of the packages or lies in one."""
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+def room_of(name: str) -> str | None:
+    """The room of a dotted name: None outside tvm_ext, "api" for tvm_ext/__init__ and the names it exports."""
+    parts = name.split(".")
+    if parts[0] != "tvm_ext":
+        return None
+    return parts[1] if len(parts) > 1 and parts[1] in LEVEL_OF else "api"
+
+
+# ------------------------------------------------------------------------------------------------ rules
+def rooms_are_known(source: Source) -> Iterator[str]:
+    parts = source.path.split("/")
+    if source.is_library and source.path != "tvm_ext/__init__.py" and parts[1] not in LEVEL_OF:
+        yield source.say(1, f"{parts[1]!r} is no room: put the file in one, or add the room to LEVELS here")
+
+
+def arrows_go_down(source: Source) -> Iterator[str]:
+    room = room_of(source.module) if source.is_library else None
+    for line, name, _ in imports(source) if room else ():
+        target = room_of(name)
+        if target in (None, room) or inside(name, *OPEN_TO_ALL):
+            continue
+        if LEVEL_OF[target] >= LEVEL_OF[room]:
+            yield source.say(line, f"{room} imports {name} of {target}, which is not below it")
+
+
+def runtime_stands_alone(source: Source) -> Iterator[str]:
+    """A deployment loads `tvm_ext.runtime` with numpy and TVM's runtime and nothing else."""
+    for line, name, _ in imports(source) if inside(source.module, "tvm_ext.runtime") else ():
+        if name.split(".")[0] not in sys.stdlib_module_names and not inside(name, *RUNTIME_MAY_IMPORT):
+            yield source.say(line, f"runtime imports {name}; it may import {', '.join(RUNTIME_MAY_IMPORT)} and stdlib")
+
+
+def core_knows_no_model(source: Source) -> Iterator[str]:
+    """Core may use plain modules of runtime by name, but not the loaded model, nor the package that re-exports it."""
+    for line, name, _ in imports(source) if inside(source.module, "tvm_ext.core") else ():
+        reexported = inside(name, "tvm_ext.runtime") and name.count(".") < 3
+        if inside(name, "tvm_ext.runtime.model") or reexported:
+            yield source.say(line, f"core imports {name}: only named modules of runtime, and never its model")
+
+
+def one_import_root(source: Source) -> Iterator[str]:
+    for line, name, _ in imports(source):
+        if inside(name, *TOP_LEVEL_FOLDERS):
+            yield source.say(line, f"imports {name}: write tvm_ext.{name}, else registrations run twice")
+
+
+def only_cli_prints(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree) if source.is_library and room_of(source.module) != "cli" else ():
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if called in ("print", "builtins.print", "sys.stdout.write"):
+            yield source.say(node.lineno, f"{called}() outside cli: return the value, or raise")
+
+
+def no_tensor_intrin(source: Source) -> Iterator[str]:
+    """Importing that module registers every GPU intrinsic and takes 22 seconds and more."""
+    for line, name, _ in imports(source):
+        if inside(name, "tvm.s_tir.tensor_intrin"):
+            yield source.say(line, f"imports {name}, which takes more than 20 seconds")
+
+
+def files_are_short(source: Source) -> Iterator[str]:
+    lines = source.text.count("\n")
+    if lines > MAX_FILE_LINES:
+        yield source.say(lines, f"the file has {lines} lines, more than {MAX_FILE_LINES}: split it")
+
+
+def functions_are_short(source: Source) -> Iterator[str]:
+    """Lines of a function's statements and signature; its docstring is not counted."""
+    for node in ast.walk(source.tree) if source.is_library else ():
+        if not isinstance(node, _FUNCTIONS) or f"{source.path}::{node.name}" in LONG_FUNCTIONS:
+            continue
+        lines = node.end_lineno - node.lineno + 1
+        if ast.get_docstring(node):
+            lines -= node.body[0].end_lineno - node.body[0].lineno + 1
+        if lines > MAX_FUNCTION_LINES:
+            yield source.say(node.lineno, f"{node.name} has {lines} lines, more than {MAX_FUNCTION_LINES}: split it")
+
+
+def modules_say_what_they_are(source: Source) -> Iterator[str]:
+    empty_init = source.is_init and not source.is_library and not source.text.strip()
+    if not empty_init and not (ast.get_docstring(source.tree) or "").strip():
+        yield source.say(1, "no module docstring: its first line says what the module is")
+
+
+def inits_only_reexport(source: Source) -> Iterator[str]:
+    if not source.is_init or not source.is_library or source.module in ("tvm_ext", "tvm_ext.cli"):
+        return
+    for node in source.tree.body:
+        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        exports = isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["__all__"]
+        if not (docstring or exports or isinstance(node, ast.Import | ast.ImportFrom)):
+            yield source.say(node.lineno, "an __init__ only imports and sets __all__; move this to a module")
+
+
+def third_party_is_declared(source: Source) -> Iterator[str]:
+    """At import time only base dependencies; what an extra brings is imported where it is used."""
+    base, extras = declared_dependencies()
+    for line, name, lazy in imports(source) if source.is_library else ():
+        top = name.split(".")[0]
+        distribution = DISTRIBUTION_OF.get(top, top)
+        if top in sys.stdlib_module_names or top in ("tvm_ext", *TOP_LEVEL_FOLDERS) or distribution in base:
+            continue
+        if distribution not in extras:
+            yield source.say(line, f"imports {top}, which setup.cfg does not declare")
+        elif not lazy:
+            yield source.say(line, f"imports {top}, of an extra, at import time: do it in the function that needs it")
+
+
+@functools.cache
+def declared_dependencies() -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the base dependencies of setup.cfg with what each of them requires, and of those that extras add."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+
+    def names(lines: Iterable[str]) -> set[str]:
+        return {re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines if line and "extra ==" not in line}
+
+    base = names(config["options"]["install_requires"].split("\n"))
+    brought = names(line for name in base for line in metadata.requires(name) or ())
+    extras = config["options.extras_require"]
+    return frozenset(base | brought), frozenset(names("\n".join(extras.values()).split("\n")))
+
+
+RULES = (
+    rooms_are_known, arrows_go_down, runtime_stands_alone, core_knows_no_model, one_import_root, only_cli_prints,
+    no_tensor_intrin, files_are_short, functions_are_short, modules_say_what_they_are, inits_only_reexport,
+    third_party_is_declared,
+)  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ tests
+@pytest.fixture(scope="module")
+def sources() -> list[Source]:
+    return read_tree(ROOT)
+
+
+def test_all_rooms_are_read(sources: list[Source]) -> None:
+    rooms = {source.path.split("/")[1] for source in sources if source.is_library}
+    assert {"core", "passes", "runtime", "schedules", "driver", "frontend", "cli"} <= rooms
+    assert any(source.path == "tests/test_architecture.py" for source in sources)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_rule_holds(rule, sources: list[Source]) -> None:
+    broken = [message for source in sources for message in rule(source)]
+    assert not broken, f"{len(broken)} places break it:\n" + "\n".join(broken)
+
+
+def test_long_functions_exist(sources: list[Source]) -> None:
+    """The list of exceptions does not outlive its functions."""
+    present = {f"{s.path}::{n.name}" for s in sources for n in ast.walk(s.tree) if isinstance(n, _FUNCTIONS)}
+    assert not LONG_FUNCTIONS.keys() - present
+
+
+CAUGHT = [
+    (rooms_are_known, "tvm_ext/helpers/a.py", "", "'helpers' is no room"),
+    (rooms_are_known, "tvm_ext/helpers.py", "", "'helpers.py' is no room"),
+    (arrows_go_down, "tvm_ext/passes/a.py", "from tvm_ext.driver import b", "tvm_ext/passes/a.py:1: passes imports"),
+    (arrows_go_down, "tvm_ext/passes/a.py", "def f():\n    from ..driver import b", "a.py:2: passes imports"),
+    (arrows_go_down, "tvm_ext/passes/a.py", "from .. import driver", "imports tvm_ext.driver of driver"),
+    (arrows_go_down, "tvm_ext/core/a.py", "import tvm_ext", "core imports tvm_ext of api"),
+    (arrows_go_down, "tvm_ext/byoc/a.py", "import tvm_ext.schedules.b", "not below it"),
+    (arrows_go_down, "tvm_ext/core/a.py", "importlib.import_module('tvm_ext.cli')", "core imports tvm_ext.cli"),
+    (runtime_stands_alone, "tvm_ext/runtime/a.py", "import tvm", "runtime imports tvm;"),
+    (runtime_stands_alone, "tvm_ext/runtime/a.py", "from tvm import relax", "runtime imports tvm.relax"),
+    (runtime_stands_alone, "tvm_ext/runtime/a.py", "from ..core.machine import Machine", "tvm_ext.core.machine"),
+    (core_knows_no_model, "tvm_ext/core/a.py", "from ..runtime.model import Model", "never its model"),
+    (core_knows_no_model, "tvm_ext/core/a.py", "from tvm_ext.runtime import Model", "only named modules"),
+    (one_import_root, "tests/a.py", "from schedules import conv2d", "write tvm_ext.schedules.conv2d"),
+    (only_cli_prints, "tvm_ext/core/a.py", "\nprint(1)", "tvm_ext/core/a.py:2: print() outside cli"),
+    (only_cli_prints, "tvm_ext/core/a.py", "import sys\nsys.stdout.write('')", "outside cli"),
+    (no_tensor_intrin, "tests/a.py", "from tvm.s_tir import tensor_intrin", "more than 20 seconds"),
+    (files_are_short, "tests/a.py", "\n" * 401, "401 lines"),
+    (functions_are_short, "tvm_ext/core/a.py", "def f():\n" + "    x = 1\n" * 40, "f has 41 lines"),
+    (modules_say_what_they_are, "tvm_ext/core/a.py", "x = 1", "no module docstring"),
+    (modules_say_what_they_are, "tvm_ext/core/__init__.py", "", "no module docstring"),
+    (inits_only_reexport, "tvm_ext/core/__init__.py", "'''Core.'''\nx = 1", "__init__.py:2: an __init__ only"),
+    (third_party_is_declared, "tvm_ext/core/a.py", "import torch", "imports torch, which setup.cfg does not declare"),
+    (third_party_is_declared, "tvm_ext/core/a.py", "import xgboost", "of an extra, at import time"),
+]
+
+ALLOWED = [
+    (arrows_go_down, "tvm_ext/runtime/a.py", "from ..core.errors import ArtifactError"),
+    (arrows_go_down, "tvm_ext/frontend/a.py", "from tvm_ext.runtime.spec import TensorSpec\nfrom . import b"),
+    (arrows_go_down, "tvm_ext/cli/a.py", "import tvm_ext\nfrom tvm_ext import compile"),
+    (arrows_go_down, "tests/a.py", "from tvm_ext.cli import main"),
+    (
+        runtime_stands_alone,
+        "tvm_ext/runtime/a.py",
+        "import json, numpy\nfrom tvm.runtime import vm\nimport tvm_ffi",
+    ),
+    (core_knows_no_model, "tvm_ext/core/a.py", "from tvm_ext.runtime.spec import TensorSpec"),
+    (only_cli_prints, "tvm_ext/cli/a.py", "print(1)"),
+    (modules_say_what_they_are, "tests/core/__init__.py", ""),
+    (functions_are_short, "tvm_ext/core/a.py", "def f():\n    '''" + "a\n" * 60 + "'''\n" + "    x = 1\n" * 39),
+    (inits_only_reexport, "tvm_ext/core/__init__.py", "'''Core.'''\nfrom .a import b\n__all__ = ['b']"),
+    (third_party_is_declared, "tvm_ext/core/a.py", "import onnx\ndef f():\n    import xgboost"),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "text", "message"), CAUGHT)
+def test_rule_catches(rule, path: str, text: str, message: str) -> None:
+    found = list(rule(Source(path, text, ast.parse(text))))
+    assert len(found) == 1
+    assert message in found[0]
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), ALLOWED)
+def test_rule_allows(rule, path: str, text: str) -> None:
+    assert list(rule(Source(path, text, ast.parse(text)))) == []

@@ -1,0 +1,1 @@
+"""Timing against other runtimes: every contender in a process of its own, in interleaved rounds."""

@@ -1,0 +1,194 @@
+"""benchmark: contenders in processes of their own, interleaved rounds, outputs checked before any time counts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..core.errors import OptionError
+from ..core.machine import available_cores
+from ..core.options import CompileOptions
+from ..frontend.reader import Source, read_model
+from ..frontend.shapes import input_specs
+from ..verification.arrays import load_npz, save_npz
+from ..verification.environment import describe_machine
+from ..verification.inputs import seeded_inputs
+from ..verification.verify import report_of
+from .contenders import CONTENDERS
+from .noise import calibrate, load_warning, noise_warnings
+from .process import Worker, WorkerError
+from .table import BenchmarkRow, BenchmarkTable
+
+OURS, REFERENCE = "tvm_ext", "onnxruntime"
+LEAST_ROUNDS = 7
+
+
+def benchmark(
+    model: Any,
+    against: Sequence[str] = ("onnxruntime",),
+    threads: int | None = None,
+    *,
+    rounds: int = 9,
+    seconds_per_round: float = 0.5,
+    seed: int = 0,
+    timeout: float = 600.0,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> BenchmarkTable:
+    """Time a model against other runtimes; see :func:`tvm_ext.benchmark`. `progress` is told what happens."""
+    names = _contenders(against)
+    settings = CompileOptions.of(**options, threads=threads)
+    if rounds < LEAST_ROUNDS or not seconds_per_round > 0 or not timeout > 0:
+        raise OptionError(
+            f"rounds={rounds}, seconds_per_round={seconds_per_round}, timeout={timeout}: at least {LEAST_ROUNDS} "
+            "rounds and times above zero are needed"
+        )
+    threads = settings.threads or available_cores()
+    source = read_model(model)
+    busy = load_warning(available_cores())
+    with tempfile.TemporaryDirectory(prefix="tvm-ext-bench-") as folder, contextlib.ExitStack() as stack:
+        path = _stored(model, source, pathlib.Path(folder))
+        inputs = seeded_inputs(input_specs(source.proto.graph, dict(settings.shapes), source.name), seed)
+        save_npz(pathlib.Path(folder) / "inputs.npz", inputs)
+        race = Race(path, pathlib.Path(folder), threads, options, timeout, progress or (lambda _: None), stack)
+        race.prepare(names)
+        race.run(rounds, seconds_per_round)
+        table = race.table(source.name, names)
+    warned = [*([busy] if busy else []), *table.warnings]
+    return BenchmarkTable(**{**vars(table), "warnings": tuple(warned)})
+
+
+class Race:
+    """The contenders of one benchmark: prepares them one after the other, checks them, runs the rounds."""
+
+    def __init__(
+        self,
+        path: str,
+        folder: pathlib.Path,
+        threads: int,
+        options: Mapping[str, Any],
+        timeout: float,
+        progress: Callable[[str], None],
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self.path, self.folder, self.threads, self.options = path, folder, threads, dict(options)
+        self.timeout, self.progress, self.stack = timeout, progress, stack
+        self.workers: dict[str, Worker] = {}
+        self.ready: dict[str, dict[str, Any]] = {}
+        self.reasons: dict[str, str] = {}
+        self.of_range: dict[str, float] = {}
+        self.samples: dict[str, list[tuple[float, ...]]] = {}
+        self.calibration: list[float] = []
+        self.reference = ""
+        self.warnings: list[str] = []
+
+    def prepare(self, names: Sequence[str]) -> None:
+        """Start every contender, and compare its outputs with onnxruntime's, which runs whether it is timed or not."""
+        for name in dict.fromkeys((REFERENCE, *names)):
+            self.progress(f"preparing {name}")
+            self._prepare_one(name)
+        if REFERENCE in self.ready:
+            self.reference = self.ready[REFERENCE]["version"]
+            for name in list(self.workers):
+                self._check(name)
+        else:
+            self.warnings.append(f"outputs were not compared: onnxruntime: {self.reasons[REFERENCE]}")
+        if REFERENCE not in names:
+            self._drop(REFERENCE)
+
+    def run(self, rounds: int, seconds: float) -> None:
+        """Interleaved rounds; every second one in the opposite order. A contender that fails drops out."""
+        for number in range(rounds):
+            if not self.workers:
+                return
+            self.progress(f"round {number + 1} of {rounds}")
+            self.calibration.append(calibrate(self.threads))
+            order = list(self.workers)
+            for name in order if number % 2 == 0 else reversed(order):
+                self._round_of(name, seconds)
+
+    def table(self, label: str, names: Sequence[str]) -> BenchmarkTable:
+        """What was found."""
+        machine = describe_machine()
+        seen = self.ready.get(OURS, {}).get("details", {}).pop("machine", None)
+        if seen:
+            machine |= {key: seen[key] for key in ("isa", "mcpu", "l1d", "l2", "l3")}
+        rows = tuple(self._row(name) for name in names)
+        table = BenchmarkTable(label, machine, self.threads, rows, (), tuple(self.calibration), self.reference)
+        ratios = {name: table.round_ratios(name) for name in names[1:]}
+        warned = [*self.warnings, *noise_warnings({k: v for k, v in ratios.items() if v}, self.calibration)]
+        return BenchmarkTable(**{**vars(table), "warnings": tuple(warned)})
+
+    def _prepare_one(self, name: str) -> None:
+        message = {
+            "contender": name, "model": self.path, "threads": self.threads, "options": _plain(self.options),
+            "inputs": str(self.folder / "inputs.npz"), "outputs": str(self._outputs(name)),
+        }  # fmt: skip
+        worker = self.workers[name] = Worker(self.threads)
+        self.stack.callback(worker.close)
+        with self._dropping(name):
+            self.ready[name] = worker.ask(message, self.timeout)["ready"]
+            self.samples[name] = []
+
+    def _check(self, name: str) -> None:
+        report = report_of(load_npz(self._outputs(name)), load_npz(self._outputs(REFERENCE)), self.reference)
+        self.of_range[name] = max((o.of_range for o in report.outputs), default=0.0)
+        if not report.ok:
+            why = [*report.problems, *(f"{o.name}: {o.reason}" for o in report.outputs if not o.ok)]
+            self._drop(name, f"outputs disagree: {why[0] if why else 'there are none'}")
+
+    def _round_of(self, name: str, seconds: float) -> None:
+        with self._dropping(name):
+            answer = self.workers[name].ask({"round": {"seconds": seconds}}, self.timeout)
+            self.samples[name].append(tuple(answer["samples"]))
+
+    @contextlib.contextmanager
+    def _dropping(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except WorkerError as error:
+            self._drop(name, error.message)
+
+    def _drop(self, name: str, reason: str = "") -> None:
+        if name in self.workers:
+            self.workers.pop(name).close()
+        if reason:
+            self.reasons[name] = reason
+            self.samples.pop(name, None)
+
+    def _row(self, name: str) -> BenchmarkRow:
+        ready, reason = self.ready.get(name, {}), self.reasons.get(name, "")
+        return BenchmarkRow(
+            name, ready.get("version", ""), tuple(self.samples.get(name, ())), self.of_range.get(name), reason,
+            ready.get("prepare_seconds"), ready.get("details", {}),
+        )  # fmt: skip
+
+    def _outputs(self, name: str) -> pathlib.Path:
+        return self.folder / f"outputs-{name}.npz"
+
+
+def _contenders(against: Sequence[str]) -> list[str]:
+    others = [against] if isinstance(against, str) else list(against)
+    unknown = [name for name in others if name not in CONTENDERS or name == OURS]
+    if unknown:
+        choices = ", ".join(name for name in CONTENDERS if name != OURS)
+        raise OptionError(f"against={unknown}: no such contender", fix=f"choose of: {choices}")
+    return list(dict.fromkeys([OURS, *others]))
+
+
+def _stored(model: Any, source: Source, folder: pathlib.Path) -> str:
+    """The model as a file that every worker can read."""
+    if isinstance(model, str | os.PathLike):
+        return os.path.abspath(model)
+    path = folder / "model.onnx"
+    path.write_bytes(source.proto.SerializeToString())
+    return str(path)
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    shapes = dict(options.get("shapes") or {})
+    return {**options, "shapes": {name: list(map(int, shape)) for name, shape in shapes.items()}}

@@ -1,0 +1,134 @@
+"""The parent's end of a worker: start, ask with a time-out, stop while others run, and always clean up."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..core.errors import TvmExtError
+
+
+class WorkerError(TvmExtError, RuntimeError):
+    """A worker failed, died or took too long; the message is the reason that the table prints."""
+
+
+class Worker:
+    """A worker process that is stopped (SIGSTOP) except while it answers.
+
+    onnxruntime's threads spin for a while after each run, and would slow down whoever is measured next: a stopped
+    process cannot.
+
+    Args:
+        threads: threads its runtime may use; set in the environment before it starts.
+        command: what to run, for tests; default: the worker module.
+    """
+
+    def __init__(self, threads: int, command: Sequence[str] | None = None) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
+        self._buffer = b""
+        self._process = subprocess.Popen(
+            command or (sys.executable, "-m", "tvm_ext.benchmarking.worker"),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+            env=environment(threads), start_new_session=True,
+        )  # fmt: skip
+
+    def ask(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """Send a message, wait for the answer, and stop the process again.
+
+        Args:
+            message: one of those that :mod:`tvm_ext.benchmarking.worker` understands.
+            timeout: seconds to wait.
+
+        Raises:
+            WorkerError: it failed, died or did not answer in time. It is dead afterwards.
+        """
+        try:
+            self._signal(signal.SIGCONT)
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+            answer = json.loads(self._line(timeout))
+        except BrokenPipeError:
+            raise self._died() from None
+        except ValueError as error:
+            self.close()
+            raise WorkerError(f"answered no JSON: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+        if "error" in answer:
+            self.close()
+            raise WorkerError(f"{answer['error']['type']}: {answer['error']['message']}")
+        self._signal(signal.SIGSTOP)
+        return dict(answer)
+
+    def close(self) -> None:
+        """End the process, stopped or not."""
+        if self._process.poll() is None:
+            self._process.kill()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # unsent bytes to a dead process
+                    stream.close()
+        self._process.wait()
+        if not self._errors.closed:
+            self._errors.close()
+
+    def _signal(self, number: int) -> None:
+        if self._process.poll() is None:
+            os.kill(self._process.pid, number)
+
+    def _line(self, timeout: float) -> bytes:
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + timeout
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
+                left = deadline - time.monotonic()
+                if left <= 0 or not ready.select(left):
+                    raise WorkerError(f"no answer within {timeout:.0f} s")
+                chunk = os.read(self._process.stdout.fileno(), 1 << 16)
+                if not chunk:
+                    raise self._died()
+                self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _died(self) -> WorkerError:
+        try:
+            code = self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:  # it closed its pipe and lives on
+            self._process.kill()
+            code = self._process.wait()
+        self._errors.seek(0)
+        last = self._errors.read().decode(errors="replace").strip().splitlines()[-3:]
+        self.close()
+        how = f"killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        return WorkerError(how + (": " + " | ".join(last) if last else ""))
+
+
+def environment(threads: int) -> dict[str, str]:
+    """The environment of a worker: the same threads for every runtime, and this very copy of the library."""
+    root = str(pathlib.Path(__file__).resolve().parents[2])
+    found = os.environ.get("PYTHONPATH")
+    return {
+        **os.environ, "TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads),
+        "PYTHONPATH": root + (os.pathsep + found if found else ""),
+    }  # fmt: skip
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

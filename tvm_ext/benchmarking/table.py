@@ -1,0 +1,164 @@
+"""The result of a benchmark: a row a contender, the machine, the warnings; as text, Markdown and plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from .noise import quartiles
+
+
+@dataclass(frozen=True)
+class BenchmarkRow:
+    """One contender.
+
+    Attributes:
+        name: "tvm_ext", "onnxruntime", "tvm".
+        version: what ran.
+        rounds: samples of each round, in seconds; empty if it has no time.
+        of_range: largest error against onnxruntime, of the output's range; None if nothing was compared.
+        reason: why it has no time: it failed, or its outputs disagree. Empty if it has one.
+        prepare_seconds: compiling or opening the model, imports included.
+        details: what the contender said of itself.
+    """
+
+    name: str
+    version: str = ""
+    rounds: tuple[tuple[float, ...], ...] = ()
+    of_range: float | None = None
+    reason: str = ""
+    prepare_seconds: float | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return not self.reason and bool(self.rounds)
+
+    @property
+    def minima(self) -> list[float]:
+        """Least time of each round, in seconds."""
+        return [min(samples) for samples in self.rounds]
+
+    def statistics(self) -> dict[str, float]:
+        """min, median and interquartile range over all samples, in seconds; empty without a time."""
+        if not self.ok:
+            return {}
+        samples = [s for one in self.rounds for s in one]
+        low, middle, high = quartiles(samples)
+        return {"min": min(samples), "median": middle, "iqr": high - low}
+
+
+@dataclass(frozen=True)
+class BenchmarkTable:
+    """What `benchmark` returns.
+
+    Attributes:
+        model: what was timed.
+        machine: CPU, cores, instruction set, versions.
+        threads: threads of every contender.
+        rows: ours first, then the others.
+        warnings: reasons to doubt the figures.
+        calibration: seconds of a fixed piece of work before each round.
+        reference: what the outputs were compared with; empty if they could not be.
+    """
+
+    model: str
+    machine: dict[str, Any]
+    threads: int
+    rows: tuple[BenchmarkRow, ...]
+    warnings: tuple[str, ...] = ()
+    calibration: tuple[float, ...] = ()
+    reference: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every contender has a time."""
+        return all(row.ok for row in self.rows)
+
+    def row(self, name: str) -> BenchmarkRow:
+        """The row of a contender.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(f"no row {name!r}; rows: {[row.name for row in self.rows]}")
+
+    def round_ratios(self, name: str) -> list[float]:
+        """Our minimum over the other's minimum of each round; empty if one of them has no time."""
+        ours, other = self.rows[0], self.row(name)
+        if not (ours.ok and other.ok):
+            return []
+        return [a / b for a, b in zip(ours.minima, other.minima, strict=True)]
+
+    def ratio(self, name: str) -> float | None:
+        """The figure: median over rounds of :meth:`round_ratios`; below 1 we are faster. None without times."""
+        ratios = self.round_ratios(name)
+        return median(ratios) if ratios else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; times in milliseconds."""
+        return {
+            "model": self.model, "machine": self.machine, "threads": self.threads, "reference": self.reference,
+            "warnings": list(self.warnings), "calibration_ms": [_ms(c) for c in self.calibration],
+            "rows": [self._row_dict(row) for row in self.rows],
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        rows = self._cells()
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([self._heading(), *lines, *self._notes()])
+
+    def markdown(self) -> str:
+        """The table in GitHub's Markdown, the machine above and the warnings below."""
+        head, *body = ["| " + " | ".join(c.replace("|", "/") for c in row) + " |" for row in self._cells()]
+        rule = "|" + " --- |" * len(self._cells()[0])
+        notes = [f"- {note}" for note in self._notes()]
+        return "\n".join([self._heading(), "", head, rule, *body, *([""] if notes else []), *notes, ""])
+
+    def _heading(self) -> str:
+        machine, packages = self.machine, self.machine.get("packages", {})
+        isa = f", {machine['isa']}" if machine.get("isa") else ""
+        versions = ", ".join(f"{name} {version}" for name, version in packages.items())
+        return (
+            f"{self.model}: {self.threads} threads on {machine.get('cpu', 'an unknown CPU')} "
+            f"({machine.get('cores', '?')} cores{isa}), Python {machine.get('python', '?')}, {versions}"
+        )
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        titles = ("contender", "ours / its", "min ms", "median ms", "IQR ms", "error of range", "prepare s", "note")
+        return [titles, *(self._row_cells(row) for row in self.rows)]
+
+    def _row_cells(self, row: BenchmarkRow) -> tuple[str, ...]:
+        stats, ratio = row.statistics(), self.ratio(row.name)
+        times = tuple(f"{1e3 * stats[key]:.3f}" if stats else "-" for key in ("min", "median", "iqr"))
+        return (
+            row.version or row.name, "-" if ratio is None or row is self.rows[0] else f"{ratio:.3f}", *times,
+            "-" if row.of_range is None else f"{row.of_range:.1e}",
+            "-" if row.prepare_seconds is None else f"{row.prepare_seconds:.2f}", row.reason,
+        )  # fmt: skip
+
+    def _notes(self) -> list[str]:
+        about = f"outputs compared with {self.reference}" if self.reference else "outputs were NOT compared"
+        rounds = max((len(row.rounds) for row in self.rows), default=0)
+        figure = f"ours / its: median over {rounds} interleaved rounds of the rounds' minima; below 1 we are faster"
+        return [*([figure] if rounds else []), about, *(f"warning: {w}" for w in self.warnings)]
+
+    def _row_dict(self, row: BenchmarkRow) -> dict[str, Any]:
+        stats = {f"{key}_ms": _ms(value) for key, value in row.statistics().items()}
+        ratio = None if row is self.rows[0] else self.ratio(row.name)
+        return {
+            "name": row.name, "version": row.version, "ok": row.ok, "reason": row.reason, **stats,
+            "ratio": None if ratio is None else round(ratio, 4),
+            "round_ratios": [round(r, 4) for r in self.round_ratios(row.name)] if row is not self.rows[0] else [],
+            "round_minima_ms": [_ms(m) for m in row.minima], "samples": sum(map(len, row.rounds)),
+            "of_range": row.of_range, "prepare_seconds": row.prepare_seconds, "details": row.details,
+        }  # fmt: skip
+
+
+def _ms(seconds: float) -> float:
+    return round(1e3 * seconds, 5)

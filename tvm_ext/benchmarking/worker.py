@@ -1,0 +1,107 @@
+"""One contender in a process of its own: `python -m tvm_ext.benchmarking.worker`, JSON lines on stdin and stdout.
+
+    -> {"contender", "model", "inputs", "outputs", "threads", "options"}   prepares, runs once, saves the outputs
+    <- {"ready": {"version", "details", "seconds"}}
+    -> {"round": {"seconds"}}
+    <- {"samples": [seconds, ...]}
+    <- {"error": {"type", "message"}}   instead of either answer; the process then ends
+
+Between the rounds it waits for the next line: it computes nothing, and the parent stops it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from ..verification.arrays import load_npz, save_npz
+
+#: a round of a contender so slow that it runs once needs no warm-up: caches are cold after a second anyway
+SLOW_SECONDS = 0.5
+MOST_SAMPLES = 100_000
+
+
+def main() -> int:
+    """Serve until stdin ends. Whatever prepares and runs may print: stdout is kept for the protocol."""
+    _die_with_parent()
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    try:
+        _serve(sys.stdin, answers)
+    except BrokenPipeError:
+        return 1
+    except BaseException as error:
+        _answer(answers, {"error": {"type": type(error).__name__, "message": str(error)}})
+        return 1
+    return 0
+
+
+def _serve(requests: TextIO, answers: TextIO) -> None:
+    call: Callable[[], Any] | None = None
+    for line in requests:
+        message = json.loads(line)
+        if "round" in message:
+            if call is None:
+                raise RuntimeError("a round before the contender was prepared")
+            _answer(answers, {"samples": sample(call, float(message["round"]["seconds"]))})
+        else:
+            call, ready = _prepare(message)
+            _answer(answers, {"ready": ready})
+
+
+def _prepare(message: dict[str, Any]) -> tuple[Callable[[], Any], dict[str, Any]]:
+    from .contenders import CONTENDERS
+
+    start = time.perf_counter()
+    prepared = CONTENDERS[message["contender"]](message["model"], message["threads"], message["options"])
+    inputs = load_npz(message["inputs"])
+    begin = time.perf_counter()
+    outputs = prepared.call(inputs)
+    end = time.perf_counter()
+    save_npz(message["outputs"], outputs)
+    ready = {"version": prepared.version, "details": prepared.details, "prepare_seconds": begin - start}
+    return lambda: prepared.call(inputs), {**ready, "seconds": end - begin}
+
+
+def sample(call: Callable[[], Any], seconds: float) -> list[float]:
+    """Times of single calls for about `seconds`, at least one; a fifth of that time more is spent warming up first."""
+    clock = time.perf_counter
+    start = clock()
+    call()
+    first = clock() - start
+    if first >= min(seconds, SLOW_SECONDS):
+        return [first]
+    while clock() - start < seconds / 5:
+        call()
+    samples: list[float] = []
+    end = clock() + seconds
+    while len(samples) < MOST_SAMPLES:
+        begin = clock()
+        call()
+        now = clock()
+        samples.append(now - begin)
+        if now >= end:
+            break
+    return samples
+
+
+def _answer(answers: TextIO, message: dict[str, Any]) -> None:
+    answers.write(json.dumps(message) + "\n")
+    answers.flush()
+
+
+def _die_with_parent() -> None:
+    """A stopped process would outlive a parent that is killed: ask Linux to kill it then."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

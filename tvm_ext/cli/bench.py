@@ -1,0 +1,58 @@
+"""`tvm-ext bench`: time a model against other runtimes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from .common import Progress, add_compile_arguments, compile_options, model_of, print_json
+
+if TYPE_CHECKING:
+    from ..benchmarking.table import BenchmarkTable
+
+SUMMARY = "time a model against onnxruntime and stock TVM, each in a process of its own"
+EXAMPLE = """\
+  tvm-ext bench resnet18.onnx --threads 2
+  tvm-ext bench zoo:resnet18 --against onnxruntime tvm -o resnet18.md"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("model", metavar="MODEL", help="path of an ONNX file, or zoo:NAME")
+    parser.add_argument(
+        "--against", nargs="+", choices=("onnxruntime", "tvm"), default=["onnxruntime"],
+        help="the others (default: onnxruntime)",
+    )  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds, 7 or more (default: 9)")
+    parser.add_argument("--seconds", type=float, default=0.5, help="time of each contender in a round (default: 0.5)")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds a contender may take to answer")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default: 0)")
+    parser.add_argument("-o", "--output", metavar="OUT.md|OUT.json", help="also write the table here")
+    add_compile_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print; 1 if a contender has no time because it failed or its outputs disagree."""
+    from ..benchmarking.benchmark import benchmark
+
+    model = model_of(args.model)
+    with Progress("starting") as progress:
+        table = benchmark(
+            model, args.against, rounds=args.rounds, seconds_per_round=args.seconds, seed=args.seed,
+            timeout=args.timeout, progress=progress.tell, **compile_options(args),
+        )  # fmt: skip
+    if args.output:
+        _write(args.output, table)
+    if args.json:
+        print_json({"ok": table.ok, **table.as_dict()})
+    else:
+        print(table)
+    return 0 if table.ok else 1
+
+
+def _write(path: str, table: BenchmarkTable) -> None:
+    from ..verification.arrays import write_whole
+
+    text = json.dumps(table.as_dict(), indent=2) + "\n" if path.endswith(".json") else table.markdown()
+    write_whole(path, lambda stream: stream.write(text.encode()))

@@ -1,0 +1,60 @@
+"""`tvm-ext cache`: what the on-disk cache of compiled models holds, and emptying it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from ..core.errors import ToolError
+from .common import print_json, print_table
+
+if TYPE_CHECKING:
+    from ..driver.cache import Cache, Entry
+
+SUMMARY = "list or empty the on-disk cache of compiled models"
+EXAMPLE = """\
+  tvm-ext cache ls
+  tvm-ext cache clear"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("action", choices=("ls", "clear"), help="list the entries, last used first, or remove them all")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List or clear."""
+    from ..driver.cache import Cache
+
+    return (_list if args.action == "ls" else _clear)(args, Cache())
+
+
+def _list(args: argparse.Namespace, cache: Cache) -> int:
+    entries = cache.ls()
+    total = sum(entry.size for entry in entries)
+    if args.json:
+        rows = [{"key": e.key, "model": e.model, "bytes": e.size, "last_use": e.last_use} for e in entries]
+        print_json({"ok": True, "folder": str(cache.folder), "bytes": total, "limit": cache.limit, "entries": rows})
+        return 0
+    if entries:
+        print_table([("key", "model", "MB", "last use"), *map(_cells, entries)])
+    print(f"{cache.folder}: {len(entries)} entries, {total / 1e6:.1f} MB of at most {cache.limit / 1e6:.0f}")
+    return 0
+
+
+def _clear(args: argparse.Namespace, cache: Cache) -> int:
+    try:
+        removed = cache.clear()
+    except OSError as error:
+        raise ToolError(f"{cache.folder} cannot be emptied ({error})", fix="check its permissions") from error
+    if args.json:
+        print_json({"ok": True, "folder": str(cache.folder), "removed": removed})
+    else:
+        print(f"{cache.folder}: removed {removed} entries")
+    return 0
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_use))
+    return entry.key[:12], entry.model or "(damaged)", f"{entry.size / 1e6:.1f}", when

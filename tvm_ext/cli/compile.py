@@ -1,0 +1,85 @@
+"""`tvm-ext compile`: compile a model, say what was done, and write the artifact if asked."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .common import add_compile_arguments, compile_with_progress, model_of, print_json, print_table, spec_dicts
+
+SUMMARY = "compile an ONNX model; with -o, write one file that runs without a compiler"
+EXAMPLE = """\
+  tvm-ext compile resnet18.onnx -o resnet18.so
+  tvm-ext compile model.onnx --shape input=1,3,224,224 --threads 2 -v"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("model", metavar="MODEL", help="path of an ONNX file, or zoo:NAME")
+    parser.add_argument("-o", "--output", metavar="OUT.so", help="write the artifact here")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also print kernels and what passes did")
+    add_compile_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compile, export, print."""
+    compiled = compile_with_progress(args, model_of(args.model))
+    if args.output:
+        compiled.export(args.output)
+    result = {
+        "ok": True, "model": args.model, "threads": compiled.threads, "artifact": args.output,
+        "inputs": spec_dicts(compiled.inputs), "outputs": spec_dicts(compiled.outputs), "report": compiled.report,
+    }  # fmt: skip
+    if args.json:
+        print_json(result)
+    else:
+        _print(result, args.verbose)
+    return 0
+
+
+def _print(result: dict[str, Any], verbose: bool) -> None:
+    report = result["report"]
+    print(f"{result['model']}, {result['threads']} threads")
+    for kind in ("inputs", "outputs"):
+        for spec in result[kind]:
+            print(f"  {kind[:-1]:6}  {spec['name']}: {spec['dtype']} {tuple(spec['shape'])}")
+    kernels = report.get("kernels", [])
+    print(f"{len(kernels)} kernels, {report.get('launches')} launches per inference")
+    print_table([("recipe", "kernels", "launches"), *_by_recipe(kernels)])
+    if verbose:
+        _print_details(report)
+    if seconds := report.get("timing"):
+        print("seconds: " + ", ".join(f"{name} {value:.2f}" for name, value in seconds.items()))
+    for warning in report.get("warnings", []):
+        print(f"warning: {warning}")
+    if result["artifact"]:
+        print(f"wrote {result['artifact']}")
+
+
+def _by_recipe(kernels: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
+    recipes = dict.fromkeys(k["recipe"] for k in kernels)
+    groups = {r: [k for k in kernels if k["recipe"] == r] for r in recipes}
+    return [(r, len(found), sum(k.get("calls", 1) for k in found)) for r, found in groups.items()]
+
+
+def _print_details(report: dict[str, Any]) -> None:
+    print()
+    print_table([("kernel", "recipe", "calls", "config", "nodes"), *map(_kernel_cells, report.get("kernels", []))])
+    print()
+    for one in report.get("passes", []):
+        print(f"pass {one['name']}: {len(one['fired'])} fired, {len(one['skipped'])} skipped, {one['seconds']:.3f} s")
+        for kind in ("fired", "skipped"):
+            for value, detail in one[kind]:
+                print(f"  {kind:7}  {value}: {detail}")
+
+
+def _kernel_cells(kernel: dict[str, Any]) -> tuple[object, ...]:
+    nodes = list(kernel.get("nodes", []))
+    shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+    return kernel["name"], kernel["recipe"], kernel.get("calls", 1), _config_text(kernel.get("config")), shown
+
+
+def _config_text(config: Any) -> str:
+    if isinstance(config, dict):
+        return " ".join(f"{key}={value}" for key, value in config.items())
+    return "" if config is None else str(config)

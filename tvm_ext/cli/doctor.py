@@ -1,0 +1,34 @@
+"""`tvm-ext doctor`: check that this machine and installation can compile, and say how to repair what cannot."""
+
+from __future__ import annotations
+
+import argparse
+
+from .common import Progress, print_json, print_table
+
+SUMMARY = "check the installation: versions, linker, threads, cache, and a tiny model end to end"
+EXAMPLE = """\
+  tvm-ext doctor
+  tvm-ext doctor --json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb has no arguments of its own."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check and print; 1 if any check fails."""
+    from ..verification.doctor import run_checks
+
+    with Progress("checking"):
+        checks = run_checks()
+    good = all(check.status != "fail" for check in checks)
+    if args.json:
+        print_json({"ok": good, "checks": [check.as_dict() for check in checks]})
+        return 0 if good else 1
+    print_table([(check.status, check.name, check.detail) for check in checks])
+    for check in checks:
+        if check.fix and check.status != "ok":
+            print(f"fix for {check.name}: {check.fix}")
+    print("everything is in place" if good else "NOT OK")
+    return 0 if good else 1

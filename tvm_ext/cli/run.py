@@ -1,0 +1,117 @@
+"""`tvm-ext run`: run a model or an artifact once on given or seeded inputs."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import OptionError, ToolError
+from .common import (
+    add_compile_arguments,
+    add_input_arguments,
+    compile_with_progress,
+    given_inputs,
+    model_of,
+    print_json,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..runtime.model import CompiledModel
+
+SUMMARY = "run an ONNX model or an exported artifact once"
+EXAMPLE = """\
+  tvm-ext run resnet18.so --input input=image.npy -o outputs.npz
+  tvm-ext run zoo:resnet18 --seed 3"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("model", metavar="MODEL|ARTIFACT", help="path of an ONNX file or an artifact, or zoo:NAME")
+    add_input_arguments(parser)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
+    parser.add_argument("-o", "--output", metavar="OUT.npz", help="write all outputs by name to one file")
+    parser.add_argument("--output-dir", metavar="DIR", help="write each output to DIR/NAME.npy")
+    add_compile_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run, save, print a line per output."""
+    from ..verification.inputs import seeded_inputs
+
+    given = given_inputs(args)
+    compiled = opened(args)
+    outputs = compiled.run(seeded_inputs(compiled.inputs, args.seed) if given is None else given)
+    written = _save(args, outputs)
+    rows = [_summary(name, value) for name, value in outputs.items()]
+    if args.json:
+        print_json({"ok": True, "model": args.model, "outputs": rows, "written": written})
+        return 0
+    print_table([tuple(rows[0]) if rows else (), *(tuple(row.values()) for row in rows)])
+    for path in written:
+        print(f"wrote {path}")
+    return 0
+
+
+def opened(args: argparse.Namespace) -> CompiledModel:
+    """The artifact, loaded, or the model, compiled.
+
+    Raises:
+        OptionError: compile options for an artifact, which is compiled already.
+    """
+    if not is_artifact(args.model):
+        return compile_with_progress(args, model_of(args.model))
+    if args.shape or args.threads or args.target or args.fusion != "default":
+        raise OptionError(
+            f"{args.model} is compiled already: --shape, --threads, --target and --fusion do not apply",
+            fix="leave them out, or give the ONNX model",
+        )
+    from .. import load
+
+    return load(args.model)
+
+
+def is_artifact(path: str) -> bool:
+    """Whether a file is a shared library (an artifact) by its first bytes or, if it is not readable, its name."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(4) == b"\x7fELF" or path.endswith(".so")
+    except OSError:
+        return path.endswith(".so")
+
+
+def _save(args: argparse.Namespace, outputs: dict[str, np.ndarray]) -> list[str]:
+    from ..verification.arrays import save_npy, save_npz
+
+    written = []
+    if args.output:
+        save_npz(args.output, outputs)
+        written.append(args.output)
+    if args.output_dir:
+        folder = pathlib.Path(args.output_dir)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ToolError(f"{folder}: cannot be made ({error.strerror})", fix="give another --output-dir") from error
+        for name, value in outputs.items():
+            path = folder / f"{name.replace('/', '_') or '_'}.npy"
+            save_npy(path, value)
+            written.append(str(path))
+    return written
+
+
+def _summary(name: str, value: np.ndarray) -> dict[str, Any]:
+    import numpy as np
+
+    first = [str(v) for v in value.ravel()[:4]]
+    row: dict[str, Any] = {"name": name, "dtype": value.dtype.name, "shape": list(value.shape)}
+    if value.size and value.dtype.kind in "iufb":
+        finite = value[np.isfinite(value)]
+        low, high = (str(finite.min()), str(finite.max())) if finite.size else ("-", "-")
+        row |= {"min": low, "max": high, "not_finite": int(value.size - finite.size)}
+    else:
+        row |= {"min": "-", "max": "-", "not_finite": 0}
+    return {**row, "first": " ".join(first)}

@@ -1,0 +1,145 @@
+"""Checks a model before it is imported, so that what is wrong is named in the model's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..core.errors import ModelError, UnsupportedError
+from ..runtime.spec import TensorSpec
+from .graph_order import check_names, sorted_nodes
+from .naming import node_label
+from .operators import check_operators, check_versions
+from .reader import Source
+from .shapes import input_specs
+from .tensors import array_of, count_nonfinite
+from .walk import graph_tensors
+
+if TYPE_CHECKING:
+    import onnx
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A model that is ready to be imported.
+
+    Attributes:
+        graph: the graph; functions of the model are inlined. Never change it: it may be the caller's.
+        nodes: its nodes in an order in which every value is made before it is read.
+        opset: version of the standard operators.
+        inputs: name, static shape and dtype of every input, in graph order, initializers left out.
+        weights: initializer name -> value.
+        warnings: what is odd but allowed.
+    """
+
+    graph: onnx.GraphProto
+    nodes: tuple[onnx.NodeProto, ...]
+    opset: int
+    inputs: tuple[TensorSpec, ...]
+    weights: Mapping[str, np.ndarray]
+    warnings: tuple[str, ...]
+
+
+def check_model(source: Source, shapes: Mapping[str, tuple[int, ...]]) -> Checked:
+    """Check a model and bind its input shapes; `source.proto` is left as it is.
+
+    Raises:
+        ModelError: the model is not valid ONNX: a value nothing makes, a cycle, names made twice, tensors with too
+            much or too little data, attributes that do not fit, free dimensions that `shapes` does not bind.
+        OptionError: `shapes` contradicts the model.
+        UnsupportedError: versions, operators or kinds of inputs that cannot be imported.
+    """
+    proto, name = _inlined(source.proto, source.name), source.name
+    opset = check_versions(proto, name)
+    graph = proto.graph
+    if graph.sparse_initializer:
+        first = graph.sparse_initializer[0].values.name
+        raise UnsupportedError(f"{name}: sparse initializer {first!r}", fix="store it as a dense initializer")
+    check_names(graph, name)
+    nodes = sorted_nodes(graph, name)
+    check_operators(graph, opset, name)
+    inputs = input_specs(graph, shapes, name)
+    weights, warnings = _weights(graph, name)
+    _check_with_onnx(proto, nodes, name)
+    if any(a is not b for a, b in zip(nodes, graph.node, strict=True)):
+        warnings = ["the nodes were not in topological order and have been sorted", *warnings]
+    return Checked(graph, tuple(nodes), opset, inputs, weights, tuple(warnings))
+
+
+def _inlined(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """The model with calls of its own functions replaced by their bodies."""
+    if not proto.functions:
+        return proto
+    import onnx.inliner
+
+    try:
+        return onnx.inliner.inline_local_functions(proto)
+    except Exception as error:  # the C++ side raises bare RuntimeError and more
+        functions = ", ".join(f.name for f in proto.functions[:3])
+        raise ModelError(f"{name}: its functions ({functions}) cannot be inlined: {error}") from error
+
+
+def _weights(graph: onnx.GraphProto, name: str) -> tuple[dict[str, np.ndarray], list[str]]:
+    weights, warnings = {}, []
+    top = len(graph.initializer)
+    for i, (owner, tensor) in enumerate(graph_tensors(graph)):
+        array = array_of(tensor, owner, name)
+        if found := count_nonfinite(array):
+            warnings.append(f"{owner} holds {found}")
+        if i < top:
+            weights[tensor.name] = array
+    return weights, warnings
+
+
+def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: str) -> None:
+    """onnx.checker over the model without its weights, which are checked already and would only be copied."""
+    import onnx
+
+    skeleton = onnx.ModelProto()
+    for field in ("ir_version", "opset_import", "producer_name"):
+        _copy_field(proto, skeleton, field)
+    for field in ("name", "input", "output"):
+        _copy_field(proto.graph, skeleton.graph, field)
+    skeleton.graph.name = skeleton.graph.name or "graph"
+    skeleton.graph.node.extend(nodes)
+    listed = {value.name for value in skeleton.graph.input}
+    skeleton.graph.input.extend(
+        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in proto.graph.initializer
+        if tensor.name not in listed
+    )
+    for value in (*skeleton.graph.input, *skeleton.graph.output):  # a rank may be unknown, the checker wants one
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            value.type.tensor_type.shape.SetInParent()
+    try:
+        onnx.checker.check_model(skeleton)
+    except onnx.checker.ValidationError as error:
+        where = _culprit(skeleton)
+        reason = " ".join(str(error).split("\n\n==> Context")[0].split())
+        raise ModelError(f"{name}: {where}not valid ONNX: {reason}", fix="export the model again") from error
+
+
+def _copy_field(given: onnx.ModelProto | onnx.GraphProto, new: onnx.ModelProto | onnx.GraphProto, field: str) -> None:
+    value = getattr(given, field)
+    if isinstance(value, (int, str)):
+        setattr(new, field, value)
+    else:
+        getattr(new, field).extend(value)
+
+
+def _culprit(model: onnx.ModelProto) -> str:
+    """The node that does not pass; onnx.checker names it only if it has a name."""
+    import onnx
+
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = model.ir_version
+    context.opset_imports = {o.domain: o.version for o in model.opset_import}
+    for node in model.graph.node:
+        try:
+            onnx.checker.check_node(node, context)
+        except onnx.checker.ValidationError:
+            return f"node {node_label(node)!r} ({node.op_type}): "
+    return ""

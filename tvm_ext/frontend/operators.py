@@ -1,0 +1,142 @@
+"""Which ONNX versions, domains and operators can be imported; what cannot is named before anything is converted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import ModelError, UnsupportedError
+from .naming import node_label
+from .walk import nodes_of
+
+if TYPE_CHECKING:
+    import onnx
+
+#: The oldest opset: before it, Add and its kin broadcast by attributes, which no converter reads.
+OLDEST_OPSET = 7
+OLDEST_IR = 3
+_DEFAULT = ("", "ai.onnx")
+#: Contributed operators of onnxruntime that the stock importer converts.
+_MICROSOFT = ("FastGelu", "BiasGelu", "SkipLayerNormalization", "EmbedLayerNormalization")
+#: Control flow that the stock importer handles outside its table of converters.
+_CONTROL_FLOW = ("If",)
+
+
+def check_versions(proto: onnx.ModelProto, model: str) -> int:
+    """The opset of the standard operators, when it and the IR version can be read.
+
+    Raises:
+        UnsupportedError: a version that is too old or too new; says which range works.
+        ModelError: no version of the standard operators is stated.
+    """
+    import onnx
+
+    if not OLDEST_IR <= proto.ir_version <= onnx.IR_VERSION:
+        raise UnsupportedError(
+            f"{model}: ONNX IR version {proto.ir_version}; {OLDEST_IR} to {onnx.IR_VERSION} work",
+            fix="export the model again" if proto.ir_version < OLDEST_IR else "upgrade the onnx package",
+        )
+    newest = onnx.defs.onnx_opset_version()
+    versions = [o.version for o in proto.opset_import if o.domain in _DEFAULT]
+    if not versions:
+        if any(node.domain in _DEFAULT for node in proto.graph.node):
+            raise ModelError(f"{model}: states no opset of the standard operators", fix="export the model again")
+        return newest  # for none of its nodes; what they are is for check_operators to say
+    if not OLDEST_OPSET <= versions[0] <= newest:
+        raise UnsupportedError(
+            f"{model}: opset {versions[0]}; {OLDEST_OPSET} to {newest} work",
+            fix="export with an opset in that range, or onnx.version_converter.convert_version(model, 17)",
+        )
+    return versions[0]
+
+
+def check_operators(graph: onnx.GraphProto, opset: int, model: str) -> None:
+    """Every node has a converter that understands its version.
+
+    Raises:
+        ModelError: an operator that the stated opset does not have.
+        UnsupportedError: names a node of every operator that cannot be converted, with its domain and the reason.
+    """
+    wrong: dict[tuple[str, str, str], list[str]] = {}
+    for node in nodes_of(graph):
+        if reason := _refusal(node, opset):
+            wrong.setdefault((node.op_type, node.domain, reason), []).append(node_label(node))
+    if not wrong:
+        return
+    lines = []
+    for (op_type, domain, reason), labels in wrong.items():
+        more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+        lines.append(f"node {labels[0]!r}{more}: operator {op_type!r} (domain {domain or 'ai.onnx'!r}) {reason}")
+    kind = ModelError if all(key[2].startswith(_TOO_NEW) for key in wrong) else UnsupportedError
+    raise kind(f"{model}: " + "\n  ".join(lines), fix=_FIX)
+
+
+_TOO_NEW = "came with opset "
+_FIX = (
+    "export the model with standard operators of another opset (17 works best), "
+    "or replace these nodes by standard operators, for instance with onnx-graphsurgeon or onnxscript's rewriter"
+)
+
+
+def _refusal(node: onnx.NodeProto, opset: int) -> str:
+    """Why a node cannot be imported; "" if it can."""
+    from onnx import defs
+
+    if node.domain not in _DEFAULT:
+        known = node.domain == "com.microsoft" and node.op_type in _MICROSOFT
+        return "" if known else "is not a standard one"
+    if not defs.has(node.op_type):
+        return "does not exist in ONNX"
+    if not defs.has(node.op_type, opset):
+        first = min(s.since_version for s in defs.get_all_schemas_with_history() if _is(s, node.op_type))
+        return f"{_TOO_NEW}{first}, and the model states {opset}"
+    if defs.get_schema(node.op_type, opset).deprecated:
+        return f"is gone in opset {opset}"
+    if node.op_type in _CONTROL_FLOW:
+        return ""
+    converter = _converters().get(node.op_type)
+    if converter is None:
+        return "has no converter in the pinned TVM"
+    return _version_refusal(node, opset, converter)
+
+
+def _is(schema: Any, op_type: str) -> bool:
+    return bool(schema.name == op_type and schema.domain == "")
+
+
+def _converters() -> dict[str, Any]:
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    return onnx_frontend._get_convert_map()
+
+
+def _version_refusal(node: onnx.NodeProto, opset: int, converter: Any) -> str:
+    """Stock TVM silently takes its oldest implementation for an older opset: see that the node reads the same there."""
+    from onnx import defs
+
+    oldest = min(int(name[7:]) for name in dir(converter) if name.startswith("_impl_v"))
+    if opset >= oldest or not defs.has(node.op_type, oldest):
+        return ""
+    ours, theirs = defs.get_schema(node.op_type, opset), defs.get_schema(node.op_type, oldest)
+    if _same_meaning(node, ours, theirs):
+        return ""
+    return f"of opset {opset} differs from that of opset {oldest}, the oldest its converter reads"
+
+
+def _same_meaning(node: onnx.NodeProto, ours: Any, theirs: Any) -> bool:
+    used = {attribute.name for attribute in node.attribute}
+    if not used <= set(theirs.attributes) or not theirs.min_input <= len(node.input) <= theirs.max_input:
+        return False
+    for name in set(ours.attributes) & set(theirs.attributes) - used:
+        if ours.attributes[name].default_value != theirs.attributes[name].default_value:
+            return False
+    return _inputs_stand(_names(ours.inputs), _names(theirs.inputs), len(node.input))
+
+
+def _names(inputs: Iterable[Any]) -> list[str]:
+    return [value.name for value in inputs]
+
+
+def _inputs_stand(ours: list[str], theirs: list[str], count: int) -> bool:
+    """No input that the node uses stands at another place in the other version; a new name alone is no matter."""
+    return all(name not in theirs or theirs.index(name) == i for i, name in enumerate(ours[:count]))

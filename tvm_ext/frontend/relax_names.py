@@ -1,0 +1,101 @@
+"""Takes an import's markers out and names every variable after its ONNX node, each name once; keeps origins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import relax
+from tvm.ir import IRModule
+
+from ..core.provenance import Provenance
+from .graph_importer import Trace
+from .naming import Names, identifier
+
+
+def named_module(trace: Trace, output_names: Iterable[str]) -> tuple[IRModule, Provenance]:
+    """The module with clean names, and the ONNX nodes of each of its variables.
+
+    Before:  lv = R.nn.conv2d(...); lv1 = 0; lv2 = R.nn.batch_norm(...); lv3 = lv2[0]; lv4 = 1; gv = (lv3,)
+    After:   conv1 = R.nn.conv2d(...); bn1_1 = R.nn.batch_norm(...); bn1 = bn1_1[0]; and bn1 is returned
+
+    An output's variable has the output's ONNX name, another variable that of its node (or of its value, where a node
+    has several outputs), further variables of a node a number; characters that no identifier has become "_".
+    """
+    assert trace.mod is not None
+    function = trace.mod["main"]
+    origins = _origins(function, trace)
+    names = _names(function.params, trace, list(output_names), origins)
+    outputs = set(trace.outputs)
+    fresh = {var: _renamed(var, name, var in outputs) for var, name in names.items()}
+    body = relax.SeqExpr(_blocks(function, origins), _result(trace))
+    unnamed = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+    mod = IRModule(dict(trace.mod.functions_items()), attrs=trace.mod.attrs)
+    mod.update_func(
+        trace.mod.get_global_var("main"), tvm_ffi.structural_map(unnamed, (relax.Var, lambda var: fresh.get(var, var)))
+    )
+    mod = relax.transform.Normalize()(mod)  # gives the new body its type
+    return mod, Provenance({names[var]: labels for var, labels in origins.items()})
+
+
+def variables_of(binding: Any) -> Iterator[relax.Var]:
+    """The variable of a binding, after those bound inside its value (branches of an If)."""
+    if isinstance(binding.value, relax.If):
+        for branch in (binding.value.true_branch, binding.value.false_branch):
+            for block in branch.blocks:
+                for inner in block.bindings:
+                    yield from variables_of(inner)
+    yield binding.var
+
+
+def _origins(function: relax.Function, trace: Trace) -> dict[relax.Var, list[str]]:
+    """Labels of the nodes behind each variable; markers, and the stock gathering of outputs, are not in it."""
+    origins: dict[relax.Var, list[str]] = {}
+    segment: list[relax.Var] = []
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            if (labels := trace.segments.get(binding.var)) is None:
+                segment += variables_of(binding)
+            else:
+                origins.update({var: list(labels) for var in segment})
+                segment = []
+    for var, (_, labels) in trace.made.items():  # nodes that only passed a variable on
+        origins[var] = list(labels)
+    return origins
+
+
+def _blocks(function: relax.Function, origins: Mapping[relax.Var, object]) -> list[relax.BindingBlock]:
+    blocks = []
+    for block in function.body.blocks:
+        kept = [binding for binding in block.bindings if binding.var in origins]
+        if kept:
+            blocks.append(type(block)(kept))
+    return blocks
+
+
+def _result(trace: Trace) -> Any:
+    return trace.outputs[0] if len(trace.outputs) == 1 else relax.Tuple(trace.outputs)
+
+
+def _names(
+    params: Sequence[relax.Var], trace: Trace, output_names: list[str], origins: Mapping[relax.Var, list[str]]
+) -> dict[relax.Var, str]:
+    """Variable -> name; inputs and outputs choose first, then the values of ONNX nodes, then all between."""
+    names = Names()
+    chosen = {param: names.fresh(identifier(param.name)) for param in params}
+    for var, name in zip(trace.outputs, output_names, strict=True):
+        chosen.setdefault(var, names.fresh(identifier(name)))
+    for var, (hint, _) in trace.made.items():
+        if var not in chosen:
+            chosen[var] = names.fresh(identifier(hint))
+    for var, labels in origins.items():
+        if var not in chosen:
+            chosen[var] = names.fresh(identifier(labels[0] if labels else var.name))
+    return chosen
+
+
+def _renamed(var: relax.Var, name: str, output: bool) -> relax.Var:
+    """What a dataflow block hands out must not be a dataflow variable."""
+    kind = relax.DataflowVar if isinstance(var, relax.DataflowVar) and not output else relax.Var
+    return kind(name, var.ty)

@@ -1,0 +1,59 @@
+"""The zoo's models by name, and how one is written to a file."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import OptionError, ToolError
+from ...runtime.files import whole_file
+from .mlp import mlp
+from .resnet import resnet18
+
+if TYPE_CHECKING:
+    import onnx
+
+#: Model name -> builder.
+MODELS: dict[str, Callable[..., onnx.ModelProto]] = {"mlp": mlp, "resnet18": resnet18}
+
+
+def save(name: str, path: str | os.PathLike[str], **options: Any) -> pathlib.Path:
+    """Build a model and write it; the file appears whole or not at all.
+
+    Args:
+        name: one of :data:`MODELS`.
+        path: the ONNX file to write; replaced if it exists.
+        **options: keywords of the builder (`batch`, `seed`, `weights`, ...).
+
+    Returns:
+        The path written.
+
+    Raises:
+        OptionError: an unknown model, or an option its builder does not take.
+        ToolError: the file cannot be written.
+    """
+    if name not in MODELS:
+        near = difflib.get_close_matches(name, MODELS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise OptionError(f"the zoo has no model {name!r}", fix=f"{hint}models: {', '.join(sorted(MODELS))}")
+    path = pathlib.Path(path)
+    data = _build(name, options).SerializeToString(deterministic=True)
+    try:
+        with whole_file(path) as file:
+            file.write(data)
+    except OSError as error:
+        raise ToolError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def _build(name: str, options: dict[str, Any]) -> onnx.ModelProto:
+    import inspect
+
+    known = inspect.signature(MODELS[name]).parameters
+    for option in options:
+        if option not in known:
+            raise OptionError(f"{name} has no option {option!r}", fix=f"options: {', '.join(known)}")
+    return MODELS[name](**options)

@@ -1,0 +1,60 @@
+"""numpy arrays and TVM tensors over the same memory, aligned as compiled kernels need it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+#: Kernels load whole vector registers: an argument at any other address is a segmentation fault.
+ALIGNMENT = 64
+
+#: Kinds of dtype that DLPack and numpy exchange without a copy: boolean, integers, floats (not ml_dtypes' "V").
+_NATIVE_KINDS = "biuf"
+
+
+def aligned_empty(shape: Iterable[int], dtype: np.dtype[Any] | type | str) -> np.ndarray:
+    """An array with unset values whose memory starts at a multiple of 64 bytes."""
+    shape, dtype = tuple(shape), np.dtype(dtype)
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes].view(dtype).reshape(shape)
+
+
+def is_aligned(array: np.ndarray) -> bool:
+    """Whether kernels may read this memory as it is."""
+    return array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0
+
+
+def zero_copy(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    """Whether numpy can lend such an array to TVM: not ml_dtypes' types, nor empty ones (numpy gives strides of 0)."""
+    return dtype.kind in _NATIVE_KINDS and 0 not in shape
+
+
+def to_tensor(array: np.ndarray) -> Any:
+    """A TVM tensor of an array's values; over the array's own memory if that is aligned and writable."""
+    import tvm.runtime
+    import tvm_ffi
+
+    if 0 in array.shape:
+        return tvm.runtime.empty(array.shape, str(array.dtype))
+    if not zero_copy(array.dtype, array.shape):
+        return tvm.runtime.tensor(array)
+    if not (is_aligned(array) and array.flags.writeable):  # numpy lends no read-only memory
+        copy = aligned_empty(array.shape, array.dtype.newbyteorder("="))
+        np.copyto(copy, array)
+        array = copy
+    return tvm_ffi.from_dlpack(array)
+
+
+def to_array(tensor: Any, *, copy: bool) -> np.ndarray:
+    """A writable array of a tensor's values; over the tensor's own memory unless `copy`."""
+    try:
+        array = np.from_dlpack(tensor)
+    except (BufferError, RuntimeError):  # a dtype of ml_dtypes
+        return tensor.numpy()
+    if copy or not array.flags.writeable:
+        return array.copy()
+    return array

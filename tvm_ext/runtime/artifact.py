@@ -1,0 +1,287 @@
+"""The artifact: one file with the shared library, the weights and the metadata of a compiled model.
+
+    library (ELF: kernels and VM bytecode) | mark | weights, each at a multiple of 64 bytes | metadata (JSON) | footer
+
+The system's loader ignores what follows the library, so the file is also a plain shared library. The mark behind
+the library tells a cut-off artifact from another program's library. The footer holds where the parts lie and a
+SHA-256 of everything before it. It finds damage, it is no signature: an artifact is code, load only what you trust.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from ..core.errors import ArtifactError, ToolError
+from .arrays import ALIGNMENT, aligned_empty
+from .cpu import OTHER_MACHINE_FIX, why_not_here
+from .files import whole_file
+from .library import ELF_MAGIC, check_architecture, elf_end
+from .spec import FORMAT_VERSION, Metadata, TensorSpec, installed_versions
+
+MAGIC = b"tvm-ext\x00\r\n\x1a\n"
+_MARK = struct.Struct("<12sIQ40x")  # magic, format, bytes of the whole file
+_FOOTER = struct.Struct("<5QI12s32s")  # library, weights, metadata, its length, whole file; format; magic; sha256
+_DIGEST_BYTES = 32
+_CHUNK = 4 << 20
+_RECOMPILE = "compile the model again with this installation, and export it"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A checked artifact in memory.
+
+    Attributes:
+        metadata: what it says of itself.
+        library: the shared library's bytes.
+        weights: arrays over the file's one buffer, 64-byte aligned, in the order of `metadata.weights`.
+    """
+
+    metadata: Metadata
+    library: memoryview
+    weights: tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Offsets in bytes; `library` and `metadata_bytes` are lengths."""
+
+    library: int
+    weights: int
+    metadata: int
+    metadata_bytes: int
+    file: int
+
+    def offsets(self, specs: Sequence[TensorSpec]) -> list[int]:
+        """Where each weight starts, and where the last one ends (padded)."""
+        offsets = [self.weights]
+        for spec in specs:
+            offsets.append(_padded(offsets[-1] + spec.nbytes))
+        return offsets
+
+
+def _padded(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+# ------------------------------------------------------------------------------------------------ writing
+def write_artifact(path: Path, library: Path, weights: Sequence[np.ndarray], metadata: Metadata) -> None:
+    """Write an artifact; `path` holds the whole of it, or what it held before.
+
+    Args:
+        path: the file to write.
+        library: the shared library.
+        weights: arrays in the order of `metadata.weights`, of the same shapes and dtypes.
+        metadata: what the artifact says of itself.
+
+    Raises:
+        ToolError: the file cannot be written.
+        ArtifactError: the weights are not those of the metadata.
+    """
+    _check_weights(weights, metadata.weights)
+    text = metadata.to_json().encode()
+    size = library.stat().st_size
+    start = _padded(size) + _MARK.size
+    end = start + sum(_padded(spec.nbytes) for spec in metadata.weights)
+    layout = _Layout(size, start, end, len(text), end + len(text) + _FOOTER.size)
+    try:
+        with whole_file(Path(path)) as file:
+            _write(_Hashing(file), layout, library, weights, text)
+    except OSError as error:
+        raise ToolError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+class _Hashing:
+    """Writes, pads and hashes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.digest, self._at = file, hashlib.sha256(), 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        self.digest.update(data)
+        self._file.write(data)
+        self._at += len(data)
+
+    def pad(self) -> None:
+        self.write(bytes(_padded(self._at) - self._at))
+
+
+def _write(out: _Hashing, layout: _Layout, library: Path, weights: Sequence[np.ndarray], text: bytes) -> None:
+    with open(library, "rb") as source:
+        while chunk := source.read(_CHUNK):
+            out.write(chunk)
+    out.pad()
+    out.write(_MARK.pack(MAGIC, FORMAT_VERSION, layout.file))
+    for weight in weights:
+        contiguous = np.ascontiguousarray(weight)
+        out.write(contiguous.reshape(-1).view(np.uint8).data)
+        out.pad()
+    out.write(text)
+    fields = (layout.library, layout.weights, layout.metadata, layout.metadata_bytes, layout.file)
+    footer = _FOOTER.pack(*fields, FORMAT_VERSION, MAGIC, bytes(_DIGEST_BYTES))[:-_DIGEST_BYTES]
+    out.write(footer)
+    out.write(out.digest.digest())
+
+
+def _check_weights(weights: Sequence[np.ndarray], specs: Sequence[TensorSpec]) -> None:
+    given = [(tuple(w.shape), w.dtype) for w in weights]
+    wanted = [(spec.shape, spec.numpy_dtype) for spec in specs]
+    if given != wanted:
+        wrong = next((i for i, pair in enumerate(zip(given, wanted, strict=False)) if pair[0] != pair[1]), None)
+        where = f"weight {specs[wrong].name!r} is not {specs[wrong]}" if wrong is not None else "another number"
+        raise ArtifactError(f"{len(given)} weights do not fit the metadata's {len(wanted)}: {where}")
+
+
+# ------------------------------------------------------------------------------------------------ reading
+def read_artifact(path: str | os.PathLike[str]) -> Artifact:
+    """Read and check an artifact; nothing of it is executed.
+
+    The file is read once, into one buffer; what follows (checks, weights, library) uses that buffer only, so that
+    a file which changes afterwards cannot matter.
+
+    Raises:
+        ArtifactError: the file is missing, foreign, cut off, altered, of another version, or needs instructions
+            that this CPU lacks.
+    """
+    path = os.fspath(path)
+    data = _read(path)
+    layout = _checked_layout(data, path)
+    view = data.data
+    try:
+        metadata = Metadata.from_json(bytes(view[layout.metadata : layout.metadata + layout.metadata_bytes]))
+    except ArtifactError as error:
+        raise ArtifactError(f"{path}: {error.message}", fix=_RECOMPILE) from error
+    _check_versions(metadata, path)
+    library = view[: layout.library]
+    _check_machine(metadata, library, path)
+    return Artifact(metadata, library, _weights(data, layout, metadata, path))
+
+
+def read_metadata(path: str | os.PathLike[str]) -> Metadata:
+    """The metadata alone, without reading, or checking, the rest of the file.
+
+    Raises:
+        ArtifactError: the file is missing, foreign, cut off or of another version.
+    """
+    path = os.fspath(path)
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - _FOOTER.size))
+        layout = _layout(file.read(_FOOTER.size), size, path)
+        if layout is None:
+            raise ArtifactError(f"{path}: not an artifact of tvm-ext, or a cut-off one")
+        file.seek(layout.metadata)
+        return Metadata.from_json(file.read(layout.metadata_bytes))
+
+
+def _opened(path: str) -> BufferedReader:
+    try:
+        file = open(path, "rb")  # noqa: SIM115  (the caller closes it)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ArtifactError(f"{path}: not a regular file")
+    return file
+
+
+def _read(path: str) -> np.ndarray:
+    """The file in a 64-byte aligned buffer; a foreign one is refused before the whole of it is read."""
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - _FOOTER.size))
+        if _layout(file.read(_FOOTER.size), size, path) is None:
+            file.seek(0)
+            raise _not_an_artifact(file, size, path)
+        file.seek(0)
+        data = aligned_empty((size,), np.uint8)
+        if file.readinto(data.data) != size:
+            raise ArtifactError(f"{path}: it was cut off while it was read")
+    return data
+
+
+def _layout(footer: bytes, size: int, path: str) -> _Layout | None:
+    """The layout in a footer; None if these bytes are no footer of a file of this size.
+
+    Raises:
+        ArtifactError: it is one, of another version of the format.
+    """
+    if len(footer) < _FOOTER.size:
+        return None
+    *fields, version, magic, _ = _FOOTER.unpack(footer)
+    if magic != MAGIC:
+        return None
+    if version != FORMAT_VERSION:
+        wrong = f"artifact format {version}; this installation reads {FORMAT_VERSION}"
+        raise ArtifactError(f"{path}: {wrong}", fix=_RECOMPILE)
+    layout = _Layout(*fields)
+    parts = (64, layout.library, layout.weights, layout.metadata, layout.metadata + layout.metadata_bytes)
+    ordered = list(parts) == sorted(parts) and layout.weights % ALIGNMENT == 0
+    return layout if ordered and parts[-1] + _FOOTER.size == layout.file == size else None
+
+
+def _not_an_artifact(file: BufferedReader, size: int, path: str) -> ArtifactError:
+    """Which of the ways a file can fail to be an artifact this one is."""
+    if size == 0:
+        return ArtifactError(f"{path}: the file is empty")
+    head = file.read(64)
+    if not head.startswith(ELF_MAGIC[: len(head)]):
+        fix = "pass an ONNX model to tvm_ext.compile" if path.endswith(".onnx") else ""
+        return ArtifactError(f"{path}: not an artifact of tvm-ext", fix=fix)
+    end = elf_end(head)
+    if end is None or end > size:
+        return ArtifactError(f"{path}: cut off: it ends within its shared library, after {size} bytes")
+    file.seek(_padded(end))
+    mark = file.read(_MARK.size)
+    if len(mark) == _MARK.size and mark.startswith(MAGIC):
+        whole = _MARK.unpack(mark)[2]
+        how = f"cut off: {size} of {whole} bytes are here" if size < whole else "altered: its end is not that of one"
+        return ArtifactError(f"{path}: an artifact of tvm-ext, but {how}", fix="copy the file again")
+    return ArtifactError(f"{path}: a shared library, but no artifact of tvm-ext, or one cut off after the library")
+
+
+def _checked_layout(data: np.ndarray, path: str) -> _Layout:
+    layout = _layout(data[-_FOOTER.size :].tobytes(), data.size, path)
+    digest = hashlib.sha256(data[:-_DIGEST_BYTES].data).digest()
+    if layout is None or digest != data[-_DIGEST_BYTES:].tobytes():
+        raise ArtifactError(
+            f"{path}: altered: its contents do not give the SHA-256 it was written with", fix="copy the file again"
+        )
+    return layout
+
+
+def _check_versions(metadata: Metadata, path: str) -> None:
+    if metadata.format != FORMAT_VERSION:
+        raise ArtifactError(f"{path}: metadata of format {metadata.format}, not {FORMAT_VERSION}", fix=_RECOMPILE)
+    here = installed_versions()
+    for package in ("tvm", "tvm_ffi"):
+        if metadata.versions[package] != here[package]:
+            wrong = f"{package} {metadata.versions[package]}, here is {here[package]}"
+            raise ArtifactError(f"{path}: made with {wrong}", fix=f"{_RECOMPILE}, or install that version")
+
+
+def _check_machine(metadata: Metadata, library: memoryview, path: str) -> None:
+    if elf_end(library) is None:
+        raise ArtifactError(f"{path}: its library part is no 64-bit ELF file")
+    check_architecture(library, path)
+    if reason := why_not_here(metadata.machine):
+        raise ArtifactError(f"{path}: {reason}", fix=OTHER_MACHINE_FIX)
+
+
+def _weights(data: np.ndarray, layout: _Layout, metadata: Metadata, path: str) -> tuple[np.ndarray, ...]:
+    offsets = layout.offsets(metadata.weights)
+    if offsets[-1] != layout.metadata:
+        raise ArtifactError(f"{path}: the weights its metadata lists are not those it holds", fix=_RECOMPILE)
+    return tuple(
+        data[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.shape)
+        for start, spec in zip(offsets, metadata.weights, strict=False)
+    )

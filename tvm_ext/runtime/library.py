@@ -1,0 +1,91 @@
+"""Loading a shared library from checked bytes, without a file that could change under it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..core.errors import ArtifactError
+from .cpu import architecture
+
+ELF_MAGIC = b"\x7fELF"
+_ARCHITECTURE_OF_ELF = {62: "x86_64", 183: "aarch64"}
+_counter = itertools.count(1)
+
+
+def elf_end(head: bytes | memoryview) -> int | None:
+    """Where a 64-bit little-endian ELF file ends: its section headers come last. None if it is no such file."""
+    if len(head) < 64 or bytes(head[:6]) != ELF_MAGIC + b"\x02\x01":
+        return None
+    (sections,) = struct.unpack_from("<Q", head, 40)
+    size, count = struct.unpack_from("<HH", head, 58)
+    return int(sections + size * count)
+
+
+def check_architecture(library: memoryview, path: str) -> None:
+    """Refuse a library of another architecture.
+
+    Raises:
+        ArtifactError: it is made for another one.
+    """
+    (machine,) = struct.unpack_from("<H", library, 18)
+    needed, here = _ARCHITECTURE_OF_ELF.get(machine, f"ELF machine {machine}"), architecture()
+    if needed != here:
+        raise ArtifactError(f"{path}: compiled for {needed}, this machine is {here}", fix="compile it for this machine")
+
+
+def load_library(library: memoryview, path: str) -> Any:
+    """The TVM module of a shared library, given as the bytes that were checked.
+
+    Raises:
+        ArtifactError: the system cannot load it.
+    """
+    import tvm.runtime  # noqa: F401  (registers what the library needs)
+    import tvm_ffi
+
+    # the loader of shared libraries itself: `load_module` picks it by the file's extension, and never lets go of one
+    loader = tvm_ffi.get_global_func("ffi.Module.load_from_file.so")
+    with _as_file(library) as file:
+        try:
+            return loader(file, "so")
+        except Exception as error:
+            raise ArtifactError(f"{path}: the system cannot load its library part: {error}") from error
+
+
+@contextmanager
+def _as_file(library: memoryview) -> Iterator[str]:
+    """A path of these bytes that no library was loaded from before.
+
+    Anonymous memory, because a mapped file that someone truncates is a SIGBUS; a temporary file where the system
+    gives none.
+    """
+    try:
+        descriptor = os.memfd_create("tvm-ext", os.MFD_CLOEXEC)
+    except (AttributeError, OSError):
+        with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
+            path = os.path.join(folder, "library.so")
+            with open(path, "wb") as file:
+                file.write(library)
+            yield path
+        return
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(library)
+        yield _fresh_name(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _fresh_name(descriptor: int) -> str:
+    """A path of a descriptor that is spelt as none before.
+
+    dlopen returns the old library when the path of a loaded one is given again, and descriptor numbers do come
+    again. So the path spells a counter in binary: "/." for one and "/" for zero both stay in the same directory.
+    """
+    spelling = "".join("/." if bit == "1" else "/" for bit in f"{next(_counter):b}")
+    return f"/proc/self/fd{spelling}/{descriptor}"

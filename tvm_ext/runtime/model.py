@@ -1,0 +1,220 @@
+"""A compiled model: runs numpy arrays from any thread, exports itself to one file, and loads from it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import ArtifactError, InputError, ToolError, TvmExtError
+from .artifact import read_artifact, write_artifact
+from .cpu import OTHER_MACHINE_FIX, why_not_here
+from .library import load_library
+from .linker import find_linker
+from .spec import Metadata, TensorSpec
+from .threads import available_cores, dispatcher
+from .vm import Caller, CallerPool, Weights
+
+
+class CompiledModel:
+    """A model compiled for a CPU; :func:`tvm_ext.compile` and :func:`load` make them.
+
+    Any number of threads may call :meth:`run` at once.
+
+    Args:
+        module: TVM module of the Relax VM executable; its `main(*inputs, *weights)` returns a tensor or a tuple.
+        weights: arrays in the order of `metadata.weights`. 64-byte aligned, writable ones are used where they are.
+        metadata: names, shapes and dtypes, machine, versions, report.
+        make_library: writes the executable as a shared library to a path.
+        needs_linker: whether `make_library` links, so that :meth:`export` can say first that there is no linker.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        weights: Sequence[np.ndarray],
+        metadata: Metadata,
+        make_library: Callable[[Path], None],
+        *,
+        needs_linker: bool = True,
+    ) -> None:
+        self.metadata = metadata
+        self._arrays = tuple(weights)
+        self._make_library, self._needs_linker = make_library, needs_linker
+        inputs = metadata.inputs
+        self._callers = CallerPool(_caller_maker(module, metadata, Weights(self._arrays)), max(4, available_cores()))
+        self._expected = tuple((spec.name, spec.shape, spec.numpy_dtype) for spec in inputs)
+        self._input_names = tuple(spec.name for spec in inputs)
+        self._output_names = tuple(spec.name for spec in metadata.outputs)
+        self._on_pool = metadata.parallel and metadata.threads > 1
+
+    # -------------------------------------------------------------------------------------------- what it is
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Name, shape and dtype of each input."""
+        return self.metadata.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Name, shape and dtype of each output."""
+        return self.metadata.outputs
+
+    @property
+    def threads(self) -> int:
+        """Threads its kernels use at most; compiled in."""
+        return self.metadata.threads
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """What the compiler did and why: plain JSON values."""
+        return self.metadata.report
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(f"{t.name}: {t}" for t in side) for side in (self.inputs, self.outputs))
+        machine = f"{self.metadata.machine['isa']}, {self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"CompiledModel({self.metadata.model['name']!r}: ({inputs}) -> ({outputs}); {machine})"
+
+    # -------------------------------------------------------------------------------------------- running
+    def run(self, inputs: Mapping[str, Any] | Any = None, /, *positional: Any) -> dict[str, np.ndarray]:
+        """Run once.
+
+        Args:
+            inputs: ONNX input name -> array; or the first input's array, with the others following it. Shapes and
+                dtypes must be those of :attr:`inputs`. Memory that is contiguous, writable and starts at a
+                multiple of 64 bytes (such as any output of a model) is read in place, other is copied.
+            *positional: the further inputs, in order.
+
+        Returns:
+            ONNX output name -> array, whichever way the inputs were given. Arrays are writable, and share memory
+            with no input, no weight and no other run.
+
+        Raises:
+            InputError: a name, shape or dtype does not fit; the message says what would.
+            ArtifactError: the model was compiled for a machine that this one cannot stand for.
+        """
+        arrays = self._checked(self._in_order(inputs, positional))
+        if self._on_pool:
+            results = dispatcher.call(self._callers.call, arrays)
+        else:
+            results = self._callers.call(arrays)
+        return dict(zip(self._output_names, results, strict=True))
+
+    __call__ = run
+
+    def _in_order(self, inputs: Any, positional: tuple[Any, ...]) -> Sequence[Any]:
+        if isinstance(inputs, dict) or isinstance(inputs, Mapping):  # noqa: SIM101  (asking for dict alone is fast)
+            if not positional:
+                try:
+                    if len(inputs) == len(self._input_names):
+                        return [inputs[name] for name in self._input_names]
+                except KeyError:
+                    pass
+                raise _names_error(list(inputs), list(self._input_names))
+            raise InputError(f"inputs by name and {len(positional)} by position", fix="give all of them one way")
+        values = () if inputs is None and not positional else (inputs, *positional)
+        if len(values) != len(self._expected):
+            wanted = ", ".join(f"{t.name}: {t}" for t in self.inputs) or "none"
+            raise InputError(f"{len(values)} inputs were given, the model takes {len(self._expected)}: {wanted}")
+        return values
+
+    def _checked(self, values: Sequence[Any]) -> list[np.ndarray]:
+        arrays = []
+        for value, (name, shape, dtype) in zip(values, self._expected, strict=False):
+            array = value if type(value) is np.ndarray else _as_array(value, name)
+            if array.dtype is not dtype and array.dtype != dtype:
+                if array.dtype.newbyteorder("=") != dtype:
+                    raise _dtype_error(value, array, name, dtype)
+                array = array.astype(dtype)  # the other byte order
+            if array.shape != shape:
+                raise _shape_error(array, name, shape)
+            arrays.append(array)
+        return arrays
+
+    # -------------------------------------------------------------------------------------------- exporting
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to one file, which :func:`load` reads in a process without a compiler.
+
+        Args:
+            path: the file to write; it appears whole or not at all.
+
+        Raises:
+            ToolError: no linker is there (said before anything else is done), linking failed, or the file cannot
+                be written.
+        """
+        if self._needs_linker:
+            find_linker()
+        target = Path(path)
+        if target.is_dir() or not target.parent.is_dir():
+            wrong = "is a folder" if target.is_dir() else f"there is no folder {str(target.parent)!r}"
+            raise ToolError(f"cannot export to {str(path)!r}: {wrong}", fix="give the path of a file to write")
+        with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
+            library = Path(folder, "library.so")
+            try:
+                self._make_library(library)
+            except TvmExtError:
+                raise
+            except Exception as error:
+                raise ToolError(f"cannot export to {str(path)!r}: making the library failed: {error}") from error
+            write_artifact(target, library, self._arrays, self.metadata)
+
+
+def load(path: str | os.PathLike[str]) -> CompiledModel:
+    """Load an exported model. Needs no compiler.
+
+    Raises:
+        ArtifactError: the file is missing, foreign, cut off, altered, of another version, or needs instructions
+            that this CPU lacks. It is checked before any of its code is loaded.
+    """
+    artifact = read_artifact(path)
+    module = load_library(artifact.library, os.fspath(path))
+    library = artifact.library
+    return CompiledModel(
+        module, artifact.weights, artifact.metadata, lambda file: _copy(library, file), needs_linker=False
+    )
+
+
+def _caller_maker(module: Any, metadata: Metadata, weights: Weights) -> Callable[[], Caller]:
+    """Makes callers; holds what they share, and not the model, so that a dropped model goes at once."""
+
+    def make() -> Caller:
+        if reason := why_not_here(metadata.machine):  # a program cross-compiled in this process
+            raise ArtifactError(f"model {metadata.model['name']!r} cannot run here: {reason}", fix=OTHER_MACHINE_FIX)
+        return Caller(module, metadata.inputs, weights)
+
+    return make
+
+
+def _copy(library: memoryview, path: Path) -> None:
+    path.write_bytes(library)
+
+
+def _as_array(value: Any, name: str) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"input {name!r}: {type(value).__name__} is no array: {error}") from error
+
+
+def _names_error(given: list[Any], names: list[str]) -> InputError:
+    missing = [name for name in names if name not in given]
+    unknown = [name for name in given if name not in names]
+    parts = [f"missing {missing}"] * bool(missing) + [f"unknown {unknown}"] * bool(unknown)
+    return InputError(f"inputs do not fit: {' and '.join(parts)}", fix=f"the model takes {names}")
+
+
+def _dtype_error(value: Any, array: np.ndarray, name: str, dtype: np.dtype[Any]) -> InputError:
+    wanted = "bool" if dtype.kind == "b" else f"{'ml_dtypes' if dtype.kind == 'V' else 'np'}.{dtype}"
+    fix = f"pass x.astype({wanted})" if isinstance(value, np.ndarray) else f"pass np.asarray(x, {wanted})"
+    return InputError(f"input {name!r} has dtype {array.dtype}, the model takes {dtype}", fix=fix)
+
+
+def _shape_error(array: np.ndarray, name: str, shape: tuple[int, ...]) -> InputError:
+    rank = f"{array.ndim} dimensions, {list(array.shape)}" if array.ndim != len(shape) else f"shape {list(array.shape)}"
+    fix = "compile the model with shapes={...} for another shape"
+    if array.size == int(np.prod(shape)):
+        fix = f"the number of elements fits: pass x.reshape({shape})"
+    return InputError(f"input {name!r} has {rank}; the model takes {list(shape)}", fix=fix)

@@ -1,0 +1,172 @@
+"""Checks of the installation: versions, linker, machine, environment variables, cache folder, a tiny model."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..core.errors import ToolError
+from ..core.machine import Machine, available_cores
+from ..runtime.linker import find_linker
+from .environment import cpu_name, package_version
+
+#: what this release was made for; setup.cfg pins the same
+PINS = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
+LEAST = {"onnx": (1, 17), "onnxruntime": (1, 20), "numpy": (1, 26)}
+PYTHONS = ((3, 10), (3, 13))
+SELF_TEST_SECONDS = 180
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding.
+
+    Attributes:
+        name: what was looked at.
+        status: "ok", "warn" (works, but surprises) or "fail".
+        detail: what was found.
+        fix: what to do about it; empty if there is nothing to do.
+    """
+
+    name: str
+    status: str
+    detail: str
+    fix: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def run_checks() -> list[Check]:
+    """All checks, in the order a reader would repair them. None raises: a check that breaks is a failed check."""
+    checks = [_guarded("Python", check_python)]
+    checks += [_guarded(name, functools.partial(check_pin, name)) for name in PINS]
+    checks += [_guarded(name, functools.partial(check_least, name)) for name in LEAST]
+    checks += [_guarded("linker", check_linker), _guarded("machine", check_machine)]
+    checks += check_environment(os.environ, available_cores())
+    return [*checks, _guarded("cache", check_cache), _guarded("self-test", check_self_test)]
+
+
+def _guarded(name: str, check: Callable[[], Check]) -> Check:
+    try:
+        return check()
+    except Exception as error:
+        return Check(name, "fail", f"{type(error).__name__}: {error}")
+
+
+def check_python(version: tuple[int, int] | None = None) -> Check:
+    """Whether this Python is one the library is made for."""
+    found = version or sys.version_info[:2]
+    text = ".".join(map(str, found))
+    if PYTHONS[0] <= found <= PYTHONS[1]:
+        return Check("Python", "ok", text)
+    low, high = (".".join(map(str, v)) for v in PYTHONS)
+    return Check("Python", "fail", text, f"make an environment with Python {low} to {high}")
+
+
+def check_pin(name: str, found: str | None = None) -> Check:
+    """Whether a package has exactly the pinned version."""
+    found, wanted = found or package_version(name), PINS[name]
+    if found == wanted:
+        return Check(name, "ok", found)
+    why = "; with others MetaSchedule crashes" if name == "apache-tvm-ffi" else ""
+    pins = " ".join(f"{key}=={value}" for key, value in PINS.items())
+    return Check(name, "fail", f"{found}, but {wanted} is needed{why}", f"{sys.executable} -m pip install {pins}")
+
+
+def check_least(name: str, found: str | None = None) -> Check:
+    """Whether a package is there and new enough."""
+    found, least = found or package_version(name), LEAST[name]
+    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+    if numbers >= least:
+        return Check(name, "ok", found)
+    text = ".".join(map(str, least))
+    return Check(name, "fail", f"{found}, but {text} is needed", f"{sys.executable} -m pip install '{name}>={text}'")
+
+
+def check_linker() -> Check:
+    """Whether something can link a shared library; only `export` and the cache need it."""
+    try:
+        return Check("linker", "ok", find_linker())
+    except ToolError as error:
+        return Check("linker", "fail", error.message, error.fix)
+
+
+def check_machine() -> Check:
+    """What the compiler sees of this machine."""
+    m = Machine.detect()
+    caches = ", ".join(f"{name} {size >> 10} KiB" for name, size in (("L1d", m.l1d), ("L2", m.l2), ("L3", m.l3)))
+    text = f"{cpu_name()}: {m.isa} ({m.lanes} f32 lanes, {m.registers} registers), {m.threads} cores, {caches}"
+    if m.isa == "scalar":
+        return Check("machine", "warn", text, "no vector instructions were found: expect slow programs")
+    return Check("machine", "ok", text)
+
+
+def check_environment(environ: Mapping[str, str], cores: int) -> list[Check]:
+    """Variables that change threads or libraries behind the user's back; one finding each, or one that all is well."""
+    found = [
+        Check(name, "warn", f"{name}={environ[name]} on {cores} cores", f"unset {name}, or give threads= to compile")
+        for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS")
+        if environ.get(name, str(cores)) != str(cores)
+    ]
+    if environ.get("TVM_USE_RUNTIME_LIB", "0") not in ("", "0"):
+        detail = "TVM_USE_RUNTIME_LIB is set: artifacts run, but nothing can be compiled"
+        found.append(Check("TVM_USE_RUNTIME_LIB", "fail", detail, "unset TVM_USE_RUNTIME_LIB"))
+    return found or [Check("environment", "ok", "no variable changes threads or libraries")]
+
+
+def check_cache() -> Check:
+    """Whether the cache folder can be written."""
+    from ..driver.cache import Cache
+
+    return check_writable(pathlib.Path(Cache().folder))
+
+
+def check_writable(folder: pathlib.Path) -> Check:
+    """Whether files can be made in a folder, which is made if it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder):
+            return Check("cache", "ok", str(folder))
+    except OSError as error:
+        fix = "make the folder writable, or set TVM_EXT_CACHE to one that is"
+        return Check("cache", "warn", f"{folder} cannot be written ({error.strerror}): every compile is cold", fix)
+
+
+def check_self_test() -> Check:
+    """Compile, run and verify a tiny model in a process of its own."""
+    command = [sys.executable, "-m", "tvm_ext.verification.selftest"]
+    root = str(pathlib.Path(__file__).resolve().parents[2])
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=SELF_TEST_SECONDS, env={**os.environ, "PYTHONPATH": path}
+        )
+    except subprocess.TimeoutExpired:
+        return Check("self-test", "fail", f"no answer within {SELF_TEST_SECONDS} s")
+    return self_test_result(done.returncode, done.stdout, done.stderr)
+
+
+def self_test_result(code: int, stdout: str, stderr: str) -> Check:
+    """Read what the self-test's process left behind."""
+    last = (stderr.strip().splitlines() or ["no message"])[-1]
+    if code < 0:
+        return Check("self-test", "fail", f"crashed with signal {-code}: {last}", "repair the versions above first")
+    try:
+        result = json.loads(stdout)
+    except ValueError:
+        return Check("self-test", "fail", f"exit code {code}: {last}", "python -m tvm_ext.verification.selftest")
+    if result["ok"]:
+        return Check(
+            "self-test", "ok", f"compiled, ran, agrees with onnxruntime ({result['of_range']:.1e} of the range)"
+        )
+    return Check("self-test", "fail", "the outputs disagree with onnxruntime: " + result["text"].splitlines()[-2])

@@ -1,0 +1,48 @@
+"""The machine and the versions a table was made on, as far as a reader needs them; nothing that names a host."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import platform
+from importlib import metadata
+from typing import Any
+
+from ..core.machine import available_cores
+
+PACKAGES = ("tvm-ext", "apache-tvm", "apache-tvm-ffi", "onnx", "onnxruntime", "numpy")
+
+
+def describe_machine() -> dict[str, Any]:
+    """CPU name, cores, memory, system, Python and package versions."""
+    return {
+        "cpu": cpu_name(), "cores": available_cores(), "cores_total": os.cpu_count(), "memory_gib": _memory_gib(),
+        "system": f"{platform.system()} {platform.release().split('-')[0]} {platform.machine()}",
+        "python": platform.python_version(), "packages": {name: package_version(name) for name in PACKAGES},
+    }  # fmt: skip
+
+
+def cpu_name() -> str:
+    """The CPU's name as the kernel gives it, or its architecture."""
+    try:
+        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def package_version(name: str) -> str:
+    """Version of an installed distribution; "not installed" otherwise."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _memory_gib() -> float:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError):
+        return 0.0

@@ -1,0 +1,70 @@
+"""The reference: onnxruntime on the same ONNX model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import InputError, ModelError, UnsupportedError
+from ..core.machine import available_cores
+from ..frontend.reader import read_model
+
+
+def onnxruntime_session(model: Any, threads: int | None = None) -> Any:
+    """An `onnxruntime.InferenceSession` on the CPU, with onnxruntime's default graph optimizations.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
+        threads: threads inside an operator; None takes every core this process may use. Operators never run side
+            by side (inter-op threads 1), as they do not here either.
+
+    Raises:
+        ModelError: the model cannot be read, or onnxruntime finds it invalid.
+        UnsupportedError: onnxruntime has no implementation of one of its nodes.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or available_cores()
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3  # its warnings go to stderr and are about its own optimizer
+    try:
+        return _open(onnxruntime, model, options)
+    except ModelError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        failed = UnsupportedError if kind in ("NotImplemented", "Fail", "RuntimeException") else ModelError
+        raise failed(f"onnxruntime cannot open the model ({kind}): {error}") from error
+
+
+def run_reference(
+    model: Any, inputs: Mapping[str, np.ndarray], threads: int | None = None
+) -> tuple[dict[str, np.ndarray], str]:
+    """Outputs of onnxruntime by name, and its name and version.
+
+    Raises:
+        ModelError: the model cannot be read.
+        InputError: the inputs do not fit it.
+        UnsupportedError: onnxruntime cannot run it.
+    """
+    import onnxruntime
+
+    session = onnxruntime_session(model, threads)
+    names = [output.name for output in session.get_outputs()]
+    wanted = {node.name for node in session.get_inputs()}
+    try:
+        values = session.run(names, {name: value for name, value in inputs.items() if name in wanted})
+    except Exception as error:
+        failed = InputError if type(error).__name__ in ("InvalidArgument", "ValueError") else UnsupportedError
+        raise failed(f"onnxruntime cannot run the model: {error}") from error
+    return dict(zip(names, (np.asarray(v) for v in values), strict=True)), f"onnxruntime {onnxruntime.__version__}"
+
+
+def _open(onnxruntime: Any, model: Any, options: Any) -> Any:
+    source = read_model(model)  # says more clearly than onnxruntime what is wrong with a file
+    given = os.fspath(model) if isinstance(model, str | os.PathLike) else source.proto.SerializeToString()
+    return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])

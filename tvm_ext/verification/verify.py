@@ -1,0 +1,129 @@
+"""verify: a compiled model against onnxruntime on the same inputs, output by output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.errors import OptionError
+from .inputs import seeded_inputs
+from .metrics import OutputMetrics, compare
+from .reference import run_reference
+
+if TYPE_CHECKING:
+    from ..runtime.model import CompiledModel
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """One comparison: a row an output, and what it was compared with.
+
+    Attributes:
+        outputs: metrics of each output, in the model's order.
+        reference: name and version of the reference.
+        seed: seed of the inputs; None if they were given.
+        problems: what no row can say: outputs that are missing or that the reference does not have.
+    """
+
+    outputs: tuple[OutputMetrics, ...]
+    reference: str
+    seed: int | None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every output agrees; a report without outputs proves nothing and is not ok."""
+        return bool(self.outputs) and not self.problems and all(o.ok for o in self.outputs)
+
+    @property
+    def worst(self) -> OutputMetrics | None:
+        """The output farthest from its reference, measured in its own tolerance."""
+        return max(self.outputs, key=lambda o: o.severity, default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        worst = self.worst
+        return {
+            "ok": self.ok, "reference": self.reference, "seed": self.seed, "problems": list(self.problems),
+            "worst": worst.name if worst else None, "outputs": [o.as_dict() for o in self.outputs],
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        titles = ("output", "dtype", "shape", "max abs", "of range", "ULP", "cosine", "NaN", "Inf", "result")
+        rows = [titles, *(_row(o) for o in self.outputs)]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(titles))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        source = "given inputs" if self.seed is None else f"inputs of seed {self.seed}"
+        return "\n".join([f"against {self.reference}, {source}", *lines, *self._verdict()])
+
+    def _verdict(self) -> list[str]:
+        worst = self.worst
+        lines = [f"problem: {p}" for p in self.problems]
+        if worst is not None and worst.worst_index is not None:
+            at = ", ".join(map(str, worst.worst_index))
+            lines.append(f"worst: {worst.name}[{at}] is {worst.actual}, reference {worst.expected}")
+        lines += [f"failed: {o.name}: {o.reason}" for o in self.outputs if not o.ok]
+        return [*lines, "ok: every output agrees" if self.ok else "NOT OK"]
+
+
+def verify(
+    compiled: CompiledModel,
+    model: Any = None,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    *,
+    seed: int = 0,
+    reference: Mapping[str, np.ndarray] | None = None,
+    tolerance: float | None = None,
+) -> VerifyReport:
+    """Compare a compiled model with onnxruntime; see :func:`tvm_ext.verify`."""
+    if model is None and reference is None:
+        raise OptionError(
+            "verify needs something to compare with",
+            fix="give model=, the ONNX file this program was compiled from, or reference=, the expected outputs",
+        )
+    if tolerance is not None and not tolerance >= 0.0:
+        raise OptionError(f"tolerance={tolerance!r}: a part of the output's range, 0 or more, is needed")
+    feeds = seeded_inputs(compiled.inputs, seed) if inputs is None else dict(inputs)
+    outputs = compiled.run(feeds)  # first: it says more clearly than onnxruntime what is wrong with an input
+    label = "the given reference"
+    if reference is None:
+        reference, label = run_reference(model, feeds, compiled.threads)
+    return report_of(outputs, reference, label, None if inputs is not None else seed, tolerance)
+
+
+def report_of(
+    actual: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray],
+    reference: str,
+    seed: int | None = None,
+    tolerance: float | None = None,
+) -> VerifyReport:
+    """Compare two sets of outputs by name.
+
+    Args:
+        actual: outputs to judge, by name.
+        expected: outputs of the reference.
+        reference: what made `expected`, for the report.
+        seed: seed of the inputs, for the report.
+        tolerance: see :func:`tvm_ext.verification.metrics.compare`.
+    """
+    problems = [f"output {n!r} of the reference is missing" for n in expected if n not in actual]
+    problems += [f"output {n!r} is not one of the reference" for n in actual if n not in expected]
+    rows = tuple(compare(n, np.asarray(actual[n]), expected[n], tolerance) for n in expected if n in actual)
+    return VerifyReport(rows, reference, seed, tuple(problems))
+
+
+def _row(o: OutputMetrics) -> tuple[str, ...]:
+    shape = "x".join(map(str, o.shape)) or "scalar"
+    ulp = "-" if o.max_ulp is None else str(o.max_ulp)
+    return (
+        o.name, o.dtype, shape, f"{o.max_abs:.3g}", f"{o.of_range:.2e}", ulp, f"{o.cosine:.9f}",
+        _count(o.nan, o.nan_mismatch), _count(o.inf, o.inf_mismatch), "ok" if o.ok else "FAIL",
+    )  # fmt: skip
+
+
+def _count(found: int, mismatched: int) -> str:
+    return f"{found} ({mismatched} differ)" if mismatched else str(found)
