@@ -91,15 +91,15 @@ def fresh(command: Sequence[str], env: Mapping[str, str]) -> tuple[float, dict[s
             raise RuntimeError(f"{' '.join(command[1:3])} failed:\n{errors.read()}") from None
 
 
-def write_results(name: str, rows: Sequence[Row], extra: Mapping[str, Any], notes: str) -> None:
-    """Write results/NAME.json and NAME.md, and print the table."""
+def write_results(folder: pathlib.Path, name: str, rows: Sequence[Row], extra: Mapping[str, Any], notes: str) -> None:
+    """Write NAME.json and NAME.md into a folder, and print the table."""
     machine = describe_machine()
     document = {"machine": machine, "rows": [asdict(row) for row in rows], **extra}
     markdown = "\n".join([f"# {name}", "", _machine_text(machine), "", *table(rows), "", notes])
-    RESULTS.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for path, text in ((f"{name}.json", json.dumps(document, indent=1)), (f"{name}.md", markdown)):
         data = (text.rstrip() + "\n").encode()
-        write_whole(RESULTS / path, lambda stream, data=data: stream.write(data))  # type: ignore[misc]
+        write_whole(folder / path, lambda stream, data=data: stream.write(data))  # type: ignore[misc]
     print(markdown)
 
 

@@ -3,6 +3,8 @@
 Nothing is imported before the probe starts, so that the imports are part of what is timed.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 import time
@@ -10,7 +12,7 @@ import time
 START = time.perf_counter()
 
 
-def compile_cold(model, threads):
+def compile_cold(model: str, threads: str) -> dict[str, object]:
     """Compile without the cache."""
     import tvm_ext
 
@@ -18,7 +20,7 @@ def compile_cold(model, threads):
     return {}
 
 
-def compile_cached(model, threads):
+def compile_cached(model: str, threads: str) -> dict[str, object]:
     """Compile with the cache, which an earlier run has filled."""
     import tvm  # noqa: F401  (timed on its own)
 
@@ -29,7 +31,7 @@ def compile_cached(model, threads):
     return {"import": imported - START, "compile": time.perf_counter() - imported}
 
 
-def onnxruntime_start(model, threads):
+def onnxruntime_start(model: str, threads: str) -> dict[str, object]:
     """Open an onnxruntime session."""
     import onnxruntime
 
@@ -40,7 +42,7 @@ def onnxruntime_start(model, threads):
     return {"import": imported - START, "session": time.perf_counter() - imported}
 
 
-def check(model, threads, artifact):
+def check(model: str, threads: str, artifact: str) -> dict[str, object]:
     """Compile, compare with onnxruntime, export; what the report says."""
     import tvm_ext
 
@@ -58,18 +60,21 @@ def check(model, threads, artifact):
     }
 
 
-def load_and_run(artifact):
-    """Load an exported model and run it once."""
+def load_and_run(artifact: str, imports: str) -> dict[str, object]:
+    """Load an exported model and run it once, after importing all of TVM if `imports` is "full"."""
     import numpy as np
 
     import tvm_ext
+
+    if imports == "full":
+        pass
 
     compiled = tvm_ext.load(artifact)
     outputs = compiled.run({s.name: np.ones(s.shape, s.dtype) for s in compiled.inputs})
     return {"finite": all(bool(np.isfinite(v).all()) for v in outputs.values())}
 
 
-def call_overhead(threads):
+def call_overhead(threads: str) -> dict[str, object]:
     """Least time of a call of a model that is one ReLU of 512 floats, numpy to numpy."""
     import numpy as np
     from onnx import TensorProto, helper
@@ -91,7 +96,7 @@ def call_overhead(threads):
     return {"microseconds": 1e6 * min(best), "median_microseconds": 1e6 * sorted(best)[len(best) // 2]}
 
 
-def many_threads(artifact, calls):
+def many_threads(artifact: str, calls: str) -> dict[str, object]:
     """Call from short-lived threads, ten at a time: OS threads after each ten; answers are compared to the bit."""
     import os
     import threading
@@ -104,12 +109,13 @@ def many_threads(artifact, calls):
     rng = np.random.default_rng(0)
     feeds = [{s.name: rng.standard_normal(s.shape).astype(s.dtype) for s in compiled.inputs} for _ in range(4)]
     expected = [compiled.run(f) for f in feeds]
-    wrong, done = [], []
+    done: list[int] = []
 
-    def call(number):
+    def call(number: int) -> None:
         outputs = compiled.run(feeds[number % 4])
         right = all(np.array_equal(outputs[name], value) for name, value in expected[number % 4].items())
-        (done if right else wrong).append(number)
+        if right:
+            done.append(number)
 
     counts = []
     for first in range(0, int(calls), 10):
@@ -118,11 +124,12 @@ def many_threads(artifact, calls):
             thread.start()
         for thread in threads:
             thread.join()
+        time.sleep(0.01)  # a joined thread takes a moment to leave the kernel's list
         counts.append(len(os.listdir("/proc/self/task")))
     return {"os_threads": counts, "wrong": int(calls) - len(done)}
 
 
-def main():
+def main() -> None:
     probe, *arguments = sys.argv[1:]
     print(json.dumps(globals()[probe](*arguments)), flush=True)
 

@@ -23,7 +23,7 @@ import functools
 import itertools
 import math
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,8 +143,9 @@ def space(problem: Problem, machine: Machine) -> Mapping[str, Sequence[Any]]:
 def default(problem: Problem, machine: Machine) -> Mapping[str, Any]:
     """The point of least cost; groups that differ only in their epilogue share it."""
     knobs = space(problem, machine)
-    points = (dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values()))
-    return types.MappingProxyType(min(points, key=lambda config: cost(problem, config, machine)))
+    points: Iterator[Config] = (dict(zip(knobs, v, strict=True)) for v in itertools.product(*knobs.values()))
+    best: Config = min(points, key=lambda config: cost(problem, config, machine))
+    return types.MappingProxyType(best)
 
 
 def registers_used(config: Config) -> int:

@@ -33,7 +33,7 @@ class Conv2dNCHWc(Recipe):
     anchors = frozenset({"relax.nn.conv2d"})
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
-        a = attrs_of(group.call, _ATTRIBUTES)  # type: ignore[arg-type]
+        a = attrs_of(group.call, _ATTRIBUTES)
         data, weight = group.operand(0), group.operand(1)
         if data is None or weight is None:
             return Miss("data or weight is computed inside the group")
@@ -74,7 +74,7 @@ class Conv2dNCHWc(Recipe):
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem
         result = Layout.blocked(4, p.lanes)
-        params = []
+        params: list[Layout] = []
         for param, given in zip(match.group.params, offered, strict=True):
             if param is match.weight:
                 outer_o = blocked.Units.of(p, config).outer_o

@@ -43,10 +43,10 @@ class Elementwise(Recipe):
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         params, rank = match.group.params, len(match.group.shape)
-        full = [lay for p, lay in zip(params, offered, strict=True) if p.shape == match.group.shape and lay.block]
-        if rank == 4 and full and full[0] == Layout.blocked(4, full[0].block[1]):
-            lanes = full[0].block[1]
-            return Layouts(tuple(blocked_layout(p.shape, lanes) for p in params), full[0])
+        full = [lay for p, lay in zip(params, offered, strict=True) if p.shape == match.group.shape]
+        for layout in full:
+            if rank == 4 and layout.block and layout == Layout.blocked(4, layout.block[1]):
+                return Layouts(tuple(blocked_layout(p.shape, layout.block[1]) for p in params), layout)
         return Layouts(tuple(Layout.plain(len(p.shape)) for p in params), Layout.plain(rank))
 
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:

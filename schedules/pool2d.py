@@ -33,7 +33,7 @@ class Pool2d(Recipe):
     anchors = frozenset({"relax.nn.max_pool2d", "relax.nn.avg_pool2d"})
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
-        a = attrs_of(group.call, _ATTRIBUTES)  # type: ignore[arg-type]
+        a = attrs_of(group.call, _ATTRIBUTES)
         data = group.operand(0)
         if data is None or data.dtype != "float32" or group.dtype != "float32":
             return Miss("this recipe pools one float32 input")

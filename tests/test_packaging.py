@@ -6,6 +6,7 @@ import configparser
 import os
 import re
 import shutil
+import site
 import subprocess
 import sys
 import tarfile
@@ -60,25 +61,21 @@ def modules(folder: Path) -> set[str]:
     return found
 
 
+# Under -S, so that an editable install of this very environment is not seen: its .pth files are not read.
 LOCATE = """
 import site, sys
-before = list(sys.path)
-site.addsitedir(sys.argv[1])
-sys.path.sort(key=lambda entry: entry in before)
+installed, *others = sys.argv[1:]
+site.addsitedir(installed)
+sys.path += others
 import tvm_ext, tvm_ext.schedules
 print(tvm_ext.__file__, tvm_ext.schedules.__file__, sep="\\n")
 """
 
 
-def imported_from(site_packages: Path) -> list[Path]:
-    """Files of tvm_ext and tvm_ext.schedules when `site_packages`, with its .pth files, comes before all else."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOCATE, str(site_packages)],
-        cwd=site_packages,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+def imported_from(installed: Path) -> list[Path]:
+    """Files of tvm_ext and tvm_ext.schedules when `installed` is where packages are installed."""
+    command = [sys.executable, "-S", "-c", LOCATE, str(installed), *site.getsitepackages()]
+    done = subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return [Path(line) for line in done.stdout.split()]
 

@@ -23,6 +23,12 @@ def test_the_figure_is_the_median_of_ratios_of_minima():
     assert t.ratio("onnxruntime") == 0.5
 
 
+def test_scattering_ratios_are_too_noisy():
+    assert table(OURS, OTHER).too_noisy("onnxruntime")
+    steady = BenchmarkRow("tvm_ext", "tvm-ext 1", ((0.0020,), (0.0021,), (0.0020,)), 0.0)
+    assert not table(steady, OTHER).too_noisy("onnxruntime") and not table(OURS, BAD).too_noisy("tvm")
+
+
 def test_statistics_are_over_all_samples():
     stats = OURS.statistics()  # sorted: 1 2 3 4 6 9 ms
     assert stats["min"] == 0.001 and stats["median"] == pytest.approx(0.0035)

@@ -1,3 +1,5 @@
+"""Machines and random numbers for the tests of recipes."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Layout transforms move every element and nothing else."""
+
 from __future__ import annotations
 
 from typing import Any

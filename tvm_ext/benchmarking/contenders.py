@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..verification.environment import package_version
-
 Outputs = dict[str, np.ndarray]
 
 
@@ -40,7 +38,7 @@ def prepare_tvm_ext(model: str, threads: int, options: dict[str, Any]) -> Prepar
         "warnings": list(report.get("warnings", ())),
         "machine": Machine.detect(options.get("target"), threads).as_dict(),
     }  # fmt: skip
-    return Prepared(compiled.run, f"tvm-ext {package_version('tvm-ext')}", details)
+    return Prepared(compiled.run, f"tvm-ext {compiled.metadata.versions['tvm_ext']}", details)
 
 
 def prepare_onnxruntime(model: str, threads: int, options: dict[str, Any]) -> Prepared:

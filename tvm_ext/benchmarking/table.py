@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from .noise import quartiles
+from .noise import RATIO_SPREAD, quartiles, spread
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,10 @@ class BenchmarkTable:
         """The figure: median over rounds of :meth:`round_ratios`; below 1 we are faster. None without times."""
         ratios = self.round_ratios(name)
         return median(ratios) if ratios else None
+
+    def too_noisy(self, name: str) -> bool:
+        """Whether the ratio to a contender scatters so much between rounds that it tells nothing."""
+        return spread(self.round_ratios(name)) > RATIO_SPREAD
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; times in milliseconds."""

@@ -1,30 +1,79 @@
-"""Build: the lowered module becomes a Relax VM executable, by LLVM."""
+"""Build: the lowered module becomes a Relax VM executable, its kernels compiled by LLVM on all cores."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import concurrent.futures
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import tvm
 import tvm_ffi
 from tvm import relax, tirx
-from tvm.ir import IRModule
+from tvm.ir import GlobalVar, IRModule
 
-from ..core.machine import Machine
+from ..core.machine import Machine, available_cores
 
 if TYPE_CHECKING:
     from tvm.relax import VMExecutable
 
 
 def build(mod: IRModule, machine: Machine) -> VMExecutable:
-    """Plan memory, lower to the VM, and compile the kernels.
+    """Plan memory, lower to the VM, and compile the kernels; nothing is linked, so it can run in this process.
 
     Args:
         mod: what the pipeline made: `main` calls scheduled kernels.
         machine: whose target the kernels are compiled for.
     """
+    return _link(mod, machine, _compiled(mod, machine, lambda part, _: part))
+
+
+@contextmanager
+def build_objects(mod: IRModule, machine: Machine) -> Iterator[VMExecutable]:
+    """Like :func:`build`, with machine code already written to object files: for an executable that is only exported.
+
+    The object files exist while the context is open.
+    """
+    with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
+
+        def emit(part: Any, index: int) -> Any:
+            path = str(Path(folder, f"kernels{index}.o"))
+            part.write_to_file(path)
+            return tvm.runtime.load_static_library(path, func_names=[])
+
+        yield _link(mod, machine, _compiled(mod, machine, emit))
+
+
+def _compiled(mod: IRModule, machine: Machine, finish: Callable[[Any, int], Any]) -> list[Any]:
+    """The kernels as runtime modules, a share of them on each core: LLVM works without Python's lock."""
+    target = machine.target()
+    kernels = [(g, f) for g, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)]
+    workers = min(available_cores(), len(kernels)) or 1
+
+    def compile_share(index: int) -> Any:
+        share = {g.name_hint: f.with_attr("global_symbol", g.name_hint) for g, f in kernels[index::workers]}
+        return finish(tirx.build(IRModule(share), target=target), index)
+
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(compile_share, range(workers))) if kernels else []
+
+
+def _link(mod: IRModule, machine: Machine, libraries: list[Any]) -> VMExecutable:
+    """The VM executable of the Relax functions, over kernels that are compiled already."""
     target = machine.target()
     with target:
-        return relax.build(mod, target=target, relax_pipeline=_to_vm())
+        lowered = _to_vm()(mod)
+        rest: dict[GlobalVar, Any] = {
+            g: f for g, f in lowered.functions_items() if g.name_hint not in _kernel_names(mod)
+        }
+        attrs = {**dict(lowered.attrs or {}), "external_mods": libraries}
+        return relax.build(IRModule(rest, attrs=attrs), target=target, relax_pipeline=None)
+
+
+def _kernel_names(mod: IRModule) -> set[str]:
+    return {g.name_hint for g, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)}
 
 
 def _to_vm() -> tvm.transform.Pass:

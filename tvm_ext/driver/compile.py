@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,9 @@ from ..core.machine import Machine
 from ..core.options import CompileOptions
 from ..frontend.reader import Source, fingerprint, read_model
 from ..runtime.artifact import write_artifact
+from ..runtime.cpu import why_not_here
 from ..runtime.linker import find_linker
-from ..runtime.model import CompiledModel, load
+from ..runtime.model import CompiledModel
 from ..runtime.spec import Metadata, TensorSpec, installed_versions
 from .cache import Cache, cache_key
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def compile_model(model: Any, options: CompileOptions | None = None, **given: Any) -> CompiledModel:
-    """Compile an ONNX model for the CPU; see :func:`tvm_ext.compile`.
+    """Compile an ONNX model for a CPU; see :func:`tvm_ext.compile`.
 
     Args:
         model: a path, the bytes of an ONNX file, or a ModelProto.
@@ -36,15 +36,33 @@ def compile_model(model: Any, options: CompileOptions | None = None, **given: An
     """
     options = options or CompileOptions.of(**given)
     clock = _Clock()
-    sha256, name = fingerprint(model)
+    sha256, _ = fingerprint(model)
     machine = Machine.detect(options.target, options.threads)
+    if lacking := why_not_here(machine.as_dict()):
+        return _for_another_cpu(lower(model, options, machine, clock), lacking)
     if not options.cache:
         return _in_memory(lower(model, options, machine, clock))
     cache, key = Cache(), cache_key(sha256, machine, options, installed_versions())
-    if (found := _cached(cache, key)) is not None:
+    if (found := cache.load(key)) is not None:
         return found
     lowered = lower(model, options, machine, clock)
-    return _stored(cache, key, lowered) or _in_memory(lowered)
+    return _through_cache(cache, key, lowered) or _in_memory(lowered)
+
+
+class CrossCompiledModel(CompiledModel):
+    """A model compiled for a CPU that is not this one: it can be exported, not run."""
+
+    lacking = ""
+
+    def run(self, inputs: Any = None, /, *positional: Any) -> dict[str, Any]:
+        """Refuse.
+
+        Raises:
+            ArtifactError: always; says what this CPU lacks.
+        """
+        raise ArtifactError(f"the model cannot run here: {self.lacking}", fix="export it and load it there")
+
+    __call__ = run
 
 
 class _Clock:
@@ -69,7 +87,7 @@ class Lowered:
     ctx: CompileContext
     clock: _Clock
 
-    def metadata(self, seconds: dict[str, float]) -> Metadata:
+    def metadata(self) -> Metadata:
         """What the artifact says of itself."""
         from .build import has_parallel_loops
 
@@ -77,16 +95,16 @@ class Lowered:
         return Metadata(
             self.imported.inputs, self.imported.outputs, weights, self.ctx.machine.threads,
             has_parallel_loops(self.mod), self.ctx.machine.as_dict(), installed_versions(),
-            {"name": self.source.name, "sha256": self.source.sha256}, self._report(seconds),
+            {"name": self.source.name, "sha256": self.source.sha256}, self._report(),
         )  # fmt: skip
 
-    def _report(self, seconds: dict[str, float]) -> dict[str, Any]:
+    def _report(self) -> dict[str, Any]:
         kernels = [k.as_dict() for k in self.ctx.kernels.values() if k.calls]
         return {
             "kernels": kernels,
             "launches": sum(k["calls"] for k in kernels),
             "passes": [r.as_dict() for r in self.ctx.reports],
-            "timing": seconds,
+            "timing": dict(self.clock.seconds),
             "warnings": list(self.imported.warnings),
         }
 
@@ -114,43 +132,38 @@ def _in_memory(lowered: Lowered) -> CompiledModel:
 
     executable = build(lowered.mod, lowered.ctx.machine)
     lowered.clock.lap("build")
-    return CompiledModel(
-        executable.jit(), lowered.ctx.weights, lowered.metadata(lowered.clock.seconds), executable.export_library
-    )
+    return CompiledModel(executable.jit(), lowered.ctx.weights, lowered.metadata(), executable.export_library)
 
 
-def _cached(cache: Cache, key: str) -> CompiledModel | None:
-    path = cache.get(key)
-    if path is None:
-        return None
-    try:
-        return load(path)
-    except ArtifactError as error:
-        warnings.warn(f"a damaged cache entry is compiled again: {error}", RuntimeWarning, stacklevel=3)
-        cache.drop(key)
-        return None
+def _for_another_cpu(lowered: Lowered, lacking: str) -> CrossCompiledModel:
+    from .build import build
+
+    executable = build(lowered.mod, lowered.ctx.machine)
+    lowered.clock.lap("build")
+    model = CrossCompiledModel(None, lowered.ctx.weights, lowered.metadata(), executable.export_library)
+    model.lacking = lacking
+    return model
 
 
-def _stored(cache: Cache, key: str, lowered: Lowered) -> CompiledModel | None:
+def _through_cache(cache: Cache, key: str, lowered: Lowered) -> CompiledModel | None:
     """Link into the cache and load from there, so that a first run and a cache hit are one program.
 
     None if there is no linker or the cache cannot be written: then the program stays in memory.
     """
-    from .build import build
+    from .build import build_objects
 
     try:
         find_linker()
     except ToolError:
         return None
-    executable = build(lowered.mod, lowered.ctx.machine)
-    lowered.clock.lap("build")
 
     def write(path: Path) -> None:
         with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
             library = Path(folder, "library.so")
-            executable.export_library(str(library))
+            with build_objects(lowered.mod, lowered.ctx.machine) as executable:
+                lowered.clock.lap("build")
+                executable.export_library(str(library))
             lowered.clock.lap("link")
-            write_artifact(path, library, lowered.ctx.weights, lowered.metadata(lowered.clock.seconds))
+            write_artifact(path, library, lowered.ctx.weights, lowered.metadata())
 
-    path = cache.put(key, write)
-    return load(path) if path is not None else None
+    return cache.load(key) if cache.put(key, write) is not None else None

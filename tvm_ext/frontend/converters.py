@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,5 +26,35 @@ def dropout(inputs: Any, attributes: dict[str, Any]) -> Any:
     return relax.Tuple([x, relax.op.ones(x.ty.shape, "bool")])
 
 
+def clip(inputs: Any, attributes: dict[str, Any]) -> Any:
+    """Clip(x, min, max) -> relax.clip, maximum or minimum, which passes can fuse; stock TVM leaves opaque kernels.
+
+    A bound that is NaN, or missing, does not bind. Before opset 11 the bounds are attributes.
+    """
+    x, dtype = inputs[0], str(inputs[0].ty.dtype)
+    low = _bound(inputs[1], attributes.get("min"), dtype, -math.inf)
+    high = _bound(inputs[2], attributes.get("max"), dtype, math.inf)
+    if isinstance(low, float | int) and isinstance(high, float | int) and low <= high:
+        return relax.op.clip(x, low, high)
+    if low is not None:  # with the bounds crossed ONNX gives `max`, TVM's clip `min`
+        x = relax.op.maximum(x, _tensor(low, dtype))
+    return x if high is None else relax.op.minimum(x, _tensor(high, dtype))
+
+
+def _bound(given: Any, attribute: float | None, dtype: str, unbound: float) -> Any:
+    """A bound as a Python number, a Relax expression if it is computed, or None if it does not bind."""
+    if isinstance(given, GenericConst):
+        attribute = given.value.numpy().reshape(()).item()
+    elif given is not None:
+        if "float" not in dtype:
+            return given
+        return relax.op.where(relax.op.isnan(given), relax.const(unbound, dtype), given)
+    return None if attribute is None or attribute != attribute else attribute
+
+
+def _tensor(bound: Any, dtype: str) -> Any:
+    return relax.const(bound, dtype) if isinstance(bound, float | int) else bound
+
+
 #: Operator of the standard domain -> converter; these go before the stock ones.
-CONVERTERS: dict[str, Converter] = {"Dropout": dropout}
+CONVERTERS: dict[str, Converter] = {"Clip": clip, "Dropout": dropout}

@@ -8,6 +8,7 @@ function called several times. Operations nothing here can take are left in `mai
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,7 +98,7 @@ class _Grouper:
         operands = dict.fromkeys(binding.value.args) if self._fuse else {}
         feeding = [self._of[a] for a in operands if self._absorbable(a, binding)]
         anchored = [g for g in feeding if g.anchor != ELEMENTWISE]
-        target = anchored[-1] if anchored else feeding[0] if feeding else self._open(ELEMENTWISE)
+        target = max(anchored or feeding, key=_work) if feeding else self._open(ELEMENTWISE)
         for chain in feeding:
             if chain is not target and chain.anchor == ELEMENTWISE:
                 target.members.extend(chain.members)
@@ -114,6 +115,17 @@ class _Grouper:
             and len(set(self._rw.uses[operand])) == 1
             and shape_of(operand) == shape_of(binding.var)
         )
+
+
+def _work(group: _Group) -> int:
+    """Multiply-adds of the anchor. The largest takes a shared epilogue: in residual networks the kernels of a stage
+    are then the same with and without a projection on the other branch."""
+    anchor = group.members[0].value
+    if group.anchor == ELEMENTWISE or len(anchor.args) < 2:
+        return 0
+    result, weight = shape_of(group.members[0].var) or (), shape_of(anchor.args[1]) or ()
+    depth = math.prod(weight[1:]) if len(weight) > 2 else weight[0] if weight else 1
+    return math.prod(result) * depth
 
 
 def _operand(expr: Any) -> bool:

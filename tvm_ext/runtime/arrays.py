@@ -35,13 +35,12 @@ def zero_copy(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
 
 def to_tensor(array: np.ndarray) -> Any:
     """A TVM tensor of an array's values; over the array's own memory if that is aligned and writable."""
-    import tvm.runtime
+    if not zero_copy(array.dtype, array.shape):
+        import tvm.runtime
+
+        return tvm.runtime.empty(array.shape, str(array.dtype)) if 0 in array.shape else tvm.runtime.tensor(array)
     import tvm_ffi
 
-    if 0 in array.shape:
-        return tvm.runtime.empty(array.shape, str(array.dtype))
-    if not zero_copy(array.dtype, array.shape):
-        return tvm.runtime.tensor(array)
     if not (is_aligned(array) and array.flags.writeable):  # numpy lends no read-only memory
         copy = aligned_empty(array.shape, array.dtype.newbyteorder("="))
         np.copyto(copy, array)
@@ -53,7 +52,7 @@ def to_array(tensor: Any, *, copy: bool) -> np.ndarray:
     """A writable array of a tensor's values; over the tensor's own memory unless `copy`."""
     try:
         array = np.from_dlpack(tensor)
-    except (BufferError, RuntimeError):  # a dtype of ml_dtypes
+    except (BufferError, RuntimeError):  # a dtype of ml_dtypes: whoever made the spec has imported tvm.runtime
         return tensor.numpy()
     if copy or not array.flags.writeable:
         return array.copy()

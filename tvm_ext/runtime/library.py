@@ -12,6 +12,7 @@ from typing import Any
 
 from ..core.errors import ArtifactError
 from .cpu import architecture
+from .tvm_runtime import load_shared_library
 
 ELF_MAGIC = b"\x7fELF"
 _ARCHITECTURE_OF_ELF = {62: "x86_64", 183: "aarch64"}
@@ -45,14 +46,9 @@ def load_library(library: memoryview, path: str) -> Any:
     Raises:
         ArtifactError: the system cannot load it.
     """
-    import tvm.runtime  # noqa: F401  (registers what the library needs)
-    import tvm_ffi
-
-    # the loader of shared libraries itself: `load_module` picks it by the file's extension, and never lets go of one
-    loader = tvm_ffi.get_global_func("ffi.Module.load_from_file.so")
     with _as_file(library) as file:
         try:
-            return loader(file, "so")
+            return load_shared_library(file)
         except Exception as error:
             raise ArtifactError(f"{path}: the system cannot load its library part: {error}") from error
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ArtifactError
+from .tvm_runtime import tvm_version
 
 FORMAT_VERSION = 1
 
@@ -140,11 +141,10 @@ def installed_versions() -> dict[str, str]:
     """Versions that an artifact records, and must find again: of "tvm", "tvm_ffi" and "tvm_ext"."""
     from importlib import metadata
 
-    import tvm.runtime
     import tvm_ffi
 
     try:
         own = metadata.version("tvm-ext")
     except metadata.PackageNotFoundError:  # a source tree that was never installed
         own = "0+unknown"
-    return {"tvm": tvm.__version__, "tvm_ffi": tvm_ffi.__version__, "tvm_ext": own}
+    return {"tvm": tvm_version(), "tvm_ffi": tvm_ffi.__version__, "tvm_ext": own}

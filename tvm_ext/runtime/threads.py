@@ -13,6 +13,8 @@ from collections.abc import Callable, MutableMapping
 from queue import SimpleQueue
 from typing import Any
 
+from .tvm_runtime import runtime_symbols
+
 
 def available_cores() -> int:
     """Cores this process may use: its affinity mask, which containers and `taskset` set."""
@@ -146,9 +148,7 @@ class _MainThreadPool:
     """
 
     def __init__(self) -> None:
-        import tvm.runtime
-
-        library = ctypes.CDLL(tvm.libinfo.find_libtvm_runtime())
+        library = runtime_symbols()
         self._launch = library.TVMBackendParallelLaunch
         self._reset = library._ZN3tvm7runtime9threading15ResetThreadPoolEv  # tvm::runtime::threading::ResetThreadPool()
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from .arrays import ALIGNMENT, aligned_empty, to_array, to_tensor, zero_copy
 from .spec import TensorSpec
+from .tvm_runtime import virtual_machine
 
 
 class Weights:
@@ -44,10 +45,8 @@ class Caller:
 
     def __init__(self, module: Any, inputs: Sequence[TensorSpec], weights: Weights) -> None:
         import tvm_ffi
-        from tvm.runtime import cpu
-        from tvm.runtime.vm import VirtualMachine
 
-        self._main = VirtualMachine(module, cpu())["main"]
+        self._main = virtual_machine(module)["main"]
         self._inputs, self._weights = inputs, weights
         self._from_dlpack = tvm_ffi.from_dlpack
         self._zero_copy = [zero_copy(spec.numpy_dtype, spec.shape) for spec in inputs]
