@@ -17,7 +17,7 @@ class CompileOptions:
     """How a model is compiled.
 
     Attributes:
-        shapes: input name -> shape, for inputs whose dimensions the model leaves free (or to override them).
+        shapes: input name -> shape, for inputs whose dimensions the model leaves free.
         target: CPU to compile for; see :meth:`tvm_ext.core.Machine.detect`. None is this machine.
         threads: threads of the parallel kernels. None takes all cores this process may use.
         fusion: "default" groups each anchor operation with its epilogue; "none" leaves every operation alone.

@@ -123,7 +123,10 @@ class Rewriter:
         self._absorbed.extend(v.name for v in variables)
 
     def normalize(self, expr: Any) -> Any:
-        """`expr` with its type inferred."""
+        """`expr` with its type inferred; calls among its operands are bound before it."""
+        if isinstance(expr, Call) and any(isinstance(a, Call) for a in expr.args):
+            operands = [self.emit(a) if isinstance(a, Call) else a for a in expr.args]
+            expr = Call(expr.op, operands, expr.attrs, expr.ty_args)
         return self._builder.normalize(expr)
 
     def definition(self, expr: Any) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ArtifactError, ToolError
+from ..core.errors import ToolError
 from ..core.machine import Machine
 from ..core.options import CompileOptions
 from ..frontend.reader import Source, fingerprint, read_model
@@ -38,31 +40,23 @@ def compile_model(model: Any, options: CompileOptions | None = None, **given: An
     clock = _Clock()
     sha256, _ = fingerprint(model)
     machine = Machine.detect(options.target, options.threads)
-    if lacking := why_not_here(machine.as_dict()):
-        return _for_another_cpu(lower(model, options, machine, clock), lacking)
-    if not options.cache:
+    if not options.cache or why_not_here(machine.as_dict()):
         return _in_memory(lower(model, options, machine, clock))
-    cache, key = Cache(), cache_key(sha256, machine, options, installed_versions())
+    versions = {**installed_versions(), "source": source_state()}
+    cache, key = Cache(), cache_key(sha256, machine, options, versions)
     if (found := cache.load(key)) is not None:
         return found
     lowered = lower(model, options, machine, clock)
     return _through_cache(cache, key, lowered) or _in_memory(lowered)
 
 
-class CrossCompiledModel(CompiledModel):
-    """A model compiled for a CPU that is not this one: it can be exported, not run."""
-
-    lacking = ""
-
-    def run(self, inputs: Any = None, /, *positional: Any) -> dict[str, Any]:
-        """Refuse.
-
-        Raises:
-            ArtifactError: always; says what this CPU lacks.
-        """
-        raise ArtifactError(f"the model cannot run here: {self.lacking}", fix="export it and load it there")
-
-    __call__ = run
+@functools.cache
+def source_state() -> str:
+    """Sizes and times of this library's own files: a checkout that is worked on must not find old programs."""
+    root = Path(__file__).parents[1]
+    files = sorted(p for p in root.rglob("*.py")) + sorted((root / "schedules").glob("*.py"))
+    stats = [(str(p.relative_to(root)), s.st_size, s.st_mtime_ns) for p in files for s in [p.stat()]]
+    return hashlib.sha256(repr(stats).encode()).hexdigest()
 
 
 class _Clock:
@@ -127,22 +121,14 @@ def lower(model: Any, options: CompileOptions, machine: Machine, clock: _Clock |
 
 
 def _in_memory(lowered: Lowered) -> CompiledModel:
-    """The program in this process, linked only if it is exported."""
+    """The program in this process, linked only if it is exported; for another CPU it can be nothing but exported."""
     from .build import build
 
     executable = build(lowered.mod, lowered.ctx.machine)
     lowered.clock.lap("build")
-    return CompiledModel(executable.jit(), lowered.ctx.weights, lowered.metadata(), executable.export_library)
-
-
-def _for_another_cpu(lowered: Lowered, lacking: str) -> CrossCompiledModel:
-    from .build import build
-
-    executable = build(lowered.mod, lowered.ctx.machine)
-    lowered.clock.lap("build")
-    model = CrossCompiledModel(None, lowered.ctx.weights, lowered.metadata(), executable.export_library)
-    model.lacking = lacking
-    return model
+    metadata = lowered.metadata()
+    module = None if why_not_here(metadata.machine) else executable.jit()
+    return CompiledModel(module, lowered.ctx.weights, metadata, executable.export_library)
 
 
 def _through_cache(cache: Cache, key: str, lowered: Lowered) -> CompiledModel | None:
