@@ -142,13 +142,23 @@ def space(problem: Problem, machine: Machine) -> Mapping[str, Sequence[Any]]:
 @functools.lru_cache(maxsize=1024)
 def default(problem: Problem, machine: Machine) -> Mapping[str, Any]:
     """The point of least cost; groups that differ only in their epilogue share it."""
-    knobs = space(problem, machine)
-    points: Iterator[Config] = (dict(zip(knobs, v, strict=True)) for v in itertools.product(*knobs.values()))
+    knobs = dict(space(problem, machine))
+    tiles = itertools.product(knobs.pop("tile_o"), knobs.pop("tile_p"))
+    legal = [t for t in ({"tile_o": o, "tile_p": p} for o, p in tiles) if tile_fits(problem, t, machine)]
+    rest = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
+    points: Iterator[Config] = ({**tile, **others} for tile in legal for others in rest)
     best: Config = min(points, key=lambda config: cost(problem, config, machine))
     return types.MappingProxyType(best)
 
 
-def registers_used(config: Config) -> int:
+def tile_fits(problem: Problem, config: Mapping[str, Any], machine: Machine) -> bool:
+    """Whether a register tile, its operands and its pixels' addresses fit into registers."""
+    scattered = problem.row % config["tile_p"] and config["tile_p"] % problem.row
+    wide = config["tile_p"] > _POINTERS and (scattered or not machine.operand_broadcast)
+    return registers_used(config) <= machine.registers and not wide
+
+
+def registers_used(config: Mapping[str, Any]) -> int:
     """Vector registers the inner loop holds: the tile, the smaller side of its operands, one of the other."""
     to, tp = config["tile_o"], config["tile_p"]
     return int(to * tp + min(to, tp) + 1)
@@ -157,10 +167,9 @@ def registers_used(config: Config) -> int:
 def cost(problem: Problem, config: Config, machine: Machine) -> float:
     """Estimated seconds: multiply-adds, loads, latency, cache traffic, waste by rounding up, idle threads."""
     to, tp, chunk = config["tile_o"], config["tile_p"], config["chunk"]
-    scattered = problem.row % tp and tp % problem.row
-    wide = tp > _POINTERS and (scattered or not machine.operand_broadcast)
-    if registers_used(config) > machine.registers or wide:
+    if not tile_fits(problem, config, machine):
         return math.inf
+    scattered = problem.row % tp and tp % problem.row
     units = Units.of(problem, config)
     chunks = problem.blocks // chunk
     step = max(to * tp / machine.fma_per_cycle, (to + tp) / 2, _LATENCY) + 0.08 * (to + tp)
@@ -188,8 +197,16 @@ def _stream(size: int, machine: Machine) -> float:
 LoadData = Callable[[Any, Any, Any, Any, Any, Any], Any]
 """(batch, pixel, reduction block, tap y, tap x, step in the block) -> the input value."""
 
+LoadWeight = Callable[[Any, Any, Any, Any, Any, Any, Any], Any]
+"""(batch, block of outputs, reduction block, tap y, tap x, step in the block, output in the block) -> the weight."""
 
-def reduce_tiles(problem: Problem, units: Units, load: LoadData, weight: te.Tensor) -> te.Tensor:
+
+def shared(weight: te.Tensor) -> LoadWeight:
+    """A packed weight that all batches read."""
+    return lambda n, *index: weight(*index)
+
+
+def reduce_tiles(problem: Problem, units: Units, load: LoadData, weight: LoadWeight) -> te.Tensor:
     """TE tensors "tile" and (with several chunks) "acc": (batch, padded blocks, padded pixels, lanes)."""
     taps_y, taps_x = problem.taps
     axes = [
@@ -204,7 +221,7 @@ def reduce_tiles(problem: Problem, units: Units, load: LoadData, weight: te.Tens
     def value(g: Any, n: Any, o: Any, q: Any, j: Any) -> Any:
         pixel = q if units.padded_pixels == problem.pixels else tirx.min(q, last)
         block = g * units.chunk + rc
-        w = weight(tirx.floordiv(o, to), block, ry, rx, ri, tirx.floormod(o, to) * lanes + j)
+        w = weight(n, tirx.floordiv(o, to), block, ry, rx, ri, tirx.floormod(o, to) * lanes + j)
         return te.sum(load(n, pixel, block, ry, rx, ri) * w, axis=axes)
 
     if chunks == 1:
@@ -214,10 +231,10 @@ def reduce_tiles(problem: Problem, units: Units, load: LoadData, weight: te.Tens
     return te.compute(shape, lambda n, o, q, j: te.sum(tile(rg, n, o, q, j), axis=rg), name="acc")
 
 
-def schedule_tiles(sch: Schedule, problem: Problem, config: Config) -> None:
-    """Schedule "tile" and "acc" under the block "out", whose loops are (batch, blocks, pixels, lanes)."""
+def schedule_tiles(sch: Schedule, problem: Problem, config: Config, result: str = "out") -> None:
+    """Schedule "tile" and "acc" under the block `result`, whose loops are (batch, blocks, pixels, lanes)."""
     units = Units.of(problem, config)
-    tile, out = sch.get_sblock("tile"), sch.get_sblock("out")
+    tile, out = sch.get_sblock("tile"), sch.get_sblock(result)
     n, o, q, j = sch.get_loops(out)
     oo, oi = sch.split(o, [units.outer_o, units.tile_o])
     qo, qi = sch.split(q, [units.outer_p, units.block_p * units.tile_p])

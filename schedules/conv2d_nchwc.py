@@ -106,7 +106,7 @@ class Conv2dNCHWc(Recipe):
             x = tirx.floormod(q, ow) * sx + rx * dx
             return padded(*layout.index((n, block * problem.inner + ri, y, x)))
 
-        acc = blocked.reduce_tiles(problem, units, load, tensors[where[match.weight.var]])
+        acc = blocked.reduce_tiles(problem, units, load, blocked.shared(tensors[where[match.weight.var]]))
         out = te.compute(
             (problem.batch, problem.output_blocks, problem.pixels, problem.lanes),
             lambda n, o, q, j: epilogue(

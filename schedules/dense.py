@@ -77,7 +77,7 @@ class Dense(Recipe):
         def load(n: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any) -> Any:
             return data(*unflatten(q, lead), block * problem.inner + ri)
 
-        acc = blocked.reduce_tiles(problem, blocked.Units.of(problem, config), load, weight)
+        acc = blocked.reduce_tiles(problem, blocked.Units.of(problem, config), load, blocked.shared(weight))
         if problem.outputs % problem.lanes == 0:
             out = te.compute(
                 (1, problem.output_blocks, problem.pixels, problem.lanes),

@@ -9,6 +9,7 @@ from tvm_ext.core.errors import OptionError
 from tvm_ext.core.recipe import Recipe
 
 from .conv2d_nchwc import Conv2dNCHWc
+from .conv2d_winograd import Conv2dWinograd
 from .dense import Dense
 from .elementwise import Elementwise
 from .pool2d import Pool2d
@@ -23,7 +24,7 @@ def recipes() -> tuple[Recipe, ...]:
     Raises:
         OptionError: an entry point is no recipe, or two recipes have one name.
     """
-    found: list[Recipe] = [Conv2dNCHWc(), Dense(), Pool2d(), Reduction(), Softmax(), Elementwise()]
+    found: list[Recipe] = [Conv2dNCHWc(), Conv2dWinograd(), Dense(), Pool2d(), Reduction(), Softmax(), Elementwise()]
     for entry in importlib.metadata.entry_points(group="tvm_ext.recipes"):
         made = entry.load()()
         if not isinstance(made, Recipe):

@@ -15,20 +15,26 @@ SERIAL_SECONDS = 15e-6
 
 
 def parallel_units(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:
-    """Fuse `loops`, whose product divides by the threads, and return the loop over the units of one thread.
+    """Share loops, whose product divides by the threads, among threads; return the loop over the units of one thread.
 
     for a, b in grid(A, B)  ->  for t in parallel(threads): for u in range(A * B / threads)
 
-    The thread loop has at most `threads` iterations whatever pool it runs on, so an artifact keeps to its number of
-    threads. Fewer threads are used if they do not divide: then there are fewer units than threads.
+    Each loop gives as large a factor of the thread count as divides it, so that every index stays an affine one. The
+    thread loop has at most `threads` iterations whatever pool it runs on: an artifact keeps to its number of threads.
+    Fewer are used if the product does not divide: then there are fewer units than threads.
     """
-    fused = sch.fuse(*loops) if len(loops) > 1 else loops[0]
-    count = math.gcd(int(sch.get(fused).extent), threads)
-    if count == 1:
-        return fused
-    outer, inner = sch.split(fused, [count, None])
-    sch.parallel(outer)
-    return inner
+    left, outer, inner = threads, [], []
+    for loop in loops:
+        share = math.gcd(int(sch.get(loop).extent), left)
+        left //= share
+        if share > 1:
+            first, loop = sch.split(loop, [share, None])
+            outer.append(first)
+        inner.append(loop)
+    if outer:
+        sch.reorder(*outer, *inner)
+        sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+    return sch.fuse(*inner) if len(inner) > 1 else inner[0]
 
 
 def parallel_rows(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:

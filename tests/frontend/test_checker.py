@@ -5,8 +5,8 @@ import onnx
 import pytest
 
 from tvm_ext.core.errors import ModelError, UnsupportedError
-from tvm_ext.frontend import read_model
 from tvm_ext.frontend.checker import check_model
+from tvm_ext.frontend.reader import read_model
 
 from .graphs import imported, linear_model, message, model, node, value
 

@@ -11,7 +11,8 @@ import onnx
 import pytest
 
 from tvm_ext.core.errors import ModelError
-from tvm_ext.frontend import fingerprint, read_model, reader
+from tvm_ext.frontend import reader
+from tvm_ext.frontend.reader import fingerprint, read_model
 
 from .graphs import linear_model, message, relu_model
 
@@ -57,7 +58,7 @@ def test_fingerprint_changes_with_one_weight(path):
 
 def test_fingerprint_of_a_path_imports_neither_onnx_nor_tvm(path):
     code = (
-        "import sys; from tvm_ext.frontend import fingerprint; fingerprint(sys.argv[1]); "
+        "import sys; from tvm_ext.frontend.reader import fingerprint; fingerprint(sys.argv[1]); "
         "print([m for m in ('onnx', 'tvm') if m in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)

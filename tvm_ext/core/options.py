@@ -21,6 +21,8 @@ class CompileOptions:
         target: CPU to compile for; see :meth:`tvm_ext.core.Machine.detect`. None is this machine.
         threads: threads of the parallel kernels. None takes all cores this process may use.
         fusion: "default" groups each anchor operation with its epilogue; "none" leaves every operation alone.
+        accuracy: "default" may use Winograd convolution, whose rounding stays within 1e-5 of an output's range;
+            "exact" uses only kernels that sum products as the operation says.
         cache: whether to look in, and write to, the on-disk cache.
 
     Raises:
@@ -31,6 +33,7 @@ class CompileOptions:
     target: str | None = None
     threads: int | None = None
     fusion: str = "default"
+    accuracy: str = "default"
     cache: bool = True
 
     def __post_init__(self) -> None:
@@ -43,6 +46,8 @@ class CompileOptions:
             raise OptionError(f"threads={self.threads!r}: a whole number from 1 to 1024, or None for all cores")
         if self.fusion not in ("default", "none"):
             raise OptionError(f"fusion={self.fusion!r}: choose 'default' or 'none'")
+        if self.accuracy not in ("default", "exact"):
+            raise OptionError(f"accuracy={self.accuracy!r}: choose 'default' or 'exact'")
         if not isinstance(self.cache, bool):
             raise OptionError(f"cache={self.cache!r}: choose True or False")
 

@@ -18,6 +18,8 @@ from .options import CompileOptions
 from .provenance import Provenance
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import numpy as np
     import tvm
     from tvm.ir import IRModule
@@ -69,6 +71,7 @@ class CompileContext:
         plans: group function -> the recipe and configuration chosen for it.
         kernels: kernel function -> what the report says of it.
         weights: values of the parameters of `main` that follow the model's inputs.
+        pending: weights being packed on another thread; lift-weights waits for them, no pass before reads their values.
     """
 
     machine: Machine
@@ -78,6 +81,7 @@ class CompileContext:
     plans: dict[str, Plan] = field(default_factory=dict)
     kernels: dict[str, Kernel] = field(default_factory=dict)
     weights: list[np.ndarray] = field(default_factory=list)
+    pending: list[Future[None]] = field(default_factory=list)
 
 
 Condition = Callable[["IRModule"], "str | None"]

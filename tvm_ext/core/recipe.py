@@ -57,11 +57,13 @@ class Recipe(abc.ABC):
         name: unique, lower case with underscores; kernels, reports and records name it.
         version: a whole number, raised when a configuration means something else than before.
         anchors: operator names of the groups it may take.
+        exact: whether it computes the sums of products that the operation states, and no transformed ones.
     """
 
     name: str
     version: int = 1
     anchors: frozenset[str]
+    exact: bool = True
 
     @abc.abstractmethod
     def match(self, group: Group, machine: Machine) -> Match | Miss:

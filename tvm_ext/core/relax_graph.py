@@ -105,6 +105,7 @@ class Rewriter:
         self._current: relax.Var | None = None
         self._absorbed: list[str] = []
         self._replaced: set[GlobalVar] = set()
+        self._changed = False
 
     # ------------------------------------------------------------ for visitors
     def emit(self, expr: Any, hint: str | None = None) -> relax.Var:
@@ -167,7 +168,7 @@ class Rewriter:
                 self._visit(binding, visit)
             kind = relax.DataflowBlock if self._dataflow else relax.BindingBlock
             blocks.append(kind(self._out))
-        if not self.fired:
+        if not self._changed:
             return PassResult(self.mod, (), tuple(self.skipped))
         return PassResult(self._finish(blocks), tuple(self.fired), tuple(self.skipped))
 
@@ -177,6 +178,7 @@ class Rewriter:
             return
         self._current, self._absorbed = binding.var, []
         new = visit(binding, self)
+        self._changed = self._changed or new is not None
         if new is DROP:
             return
         value = binding.value if new is None else self.normalize(new)

@@ -10,9 +10,12 @@ packed here, in numpy.
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
 from typing import Any
 
+import numpy as np
+import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
@@ -20,11 +23,15 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.plan import Kernel, Plan
 from tvm_ext.core.recipe import Layouts
-from tvm_ext.core.relax_graph import DROP, Rewriter, bindings_of, dtype_of, numpy_of, shape_of
+from tvm_ext.core.relax_graph import DROP, Rewriter, bindings_of, dtype_of, shape_of
 from tvm_ext.schedules import layout_transform
 
 #: TVM's operator pattern "opaque": its own fusion leaves these kernels alone.
 _OPAQUE = 8
+
+
+def _pack_into(tensor: tvm.runtime.Tensor, value: GenericConst, layout: Layout) -> None:
+    np.copyto(np.from_dlpack(tensor), layout.pack(np.from_dlpack(value.value)))
 
 
 class AssignLayouts(Pass):
@@ -34,13 +41,16 @@ class AssignLayouts(Pass):
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         rewriter = Rewriter(mod, ctx)
-        result = rewriter.rewrite(_Assigner(rewriter, ctx).visit)
+        # Weights are packed while this thread goes on to schedule: numpy works without Python's lock.
+        packer = concurrent.futures.ThreadPoolExecutor(1, "tvm_ext-pack")
+        result = rewriter.rewrite(_Assigner(rewriter, ctx, packer).visit)
+        packer.shutdown(wait=False)
         return PassResult(relax.transform.DeadCodeElimination()(result.mod), result.fired, result.skipped)
 
 
 class _Assigner:
-    def __init__(self, rewriter: Rewriter, ctx: CompileContext) -> None:
-        self._rw, self._ctx = rewriter, ctx
+    def __init__(self, rewriter: Rewriter, ctx: CompileContext, packer: concurrent.futures.Executor) -> None:
+        self._rw, self._ctx, self._packer = rewriter, ctx, packer
         self._layout: dict[relax.Var, Layout] = {}
         self._in: dict[tuple[relax.Var, Layout], relax.Var] = {}
         self._packed: list[tuple[GenericConst, Layout, GenericConst]] = []
@@ -62,9 +72,9 @@ class _Assigner:
         gvar = self._kernel(binding.value.op.name_hint, plan, layouts)
         shape, dtype = shape_of(binding.var) or (), dtype_of(binding.var)
         call = relax.call_tir(gvar, args, relax.TensorType(layouts.output.physical_shape(shape), dtype))
+        rw.fire(f"{plan.recipe.name}: {', '.join(map(str, layouts.params))} -> {layouts.output}")
         if layouts.output.is_plain:
             return call
-        rw.fire(f"{plan.recipe.name} leaves its result as {layouts.output}")
         result = rw.emit(call)
         self._layout[binding.var] = layouts.output
         self._in[binding.var, layouts.output] = result
@@ -87,9 +97,10 @@ class _Assigner:
         for known, how, packed in self._packed:
             if known.same_as(value) and how == layout:
                 return packed
-        array = numpy_of(value)
-        assert array is not None
-        packed = relax.const(layout.pack(array), str(array.dtype))
+        shape, dtype = shape_of(value) or (), dtype_of(value)
+        tensor = tvm.runtime.empty(layout.physical_shape(shape), dtype)
+        self._ctx.pending.append(self._packer.submit(_pack_into, tensor, value, layout))
+        packed = relax.const(tensor)
         self._packed.append((value, layout, packed))
         return packed
 

@@ -31,7 +31,7 @@ class ChooseRecipes(Pass):
         out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
         for gvar, function in iter_groups(mod):
             group = Group(gvar.name_hint, function)
-            plan, reasons = choose(group, ctx.machine)
+            plan, reasons = choose(group, ctx.machine, exact=ctx.options.accuracy == "exact")
             if plan is None:
                 skipped.append(Event(group.name, "; ".join(reasons) or f"no recipe for {group.anchor}"))
                 continue
@@ -42,11 +42,18 @@ class ChooseRecipes(Pass):
         return PassResult(out, tuple(fired), tuple(skipped))
 
 
-def choose(group: Group, machine: Machine) -> tuple[Plan | None, list[str]]:
-    """The plan of least cost, or None; and why each recipe for this anchor refused."""
+def choose(group: Group, machine: Machine, *, exact: bool = False) -> tuple[Plan | None, list[str]]:
+    """The plan of least cost, or None; and why each recipe for this anchor refused.
+
+    Args:
+        exact: leave out recipes that transform the sums they compute.
+    """
     plans, reasons = [], []
     for recipe in recipes():
         if group.anchor not in recipe.anchors:
+            continue
+        if exact and not recipe.exact:
+            reasons.append(f'{recipe.name}: accuracy="exact"')
             continue
         match = recipe.match(group, machine)
         if not isinstance(match, Match):

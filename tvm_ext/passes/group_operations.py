@@ -9,6 +9,7 @@ function called several times. Operations nothing here can take are left in `mai
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,14 @@ from tvm_ext.schedules.scalar_ops import is_elementwise
 
 ELEMENTWISE = "elementwise"
 _FLOATS = ("float32", "float64")
+#: Times an operator's scalar expression reads its operand, where that is more than once; a test holds the table.
+READS = {
+    "relax.nn.relu": 2, "relax.nn.silu": 2, "relax.nn.gelu": 2, "relax.nn.leakyrelu": 3, "relax.nn.gelu_tanh": 5,
+    "relax.maximum": 3, "relax.minimum": 3, "relax.clip": 4,
+}  # fmt: skip
+#: Scalar operations of one expression. TVM takes an expression as a tree, so one that reads an operand twice, again
+#: and again, would grow without bound; up to this size a kernel compiles in well under a second.
+LARGEST_EXPRESSION = 48
 
 
 @dataclass
@@ -74,6 +83,7 @@ class _Grouper:
         self._anchors = {a for r in recipes() for a in r.anchors} - {ELEMENTWISE}
         self._of: dict[relax.Var, _Group] = {}
         self._groups: list[_Group] = []
+        self._size: dict[relax.Var, int] = {}
         self._position = {b.var: i for i, b in enumerate(bindings_of(rewriter.function))}
 
     def groups(self) -> list[_Group]:
@@ -91,12 +101,17 @@ class _Grouper:
         group = _Group(anchor, list(members))
         self._groups.append(group)
         self._of.update({b.var: group for b in members})
+        self._size.update({b.var: 1 for b in members})
         return group
 
     def _join(self, binding: relax.VarBinding) -> None:
         """Put an elementwise operation behind the group of one operand, with the elementwise groups of the others."""
         operands = dict.fromkeys(binding.value.args) if self._fuse else {}
         feeding = [self._of[a] for a in operands if self._absorbable(a, binding)]
+        if (size := self._expression(binding, feeding)) > LARGEST_EXPRESSION:
+            self._rw.skip(f"fused, its expression would have {size} operations", binding.var)
+            feeding, size = [], 1
+        self._size[binding.var] = size
         anchored = [g for g in feeding if g.anchor != ELEMENTWISE]
         target = max(anchored or feeding, key=_work) if feeding else self._open(ELEMENTWISE)
         for chain in feeding:
@@ -106,6 +121,12 @@ class _Grouper:
         target.members.sort(key=lambda b: self._position[b.var])
         target.members.append(binding)
         self._of.update({b.var: target for b in target.members})
+
+    def _expression(self, binding: relax.VarBinding, feeding: Sequence[_Group]) -> int:
+        """Operations of the scalar expression behind a binding whose operands come from the groups `feeding`."""
+        inside = {g.result for g in feeding}
+        fused = sum(self._size[a] for a in binding.value.args if isinstance(a, relax.Var) and a in inside)
+        return 1 + READS.get(op_name(binding.value), 1) * fused
 
     def _absorbable(self, operand: Any, binding: relax.VarBinding) -> bool:
         group = self._of.get(operand) if isinstance(operand, relax.Var) else None

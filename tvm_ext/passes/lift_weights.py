@@ -21,6 +21,8 @@ class LiftWeights(Pass):
     name = "lift-weights"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        for packing in ctx.pending:
+            packing.result()
         rewriter = Rewriter(mod, ctx)
         lifter = _Lifter(rewriter, ctx)
         result = rewriter.rewrite(lifter.visit)

@@ -6,12 +6,15 @@ only fuses outer loops, runs them on threads and vectorizes where that is always
 
 from __future__ import annotations
 
+from typing import Any
+
 import tvm
 from tvm import relax, tirx
-from tvm.ir import IRModule
+from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Kernel
+from tvm_ext.core.relax_graph import Rewriter, bindings_of
 from tvm_ext.schedules import generic
 
 
@@ -34,7 +37,7 @@ class LowerRest(Pass):
             ]
         )
         with ctx.machine.target(), tvm.transform.PassContext(opt_level=3):
-            after = lowered(mod)
+            after = lowered(_without_constants_inside(mod, ctx))
         out, fired = IRModule(dict(after.functions_items()), attrs=after.attrs), []
         for gvar, function in after.functions_items():
             if not isinstance(function, tirx.PrimFunc) or gvar.name_hint in ctx.kernels:
@@ -45,6 +48,52 @@ class LowerRest(Pass):
             ctx.kernels[gvar.name_hint] = Kernel(gvar.name_hint, generic.NAME, {"schedule": how}, reason)
             fired.append(Event(gvar.name_hint, f"generic schedule ({how}): {reason}"))
         return PassResult(out, tuple(fired))
+
+
+def _without_constants_inside(mod: IRModule, ctx: CompileContext) -> IRModule:
+    """Constants in the bodies of the groups that are left become parameters: FuseTIR takes no group with a constant.
+
+    y = f(x), f(p0) = p0 * 0.5   ->   y = f(x, 0.5), f(p0, c0) = p0 * c0
+    """
+    done: dict[GlobalVar, tuple[GlobalVar, list[GenericConst]]] = {}
+
+    def visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
+        call = binding.value
+        group = call.op if isinstance(call, Call) and isinstance(call.op, GlobalVar) else None
+        if group is None or not isinstance(mod[group], relax.Function):
+            return None
+        if group not in done:
+            function, constants = _lifted(mod[group])
+            done[group] = (rw.replace_function(group, function) if constants else group, constants)
+        gvar, constants = done[group]
+        if not constants:
+            return None
+        rw.fire(f"{len(constants)} constants of {group.name_hint} are parameters now")
+        return Call(gvar, [*call.args, *constants], call.attrs, call.ty_args)
+
+    return Rewriter(mod, ctx).rewrite(visit).mod
+
+
+def _lifted(function: relax.Function) -> tuple[relax.Function, list[GenericConst]]:
+    """The function with a further parameter for each constant operand, and these constants."""
+    constants: list[GenericConst] = []
+    params: list[relax.Var] = []
+
+    def operand(expr: Any) -> Any:
+        if not isinstance(expr, GenericConst):
+            return expr
+        constants.append(expr)
+        params.append(relax.Var(f"c{len(params)}", expr.ty))
+        return params[-1]
+
+    bindings = []
+    for binding in bindings_of(function):
+        call = binding.value
+        value = Call(call.op, [operand(a) for a in call.args], call.attrs, call.ty_args, ret_ty=call.ty)
+        bindings.append(relax.VarBinding(binding.var, value))
+    body = relax.SeqExpr([relax.DataflowBlock(bindings)], function.body.body)
+    lifted = relax.Function([*function.params, *params], body, function.ret_ty, function.is_pure, function.attrs)
+    return lifted, constants
 
 
 def _reason(kernel: str, ctx: CompileContext) -> str:

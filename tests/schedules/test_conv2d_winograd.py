@@ -1,0 +1,88 @@
+"""Winograd convolution against float64, with an error bound for each tile size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Miss
+from tvm_ext.schedules import blocked
+from tvm_ext.schedules.conv2d_winograd import Conv2dWinograd
+from tvm_ext.schedules.winograd import TRANSFORMS
+
+from .kernels import matched, random, run_kernel
+from .test_conv2d_nchwc import conv_group, reference
+
+RECIPE = Conv2dWinograd()
+#: Roundings of one output beyond those of the sum over channels, relative to the sum of magnitudes: the transforms
+#: scale intermediate values up by the products of their coefficients before differences bring them down again.
+GROWTH = {2: 12, 4: 400}
+
+
+def check(
+    x_shape: tuple[int, ...], co: int, pads: tuple[int, ...], m: int, machine: Machine, rng: Any, *,
+    residual: bool = False, **over: Any,
+) -> None:  # fmt: skip
+    group = conv_group(x_shape, (co, x_shape[1], 3, 3), residual=residual, padding=pads)
+    match = matched(RECIPE, group, machine)
+    config = {"m": m, **blocked.default(RECIPE.problem(match, m), machine), **over}
+    arrays = [random(rng, *p.shape) for p in group.params]
+    offered = [Layout.blocked(4, machine.lanes), *(Layout.plain(len(p.shape)) for p in group.params[1:])]
+    got = run_kernel(RECIPE, group, arrays, machine, config, offered)
+    x, w, *rest = arrays
+    exact = reference(x, w, (1, 1), pads, (1, 1)) + sum(r.astype("float64") for r in rest)
+    magnitude = reference(abs(x), abs(w), (1, 1), pads, (1, 1)) + sum(abs(r) for r in rest)
+    bound = (x_shape[1] + 8 + GROWTH[m]) * 2.0**-24 * magnitude.max()
+    assert np.abs(got - np.maximum(exact, 0)).max() <= bound
+
+
+@pytest.mark.parametrize("m", TRANSFORMS)
+@pytest.mark.parametrize(
+    ("x", "co", "pads"),
+    [
+        ((1, 16, 8, 8), 16, (1, 1, 1, 1)),
+        ((1, 8, 7, 7), 24, (1, 1, 1, 1)),
+        ((2, 24, 9, 13), 17, (0, 0, 0, 0)),
+        ((1, 16, 5, 3), 8, (2, 1, 0, 1)),
+        ((1, 8, 3, 3), 1, (0, 0, 0, 0)),
+        ((3, 64, 14, 14), 32, (1, 1, 1, 1)),
+    ],
+)
+def test_agrees_with_float64(m: int, x: Any, co: int, pads: Any, machine: Machine, rng: np.random.Generator) -> None:
+    check(x, co, pads, m, machine, rng)
+
+
+@pytest.mark.parametrize("m", TRANSFORMS)
+def test_residual_threads_and_chunks(m: int, rng: np.random.Generator) -> None:
+    machine = Machine.detect(None, 3)
+    over = {"chunk": 1, "tile_o": 2, "tile_p": 4, "parts": 2, "threads": 3}
+    check((1, 32, 10, 11), 20, (1, 1, 1, 1), m, machine, rng, residual=True, **over)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "attrs", "reason"),
+    [
+        ((1, 16, 8, 8), (8, 16, 5, 5), {}, "3x3"),
+        ((1, 16, 8, 8), (8, 16, 3, 3), {"strides": (2, 2)}, "stride 1"),
+        ((1, 16, 8, 8), (8, 16, 3, 3), {"dilation": (2, 2)}, "dilation 1"),
+        ((1, 3, 8, 8), (8, 3, 3, 3), {}, "multiple"),
+        ((1, 16, 8, 8), (8, 8, 3, 3), {"groups": 2}, "groups=2"),
+    ],
+)
+def test_refuses(x: Any, w: Any, attrs: Any, reason: str) -> None:
+    miss = RECIPE.match(conv_group(x, w, **attrs), Machine.detect())
+    assert isinstance(miss, Miss) and reason in miss.reason
+
+
+def test_the_larger_tile_is_for_larger_images() -> None:
+    """At 7x7 F(4x4) would read four times the weights for tiles of which a quarter is waste."""
+    machine = Machine.detect("haswell", 2)
+    chosen = {}
+    for channels, size in ((64, 56), (512, 7)):
+        group = conv_group((1, channels, size, size), (channels, channels, 3, 3), padding=(1, 1))
+        chosen[size] = RECIPE.default(matched(RECIPE, group, machine), machine)["m"]
+    assert chosen == {56: 4, 7: 2}
