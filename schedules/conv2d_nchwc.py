@@ -89,7 +89,8 @@ class Conv2dNCHWc(Recipe):
     def _reads(match: Match, layout: Layout) -> bool:
         """Few channels are read where they are; otherwise a block of channels must stand together."""
         problem = match.problem
-        return layout == Layout.blocked(4, problem.lanes) or (layout.is_plain and problem.blocks * problem.inner <= 4)
+        few = layout.block is None and problem.blocks * problem.inner <= 4
+        return few or layout == Layout.blocked(4, problem.lanes)
 
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         group, problem = match.group, match.problem
@@ -126,9 +127,9 @@ class Conv2dNCHWc(Recipe):
         shape = layout.physical_shape((n, c, h + top + bottom, w + left + right))
 
         def value(*index: Any) -> Any:
-            _, _, y, x = layout.logical(index)
+            b, ch, y, x = layout.logical(index)
             inside = tirx.all(y >= top, y < h + top, x >= left, x < w + left)
-            source = (index[0], index[1], y - top, x - left, *index[4:])
+            source = layout.index((b, ch, y - top, x - left))
             return tirx.if_then_else(inside, data(*source), tirx.const(0, match.data.dtype))
 
         return te.compute(shape, value, name="pad")

@@ -44,10 +44,14 @@ class Elementwise(Recipe):
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         params, rank = match.group.params, len(match.group.shape)
         full = [lay for p, lay in zip(params, offered, strict=True) if p.shape == match.group.shape]
-        for layout in full:
-            if rank == 4 and layout.block and layout == Layout.blocked(4, layout.block[1]):
-                return Layouts(tuple(blocked_layout(p.shape, layout.block[1]) for p in params), layout)
-        return Layouts(tuple(Layout.plain(len(p.shape)) for p in params), Layout.plain(rank))
+        result = next((lay for lay in full if not lay.is_plain), Layout.plain(rank))
+
+        def of(shape: tuple[int, ...]) -> Layout:
+            if shape == match.group.shape or result.block is None:
+                return result if shape == match.group.shape else Layout.plain(len(shape))
+            return blocked_layout(shape, result.block[1], rank, result.block[0])
+
+        return Layouts(tuple(of(p.shape) for p in params), result)
 
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         tensors = placeholders(match.group, layouts.params)

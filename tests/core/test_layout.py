@@ -38,6 +38,14 @@ def test_lanes_without_a_channel_are_zero() -> None:
     assert packed[..., 5:].sum() == 0 and packed[..., :5].all()
 
 
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("axes", [(0, 2, 3, 1), (3, 1, 0, 2), (0, 1, 2, 3)])
+def test_a_transpose_can_be_another_reading_of_the_same_memory(layout: Layout, axes: Any) -> None:
+    x = np.arange(2 * 13 * 3 * 5).reshape(2, 13, 3, 5)
+    y = x.transpose(axes)
+    assert np.array_equal(layout.permuted(axes).unpack(layout.pack(x), y.shape), y)
+
+
 def test_names() -> None:
     assert [str(a) for a in LAYOUTS] == ["NCHW", "NCHW8c", "NHWC", "NHWC4c"]
     assert str(PackedWeight.make(4, 8, 32, 2)) == "OIHW8i32o"

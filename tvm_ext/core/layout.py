@@ -46,6 +46,12 @@ class Layout:
         name = "".join(letters[a] for a in self.order)
         return name + (f"{self.block[1]}{letters[self.block[0]].lower()}" if self.block else "")
 
+    def permuted(self, axes: Sequence[int]) -> Layout:
+        """The layout of transpose(x, axes), for an x in this layout, that has every element where it is."""
+        where = {axis: i for i, axis in enumerate(axes)}
+        block = (where[self.block[0]], self.block[1]) if self.block else None
+        return Layout(tuple(where[a] for a in self.order), block)
+
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Physical shape of a tensor of the given logical shape."""
         if not self.block:

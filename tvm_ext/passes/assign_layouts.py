@@ -4,8 +4,8 @@
 
 Values are visited in order and keep the layout their producer gave them. A kernel is offered the layouts its inputs
 have; pooling, elementwise kernels and reductions take what they are offered, so no transform is placed only to be
-undone by the next one. A value that two consumers need in the same other layout is transformed once. Constants are
-packed here, in numpy.
+undone by the next one. A transpose moves nothing: its result is the same memory in another layout. A value that two
+consumers need in the same other layout is transformed once. Constants are packed here, in numpy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.plan import Kernel, Plan
 from tvm_ext.core.recipe import Layouts
-from tvm_ext.core.relax_graph import DROP, Rewriter, bindings_of, dtype_of, shape_of
+from tvm_ext.core.relax_graph import DROP, Rewriter, bindings_of, dtype_of, op_name, shape_of, static_tensor
 from tvm_ext.schedules import layout_transform
 
 #: TVM's operator pattern "opaque": its own fusion leaves these kernels alone.
@@ -55,7 +55,8 @@ class _Assigner:
         self._in: dict[tuple[relax.Var, Layout], relax.Var] = {}
         self._packed: list[tuple[GenericConst, Layout, GenericConst]] = []
         self._kernels: dict[tuple[str, Layouts], GlobalVar] = {}
-        self._planned = {b.var for b in bindings_of(rewriter.function) if self._plan(b.value)}
+        aware = (b for b in bindings_of(rewriter.function) if self._plan(b.value) or self._is_transpose(b.value))
+        self._aware = {b.var for b in aware}
 
     def _plan(self, value: Any) -> Plan | None:
         called = isinstance(value, Call) and isinstance(value.op, GlobalVar)
@@ -65,7 +66,7 @@ class _Assigner:
         """Replace a planned call; anything else reads and makes plain layouts, and stays."""
         plan = self._plan(binding.value)
         if plan is None:
-            return None
+            return self._transpose(binding) if self._is_transpose(binding.value) else None
         offered = [self._layout.get(a, Layout.plain(len(shape_of(a) or ()))) for a in binding.value.args]
         layouts = plan.recipe.layouts(plan.match, plan.config, offered)
         args = [self._argument(a, layout) for a, layout in zip(binding.value.args, layouts.params, strict=True)]
@@ -73,14 +74,32 @@ class _Assigner:
         shape, dtype = shape_of(binding.var) or (), dtype_of(binding.var)
         call = relax.call_tir(gvar, args, relax.TensorType(layouts.output.physical_shape(shape), dtype))
         rw.fire(f"{plan.recipe.name}: {', '.join(map(str, layouts.params))} -> {layouts.output}")
-        if layouts.output.is_plain:
-            return call
-        result = rw.emit(call)
-        self._layout[binding.var] = layouts.output
-        self._in[binding.var, layouts.output] = result
-        if all(reader in self._planned for reader in rw.uses.get(binding.var, [])):
+        return call if layouts.output.is_plain else self._keep(binding.var, layouts.output, rw.emit(call))
+
+    def _keep(self, var: relax.Var, layout: Layout, physical: relax.Var) -> Any:
+        """Note that `var` lies in `layout`; bind it plainly only if something reads it that is no kernel of ours."""
+        self._layout[var] = layout
+        self._in[var, layout] = physical
+        if all(reader in self._aware for reader in self._rw.uses.get(var, [])):
             return DROP
-        return self._transform(binding.var, layouts.output, Layout.plain(len(shape)))
+        return self._transform(var, layout, Layout.plain(len(layout.order)))
+
+    @staticmethod
+    def _is_transpose(value: Any) -> bool:
+        """A transpose of a tensor that is computed: no kernel for itself, but another reading of the same memory."""
+        return op_name(value) == "relax.permute_dims" and isinstance(value.args[0], relax.Var) and static_tensor(value)
+
+    def _transpose(self, binding: relax.VarBinding) -> Any:
+        source, given = binding.value.args[0], binding.value.attrs.axes
+        rank = len(shape_of(source) or ())
+        axes = [int(a) % rank for a in given] if given is not None else list(reversed(range(rank)))
+        own = self._layout.get(source, Layout.plain(rank))
+        layout, physical = own.permuted(axes), self._in.get((source, own), source)
+        if layout.is_plain:
+            self._rw.fire(f"transposing {own} gives what the next operation reads")
+            return physical
+        self._rw.fire(f"another reading of the same memory: {own} is {layout}")
+        return self._keep(binding.var, layout, physical)
 
     def _argument(self, value: Any, layout: Layout) -> Any:
         """`value` in `layout`: packed if it is constant, transformed (once) if it lies otherwise."""
