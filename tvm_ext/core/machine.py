@@ -6,11 +6,11 @@ Recipes read this object; none of them knows a vector width of its own.
 from __future__ import annotations
 
 import functools
-import os
 import pathlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.threads import available_cores as available_cores
 from .errors import OptionError
 
 if TYPE_CHECKING:
@@ -102,13 +102,6 @@ class Machine:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {**asdict(self), "features": list(self.features)}
-
-
-def available_cores() -> int:
-    """Cores this process may use: its affinity mask, which containers and `taskset` set."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1
 
 
 @functools.lru_cache(maxsize=64)

@@ -21,8 +21,9 @@ class CompileOptions:
         target: CPU to compile for; see :meth:`tvm_ext.core.Machine.detect`. None is this machine.
         threads: threads of the parallel kernels. None takes all cores this process may use.
         fusion: "default" groups each anchor operation with its epilogue; "none" leaves every operation alone.
-        accuracy: "default" may use Winograd convolution, whose rounding stays within 1e-5 of an output's range;
-            "exact" uses only kernels that sum products as the operation says.
+        accuracy: "default" may use Winograd convolution: rounding stays within 1e-5 of an output's range, and a NaN or
+            infinity among activations reaches every output of its tile. "exact" uses only kernels that sum products as
+            the operation says.
         cache: whether to look in, and write to, the on-disk cache.
 
     Raises:
