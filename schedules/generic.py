@@ -1,4 +1,4 @@
-"""A safe schedule for kernels that no recipe made: outer loops on threads, innermost loop in vectors where legal.
+"""A safe schedule for kernels that no recipe made: outer loops on threads.
 
 It is right for any TIR function TVM's own passes produce, and no more than that: reports name each kernel that ends
 here, because it is slow.
@@ -6,44 +6,73 @@ here, because it is slow.
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
-from tvm.s_tir import Schedule
+from tvm.s_tir import SBlockRealize, Schedule
 from tvm.s_tir.schedule import ScheduleError
 
 from tvm_ext.core.machine import Machine
 
-from .steps import parallel_rows
+from .steps import parallel_rows, thread_choices
 
 NAME = "generic"
 _SPATIAL = 0
 
 
 def schedule(function: tirx.PrimFunc, machine: Machine) -> tuple[tirx.PrimFunc, str]:
-    """Schedule what can be; returns the function and what was done ("parallel", or "none" with the reason)."""
-    if not function.attrs or "tirx.is_scheduled" in function.attrs:
-        return function, "none: already scheduled"
+    """Schedule what can be.
+
+    Returns:
+        The function, and what was done: "parallel", "serial" (there is too little work to wake threads for), or
+        "none: " and the reason.
+    """
+    if function.attrs and "tirx.is_scheduled" in function.attrs:
+        return _serial(function), "none: already scheduled"
+    function = _serial(function)
+    if not isinstance(function.body, SBlockRealize) or function.body.block.name_hint != "root":
+        return function, "none: loops that TVM wrote by hand"
     try:
         sch = Schedule(function)
-        root = sch.get_sblock("root")
-        for block in sch.get_child_blocks(root):
-            _block(sch, block, machine)
-        return sch.mod["main"].without_attr("global_symbol"), "parallel"
+        blocks = sch.get_child_blocks(sch.get_sblock("root"))
+        parallel = [_block(sch, block, machine) for block in blocks]
+        how = "parallel" if any(parallel) else "serial"
+        return sch.mod["main"].without_attr("global_symbol"), how
     except (ScheduleError, ValueError, TypeError) as error:
         return function, f"none: {str(error).strip().splitlines()[0][:120]}"
 
 
-def _block(sch: Schedule, block: Any, machine: Machine) -> None:
-    """The leading spatial loops of one block on threads."""
+def _serial(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function with no parallel loop.
+
+    Kernels that TVM wrote by hand (scans, scatters) share their rows among all cores of the machine that runs them,
+    not among the threads the model is compiled for.
+    """
+
+    def serial(loop: tirx.For) -> tirx.For:
+        if int(loop.kind) != int(tirx.ForKind.PARALLEL):
+            return loop
+        return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
+
+    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, serial)))
+
+
+def _block(sch: Schedule, block: Any, machine: Machine) -> bool:
+    """The leading spatial loops of one block on threads, if there is work enough; whether they are."""
     loops = sch.get_loops(block)
     kinds = [int(v.iter_type) for v in sch.get(block).iter_vars]
-    if len(kinds) != len(loops):
-        return
-    spatial = []
-    for loop, kind in zip(loops, kinds, strict=True):
-        if kind != _SPATIAL or not isinstance(sch.get(loop).extent, tirx.IntImm):
-            break
-        spatial.append(loop)
-    if spatial and machine.threads > 1:
-        parallel_rows(sch, spatial, machine.threads)
+    extents = [sch.get(loop).extent for loop in loops]
+    if len(kinds) != len(loops) or not all(isinstance(e, tirx.IntImm) for e in extents):
+        return False
+    spatial = [
+        loop for loop, _ in itertools.takewhile(lambda pair: pair[1] == _SPATIAL, zip(loops, kinds, strict=True))
+    ]
+    steps = math.prod(int(e) for e in extents)
+    threads = max(thread_choices(steps * machine.lanes, machine))  # these loops take one element a step
+    if threads == 1 or math.prod(int(sch.get(loop).extent) for loop in spatial) < 2:
+        return False
+    parallel_rows(sch, spatial, threads)
+    return True

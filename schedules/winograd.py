@@ -110,12 +110,23 @@ class WinogradWeight(Layout):
         short = self.blocks * self.out - o
         if short:
             array = np.concatenate([array, np.zeros((short, *array.shape[1:]), array.dtype)])
-        g = np.kron(TRANSFORMS[self.m].g, TRANSFORMS[self.m].g)
-        packed = np.empty((len(g), self.blocks, i * self.out), array.dtype)
+        g = TRANSFORMS[self.m].g
+        packed = np.empty((len(g) ** 2, self.blocks, i, self.out), array.dtype)
         for block in range(self.blocks):  # one at a time: the float64 copy stays in cache
-            taps = array[block * self.out : (block + 1) * self.out].reshape(self.out, i, 9)
-            packed[:, block] = g @ taps.transpose(2, 1, 0).reshape(9, -1).astype("float64")
-        return packed.reshape(len(g), self.blocks, i // self.inner, self.inner, self.out)
+            w = array[block * self.out : (block + 1) * self.out].transpose(2, 3, 1, 0).astype("float64")
+            columns = [[_weighted(row, w[:, y]) for y in range(3)] for row in g]
+            for a, b in np.ndindex(len(g), len(g)):
+                packed[a * len(g) + b, block] = _weighted(g[b], columns[a])
+        return packed.reshape(len(g) ** 2, self.blocks, i // self.inner, self.inner, self.out)
+
+
+def _weighted(row: np.ndarray, terms: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+    """sum of row[k] * terms[k]; elementwise on purpose: a matrix product would wake the threads of BLAS."""
+    used = [(float(c), t) for c, t in zip(row, terms, strict=True) if c]
+    out = used[0][0] * used[0][1]
+    for c, t in used[1:]:
+        out += c * t
+    return out
 
 
 def transformed(matrix: np.ndarray, row: Any, terms: Sequence[Any], dtype: str) -> Any:

@@ -46,7 +46,7 @@ class RandomModel:
             self._input(image if self._chance(0.5) else (self._size(1, 4), self._size(2, 40)))
         for _ in range(nodes):
             self._grow()
-        outputs = [v for v in self._values if v.name not in self._used]
+        outputs = [v for v in self._values if v.name not in self._used] or self._values[-1:]
         inner = [v for v in self._values if v.name in self._used and v not in self._inputs]
         if inner and self._chance(0.3):
             outputs.append(self._any(inner))
@@ -64,11 +64,10 @@ class RandomModel:
     def _grow(self) -> None:
         """One node on a recent value, so that chains form as often as branches."""
         x = self._values[-1] if self._chance(0.7) else self._any(self._values)
-        makers = [*_ANY_RANK, *(_BY_RANK.get(len(x.shape), ()))]
+        rank = len(x.shape)
+        makers = [*_ANY_RANK, *(_WITH_AXES if rank else ()), *_BY_RANK.get(rank, ())]
         made = self._any(makers)(self, x)
-        if made is not None and math.prod(made.shape) > _LARGEST:
-            return
-        if made is not None:
+        if made is not None and math.prod(made.shape) <= _LARGEST:
             self._values.append(made)
 
     def node(
@@ -316,9 +315,10 @@ def _global_pool(g: RandomModel, x: Value) -> Value:
 
 
 Maker = Callable[[RandomModel, Value], "Value | None"]
-_ANY_RANK: tuple[Maker, ...] = (
-    _unary, _unary, _clip, _exp, _root, _binary, _binary, _binary, _double, _reshape, _transpose, _flatten, _concat,
-    _slice, _pad, _reduce, _softmax,
+_ANY_RANK: tuple[Maker, ...] = (_unary, _clip, _exp, _double, _reshape)
+#: No constant meets a scalar: TVM's converters make a vector of them.
+_WITH_AXES: tuple[Maker, ...] = (
+    _unary, _root, _binary, _binary, _binary, _transpose, _flatten, _concat, _slice, _pad, _reduce, _softmax,
 )  # fmt: skip
 _BY_RANK: dict[int, tuple[Maker, ...]] = {
     2: (_gemm, _gemm, _matmul, _gram),

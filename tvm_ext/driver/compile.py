@@ -6,6 +6,7 @@ import functools
 import hashlib
 import tempfile
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,15 @@ from ..core.options import CompileOptions
 from ..frontend.reader import Source, fingerprint, read_model
 from ..runtime.artifact import write_artifact
 from ..runtime.cpu import why_not_here
+from ..runtime.library import load_library, write_library
 from ..runtime.linker import find_linker
 from ..runtime.model import CompiledModel
 from ..runtime.spec import Metadata, TensorSpec, installed_versions
-from .cache import Cache, cache_key
+from .cache import Cache, CacheWarning, cache_key
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
+    from tvm.relax import VMExecutable
 
     from ..core.passes import CompileContext
     from ..frontend.importer import Imported
@@ -47,6 +50,8 @@ def compile_model(model: Any, options: CompileOptions | None = None, **given: An
     if (found := cache.load(key)) is not None:
         return found
     lowered = lower(model, options, machine, clock)
+    if lowered.source.sha256 != sha256:  # the file was replaced meanwhile: its entry is that of what was read
+        key = cache_key(lowered.source.sha256, machine, options, versions)
     return _through_cache(cache, key, lowered) or _in_memory(lowered)
 
 
@@ -126,30 +131,53 @@ def _in_memory(lowered: Lowered) -> CompiledModel:
 
     executable = build(lowered.mod, lowered.ctx.machine)
     lowered.clock.lap("build")
-    metadata = lowered.metadata()
-    module = None if why_not_here(metadata.machine) else executable.jit()
-    return CompiledModel(module, lowered.ctx.weights, metadata, executable.export_library)
+    module = None if why_not_here(lowered.ctx.machine.as_dict()) else executable.jit()
+    lowered.clock.lap("load")
+    return CompiledModel(module, lowered.ctx.weights, lowered.metadata(), executable.export_library)
 
 
 def _through_cache(cache: Cache, key: str, lowered: Lowered) -> CompiledModel | None:
-    """Link into the cache and load from there, so that a first run and a cache hit are one program.
+    """Link, put the artifact into the cache, and load what was linked: a cache hit later is the same machine code.
 
-    None if there is no linker or the cache cannot be written: then the program stays in memory.
+    None if nothing can be linked here: then the program stays in memory.
     """
+    with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
+        library = Path(folder, "library.so")
+        try:
+            find_linker()
+        except ToolError:
+            return None
+        try:
+            _build_library(lowered, library)
+        except ToolError as error:
+            warnings.warn(f"the model is compiled in memory, and every time: {error}", CacheWarning, stacklevel=3)
+            return None
+        metadata = lowered.metadata()
+        cache.put(key, lambda path: write_artifact(path, library, lowered.ctx.weights, metadata, sync=False))
+        code = memoryview(library.read_bytes())
+    module = load_library(code, lowered.source.name)
+    return CompiledModel(
+        module, lowered.ctx.weights, metadata, lambda file: write_library(code, file), needs_linker=False
+    )
+
+
+def _build_library(lowered: Lowered, library: Path) -> None:
     from .build import build_objects
 
+    with build_objects(lowered.mod, lowered.ctx.machine) as executable:
+        lowered.clock.lap("build")
+        _link(executable, library)
+    lowered.clock.lap("link")
+
+
+def _link(executable: VMExecutable, library: Path) -> None:
+    """Write the executable as a shared library.
+
+    Raises:
+        ToolError: the linker failed.
+    """
     try:
-        find_linker()
-    except ToolError:
-        return None
-
-    def write(path: Path) -> None:
-        with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
-            library = Path(folder, "library.so")
-            with build_objects(lowered.mod, lowered.ctx.machine) as executable:
-                lowered.clock.lap("build")
-                executable.export_library(str(library))
-            lowered.clock.lap("link")
-            write_artifact(path, library, lowered.ctx.weights, lowered.metadata())
-
-    return cache.load(key) if cache.put(key, write) is not None else None
+        executable.export_library(str(library))
+    except Exception as error:  # whatever TVM raises of a command that fails or prints nonsense
+        reason = str(error).strip().splitlines()[-1][:200]
+        raise ToolError(f"linking by {find_linker()} failed: {reason}", fix="set CXX to a working compiler") from error

@@ -32,10 +32,10 @@ from tvm_ext.schedules.scalar_ops import is_elementwise
 
 ELEMENTWISE = "elementwise"
 _FLOATS = ("float32", "float64")
-#: Times an operator's scalar expression reads its operand, where that is more than once; a test holds the table.
+#: Times an operator reads its operand, as LLVM gets it, where that is more than once.
 READS = {
-    "relax.nn.relu": 2, "relax.nn.silu": 2, "relax.nn.gelu": 2, "relax.nn.leakyrelu": 3, "relax.nn.gelu_tanh": 5,
-    "relax.maximum": 3, "relax.minimum": 3, "relax.clip": 4,
+    "relax.nn.relu": 2, "relax.nn.silu": 2, "relax.nn.gelu": 2, "relax.nn.leakyrelu": 3, "relax.nn.gelu_tanh": 21,
+    "relax.maximum": 3, "relax.minimum": 3, "relax.clip": 4, "relax.tanh": 5,
 }  # fmt: skip
 #: Scalar operations of one expression. TVM takes an expression as a tree, so one that reads an operand twice, again
 #: and again, would grow without bound; up to this size a kernel compiles in well under a second.
@@ -61,7 +61,8 @@ class GroupOperations(Pass):
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         rewriter = Rewriter(mod, ctx)
-        groups = _Grouper(rewriter, fuse=ctx.options.fusion == "default").groups()
+        grouper = _Grouper(rewriter, fuse=ctx.options.fusion == "default")
+        groups = grouper.groups()
         last = {g.result: g for g in groups}
         inner = {b.var for g in groups for b in g.members[:-1]}
 
@@ -69,7 +70,7 @@ class GroupOperations(Pass):
             if binding.var in inner:
                 return None
             if (group := last.get(binding.var)) is None:
-                rw.skip(f"{op_name(binding.value) or 'this expression'} is neither an anchor nor elementwise")
+                rw.skip(grouper.why_not(binding))
                 return None
             return _call(group, rw)
 
@@ -88,14 +89,25 @@ class _Grouper:
 
     def groups(self) -> list[_Group]:
         for binding in bindings_of(self._rw.function):
-            name = op_name(binding.value)
-            if not name or not static_tensor(binding.var) or not all(_operand(a) for a in binding.value.args):
+            if self.why_not(binding):
                 continue
+            name = op_name(binding.value)
             if name in self._anchors:
                 self._open(name, binding)
-            elif is_elementwise(name) and _same_float(binding):
+            else:
                 self._join(binding)
         return self._groups
+
+    def why_not(self, binding: relax.VarBinding) -> str:
+        """Why an operation is in no group; "" if it is in one."""
+        name = op_name(binding.value)
+        if name not in self._anchors and not is_elementwise(name):
+            return f"{name or 'this expression'} is neither an anchor nor elementwise"
+        if not static_tensor(binding.var) or not all(_operand(a) for a in binding.value.args):
+            return f"{name} has a shape that is only known at run time"
+        if name not in self._anchors and not _same_float(binding):
+            return f"{name} of {dtype_of(binding.var)}: elementwise kernels compute float32 and float64"
+        return ""
 
     def _open(self, anchor: str, *members: relax.VarBinding) -> _Group:
         group = _Group(anchor, list(members))

@@ -1,7 +1,7 @@
 """The generic way: what no recipe took is lowered by TVM's own passes and scheduled safely.
 
 LegalizeOps, FuseOps and FuseTIR make the kernels; each is then scheduled by :mod:`tvm_ext.schedules.generic`, which
-only fuses outer loops, runs them on threads and vectorizes where that is always legal.
+only runs outer loops on threads. A reshape is no kernel: it is another shape of the same memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Kernel
-from tvm_ext.core.relax_graph import Rewriter, bindings_of
+from tvm_ext.core.relax_graph import Rewriter, bindings_of, main_bindings, op_name
 from tvm_ext.schedules import generic
 
 
@@ -28,7 +28,7 @@ class LowerRest(Pass):
             [
                 relax.backend.DispatchSampling(),
                 relax.backend.DispatchSortScan(),
-                relax.transform.LegalizeOps(),
+                relax.transform.LegalizeOps(skip_ops=["relax.reshape"]),  # it stays a view, an output too
                 relax.transform.AnnotateTIROpPattern(),
                 relax.transform.FuseOps(),
                 relax.transform.FuseTIR(),
@@ -38,7 +38,7 @@ class LowerRest(Pass):
         )
         with ctx.machine.target(), tvm.transform.PassContext(opt_level=3):
             after = lowered(_without_constants_inside(mod, ctx))
-        out, fired = IRModule(dict(after.functions_items()), attrs=after.attrs), []
+        out, fired = IRModule(dict(after.functions_items()), attrs=after.attrs), _views(after, ctx)
         for gvar, function in after.functions_items():
             if not isinstance(function, tirx.PrimFunc) or gvar.name_hint in ctx.kernels:
                 continue
@@ -48,6 +48,12 @@ class LowerRest(Pass):
             ctx.kernels[gvar.name_hint] = Kernel(gvar.name_hint, generic.NAME, {"schedule": how}, reason)
             fired.append(Event(gvar.name_hint, f"generic schedule ({how}): {reason}"))
         return PassResult(out, tuple(fired))
+
+
+def _views(mod: IRModule, ctx: CompileContext) -> list[Event]:
+    """What is said of reshapes: they cost nothing at run time."""
+    names = [b.var.name for b in main_bindings(mod) if op_name(b.value) == "relax.reshape"]
+    return [Event(", ".join(ctx.provenance.of(name)) or name, "another shape of the same memory") for name in names]
 
 
 def _without_constants_inside(mod: IRModule, ctx: CompileContext) -> IRModule:

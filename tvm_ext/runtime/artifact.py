@@ -74,7 +74,9 @@ def _padded(offset: int) -> int:
 
 
 # ------------------------------------------------------------------------------------------------ writing
-def write_artifact(path: Path, library: Path, weights: Sequence[np.ndarray], metadata: Metadata) -> None:
+def write_artifact(
+    path: Path, library: Path, weights: Sequence[np.ndarray], metadata: Metadata, *, sync: bool = True
+) -> None:
     """Write an artifact; `path` holds the whole of it, or what it held before.
 
     Args:
@@ -82,6 +84,7 @@ def write_artifact(path: Path, library: Path, weights: Sequence[np.ndarray], met
         library: the shared library.
         weights: arrays in the order of `metadata.weights`, of the same shapes and dtypes.
         metadata: what the artifact says of itself.
+        sync: wait for the disk; a cache need not, its entries are checked when they are read.
 
     Raises:
         ToolError: the file cannot be written.
@@ -94,7 +97,7 @@ def write_artifact(path: Path, library: Path, weights: Sequence[np.ndarray], met
     end = start + sum(_padded(spec.nbytes) for spec in metadata.weights)
     layout = _Layout(size, start, end, len(text), end + len(text) + _FOOTER.size)
     try:
-        with whole_file(Path(path)) as file:
+        with whole_file(Path(path), sync=sync) as file:
             _write(_Hashing(file), layout, library, weights, text)
     except OSError as error:
         raise ToolError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -18,8 +18,12 @@ def temporary_name(path: Path) -> Path:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
     """A file to write that takes the place of `path` when the block ends well, and vanishes when it raises.
+
+    Args:
+        path: the file.
+        sync: wait until the data is on disk, so that the file is whole after a power cut too.
 
     Raises:
         OSError: it cannot be written.
@@ -29,7 +33,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         with open(temporary, "xb") as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):

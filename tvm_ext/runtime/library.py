@@ -8,6 +8,7 @@ import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from ..core.errors import ArtifactError
@@ -51,6 +52,11 @@ def load_library(library: memoryview, path: str) -> Any:
             return load_shared_library(file)
         except Exception as error:
             raise ArtifactError(f"{path}: the system cannot load its library part: {error}") from error
+
+
+def write_library(library: memoryview, path: Path) -> None:
+    """Write the library as a file of its own."""
+    path.write_bytes(library)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 from ..core.errors import ArtifactError, InputError, ToolError, TvmExtError
 from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
-from .library import load_library
+from .library import load_library, write_library
 from .linker import find_linker
 from .spec import Metadata, TensorSpec
 from .threads import available_cores, dispatcher
@@ -173,7 +173,7 @@ def load(path: str | os.PathLike[str]) -> CompiledModel:
     module = load_library(artifact.library, os.fspath(path))
     library = artifact.library
     return CompiledModel(
-        module, artifact.weights, artifact.metadata, lambda file: _copy(library, file), needs_linker=False
+        module, artifact.weights, artifact.metadata, lambda file: write_library(library, file), needs_linker=False
     )
 
 
@@ -186,10 +186,6 @@ def _caller_maker(module: Any, metadata: Metadata, weights: Weights) -> Callable
         return Caller(module, metadata.inputs, weights)
 
     return make
-
-
-def _copy(library: memoryview, path: Path) -> None:
-    path.write_bytes(library)
 
 
 def _as_array(value: Any, name: str) -> np.ndarray:
