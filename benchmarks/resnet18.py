@@ -52,11 +52,13 @@ def _time(table: BenchmarkTable, threads: int) -> Iterator[Row]:
     ratio = table.ratio("onnxruntime")
     why = "; ".join(row.reason for row in table.rows if row.reason)
     ours, other = table.row("tvm_ext").statistics(), table.row("onnxruntime").statistics()
-    measured = why
+    measured, noisy = why, False
     if ratio is not None:
-        medians = f"{1e3 * ours['median']:.2f} / {1e3 * other['median']:.2f}"
-        measured = f"{ratio:.3f} (least {1e3 * ours['min']:.2f} / {1e3 * other['min']:.2f} ms, medians {medians} ms)"
-    noisy = table.too_noisy("onnxruntime")
+        rounds = table.round_ratios("onnxruntime")
+        least, medians = (f"{1e3 * ours[k]:.2f} / {1e3 * other[k]:.2f} ms" for k in ("min", "median"))
+        measured = f"{ratio:.3f} (rounds {min(rounds):.2f} to {max(rounds):.2f}; least {least}, medians {medians})"
+        # A scattering ratio is still an answer where every round is on one side of the bar.
+        noisy = table.too_noisy("onnxruntime") and max(rounds) > 1.0
     what = f"ResNet-18 f32, batch 1, {threads} threads, no records: time / onnxruntime"
     good = ratio is not None and ratio <= 1.0 and not noisy
     yield Row(what, "1.0 or less", measured + ("; too noisy to tell" if noisy else ""), good, {"ratio": ratio})

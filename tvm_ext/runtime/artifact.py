@@ -22,7 +22,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ..core.errors import ArtifactError, ToolError
-from .arrays import ALIGNMENT, aligned_empty
+from .arrays import ALIGNMENT, mapped_empty
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .files import whole_file
 from .library import ELF_MAGIC, check_architecture, elf_end
@@ -206,7 +206,7 @@ def _read(path: str) -> np.ndarray:
             file.seek(0)
             raise _not_an_artifact(file, size, path)
         file.seek(0)
-        data = aligned_empty((size,), np.uint8)
+        data = mapped_empty(size)
         if file.readinto(data.data) != size:
             raise ArtifactError(f"{path}: it was cut off while it was read")
     return data

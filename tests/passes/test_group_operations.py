@@ -1,0 +1,252 @@
+"""group-operations: what is fused behind which anchor, that numbers stay, and what must not be fused."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from onnx import TensorProto
+from tvm import te, tirx
+
+from tests.onnx_graphs import model, node, random, value
+from tests.passes.lowering import Stage, agrees, stage
+from tvm_ext.core.group import Group
+from tvm_ext.core.relax_graph import iter_groups
+from tvm_ext.passes.group_operations import LARGEST_EXPRESSION, READS, GroupOperations
+from tvm_ext.schedules.scalar_ops import SCALAR_OPS
+
+IMAGE = (1, 6, 5, 7)
+
+
+def grouped(proto: onnx.ModelProto, **options: Any) -> Stage:
+    return stage(proto, GroupOperations, **options)
+
+
+def conv(x: str, y: str, weight: str = "w", **attributes: Any) -> onnx.NodeProto:
+    """Keeps height and width under a 3x3 weight."""
+    return node("Conv", f"{x} {weight}", y, pads=[1, 1, 1, 1], **attributes)
+
+
+def weights(**more: Any) -> dict[str, np.ndarray]:
+    return {"w": random(6, 6, 3, 3, scale=0.15), **more}
+
+
+def on_image(
+    nodes: list[onnx.NodeProto], *outputs: str, shape: tuple[int, ...] = IMAGE, **more: Any
+) -> onnx.ModelProto:
+    return model(nodes, [value("x", IMAGE)], [value(name, shape) for name in outputs or ("y",)], weights(**more))
+
+
+# ------------------------------------------------------------------------------------------------------- epilogues
+@pytest.mark.parametrize(
+    "shape", [(6, 1, 1), (1, 6, 1, 1), (), (1,), (7,), (5, 1), (1, 6, 5, 7), (1, 1, 5, 7)], ids=str
+)
+def test_an_operand_that_broadcasts_to_the_anchor_is_fused(shape: tuple[int, ...]) -> None:
+    proto = on_image([conv("x", "c"), node("Add", "c b", "a"), node("Relu", "a", "y")], b=random(*shape))
+    assert grouped(proto).groups == ["conv2d add relu"]
+    agrees(proto)
+
+
+def test_an_operand_that_makes_the_result_larger_is_not() -> None:
+    nodes = [node("GlobalAveragePool", "x", "p"), node("Add", "p b", "y")]
+    proto = on_image(nodes, b=random(1, 6, 5, 7))
+    assert grouped(proto).groups == ["mean", "add"]
+    agrees(proto)
+
+
+@pytest.mark.parametrize("operator", ["Add", "Mul"])
+def test_the_same_operand_twice(operator: str) -> None:
+    proto = on_image([conv("x", "c"), node(operator, "c c", "y")])
+    assert grouped(proto).groups == [f"conv2d {'add' if operator == 'Add' else 'multiply'}"]
+    agrees(proto)
+
+
+def test_a_chain_on_every_kind_of_anchor() -> None:
+    nodes = [
+        node("MaxPool", "x", "p", kernel_shape=[2, 2]), node("Tanh", "p", "t"), node("Softmax", "t", "s"),
+        node("Mul", "s k", "m"), node("ReduceMax", "m", "r", axes=[1], keepdims=0), node("Exp", "r", "e"),
+        node("MatMul", "e v", "h"), node("Sigmoid", "h", "y"),
+    ]  # fmt: skip
+    proto = on_image(nodes, shape=(1, 4, 3), k=random(), v=random(6, 3))
+    expected = ["max_pool2d tanh", "softmax multiply", "max exp", "matmul sigmoid"]
+    assert grouped(proto).groups == expected
+    agrees(proto)
+
+
+def test_every_node_is_named_once_by_its_group() -> None:
+    found = grouped(on_image([conv("x", "c"), node("Add", "c b", "a"), node("Relu", "a", "y")], b=random(6, 1, 1)))
+    assert found.fired == {"relu_y": "fused_conv2d_add_relu: 3 operations in one kernel"}
+    assert set(found.ctx.provenance.of("y")) == {"conv_c", "add_a", "relu_y"}
+
+
+# -------------------------------------------------------------------------------------- two anchors, shared values
+def residual(swapped: bool, kernel: int) -> onnx.ModelProto:
+    """relu(conv3x3(x) + conv of another kernel size(x))."""
+    operands = "d c" if swapped else "c d"
+    second = node("Conv", "x v", "d", pads=[kernel // 2] * 4)
+    nodes = [conv("x", "c"), second, node("Add", operands, "a"), node("Relu", "a", "y")]
+    return on_image(nodes, v=random(6, 6, kernel, kernel, scale=0.2))
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_larger_convolution_takes_the_residual_add(swapped: bool) -> None:
+    assert grouped(residual(swapped, kernel=1)).groups == ["conv2d", "conv2d add relu"]
+    found = grouped(residual(swapped, kernel=5))
+    assert found.groups == ["conv2d", "conv2d add relu"]
+    anchors = {g.name_hint: Group(g.name_hint, f) for g, f in iter_groups(found.mod)}
+    large = next(g for g in anchors.values() if "relu" in g.epilogue)
+    assert large.operand(1).shape == (6, 6, 5, 5)
+    agrees(residual(swapped, kernel=1))
+
+
+def test_a_value_that_two_operations_read_ends_its_group() -> None:
+    nodes = [conv("x", "c"), node("Relu", "c", "r"), node("Tanh", "r", "t"), node("Sigmoid", "r", "s")]
+    proto = on_image(nodes, "t", "s")
+    assert grouped(proto).groups == ["conv2d relu", "tanh", "sigmoid"]
+    agrees(proto)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_value_that_is_an_output_too_ends_its_group(first: bool) -> None:
+    outputs = ("c", "y") if first else ("y", "c")
+    proto = on_image([conv("x", "c"), node("Relu", "c", "y")], *outputs)
+    assert grouped(proto).groups == ["conv2d", "relu"]
+    agrees(proto)
+
+
+def test_an_operand_that_depends_on_the_anchor_by_another_way_makes_no_cycle() -> None:
+    nodes = [conv("x", "c"), node("GlobalAveragePool", "c", "g"), node("Add", "c g", "a"), node("Relu", "a", "y")]
+    proto = on_image(nodes)
+    assert grouped(proto).groups == ["conv2d", "mean", "add relu"]
+    agrees(proto)
+
+
+def test_an_epilogue_may_wait_for_an_operand_that_is_computed_later() -> None:
+    nodes = [
+        conv("x", "c"), node("Exp", "z", "e"), node("Softmax", "e", "s"), node("Add", "c s", "a"),
+        node("Relu", "a", "y"),
+    ]  # fmt: skip
+    proto = model(nodes, [value("x", IMAGE), value("z", IMAGE)], [value("y", IMAGE)], weights())
+    assert grouped(proto).groups == ["exp", "softmax", "conv2d add relu"]
+    agrees(proto)
+
+
+# ----------------------------------------------------------------------------------------------------- elementwise
+def test_chains_and_graphs_of_elementwise_operations_become_one_kernel() -> None:
+    nodes = [
+        node("Tanh", "x", "a"), node("Abs", "x", "b"), node("Exp", "a", "c"), node("Mul", "b k", "d"),
+        node("Add", "c d", "e"), node("Sub", "e x", "y"),
+    ]  # fmt: skip
+    proto = on_image(nodes, k=random(6, 1, 1))
+    found = grouped(proto)
+    assert found.groups == ["tanh abs exp multiply add subtract"]
+    ((_, function),) = iter_groups(found.mod)
+    assert [p.shape for p in Group("g", function).params] == [IMAGE, (6, 1, 1)], "x is one parameter"
+    assert agrees(proto).report["launches"] == 1
+
+
+def test_two_chains_behind_one_anchor() -> None:
+    nodes = [conv("x", "c"), node("Tanh", "x", "t"), node("Exp", "t", "e"), node("Add", "c e", "y")]
+    proto = on_image(nodes)
+    assert grouped(proto).groups == ["conv2d tanh exp add"]
+    agrees(proto)
+
+
+def test_equal_groups_are_one_function() -> None:
+    nodes = [conv("x", "c"), node("Relu", "c", "r"), conv("r", "d", "v"), node("Relu", "d", "s"), conv("s", "y")]
+    proto = on_image(nodes, v=random(6, 6, 3, 3, scale=0.15, seed=5))
+    found = grouped(proto)
+    assert found.calls == ["fused_conv2d_relu", "fused_conv2d_relu", "fused_conv2d"]
+    assert len(list(iter_groups(found.mod))) == 2
+    agrees(proto)
+
+
+def test_groups_that_differ_in_a_scalar_are_not_one_function() -> None:
+    nodes = [node("Mul", "x h", "a"), node("Softmax", "a", "s"), node("Mul", "x q", "b"), node("Add", "s b", "y")]
+    proto = on_image(nodes, h=np.float32(0.5), q=np.float32(0.3))
+    found = grouped(proto)
+    assert found.groups == ["multiply", "softmax multiply add"]
+    agrees(proto)
+    twice = on_image([node("Mul", "x h", "a"), node("Mul", "x q", "b")], "a", "b", h=np.float32(0.5), q=np.float32(0.3))
+    assert len(list(iter_groups(grouped(twice).mod))) == 2
+    agrees(twice)
+
+
+# ----------------------------------------------------------------------------------------------- what is left alone
+def test_without_fusion_every_operation_is_a_group() -> None:
+    nodes = [conv("x", "c"), node("Add", "c b", "a"), node("Add", "a a", "d"), node("Relu", "d", "y")]
+    proto = on_image(nodes, b=random(6, 1, 1))
+    assert grouped(proto, fusion="none").groups == ["conv2d", "add", "add", "relu"]
+    assert agrees(proto, fusion="none").report["launches"] == 4
+
+
+INTEGERS = {
+    "int32": (TensorProto.INT32, "Add", "add of int32: elementwise kernels compute float32 and float64"),
+    "int64": (TensorProto.INT64, "Mul", "multiply of int64: elementwise kernels compute float32 and float64"),
+    "bool": (TensorProto.BOOL, "And", "logical_and is neither an anchor nor elementwise"),
+}
+
+
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_integers_and_booleans_are_left_alone(kind: str) -> None:
+    dtype, operator, reason = INTEGERS[kind]
+    proto = model(
+        [node(operator, "x z", "y", "op")], [value("x", (3, 5), dtype), value("z", (3, 5), dtype)],
+        [value("y", (3, 5), dtype)],
+    )  # fmt: skip
+    found = grouped(proto)
+    assert found.groups == [] and found.skipped == {"op": f"relax.{reason}"}
+    agrees(proto)
+
+
+def test_operations_nothing_takes_are_left_alone_with_the_reason() -> None:
+    proto = on_image([conv("x", "c"), node("Concat", "c x", "d", axis=1), node("Relu", "d", "y")], shape=(1, 12, 5, 7))
+    found = grouped(proto)
+    assert found.groups == ["conv2d", "relu"]
+    assert found.skipped["concat_d"] == "relax.concat is neither an anchor nor elementwise"
+    agrees(proto)
+
+
+# ------------------------------------------------------------------------------------------------ bounded expressions
+def squares(count: int) -> onnx.ModelProto:
+    """tanh(x), squared, again and again: each step reads its operand more than once."""
+    names = ["x", *(f"s{i}" for i in range(1, count)), "y"]
+    nodes = [
+        n for i in range(count)
+        for n in (node("Tanh", names[i], f"t{i}"), node("Mul", f"t{i} t{i}", names[i + 1]))
+    ]  # fmt: skip
+    return on_image(nodes)
+
+
+def test_an_expression_that_would_grow_without_bound_is_cut() -> None:
+    proto = squares(12)
+    found = grouped(proto)
+    assert 12 > len(found.groups) > 3
+    reasons = [e.detail for e in found.report.skipped if "fused" in e.detail]
+    assert len(reasons) == len(found.groups) - 1 and all("its expression would have" in r for r in reasons)
+    agrees(proto)
+
+
+def test_a_long_chain_that_reads_each_operand_once_is_cut_only_at_the_bound() -> None:
+    names = ["x", *(f"s{i}" for i in range(1, 60)), "y"]
+    proto = on_image([node("Sigmoid", a, b) for a, b in itertools.pairwise(names)])
+    assert [len(g.split()) for g in grouped(proto).groups] == [LARGEST_EXPRESSION, 60 - LARGEST_EXPRESSION]
+
+
+@pytest.mark.parametrize("name", SCALAR_OPS)
+def test_the_table_of_reads_is_that_of_the_lowered_expressions(name: str) -> None:
+    scalar = SCALAR_OPS[name]
+    required = [p for p in inspect.signature(scalar).parameters.values() if p.default is p.empty and p.name != "alpha"]
+    more = {"alpha": 0.1} if name == "relax.nn.leakyrelu" else {}
+    others = [tirx.const(0.25 * i, "float32") for i in range(1, len(required))]
+    x = te.placeholder((4,), "float32", "x")
+    y = te.compute((4,), lambda i: scalar(x(i), *others, **more), "y")
+    lowered = tirx.transform.BindTarget(tvm.target.Target("llvm"))(tvm.IRModule({"f": te.create_prim_func([x, y])}))
+    text = tirx.transform.LowerIntrin()(lowered)["f"].script()
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("y[") and "=" in line]
+    assert 1 <= line.count("x[") <= READS.get(name, 1)
