@@ -1,0 +1,161 @@
+"""The compile driver: sources, cache, other CPUs, threads, the report, export and load."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import tvm_ext
+from tvm_ext.core.errors import ArtifactError, ToolError
+from tvm_ext.core.machine import Machine
+from tvm_ext.driver import compile as driver
+from tvm_ext.frontend import zoo
+from tvm_ext.runtime.cpu import why_not_here
+
+from ..onnx_graphs import model, node, random, value
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def small(nan: bool = False) -> onnx.ModelProto:
+    weight = random(8, 3, 3, 3, scale=0.2)
+    if nan:
+        weight[2, 1, 1, 1] = np.nan
+    nodes = [node("Conv", "x w b", "c"), node("Relu", "c", "y")]
+    return model(nodes, [value("x", (1, 3, 8, 9))], [value("y", (1, 8, 6, 7))], {"w": weight, "b": random(8)})
+
+
+X = random(1, 3, 8, 9)
+
+
+@pytest.fixture(scope="module")
+def resnet() -> tuple[onnx.ModelProto, Any]:
+    proto = zoo.resnet18()
+    return proto, tvm_ext.compile(proto, cache=False, threads=2)
+
+
+def test_path_bytes_and_proto_are_one_model(tmp_path: Path) -> None:
+    proto = small()
+    path = tmp_path / "m.onnx"
+    onnx.save(proto, path)
+    results = [tvm_ext.compile(m, cache=False).run(X)["y"] for m in (proto, path, str(path), path.read_bytes())]
+    assert all(np.array_equal(results[0], r) for r in results)
+
+
+def test_a_cache_hit_gives_equal_bits_and_lowers_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = tvm_ext.compile(small()).run(X)["y"]
+
+    def lower(*_: Any) -> None:
+        raise AssertionError("a cache hit needs no compiler")
+
+    monkeypatch.setattr(driver, "lower", lower)
+    assert np.array_equal(tvm_ext.compile(small()).run(X)["y"], first)
+    with pytest.raises(AssertionError):
+        tvm_ext.compile(small(), threads=1)  # another key
+
+
+def test_without_a_linker_the_program_stays_in_memory(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delenv("CC", raising=False)
+    compiled = tvm_ext.compile(small())
+    assert tvm_ext.verify(compiled, model=small()).ok and not cache.exists()
+    with pytest.raises(ToolError, match="export needs a linker"):
+        compiled.export(tmp_path / "a.so")
+
+
+def test_a_linker_that_fails_is_a_warning(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "false")
+    with pytest.warns(UserWarning, match="compiled in memory, and every time"):
+        compiled = tvm_ext.compile(small())
+    assert tvm_ext.verify(compiled, model=small()).ok
+
+
+def test_an_unwritable_cache_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.warns(UserWarning, match="cannot be used"):
+        compiled = tvm_ext.compile(small())
+    assert tvm_ext.verify(compiled, model=small()).ok
+
+
+def test_for_a_lesser_cpu() -> None:
+    compiled = tvm_ext.compile(small(), cache=False, target="x86-64-v2")
+    assert compiled.metadata.machine["isa"] == "sse4.2" and tvm_ext.verify(compiled, model=small()).ok
+
+
+@pytest.mark.parametrize("target", ["aarch64-linux-gnu:cortex-a72", "skylake-avx512"])
+def test_for_a_cpu_that_is_not_here(target: str) -> None:
+    compiled = tvm_ext.compile(small(), target=target)
+    if why_not_here(Machine.detect(target).as_dict()):
+        with pytest.raises(ArtifactError, match="compiled for"):
+            compiled.run(X)
+    else:
+        assert tvm_ext.verify(compiled, model=small()).ok
+
+
+def test_threads_are_compiled_in_and_change_no_bit_of_a_convolution() -> None:
+    compiled = {t: tvm_ext.compile(small(), cache=False, threads=t) for t in (1, 2, 3)}
+    assert [c.threads for c in compiled.values()] == [1, 2, 3]
+    assert not compiled[1].metadata.parallel
+    for c in compiled.values():
+        assert tvm_ext.verify(c, model=small()).ok
+
+
+def test_nan_weights_are_reported_and_computed() -> None:
+    compiled = tvm_ext.compile(small(nan=True), cache=False, accuracy="exact")
+    assert any("NaN" in w and "'w'" in w for w in compiled.report["warnings"])
+    y = compiled.run(X)["y"]
+    assert np.isnan(y[:, 2]).all() and not np.isnan(np.delete(y, 2, axis=1)).any()
+
+
+def test_export_and_load_give_equal_bits(cache: Path, tmp_path: Path) -> None:
+    for options in ({"cache": False}, {}):
+        compiled = tvm_ext.compile(small(), **options)
+        compiled.export(tmp_path / "a.so")
+        assert np.array_equal(tvm_ext.load(tmp_path / "a.so").run(X)["y"], compiled.run(X)["y"])
+
+
+def test_threads_may_call_one_model() -> None:
+    compiled = tvm_ext.compile(small(), cache=False, threads=2)
+    inputs = [random(1, 3, 8, 9, seed=i) for i in range(8)]
+    alone = [compiled.run(x)["y"] for x in inputs]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            together = list(pool.map(lambda x: compiled.run(x)["y"], inputs))
+            assert all(np.array_equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+# ------------------------------------------------------------------------------------------------ ResNet-18
+def test_resnet18_agrees_with_onnxruntime(resnet: Any) -> None:
+    proto, compiled = resnet
+    report = tvm_ext.verify(compiled, model=proto)
+    assert report.ok and report.outputs[0].of_range <= 1e-5
+
+
+def test_resnet18_is_23_launches_of_recipes(resnet: Any) -> None:
+    report = resnet[1].report
+    assert report["launches"] == 23
+    assert {k["recipe"] for k in report["kernels"]} == {
+        "conv2d_nchwc", "conv2d_winograd", "pool2d", "reduction", "dense"
+    }  # fmt: skip
+
+
+def test_every_node_of_resnet18_is_owned(resnet: Any) -> None:
+    """By a kernel, or by the pass that made it vanish."""
+    proto, compiled = resnet
+    owned = {n for k in compiled.report["kernels"] for n in k["nodes"]}
+    vanished = {part for p in compiled.report["passes"] for e in p["fired"] + p["skipped"] for part in e[0].split(", ")}
+    assert {n.name for n in proto.graph.node} - owned <= vanished
+    assert {n.name for n in proto.graph.node} - owned <= {"flatten", "flat"}
