@@ -8,6 +8,8 @@ attribute: the generic way lowers it, and the report says which recipe refused i
 
 from __future__ import annotations
 
+import math
+
 from tvm.ir import IRModule
 
 from tvm_ext.core.group import Group
@@ -60,5 +62,8 @@ def choose(group: Group, machine: Machine, *, exact: bool = False) -> tuple[Plan
             reasons.append(f"{recipe.name}: {match.reason}")
             continue
         config = recipe.default(match, machine)
-        plans.append(Plan(recipe, match, config, recipe.cost(match, config, machine)))
+        if math.isinf(cost := recipe.cost(match, config, machine)):
+            reasons.append(f"{recipe.name}: no configuration is legal on {machine.isa}")
+            continue
+        plans.append(Plan(recipe, match, config, cost))
     return (min(plans, key=lambda p: p.cost) if plans else None), reasons

@@ -65,5 +65,13 @@ class _Lifter:
                 return param
         self._constants.append(constant)
         self.params.append(relax.Var(f"w{len(self.params)}", constant.ty))
-        self.values.append(np.from_dlpack(constant.value))
+        self.values.append(_array(constant))
         return self.params[-1]
+
+
+def _array(constant: GenericConst) -> np.ndarray:
+    """The constant's own memory; a copy for dtypes that numpy alone does not know, such as bfloat16."""
+    try:
+        return np.from_dlpack(constant.value)
+    except RuntimeError:
+        return np.asarray(constant.value.numpy())

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar, IRModule
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.errors import PassError
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
+from tvm_ext.core.plan import Kernel
+from tvm_ext.core.recipe import config_text
 from tvm_ext.core.relax_graph import Rewriter, op_name
 
 
@@ -31,10 +34,26 @@ class ScheduleKernels(Pass):
                 return None
             old = call.args[0]
             if old not in done:
-                sch = Schedule(mod[old])
-                kernel.schedule(sch)
+                sch = _scheduled(mod[old], kernel)
                 done[old] = rw.replace_function(old, sch.mod["main"].without_attr("global_symbol"))
                 rw.fire(f"scheduled by {kernel.recipe}", kernel.name)
             return Call(call.op, [done[old], *call.args[1:]], call.attrs, call.ty_args)
 
         return Rewriter(mod, ctx).rewrite(visit)
+
+
+def _scheduled(function: tirx.PrimFunc, kernel: Kernel) -> Schedule:
+    """The function after its recipe's schedule.
+
+    Raises:
+        PassError: the recipe failed; names it, the kernel and the configuration.
+    """
+    sch = Schedule(function)
+    assert kernel.schedule is not None
+    try:
+        kernel.schedule(sch)
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0][:200]
+        what = f"recipe {kernel.recipe!r} cannot schedule kernel {kernel.name!r} with {config_text(kernel.config)}"
+        raise PassError(f"{what}: {type(error).__name__}: {reason}") from error
+    return sch

@@ -162,14 +162,18 @@ class CompiledModel:
             write_artifact(target, library, self._arrays, self.metadata)
 
 
-def load(path: str | os.PathLike[str]) -> CompiledModel:
+def load(path: str | os.PathLike[str], *, mapped: bool = False) -> CompiledModel:
     """Load an exported model. Needs no compiler.
+
+    Args:
+        path: the file.
+        mapped: map the file instead of reading it; see :func:`tvm_ext.runtime.artifact.read_artifact`.
 
     Raises:
         ArtifactError: the file is missing, foreign, cut off, altered, of another version, or needs instructions
             that this CPU lacks. It is checked before any of its code is loaded.
     """
-    artifact = read_artifact(path)
+    artifact = read_artifact(path, mapped=mapped)
     module = load_library(artifact.library, os.fspath(path))
     library = artifact.library
     return CompiledModel(

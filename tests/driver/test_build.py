@@ -1,0 +1,92 @@
+"""build: kernels of a module as an executable that runs without a compiler, in this process or linked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from tests.onnx_graphs import model, node, random, value
+from tests.passes.lowering import Stage, stage
+from tvm_ext.driver.build import build, build_objects, has_parallel_loops
+from tvm_ext.passes.lift_weights import LiftWeights
+
+X = random(4, 6)
+
+
+def lowered(threads: int = 2, nodes: Any = None, shape: tuple[int, ...] = (4, 6)) -> Stage:
+    nodes = nodes or [node("Softmax", "x", "a"), node("Exp", "a", "b"), node("Tanh", "b", "y")]
+    return stage(model(nodes, [value("x", shape)], [value("y", shape)]), LiftWeights, threads)
+
+
+def run(module: Any, *inputs: np.ndarray) -> np.ndarray:
+    return relax.VirtualMachine(module, tvm.cpu())["main"](*(tvm.runtime.tensor(x) for x in inputs)).numpy()
+
+
+def expected(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
+    return np.tanh(np.exp(e / e.sum(-1, keepdims=True)))
+
+
+def kinds(module: Any) -> set[str]:
+    return {str(m.kind) for m in module.imports}
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("CXX", "CC"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_it_runs_in_memory_with_no_compiler_at_all(no_compiler: None) -> None:
+    found = lowered()
+    executable = build(found.mod, found.ctx.machine)
+    assert kinds(executable.mod) == {"llvm"}, "a source module would need a compiler"
+    np.testing.assert_allclose(run(executable.jit(), X), expected(X), atol=1e-6)
+
+
+def test_a_model_without_any_kernel_runs_too(no_compiler: None) -> None:
+    found = (
+        lowered(nodes=[node("Reshape", "x shape", "y")], shape=(4, 6))
+        if False
+        else stage(model([node("Flatten", "x", "y")], [value("x", (2, 3, 4))], [value("y", (2, 12))]), LiftWeights)
+    )
+    assert np.array_equal(
+        run(build(found.mod, found.ctx.machine).jit(), random(2, 3, 4)), random(2, 3, 4).reshape(2, 12)
+    )
+
+
+def test_objects_link_to_the_same_program(tmp_path: Path) -> None:
+    found = lowered()
+    library = tmp_path / "library.so"
+    with build_objects(found.mod, found.ctx.machine) as executable:
+        executable.export_library(str(library))
+    in_memory = run(build(found.mod, found.ctx.machine).jit(), X)
+    assert np.array_equal(run(tvm.runtime.load_module(str(library)), X), in_memory)
+
+
+@pytest.mark.parametrize("operator", ["Exp", "Tanh", "Sqrt", "Log", "Erf", "Abs", "Floor"])
+def test_a_kernel_may_be_called_as_a_function_of_the_c_library(operator: str) -> None:
+    functions = {"Erf": None, "Abs": np.abs}
+    x = np.abs(X) + 0.5
+    found = lowered(nodes=[node(operator, "x", "y")])
+    assert found.calls == [operator.lower()]
+    reference = functions.get(operator, getattr(np, operator.lower(), None))
+    result = run(build(found.mod, found.ctx.machine).jit(), x)
+    if reference is None:
+        from math import erf
+
+        reference = np.vectorize(erf)
+    np.testing.assert_allclose(result, reference(x.astype(np.float64)), rtol=1e-5)
+
+
+def test_parallel_loops_are_found() -> None:
+    large = [node("Tanh", "x", "y")]
+    assert has_parallel_loops(lowered(2, large, (300, 400)).mod)
+    assert not has_parallel_loops(lowered(1, large, (300, 400)).mod)
+    assert not has_parallel_loops(lowered(2, large, (3, 4)).mod)
