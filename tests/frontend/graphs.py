@@ -11,7 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.frontend import Imported, import_model, read_model
+from tvm_ext.frontend.importer import Imported, import_model
+from tvm_ext.frontend.reader import read_model
 
 
 def value(name: str, shape: Sequence[int | str | None] | None, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:

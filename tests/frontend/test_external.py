@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from tvm_ext.core.errors import ModelError
-from tvm_ext.frontend import fingerprint, read_model
+from tvm_ext.frontend.reader import fingerprint, read_model
 
 from .graphs import linear_model, message
 
