@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import onnx
 import pytest
 
 import tvm_ext
@@ -27,6 +31,19 @@ def check(seed: int) -> None:
     report = tvm_ext.verify(compiled, model=model, seed=seed)
     assert report.outputs and not report.problems, f"seed {seed}\n{report}"
     assert all(agrees(output) for output in report.outputs), f"seed {seed}\n{report}"
+    assert not lost_nodes(model, compiled.report), f"seed {seed}"
+
+
+def lost_nodes(model: onnx.ModelProto, report: Mapping[str, Any]) -> set[str]:
+    """Nodes an output needs that the report names neither with a kernel nor with a pass that made them vanish."""
+    needed, live = {output.name for output in model.graph.output}, set()
+    for node in reversed(model.graph.node):
+        if needed.intersection(node.output):
+            live.add(node.name)
+            needed.update(node.input)
+    computed = {name for kernel in report["kernels"] for name in kernel["nodes"]}
+    events = [e for p in report["passes"] for e in (*p["fired"], *p["skipped"])]
+    return live - computed - {name for value, _ in events for name in value.split(", ")}
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,7 @@ def small(nan: bool = False) -> onnx.ModelProto:
 
 
 X = random(1, 3, 8, 9)
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +139,97 @@ def test_threads_may_call_one_model() -> None:
         for _ in range(20):
             together = list(pool.map(lambda x: compiled.run(x)["y"], inputs))
             assert all(np.array_equal(a, b) for a, b in zip(alone, together, strict=True))
+
+
+def test_threads_may_call_several_models() -> None:
+    models = [tvm_ext.compile(m, cache=False, threads=2) for m in (small(), zoo.mlp(hidden=(300, 300)))]
+    feeds = [random(1, 3, 8, 9, seed=3), random(1, 784, seed=3)]
+    alone = [next(iter(m.run(x).values())) for m, x in zip(models, feeds, strict=True)]
+
+    def call(i: int) -> bool:
+        return np.array_equal(next(iter(models[i % 2].run(feeds[i % 2]).values())), alone[i % 2])
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(call, range(160)))
+
+
+def test_several_threads_may_compile_at_once() -> None:
+    models = [model([node(op, "x", "y")], [value("x", (4, 6))], [value("y", (4, 6))]) for op in ("Tanh", "Softmax")]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        compiled = list(pool.map(lambda m: tvm_ext.compile(m, cache=False), models * 2))
+    assert all(tvm_ext.verify(c, model=m).ok for c, m in zip(compiled, models * 2, strict=True))
+
+
+def test_nan_lies_where_onnxruntime_has_it() -> None:
+    nodes = [
+        node("MatMul", "x w", "a"),
+        node("Relu", "a", "b"),
+        node("Add", "b x", "c"),
+        node("Clip", "c low high", "y"),
+    ]
+    weight = random(6, 6)
+    weight[1, 4] = np.nan
+    proto = model(
+        nodes, [value("x", (3, 6))], [value("y", (3, 6))], {"w": weight, "low": np.float32(-0.5), "high": np.float32(2)}
+    )
+    x = random(3, 6)
+    x[1, 2] = np.nan
+    report = tvm_ext.verify(tvm_ext.compile(proto, cache=False), proto, {"x": x})
+    assert report.ok and report.outputs[0].nan == 6 + 2, str(report)
+
+
+def test_a_model_replaced_while_it_is_compiled_is_kept_under_its_own_key(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, other = tmp_path / "m.onnx", small(nan=True).SerializeToString()
+    onnx.save(small(), path)
+    fingerprint = driver.fingerprint
+
+    def replaced(source: Any) -> Any:
+        found = fingerprint(source)
+        path.write_bytes(other)
+        return found
+
+    monkeypatch.setattr(driver, "fingerprint", replaced)
+    assert np.isnan(tvm_ext.compile(path).run(X)["y"]).any(), "the new file was read"
+    monkeypatch.undo()
+    monkeypatch.setenv("TVM_EXT_CACHE", str(cache))
+    assert not np.isnan(tvm_ext.compile(small()).run(X)["y"]).any(), "and is not found as the old one"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_compiles(tmp_path: Path) -> None:
+    """Whatever threads compiling started in the parent are not there in the child."""
+    code = (
+        "import os, sys, numpy, tvm_ext\n"
+        "model = tvm_ext.zoo.mlp(hidden=(32,))\n"
+        "x = numpy.ones((1, 784), 'f4')\n"
+        "def run(): return tvm_ext.compile(model, cache=False, threads=2).run(x)['output']\n"
+        "expected = run()\n"
+        "child = os.fork()\n"
+        "if child == 0: os._exit(0 if numpy.array_equal(run(), expected) else 3)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.long
+def test_two_processes_compile_one_model_at_once(cache: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(small(), path)
+    code = (
+        "import sys, numpy, tvm_ext\n"
+        "x = numpy.linspace(-1, 1, 216, dtype='f4').reshape(1, 3, 8, 9)\n"
+        "sys.stdout.write(tvm_ext.compile(sys.argv[1], threads=2).run(x)['y'].tobytes().hex())\n"
+    )
+    command = [sys.executable, "-W", "error", "-c", code, str(path)]
+    both = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [p.communicate(timeout=120)[0] for p in both]
+    assert [p.returncode for p in both] == [0, 0] and outputs[0] == outputs[1] != ""
+    assert len(list(cache.glob("*.so"))) == 1 and not [p for p in cache.iterdir() if p.suffix != ".so"]
+    x = np.linspace(-1, 1, 216, dtype="f4").reshape(1, 3, 8, 9)
+    assert tvm_ext.compile(path, threads=2).run(x)["y"].tobytes().hex() == outputs[0]
 
 
 # ------------------------------------------------------------------------------------------------ ResNet-18

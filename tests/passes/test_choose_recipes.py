@@ -75,4 +75,5 @@ def test_equal_layers_share_one_decision() -> None:
     found = stage(proto, ChooseRecipes)
     assert list(found.ctx.plans) == ["fused_matmul_relu"] and len(found.report.fired) == 1
     (kernel,) = agrees(proto).report["kernels"]
-    assert kernel["calls"] == 2 and kernel["call_sites"] == [["matmul_a", "relu_b"], ["matmul_c", "relu_y"]]
+    assert kernel["calls"] == 2
+    assert [set(c) for c in kernel["call_sites"]] == [{"matmul_a", "relu_b"}, {"matmul_c", "relu_y"}]

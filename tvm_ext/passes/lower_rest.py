@@ -17,27 +17,20 @@ from tvm_ext.core.plan import Kernel
 from tvm_ext.core.relax_graph import Rewriter, bindings_of, main_bindings, op_name
 from tvm_ext.schedules import generic
 
+from .conditions import unique_names
+from .named_fusion import fuse
+
 
 class LowerRest(Pass):
     """Lower operators and groups without a recipe; name each with the reason."""
 
     name = "lower-rest"
+    ensures = (unique_names,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        lowered = tvm.transform.Sequential(
-            [
-                relax.backend.DispatchSampling(),
-                relax.backend.DispatchSortScan(),
-                relax.transform.LegalizeOps(skip_ops=["relax.reshape"]),  # it stays a view, an output too
-                relax.transform.AnnotateTIROpPattern(),
-                relax.transform.FuseOps(),
-                relax.transform.FuseTIR(),
-                relax.transform.RewriteDataflowReshape(),
-                relax.transform.DeadCodeElimination(),
-            ]
-        )
         with ctx.machine.target(), tvm.transform.PassContext(opt_level=3):
-            after = lowered(_without_constants_inside(mod, ctx))
+            legal = _legalize()(_without_constants_inside(mod, ctx))
+            after = _to_kernels()(fuse(legal, ctx.provenance))
         out, fired = IRModule(dict(after.functions_items()), attrs=after.attrs), _views(after, ctx)
         for gvar, function in after.functions_items():
             if not isinstance(function, tirx.PrimFunc) or gvar.name_hint in ctx.kernels:
@@ -48,6 +41,29 @@ class LowerRest(Pass):
             ctx.kernels[gvar.name_hint] = Kernel(gvar.name_hint, generic.NAME, {"schedule": how}, reason)
             fired.append(Event(gvar.name_hint, f"generic schedule ({how}): {reason}"))
         return PassResult(out, tuple(fired))
+
+
+def _legalize() -> tvm.transform.Pass:
+    """Every operator as a kernel of its own; a reshape stays one, so that it stays a view, an output too."""
+    return tvm.transform.Sequential(
+        [
+            relax.backend.DispatchSampling(),
+            relax.backend.DispatchSortScan(),
+            relax.transform.LegalizeOps(skip_ops=["relax.reshape"]),
+            relax.transform.AnnotateTIROpPattern(),
+        ]
+    )
+
+
+def _to_kernels() -> tvm.transform.Pass:
+    """Every fused function as one kernel."""
+    return tvm.transform.Sequential(
+        [
+            relax.transform.FuseTIR(),
+            relax.transform.RewriteDataflowReshape(),
+            relax.transform.DeadCodeElimination(),
+        ]
+    )
 
 
 def _views(mod: IRModule, ctx: CompileContext) -> list[Event]:
