@@ -31,7 +31,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config
+from tvm_ext.core.recipe import Config, Match, Recipe
 
 from .steps import SERIAL_SECONDS, parallel_units, unroll_and_vectorize
 
@@ -267,3 +267,16 @@ def schedule_tiles(sch: Schedule, problem: Problem, config: Config, result: str 
 def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:
     *outer, last = sch.get_loops(block)[-3:]
     return outer, last
+
+
+class BlockedRecipe(Recipe):
+    """A recipe whose match states one blocked reduction, as the fact `problem`."""
+
+    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+        return space(match.problem, machine)
+
+    def default(self, match: Match, machine: Machine) -> Config:
+        return dict(default(match.problem, machine))
+
+    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+        return cost(match.problem, config, machine)

@@ -16,7 +16,7 @@ from tvm.s_tir import Schedule
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 from tvm_ext.core.relax_graph import attrs_of
 
 from . import blocked
@@ -26,7 +26,7 @@ from .steps import parallel_rows
 _ATTRIBUTES = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
 
 
-class Conv2dNCHWc(Recipe):
+class Conv2dNCHWc(blocked.BlockedRecipe):
     """Direct convolution, register-blocked over output channels and pixels."""
 
     name = "conv2d_nchwc"
@@ -61,15 +61,6 @@ class Conv2dNCHWc(Recipe):
             "problem": problem, "data": data, "weight": weight, "image": (h, w), "out_image": (oh, ow),
             "strides": a["strides"], "dilation": a["dilation"], "pads": pads,
         }  # fmt: skip
-
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        return blocked.space(match.problem, machine)
-
-    def default(self, match: Match, machine: Machine) -> Config:
-        return dict(blocked.default(match.problem, machine))
-
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return blocked.cost(match.problem, config, machine)
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem

@@ -9,7 +9,7 @@ copied out by the same kernel.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import te, tirx
@@ -18,14 +18,14 @@ from tvm.s_tir import Schedule
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
 from . import blocked
 from .epilogue import Epilogue, placeholders
 from .steps import parallel_rows
 
 
-class Dense(Recipe):
+class Dense(blocked.BlockedRecipe):
     """Packed matmul, register-blocked over columns and rows."""
 
     name = "dense"
@@ -48,15 +48,6 @@ class Dense(Recipe):
         inner = next(i for i in range(machine.lanes, 0, -1) if k % i == 0)
         problem = blocked.Problem(1, n, rows, rows, k // inner, (1, 1), inner, machine.lanes)
         return Match(group, {"problem": problem, "data": data, "weight": weight})
-
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        return blocked.space(match.problem, machine)
-
-    def default(self, match: Match, machine: Machine) -> Config:
-        return dict(blocked.default(match.problem, machine))
-
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return blocked.cost(match.problem, config, machine)
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem

@@ -41,11 +41,11 @@ def _clip(x: Any, low: Any, high: Any) -> Any:
 
 
 def _maximum(a: Any, b: Any) -> Any:
-    return tirx.Select(tirx.any(a != a, a > b), a, b)
+    return tirx.Select(tirx.any(tirx.isnan(a), a > b), a, b)
 
 
 def _minimum(a: Any, b: Any) -> Any:
-    return tirx.Select(tirx.any(a != a, a < b), a, b)
+    return tirx.Select(tirx.any(tirx.isnan(a), a < b), a, b)
 
 
 #: Relax operator -> scalar expression of its tensor operands (attributes by keyword where there are any).

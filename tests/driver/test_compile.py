@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import os
 import subprocess
 import sys
@@ -129,6 +130,19 @@ def test_export_and_load_give_equal_bits(cache: Path, tmp_path: Path) -> None:
         compiled = tvm_ext.compile(small(), **options)
         compiled.export(tmp_path / "a.so")
         assert np.array_equal(tvm_ext.load(tmp_path / "a.so").run(X)["y"], compiled.run(X)["y"])
+
+
+def test_the_report_is_plain_and_complete(cache: Path) -> None:
+    first, again = tvm_ext.compile(small()), tvm_ext.compile(small())
+    assert json.loads(json.dumps(first.report)) == first.report == again.report
+    assert set(first.report) == {"kernels", "launches", "passes", "timing", "warnings"}
+    assert list(first.report["timing"]) == ["start", "import", "passes", "build", "link"]
+    assert list(tvm_ext.compile(small(), cache=False).report["timing"])[-2:] == ["build", "load"]
+    kernels = first.report["kernels"]
+    assert first.report["launches"] == sum(k["calls"] for k in kernels) == sum(len(k["call_sites"]) for k in kernels)
+    assert [k["recipe"] for k in kernels] == ["conv2d_nchwc", "layout_transform"]
+    assert all(not k["reason"] and k["config"] is not None and k["layouts"] for k in kernels)
+    assert set(kernels[0]["nodes"]) == {"conv_c", "relu_y"} and kernels[0]["estimated_us"] > 0
 
 
 def test_threads_may_call_one_model() -> None:

@@ -127,7 +127,13 @@ def test_double_precision(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize(
-    "op", [relax.op.nn.relu, lambda x: relax.op.clip(x, 0.0, 6.0), lambda x: relax.op.maximum(x, x)]
+    "op",
+    [
+        relax.op.nn.relu,
+        lambda x: relax.op.clip(x, 0.0, 6.0),
+        lambda x: relax.op.maximum(x, relax.const(0.5, "float32")),
+        lambda x: relax.op.minimum(relax.const(0.5, "float32"), x),
+    ],
 )
 def test_lets_nan_through(op: Any) -> None:
     group = make_group("elementwise", [(2, 9)], lambda x: (yield op(x)))

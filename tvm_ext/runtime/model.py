@@ -159,6 +159,8 @@ class CompiledModel:
                 raise
             except Exception as error:
                 raise ToolError(f"cannot export to {str(path)!r}: making the library failed: {error}") from error
+            if not library.is_file():
+                raise ToolError(f"cannot export to {str(path)!r}: the linker {find_linker()} wrote no file")
             write_artifact(target, library, self._arrays, self.metadata)
 
 
