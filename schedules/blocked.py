@@ -50,7 +50,7 @@ class Problem:
     """A blocked reduction.
 
     Attributes:
-        batch: independent problems with the same weights.
+        batch: independent problems; images share their weights, the products of a transform have their own.
         outputs: output channels (columns of a matmul).
         pixels: output pixels (rows of a matmul).
         row: pixels whose inputs lie at a constant stride; a row of the image, or all rows of a matmul.
@@ -84,7 +84,12 @@ class Problem:
 
     @property
     def weight_bytes(self) -> int:
+        """Of one problem of the batch."""
         return 4 * self.output_blocks * self.lanes * self.steps
+
+    def scattered(self, tile_p: int) -> bool:
+        """Whether a tile of so many pixels has no constant stride: it neither divides a row nor is whole rows."""
+        return bool(self.row % tile_p and tile_p % self.row)
 
 
 @dataclass(frozen=True)
@@ -153,7 +158,7 @@ def default(problem: Problem, machine: Machine) -> Mapping[str, Any]:
 
 def tile_fits(problem: Problem, config: Mapping[str, Any], machine: Machine) -> bool:
     """Whether a register tile, its operands and its pixels' addresses fit into registers."""
-    scattered = problem.row % config["tile_p"] and config["tile_p"] % problem.row
+    scattered = problem.scattered(config["tile_p"])
     wide = config["tile_p"] > _POINTERS and (scattered or not machine.operand_broadcast)
     return registers_used(config) <= machine.registers and not wide
 
@@ -169,11 +174,10 @@ def cost(problem: Problem, config: Config, machine: Machine) -> float:
     to, tp, chunk = config["tile_o"], config["tile_p"], config["chunk"]
     if not tile_fits(problem, config, machine):
         return math.inf
-    scattered = problem.row % tp and tp % problem.row
     units = Units.of(problem, config)
     chunks = problem.blocks // chunk
     step = max(to * tp / machine.fma_per_cycle, (to + tp) / 2, _LATENCY) + 0.08 * (to + tp)
-    step *= 1 + 0.03 * tp if scattered else 1.0
+    step *= 1 + 0.03 * tp if problem.scattered(tp) else 1.0
     chunk_bytes = 4 * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
     weight_cycles = 4 * to * problem.lanes / _stream(chunk_bytes, machine)
     per_tile = problem.steps * max(step + weight_cycles / 4, weight_cycles) + 10

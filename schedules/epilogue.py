@@ -64,11 +64,7 @@ class Epilogue:
 
     def _load(self, var: relax.Var, index: Index) -> Any:
         param, tensor, layout = self._of[var]
-        own = _broadcast_index(var, index)
-        if not param.shape:
-            return tensor()
-        at = layout.index(own)
-        return tensor(*at)
+        return tensor(*layout.index(_broadcast_index(var, index))) if param.shape else tensor()
 
 
 def _broadcast_index(expr: Any, index: Index) -> Index:

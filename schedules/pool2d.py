@@ -8,6 +8,7 @@ already, so nothing changes and no condition is left; for an average it is multi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,11 +49,11 @@ class Pool2d(Recipe):
         return Match(group, {**a, "data": data})
 
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        work = _elements(match.group.shape) * match.pool_size[0] * match.pool_size[1]
+        work = math.prod(match.group.shape) * match.pool_size[0] * match.pool_size[1]
         return {"threads": thread_choices(work, machine)}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        work = _elements(match.group.shape) * match.pool_size[0] * match.pool_size[1]
+        work = math.prod(match.group.shape) * match.pool_size[0] * match.pool_size[1]
         return work / machine.lanes / 3e9 / config["threads"]
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
@@ -93,13 +94,6 @@ class Pool2d(Recipe):
         sch.reorder(ry, rx, lanes)
         unroll_and_vectorize(sch, [ry, rx], lanes)
         sch.vectorize(sch.get_loops(sch.decompose_reduction(pool, ry))[-1])
-
-
-def _elements(shape: Sequence[int]) -> int:
-    total = 1
-    for d in shape:
-        total *= d
-    return total
 
 
 def _window_leaves_image(a: Mapping[str, Any], data: Sequence[int], out: Sequence[int]) -> bool:

@@ -77,7 +77,7 @@ class Reduction(Recipe):
             result = reduced(*at)
             if group.anchor == "relax.mean":
                 result = result * tirx.const(1.0 / count, "float32")
-            return epilogue(_broadcast(index, group.shape), result)
+            return epilogue(index, result)
 
         return te.create_prim_func([*tensors, te.compute(group.shape, value, name="out")])
 
@@ -139,7 +139,3 @@ def _insert(index: Sequence[Any], axes: Sequence[int]) -> list[Any]:
     for a in axes:
         full.insert(a, 0)
     return full
-
-
-def _broadcast(index: Sequence[Any], shape: Sequence[int]) -> list[Any]:
-    return [0 if d == 1 else i for i, d in zip(index, shape, strict=True)]

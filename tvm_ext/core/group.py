@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
 from tvm import relax
 from tvm.ir import Call
 
@@ -74,11 +73,6 @@ class Group:
     def operand(self, index: int) -> Param | None:
         """The parameter that is operand `index` of the anchor."""
         return self.param(self.call.args[index]) if self.call is not None else None
-
-    @property
-    def key(self) -> int:
-        """Equal groups (structure, shapes, dtypes, attributes) have equal keys."""
-        return int(tvm_ffi.structural_hash(self.function, map_free_vars=True))
 
     def __repr__(self) -> str:
         return f"Group({self.name}: {self.anchor} + {list(self.epilogue)} -> {self.shape} {self.dtype})"

@@ -49,6 +49,9 @@ class Layouts:
     params: tuple[Layout, ...]
     output: Layout
 
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.params))} -> {self.output}"
+
 
 class Recipe(abc.ABC):
     """A schedule recipe. One recipe serves the compile without tuning, and tuners that search its space.

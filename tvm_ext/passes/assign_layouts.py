@@ -43,8 +43,10 @@ class AssignLayouts(Pass):
         rewriter = Rewriter(mod, ctx)
         # Weights are packed while this thread goes on to schedule: numpy works without Python's lock.
         packer = concurrent.futures.ThreadPoolExecutor(1, "tvm_ext-pack")
-        result = rewriter.rewrite(_Assigner(rewriter, ctx, packer).visit)
-        packer.shutdown(wait=False)
+        try:
+            result = rewriter.rewrite(_Assigner(rewriter, ctx, packer).visit)
+        finally:
+            packer.shutdown(wait=False)
         return PassResult(relax.transform.DeadCodeElimination()(result.mod), result.fired, result.skipped)
 
 
@@ -73,7 +75,7 @@ class _Assigner:
         gvar = self._kernel(binding.value.op.name_hint, plan, layouts)
         shape, dtype = shape_of(binding.var) or (), dtype_of(binding.var)
         call = relax.call_tir(gvar, args, relax.TensorType(layouts.output.physical_shape(shape), dtype))
-        rw.fire(f"{plan.recipe.name}: {', '.join(map(str, layouts.params))} -> {layouts.output}")
+        rw.fire(f"{plan.recipe.name}: {layouts}")
         return call if layouts.output.is_plain else self._keep(binding.var, layouts.output, rw.emit(call))
 
     def _keep(self, var: relax.Var, layout: Layout, physical: relax.Var) -> Any:
@@ -139,9 +141,10 @@ class _Assigner:
             schedule = functools.partial(
                 plan.recipe.schedule, match=plan.match, config=plan.config, machine=self._ctx.machine
             )
-            text = f"{', '.join(str(p) for p in layouts.params)} -> {layouts.output}"
             name = group.removeprefix("fused_")
-            kernel = Kernel(name, plan.recipe.name, plan.config, "", text, estimate=plan.cost, schedule=schedule)
+            kernel = Kernel(
+                name, plan.recipe.name, plan.config, "", str(layouts), estimate=plan.cost, schedule=schedule
+            )
             self._kernels[group, layouts] = self._add(plan.recipe.compute(plan.match, plan.config, layouts), kernel)
         return self._kernels[group, layouts]
 
