@@ -36,8 +36,8 @@ from tvm_ext.core.recipe import Config, Match, Recipe
 from .steps import SERIAL_SECONDS, parallel_units, unroll_and_vectorize
 
 #: Bytes a cycle a core streams from each level, for the cost model: conservative figures for current x86-64 cores.
-_L2_BYTES, _L3_BYTES, _MEMORY_BYTES = 24.0, 10.0, 5.0
-_CLOCK = 3.0e9
+_L2_BYTES, _L3_BYTES, _MEMORY_BYTES = 24.0, 10.0, 9.0
+CLOCK = 3.0e9
 #: Pixels whose addresses do not advance by a constant need a pointer register each. Where a multiply-add takes no
 #: broadcast operand, LLVM also loads all broadcasts of a wide tile early, and spills.
 _POINTERS = 6
@@ -58,6 +58,7 @@ class Problem:
         taps: kernel positions (KH, KW); (1, 1) for a matmul.
         inner: reduction steps that stand together in a block.
         lanes: outputs in a block.
+        weight_sets: problems of the batch with weights of their own; 1 if all share them.
     """
 
     batch: int
@@ -68,6 +69,7 @@ class Problem:
     taps: tuple[int, int]
     inner: int
     lanes: int
+    weight_sets: int = 1
 
     @property
     def output_blocks(self) -> int:
@@ -84,8 +86,13 @@ class Problem:
 
     @property
     def weight_bytes(self) -> int:
-        """Of one problem of the batch."""
-        return 4 * self.output_blocks * self.lanes * self.steps
+        """Of all sets of weights."""
+        return 4 * self.weight_sets * self.output_blocks * self.lanes * self.steps
+
+    @property
+    def products_bytes(self) -> int:
+        """Of inputs and results of all problems of the batch, if the inputs are a transform's."""
+        return 4 * self.batch * self.pixels * (self.steps + self.output_blocks * self.lanes)
 
     def scattered(self, tile_p: int) -> bool:
         """Whether a tile of so many pixels has no constant stride: it neither divides a row nor is whole rows."""
@@ -169,27 +176,42 @@ def registers_used(config: Mapping[str, Any]) -> int:
     return int(to * tp + min(to, tp) + 1)
 
 
-def cost(problem: Problem, config: Config, machine: Machine) -> float:
-    """Estimated seconds: multiply-adds, loads, latency, cache traffic, waste by rounding up, idle threads."""
-    to, tp, chunk = config["tile_o"], config["tile_p"], config["chunk"]
+def cost(problem: Problem, config: Config, machine: Machine, units: int = 1, apart: bool = False) -> float:
+    """Estimated seconds: multiply-adds, loads, latency, cache traffic, waste by rounding up, idle threads.
+
+    Args:
+        units: times the problem is solved, with the same weights.
+        apart: each unit is one thread's; else all threads share each.
+    """
     if not tile_fits(problem, config, machine):
         return math.inf
-    units = Units.of(problem, config)
+    to, threads = config["tile_o"], config["threads"]
+    work = Units.of(problem, {**config, "threads": 1} if apart else config)
+    each = work.block_p * _tile_cycles(problem, config, work, machine)
+    count = problem.batch * work.outer_o * work.outer_p * units
+    compute = count * each / threads
+    unit_bytes = 4 * to * problem.lanes * problem.steps
+    again = max(0, count * unit_bytes - problem.weight_bytes) / threads / stream(problem.weight_bytes, machine)
+    cold = problem.weight_bytes / (_MEMORY_BYTES * threads**0.7)
+    return (max(compute, cold) + 0.35 * min(compute, cold) + 0.5 * again) / CLOCK
+
+
+def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machine) -> float:
+    """Cycles of one register tile over the whole reduction."""
+    to, tp, chunk = config["tile_o"], config["tile_p"], config["chunk"]
     chunks = problem.blocks // chunk
     step = max(to * tp / machine.fma_per_cycle, (to + tp) / 2, _LATENCY) + 0.08 * (to + tp)
     step *= 1 + 0.03 * tp if problem.scattered(tp) else 1.0
     chunk_bytes = 4 * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
-    weight_cycles = 4 * to * problem.lanes / _stream(chunk_bytes, machine)
-    per_tile = problem.steps * max(step + weight_cycles / 4, weight_cycles) + 10
+    weight_cycles = 4 * to * problem.lanes / stream(chunk_bytes, machine)
+    cycles = problem.steps * max(step + weight_cycles / 4, weight_cycles) + 10
     if chunks > 1:
         fits = 4 * units.block_p * tp * to * problem.lanes <= machine.l2 // 2
-        per_tile += chunks * ((1.5 if fits else 3.0) * to * tp + 8)
-    cold = 4 * to * problem.lanes * problem.steps / _MEMORY_BYTES if problem.weight_bytes > machine.l2 else 0.0
-    per_unit = units.block_p * per_tile + cold
-    return problem.batch * units.outer_o * units.outer_p * per_unit / config["threads"] / _CLOCK
+        cycles += chunks * ((1.5 if fits else 3.0) * to * tp + 8)
+    return float(cycles)
 
 
-def _stream(size: int, machine: Machine) -> float:
+def stream(size: int, machine: Machine) -> float:
     """Bytes a cycle at which something of this size is read again and again."""
     if size <= machine.l1d * 0.6:
         return 64.0
@@ -210,8 +232,14 @@ def shared(weight: te.Tensor) -> LoadWeight:
     return lambda n, *index: weight(*index)
 
 
-def reduce_tiles(problem: Problem, units: Units, load: LoadData, weight: LoadWeight) -> te.Tensor:
-    """TE tensors "tile" and (with several chunks) "acc": (batch, padded blocks, padded pixels, lanes)."""
+def reduce_tiles(
+    problem: Problem, units: Units, load: LoadData, weight: LoadWeight, batch: int | None = None
+) -> te.Tensor:
+    """TE tensors "tile" and (with several chunks) "acc": (batch, padded blocks, padded pixels, lanes).
+
+    Args:
+        batch: problems of the tensors, if they are more than those scheduled together.
+    """
     taps_y, taps_x = problem.taps
     axes = [
         te.reduce_axis((0, extent), name=name)
@@ -220,7 +248,7 @@ def reduce_tiles(problem: Problem, units: Units, load: LoadData, weight: LoadWei
     rc, ry, rx, ri = axes
     chunks, last = problem.blocks // units.chunk, problem.pixels - 1
     to, lanes = units.tile_o, problem.lanes
-    shape = (problem.batch, units.padded_blocks, units.padded_pixels, lanes)
+    shape = (batch or problem.batch, units.padded_blocks, units.padded_pixels, lanes)
 
     def value(g: Any, n: Any, o: Any, q: Any, j: Any) -> Any:
         pixel = q if units.padded_pixels == problem.pixels else tirx.min(q, last)
@@ -235,11 +263,15 @@ def reduce_tiles(problem: Problem, units: Units, load: LoadData, weight: LoadWei
     return te.compute(shape, lambda n, o, q, j: te.sum(tile(rg, n, o, q, j), axis=rg), name="acc")
 
 
-def schedule_tiles(sch: Schedule, problem: Problem, config: Config, result: str = "out") -> None:
-    """Schedule "tile" and "acc" under the block `result`, whose loops are (batch, blocks, pixels, lanes)."""
+def schedule_tiles(sch: Schedule, problem: Problem, config: Config, result: str = "out") -> Any:
+    """Schedule "tile" and "acc" under the block `result`, whose last loops are (batch, blocks, pixels, lanes).
+
+    Returns:
+        The loop over the units of one thread.
+    """
     units = Units.of(problem, config)
     tile, out = sch.get_sblock("tile"), sch.get_sblock(result)
-    n, o, q, j = sch.get_loops(out)
+    n, o, q, j = sch.get_loops(out)[-4:]
     oo, oi = sch.split(o, [units.outer_o, units.tile_o])
     qo, qi = sch.split(q, [units.outer_p, units.block_p * units.tile_p])
     sch.reorder(n, oo, qo, oi, qi, j)
@@ -266,6 +298,7 @@ def schedule_tiles(sch: Schedule, problem: Problem, config: Config, result: str 
     sch.reorder(*reduction, *inner, j)
     unroll_and_vectorize(sch, inner, j)
     unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
+    return unit
 
 
 def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:

@@ -1,15 +1,19 @@
-"""Winograd transforms F(m x m, 3 x 3) for 2-d convolution, and the weight layout they need.
+"""Winograd transforms F(m x m, r x r) for 2-d convolution, and the weight layout they need.
 
-    Y = A^T [ (G g G^T) * (B^T d B) ] A        d: (m + 2)^2 input tile, g: 3 x 3 weight, Y: m x m outputs
+    Y = A^T [ (G g G^T) * (B^T d B) ] A        d: (m + r - 1)^2 input tile, g: r x r weight, Y: m x m outputs
 
-A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016; interpolation points 0, 1, -1,
-(2, -2,) infinity.
+The matrices are those of Toom and Cook's interpolation, at 0, 1, -1, 2, ... and infinity (S. Winograd, "Arithmetic
+Complexity of Computations", SIAM 1980; A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR
+2016). A convolution of stride s is the sum of s * s convolutions of stride 1, of every s-th row and column by every
+s-th tap (its phases): they share one transform, as s * s times as many input channels with ceil(k / s)^2 taps.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,19 +21,48 @@ from tvm import tirx
 
 from tvm_ext.core.layout import Layout
 
+#: Interpolation points in the order they are used: small magnitudes first, each next to its negative.
+_POINTS = (Fraction(0), Fraction(1), Fraction(-1), Fraction(2), Fraction(-2), Fraction(1, 2), Fraction(-1, 2))
+#: Taps of a phase -> outputs along one side of a tile: up to seven points the rounding stays within 1e-4 of a layer.
+TILES = {2: (2, 4), 3: (2, 4), 4: (2, 4), 5: (2,)}
+
 
 @dataclass(frozen=True)
 class Transform:
-    """The three matrices of F(m x m, 3 x 3), in float64."""
+    """The three matrices of F(m x m, r x r), in float64.
+
+    Attributes:
+        bt: B^T (m + r - 1, m + r - 1), of the input.
+        g: G (m + r - 1, r), of the weight.
+        at: A^T (m, m + r - 1), of the output.
+    """
 
     bt: np.ndarray
     g: np.ndarray
     at: np.ndarray
 
+    @staticmethod
+    @functools.cache
+    def of(m: int, r: int) -> Transform:
+        """F(m, r), for at most eight points."""
+        points = _POINTS[: m + r - 2]
+        others = [[q for q in points if q != p] for p in points]
+        bt = [[*_product(rest), Fraction(0)] for rest in others] + [_product(points)]
+        scale = [_value(_product(rest), p) for rest, p in zip(others, points, strict=True)]
+        g = [[p**j / s for j in range(r)] for p, s in zip(points, scale, strict=True)]
+        g.append([Fraction(int(j == r - 1)) for j in range(r)])
+        at = [[*(p**i for p in points), Fraction(int(i == m - 1))] for i in range(m)]
+        return Transform(*(np.array(rows, "float64") for rows in (bt, g, at)))
+
     @property
     def m(self) -> int:
         """Outputs along one side of a tile."""
         return int(self.at.shape[0])
+
+    @property
+    def taps(self) -> int:
+        """Taps along one side of the weight."""
+        return int(self.g.shape[1])
 
     @property
     def alpha(self) -> int:
@@ -43,81 +76,66 @@ class Transform:
         return 2 * self.alpha * rows[0], (self.alpha + self.m) * rows[1]
 
 
-TRANSFORMS = {
-    2: Transform(
-        np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]], "float64"),
-        np.array([[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]], "float64"),
-        np.array([[1, 1, 1, 0], [0, 1, -1, -1]], "float64"),
-    ),
-    4: Transform(
-        np.array(
-            [
-                [4, 0, -5, 0, 1, 0],
-                [0, -4, -4, 1, 1, 0],
-                [0, 4, -4, -1, 1, 0],
-                [0, -2, -1, 2, 1, 0],
-                [0, 2, -1, -2, 1, 0],
-                [0, 4, 0, -5, 0, 1],
-            ],
-            "float64",
-        ),
-        np.array(
-            [
-                [1 / 4, 0, 0],
-                [-1 / 6, -1 / 6, -1 / 6],
-                [-1 / 6, 1 / 6, -1 / 6],
-                [1 / 24, 1 / 12, 1 / 6],
-                [1 / 24, -1 / 12, 1 / 6],
-                [0, 0, 1],
-            ],
-            "float64",
-        ),
-        np.array([[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]], "float64"),
-    ),
-}
+def _product(roots: Sequence[Fraction]) -> list[Fraction]:
+    """Coefficients of the product of (x - root), the constant one first."""
+    out = [Fraction(1)]
+    for root in roots:
+        out = [low - root * high for low, high in zip([Fraction(0), *out], [*out, Fraction(0)], strict=True)]
+    return out
+
+
+def _value(coefficients: Sequence[Fraction], x: Fraction) -> Fraction:
+    return sum((c * x**i for i, c in enumerate(coefficients)), start=Fraction(0))
 
 
 @dataclass(frozen=True)
 class WinogradWeight(Layout):
-    """G g G^T of a 3 x 3 weight: (alpha^2, blocks, I / inner, inner, out), made in float64 and rounded once.
+    """G g G^T of a k x k weight: (alpha^2, blocks, phases I / inner, inner, out), made in float64 and rounded once.
 
     Attributes:
         m: outputs along one side of a tile.
-        inner, out, blocks: as in :class:`tvm_ext.core.layout.PackedWeight`.
+        stride: of the convolution; phases are its square, (row, column) in C order.
+        inner, out, blocks: as in :class:`tvm_ext.core.layout.PackedWeight`; `inner` divides phases times I.
     """
 
     m: int = 4
+    stride: int = 1
     inner: int = 1
     out: int = 1
     blocks: int = 1
 
     @staticmethod
-    def make(m: int, inner: int, out: int, blocks: int) -> WinogradWeight:
-        return WinogradWeight((0, 1, 2, 3), None, m, inner, out, blocks)
+    def make(m: int, stride: int, inner: int, out: int, blocks: int) -> WinogradWeight:
+        return WinogradWeight((0, 1, 2, 3), None, m, stride, inner, out, blocks)
 
     def __str__(self) -> str:
-        return f"F({self.m}x{self.m},3x3):OI{self.inner}i{self.out}o"
+        phases = f"s{self.stride}" if self.stride > 1 else ""
+        return f"F({self.m}x{self.m}){phases}:OI{self.inner}i{self.out}o"
+
+    def transform(self, kernel: int) -> Transform:
+        """The transform for a kernel of so many rows and columns."""
+        return Transform.of(self.m, -(-kernel // self.stride))
 
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        alpha = TRANSFORMS[self.m].alpha
-        return (alpha * alpha, self.blocks, shape[1] // self.inner, self.inner, self.out)
+        alpha, depth = self.transform(shape[2]).alpha, self.stride**2 * shape[1]
+        return (alpha * alpha, self.blocks, depth // self.inner, self.inner, self.out)
 
     def index(self, logical: Sequence[Any]) -> tuple[Any, ...]:
         raise TypeError("a transformed weight is read by its kernel only, through physical indices")
 
     def pack(self, array: np.ndarray) -> np.ndarray:
-        o, i = array.shape[:2]
-        short = self.blocks * self.out - o
-        if short:
-            array = np.concatenate([array, np.zeros((short, *array.shape[1:]), array.dtype)])
-        g = TRANSFORMS[self.m].g
-        packed = np.empty((len(g) ** 2, self.blocks, i, self.out), array.dtype)
-        for block in range(self.blocks):  # one at a time: the float64 copy stays in cache
-            w = array[block * self.out : (block + 1) * self.out].transpose(2, 3, 1, 0).astype("float64")
-            columns = [[_weighted(row, w[:, y]) for y in range(3)] for row in g]
+        o, i, k, _ = array.shape
+        transform, s = self.transform(k), self.stride
+        g, taps = transform.g, transform.taps
+        whole = np.zeros((self.blocks * self.out, i, taps * s, taps * s), array.dtype)
+        whole[:o, :, :k, :k] = array
+        packed = np.empty((len(g) ** 2, self.blocks, s * s, i, self.out), array.dtype)
+        for block, y, x in np.ndindex(self.blocks, s, s):  # one at a time: the float64 copy stays in cache
+            w = whole[block * self.out : (block + 1) * self.out, :, y::s, x::s].transpose(2, 3, 1, 0).astype("float64")
+            columns = [[_weighted(row, w[:, v]) for v in range(taps)] for row in g]
             for a, b in np.ndindex(len(g), len(g)):
-                packed[a * len(g) + b, block] = _weighted(g[b], columns[a])
-        return packed.reshape(len(g) ** 2, self.blocks, i // self.inner, self.inner, self.out)
+                packed[a * len(g) + b, block, y * s + x] = _weighted(g[b], columns[a])
+        return packed.reshape(self.physical_shape(array.shape))
 
 
 def _weighted(row: np.ndarray, terms: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.threads import available_cores as available_cores
@@ -33,6 +33,9 @@ _INSTRUCTION_SETS = (
     ("sve", "sve", 4, 32, 2, True),
     ("neon", "neon", 4, 32, 2, True),
 )
+
+#: CPUs whose 512-bit instructions take two passes of 256-bit units, or that have one 512-bit unit.
+_HALF_WIDTH = frozenset({"znver4", "icelake-client", "tigerlake", "rocketlake", "cannonlake"})
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,10 @@ class Machine:
             raise OptionError(f"threads={threads!r}: a whole number of 1 or more is needed")
         return _detect(target, threads)
 
+    def with_threads(self, threads: int) -> Machine:
+        """The same machine, with another number of threads."""
+        return replace(self, threads=threads)
+
     def target(self) -> tvm.target.Target:
         """The TVM target: LLVM for this CPU.
 
@@ -119,9 +126,10 @@ def _detect(target: str | None, threads: int) -> Machine:
     if not known:
         raise OptionError(f"target={target!r}: LLVM knows no CPU {mcpu!r}", fix=_TARGET_FIX)
     isa = next((row for row in _INSTRUCTION_SETS if row[1] in found), ("scalar", "", 4, 16, 1, False))
+    fma = 1 if (isa[0] == "avx2" and "fma" not in found) or (isa[0] == "avx512" and mcpu in _HALF_WIDTH) else isa[4]
     return Machine(
         isa=isa[0], mcpu=mcpu, triple=triple, features=tuple(f for f in sorted(RELEVANT_FEATURES) if f in found),
-        lanes=isa[2], registers=isa[3], fma_per_cycle=isa[4] if isa[0] != "avx2" or "fma" in found else 1,
+        lanes=isa[2], registers=isa[3], fma_per_cycle=fma,
         operand_broadcast=isa[5], threads=threads, **_caches(),
     )  # fmt: skip
 
