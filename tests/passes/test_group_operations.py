@@ -15,9 +15,10 @@ from tvm import te, tirx
 
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.lowering import Stage, agrees, stage
+from tvm_ext.core.fusion import LARGEST_EXPRESSION, FusionCandidate
 from tvm_ext.core.group import Group
 from tvm_ext.core.relax_graph import iter_groups
-from tvm_ext.passes.group_operations import LARGEST_EXPRESSION, READS, GroupOperations
+from tvm_ext.passes.group_operations import READS, GroupOperations
 from tvm_ext.schedules.scalar_ops import SCALAR_OPS
 
 IMAGE = (1, 6, 5, 7)
@@ -175,6 +176,79 @@ def test_groups_that_differ_in_a_scalar_are_not_one_function() -> None:
     twice = on_image([node("Mul", "x h", "a"), node("Mul", "x q", "b")], "a", "b", h=np.float32(0.5), q=np.float32(0.3))
     assert len(list(iter_groups(grouped(twice).mod))) == 2
     agrees(twice)
+
+
+# ------------------------------------------------------------------------------- values that branch and meet again
+def hard_swish(x: str, y: str) -> list[onnx.NodeProto]:
+    return [
+        node("Add", f"{x} three", f"{y}_a"), node("Clip", f"{y}_a zero six", f"{y}_b"),
+        node("Mul", f"{x} {y}_b", f"{y}_c"), node("Div", f"{y}_c six", y),
+    ]  # fmt: skip
+
+
+SCALARS = {"three": np.float32(3), "zero": np.float32(0), "six": np.float32(6)}
+
+
+def test_a_value_that_branches_and_meets_again_stays_in_its_kernel() -> None:
+    proto = on_image([conv("x", "c"), *hard_swish("c", "y")], **SCALARS)
+    assert grouped(proto).groups == ["conv2d add clip multiply multiply"]
+    agrees(proto)
+
+
+def test_one_branching_value_behind_another() -> None:
+    nodes = [conv("x", "c"), *hard_swish("c", "h"), node("Abs", "h", "t"), node("Mul", "h t", "y")]
+    proto = on_image(nodes, **SCALARS)
+    assert grouped(proto).groups == ["conv2d add clip multiply multiply abs multiply"]
+    agrees(proto)
+
+
+def test_a_branch_takes_a_chain_that_comes_from_outside() -> None:
+    nodes = [conv("x", "c"), node("Tanh", "z", "t"), node("Add", "c t", "a"), node("Mul", "c a", "y")]
+    proto = model(nodes, [value("x", IMAGE), value("z", IMAGE)], [value("y", IMAGE)], weights())
+    assert grouped(proto).groups == ["conv2d tanh add multiply"]
+    agrees(proto)
+
+
+@pytest.mark.parametrize("way", ["output", "anchor", "reduction"])
+def test_a_value_that_is_also_read_elsewhere_ends_its_group(way: str) -> None:
+    nodes = [conv("x", "c"), node("Sigmoid", "c", "s"), node("Mul", "c s", "y")]
+    more = {"output": [], "anchor": [conv("c", "d")], "reduction": [node("GlobalAveragePool", "s", "d")]}[way]
+    shapes = {"output": [value("c", IMAGE)], "anchor": [value("d", IMAGE)], "reduction": [value("d", (1, 6, 1, 1))]}
+    proto = model([*nodes, *more], [value("x", IMAGE)], [value("y", IMAGE), *shapes[way]], weights())
+    found = grouped(proto).groups
+    assert "conv2d" in found and len(found) >= (3 if way != "output" else 2)
+    agrees(proto)
+
+
+def test_two_anchors_that_meet_twice() -> None:
+    """a + b and a * b, of two convolutions: only one of them takes what is behind."""
+    nodes = [
+        conv("x", "a"),
+        conv("x", "b", "v"),
+        node("Add", "a b", "s"),
+        node("Mul", "a b", "m"),
+        node("Sub", "s m", "y"),
+    ]
+    proto = on_image(nodes, v=random(6, 6, 3, 3, scale=0.15, seed=5))
+    assert grouped(proto).groups == ["conv2d", "conv2d add multiply subtract"]
+    agrees(proto)
+
+
+# ----------------------------------------------------------------------------------------------- the fusion model
+def test_a_function_decides_each_step() -> None:
+    asked: list[FusionCandidate] = []
+
+    def only_bias(candidate: FusionCandidate) -> bool:
+        asked.append(candidate)
+        return candidate.operations == ("relax.add",)
+
+    proto = on_image([conv("x", "c"), node("Add", "c b", "a"), node("Relu", "a", "y")], b=random(6, 1, 1))
+    assert grouped(proto, fusion=only_bias).groups == ["conv2d add", "relu"]
+    first, second = asked
+    assert (first.anchor, first.group, first.expression) == ("relax.nn.conv2d", ("relax.nn.conv2d",), 2)
+    assert first.saved_bytes == 2 * 4 * 6 * 5 * 7 and first.shape == IMAGE
+    assert second.group == ("relax.nn.conv2d", "relax.add") and second.operations == ("relax.nn.relu",)
+    agrees(proto, fusion=only_bias)
 
 
 # ----------------------------------------------------------------------------------------------- what is left alone

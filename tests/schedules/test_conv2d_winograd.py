@@ -16,6 +16,7 @@ from .kernels import matched, random, run_kernel
 from .test_conv2d_nchwc import conv_group, reference
 
 RECIPE = Conv2dWinograd()
+PLAIN = Layout.plain(4)
 #: Roundings of one output beyond those of the sum over channels, relative to the sum of magnitudes: the transforms
 #: scale intermediate values up by the products of their coefficients before differences bring them down again.
 GROWTH = {(2, 3): 12, (4, 3): 400, (2, 2): 12, (4, 2): 100, (2, 4): 100, (4, 4): 6000, (2, 5): 400}
@@ -23,7 +24,8 @@ GROWTH = {(2, 3): 12, (4, 3): 400, (2, 2): 12, (4, 2): 100, (2, 4): 100, (4, 4):
 
 def check(
     x_shape: tuple[int, ...], co: int, m: int, machine: Machine, rng: Any, *, k: int = 3, stride: int = 1,
-    pads: tuple[int, ...] = (1, 1, 1, 1), residual: bool = False, **over: Any,
+    pads: tuple[int, ...] = (1, 1, 1, 1), residual: bool = False,
+    given: Layout = PLAIN, **over: Any,
 ) -> None:  # fmt: skip
     strides = (stride, stride)
     group = conv_group(x_shape, (co, x_shape[1], k, k), residual=residual, padding=pads, strides=strides)
@@ -31,7 +33,10 @@ def check(
     rows = over.get("rows", 0)
     config = next(c for c in RECIPE.candidates(match, machine) if (c["m"], c["rows"]) == (m, rows)) | over
     arrays = [random(rng, *p.shape) for p in group.params]
-    offered = [Layout.blocked(4, machine.lanes), *(Layout.plain(len(p.shape)) for p in group.params[1:])]
+    offered = [
+        Layout.blocked(4, machine.lanes) if x_shape[1] > 4 else given,
+        *(Layout.plain(len(p.shape)) for p in group.params[1:]),
+    ]
     got = run_kernel(RECIPE, group, arrays, machine, config, offered)
     x, w, *rest = arrays
     exact = reference(x, w, strides, pads, (1, 1)) + sum(r.astype("float64") for r in rest)
@@ -65,6 +70,22 @@ def test_other_kernels_and_strides(m: int, k: int, stride: int, rows: int, machi
     check((2, 16, 11, 14), 20, m, machine, rng, k=k, stride=stride, pads=(1, 2, 2, 0), rows=rows)
 
 
+@pytest.mark.parametrize("given", [Layout.plain(4), Layout((0, 2, 3, 1)), Layout.blocked(4, 8)], ids=str)
+@pytest.mark.parametrize(
+    ("x", "m", "k", "stride", "rows"),
+    [
+        ((1, 3, 37, 41), 4, 7, 2, 0),
+        ((2, 3, 37, 41), 2, 7, 2, 1),
+        ((1, 1, 16, 24), 4, 3, 1, 2),
+        ((2, 4, 9, 8), 2, 5, 1, 3),
+    ],
+)
+def test_few_channels(
+    x: Any, m: int, k: int, stride: int, rows: int, given: Layout, machine: Machine, rng: Any
+) -> None:
+    check(x, 20, m, machine, rng, k=k, stride=stride, pads=(3, 2, 1, 3), rows=rows, given=given)
+
+
 @pytest.mark.parametrize("m", [2, 4])
 @pytest.mark.parametrize(("x", "rows"), [((1, 32, 10, 11), 0), ((3, 32, 10, 11), 2), ((1, 32, 22, 5), 1)])
 def test_residual_threads_and_chunks(m: int, x: Any, rows: int, rng: np.random.Generator) -> None:
@@ -80,7 +101,7 @@ def test_residual_threads_and_chunks(m: int, x: Any, rows: int, rng: np.random.G
         ((1, 16, 8, 8), (8, 16, 3, 3), {"strides": (3, 3)}, "stride 1 or 2"),
         ((1, 16, 8, 8), (8, 16, 3, 5), {}, "square"),
         ((1, 16, 8, 8), (8, 16, 3, 3), {"dilation": (2, 2)}, "dilation 1"),
-        ((1, 3, 8, 8), (8, 3, 3, 3), {}, "multiple"),
+        ((1, 5, 8, 8), (8, 5, 3, 3), {}, "multiple"),
         ((1, 16, 8, 8), (8, 8, 3, 3), {"groups": 2}, "groups=2"),
     ],
 )

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
+from tvm_ext.core.fusion import FUSION_MODELS, FusionCandidate, FusionModel
 from tvm_ext.core.group import CONSTANTS, GROUP
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.relax_graph import (
@@ -30,6 +32,8 @@ from tvm_ext.core.relax_graph import (
 from tvm_ext.schedules import recipes
 from tvm_ext.schedules.scalar_ops import is_elementwise
 
+from .branches import meeting
+
 ELEMENTWISE = "elementwise"
 _FLOATS = ("float32", "float64")
 #: Times an operator reads its operand, as LLVM gets it, where that is more than once.
@@ -37,9 +41,6 @@ READS = {
     "relax.nn.relu": 2, "relax.nn.silu": 2, "relax.nn.gelu": 2, "relax.nn.leakyrelu": 3, "relax.nn.gelu_tanh": 21,
     "relax.maximum": 3, "relax.minimum": 3, "relax.clip": 4, "relax.tanh": 5,
 }  # fmt: skip
-#: Scalar operations of one expression. TVM takes an expression as a tree, so one that reads an operand twice, again
-#: and again, would grow without bound; up to this size a kernel compiles in well under a second.
-LARGEST_EXPRESSION = 48
 
 
 @dataclass
@@ -55,13 +56,14 @@ class _Group:
 
 
 class GroupOperations(Pass):
-    """Greedy grouping in model order; `fusion="none"` makes a group of every single operation."""
+    """Greedy grouping in model order; the option `fusion` decides each step (:mod:`tvm_ext.core.fusion`)."""
 
     name = "group-operations"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         rewriter = Rewriter(mod, ctx)
-        grouper = _Grouper(rewriter, fuse=ctx.options.fusion == "default")
+        fusion = ctx.options.fusion
+        grouper = _Grouper(rewriter, FUSION_MODELS[fusion] if isinstance(fusion, str) else fusion)
         groups = grouper.groups()
         last = {g.result: g for g in groups}
         inner = {b.var for g in groups for b in g.members[:-1]}
@@ -79,23 +81,24 @@ class GroupOperations(Pass):
 
 
 class _Grouper:
-    def __init__(self, rewriter: Rewriter, fuse: bool) -> None:
-        self._rw, self._fuse = rewriter, fuse
+    def __init__(self, rewriter: Rewriter, fusion: FusionModel) -> None:
+        self._rw, self._fusion = rewriter, fusion
         self._anchors = {a for r in recipes() for a in r.anchors} - {ELEMENTWISE}
         self._of: dict[relax.Var, _Group] = {}
         self._groups: list[_Group] = []
         self._size: dict[relax.Var, int] = {}
-        self._position = {b.var: i for i, b in enumerate(bindings_of(rewriter.function))}
+        self._branch: dict[relax.Var, _Group] = {}
+        self._bindings = {b.var: b for b in bindings_of(rewriter.function)}
+        self._position = {var: i for i, var in enumerate(self._bindings)}
 
     def groups(self) -> list[_Group]:
-        for binding in bindings_of(self._rw.function):
+        for binding in self._bindings.values():
             if self.why_not(binding):
                 continue
             name = op_name(binding.value)
-            if name in self._anchors:
-                self._open(name, binding)
-            else:
-                self._join(binding)
+            group = self._open(name, binding) if name in self._anchors else self._join(binding)
+            if binding.var not in self._branch or group.result not in self._branch:
+                self._reserve(group)
         return self._groups
 
     def why_not(self, binding: relax.VarBinding) -> str:
@@ -116,38 +119,77 @@ class _Grouper:
         self._size.update({b.var: 1 for b in members})
         return group
 
-    def _join(self, binding: relax.VarBinding) -> None:
+    def _join(self, binding: relax.VarBinding) -> _Group:
         """Put an elementwise operation behind the group of one operand, with the elementwise groups of the others."""
-        operands = dict.fromkeys(binding.value.args) if self._fuse else {}
-        feeding = [self._of[a] for a in operands if self._absorbable(a, binding)]
-        if (size := self._expression(binding, feeding)) > LARGEST_EXPRESSION:
-            self._rw.skip(f"fused, its expression would have {size} operations", binding.var)
-            feeding, size = [], 1
+        own = self._branch.get(binding.var)
+        feeding = [self._of[a] for a in dict.fromkeys(binding.value.args) if self._absorbable(a, binding)]
+        size = self._expression(binding, feeding)
+        target = own or self._target(binding, feeding, size)
+        if target is None:
+            target, feeding, size = self._open(ELEMENTWISE), [], 1
         self._size[binding.var] = size
-        anchored = [g for g in feeding if g.anchor != ELEMENTWISE]
-        target = max(anchored or feeding, key=_work) if feeding else self._open(ELEMENTWISE)
         for chain in feeding:
             if chain is not target and chain.anchor == ELEMENTWISE:
                 target.members.extend(chain.members)
                 self._groups.remove(chain)
+                self._branch.update({var: target for var, group in self._branch.items() if group is chain})
         target.members.sort(key=lambda b: self._position[b.var])
         target.members.append(binding)
         self._of.update({b.var: target for b in target.members})
+        return target
+
+    def _target(self, binding: relax.VarBinding, feeding: Sequence[_Group], size: int) -> _Group | None:
+        """The group that takes an operation: the anchored one with most work, if the fusion model agrees."""
+        if not feeding:
+            return None
+        target = max([g for g in feeding if g.anchor != ELEMENTWISE] or feeding, key=_work)
+        if self._fusion(self._candidate(target, [binding], size)):
+            return target
+        self._rw.skip(f"not fused: its expression would have {size} operations", binding.var)
+        return None
+
+    def _reserve(self, group: _Group) -> None:
+        """Where the group's result branches, keep what is between it and the meeting point for the same group."""
+        value = group.result
+        if len(set(self._rw.uses.get(value, ()))) < 2:
+            return
+
+        def joins(var: relax.Var) -> bool:
+            binding = self._bindings[var]
+            elementwise = op_name(binding.value) not in self._anchors and not self.why_not(binding)
+            return elementwise and var not in self._branch and shape_of(var) == shape_of(value)
+
+        between = [self._bindings[v] for v in meeting(value, self._rw.uses, self._position, joins)]
+        sizes = {value: self._size[value]}
+        for binding in between:
+            inside = sum(sizes.get(a, 0) for a in binding.value.args if isinstance(a, relax.Var))
+            sizes[binding.var] = 1 + READS.get(op_name(binding.value), 1) * inside
+        if between and self._fusion(self._candidate(group, between, sizes[between[-1].var])):
+            self._branch.update({b.var: group for b in between})
+
+    @staticmethod
+    def _candidate(group: _Group, joining: Sequence[relax.VarBinding], size: int) -> FusionCandidate:
+        shape, dtype = shape_of(joining[-1].var) or (), dtype_of(joining[-1].var)
+        return FusionCandidate(
+            group.anchor, tuple(op_name(b.value) for b in group.members), tuple(op_name(b.value) for b in joining),
+            shape, dtype, 2 * len(joining) * math.prod(shape) * np.dtype(dtype).itemsize, size,
+        )  # fmt: skip
 
     def _expression(self, binding: relax.VarBinding, feeding: Sequence[_Group]) -> int:
         """Operations of the scalar expression behind a binding whose operands come from the groups `feeding`."""
-        inside = {g.result for g in feeding}
-        fused = sum(self._size[a] for a in binding.value.args if isinstance(a, relax.Var) and a in inside)
-        return 1 + READS.get(op_name(binding.value), 1) * fused
+        inside = [a for a in binding.value.args if isinstance(a, relax.Var) and self._of.get(a) in feeding]
+        return 1 + READS.get(op_name(binding.value), 1) * sum(self._size[a] for a in inside)
 
     def _absorbable(self, operand: Any, binding: relax.VarBinding) -> bool:
+        """Whether an operand's group can compute the operation too, or be computed by the group that does."""
         group = self._of.get(operand) if isinstance(operand, relax.Var) else None
-        return (
-            group is not None
-            and group.result.same_as(operand)
-            and len(set(self._rw.uses[operand])) == 1
-            and shape_of(operand) == shape_of(binding.var)
-        )
+        if group is None or shape_of(operand) != shape_of(binding.var):
+            return False
+        own = self._branch.get(binding.var)
+        if own is group:
+            return True
+        alone = group.result.same_as(operand) and len(set(self._rw.uses[operand])) == 1
+        return alone and (own is None or group.anchor == ELEMENTWISE)
 
 
 def _work(group: _Group) -> int:

@@ -1,0 +1,49 @@
+"""The choice that grouping asks at every step, and who may answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: Scalar operations of one expression. TVM takes an expression as a tree, so one that reads an operand twice, again
+#: and again, would grow without bound; up to this size a kernel compiles in well under a second.
+LARGEST_EXPRESSION = 48
+
+
+@dataclass(frozen=True)
+class FusionCandidate:
+    """An elementwise operation that can be computed by the kernel of the group behind its operand.
+
+    Attributes:
+        anchor: operator name of the group's anchor, such as "relax.nn.conv2d"; "elementwise" if it has none.
+        group: operator names already in the group, in order.
+        operations: operator names that would join, in order; more than one if the value branches and meets again.
+        shape, dtype: of the result.
+        saved_bytes: traffic that a kernel of its own would cost: its operand from the group, written and read again.
+        expression: scalar operations of the joined expression, counted as LLVM gets them: as a tree.
+    """
+
+    anchor: str
+    group: tuple[str, ...]
+    operations: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    saved_bytes: int
+    expression: int
+
+
+FusionModel = Callable[[FusionCandidate], bool]
+"""Whether the operations join the group."""
+
+
+def default_fusion(candidate: FusionCandidate) -> bool:
+    """Everything that bounds the expression: a kernel less and the traffic between, for arithmetic in registers."""
+    return candidate.expression <= LARGEST_EXPRESSION
+
+
+def no_fusion(candidate: FusionCandidate) -> bool:
+    """Nothing: each operation is a kernel."""
+    return False
+
+
+FUSION_MODELS: dict[str, FusionModel] = {"default": default_fusion, "none": no_fusion}
