@@ -21,6 +21,10 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 RESULTS = FOLDER / "results"
 
 
+class Unavailable(RuntimeError):
+    """A row cannot be measured here; the message is what the table says instead of a figure."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One line of a result: what was measured, the bar, the figure as text, whether the bar was met."""
@@ -70,6 +74,11 @@ def probes(commands: Mapping[str, Sequence[str]], times: int, env: Mapping[str, 
     return {name: Probe(tuple(s for s, _ in runs), tuple(a for _, a in runs)) for name, runs in found.items()}
 
 
+def probe(name: str, *arguments: object, env: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """One run of a probe in a fresh process: its answer."""
+    return fresh([sys.executable, str(FOLDER / "_probes.py"), name, *map(str, arguments)], env or {})[1]
+
+
 def fresh(command: Sequence[str], env: Mapping[str, str]) -> tuple[float, dict[str, Any]]:
     """Seconds from start to the one line of JSON a process prints, and that line; what the process does after is free.
 
@@ -95,22 +104,32 @@ def write_results(folder: pathlib.Path, name: str, rows: Sequence[Row], extra: M
     """Write NAME.json and NAME.md into a folder, and print the table."""
     machine = describe_machine()
     document = {"machine": machine, "rows": [asdict(row) for row in rows], **extra}
-    markdown = "\n".join([f"# {name}", "", _machine_text(machine), "", *table(rows), "", notes])
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, text in ((f"{name}.json", json.dumps(document, indent=1)), (f"{name}.md", markdown)):
-        data = (text.rstrip() + "\n").encode()
-        write_whole(folder / path, lambda stream, data=data: stream.write(data))  # type: ignore[misc]
+    markdown = "\n".join([f"# {name}", "", machine_text(machine), "", *table(rows), "", notes])
+    write_text(folder / f"{name}.json", json.dumps(document, indent=1))
+    write_text(folder / f"{name}.md", markdown)
     print(markdown)
+
+
+def write_text(path: pathlib.Path, text: str) -> None:
+    """Write a file, whole or not at all, that ends with one line break."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = (text.rstrip() + "\n").encode()
+    write_whole(path, lambda stream: stream.write(data))
 
 
 def table(rows: Sequence[Row]) -> list[str]:
     """Lines of a Markdown table."""
     cells = [("what", "bar", "measured", "met"), *((r.what, r.bar, r.measured, "yes" if r.met else "NO") for r in rows)]
-    head, *body = ["| " + " | ".join(row) + " |" for row in cells]
-    return [head, "|" + " --- |" * 4, *body]
+    return markdown_table(cells)
 
 
-def _machine_text(machine: Mapping[str, Any]) -> str:
+def markdown_table(cells: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table; the first row is its head."""
+    head, *body = ["| " + " | ".join(text.replace("|", "/") for text in row) + " |" for row in cells]
+    return [head, "|" + " --- |" * len(cells[0]), *body]
+
+
+def machine_text(machine: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB; {machine['system']}; "

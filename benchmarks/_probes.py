@@ -67,11 +67,91 @@ def load_and_run(artifact: str, imports: str) -> dict[str, object]:
     import tvm_ext
 
     if imports == "full":
-        pass
+        import tvm  # noqa: F401  (timed with the rest)
 
     compiled = tvm_ext.load(artifact)
     outputs = compiled.run({s.name: np.ones(s.shape, s.dtype) for s in compiled.inputs})
     return {"finite": all(bool(np.isfinite(v).all()) for v in outputs.values())}
+
+
+def export(model: str, threads: str, shapes: str, artifact: str) -> dict[str, object]:
+    """Compile and export; `shapes` is JSON."""
+    import tvm_ext
+
+    tvm_ext.compile(model, threads=int(threads), shapes=json.loads(shapes)).export(artifact)
+    return {}
+
+
+def peak_of_artifact(artifact: str, inputs: str) -> dict[str, object]:
+    """Most memory that a process took which loads an artifact and runs it once."""
+    import numpy as np
+
+    import tvm_ext
+
+    outputs = tvm_ext.load(artifact).run(dict(np.load(inputs)))
+    return {"bytes": _peak(), "outputs": len(outputs)}
+
+
+def peak_of_onnxruntime(model: str, threads: str, inputs: str) -> dict[str, object]:
+    """The same with a session of onnxruntime on the model."""
+    import numpy as np
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = int(threads), 1
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    outputs = session.run(None, dict(np.load(inputs)))
+    return {"bytes": _peak(), "outputs": len(outputs)}
+
+
+def _peak() -> int:
+    """The high-water mark of resident memory, in bytes. (ru_maxrss also remembers the process that forked this one.)"""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM:"))
+
+
+def bandwidth(model: str, floats: str, threads: str, rounds: str, seconds: str) -> dict[str, object]:
+    """Rounds of a dense layer and of a read of as many bytes; both run on TVM's threads, so in one process."""
+    import numpy as np
+    from _kernels import call_of_read, round_minimum
+
+    import tvm_ext
+    from tvm_ext.core.machine import Machine
+
+    compiled = tvm_ext.compile(model, threads=int(threads), cache=False)
+    read, read_bytes = call_of_read(Machine.detect(None, int(threads)), int(floats))
+    (spec,) = compiled.inputs
+    feeds = {spec.name: np.random.default_rng(0).standard_normal(spec.shape).astype(np.float32)}
+    found = [
+        (round_minimum(lambda: compiled.run(feeds), float(seconds)), round_minimum(read, float(seconds)))
+        for _ in range(int(rounds))
+    ]
+    report = tvm_ext.verify(compiled, model)  # only now: onnxruntime's threads would disturb the rounds
+    dense_bytes = 4 * int(floats)
+    return {
+        "rounds": [(dense_bytes / ours, read_bytes / theirs) for ours, theirs in found],
+        "of_range": max(o.of_range for o in report.outputs), "ok": report.ok,
+    }  # fmt: skip
+
+
+def scaling(model: str, rounds: str, seconds: str) -> dict[str, object]:
+    """Rounds of (model on 1 thread, on 2, multiply-adds on 1, on 2), in seconds; all on TVM's threads."""
+    import numpy as np
+    from _kernels import call_of_fma, round_minimum
+
+    import tvm_ext
+    from tvm_ext.core.machine import Machine
+
+    calls = []
+    for threads in (1, 2):
+        compiled = tvm_ext.compile(model, threads=threads)
+        feeds = {s.name: np.random.default_rng(0).standard_normal(s.shape).astype(s.dtype) for s in compiled.inputs}
+        calls.append(lambda compiled=compiled, feeds=feeds: compiled.run(feeds))
+    loops = [call_of_fma(Machine.detect(None, threads), 2_000_000) for threads in (1, 2)]
+    calls += [call for call, _ in loops]
+    found = [[round_minimum(call, float(seconds)) for call in calls] for _ in range(int(rounds))]
+    gflops = [operations / min(row[2 + i] for row in found) / 1e9 for i, (_, operations) in enumerate(loops)]
+    return {"rounds": found, "gflops": gflops}
 
 
 def call_overhead(threads: str) -> dict[str, object]:

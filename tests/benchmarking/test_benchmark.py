@@ -1,6 +1,7 @@
 """The whole harness with real worker processes on a tiny model, and its bookkeeping with fake ones."""
 
 import contextlib
+import sys
 from typing import ClassVar
 
 import numpy as np
@@ -10,8 +11,8 @@ from tests.verification.fakes import dense_model
 from tvm_ext.benchmarking import benchmark as module
 from tvm_ext.benchmarking.benchmark import Race, benchmark
 from tvm_ext.benchmarking.process import WorkerError
-from tvm_ext.core.errors import ModelError, OptionError
-from tvm_ext.verification.arrays import save_npz
+from tvm_ext.core.errors import InputError, ModelError, OptionError
+from tvm_ext.runtime.spec import TensorSpec
 
 
 class FakeWorker:
@@ -20,8 +21,8 @@ class FakeWorker:
     script: ClassVar[dict] = {}
     log: ClassVar[list] = []
 
-    def __init__(self, threads):
-        self.closed = False
+    def __init__(self, threads, python=None):
+        self.closed, self.python = False, python
 
     def ask(self, message, timeout):
         if "contender" in message:
@@ -29,8 +30,9 @@ class FakeWorker:
             does = self.script[self.name]
             if "fails" in does:
                 raise WorkerError(does["fails"])
-            save_npz(message["outputs"], {"y": np.asarray(does["y"], np.float32)})
-            return {"ready": {"version": self.name, "details": {}, "prepare_seconds": 1.0}}
+            np.savez(message["outputs"], np.asarray(does["y"], np.float32))
+            details = {"python": self.python}
+            return {"ready": {"version": self.name, "details": details, "outputs": ["y"], "prepare_seconds": 1.0}}
         self.log.append(self.name)
         if self.log.count(self.name) == self.script[self.name].get("dies_in_round"):
             raise WorkerError("killed by SIGSEGV")
@@ -46,10 +48,10 @@ def race(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "calibrate", lambda threads: 0.01)
     FakeWorker.log = []
 
-    def make(script, names):
+    def make(script, names, pythons=None):
         FakeWorker.script = script
         with contextlib.ExitStack() as stack:
-            one = Race("m.onnx", tmp_path, 2, {}, 1.0, lambda _: None, stack)
+            one = Race("m.onnx", tmp_path, 2, {}, 1.0, lambda _: None, stack, pythons)
             one.prepare(names)
             one.run(7, 0.1)
             return one.table("m", names)
@@ -94,6 +96,44 @@ def test_without_a_reference_the_table_says_so(race):
     assert "outputs were NOT compared" in str(table)
 
 
+def test_a_peer_runs_in_its_own_python(race):
+    script = {"tvm_ext": GOOD, "onnxruntime": GOOD, "openvino": GOOD}
+    table = race(script, ["tvm_ext", "openvino"], {"openvino": "/there/python"})
+    assert [row.details["python"] for row in table.rows] == [None, "/there/python"]
+
+
+def test_one_python_is_that_of_all_peers_and_others_are_named():
+    here, names = sys.executable, ["tvm_ext", "onnxruntime", "openvino", "torch"]
+    assert module._pythons(here, names) == {"openvino": here, "torch": here}
+    assert module._pythons({"onnxruntime": here}, names) == {"onnxruntime": here}
+    assert module._pythons(None, names) == {}
+
+
+def test_given_inputs_take_the_place_of_drawn_ones():
+    specs = [TensorSpec("ids", (1, 3), "int64"), TensorSpec("x", (2,), "float32")]
+    ids = np.array([[7, 1000, 9]])
+    found = module._inputs(specs, {"ids": ids}, 0)
+    assert found["ids"] is ids and found["x"].shape == (2,) and found["x"].std() > 0
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"y": np.zeros(2, np.float32)}, "no input 'y'"),
+        ({"x": np.zeros(3, np.float32)}, r"float32 \(3,\), where float32 \(2,\)"),
+        ({"x": np.zeros(2)}, "float64"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(inputs, message):
+    with pytest.raises(InputError, match=message):
+        module._inputs([TensorSpec("x", (2,), "float32")], inputs, 0)
+
+
+def test_a_symbolic_batch_is_refused():
+    with pytest.raises(OptionError, match="one size is timed"):
+        module._inputs([TensorSpec("x", ("N", 2), "float32")], {}, 0)
+
+
 def test_nothing_left_to_run_is_no_hang(race):
     fails = {"fails": "broken"}
     table = race({"tvm_ext": fails, "onnxruntime": fails}, ["tvm_ext", "onnxruntime"])
@@ -109,6 +149,9 @@ def test_nothing_left_to_run_is_no_hang(race):
         ({"seconds_per_round": 0.0}, "at least 7"),
         ({"treads": 2}, "unknown compile option"),
         ({"threads": 0}, "threads=0"),
+        ({"python": {"openvino": sys.executable}}, "openvino.*not among the contenders"),
+        ({"python": {"tvm_ext": sys.executable}}, "tvm_ext.*not among the contenders"),
+        ({"against": ("torch",), "python": "/no/such/python"}, "/no/such/python"),
     ],
 )
 def test_bad_options_are_refused(kwargs, message):

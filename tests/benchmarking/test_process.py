@@ -11,6 +11,7 @@ import pytest
 
 from tests.verification.fakes import dense_model
 from tvm_ext.benchmarking.process import Worker, WorkerError, environment
+from tvm_ext.core.errors import OptionError
 from tvm_ext.verification.arrays import save_npz
 
 FAKE = str(pathlib.Path(__file__).with_name("fake_worker.py"))
@@ -93,6 +94,11 @@ def test_environment_gives_threads_and_keeps_the_path(monkeypatch):
     assert env["TVM_NUM_THREADS"] == env["OMP_NUM_THREADS"] == "5"
     first, last = env["PYTHONPATH"].split(os.pathsep)
     assert (pathlib.Path(first) / "tvm_ext" / "__init__.py").is_file() and last == "/elsewhere"
+
+
+def test_another_python_must_exist():
+    with pytest.raises(OptionError, match="/no/such/python"):
+        Worker(1, python="/no/such/python")
 
 
 ORPHAN = """

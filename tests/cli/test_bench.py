@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from tvm_ext.benchmarking import benchmark as harness
@@ -36,6 +37,26 @@ def test_a_row_without_a_time_exits_1(cli, table):
     table["rows"][1] = BenchmarkRow("onnxruntime", reason="killed by SIGSEGV")
     code, out, _ = cli("bench", "m.onnx")
     assert code == 1 and "killed by SIGSEGV" in out
+
+
+@pytest.mark.parametrize(
+    ("given", "python"),
+    [
+        ([], None),
+        (["--python", "/a=b/python"], "/a=b/python"),
+        (["--python", "torch=/t", "--python", "tvm=/v"], {"torch": "/t", "tvm": "/v"}),
+    ],
+)
+def test_pythons_and_inputs_are_handed_on(cli, table, tmp_path, given, python):
+    np.save(tmp_path / "ids.npy", np.arange(3))
+    code, _, _ = cli("bench", "m.onnx", "--input", f"ids={tmp_path / 'ids.npy'}", *given)
+    options = table["calls"][0][2]
+    assert code == 0 and options["python"] == python and options["inputs"]["ids"].tolist() == [0, 1, 2]
+
+
+def test_one_python_for_all_or_one_for_each(cli, table):
+    code, _, err = cli("bench", "m.onnx", "--python", "/a", "--python", "torch=/t")
+    assert code == 2 and "one path for all" in err
 
 
 def test_too_few_rounds_are_a_usage_error(cli, model):

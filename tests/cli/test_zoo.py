@@ -27,7 +27,7 @@ def test_the_default_path_is_the_name(cli, tmp_path, monkeypatch):
 def test_unknown_models_exit_2_with_the_choices(cli):
     for argv in (["zoo", "vgg"], ["compile", "zoo:vgg"]):
         code, _, err = cli(*argv)
-        assert code == 2 and "'vgg'" in err and "mlp, resnet18" in err
+        assert code == 2 and "'vgg'" in err and "mlp, mobilenet_v2, resnet18" in err
 
 
 def test_a_zoo_model_is_compiled_without_a_file(cli, fake):

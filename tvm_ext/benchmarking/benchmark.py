@@ -9,18 +9,21 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..core.errors import OptionError
+import numpy as np
+
+from ..core.errors import InputError, OptionError
 from ..core.machine import available_cores
 from ..core.options import CompileOptions
 from ..frontend.reader import Source, read_model
 from ..frontend.shapes import input_specs
+from ..runtime.spec import TensorSpec
 from ..verification.arrays import load_npz, save_npz
 from ..verification.environment import describe_machine
 from ..verification.inputs import seeded_inputs
 from ..verification.verify import report_of
 from .contenders import CONTENDERS
 from .noise import calibrate, load_warning, noise_warnings
-from .process import Worker, WorkerError
+from .process import Worker, WorkerError, runnable
 from .table import BenchmarkRow, BenchmarkTable
 
 OURS, REFERENCE = "tvm_ext", "onnxruntime"
@@ -36,11 +39,14 @@ def benchmark(
     seconds_per_round: float = 0.5,
     seed: int = 0,
     timeout: float = 600.0,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    python: str | Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> BenchmarkTable:
     """Time a model against other runtimes; see :func:`tvm_ext.benchmark`. `progress` is told what happens."""
     names = _contenders(against)
+    pythons = _pythons(python, names)
     settings = CompileOptions.of(**options, threads=threads)
     if rounds < LEAST_ROUNDS or not seconds_per_round > 0 or not timeout > 0:
         raise OptionError(
@@ -52,9 +58,9 @@ def benchmark(
     busy = load_warning(available_cores())
     with tempfile.TemporaryDirectory(prefix="tvm-ext-bench-") as folder, contextlib.ExitStack() as stack:
         path = _stored(model, source, pathlib.Path(folder))
-        inputs = seeded_inputs(input_specs(source.proto.graph, dict(settings.shapes), source.name), seed)
-        save_npz(pathlib.Path(folder) / "inputs.npz", inputs)
-        race = Race(path, pathlib.Path(folder), threads, options, timeout, progress or (lambda _: None), stack)
+        specs = input_specs(source.proto.graph, dict(settings.shapes), source.name)
+        save_npz(pathlib.Path(folder) / "inputs.npz", _inputs(specs, inputs or {}, seed))
+        race = Race(path, pathlib.Path(folder), threads, options, timeout, progress or (lambda _: None), stack, pythons)
         race.prepare(names)
         race.run(rounds, seconds_per_round)
         table = race.table(source.name, names)
@@ -74,8 +80,10 @@ class Race:
         timeout: float,
         progress: Callable[[str], None],
         stack: contextlib.ExitStack,
+        pythons: Mapping[str, str] | None = None,
     ) -> None:
         self.path, self.folder, self.threads, self.options = path, folder, threads, dict(options)
+        self.pythons = dict(pythons or {})
         self.timeout, self.progress, self.stack = timeout, progress, stack
         self.workers: dict[str, Worker] = {}
         self.ready: dict[str, dict[str, Any]] = {}
@@ -128,14 +136,14 @@ class Race:
             "contender": name, "model": self.path, "threads": self.threads, "options": _plain(self.options),
             "inputs": str(self.folder / "inputs.npz"), "outputs": str(self._outputs(name)),
         }  # fmt: skip
-        worker = self.workers[name] = Worker(self.threads)
+        worker = self.workers[name] = Worker(self.threads, python=self.pythons.get(name))
         self.stack.callback(worker.close)
         with self._dropping(name):
             self.ready[name] = worker.ask(message, self.timeout)["ready"]
             self.samples[name] = []
 
     def _check(self, name: str) -> None:
-        report = report_of(load_npz(self._outputs(name)), load_npz(self._outputs(REFERENCE)), self.reference)
+        report = report_of(self._found(name), self._found(REFERENCE), self.reference)
         self.of_range[name] = max((o.of_range for o in report.outputs), default=0.0)
         if not report.ok:
             why = [*report.problems, *(f"{o.name}: {o.reason}" for o in report.outputs if not o.ok)]
@@ -167,6 +175,10 @@ class Race:
             ready.get("prepare_seconds"), ready.get("details", {}),
         )  # fmt: skip
 
+    def _found(self, name: str) -> dict[str, np.ndarray]:
+        stored = load_npz(self._outputs(name))
+        return {output: stored[f"arr_{i}"] for i, output in enumerate(self.ready[name]["outputs"])}
+
     def _outputs(self, name: str) -> pathlib.Path:
         return self.folder / f"outputs-{name}.npz"
 
@@ -178,6 +190,34 @@ def _contenders(against: Sequence[str]) -> list[str]:
         choices = ", ".join(name for name in CONTENDERS if name != OURS)
         raise OptionError(f"against={unknown}: no such contender", fix=f"choose of: {choices}")
     return list(dict.fromkeys([OURS, *others]))
+
+
+def _pythons(python: str | Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
+    """The Python of each contender that has one of its own; a single one is that of all peers."""
+    if isinstance(python, str):
+        python = {name: python for name in names if name not in (OURS, REFERENCE)}
+    unknown = [name for name in python or () if name not in names or name == OURS]
+    if unknown:
+        choices = ", ".join(name for name in names if name != OURS)
+        raise OptionError(f"python={unknown}: not among the contenders", fix=f"choose of: {choices}")
+    return {name: runnable(path) for name, path in (python or {}).items()}
+
+
+def _inputs(specs: Sequence[TensorSpec], given: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """The given inputs, and seeded ones for the rest."""
+    known = {spec.name: spec for spec in specs}
+    for spec in specs:
+        if spec.batch_axis is not None:
+            raise OptionError(
+                f"input {spec.name!r} has shape {spec.shape}: one size is timed", fix="give it by shapes="
+            )
+    for name, array in given.items():
+        if name not in known:
+            raise InputError(f"inputs: the model has no input {name!r}", fix=f"the model takes {sorted(known)}")
+        spec, found = known[name], (array.shape, str(array.dtype))
+        if found != (spec.shape, spec.dtype):
+            raise InputError(f"input {name!r}: {found[1]} {found[0]}, where {spec.dtype} {spec.shape} is needed")
+    return {**seeded_inputs((spec for spec in specs if spec.name not in given), seed), **given}
 
 
 def _stored(model: Any, source: Source, folder: pathlib.Path) -> str:

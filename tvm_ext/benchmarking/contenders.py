@@ -1,8 +1,14 @@
-"""What can be timed: each contender prepares a model and returns a call, numpy to numpy. Runs in a worker process."""
+"""What can be timed: each contender prepares a model and returns a call, numpy to numpy. Runs in a worker process.
+
+This file and `worker.py` also run in other Python environments, where a peer is installed and this library is not:
+at import they need numpy and the standard library only, and no contender but our own imports the library.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +32,10 @@ class Prepared:
     details: dict[str, Any]
 
 
+class MissingError(RuntimeError):
+    """A peer, or what it needs, is not installed in the Python that should run it."""
+
+
 def prepare_tvm_ext(model: str, threads: int, options: dict[str, Any]) -> Prepared:
     """This library: `compile`, then `run`."""
     from ..core.machine import Machine
@@ -42,12 +52,12 @@ def prepare_tvm_ext(model: str, threads: int, options: dict[str, Any]) -> Prepar
 
 
 def prepare_onnxruntime(model: str, threads: int, options: dict[str, Any]) -> Prepared:
-    """onnxruntime on the CPU with its default graph optimizations."""
-    import onnxruntime
-
-    from ..verification.reference import onnxruntime_session
-
-    session = onnxruntime_session(model, threads)
+    """onnxruntime on the CPU with its default graph optimizations, operators one after the other."""
+    onnxruntime = _needed("onnxruntime")
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
+    settings.log_severity_level = 3  # its warnings are about its own optimizer
+    session = onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
 
     def call(inputs: Mapping[str, np.ndarray]) -> Outputs:
@@ -56,22 +66,54 @@ def prepare_onnxruntime(model: str, threads: int, options: dict[str, Any]) -> Pr
     return Prepared(call, f"onnxruntime {onnxruntime.__version__}", {})
 
 
+def prepare_openvino(model: str, threads: int, options: dict[str, Any]) -> Prepared:
+    """OpenVINO's CPU plugin in float32: latency hint, one stream, inputs and outputs shared instead of copied."""
+    openvino = _needed("openvino")
+    network = openvino.Core().read_model(model)
+    if shapes := _shapes(options):
+        network.reshape({name: openvino.PartialShape(shape) for name, shape in shapes.items()})
+    settings = {
+        "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1,
+        "INFERENCE_PRECISION_HINT": "f32",
+    }  # fmt: skip
+    compiled = openvino.Core().compile_model(network, "CPU", settings)
+    request = compiled.create_infer_request()
+    # an output has every name that the model has for its value: take the one that is a graph output
+    _, wanted = _graph_names(model)
+    names = [next(iter(output.get_names() & set(wanted)), output.get_any_name()) for output in compiled.outputs]
+
+    def call(inputs: Mapping[str, np.ndarray]) -> Outputs:
+        results = request.infer(dict(inputs), share_inputs=True, share_outputs=True)
+        return dict(zip(names, results.values(), strict=True))
+
+    version = openvino.__version__.partition("-")[0]
+    return Prepared(call, f"openvino {version}", {"settings": settings})
+
+
+def prepare_torch(model: str, threads: int, options: dict[str, Any]) -> Prepared:
+    """PyTorch: the graph by onnx2torch, then `torch.compile`, which compiles during the first call."""
+    torch, onnx2torch = _needed("torch"), _needed("onnx2torch")
+    torch.set_num_threads(threads)
+    takes, gives = _graph_names(model)
+    module = torch.compile(onnx2torch.convert(model).eval())
+
+    def call(inputs: Mapping[str, np.ndarray]) -> Outputs:
+        with torch.inference_mode():
+            found = module(*(torch.from_numpy(inputs[name]) for name in takes))
+        values = [found] if isinstance(found, torch.Tensor) else list(found)
+        return {name: value.numpy() for name, value in zip(gives, values, strict=True)}
+
+    return Prepared(call, f"torch {torch.__version__}, compile", {})
+
+
 def prepare_tvm(model: str, threads: int, options: dict[str, Any]) -> Prepared:
     """Stock TVM: `from_onnx` and `tvm.compile` with its default pipelines for this CPU, as shipped."""
-    import onnx
-    import tvm
-    from tvm import relax
-    from tvm.relax.frontend.onnx import from_onnx
-
-    from ..core.machine import Machine
-
-    proto = onnx.load(model)
-    shapes = {name: list(shape) for name, shape in dict(options.get("shapes") or {}).items()}
-    mod = from_onnx(proto, shape_dict=shapes or None, sanitize_input_names=False)
-    target = Machine.detect(options.get("target"), threads).target()
-    machine = relax.VirtualMachine(tvm.compile(mod, target=target), tvm.cpu())
+    onnx, tvm = _needed("onnx"), _needed("tvm")
+    relax, frontend = _needed("tvm.relax"), _needed("tvm.relax.frontend.onnx")
+    mod = frontend.from_onnx(onnx.load(model), shape_dict=_shapes(options) or None, sanitize_input_names=False)
+    machine = relax.VirtualMachine(tvm.compile(mod, target=_llvm(tvm, options.get("target"), threads)), tvm.cpu())
     order = [param.name for param in mod["main"].params]
-    names = [output.name for output in proto.graph.output]
+    _, names = _graph_names(model)
     main = machine["main"]
 
     def call(inputs: Mapping[str, np.ndarray]) -> Outputs:
@@ -86,5 +128,42 @@ def prepare_tvm(model: str, threads: int, options: dict[str, Any]) -> Prepared:
 CONTENDERS: dict[str, Callable[[str, int, dict[str, Any]], Prepared]] = {
     "tvm_ext": prepare_tvm_ext,
     "onnxruntime": prepare_onnxruntime,
+    "openvino": prepare_openvino,
+    "torch": prepare_torch,
     "tvm": prepare_tvm,
 }
+
+
+def _needed(name: str) -> Any:
+    """A module of a peer, which need not be installed where this library is.
+
+    Raises:
+        MissingError: it is not; says what to install, and where.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = (error.name or name).partition(".")[0]
+        raise MissingError(
+            f"{missing} is not installed in {sys.executable}: install it there, or name a Python that has it "
+            "(--python, python=)"
+        ) from error
+
+
+def _graph_names(model: str) -> tuple[Sequence[str], Sequence[str]]:
+    """Names of the inputs that are no initializers, and of the outputs, in graph order."""
+    graph = _needed("onnx").load(model, load_external_data=False).graph
+    weights = {tensor.name for tensor in graph.initializer}
+    return [v.name for v in graph.input if v.name not in weights], [v.name for v in graph.output]
+
+
+def _shapes(options: Mapping[str, Any]) -> dict[str, list[int]]:
+    return {name: list(shape) for name, shape in dict(options.get("shapes") or {}).items()}
+
+
+def _llvm(tvm: Any, target: str | None, threads: int) -> Any:
+    """The target of our option of that name ("CPU" or "TRIPLE:CPU"), by default this machine."""
+    codegen = _needed("tvm.target.codegen")
+    triple, _, mcpu = (target or codegen.llvm_get_system_cpu()).rpartition(":")
+    description = {"kind": "llvm", "mcpu": mcpu, "num-cores": threads}
+    return tvm.target.Target({**description, **({"mtriple": triple} if triple else {})})

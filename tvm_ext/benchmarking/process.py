@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,11 +16,16 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core.errors import TvmExtError
+from ..core.errors import OptionError, TvmExtError
 
 
 class WorkerError(TvmExtError, RuntimeError):
     """A worker failed, died or took too long; the message is the reason that the table prints."""
+
+
+#: What runs in another Python environment, and the package it makes there.
+FOREIGN_FILES = ("worker.py", "contenders.py")
+FOREIGN_PACKAGE = "tvm_ext_worker"
 
 
 class Worker:
@@ -31,15 +37,22 @@ class Worker:
     Args:
         threads: threads its runtime may use; set in the environment before it starts.
         command: what to run, for tests; default: the worker module.
+        python: the Python that runs the worker module, if not this one. It needs numpy and a contender's packages.
+            Nothing of this one's packages is seen there: only the worker's files, linked into a folder of their own.
+
+    Raises:
+        OptionError: `python` cannot be run.
     """
 
-    def __init__(self, threads: int, command: Sequence[str] | None = None) -> None:
+    def __init__(self, threads: int, command: Sequence[str] | None = None, python: str | None = None) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
+        self._folder = tempfile.TemporaryDirectory(prefix="tvm-ext-worker-")
         self._buffer = b""
+        module = "tvm_ext.benchmarking.worker" if python is None else f"{FOREIGN_PACKAGE}.worker"
+        env = environment(threads) if python is None else foreign_environment(threads, self._folder.name)
         self._process = subprocess.Popen(
-            command or (sys.executable, "-m", "tvm_ext.benchmarking.worker"),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-            env=environment(threads), start_new_session=True,
+            command or (sys.executable if python is None else runnable(python), "-m", module),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=env, start_new_session=True,
         )  # fmt: skip
 
     def ask(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
@@ -81,6 +94,7 @@ class Worker:
                 with contextlib.suppress(OSError):  # unsent bytes to a dead process
                     stream.close()
         self._process.wait()
+        self._folder.cleanup()
         if not self._errors.closed:
             self._errors.close()
 
@@ -121,10 +135,35 @@ def environment(threads: int) -> dict[str, str]:
     """The environment of a worker: the same threads for every runtime, and this very copy of the library."""
     root = str(pathlib.Path(__file__).resolve().parents[2])
     found = os.environ.get("PYTHONPATH")
-    return {
-        **os.environ, "TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads),
-        "PYTHONPATH": root + (os.pathsep + found if found else ""),
-    }  # fmt: skip
+    return {**_threads(threads), "PYTHONPATH": root + (os.pathsep + found if found else "")}
+
+
+def foreign_environment(threads: int, folder: str) -> dict[str, str]:
+    """The environment of a worker in another Python: it imports the worker's files from a package in `folder`."""
+    package = pathlib.Path(folder, FOREIGN_PACKAGE)
+    package.mkdir()
+    for name in FOREIGN_FILES:
+        (package / name).symlink_to(pathlib.Path(__file__).resolve().with_name(name))
+    return {**_threads(threads), "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def runnable(python: str) -> str:
+    """The path of a Python that `python` names.
+
+    Raises:
+        OptionError: there is no such program.
+    """
+    found = shutil.which(os.path.expanduser(python))
+    if found is None:
+        raise OptionError(
+            f"python={python!r}: no program that can be run", fix="give the path of a Python's executable"
+        )
+    return found
+
+
+def _threads(threads: int) -> dict[str, str]:
+    wanted = {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+    return {"TVM_BIND_THREADS": "0", **os.environ, **wanted}
 
 
 def _signal_name(number: int) -> str:

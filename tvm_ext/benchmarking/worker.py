@@ -1,12 +1,13 @@
 """One contender in a process of its own: `python -m tvm_ext.benchmarking.worker`, JSON lines on stdin and stdout.
 
     -> {"contender", "model", "inputs", "outputs", "threads", "options"}   prepares, runs once, saves the outputs
-    <- {"ready": {"version", "details", "seconds"}}
+    <- {"ready": {"version", "details", "outputs", "prepare_seconds", "seconds"}}   their names: arr_0, arr_1, ...
     -> {"round": {"seconds"}}
     <- {"samples": [seconds, ...]}
     <- {"error": {"type", "message"}}   instead of either answer; the process then ends
 
-Between the rounds it waits for the next line: it computes nothing, and the parent stops it.
+Between the rounds it waits for the next line: it computes nothing, and the parent stops it. Like `contenders.py`, this
+file needs numpy and the standard library only: it also runs where nothing else of this library can be imported.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from ..verification.arrays import load_npz, save_npz
+import numpy as np
 
 #: a round of a contender so slow that it runs once needs no warm-up: caches are cold after a second anyway
 SLOW_SECONDS = 0.5
@@ -60,13 +61,14 @@ def _prepare(message: dict[str, Any]) -> tuple[Callable[[], Any], dict[str, Any]
 
     start = time.perf_counter()
     prepared = CONTENDERS[message["contender"]](message["model"], message["threads"], message["options"])
-    inputs = load_npz(message["inputs"])
+    with np.load(message["inputs"], allow_pickle=False) as stored:
+        inputs = {name: stored[name] for name in stored.files}
     begin = time.perf_counter()
     outputs = prepared.call(inputs)
     end = time.perf_counter()
-    save_npz(message["outputs"], outputs)
-    ready = {"version": prepared.version, "details": prepared.details, "prepare_seconds": begin - start}
-    return lambda: prepared.call(inputs), {**ready, "seconds": end - begin}
+    np.savez(message["outputs"], *outputs.values())  # by position: savez takes no output that is called "file"
+    ready = {"version": prepared.version, "details": prepared.details, "outputs": list(outputs)}
+    return lambda: prepared.call(inputs), {**ready, "prepare_seconds": begin - start, "seconds": end - begin}
 
 
 def sample(call: Callable[[], Any], seconds: float) -> list[float]:

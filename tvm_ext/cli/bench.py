@@ -6,30 +6,65 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from .common import Progress, add_compile_arguments, compile_options, model_of, print_json
+from ..core.errors import OptionError
+from .common import (
+    Progress,
+    add_compile_arguments,
+    add_input_arguments,
+    compile_options,
+    given_inputs,
+    model_of,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from ..benchmarking.table import BenchmarkTable
 
-SUMMARY = "time a model against onnxruntime and stock TVM, each in a process of its own"
+SUMMARY = "time a model against onnxruntime and other runtimes, each in a process of its own"
 EXAMPLE = """\
   tvm-ext bench resnet18.onnx --threads 2
-  tvm-ext bench zoo:resnet18 --against onnxruntime tvm -o resnet18.md"""
+  tvm-ext bench zoo:resnet18 --against onnxruntime tvm -o resnet18.md
+  tvm-ext bench resnet18.onnx --against onnxruntime openvino --python openvino=/opt/openvino/bin/python"""
+PEERS = ("onnxruntime", "openvino", "torch", "tvm")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
     parser.add_argument("model", metavar="MODEL", help="path of an ONNX file, or zoo:NAME")
     parser.add_argument(
-        "--against", nargs="+", choices=("onnxruntime", "tvm"), default=["onnxruntime"],
-        help="the others (default: onnxruntime)",
-    )  # fmt: skip
+        "--against", nargs="+", choices=PEERS, default=["onnxruntime"], help="the others (default: onnxruntime)"
+    )
+    add_python_argument(parser)
     parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds, 7 or more (default: 9)")
     parser.add_argument("--seconds", type=float, default=0.5, help="time of each contender in a round (default: 0.5)")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds a contender may take to answer")
     parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default: 0)")
     parser.add_argument("-o", "--output", metavar="OUT.md|OUT.json", help="also write the table here")
+    add_input_arguments(parser)
     add_compile_arguments(parser)
+
+
+def add_python_argument(parser: argparse.ArgumentParser) -> None:
+    """`--python`: where peers are installed."""
+    parser.add_argument(
+        "--python", metavar="[PEER=]PATH", action="append", default=[],
+        help="the Python that has a peer (or, without PEER=, all but onnxruntime): numpy and the peer is all it needs",
+    )  # fmt: skip
+
+
+def pythons(args: argparse.Namespace) -> str | dict[str, str] | None:
+    """The `python` of `tvm_ext.benchmark` from the arguments.
+
+    Raises:
+        OptionError: a path for all and one for a peer, or two for all.
+    """
+    given = [tuple(text.split("=", 1)) if text.partition("=")[0] in PEERS else ("", text) for text in args.python]
+    found = dict(given)
+    if "" not in found:
+        return found or None
+    if len(given) > 1:
+        raise OptionError(f"--python {' '.join(args.python)}: one path for all, or PEER=PATH for each")
+    return found[""]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
     with Progress("starting") as progress:
         table = benchmark(
             model, args.against, rounds=args.rounds, seconds_per_round=args.seconds, seed=args.seed,
-            timeout=args.timeout, progress=progress.tell, **compile_options(args),
+            timeout=args.timeout, inputs=given_inputs(args), python=pythons(args), progress=progress.tell,
+            **compile_options(args),
         )  # fmt: skip
     if args.output:
         _write(args.output, table)

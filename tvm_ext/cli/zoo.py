@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE.onnx", help="where to write it (default: NAME.onnx)")
     parser.add_argument("--batch", type=int, help="batch size")
     parser.add_argument("--seed", type=int, help="seed of random weights")
-    parser.add_argument("--weights", metavar="FILE.safetensors", help="weights named as in torchvision's state dict")
+    parser.add_argument("--weights", metavar="FILE.safetensors", help="weights under the names of torch's state dict")
 
 
 def run(args: argparse.Namespace) -> int:

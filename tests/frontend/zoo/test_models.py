@@ -11,7 +11,7 @@ SMALL = {"hidden": (4,), "inputs": 3, "classes": 2}
 
 
 def test_names():
-    assert sorted(zoo.MODELS) == ["mlp", "resnet18"]
+    assert sorted(zoo.MODELS) == ["bert", "mlp", "mobilenet_v2", "resnet18", "resnet34", "resnet50"]
     for builder in zoo.MODELS.values():
         assert builder.__doc__
 

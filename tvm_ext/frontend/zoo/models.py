@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError, ToolError
 from ...runtime.files import whole_file
+from .bert import bert
 from .mlp import mlp
-from .resnet import resnet18
+from .mobilenet import mobilenet_v2
+from .resnet import resnet18, resnet34, resnet50
 
 if TYPE_CHECKING:
     import onnx
 
 #: Model name -> builder.
-MODELS: dict[str, Callable[..., onnx.ModelProto]] = {"mlp": mlp, "resnet18": resnet18}
+MODELS: dict[str, Callable[..., onnx.ModelProto]] = {
+    "mlp": mlp, "resnet18": resnet18, "resnet34": resnet34, "resnet50": resnet50, "mobilenet_v2": mobilenet_v2,
+    "bert": bert,
+}  # fmt: skip
 
 
 def save(name: str, path: str | os.PathLike[str], **options: Any) -> pathlib.Path:
