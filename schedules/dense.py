@@ -2,14 +2,27 @@
 
     matmul(x, w) -> +bias, relu, ...        x: (..., K), w: (K, N) as IO{i}i{o}o, result: (..., N)
 
-All leading dimensions of x are rows. A result whose N is not a multiple of the lanes is computed in blocks and
-copied out by the same kernel.
+All leading dimensions of x are rows. The tiling has two levels, caches and registers. What each is worth at 512 x 512 x
+512, in GFLOP/s of one thread of a Zen 4 core (benchmarks/matmul_levels.py measures it anew, results/matmul_levels.md is
+the table it writes):
+
+    three loops                                0.9
+    blocks for the caches, vectors            55
+    and tiles in registers, b in place       114       `batch_matmul`
+    and b packed by the kernel               114       `batch_matmul`
+    b packed at compile time                 115       this recipe; a 512-bit multiply-add every cycle
+    BLAS (numpy)                             106
+
+With few rows each weight is used once: such a kernel is as fast as it reads the weights, so they are streamed in the
+order they are stored, by as many accumulators as hide the latency of a multiply-add.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tvm import te, tirx
@@ -22,13 +35,41 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
 from . import blocked
 from .epilogue import Epilogue, placeholders
-from .steps import parallel_rows
+
+#: Seconds until the other threads have begun, for workers that are awake, with what is lost of their caches.
+_WAKE_SECONDS = 2.5e-6
+#: Bytes a second one core reads from its caches in a long stream; from memory a third of it.
+_STREAM_BYTES = 80e9
+#: Cycles from a multiply-add to the next one of the same accumulator.
+_LATENCY = 4
+_CLOCK = 3.0e9
 
 
-class Dense(blocked.BlockedRecipe):
+class MatmulRecipe(blocked.BlockedRecipe):
+    """What matmuls share: knobs for one register tile of columns and rows, and streaming for few rows."""
+
+    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+        knobs = dict(blocked.space(match.problem, machine))
+        return {**knobs, "threads": [threads_for(match.problem, machine)]}
+
+    def default(self, match: Match, machine: Machine) -> Config:
+        problem = match.problem
+        if problem.pixels <= streamed_rows(machine):
+            return dict(streamed(problem, machine))
+        tile = blocked.default(problem, machine)
+        chunk = _longest_chunk(problem, tile["tile_o"], machine)
+        return {**tile, "chunk": chunk, "threads": threads_for(problem, machine)}
+
+    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+        wake = _WAKE_SECONDS if config["threads"] > 1 else 0.0
+        return max(blocked.cost(match.problem, config, machine), stream_seconds(match.problem, config)) + wake
+
+
+class Dense(MatmulRecipe):
     """Packed matmul, register-blocked over columns and rows."""
 
     name = "dense"
+    version = 2
     anchors = frozenset({"relax.matmul"})
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
@@ -45,9 +86,7 @@ class Dense(blocked.BlockedRecipe):
         rows = math.prod(data.shape[:-1])
         if 0 in (k, n, rows):
             return Miss("an operand is empty")
-        inner = next(i for i in range(machine.lanes, 0, -1) if k % i == 0)
-        problem = blocked.Problem(1, n, rows, rows, k // inner, (1, 1), inner, machine.lanes)
-        return Match(group, {"problem": problem, "data": data, "weight": weight})
+        return Match(group, {"problem": matmul_problem(1, rows, k, n, machine), "data": data, "weight": weight})
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem
@@ -60,7 +99,6 @@ class Dense(blocked.BlockedRecipe):
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         group, problem = match.group, match.problem
         tensors = placeholders(group, layouts.params)
-        epilogue = Epilogue(group, tensors, layouts.params)
         where = {p.var: i for i, p in enumerate(group.params)}
         data, weight = tensors[where[match.data.var]], tensors[where[match.weight.var]]
         lead = group.shape[:-1]
@@ -69,36 +107,101 @@ class Dense(blocked.BlockedRecipe):
             return data(*unflatten(q, lead), block * problem.inner + ri)
 
         acc = blocked.reduce_tiles(problem, blocked.Units.of(problem, config), load, blocked.shared(weight))
-        if problem.outputs % problem.lanes == 0:
-            out = te.compute(
-                (1, problem.output_blocks, problem.pixels, problem.lanes),
-                lambda n, o, q, j: epilogue((*unflatten(q, lead), o * problem.lanes + j), acc(n, o, q, j)),
-                name="out",
-            )
-            return te.create_prim_func([*tensors, out])
-        shape = (1, problem.output_blocks, problem.pixels, problem.lanes)
-        blocks = te.compute(shape, lambda n, o, q, j: acc(n, o, q, j), name="out")
-        lanes = problem.lanes
-        result = te.compute(
-            group.shape,
-            lambda *i: epilogue(i, blocks(0, i[-1] // lanes, flatten(i[:-1], lead), i[-1] % lanes)),
-            name="copy",
-        )
-        return te.create_prim_func([*tensors, result])
+        epilogue = Epilogue(group, tensors, layouts.params)
+        out = result(problem, acc, lambda n, q, c, value: epilogue((*unflatten(q, lead), c), value))
+        return te.create_prim_func([*tensors, out])
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
-        problem, shape = match.problem, match.group.shape
-        blocked.schedule_tiles(sch, problem, config)
-        if problem.outputs % problem.lanes:
-            parallel_rows(sch, sch.get_loops(sch.get_sblock("copy"))[:-1], config["threads"])
-            return
-        sch.transform_layout(
-            sch.get_sblock("out"),
-            ("write", 0),
-            lambda n, o, q, j: (*unflatten(q, shape[:-1]), o * problem.lanes + j),
-        )
+        lead = match.group.shape[:-1]
+        schedule_matmul(sch, match.problem, config, lambda n, q, c: (*unflatten(q, lead), c))
 
 
+def matmul_problem(batch: int, rows: int, k: int, n: int, machine: Machine) -> blocked.Problem:
+    """A batch of (rows, k) @ (k, n): columns are outputs, rows are pixels.
+
+    A result of few columns is computed in vectors of fewer lanes. Problems of a batch
+    have weights of their own.
+    """
+    lanes = machine.lanes
+    while lanes > 4 and n <= lanes // 2:
+        lanes //= 2
+    inner = next(i for i in range(lanes, 0, -1) if k % i == 0)
+    return blocked.Problem(batch, n, rows, rows, k // inner, (1, 1), inner, lanes, batch)
+
+
+def result(problem: blocked.Problem, acc: te.Tensor, value: Any) -> te.Tensor:
+    """The stage "out" over (batch, rows, columns): `value(n, q, c, accumulated)`."""
+    lanes = problem.lanes
+    return te.compute(
+        (problem.batch, problem.pixels, problem.outputs),
+        lambda n, q, c: value(n, q, c, acc(n, tirx.floordiv(c, lanes), q, tirx.floormod(c, lanes))),
+        name="out",
+    )
+
+
+def schedule_matmul(sch: Schedule, problem: blocked.Problem, config: Config, index: Any) -> Any:
+    """Schedule a blocked matmul with the stage "out"; `index(n, q, c)` is where a result lies.
+
+    Returns:
+        The loop over the units of one thread.
+    """
+    n, q, c = sch.get_loops(sch.get_sblock("out"))
+    # The last vector of a row may be partly beyond it: it is computed whole, only real columns are stored.
+    o, j = sch.split(c, [None, problem.lanes])
+    sch.reorder(n, o, q, j)
+    unit = blocked.schedule_tiles(sch, problem, config)
+    sch.transform_layout(sch.get_sblock("out"), ("write", 0), index)
+    return unit
+
+
+def _longest_chunk(problem: blocked.Problem, tile_o: int, machine: Machine) -> int:
+    """Reduction blocks between two additions to `acc`: the rows of a matmul are neighbours, so a panel of weights that
+    comes from L2 arrives as fast as a tile of four rows or more uses it; only leaving L2 would cost."""
+    panel = 4 * tile_o * problem.lanes * problem.inner
+    return max(c for c in blocked.space(problem, machine)["chunk"] if c == 1 or c * panel <= machine.l2 // 4)
+
+
+# ------------------------------------------------------------ few rows: streaming
+def streamed_rows(machine: Machine) -> int:
+    """Rows up to which one register tile holds them all beside enough accumulators, so each weight is read once."""
+    return 4 if machine.registers < 32 else 6
+
+
+def stream_seconds(problem: blocked.Problem, config: Config) -> float:
+    """Seconds to read all weights once, at the speed of a cache."""
+    return problem.weight_bytes / _STREAM_BYTES / float(config["threads"])
+
+
+def threads_for(problem: blocked.Problem, machine: Machine) -> int:
+    """All threads if they save more than it takes to wake them, else one."""
+    compute = problem.flops / machine.peak_gflops() / 1e9
+    alone = max(compute, stream_seconds(problem, {"threads": 1}))
+    return machine.threads if alone * (1 - 1 / machine.threads) > _WAKE_SECONDS else 1
+
+
+@functools.lru_cache(maxsize=1024)
+def streamed(problem: blocked.Problem, machine: Machine) -> Mapping[str, Any]:
+    """The register tile that streams the weights of all columns in least time: all rows, one chunk."""
+    rows = problem.pixels
+    tile_p = rows if rows in blocked.space(problem, machine)["tile_p"] else 1
+    fixed = {"tile_p": tile_p, "parts": 1, "chunk": problem.blocks, "threads": threads_for(problem, machine)}
+    points: Iterator[Config] = ({"tile_o": o, **fixed} for o in blocked.space(problem, machine)["tile_o"])
+    legal: list[Config] = [p for p in points if blocked.registers_used(p) <= machine.registers]
+    best: Config = min(legal, key=lambda p: _streaming_cycles(problem, p, machine))
+    return types.MappingProxyType(best)
+
+
+def _streaming_cycles(problem: blocked.Problem, config: Config, machine: Machine) -> float:
+    """Cycles of one thread: a step takes its loads, its multiply-adds, or the latency of an accumulator."""
+    to, tp = config["tile_o"], config["tile_p"]
+    units = blocked.Units.of(problem, config)
+    step = max(4 * to * problem.lanes * _CLOCK / _STREAM_BYTES, to * tp / machine.fma_per_cycle, _LATENCY)
+    # Wide tiles read longer runs; each unit begins and ends once.
+    each = problem.steps * step + 20 + 4 * to * tp
+    return problem.batch * units.outer_o * units.outer_p * units.block_p * each / config["threads"]
+
+
+# ------------------------------------------------------------ indices
 def unflatten(index: Any, shape: Sequence[int]) -> tuple[Any, ...]:
     """The index in `shape` (C order) of a flat index."""
     out = []

@@ -12,7 +12,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.dense import Dense
 
-from .kernels import ROUNDOFF, make_group, matched, random, run_kernel
+from .kernels import ROUNDOFF, make_group, matched, random, run_kernel, scheduled
 
 RECIPE = Dense()
 
@@ -58,6 +58,34 @@ def test_points_of_the_space_agree(rng: np.random.Generator) -> None:
     points = [p for p in RECIPE.points(match, machine) if np.isfinite(RECIPE.cost(match, p, machine))]
     for i in rng.choice(len(points), size=5, replace=False):
         check((11, 64), 40, machine, rng, config={**points[i], "threads": 2})
+
+
+def test_few_rows_stream_the_weights_once() -> None:
+    """One chunk, all rows in a tile, enough accumulators for the latency; threads only where they save time."""
+    machine = Machine.detect("haswell", 2)
+    for rows in (1, 3):
+        config = RECIPE.default(matched(RECIPE, dense_group((rows, 2048), 2048), machine), machine)
+        assert (config["tile_p"], config["parts"], config["chunk"], config["threads"]) == (rows, 1, 2048 // 8, 2)
+        assert config["tile_o"] * rows >= 4
+    assert RECIPE.default(matched(RECIPE, dense_group((1, 128), 64), machine), machine)["threads"] == 1
+
+
+def test_few_columns_take_narrow_vectors() -> None:
+    machine = Machine.detect("haswell", 2)
+    assert [matched(RECIPE, dense_group((32, 64), n), machine).problem.lanes for n in (3, 4, 5, 8, 10)] == [
+        4,
+        4,
+        8,
+        8,
+        8,
+    ]
+
+
+def test_one_kernel_writes_a_result_that_is_no_whole_number_of_vectors() -> None:
+    machine = Machine.detect("haswell", 2)
+    match = matched(RECIPE, dense_group((64, 32), 1001), machine)
+    _, mod = scheduled(RECIPE, match, RECIPE.default(match, machine), machine, None)
+    assert str(mod).count("T.parallel") == 1 and "copy" not in str(mod)
 
 
 @pytest.mark.parametrize(
