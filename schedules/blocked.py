@@ -200,7 +200,7 @@ def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machin
     """Cycles of one register tile over the whole reduction."""
     to, tp, chunk = config["tile_o"], config["tile_p"], config["chunk"]
     chunks = problem.blocks // chunk
-    step = max(to * tp / machine.fma_per_cycle, (to + tp) / 2, _LATENCY) + 0.08 * (to + tp)
+    step = max(to * tp / machine.fma_at(problem.lanes), (to + tp) / 2, _LATENCY) + 0.08 * (to + tp)
     step *= 1 + 0.03 * tp if problem.scattered(tp) else 1.0
     chunk_bytes = 4 * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
     weight_cycles = 4 * to * problem.lanes / stream(chunk_bytes, machine)

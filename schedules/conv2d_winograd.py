@@ -116,7 +116,9 @@ class Conv2dWinograd(Recipe):
         )
         result = Layout.blocked(4, problem.lanes)
         given = offered[match.group.params.index(match.data)]
-        data = result if not tiling.planar else given if given.block is None else Layout.plain(4)
+        data = given if given.block is None and tiling.planar else Layout.plain(4)
+        if not tiling.planar:
+            data = Layout.blocked(4, match.input_lanes)
         own = {match.data.var: data, match.weight.var: weight}
         params = [own.get(p.var) or blocked_layout(p.shape, problem.lanes) for p in match.group.params]
         return Layouts(tuple(params), result)

@@ -16,8 +16,10 @@ from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.relax_graph import op_name
 
-from .epilogue import Epilogue, blocked_layout, placeholders
+from .epilogue import Epilogue, operand_layouts, placeholders
+from .scalar_ops import TYPES, work
 from .steps import flat_map, thread_choices
 
 
@@ -28,30 +30,24 @@ class Elementwise(Recipe):
     anchors = frozenset({"elementwise"})
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
-        if group.dtype not in ("float32", "float64") or any(p.dtype != group.dtype for p in group.params):
-            return Miss(f"operands are not all {group.dtype} floats")
+        if other := ({p.dtype for p in group.params} | {group.dtype}) - {*TYPES}:
+            return Miss(f"{', '.join(sorted(other))} is none of {', '.join(TYPES)}")
         if 0 in group.shape:
             return Miss("the result is empty")
-        return Match(group, {"elements": math.prod(group.shape)})
+        operations = sum(work(op_name(b.value)) for b in group.bindings) + len(group.params)
+        return Match(group, {"elements": math.prod(group.shape), "operations": operations})
 
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        operations = len(match.group.bindings) + len(match.group.params)
-        return {"threads": thread_choices(match.elements * operations, machine)}
+        return {"threads": thread_choices(match.elements * match.operations, machine)}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return match.elements * len(match.group.bindings) / machine.lanes / 3e9 / config["threads"]
+        return match.elements * match.operations / machine.lanes / 3e9 / config["threads"]
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         params, rank = match.group.params, len(match.group.shape)
         full = [lay for p, lay in zip(params, offered, strict=True) if p.shape == match.group.shape]
         result = next((lay for lay in full if not lay.is_plain), Layout.plain(rank))
-
-        def of(shape: tuple[int, ...]) -> Layout:
-            if shape == match.group.shape or result.block is None:
-                return result if shape == match.group.shape else Layout.plain(len(shape))
-            return blocked_layout(shape, result.block[1], rank, result.block[0])
-
-        return Layouts(tuple(of(p.shape) for p in params), result)
+        return Layouts(tuple(operand_layouts(params, match.group.shape, result)), result)
 
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         tensors = placeholders(match.group, layouts.params)

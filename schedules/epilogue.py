@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import collections
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm import relax, te, tirx
@@ -11,11 +12,13 @@ from tvm.tirx import FloatImm, IntImm
 
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
-from tvm_ext.core.relax_graph import scalar_of, shape_of
+from tvm_ext.core.relax_graph import dtype_of, scalar_of, shape_of
 
+from .expressions import let
 from .scalar_ops import scalar_call
 
 Index = Sequence[Any]
+Values = Mapping[relax.Var, Any]
 
 
 def placeholders(group: Group, layouts: Sequence[Layout]) -> list[te.Tensor]:
@@ -40,27 +43,38 @@ class Epilogue:
         self._of: Mapping[Any, tuple[Param, te.Tensor, Layout]] = {
             p.var: (p, t, layout) for p, t, layout in zip(group.params, tensors, layouts, strict=True)
         }
+        self._reads = collections.Counter(a for b in group.bindings for a in b.value.args if isinstance(a, relax.Var))
 
     def __call__(self, index: Index, anchor: Any = None) -> Any:
-        """The group's result at a logical index of its result, given the anchor's value there."""
-        return self._value(self.group.result, index, anchor, {})
+        """The group's result at a logical index of its result, given the anchor's value there.
 
-    def _value(self, expr: Any, index: Index, anchor: Any, seen: dict[Any, Any]) -> Any:
+        A value that several operations read is bound to a name: let v0 = ... in let v1 = f(v0, v0) in ...
+        """
+        own = self.group.anchor_var
+        if own is None:
+            return self._result(self.group.bindings, index, {})
+        todo = [b for b in self.group.bindings if not b.var.same_as(own)]
+        return self._bind(own, anchor, lambda values: self._result(todo, index, values), {})
+
+    def _result(self, todo: Sequence[Any], index: Index, values: Values) -> Any:
+        """The result, once all bindings of `todo`, in order, are computed."""
+        if not todo:
+            return values[self.group.result]
+        call: Call = todo[0].value
+        operands = [self._operand(a, call, index, values) for a in call.args]
+        return self._bind(todo[0].var, scalar_call(call, operands), lambda v: self._result(todo[1:], index, v), values)
+
+    def _bind(self, var: relax.Var, value: Any, rest: Callable[[Values], Any], values: Values) -> Any:
+        if self._reads[var] > 1:
+            return let(value, lambda name: rest({**values, var: name}))
+        return rest({**values, var: value})
+
+    def _operand(self, expr: Any, call: Call, index: Index, values: Values) -> Any:
         if isinstance(expr, FloatImm | IntImm):
-            return tirx.const(expr.value, self.group.dtype)
+            return tirx.const(expr.value, dtype_of(call))
         if (scalar := scalar_of(expr)) is not None:
-            return tirx.const(scalar, self.group.dtype)
-        if expr in seen:
-            return seen[expr]
-        if self.group.anchor_var is not None and expr.same_as(self.group.anchor_var):
-            return anchor
-        if expr in self._of:
-            seen[expr] = self._load(expr, index)
-            return seen[expr]
-        call: Call = self.group.definitions[expr]
-        operands = [self._value(a, _broadcast_index(a, index), anchor, seen) for a in call.args]
-        seen[expr] = scalar_call(call, operands)
-        return seen[expr]
+            return tirx.const(scalar, dtype_of(expr))
+        return values[expr] if expr in values else self._load(expr, index)
 
     def _load(self, var: relax.Var, index: Index) -> Any:
         param, tensor, layout = self._of[var]
@@ -82,3 +96,14 @@ def blocked_layout(shape: Sequence[int], lanes: int, rank: int = 4, axis: int = 
     if own >= 0 and shape[own] != 1:
         return Layout.blocked(len(shape), lanes, own)
     return Layout.plain(len(shape))
+
+
+def operand_layouts(params: Sequence[Param], shape: Sequence[int], result: Layout) -> list[Layout]:
+    """Layouts of operands that broadcast to a result of `shape` in layout `result`: the same where they are whole."""
+
+    def of(own: tuple[int, ...]) -> Layout:
+        if own == tuple(shape) or result.block is None:
+            return result if own == tuple(shape) else Layout.plain(len(own))
+        return blocked_layout(own, result.block[1], len(shape), result.block[0])
+
+    return [of(p.shape) for p in params]

@@ -1,7 +1,9 @@
-"""Sum, mean, maximum and minimum over some axes, with fused epilogue; global pooling is one of them.
+"""Sum, mean, maximum and minimum over any axes in any layout, with fused epilogue; global pooling is one of them.
 
-mean(x, axis=[2, 3])  on NCHW{l}c      one vector of channels an accumulator; result as ONNX has it
-sum(x, axis=[-1])     on plain layout  `lanes` partial results a row, then one
+mean(x, axis=[2, 3])  x: NCHW{l}c     each lane has a channel; several vectors of channels side by side
+sum(x, axis=[0])      x: (R, C)       each lane has a column
+sum(x, axis=[-1])     x: (R, C)       vectors of partial results a row, then one (row_reduction.py)
+sum(x, axis=[0, 2])   x: (R, M, C)    first the rows, then over R
 """
 
 from __future__ import annotations
@@ -18,17 +20,21 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
+from . import row_reduction
+from .dense import flatten, unflatten
 from .epilogue import Epilogue, placeholders
-from .steps import flat_map, parallel_rows, thread_choices
+from .steps import flat_map, parallel_rows, thread_choices, unroll_and_vectorize
 
-_REDUCERS = {"relax.mean": te.sum, "relax.sum": te.sum, "relax.max": te.max, "relax.min": te.min}
+_KINDS = {"relax.mean": "sum", "relax.sum": "sum", "relax.max": "max", "relax.min": "min"}
+#: Vectors of results that are summed side by side: they fill the latency of an addition.
+_SIDE_BY_SIDE = 4
 
 
 class Reduction(Recipe):
     """Reduction over any axes of a float32 tensor."""
 
     name = "reduction"
-    anchors = frozenset(_REDUCERS)
+    anchors = frozenset(_KINDS)
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
         data = group.operand(0)
@@ -40,7 +46,8 @@ class Reduction(Recipe):
         if not axes or 0 in data.shape:
             return Miss("nothing is reduced, or the input is empty")
         keepdims = bool(group.call.attrs.keepdims)  # type: ignore[union-attr]
-        return Match(group, {"data": data, "axes": axes, "keepdims": keepdims, "lanes": machine.lanes})
+        facts = {"data": data, "axes": axes, "keepdims": keepdims, "kind": _KINDS[group.anchor], "lanes": machine.lanes}
+        return Match(group, facts)
 
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
         return {"threads": thread_choices(math.prod(match.data.shape), machine)}
@@ -49,89 +56,149 @@ class Reduction(Recipe):
         return math.prod(match.data.shape) / machine.lanes / 1e9 / config["threads"]
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        where = match.group.params.index(match.data)
-        given = offered[where]
-        spatial = len(match.data.shape) == 4 and match.axes == [2, 3]
-        accepts = spatial and given.block is not None and given == Layout.blocked(4, given.block[1])
-        params = [
-            given if i == where and accepts else Layout.plain(len(p.shape)) for i, p in enumerate(match.group.params)
-        ]
-        return Layouts(tuple(params), Layout.plain(len(match.group.shape)))
+        params, shape = match.group.params, match.data.shape
+        given = offered[params.index(match.data)]
+        # Lanes beyond the last channel hold no value: they must not be summed.
+        if given.block and given.block[0] in match.axes and shape[given.block[0]] % given.block[1]:
+            given = Layout.plain(len(shape))
+        chosen = tuple(given if p is match.data else Layout.plain(len(p.shape)) for p in params)
+        return Layouts(chosen, Layout.plain(len(match.group.shape)))
 
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         group = match.group
         tensors = placeholders(group, layouts.params)
         where = group.params.index(match.data)
         data, layout = tensors[where], layouts.params[where]
-        reduced = _pooled(match, data) if layout.block else _reduced(match, data)
+        reduced = _Physical(match, layout)
+        result = reduced.compute(data)
         epilogue = Epilogue(group, tensors, layouts.params)
-        kept = [a for a in range(len(match.data.shape)) if a not in match.axes]
-        count = math.prod(match.data.shape[a] for a in match.axes)
+        count = tirx.const(1.0 / math.prod(match.data.shape[a] for a in match.axes), "float32")
 
         def value(*index: Any) -> Any:
-            full = index if match.keepdims else _insert(index, match.axes)
-            at = [full[a] for a in kept]
-            if layout.block:
-                lanes = layout.block[1]
-                at = [at[0], tirx.floordiv(at[1], lanes), tirx.floormod(at[1], lanes)]
-            result = reduced(*at)
-            if group.anchor == "relax.mean":
-                result = result * tirx.const(1.0 / count, "float32")
-            return epilogue(index, result)
+            full = list(index) if match.keepdims else _insert(index, match.axes)
+            at = layout.index(full)
+            element = result(*reduced.index(at))
+            return epilogue(index, element * count if group.anchor == "relax.mean" else element)
 
         return te.create_prim_func([*tensors, te.compute(group.shape, value, name="out")])
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
         names = {str(sch.get(b).name_hint) for b in sch.get_child_blocks(sch.get_sblock("root"))}
-        first = "partial" if "partial" in names else "reduce"
-        block = sch.get_sblock(first)
-        loops = sch.get_loops(block)
-        spatial = len([1 for it in sch.get(block).iter_vars if int(it.iter_type) == 0])
-        rows, reduction = loops[:spatial], loops[spatial:]
-        vector = rows[-1] if _vectorizable(sch, rows, machine.lanes) else None
-        outer = rows[:-1] if vector is not None else rows
-        if vector is not None:
-            sch.reorder(*outer, *reduction, vector)
-        if outer:
-            parallel_rows(sch, outer, config["threads"])
-        if vector is not None:
-            sch.vectorize(vector)
-            sch.vectorize(sch.get_loops(sch.decompose_reduction(block, reduction[0]))[-1])
+        if "rows" in names:
+            _schedule_rows(sch, config["threads"])
+        if "reduce" in names:
+            _schedule_columns(sch, config["threads"], machine.lanes)
         flat_map(sch, sch.get_sblock("out"), 1, machine.lanes)
 
 
-def _vectorizable(sch: Schedule, rows: Sequence[Any], lanes: int) -> bool:
-    return bool(rows) and int(sch.get(rows[-1]).extent) in (lanes, 2 * lanes, 4 * lanes)
+class _Physical:
+    """The reduction in terms of physical dimensions: kept and reduced ones in turn.
+
+    Attributes:
+        row: extents of the innermost dimensions, if these are reduced.
+        outer: the other reduced dimensions.
+        lead, run: kept dimensions; those of the run lie together, innermost of all that are kept.
+    """
+
+    def __init__(self, match: Match, layout: Layout) -> None:
+        self.match = match
+        self.shape = layout.physical_shape(match.data.shape)
+        axes = [*layout.order, *([layout.block[0]] if layout.block else [])]
+        kept = [d for d, a in enumerate(axes) if a not in match.axes]
+        last = max(kept, default=-1) + 1
+        self.row = self.shape[last:]
+        self.outer = [d for d in range(last) if d not in kept]
+        start = max(self.outer, default=-1) + 1
+        self.lead, self.run = [d for d in kept if d < start], [d for d in kept if d >= start]
+
+    def index(self, at: Sequence[Any]) -> tuple[Any, ...]:
+        """Index of the result, at a physical index of the data."""
+        run = flatten([at[d] for d in self.run], self._extents(self.run))
+        return (*(at[d] for d in self.lead), run)
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        """Rows first, if the innermost dimension is reduced; then what is reduced further out."""
+        inner = self._rows(data) if self.row else lambda *i: data(*i)
+        axes = {d: te.reduce_axis((0, self.shape[d]), name=f"r{d}") for d in self.outer}
+        shape, over = self._extents(self.run), row_reduction.COMBINE[self.match.kind][0]
+
+        def value(*index: Any) -> Any:
+            run = unflatten(index[-1], shape) if shape else ()
+            at = {**dict(zip([*self.lead, *self.run], [*index[:-1], *run], strict=True)), **axes}
+            element = inner(*(at[d] for d in sorted(at)))
+            return over(element, axis=list(axes.values())) if axes else element
+
+        return te.compute([*self._extents(self.lead), math.prod(shape)], value, name="reduce" if axes else "rows")
+
+    def _rows(self, data: te.Tensor) -> Any:
+        lead = self.shape[: len(self.shape) - len(self.row)]
+
+        def term(*i: Any) -> Any:
+            return data(*i[: len(lead)], *unflatten(i[-1], self.row))
+
+        kind, length = self.match.kind, math.prod(self.row)
+        rows = row_reduction.compute("row", kind, lead or (1,), length, self.match.lanes, term)
+        if not self.outer:
+            return lambda *i: rows(*(i or (0,)), 0)
+        return te.compute(lead, lambda *i: rows(*i, 0), name="rows")
+
+    def _extents(self, dimensions: Sequence[int]) -> list[int]:
+        return [self.shape[d] for d in dimensions]
 
 
-def _pooled(match: Match, data: te.Tensor) -> te.Tensor:
-    """(N, C / lanes, lanes): each lane reduces its own channel over the image."""
-    n, blocks, h, w, lanes = (int(d) for d in data.shape)
-    ry, rx = te.reduce_axis((0, h), name="ry"), te.reduce_axis((0, w), name="rx")
-    reducer = _REDUCERS[match.group.anchor]
-    return te.compute((n, blocks, lanes), lambda b, c, j: reducer(data(b, c, ry, rx, j), axis=[ry, rx]), name="reduce")
+def _schedule_rows(sch: Schedule, threads: int) -> None:
+    row = parallel_rows(sch, sch.get_loops(sch.get_sblock("rows")), threads)
+    row_reduction.place(sch, "row", row)
+    row_reduction.vectorize(sch, "row")
 
 
-def _reduced(match: Match, data: te.Tensor) -> te.Tensor:
-    """The kept axes; rows whose last axis is reduced in whole vectors have `lanes` partial results first."""
-    shape, axes, lanes = match.data.shape, match.axes, match.lanes
-    kept = [a for a in range(len(shape)) if a not in axes]
-    reducer, last = _REDUCERS[match.group.anchor], len(shape) - 1
-    split = last in axes and shape[last] % lanes == 0 and shape[last] > lanes
-    loops = {a: te.reduce_axis((0, shape[a] // lanes if split and a == last else shape[a]), name=f"r{a}") for a in axes}
+def _schedule_columns(sch: Schedule, threads: int, lanes: int) -> None:
+    """for row in parallel: for tile: for r in reduced: for v in unroll: for lane in vectorized: ..."""
+    block = sch.get_sblock("reduce")
+    kinds = [int(v.iter_type) for v in sch.get(block).iter_vars]
+    loops = sch.get_loops(block)
+    *rows, column = loops[: kinds.count(0)]
+    extent, beside = int(sch.get(column).extent), []
+    if rows and extent <= lanes:
+        *rows, last = rows
+        last, vectors = sch.split(last, [None, _divisor(int(sch.get(last).extent))])
+        rows, beside = [*rows, last], [vectors]
+        sch.reorder(*rows, *loops[kinds.count(0) :], vectors, column)
+    if math.prod(int(sch.get(row).extent) for row in rows) >= threads > 1:
+        parallel_rows(sch, rows, threads)
+        threads = 1
+    if extent <= lanes:
+        _accumulate(sch, block, loops[kinds.count(0) :], beside, column)
+        return
+    whole = extent - extent % lanes
+    for part in sch.loop_partition(column, [whole, None]) if whole < extent else [column]:
+        _column_part(sch, part, threads, lanes)
 
-    def element(at: Sequence[Any], lane: Any) -> Any:
-        where = {**dict(zip(kept, at, strict=True)), **loops}
-        if split:
-            where[last] = loops[last] * lanes + lane
-        return reducer(data(*(where[a] for a in range(len(shape)))), axis=list(loops.values()))
 
-    outer = [shape[a] for a in kept]
-    if not split:
-        return te.compute(outer, lambda *i: element(i, None), name="reduce")
-    partial = te.compute([*outer, lanes], lambda *i: element(i[:-1], i[-1]), name="partial")
-    lane = te.reduce_axis((0, lanes), name="lane")
-    return te.compute(outer, lambda *i: reducer(partial(*i, lane), axis=lane), name="reduce")
+def _column_part(sch: Schedule, column: Any, threads: int, lanes: int) -> None:
+    """Some whole vectors, or one of any width."""
+    (block,) = sch.get_child_blocks(column)
+    kinds = [int(v.iter_type) for v in sch.get(block).iter_vars]
+    reduced = sch.get_loops(block)[-kinds.count(2) :]
+    extent, beside = int(sch.get(column).extent), []
+    if extent > lanes:
+        tile, vectors, column = sch.split(column, [None, _divisor(extent // lanes), lanes])
+        beside = [vectors]
+        parallel_rows(sch, [tile], threads)
+    _accumulate(sch, block, reduced, beside, column)
+
+
+def _accumulate(sch: Schedule, block: Any, reduced: Sequence[Any], beside: Sequence[Any], lane: Any) -> None:
+    """Vectors side by side that stay in registers while the reduced loops run."""
+    sch.reorder(*reduced, *beside, lane)
+    unroll_and_vectorize(sch, beside, lane)
+    init = sch.decompose_reduction(block, reduced[0])
+    loops = sch.get_loops(init)[-1 - len(beside) :]
+    unroll_and_vectorize(sch, loops[:-1], loops[-1])
+
+
+def _divisor(extent: int) -> int:
+    return max(v for v in range(1, _SIDE_BY_SIDE + 1) if extent % v == 0)
 
 
 def _insert(index: Sequence[Any], axes: Sequence[int]) -> list[Any]:

@@ -8,13 +8,24 @@ import importlib.metadata
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.recipe import Recipe
 
+from .attention import Attention
+from .batch_matmul import BatchMatmul
+from .concat import Concat
+from .conv2d_depthwise import Conv2dDepthwise
+from .conv2d_grouped import Conv2dGrouped
 from .conv2d_nchwc import Conv2dNCHWc
+from .conv2d_transpose import Conv2dTranspose
 from .conv2d_winograd import Conv2dWinograd
 from .dense import Dense
 from .elementwise import Elementwise
+from .expand_depthwise import ExpandDepthwise
+from .layer_norm import LayerNorm
+from .pad import Pad
 from .pool2d import Pool2d
 from .reduction import Reduction
 from .softmax import Softmax
+from .strided_slice import StridedSlice
+from .take import Take
 
 
 @functools.lru_cache(maxsize=1)
@@ -24,7 +35,26 @@ def recipes() -> tuple[Recipe, ...]:
     Raises:
         OptionError: an entry point is no recipe, or two recipes have one name.
     """
-    found: list[Recipe] = [Conv2dNCHWc(), Conv2dWinograd(), Dense(), Pool2d(), Reduction(), Softmax(), Elementwise()]
+    found: list[Recipe] = [
+        Conv2dNCHWc(),
+        Conv2dWinograd(),
+        Conv2dDepthwise(),
+        ExpandDepthwise(),
+        Conv2dGrouped(),
+        Conv2dTranspose(),
+        Dense(),
+        BatchMatmul(),
+        Attention(),
+        Pool2d(),
+        Reduction(),
+        Softmax(),
+        LayerNorm(),
+        Take(),
+        Concat(),
+        StridedSlice(),
+        Pad(),
+        Elementwise(),
+    ]
     for entry in importlib.metadata.entry_points(group="tvm_ext.recipes"):
         made = entry.load()()
         if not isinstance(made, Recipe):

@@ -6,46 +6,77 @@ One table serves grouping (which operators are elementwise) and every recipe (wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import tirx
 from tvm.ir import Call
 
+from . import vector_math
+from .expressions import dtype_of, let, like
+
 Scalar = Callable[..., Any]
 _SQRT_HALF, _SQRT_2_OVER_PI = math.sqrt(0.5), math.sqrt(2.0 / math.pi)
 
 
-def _like(value: float, x: Any) -> Any:
-    return tirx.const(value, str(x.ty.dtype) if hasattr(x, "ty") else x.dtype)
+def _float32(polynomial: Scalar, otherwise: Scalar) -> Scalar:
+    """Our own vector function for float32, TVM's for other types."""
+    return lambda x: polynomial(x) if dtype_of(x) == "float32" else otherwise(x)
 
 
-def _sigmoid(x: Any) -> Any:
-    return _like(1.0, x) / (_like(1.0, x) + tirx.exp(-x))
+_exp = _float32(vector_math.exp, tirx.exp)
+_tanh = _float32(vector_math.tanh, tirx.tanh)
+_erf = _float32(vector_math.erf, tirx.erf)
+_sigmoid = _float32(vector_math.sigmoid, lambda x: like(1.0, x) / (like(1.0, x) + tirx.exp(-x)))
+
+
+def _silu(x: Any) -> Any:
+    return let(x, lambda x: x * _sigmoid(x))
+
+
+def _gelu(x: Any) -> Any:
+    return let(x, lambda x: like(0.5, x) * x * (like(1.0, x) + _erf(x * like(_SQRT_HALF, x))))
 
 
 def _gelu_tanh(x: Any) -> Any:
-    inner = _like(_SQRT_2_OVER_PI, x) * (x + _like(0.044715, x) * x * x * x)
-    return _like(0.5, x) * x * (_like(1.0, x) + tirx.tanh(inner))
+    def inner(x: Any) -> Any:
+        return like(_SQRT_2_OVER_PI, x) * (x + like(0.044715, x) * x * x * x)
+
+    return let(x, lambda x: like(0.5, x) * x * (like(1.0, x) + _tanh(inner(x))))
 
 
 # The order of operands matters: a comparison with NaN is false, so these let NaN through, as onnxruntime does, and LLVM
 # still makes one instruction of each.
 def _relu(x: Any) -> Any:
-    return tirx.Select(x < _like(0, x), _like(0, x), x)
+    return let(x, lambda x: tirx.Select(x < like(0, x), like(0, x), x))
 
 
 def _clip(x: Any, low: Any, high: Any) -> Any:
-    x = tirx.Select(x < low, low, x)
-    return tirx.Select(x > high, high, x)
+    x = let(x, lambda x: tirx.Select(x < low, low, x))
+    return let(x, lambda x: tirx.Select(x > high, high, x))
+
+
+def _leakyrelu(x: Any, alpha: float) -> Any:
+    return let(x, lambda x: tirx.Select(x > like(0, x), x, x * like(alpha, x)))
 
 
 def _maximum(a: Any, b: Any) -> Any:
-    return tirx.Select(tirx.any(tirx.isnan(a), a > b), a, b)
+    return let(a, lambda a: let(b, lambda b: tirx.Select(tirx.any(tirx.isnan(a), a > b), a, b)))
 
 
 def _minimum(a: Any, b: Any) -> Any:
-    return tirx.Select(tirx.any(tirx.isnan(a), a < b), a, b)
+    return let(a, lambda a: let(b, lambda b: tirx.Select(tirx.any(tirx.isnan(a), a < b), a, b)))
+
+
+def _exclusive_or(a: Any, b: Any) -> Any:
+    return tirx.any(tirx.all(a, tirx.Not(b)), tirx.all(tirx.Not(a), b))
+
+
+def _cast(x: Any, dtype: str) -> Any:
+    """A value converted; what is not zero is true."""
+    if dtype_of(x) == dtype:
+        return x
+    return tirx.NE(x, like(0, x)) if dtype == "bool" else x.astype(dtype)
 
 
 #: Relax operator -> scalar expression of its tensor operands (attributes by keyword where there are any).
@@ -59,33 +90,81 @@ SCALAR_OPS: dict[str, Scalar] = {
     "relax.power": tirx.power,
     "relax.negative": lambda x: -x,
     "relax.abs": tirx.abs,
-    "relax.exp": tirx.exp,
-    "relax.log": tirx.log,
+    "relax.exp": _exp,
+    "relax.log": _float32(vector_math.log, tirx.log),
     "relax.sqrt": tirx.sqrt,
-    "relax.rsqrt": lambda x: _like(1.0, x) / tirx.sqrt(x),
-    "relax.tanh": tirx.tanh,
-    "relax.erf": tirx.erf,
+    "relax.rsqrt": lambda x: like(1.0, x) / tirx.sqrt(x),
+    "relax.tanh": _tanh,
+    "relax.erf": _erf,
     "relax.floor": tirx.floor,
     "relax.ceil": tirx.ceil,
     "relax.sigmoid": _sigmoid,
     "relax.nn.relu": _relu,
-    "relax.nn.silu": lambda x: x * _sigmoid(x),
-    "relax.nn.gelu": lambda x: _like(0.5, x) * x * (_like(1.0, x) + tirx.erf(x * _like(_SQRT_HALF, x))),
+    "relax.nn.silu": _silu,
+    "relax.nn.gelu": _gelu,
     "relax.nn.gelu_tanh": _gelu_tanh,
     "relax.clip": _clip,
-    "relax.nn.leakyrelu": lambda x, alpha: tirx.Select(x > _like(0, x), x, x * _like(alpha, x)),
+    "relax.nn.leakyrelu": _leakyrelu,
 }
 
-_ATTRIBUTES = {"relax.nn.leakyrelu": ("alpha",)}
+#: Comparisons of numbers: LLVM has none of truth values.
+_COMPARISONS: dict[str, Scalar] = {
+    "relax.equal": tirx.EQ,
+    "relax.not_equal": tirx.NE,
+    "relax.less": tirx.LT,
+    "relax.less_equal": tirx.LE,
+    "relax.greater": tirx.GT,
+    "relax.greater_equal": tirx.GE,
+}
+#: Operators between types, on :data:`TYPES`: comparisons, logic, selection and conversion.
+TYPED_OPS: dict[str, Scalar] = {
+    **_COMPARISONS,
+    "relax.logical_and": tirx.all,
+    "relax.logical_or": tirx.any,
+    "relax.logical_xor": _exclusive_or,
+    "relax.logical_not": tirx.Not,
+    "relax.where": tirx.Select,
+    "relax.astype": _cast,
+}
+FLOATS = ("float32", "float64")
+TYPES = (*FLOATS, "int32", "int64", "bool")
+#: Operators of one type that integers have too. Division is left out: by zero it ends the process.
+_OF_INTEGERS = frozenset({"relax.add", "relax.subtract", "relax.multiply", "relax.negative", "relax.abs"})
+
+#: Work of an operator on a vector, in units of loading or storing one: measured on AVX-512.
+_WORK = {
+    "relax.exp": 7, "relax.log": 10, "relax.tanh": 7, "relax.erf": 12, "relax.sigmoid": 8, "relax.nn.silu": 9,
+    "relax.nn.gelu": 14, "relax.nn.gelu_tanh": 10, "relax.power": 72, "relax.sqrt": 3, "relax.rsqrt": 4,
+    "relax.divide": 2,
+}  # fmt: skip
+
+_ATTRIBUTES: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "relax.nn.leakyrelu": {"alpha": float},
+    "relax.astype": {"dtype": str},
+}
 
 
 def scalar_call(call: Call, operands: list[Any]) -> Any:
     """The scalar expression of an elementwise operator call on scalar operands."""
     name = str(call.op.name)
-    attributes = {a: float(getattr(call.attrs, a)) for a in _ATTRIBUTES.get(name, ())}
-    return SCALAR_OPS[name](*operands, **attributes)
+    attributes = {a: read(getattr(call.attrs, a)) for a, read in _ATTRIBUTES.get(name, {}).items()}
+    return (SCALAR_OPS.get(name) or TYPED_OPS[name])(*operands, **attributes)
 
 
 def is_elementwise(name: str) -> bool:
-    """Whether an operator can be fused as part of an epilogue or an elementwise kernel."""
-    return name in SCALAR_OPS
+    """Whether an operator can be part of an elementwise kernel."""
+    return name in SCALAR_OPS or name in TYPED_OPS
+
+
+def takes(name: str, operands: Sequence[str], result: str) -> bool:
+    """Whether an elementwise operator is computed for these types; what is one floating-point type fits an epilogue."""
+    if name in TYPED_OPS:
+        known = all(t in TYPES for t in (*operands, result))
+        return known and not (name in _COMPARISONS and "bool" in operands)
+    types = {*operands, result}
+    return len(types) == 1 and types <= {*(TYPES[:-1] if name in _OF_INTEGERS else FLOATS)}
+
+
+def work(name: str) -> int:
+    """Work of an operator on one vector, in units of loading or storing one."""
+    return _WORK.get(name, 1)

@@ -1,6 +1,10 @@
-"""Softmax over the last axis, a row at a time, with fused epilogue.
+"""Softmax and log-softmax, a row at a time, with fused epilogue.
 
-softmax(x): maximum of the row, exponentials, their sum, quotient; the row stays in cache
+    top = max(x), e = exp(x - top), total = sum(e)         three passes over a row, which stays in L1 or L2
+    softmax(x) = e * (1 / total)                           one division a row
+    log_softmax(x) = x - top - log(total)
+
+The axis is the innermost one: a tensor whose axis is another one is asked for in the layout that has it last.
 """
 
 from __future__ import annotations
@@ -17,66 +21,74 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
-from .dense import flatten, unflatten
+from . import row_reduction, vector_math
 from .epilogue import Epilogue, placeholders
-from .steps import parallel_rows, thread_choices
+from .steps import parallel_rows, thread_choices, vectorize_all
 
-#: An exponential costs about this many vector operations, one lane at a time.
-_EXP = 160
+#: Work an element takes, in units of loading or storing one: an exponential, and loads, stores and additions.
+_OPERATIONS = 10
 
 
 class Softmax(Recipe):
     """Numerically stable softmax of rows."""
 
     name = "softmax"
-    anchors = frozenset({"relax.nn.softmax"})
+    anchors = frozenset({"relax.nn.softmax", "relax.nn.log_softmax"})
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
         data = group.operand(0)
         if data is None or data.dtype != "float32" or group.dtype != "float32":
             return Miss("this recipe takes one float32 input")
-        rank = len(data.shape)
-        if int(group.call.attrs.axis) % rank != rank - 1:  # type: ignore[union-attr]
-            return Miss(f"axis {int(group.call.attrs.axis)} is not the last one")  # type: ignore[union-attr]
         if 0 in data.shape:
             return Miss("the input is empty")
-        return Match(group, {"data": data, "rows": math.prod(data.shape[:-1]), "row": data.shape[-1]})
+        axis = int(group.call.attrs.axis) % len(data.shape)  # type: ignore[union-attr]
+        return Match(group, {"data": data, "axis": axis, "row": data.shape[axis], "lanes": machine.lanes})
 
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        return {"threads": thread_choices(match.rows * match.row * _EXP, machine)}
+        return {"threads": thread_choices(math.prod(match.group.shape) * _OPERATIONS, machine)}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return match.rows * match.row * _EXP / machine.lanes / 3e9 / config["threads"]
+        return math.prod(match.group.shape) * _OPERATIONS / machine.lanes / 3e9 / config["threads"]
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        params = tuple(Layout.plain(len(p.shape)) for p in match.group.params)
-        return Layouts(params, Layout.plain(len(match.group.shape)))
+        rank = len(match.group.shape)
+        rows = Layout((*(a for a in range(rank) if a != match.axis), match.axis))
+        params = (rows if p.shape == match.group.shape else Layout.plain(len(p.shape)) for p in match.group.params)
+        return Layouts(tuple(params), rows)
 
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        group, rows, row = match.group, match.rows, match.row
+        group, row = match.group, match.row
         tensors = placeholders(group, layouts.params)
         data = tensors[group.params.index(match.data)]
-        lead = match.data.shape[:-1] or (1,)
-
-        def at(r: Any, k: Any) -> Any:
-            return data(*(unflatten(r, lead) if match.data.shape[:-1] else ()), k)
-
-        k, s = te.reduce_axis((0, row), name="k"), te.reduce_axis((0, row), name="s")
-        top = te.compute((rows,), lambda r: te.max(at(r, k), axis=k), name="top")
-        exp = te.compute((rows, row), lambda r, c: tirx.exp(at(r, c) - top(r)), name="exp")
-        total = te.compute((rows,), lambda r: te.sum(exp(r, s), axis=s), name="total")
+        shape = layouts.output.physical_shape(group.shape)
+        lead = shape[:-1]
+        top = row_reduction.compute("top", "max", lead, row, match.lanes, data)
+        exp = te.compute(shape, lambda *i: vector_math.exp_flushed(data(*i) - top(*i[:-1], 0)), name="exp")
+        total = row_reduction.compute("total", "sum", lead, row, match.lanes, exp)
+        softmax = group.anchor == "relax.nn.softmax"
+        one = tirx.const(1.0, "float32")
+        final = te.compute(
+            (*lead, 1), lambda *i: one / total(*i) if softmax else top(*i) + vector_math.log(total(*i)), name="final"
+        )
         epilogue = Epilogue(group, tensors, layouts.params)
 
-        def value(*index: Any) -> Any:
-            r = flatten(index[:-1], lead) if len(index) > 1 else 0
-            return epilogue(index, exp(r, index[-1]) / total(r))
+        def value(*i: Any) -> Any:
+            last = final(*i[:-1], 0)
+            return epilogue(layouts.output.logical(i), exp(*i) * last if softmax else data(*i) - last)
 
-        return te.create_prim_func([*tensors, te.compute(group.shape, value, name="out")])
+        return te.create_prim_func([*tensors, te.compute((*lead, row), value, name="out")])
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
-        loops = sch.get_loops(sch.get_sblock("out"))
-        if len(loops) == 1:
-            return
-        row = parallel_rows(sch, loops[:-1], config["threads"])
-        for name in ("total", "exp", "top"):
-            sch.compute_at(sch.get_sblock(name), row, preserve_unit_loops=True)
+        out = sch.get_sblock("out")
+        if len(sch.get_loops(out)) == 1:
+            sch.add_unit_loop(out)
+        *rows, column = sch.get_loops(out)
+        row = parallel_rows(sch, rows, config["threads"])
+        sch.compute_at(sch.get_sblock("final"), row, preserve_unit_loops=True)
+        row_reduction.place(sch, "total", row)
+        sch.compute_at(sch.get_sblock("exp"), row, preserve_unit_loops=True)
+        row_reduction.place(sch, "top", row)
+        row_reduction.vectorize(sch, "top")
+        row_reduction.vectorize(sch, "total")
+        vectorize_all(sch, sch.get_loops(sch.get_sblock("exp"))[-1], machine.lanes)
+        vectorize_all(sch, column, machine.lanes)

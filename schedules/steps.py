@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tvm import tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.machine import Machine
@@ -62,27 +63,69 @@ def thread_choices(operations: float, machine: Machine) -> list[int]:
 
 
 def flat_map(sch: Schedule, block: Any, threads: int, lanes: int) -> None:
-    """A block without reduction over one fused loop: threads, then vectors; the remainder is scalar.
+    """A block without reduction: loops that walk all operands alike are one, then threads, then vectors.
 
-    for i in range(N)  ->  for t in parallel(threads): for u in ...: for v in vectorized(lanes)
+    for n, c, h, w: y[n, c, h, w] = x[n, c, h, w] + b[c]
+    ->  for nc in parallel: for hw in range(H * W / 16): for v in vectorized(16): ...
     """
-    loops = sch.get_loops(block)
-    if not loops:
+    *rows, last = _merged(sch, block, lanes)
+    rows = [row for row in rows if int(sch.get(row).extent) > 1]
+    if rows and math.prod(int(sch.get(row).extent) for row in rows) >= threads:
+        parallel_rows(sch, rows, threads)
+        threads = 1
+    vectorize_all(sch, last, lanes, threads)
+
+
+def _merged(sch: Schedule, block: Any, lanes: int) -> list[Any]:
+    """The loops of a block; neighbours are fused where every operand walks both alike.
+
+    TVM finds that an index of a fused loop is a plain one if two loops are fused, or if all have whole vectors.
+    """
+    loops = sch.get_loops(block) or [sch.add_unit_loop(block)]
+    sizes = [int(sch.get(loop).extent) for loop in loops]
+    iterators = [v.var for v in sch.get(block).iter_vars]
+    regions = [*sch.get(block).reads, *sch.get(block).writes]
+    out: list[Any] = []
+    merged, inner, fused = loops[-1], len(loops) - 1, 1
+    most = len(loops) if next((s for s in reversed(sizes) if s > 1), 1) % lanes == 0 else 2
+    for i in range(len(loops) - 2, -1, -1):
+        unit = 1 in (sizes[i], sizes[inner])
+        if unit or (fused < most and all(_alike(r, iterators[i], iterators[inner], sizes[inner]) for r in regions)):
+            merged = sch.fuse(loops[i], merged)
+            fused += 0 if unit else 1
+        else:
+            out.insert(0, merged)
+            merged, fused = loops[i], 1
+        inner = i if sizes[i] > 1 else inner
+    return [merged, *out]
+
+
+def _alike(region: Any, outer: Any, inner: Any, size: int) -> bool:
+    """Whether a buffer is walked by two iterators as if they were one: they are neighbouring dimensions, and the inner
+    one, of `size`, is whole; or they are none of its dimensions."""
+    used = [set(tirx.analysis.undefined_vars(r.min)) for r in region.region]
+    found = [k for k, names in enumerate(used) if names & {outer, inner}]
+    if not found:
+        return True
+    first, last = found[0], found[-1]
+    exact = len(found) == 2 and region.region[first].min.same_as(outer) and region.region[last].min.same_as(inner)
+    shape = [int(d) for d in region.source.shape]
+    return exact and shape[last] == size and all(d == 1 for d in shape[first + 1 : last])
+
+
+def vectorize_all(sch: Schedule, loop: Any, lanes: int, threads: int = 1) -> None:
+    """A loop of any length in vectors; what is left is one vector of odd width, which LLVM rounds up.
+
+    for i in range(100)  ->  for i in range(6): for v in vectorized(16); for v in vectorized(96, 100)
+    """
+    extent = int(sch.get(loop).extent)
+    whole = extent - extent % lanes
+    if extent <= lanes:
+        sch.vectorize(loop)
         return
-    last = int(sch.get(loops[-1]).extent)
-    if last % lanes == 0:
-        *outer, inner = loops
-        if last > lanes:
-            split, inner = sch.split(inner, [None, lanes])
-            outer.append(split)
-    else:
-        fused = sch.fuse(*loops)
-        extent = int(sch.get(fused).extent)
-        if extent % lanes:
-            parallel_rows(sch, [fused], threads)
-            return
-        whole, inner = sch.split(fused, [None, lanes])
-        outer = [whole]
-    sch.vectorize(inner)
-    if outer:
-        parallel_rows(sch, outer, threads)
+    if whole < extent:
+        loop, rest = sch.loop_partition(loop, [whole, None])
+        sch.vectorize(rest)
+    vectors, lane = sch.split(loop, [None, lanes])
+    sch.vectorize(lane)
+    parallel_rows(sch, [vectors], threads)

@@ -20,6 +20,7 @@ import numpy as np
 from tvm import tirx
 
 from tvm_ext.core.layout import Layout
+from tvm_ext.runtime.expansion import Expansion
 
 #: Interpolation points in the order they are used: small magnitudes first, each next to its negative.
 _POINTS = (Fraction(0), Fraction(1), Fraction(-1), Fraction(2), Fraction(-2), Fraction(1, 2), Fraction(-1, 2))
@@ -124,27 +125,20 @@ class WinogradWeight(Layout):
         raise TypeError("a transformed weight is read by its kernel only, through physical indices")
 
     def pack(self, array: np.ndarray) -> np.ndarray:
+        stored, expansion = self.compact(array)
+        packed = np.empty(self.physical_shape(array.shape), array.dtype)
+        expansion.into(stored, packed)
+        return packed
+
+    def compact(self, array: np.ndarray) -> tuple[np.ndarray, Expansion]:
+        """The taps in the order of the packed weight, (r, r, blocks, phases, I, out), which G g G^T is made of."""
         o, i, k, _ = array.shape
         transform, s = self.transform(k), self.stride
-        g, taps = transform.g, transform.taps
+        taps = transform.taps
         whole = np.zeros((self.blocks * self.out, i, taps * s, taps * s), array.dtype)
         whole[:o, :, :k, :k] = array
-        packed = np.empty((len(g) ** 2, self.blocks, s * s, i, self.out), array.dtype)
-        for block, y, x in np.ndindex(self.blocks, s, s):  # one at a time: the float64 copy stays in cache
-            w = whole[block * self.out : (block + 1) * self.out, :, y::s, x::s].transpose(2, 3, 1, 0).astype("float64")
-            columns = [[_weighted(row, w[:, v]) for v in range(taps)] for row in g]
-            for a, b in np.ndindex(len(g), len(g)):
-                packed[a * len(g) + b, block, y * s + x] = _weighted(g[b], columns[a])
-        return packed.reshape(self.physical_shape(array.shape))
-
-
-def _weighted(row: np.ndarray, terms: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
-    """sum of row[k] * terms[k]; elementwise on purpose: a matrix product would wake the threads of BLAS."""
-    used = [(float(c), t) for c, t in zip(row, terms, strict=True) if c]
-    out = used[0][0] * used[0][1]
-    for c, t in used[1:]:
-        out += c * t
-    return out
+        split = whole.reshape(self.blocks, self.out, i, taps, s, taps, s)
+        return np.ascontiguousarray(split.transpose(3, 5, 0, 4, 6, 2, 1)), Expansion.of(transform.g)
 
 
 def transformed(matrix: np.ndarray, row: Any, terms: Sequence[Any], dtype: str) -> Any:

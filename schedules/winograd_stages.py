@@ -53,7 +53,7 @@ class Tiling:
     def of(match: Match, m: int, height: int) -> Tiling:
         """For a height of 0, all images are one unit."""
         rows, columns = (-(-d // m) for d in match.out_image)
-        images, stride, lanes = match.data.shape[0], match.strides[0], match.problem.lanes
+        images, stride, lanes = match.data.shape[0], match.strides[0], match.input_lanes
         transform = Transform.of(m, -(-match.weight.shape[2] // stride))
         height, rows = (height, -(-rows // height) * height) if height else (images * rows, rows)
         planar = match.problem.inner != lanes

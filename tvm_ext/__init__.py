@@ -48,7 +48,8 @@ def compile(model: Any, **options: Any) -> CompiledModel:
 
     Args:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
-        **options: fields of :class:`CompileOptions`: `shapes` (input name -> shape, for free dimensions), `target`
+        **options: fields of :class:`CompileOptions`: `shapes` (input name -> shape, for free dimensions; `("N", 3,
+            224, 224)` takes any batch), `specialize` (sizes of that batch to make programs for), `target`
             (an LLVM CPU name; default: this machine), `threads` (default: every core this process may use),
             `fusion` ("default" or "none"), `cache` (default: True).
 
@@ -124,6 +125,8 @@ def benchmark(
     seconds_per_round: float = 0.5,
     seed: int = 0,
     timeout: float = 600.0,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    python: str | Mapping[str, str] | None = None,
     **options: Any,
 ) -> BenchmarkTable:
     """Time a model against other runtimes, each in a process of its own, in interleaved rounds.
@@ -133,12 +136,16 @@ def benchmark(
 
     Args:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
-        against: any of "onnxruntime" and "tvm" (stock `tvm.compile`, as shipped).
+        against: any of "onnxruntime", "openvino", "torch" (by onnx2torch and `torch.compile`) and "tvm" (stock
+            `tvm.compile`, as shipped).
         threads: threads of every contender; None takes every core this process may use.
         rounds: interleaved rounds, 7 or more.
         seconds_per_round: how long each contender runs in a round; a slower one runs once.
         seed: seed of the inputs.
         timeout: seconds a contender may take to prepare, or for one round.
+        inputs: name -> array for inputs whose values matter, such as token ids; the others are drawn.
+        python: the Python that has the peers: one path for all but onnxruntime, or contender -> path. It needs
+            numpy and the peer's packages, and nothing of this library.
         **options: compile options of our side, as for :func:`compile`.
 
     Returns:
@@ -146,13 +153,14 @@ def benchmark(
 
     Raises:
         OptionError: an unknown contender or option, or too few rounds.
+        InputError: `inputs` do not fit the model.
         ModelError: the model cannot be read.
     """
     from .benchmarking.benchmark import benchmark as run_benchmark
 
     return run_benchmark(
         model, against, threads, rounds=rounds, seconds_per_round=seconds_per_round, seed=seed, timeout=timeout,
-        **options,
+        inputs=inputs, python=python, **options,
     )  # fmt: skip
 
 

@@ -17,11 +17,17 @@ def test_verbose_shows_kernels_and_passes(cli, fake, model):
 
 def test_options_reach_the_compiler(cli, fake, model):
     cli("compile", model)
-    cli("compile", model, "--shape", "x=1,3", "--shape", "s=", "--threads", "2", "--target", "haswell", "--no-cache")
+    cli(
+        "compile", model, "--shape", "x=N,3", "--shape", "s=", "--specialize", "N=1,8", "--threads", "2",
+        "--target", "haswell", "--no-cache",
+    )  # fmt: skip
     default, given = (options for _, options in fake.calls)
-    assert default == {"shapes": {}, "threads": None, "target": None, "fusion": "default", "cache": True}
+    assert default == {
+        "shapes": {}, "specialize": {}, "threads": None, "target": None, "fusion": "default", "cache": True,
+    }  # fmt: skip
     assert given == {
-        "shapes": {"x": (1, 3), "s": ()}, "threads": 2, "target": "haswell", "fusion": "default", "cache": False,
+        "shapes": {"x": ("N", 3), "s": ()}, "specialize": {"N": (1, 8)}, "threads": 2, "target": "haswell",
+        "fusion": "default", "cache": False,
     }  # fmt: skip
 
 

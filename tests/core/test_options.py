@@ -16,6 +16,14 @@ def test_shapes_are_kept_in_one_order() -> None:
     assert a == b and a.shapes == (("a", (3,)), ("x", (1, 2)))
 
 
+def test_a_symbolic_batch_has_sizes_and_can_be_bound() -> None:
+    options = CompileOptions.of(shapes={"x": ("N", 3), "mask": ("N",)}, specialize={"N": [8, 2, 8]})
+    assert (options.symbol, options.sizes) == ("N", (2, 8))
+    bound = options.bound(5)
+    assert bound.shapes == (("mask", (5,)), ("x", (5, 3))) and bound.symbol is None and bound.sizes == ()
+    assert CompileOptions.of(shapes={"x": ("N", 3)}).sizes == (1, 4, 16)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -28,9 +36,18 @@ def test_shapes_are_kept_in_one_order() -> None:
         ({"shapes": {3: (1,)}}, "input name"),
         ({"shapes": {"x": "abc"}}, "whole numbers"),
         ({"shapes": [1, 2]}, "input name"),
+        ({"shapes": {"x": ("N", "S")}}, "one dimension can be symbolic"),
+        ({"shapes": {"x": ("N", 2), "y": ("M", 2)}}, "'M', 'N'"),
+        ({"shapes": {"x": ("1N", 2)}}, "whole numbers"),
+        ({"specialize": {"N": (1,)}}, "no dimension in `shapes` is 'N'"),
+        ({"shapes": {"x": ("N", 2)}, "specialize": {"M": (1,)}}, "the symbolic dimension is 'N'"),
+        ({"shapes": {"x": ("N", 2)}, "specialize": {"N": (0, 1)}}, "1 or more"),
+        ({"shapes": {"x": ("N", 2)}, "specialize": {"N": ()}}, "1 or more"),
+        ({"shapes": {"x": ("N", 2)}, "specialize": {"N": 4}}, "1 or more"),
+        ({"shapes": {"x": ("N", 2)}, "specialize": (4, 1)}, "no dimension in `shapes`"),
         ({"target": ""}, "CPU name"),
         ({"target": 3}, "CPU name"),
-        ({"fusion": "most"}, "'default' or 'none'"),
+        ({"fusion": "most"}, "'default', 'none'"),
         ({"cache": 1}, "True or False"),
     ],
 )

@@ -79,6 +79,6 @@ def test_a_kernel_may_be_called_as_a_function_of_the_c_library(operator: str) ->
 
 def test_parallel_loops_are_found() -> None:
     large = [node("Tanh", "x", "y")]
-    assert has_parallel_loops(lowered(2, large, (300, 400)).mod)
+    assert has_parallel_loops(lowered(2, large, (3000, 400)).mod)
     assert not has_parallel_loops(lowered(1, large, (300, 400)).mod)
     assert not has_parallel_loops(lowered(2, large, (3, 4)).mod)

@@ -16,7 +16,7 @@ from tvm_ext.driver.build import has_parallel_loops
 from tvm_ext.passes.lower_rest import LowerRest
 from tvm_ext.schedules import generic
 
-HALF = np.float32(0.5)
+HALF = np.float64(0.5)
 
 
 def lowered(proto: onnx.ModelProto, **options: Any) -> Stage:
@@ -27,7 +27,9 @@ def lowered(proto: onnx.ModelProto, **options: Any) -> Stage:
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)], ids=str)
 def test_a_scalar_inside_a_group_that_no_recipe_takes(shape: tuple[int, ...]) -> None:
     nodes = [node("MatMul", "x z", "h"), node("Mul", "h half", "m"), node("Relu", "m", "y")]
-    proto = model(nodes, [value("x", (3, 5)), value("z", (5, 4))], [value("y", (3, 4))], {"half": np.full(shape, HALF)})
+    kind = TensorProto.DOUBLE  # which no recipe for a matmul takes
+    inputs = [value("x", (3, 5), kind), value("z", (5, 4), kind)]
+    proto = model(nodes, inputs, [value("y", (3, 4), kind)], {"half": np.full(shape, HALF)})
     assert lowered(proto).calls == ["fused_matmul_multiply_relu"]
     (kernel,) = agrees(proto).report["kernels"]
     assert kernel["recipe"] == "generic" and set(kernel["nodes"]) == {"matmul_h", "mul_m", "relu_y"}
@@ -37,9 +39,9 @@ def test_groups_that_differ_in_a_scalar_share_a_kernel() -> None:
     nodes = [
         node("MatMul", "x z", "h"), node("Mul", "h half", "a"), node("MatMul", "a z", "k"), node("Mul", "k two", "y"),
     ]  # fmt: skip
-    proto = model(
-        nodes, [value("x", (3, 5)), value("z", (5, 5))], [value("y", (3, 5))], {"half": HALF, "two": np.float32(2)}
-    )
+    kind = TensorProto.DOUBLE
+    inputs = [value("x", (3, 5), kind), value("z", (5, 5), kind)]
+    proto = model(nodes, inputs, [value("y", (3, 5), kind)], {"half": HALF, "two": np.float64(2)})
     (kernel,) = agrees(proto).report["kernels"]
     assert kernel["calls"] == 2
     assert [set(c) for c in kernel["call_sites"]] == [{"matmul_h", "mul_a"}, {"matmul_k", "mul_y"}]
@@ -95,7 +97,7 @@ def test_kernels_that_tvm_wrote_by_hand_use_no_threads(name: str, threads: int) 
 
 @pytest.mark.parametrize("rows", [3, 3000])
 def test_threads_are_woken_for_large_kernels_only(rows: int) -> None:
-    kind = TensorProto.INT32
+    kind = TensorProto.FLOAT16  # which no recipe takes
     proto = model([node("Add", "x x", "y")], [value("x", (rows, 40), kind)], [value("y", (rows, 40), kind)])
     assert not has_parallel_loops(lowered(proto, threads=1).mod)
     assert has_parallel_loops(lowered(proto, threads=2).mod) == (rows == 3000)
@@ -115,7 +117,7 @@ def test_chains_of_other_dtypes_are_one_kernel(kind: int) -> None:
     nodes = [node("Add", "x x", "a"), node("Mul", "a x", "b"), node("Sub", "b x", "y")]
     proto = model(nodes, [value("x", (3, 5), kind)], [value("y", (3, 5), kind)])
     (kernel,) = agrees(proto).report["kernels"]
-    assert kernel["recipe"] == ("elementwise" if kind == TensorProto.DOUBLE else "generic")
+    assert kernel["recipe"] == ("generic" if kind in (TensorProto.FLOAT16, TensorProto.INT8) else "elementwise")
     assert set(kernel["nodes"]) == {"add_a", "mul_b", "sub_y"}
 
 
@@ -130,7 +132,7 @@ def test_each_fused_kernel_knows_its_own_nodes() -> None:
     kernels = agrees(proto).report["kernels"]
     sites = [set(site) for k in kernels for site in k["call_sites"]]
     assert sorted(n for site in sites for n in site) == sorted(n.name for n in nodes), "each node is in one kernel"
-    assert {"add_lv", "mul_b"} in sites and {"argmax_c", "add_d"} in sites
+    assert {"add_lv", "mul_b"} in sites
 
 
 def test_an_empty_tensor_runs() -> None:

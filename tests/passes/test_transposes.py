@@ -40,7 +40,7 @@ def nhwc_model(channels: tuple[int, int, int]) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize(
-    ("channels", "transforms"), [((3, 16, 24), 1), ((16, 16, 8), 2), ((5, 13, 7), 2)], ids=["stem", "blocks", "odd"]
+    ("channels", "transforms"), [((3, 16, 24), 1), ((32, 16, 40), 2), ((5, 13, 7), 2)], ids=["stem", "blocks", "odd"]
 )
 def test_an_nhwc_model_moves_data_at_its_borders_only(channels: Any, transforms: int) -> None:
     model = nhwc_model(channels)

@@ -12,7 +12,7 @@ from tvm import relax, te
 
 from tvm_ext.runtime.arrays import aligned_empty
 from tvm_ext.runtime.model import CompiledModel
-from tvm_ext.runtime.spec import Metadata, TensorSpec, installed_versions
+from tvm_ext.runtime.spec import Metadata, Program, TensorSpec, installed_versions
 
 Spec = tuple[str, tuple[int, ...], str]
 
@@ -46,6 +46,7 @@ def metadata(
         "inputs": tuple(TensorSpec(*spec) for spec in inputs),
         "outputs": tuple(TensorSpec(*spec) for spec in outputs),
         "weights": tuple(TensorSpec(*spec) for spec in weights),
+        "programs": (Program("main", tuple(range(len(weights)))),),
         "threads": 2 if parallel else 1,
         "parallel": parallel,
         "machine": {"isa": "scalar", "mcpu": "generic", "triple": "", "features": []},

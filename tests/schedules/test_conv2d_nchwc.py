@@ -113,11 +113,37 @@ def test_reads_a_few_plain_channels_where_they_are(machine: Machine) -> None:
 
 
 def test_wants_channels_in_blocks(machine: Machine) -> None:
-    group = conv_group((1, 16, 8, 8), (8, 16, 3, 3))
+    group = conv_group((1, 16, 8, 8), (16, 16, 3, 3))
     match = matched(RECIPE, group, machine)
     offered = [Layout.plain(len(p.shape)) for p in group.params]
     layouts = RECIPE.layouts(match, RECIPE.default(match, machine), offered)
     assert layouts.params[0] == layouts.output == Layout.blocked(4, machine.lanes)
+
+
+def test_blocks_are_half_as_wide_where_that_wastes_less() -> None:
+    """On a CPU whose widest vectors take two passes, 24 outputs are 3 vectors of 8 rather than 2 of 16."""
+    lanes = {}
+    for cpu in ("znver4", "skylake-avx512"):
+        for outputs in (24, 96):
+            match = matched(RECIPE, conv_group((1, 16, 8, 8), (outputs, 16, 1, 1)), Machine.detect(cpu, 1))
+            lanes[cpu, outputs] = match.problem.lanes
+    assert lanes == {("znver4", 24): 8, ("znver4", 96): 16, ("skylake-avx512", 24): 16, ("skylake-avx512", 96): 16}
+
+
+@pytest.mark.parametrize("block", [4, 8, 16])
+def test_reads_blocks_of_another_width(block: int, rng: np.random.Generator) -> None:
+    """24 channels lie in whole steps of 8, whatever block they come in that 8 divides; 4 do not hold a step."""
+    machine = Machine.detect("znver4", 1)
+    group = conv_group((1, 24, 7, 5), (24, 24, 3, 3), padding=(1, 1))
+    match = matched(RECIPE, group, machine)
+    offered = [Layout.blocked(4, block), *(Layout.plain(len(p.shape)) for p in group.params[1:])]
+    layouts = RECIPE.layouts(match, RECIPE.default(match, machine), offered)
+    assert layouts.params[0] == Layout.blocked(4, block if block >= 8 else 16)
+    if Machine.detect().isa == "avx512":
+        arrays = [random(rng, *p.shape) for p in group.params]
+        got = run_kernel(RECIPE, group, arrays, machine, offered=offered)
+        want = np.maximum(reference(arrays[0], arrays[1], (1, 1), (1, 1), (1, 1)) + arrays[2], 0)
+        assert np.abs(got - want).max() <= (24 * 9 + 4) * ROUNDOFF * (9 * 24)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.schedules.elementwise import Elementwise
-from tvm_ext.schedules.scalar_ops import SCALAR_OPS
+from tvm_ext.schedules.scalar_ops import SCALAR_OPS, TYPED_OPS, takes
 
 from .kernels import make_group, random, run_kernel
 
@@ -139,3 +139,62 @@ def test_lets_nan_through(op: Any) -> None:
     group = make_group("elementwise", [(2, 9)], lambda x: (yield op(x)))
     x = np.full((2, 9), np.nan, "float32")
     assert np.isnan(run_kernel(RECIPE, group, [x], Machine.detect())).all()
+
+
+COMPARISONS = {
+    "relax.equal": np.equal, "relax.not_equal": np.not_equal, "relax.less": np.less, "relax.less_equal": np.less_equal,
+    "relax.greater": np.greater, "relax.greater_equal": np.greater_equal,
+}  # fmt: skip
+LOGIC = {
+    "relax.logical_and": np.logical_and, "relax.logical_or": np.logical_or, "relax.logical_xor": np.logical_xor,
+}  # fmt: skip
+
+
+def test_every_operator_between_types_is_tested() -> None:
+    assert set(TYPED_OPS) == {*COMPARISONS, *LOGIC, "relax.logical_not", "relax.where", "relax.astype"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparison(name: str, dtype: str, machine: Machine, rng: np.random.Generator) -> None:
+    op = getattr(relax.op, name.removeprefix("relax."))
+    group = make_group("elementwise", [(3, 37), (3, 1)], lambda x, y: (yield op(x, y)), dtype=dtype)
+    x, y = rng.integers(-2, 3, (3, 37)).astype(dtype), rng.integers(-2, 3, (3, 1)).astype(dtype)
+    assert np.array_equal(run_kernel(RECIPE, group, [x, y], machine), COMPARISONS[name](x, y))
+
+
+@pytest.mark.parametrize("name", LOGIC)
+def test_logic(name: str, machine: Machine, rng: np.random.Generator) -> None:
+    def body(x: Any, y: Any) -> Any:
+        z = yield getattr(relax.op, name.removeprefix("relax."))(x, y)
+        yield relax.op.logical_not(z)
+
+    group = make_group("elementwise", [(2, 41), (41,)], body, dtype="bool")
+    x, y = rng.integers(0, 2, (2, 41)).astype(bool), rng.integers(0, 2, 41).astype(bool)
+    assert np.array_equal(run_kernel(RECIPE, group, [x, y], machine), ~LOGIC[name](x, y))
+
+
+def test_where_and_casts(machine: Machine, rng: np.random.Generator) -> None:
+    """An attention mask as models write it: where(mask, 0, lowest) from integers of another shape."""
+
+    def body(mask: Any) -> Any:
+        real = yield relax.op.astype(mask, "float32")
+        left = yield relax.op.subtract(relax.const(1.0, "float32"), real)
+        drop = yield relax.op.astype(left, "bool")
+        yield relax.op.where(drop, relax.const(-3.0e38, "float32"), left)
+
+    group = make_group("elementwise", [(2, 1, 1, 37)], body, dtype="int64")
+    mask = rng.integers(0, 2, (2, 1, 1, 37))
+    want = np.where(mask == 0, np.float32(-3.0e38), np.float32(0))
+    assert np.array_equal(run_kernel(RECIPE, group, [mask], machine), want)
+
+
+def test_integers_are_not_divided() -> None:
+    assert takes("relax.add", ["int64", "int64"], "int64")
+    assert not takes("relax.divide", ["int64", "int64"], "int64")
+    assert not takes("relax.add", ["int64", "float32"], "float32")
+
+
+def test_truth_values_are_not_compared() -> None:
+    assert not takes("relax.equal", ["bool", "bool"], "bool")
+    assert takes("relax.logical_not", ["bool"], "bool")

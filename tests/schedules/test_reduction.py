@@ -46,6 +46,10 @@ def check(op: str, shape: Any, axes: Any, keepdims: bool, machine: Machine, rng:
         ((4, 16), [0], True),
         ((4, 9, 3), None, False),
         ((1, 1), [1], True),
+        ((5, 1000), [1], False),
+        ((3, 7, 100), [1], True),
+        ((3, 4, 2, 9), [0, 2], False),
+        ((2, 3, 5, 7), [0, 1, 3], True),
     ],
 )
 def test_agrees_with_float64(op: str, shape: Any, axes: Any, keepdims: bool, machine: Machine, rng: Any) -> None:
@@ -56,3 +60,11 @@ def test_agrees_with_float64(op: str, shape: Any, axes: Any, keepdims: bool, mac
 @pytest.mark.parametrize(("shape", "keepdims"), [((1, 64, 7, 7), True), ((2, 13, 5, 3), False), ((1, 1, 1, 1), True)])
 def test_reads_blocks_of_channels(op: str, shape: Any, keepdims: bool, machine: Machine, rng: Any) -> None:
     check(op, shape, [2, 3], keepdims, machine, rng, [Layout.blocked(4, machine.lanes)])
+
+
+@pytest.mark.parametrize("op", ["mean", "min"])
+@pytest.mark.parametrize("axes", [[2, 3], [1], [0, 2, 3], [1, 3]])
+@pytest.mark.parametrize("channels", [32, 13])
+def test_reads_any_layout(op: str, axes: Any, channels: int, machine: Machine, rng: Any) -> None:
+    for offered in (Layout((0, 2, 3, 1)), Layout.blocked(4, machine.lanes)):
+        check(op, (2, channels, 5, 3), axes, True, machine, rng, [offered])

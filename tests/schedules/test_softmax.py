@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
+from onnx import helper
 from tvm import relax
 
 from tvm_ext.core.machine import Machine
@@ -31,7 +33,48 @@ def test_agrees_with_float64(shape: Any, scale: float, machine: Machine, rng: np
     assert np.all(np.abs(got - exact) <= relative * exact + 1e-37)
 
 
-def test_refuses_another_axis() -> None:
-    group = make_group("relax.nn.softmax", [(3, 4)], lambda x: (yield relax.op.nn.softmax(x, axis=0)))
+@pytest.mark.parametrize(("shape", "axis"), [((3, 4), 0), ((2, 5, 3, 7), 1), ((17, 2), -2)])
+@pytest.mark.parametrize("op", ["softmax", "log_softmax"])
+def test_any_axis(op: str, shape: Any, axis: int, machine: Machine, rng: np.random.Generator) -> None:
+    """The layout has the axis last; the epilogue's operand follows it."""
+
+    def body(x: Any, y: Any) -> Any:
+        s = yield getattr(relax.op.nn, op)(x, axis=axis)
+        yield relax.op.multiply(s, y)
+
+    group = make_group(f"relax.nn.{op}", [shape, shape], body)
+    x, y = random(rng, *shape), random(rng, *shape)
+    got = run_kernel(RECIPE, group, [x, y], machine)
+    wide = x.astype("float64")
+    total = np.log(np.exp(wide).sum(axis, keepdims=True))
+    exact = (np.exp(wide - total) if op == "softmax" else wide - total) * y
+    assert np.all(np.abs(got - exact) <= (shape[axis] + 8) * 2.0**-22 * np.maximum(np.abs(y), np.abs(exact)))
+
+
+@pytest.mark.parametrize("masked", [-np.inf, np.float32(-3.4028235e38), -1e4], ids=["-inf", "lowest", "-1e4"])
+@pytest.mark.parametrize("length", [16, 19])
+def test_masked_elements_as_onnxruntime(masked: float, length: int, machine: Machine, rng: np.random.Generator) -> None:
+    """Rows with some, all but one, and all elements masked."""
+    x = random(rng, 4, length)
+    x[1, length // 2 :], x[2, 1:], x[3, :] = masked, masked, masked
+    node = helper.make_node("Softmax", ["x"], ["y"], axis=-1)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph([node], "g", [value("x", 1, x.shape)], [value("y", 1, x.shape)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    want = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    group = make_group("relax.nn.softmax", [x.shape], lambda x: (yield relax.op.nn.softmax(x, axis=-1)))
+    np.testing.assert_allclose(run_kernel(RECIPE, group, [x], machine), want, rtol=1e-5, atol=1e-37)
+
+
+def test_nan_spoils_its_row_only(machine: Machine) -> None:
+    x = np.zeros((2, 21), "float32")
+    x[0, 20] = np.nan
+    group = make_group("relax.nn.softmax", [x.shape], lambda x: (yield relax.op.nn.softmax(x, axis=-1)))
+    got = run_kernel(RECIPE, group, [x], machine)
+    assert np.isnan(got[0]).all() and np.allclose(got[1], 1 / 21)
+
+
+def test_refuses_double() -> None:
+    group = make_group("relax.nn.softmax", [(3, 4)], lambda x: (yield relax.op.nn.softmax(x, axis=0)), dtype="float64")
     miss = RECIPE.match(group, Machine.detect())
-    assert isinstance(miss, Miss) and "axis 0" in miss.reason
+    assert isinstance(miss, Miss) and "float32" in miss.reason

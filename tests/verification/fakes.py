@@ -8,6 +8,7 @@ class FakeCompiled:
     """Runs `function` on named inputs."""
 
     threads = 1
+    batches = ()
 
     def __init__(self, inputs, function):
         self.inputs, self.function = tuple(inputs), function

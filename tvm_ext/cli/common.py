@@ -24,7 +24,12 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `compile` that every verb which compiles takes."""
     parser.add_argument(
         "--shape", metavar="NAME=1,3,224,224", type=shape_argument, action="append", default=[],
-        help="shape of an input whose dimensions the model leaves free; once per input",
+        help="shape of an input whose dimensions the model leaves free; once per input; a name, as in N,3,224,224, is "
+        "a batch of any size",
+    )  # fmt: skip
+    parser.add_argument(
+        "--specialize", metavar="N=1,4,16", type=specialize_argument, action="append", default=[],
+        help="sizes of a symbolic batch to make programs for (default: 1,4,16)",
     )  # fmt: skip
     parser.add_argument("--threads", type=int, metavar="N", help="threads (default: all cores this process may use)")
     parser.add_argument("--target", metavar="CPU", help="LLVM CPU name, or TRIPLE:CPU (default: this machine)")
@@ -35,21 +40,33 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
 def compile_options(args: argparse.Namespace) -> dict[str, Any]:
     """The keywords of `tvm_ext.compile` from the arguments of :func:`add_compile_arguments`."""
     return {
-        "shapes": dict(args.shape), "threads": args.threads, "target": args.target, "fusion": args.fusion,
-        "cache": not args.no_cache,
+        "shapes": dict(args.shape), "specialize": dict(args.specialize), "threads": args.threads, "target": args.target,
+        "fusion": args.fusion, "cache": not args.no_cache,
     }  # fmt: skip
 
 
-def shape_argument(text: str) -> tuple[str, tuple[int, ...]]:
-    """Parse NAME=1,3,224,224; a scalar is NAME= with nothing behind it."""
+def shape_argument(text: str) -> tuple[str, tuple[int | str, ...]]:
+    """Parse NAME=1,3,224,224 or NAME=N,3,224,224; a scalar is NAME= with nothing behind it."""
     name, found, dims = text.rpartition("=")
     try:
-        shape = tuple(int(d) for d in dims.split(",")) if dims else ()
+        shape = tuple(d.strip() if d.strip().isidentifier() else int(d) for d in dims.split(",")) if dims else ()
     except ValueError:
         found = ""
     if not (found and name):
-        raise argparse.ArgumentTypeError(f"{text!r}: NAME=1,3,224,224 is needed")
+        raise argparse.ArgumentTypeError(f"{text!r}: NAME=1,3,224,224 or NAME=N,3,224,224 is needed")
     return name, shape
+
+
+def specialize_argument(text: str) -> tuple[str, tuple[int, ...]]:
+    """Parse N=1,4,16."""
+    name, found, sizes = text.rpartition("=")
+    try:
+        parsed = tuple(int(size) for size in sizes.split(","))
+    except ValueError:
+        found = ""
+    if not (found and name):
+        raise argparse.ArgumentTypeError(f"{text!r}: N=1,4,16 is needed")
+    return name, parsed
 
 
 def input_argument(text: str) -> tuple[str, str]:

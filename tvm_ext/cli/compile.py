@@ -45,6 +45,8 @@ def _print(result: dict[str, Any], verbose: bool) -> None:
             print(f"  {kind[:-1]:6}  {spec['name']}: {spec['dtype']} {tuple(spec['shape'])}")
     kernels = report.get("kernels", [])
     print(f"{len(kernels)} kernels, {report.get('launches')} launches per inference")
+    for program in report.get("programs", [report] if "bytes_moved" in report else []):
+        print(_facts(program))
     print_table([("recipe", "kernels", "launches"), *_by_recipe(kernels)])
     if verbose:
         _print_details(report)
@@ -54,6 +56,17 @@ def _print(result: dict[str, Any], verbose: bool) -> None:
         print(f"warning: {warning}")
     if result["artifact"]:
         print(f"wrote {result['artifact']}")
+
+
+def _facts(program: dict[str, Any]) -> str:
+    """What one program does in a run and holds."""
+    batch = f"batch {program['batch']}: {program['launches']} launches, " if "batch" in program else ""
+    parts = (
+        ("bytes_moved", "moved by kernels"),
+        ("activation_bytes", "of activations"),
+        ("weight_bytes", "of weights"),
+    )
+    return batch + ", ".join(f"{program[key] / 1e6:.1f} MB {what}" for key, what in parts)
 
 
 def _by_recipe(kernels: list[dict[str, Any]]) -> list[tuple[str, int, int]]:

@@ -44,7 +44,9 @@ def run(args: argparse.Namespace) -> int:
 
     given = given_inputs(args)
     compiled = opened(args)
-    outputs = compiled.run(seeded_inputs(compiled.inputs, args.seed) if given is None else given)
+    if given is None:
+        given = seeded_inputs(compiled.inputs, args.seed, max(compiled.batches, default=1))
+    outputs = compiled.run(given)
     written = _save(args, outputs)
     rows = [_summary(name, value) for name, value in outputs.items()]
     if args.json:
@@ -64,9 +66,9 @@ def opened(args: argparse.Namespace) -> CompiledModel:
     """
     if not is_artifact(args.model):
         return compile_with_progress(args, model_of(args.model))
-    if args.shape or args.threads or args.target or args.fusion != "default":
+    if args.shape or args.specialize or args.threads or args.target or args.fusion != "default":
         raise OptionError(
-            f"{args.model} is compiled already: --shape, --threads, --target and --fusion do not apply",
+            f"{args.model} is compiled already: --shape, --specialize, --threads, --target and --fusion do not apply",
             fix="leave them out, or give the ONNX model",
         )
     from .. import load

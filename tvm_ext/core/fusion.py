@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: Scalar operations of one expression. TVM takes an expression as a tree, so one that reads an operand twice, again
-#: and again, would grow without bound; up to this size a kernel compiles in well under a second.
-LARGEST_EXPRESSION = 48
+#: Operations of one scalar expression, taken as a tree: an operator that reads its operand many times multiplies what
+#: is below it (an exponential reads it 84 times). Up to this size a kernel compiles in well under a second.
+LARGEST_EXPRESSION = 2000
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class FusionCandidate:
         operations: operator names that would join, in order; more than one if the value branches and meets again.
         shape, dtype: of the result.
         saved_bytes: traffic that a kernel of its own would cost: its operand from the group, written and read again.
-        expression: scalar operations of the joined expression, counted as LLVM gets them: as a tree.
+        expression: scalar operations of the joined expression, taken as a tree.
     """
 
     anchor: str

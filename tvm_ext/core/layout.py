@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from ..runtime.expansion import Expansion
 
 _LETTERS = {1: "C", 2: "NC", 3: "NCW", 4: "NCHW", 5: "NCDHW"}
 
@@ -85,7 +88,11 @@ class Layout:
             array = array.reshape(*array.shape[:axis], -1, lanes, *array.shape[axis + 1 :])
             order = tuple(a if a <= axis else a + 1 for a in self.order)
             return np.ascontiguousarray(array.transpose(*order, axis + 1))
-        return np.ascontiguousarray(array.transpose(self.order))
+        return np.require(array.transpose(self.order), requirements="C")  # ascontiguousarray makes a vector of a scalar
+
+    def compact(self, array: np.ndarray) -> tuple[np.ndarray, Expansion] | None:
+        """A smaller form of :meth:`pack`'s result, and what expands it; None if there is none."""
+        return None
 
     def unpack(self, array: np.ndarray, shape: Sequence[int]) -> np.ndarray:
         """The logical array of `shape` back from memory."""

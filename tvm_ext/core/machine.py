@@ -34,8 +34,8 @@ _INSTRUCTION_SETS = (
     ("neon", "neon", 4, 32, 2, True),
 )
 
-#: CPUs whose 512-bit instructions take two passes of 256-bit units, or that have one 512-bit unit.
-_HALF_WIDTH = frozenset({"znver4", "icelake-client", "tigerlake", "rocketlake", "cannonlake"})
+#: CPUs whose 512-bit instructions take two passes, of one of 256 bits or through two units of them.
+_TWO_PASSES = frozenset({"znver4", "icelake-client", "tigerlake", "rocketlake", "cannonlake"})
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,12 @@ class Machine:
             raise OptionError(f"threads={threads!r}: a whole number of 1 or more is needed")
         return _detect(target, threads)
 
+    def fma_at(self, lanes: int) -> int:
+        """f32 vector multiply-adds a cycle of vectors of so many lanes: twice as many of half the width, where the
+        whole width takes two passes."""
+        double = self.isa == "avx512" and self.mcpu in _TWO_PASSES and lanes <= self.lanes // 2
+        return self.fma_per_cycle * (2 if double else 1)
+
     def with_threads(self, threads: int) -> Machine:
         """The same machine, with another number of threads."""
         return replace(self, threads=threads)
@@ -126,7 +132,7 @@ def _detect(target: str | None, threads: int) -> Machine:
     if not known:
         raise OptionError(f"target={target!r}: LLVM knows no CPU {mcpu!r}", fix=_TARGET_FIX)
     isa = next((row for row in _INSTRUCTION_SETS if row[1] in found), ("scalar", "", 4, 16, 1, False))
-    fma = 1 if (isa[0] == "avx2" and "fma" not in found) or (isa[0] == "avx512" and mcpu in _HALF_WIDTH) else isa[4]
+    fma = 1 if (isa[0] == "avx2" and "fma" not in found) or (isa[0] == "avx512" and mcpu in _TWO_PASSES) else isa[4]
     return Machine(
         isa=isa[0], mcpu=mcpu, triple=triple, features=tuple(f for f in sorted(RELEVANT_FEATURES) if f in found),
         lanes=isa[2], registers=isa[3], fma_per_cycle=fma,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from .errors import OptionError
+from .fusion import FUSION_MODELS, FusionModel
 
-Shapes = Mapping[str, tuple[int, ...]]
+#: Batches a symbolic model is specialized for unless `specialize` says otherwise.
+DEFAULT_SIZES = (1, 4, 16)
+
+Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -17,10 +21,15 @@ class CompileOptions:
     """How a model is compiled.
 
     Attributes:
-        shapes: input name -> shape, for inputs whose dimensions the model leaves free.
+        shapes: input name -> shape, for inputs whose dimensions the model leaves free. A name in the place of a number,
+            as in `{"input": ("N", 3, 224, 224)}`, is the batch: the program takes any number of rows, 1 or more.
+        specialize: name of the batch -> sizes that programs are made for, as in `{"N": (1, 4, 16)}`, which is the
+            default; other sizes are composed of them. It takes a model that works on each row by itself.
         target: CPU to compile for; see :meth:`tvm_ext.core.Machine.detect`. None is this machine.
         threads: threads of the parallel kernels. None takes all cores this process may use.
-        fusion: "default" groups each anchor operation with its epilogue; "none" leaves every operation alone.
+        fusion: "default" groups each anchor operation with its epilogue; "none" leaves every operation alone; a
+            function of a :class:`tvm_ext.core.fusion.FusionCandidate` decides each step itself (such a compile does not
+            use the cache: a function has no key).
         accuracy: "default" may use Winograd convolution: rounding stays within 1e-5 of an output's range, and a NaN or
             infinity among activations reaches every output of its tile. "exact" uses only kernels that sum products as
             the operation says.
@@ -30,23 +39,27 @@ class CompileOptions:
         OptionError: a value does not fit; the message says what would.
     """
 
-    shapes: tuple[tuple[str, tuple[int, ...]], ...] = field(default=())
+    shapes: Shapes = field(default=())
+    specialize: tuple[tuple[str, tuple[int, ...]], ...] = field(default=())
     target: str | None = None
     threads: int | None = None
-    fusion: str = "default"
+    fusion: str | FusionModel = "default"
     accuracy: str = "default"
     cache: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shapes", _checked_shapes(self.shapes))
+        object.__setattr__(self, "specialize", _checked_sizes(self.specialize, _symbol_of(self.shapes)))
         if self.target is not None and not (isinstance(self.target, str) and self.target):
             raise OptionError(f"target={self.target!r}: a CPU name is needed, or None for this machine")
         if self.threads is not None and (
             isinstance(self.threads, bool) or not isinstance(self.threads, int) or not 1 <= self.threads <= 1024
         ):
             raise OptionError(f"threads={self.threads!r}: a whole number from 1 to 1024, or None for all cores")
-        if self.fusion not in ("default", "none"):
-            raise OptionError(f"fusion={self.fusion!r}: choose 'default' or 'none'")
+        if not callable(self.fusion) and self.fusion not in FUSION_MODELS:
+            raise OptionError(
+                f"fusion={self.fusion!r}: choose {', '.join(map(repr, FUSION_MODELS))}, or give a function"
+            )
         if self.accuracy not in ("default", "exact"):
             raise OptionError(f"accuracy={self.accuracy!r}: choose 'default' or 'exact'")
         if not isinstance(self.cache, bool):
@@ -67,20 +80,80 @@ class CompileOptions:
                 raise OptionError(f"unknown compile option {name!r}", fix=f"{hint}options: {', '.join(names)}")
         return cls(**given)
 
+    @property
+    def symbol(self) -> str | None:
+        """The name of the symbolic batch; None if all shapes are numbers."""
+        return self.specialize[0][0] if self.specialize else None
 
-def _checked_shapes(shapes: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Sizes of the batch that programs are made for, ascending; none if nothing is symbolic."""
+        return self.specialize[0][1] if self.specialize else ()
+
+    def bound(self, size: int) -> CompileOptions:
+        """These options with a number for the symbolic batch."""
+        shapes = tuple((name, tuple(size if isinstance(d, str) else d for d in dims)) for name, dims in self.shapes)
+        return replace(self, shapes=shapes, specialize=())
+
+
+def _checked_shapes(shapes: Any) -> Shapes:
     pairs = shapes.items() if isinstance(shapes, Mapping) else (shapes or ())
     checked = []
     for pair in pairs:
         try:
             name, shape = pair
-            dims = tuple(int(d) for d in shape)
+            dims = _dims(shape)
         except (TypeError, ValueError):
-            dims, name = (-1,), pair
-        if not isinstance(name, str) or any(d < 0 for d in dims):
+            dims, name = None, pair
+        if not isinstance(name, str) or dims is None:
             raise OptionError(
-                f"shapes={shapes!r}: every entry is an input name and a tuple of whole numbers, 0 or more",
-                fix="for example shapes={'input': (1, 3, 224, 224)}",
+                f"shapes={shapes!r}: every entry is an input name and a tuple of whole numbers, 0 or more, or names",
+                fix="for example shapes={'input': (1, 3, 224, 224)}, or ('N', 3, 224, 224) for any batch N",
             )
         checked.append((name, dims))
-    return tuple(sorted(checked))
+    return tuple(sorted(checked, key=lambda pair: pair[0]))
+
+
+def _dims(shape: Any) -> tuple[int | str, ...] | None:
+    """Whole numbers and names; None if something else is among them."""
+    if isinstance(shape, str):
+        return None
+    dims = tuple(d if isinstance(d, str) else int(d) for d in shape)
+    fit = all(d.isidentifier() if isinstance(d, str) else d >= 0 for d in dims)
+    return dims if fit else None
+
+
+def _symbol_of(shapes: Shapes) -> str | None:
+    """The one name among the dimensions.
+
+    Raises:
+        OptionError: there are several.
+    """
+    names = sorted({dim for _, dims in shapes for dim in dims if isinstance(dim, str)})
+    if len(names) > 1 or any(sum(isinstance(d, str) for d in dims) > 1 for _, dims in shapes):
+        raise OptionError(
+            f"shapes={dict(shapes)!r}: {', '.join(map(repr, names))}: one dimension can be symbolic, the batch",
+            fix="give numbers for the others",
+        )
+    return names[0] if names else None
+
+
+def _checked_sizes(specialize: Any, symbol: str | None) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    try:
+        given = dict(specialize or {})
+    except (TypeError, ValueError):  # no pairs of name and sizes
+        given = {repr(specialize): ()}
+    wrong = [name for name in given if name != symbol]
+    if wrong:
+        fix = f"the symbolic dimension is {symbol!r}" if symbol else "name it: shapes={'input': ('N', 3, 224, 224)}"
+        raise OptionError(f"specialize={specialize!r}: no dimension in `shapes` is {wrong[0]!r}", fix=fix)
+    if symbol is None:
+        return ()
+    sizes = given.get(symbol, DEFAULT_SIZES)
+    whole = not isinstance(sizes, str | int) and all(type(n) is int and n >= 1 for n in sizes)
+    if not whole or not sizes:
+        raise OptionError(
+            f"specialize={specialize!r}: sizes are whole numbers, 1 or more",
+            fix=f"for example specialize={{{symbol!r}: {DEFAULT_SIZES}}}",
+        )
+    return ((symbol, tuple(sorted(set(sizes)))),)

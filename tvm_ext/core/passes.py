@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     import numpy as np
     import tvm
-    from tvm.ir import IRModule
+    from tvm.ir import GenericConst, IRModule
 
+    from .layout import Layout
     from .plan import Kernel, Plan
 
 
@@ -70,7 +71,9 @@ class CompileContext:
     Attributes:
         plans: group function -> the recipe and configuration chosen for it.
         kernels: kernel function -> what the report says of it.
+        packed: constant in a kernel's layout -> the constant it was packed from, and the layout.
         weights: values of the parameters of `main` that follow the model's inputs.
+        origins: for weights that were packed: number -> unpacked value and layout.
         pending: weights being packed on another thread; lift-weights waits for them, no pass before reads their values.
     """
 
@@ -80,7 +83,9 @@ class CompileContext:
     reports: list[PassReport] = field(default_factory=list)
     plans: dict[str, Plan] = field(default_factory=dict)
     kernels: dict[str, Kernel] = field(default_factory=dict)
+    packed: list[tuple[GenericConst, GenericConst, Layout]] = field(default_factory=list)
     weights: list[np.ndarray] = field(default_factory=list)
+    origins: dict[int, tuple[np.ndarray, Layout]] = field(default_factory=dict)
     pending: list[Future[None]] = field(default_factory=list)
 
 

@@ -23,10 +23,12 @@ _ONNX_TYPES = {"float32": "float", "float64": "double"}
 
 @dataclass(frozen=True)
 class NodeArg:
-    """An input or output as onnxruntime describes one: `name`, `shape` (a list), `type` ("tensor(float)")."""
+    """An input or output as onnxruntime describes one: `name`, `shape` (numbers, and the name of a symbolic batch),
+    `type` ("tensor(float)").
+    """
 
     name: str
-    shape: list[int]
+    shape: list[int | str]
     type: str
 
     @classmethod

@@ -43,7 +43,7 @@ class Checked:
     warnings: tuple[str, ...]
 
 
-def check_model(source: Source, shapes: Mapping[str, tuple[int, ...]]) -> Checked:
+def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]]) -> Checked:
     """Check a model and bind its input shapes; `source.proto` is left as it is.
 
     Raises:

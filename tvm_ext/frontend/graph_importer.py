@@ -1,8 +1,9 @@
 """TVM's ONNX importer, made to say which node each binding of `main` came from.
 
-The converters and the loop over nodes are the stock ones. Around them: nodes go in one at a time, what a node leaves
-unbound is bound before the next one starts, and a marker binding closes each node, so that afterwards all bindings
-between two markers are that node's; even those the normalizer made in C++. `relax_names` takes the markers out.
+The converters and the loop over nodes are the stock ones. Around them: nodes go in one at a time, what is known at
+import becomes a constant, what a node leaves unbound is bound before the next one starts, and a marker binding closes
+each node, so that afterwards all bindings between two markers are that node's; even those the normalizer made in C++.
+`relax_names` takes the markers out.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 from ..core.errors import UnsupportedError
 from .checker import Checked
 from .converters import CONVERTERS
+from .known_values import known_outputs
 from .naming import identifier, node_labels
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ class GraphImporter(ONNXGraphImporter):
     # ------------------------------------------------------------ steps of the stock importer
     def _parse_graph_initializers(self, graph: Any) -> None:
         for name, array in self._checked.weights.items():
-            self._nodes[name] = relax.const(tvm.runtime.tensor(np.ascontiguousarray(array)))
+            self._nodes[name] = _constant(array)
 
     def _parse_graph_input(self, graph: Any) -> None:
         for spec in self._checked.inputs:
@@ -107,7 +109,8 @@ class GraphImporter(ONNXGraphImporter):
     def _construct_nodes(self, graph: Any) -> None:
         for node, label in zip(graph.node, self._labels, strict=True):
             with self._naming_errors(node, label):
-                super()._construct_nodes(types.SimpleNamespace(node=[node]))
+                if not self._known(node):
+                    super()._construct_nodes(types.SimpleNamespace(node=[node]))
             self._close(node, label)
         for i, output in enumerate(self._checked.graph.output):
             self._nodes[f"output {i}"] = self._output(output)
@@ -115,7 +118,7 @@ class GraphImporter(ONNXGraphImporter):
     def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
         try:
             if op_name in CONVERTERS:
-                return self.bb.normalize(CONVERTERS[op_name](inputs, attrs))
+                return self.bb.normalize(CONVERTERS[op_name](inputs, attrs, opset))
             return super()._convert_operator(op_name, inputs, attrs, opset)
         except Exception as error:
             inner = attrs["tvm_custom"]["name"] if self._depth else ""
@@ -129,6 +132,13 @@ class GraphImporter(ONNXGraphImporter):
             self._depth -= 1
 
     # ------------------------------------------------------------ what is added
+    def _known(self, node: onnx.NodeProto) -> bool:
+        """Make the outputs of a node constants, if they can be computed now."""
+        arrays = known_outputs(node, [self._nodes[name] if name else None for name in node.input], self.opset)
+        if arrays is not None:
+            self._nodes.update(zip(filter(None, node.output), map(_constant, arrays), strict=True))
+        return arrays is not None
+
     @contextlib.contextmanager
     def _naming_errors(self, node: onnx.NodeProto, label: str) -> Iterator[None]:
         self._label = label
@@ -170,7 +180,8 @@ class GraphImporter(ONNXGraphImporter):
     def _output(self, output: onnx.ValueInfoProto) -> relax.Var:
         """A variable of its own for an output: no other output's, no input, no constant, of the dtype stated."""
         var = self._tensor(output)
-        labels = self.trace.made.get(var, ("", []))[1]
+        maker = self.trace.makers.get(output.name)
+        labels = self.trace.made.get(var, ("", [maker] if maker else []))[1]
         wanted = _stated_dtype(output)
         if wanted and str(var.ty.dtype) != wanted:
             var = self.bb.emit(relax.op.astype(var, wanted))
@@ -195,6 +206,11 @@ class GraphImporter(ONNXGraphImporter):
             f"but {type(value).__name__}",
             fix="sequences, optionals and shapes that are only known at run time cannot be outputs",
         )
+
+
+def _constant(array: np.ndarray) -> GenericConst:
+    # np.ascontiguousarray makes a vector of a scalar, and relax.const of an array narrows int64 and float64.
+    return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape)), str(array.dtype))
 
 
 def _stated_dtype(output: onnx.ValueInfoProto) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING
 
 from ..core.errors import ModelError, OptionError, UnsupportedError
@@ -13,16 +13,18 @@ from .tensors import type_name
 if TYPE_CHECKING:
     import onnx
 
+Shapes = Mapping[str, tuple[int | str, ...]]
 Dim = int | str | None
-"""A fixed dimension, a free one by name, or a free one without a name."""
+"""A fixed dimension, a free one by name (or the batch, once `shapes` names it), or a free one without a name."""
 
 _TENSORS_ONLY = "sequences, maps, optionals and strings cannot be compiled: give the model plain tensors"
 
 
-def input_specs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]], model: str) -> tuple[TensorSpec, ...]:
-    """Name, static shape and dtype of each input that is no initializer, in graph order.
+def input_specs(graph: onnx.GraphProto, shapes: Shapes, model: str) -> tuple[TensorSpec, ...]:
+    """Name, shape and dtype of each input that is no initializer, in graph order.
 
-    A dimension's name stands for one number: bound by one input in `shapes`, it is known in all the others.
+    A dimension's name stands for one number: bound by one input in `shapes`, it is known in all the others. A name
+    in `shapes` is the symbolic batch, and stays a name.
 
     Raises:
         ModelError: dimensions stay free; the message holds the `shapes=` to write.
@@ -34,12 +36,13 @@ def input_specs(graph: onnx.GraphProto, shapes: Mapping[str, tuple[int, ...]], m
     dtypes = {value.name: _dtype(value, model) for value in inputs}
     stated = {value.name: dims_of(value) for value in inputs}
     _check_known(shapes, stated, weights, model)
-    names: dict[str, tuple[int, str]] = {}
+    names: dict[str, tuple[int | str, str]] = {}
     for name, shape in shapes.items():
         _bind(name, stated[name], shape, names, model)
     bound = {name: _bound(dims, shapes.get(name), names) for name, dims in stated.items()}
-    _check_bound(bound, model)
-    return tuple(TensorSpec(name, tuple(d for d in bound[name] or () if isinstance(d, int)), dtypes[name])
+    symbols = {dim for shape in shapes.values() for dim in shape if isinstance(dim, str)}
+    _check_bound(bound, symbols, model)
+    return tuple(TensorSpec(name, tuple(d for d in bound[name] or () if d is not None), dtypes[name])
                  for name in stated)  # fmt: skip
 
 
@@ -48,8 +51,13 @@ def dims_of(value: onnx.ValueInfoProto) -> tuple[Dim, ...] | None:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None
-    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or None
+    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else _name(d.dim_param)
                  for d in tensor.shape.dim)  # fmt: skip
+
+
+def _name(given: str) -> str | None:
+    """The name of a free dimension; "?", which paddle2onnx writes for every one, is none: equal names, equal sizes."""
+    return None if given in ("", "?") else given
 
 
 def _dtype(value: onnx.ValueInfoProto, model: str) -> str:
@@ -68,9 +76,7 @@ def _dtype(value: onnx.ValueInfoProto, model: str) -> str:
     return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
 
 
-def _check_known(
-    shapes: Mapping[str, tuple[int, ...]], stated: Mapping[str, object], weights: set[str], model: str
-) -> None:
+def _check_known(shapes: Shapes, stated: Mapping[str, object], weights: set[str], model: str) -> None:
     for name in shapes:
         if name not in stated:
             near = difflib.get_close_matches(name, stated, n=1)
@@ -82,7 +88,11 @@ def _check_known(
 
 
 def _bind(
-    name: str, dims: tuple[Dim, ...] | None, shape: tuple[int, ...], names: dict[str, tuple[int, str]], model: str
+    name: str,
+    dims: tuple[Dim, ...] | None,
+    shape: tuple[int | str, ...],
+    names: dict[str, tuple[int | str, str]],
+    model: str,
 ) -> None:
     """Bind the free dimension names of one input; what the model fixes must agree."""
     fix = f"the model states {name}: {text_of(dims)}; give numbers for the names only" if dims is not None else ""
@@ -103,15 +113,18 @@ def _bind(
 
 
 def _bound(
-    dims: tuple[Dim, ...] | None, shape: tuple[int, ...] | None, names: Mapping[str, tuple[int, str]]
+    dims: tuple[Dim, ...] | None, shape: tuple[int | str, ...] | None, names: Mapping[str, tuple[int | str, str]]
 ) -> tuple[Dim, ...] | None:
     if shape is not None or dims is None:
         return shape
     return tuple(names[d][0] if isinstance(d, str) and d in names else d for d in dims)
 
 
-def _check_bound(bound: Mapping[str, tuple[Dim, ...] | None], model: str) -> None:
-    free = {name: dims for name, dims in bound.items() if dims is None or not all(isinstance(d, int) for d in dims)}
+def _check_bound(bound: Mapping[str, tuple[Dim, ...] | None], symbols: Set[str], model: str) -> None:
+    def known(dim: Dim) -> bool:
+        return isinstance(dim, int) or dim in symbols
+
+    free = {name: dims for name, dims in bound.items() if dims is None or not all(map(known, dims))}
     if not free:
         return
     listed = "; ".join(f"{name}: {text_of(dims)}" for name, dims in free.items())

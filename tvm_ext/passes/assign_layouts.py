@@ -55,7 +55,6 @@ class _Assigner:
         self._rw, self._ctx, self._packer = rewriter, ctx, packer
         self._layout: dict[relax.Var, Layout] = {}
         self._in: dict[tuple[relax.Var, Layout], relax.Var] = {}
-        self._packed: list[tuple[GenericConst, Layout, GenericConst]] = []
         self._kernels: dict[tuple[str, Layouts], GlobalVar] = {}
         aware = (b for b in bindings_of(rewriter.function) if self._plan(b.value) or self._is_transpose(b.value))
         self._aware = {b.var for b in aware}
@@ -115,14 +114,14 @@ class _Assigner:
         return self._in[value, layout]
 
     def _pack(self, value: GenericConst, layout: Layout) -> GenericConst:
-        for known, how, packed in self._packed:
+        for packed, known, how in self._ctx.packed:
             if known.same_as(value) and how == layout:
                 return packed
         shape, dtype = shape_of(value) or (), dtype_of(value)
         tensor = tvm.runtime.empty(layout.physical_shape(shape), dtype)
         self._ctx.pending.append(self._packer.submit(_pack_into, tensor, value, layout))
         packed = relax.const(tensor)
-        self._packed.append((value, layout, packed))
+        self._ctx.packed.append((packed, value, layout))
         return packed
 
     def _transform(self, value: relax.Var, own: Layout, layout: Layout) -> Any:

@@ -36,7 +36,7 @@ def meeting(
     found: list[relax.Var] = []
     pending = set(uses.get(value, ()))
     while pending and None not in pending and len(found) < _LARGEST:
-        first = min(pending, key=lambda var: position[var])  # type: ignore[index]
+        first = min(pending, key=lambda var: position[var])
         assert first is not None
         if not joins(first):
             return ()

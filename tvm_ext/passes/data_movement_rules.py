@@ -7,7 +7,7 @@ from typing import Any
 from tvm import relax
 from tvm.ir import Call
 
-from ..core.relax_graph import attrs_of, op_name, shape_of
+from ..core.relax_graph import attrs_of, dtype_of, op_name, shape_of
 from .rules import Rule, Site
 
 
@@ -90,6 +90,50 @@ def _slice_of_all(call: Call, site: Site) -> Any:
     return call.args[0]
 
 
+# ------------------------------------------------------------ broadcasts move down, where they vanish
+def broadcast_operand(call: Call, site: Site) -> Any:
+    """x op broadcast_to(y) -> x op y, which broadcasts by itself; with one number, broadcast_to(y op number)."""
+    for i, operand in enumerate(call.args):
+        if (inner := site.inner(operand, "relax.broadcast_to")) is None:
+            continue
+        args = [inner.args[0] if j == i else a for j, a in enumerate(call.args)]
+        if (new := site.fits(Call(call.op, args, call.attrs, call.ty_args))) is not None:
+            site.rw.fire(f"{op_name(call).removeprefix('relax.')} broadcasts its operand by itself")
+            return new
+        others = [a for j, a in enumerate(call.args) if j != i]
+        if all(shape_of(a) == () for a in others) and site.sole(operand) and shape_of(site.var) is not None:
+            site.take_over(operand)
+            site.rw.fire(f"{op_name(call).removeprefix('relax.')} with one number before it is broadcast")
+            small = site.rw.emit(Call(call.op, args, call.attrs, call.ty_args))
+            return relax.op.broadcast_to(small, shape_of(site.var))
+    return None
+
+
+def _cast_of_broadcast(call: Call, site: Site) -> Any:
+    """astype(broadcast_to(x)) -> broadcast_to(astype(x)): fewer elements are cast."""
+    inner, shape = site.inner(call.args[0], "relax.broadcast_to"), shape_of(site.var)
+    if inner is None or shape is None or not site.sole(call.args[0]):
+        return None
+    site.take_over(call.args[0])
+    site.rw.fire("cast before it is broadcast")
+    return relax.op.broadcast_to(site.rw.emit(relax.op.astype(inner.args[0], dtype_of(site.var))), shape)
+
+
+def _reduction_of_broadcast(call: Call, site: Site) -> Any:
+    """sum(broadcast_to(x), axis) -> broadcast_to(sum(x, axis)), where x is whole along the axis."""
+    inner, shape = site.inner(call.args[0], "relax.broadcast_to"), shape_of(site.var)
+    small, full = (shape_of(inner.args[0]), shape_of(call.args[0])) if inner is not None else (None, None)
+    axes = attrs_of(call, ["axis"])["axis"]
+    if inner is None or shape is None or not small or not full or len(small) != len(full) or axes is None:
+        return None
+    if any(small[a] != full[a] for a in axes) or not site.sole(call.args[0]):
+        return None
+    site.take_over(call.args[0])
+    site.rw.fire(f"{op_name(call).removeprefix('relax.')} before it is broadcast")
+    reduced = Call(call.op, [inner.args[0]], call.attrs, call.ty_args)
+    return relax.op.broadcast_to(site.rw.emit(reduced), shape)
+
+
 def _does_nothing(attribute: str, neutral: int) -> Rule:
     """tile or repeat by 1, pad by 0."""
 
@@ -111,6 +155,8 @@ DATA_MOVEMENT_RULES: dict[str, tuple[Rule, ...]] = {
     "relax.nn.batch_flatten": (_to_reshape,),
     "relax.reshape": (_same_shape, _reshape_of_reshape),
     "relax.broadcast_to": (_same_shape,),
+    "relax.astype": (_cast_of_broadcast,),
+    **{f"relax.{name}": (_reduction_of_broadcast,) for name in ("sum", "mean", "max", "min")},
     "relax.permute_dims": (_identity_permute, _permute_of_permute, _permute_of_ones),
     "relax.concat": (_concat_of_one,),
     "relax.strided_slice": (_slice_of_all,),

@@ -15,9 +15,8 @@ from ..core.relax_graph import Rewriter, bindings_of, dtype_of, op_name
 from .batch_norm import BatchNorm, match_batch_norm
 from .conditions import has_main
 from .constants import channel_constant, channel_vector, constant, same_type, view_of
+from .linear import CONVOLUTIONS, output_factor
 from .liveness import Readers, drop_leftovers
-
-_CONVOLUTIONS = {f"relax.nn.conv{n}d{t}" for n in (1, 2, 3) for t in ("", "_transpose")}
 
 
 class FoldBatchNorm(Pass):
@@ -89,7 +88,7 @@ def _match(norm: BatchNorm, rw: Rewriter, readers: Readers) -> _Fold | str | Non
             shift = shift + vector * norm.scale
     call = rw.definition(anchor)
     name = op_name(call)
-    if name not in _CONVOLUTIONS and name != "relax.matmul":
+    if name not in CONVOLUTIONS and name != "relax.matmul":
         return None
     for var, reader in ((anchor, bias), (bias, norm.call)) if bias is not None else ((anchor, norm.call),):
         if var is not None and not readers.only(var, [reader]):
@@ -140,15 +139,9 @@ def _factor(fold: _Fold, shape: tuple[int, ...]) -> np.ndarray | str:
     kernel, out = str(attrs.kernel_layout), str(attrs.out_layout) or str(attrs.data_layout)
     if len(kernel) != len(shape) or len(out) != rank or out.find("C") != axis:
         return f"layouts {kernel} and {out} with a batch norm over dimension {axis}"
-    where = kernel.index("O")
-    if not op_name(fold.call).endswith("_transpose"):
-        return scale.reshape([-1 if i == where else 1 for i in range(rank)])
-    if kernel[:2] != "IO":
+    if op_name(fold.call).endswith("_transpose") and kernel[:2] != "IO":
         return f"a transposed convolution with weight layout {kernel}"
-    # Weight (I, O / groups, ...): input channel i serves the output channels of its group only.
-    groups = int(attrs.groups)
-    by_group = np.repeat(scale.reshape(groups, -1), shape[0] // groups, axis=0)
-    return by_group.reshape(shape[0], shape[1], *[1] * (rank - 2))
+    return output_factor(fold.call, scale, shape)
 
 
 def _anchor_rewrite(fold: _Fold, weight: GenericConst) -> Callable[[Rewriter], Any]:

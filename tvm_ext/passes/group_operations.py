@@ -9,7 +9,7 @@ function called several times. Operations nothing here can take are left in `mai
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,17 +30,12 @@ from tvm_ext.core.relax_graph import (
     static_tensor,
 )
 from tvm_ext.schedules import recipes
-from tvm_ext.schedules.scalar_ops import is_elementwise
+from tvm_ext.schedules.expression_size import operand_reads
+from tvm_ext.schedules.scalar_ops import FLOATS, is_elementwise, takes
 
 from .branches import meeting
 
 ELEMENTWISE = "elementwise"
-_FLOATS = ("float32", "float64")
-#: Times an operator reads its operand, as LLVM gets it, where that is more than once.
-READS = {
-    "relax.nn.relu": 2, "relax.nn.silu": 2, "relax.nn.gelu": 2, "relax.nn.leakyrelu": 3, "relax.nn.gelu_tanh": 21,
-    "relax.maximum": 3, "relax.minimum": 3, "relax.clip": 4, "relax.tanh": 5,
-}  # fmt: skip
 
 
 @dataclass
@@ -108,8 +103,8 @@ class _Grouper:
             return f"{name or 'this expression'} is neither an anchor nor elementwise"
         if not static_tensor(binding.var) or not all(_operand(a) for a in binding.value.args):
             return f"{name} has a shape that is only known at run time"
-        if name not in self._anchors and not _same_float(binding):
-            return f"{name} of {dtype_of(binding.var)}: elementwise kernels compute float32 and float64"
+        if name not in self._anchors and not _computed(binding):
+            return f"{name} of {dtype_of(binding.var)}: no elementwise kernel computes these types"
         return ""
 
     def _open(self, anchor: str, *members: relax.VarBinding) -> _Group:
@@ -123,10 +118,10 @@ class _Grouper:
         """Put an elementwise operation behind the group of one operand, with the elementwise groups of the others."""
         own = self._branch.get(binding.var)
         feeding = [self._of[a] for a in dict.fromkeys(binding.value.args) if self._absorbable(a, binding)]
-        size = self._expression(binding, feeding)
+        size = _expression(binding, {a: s for a, s in self._size.items() if self._of[a] in feeding})
         target = own or self._target(binding, feeding, size)
         if target is None:
-            target, feeding, size = self._open(ELEMENTWISE), [], 1
+            target, feeding, size = self._open(ELEMENTWISE), [], _expression(binding, {})
         self._size[binding.var] = size
         for chain in feeding:
             if chain is not target and chain.anchor == ELEMENTWISE:
@@ -157,13 +152,13 @@ class _Grouper:
         def joins(var: relax.Var) -> bool:
             binding = self._bindings[var]
             elementwise = op_name(binding.value) not in self._anchors and not self.why_not(binding)
-            return elementwise and var not in self._branch and shape_of(var) == shape_of(value)
+            fits = elementwise and (group.anchor == ELEMENTWISE or _fits_anchor(binding))
+            return fits and var not in self._branch and shape_of(var) == shape_of(value)
 
         between = [self._bindings[v] for v in meeting(value, self._rw.uses, self._position, joins)]
         sizes = {value: self._size[value]}
         for binding in between:
-            inside = sum(sizes.get(a, 0) for a in binding.value.args if isinstance(a, relax.Var))
-            sizes[binding.var] = 1 + READS.get(op_name(binding.value), 1) * inside
+            sizes[binding.var] = _expression(binding, sizes)
         if between and self._fusion(self._candidate(group, between, sizes[between[-1].var])):
             self._branch.update({b.var: group for b in between})
 
@@ -175,21 +170,25 @@ class _Grouper:
             shape, dtype, 2 * len(joining) * math.prod(shape) * np.dtype(dtype).itemsize, size,
         )  # fmt: skip
 
-    def _expression(self, binding: relax.VarBinding, feeding: Sequence[_Group]) -> int:
-        """Operations of the scalar expression behind a binding whose operands come from the groups `feeding`."""
-        inside = [a for a in binding.value.args if isinstance(a, relax.Var) and self._of.get(a) in feeding]
-        return 1 + READS.get(op_name(binding.value), 1) * sum(self._size[a] for a in inside)
-
     def _absorbable(self, operand: Any, binding: relax.VarBinding) -> bool:
         """Whether an operand's group can compute the operation too, or be computed by the group that does."""
         group = self._of.get(operand) if isinstance(operand, relax.Var) else None
         if group is None or shape_of(operand) != shape_of(binding.var):
+            return False
+        if group.anchor != ELEMENTWISE and not _fits_anchor(binding):
             return False
         own = self._branch.get(binding.var)
         if own is group:
             return True
         alone = group.result.same_as(operand) and len(set(self._rw.uses[operand])) == 1
         return alone and (own is None or group.anchor == ELEMENTWISE)
+
+
+def _expression(binding: relax.VarBinding, inside: Mapping[relax.Var, int]) -> int:
+    """Operations of the scalar expression of a binding, as LLVM's code generator gets it, given those of the operands
+    that are computed in the same kernel."""
+    fused = sum(inside.get(a, 0) for a in binding.value.args if isinstance(a, relax.Var))
+    return 1 + operand_reads(op_name(binding.value)) * max(fused, 1)
 
 
 def _work(group: _Group) -> int:
@@ -204,13 +203,22 @@ def _work(group: _Group) -> int:
 
 
 def _operand(expr: Any) -> bool:
+    if isinstance(expr, relax.Tuple):
+        return all(_operand(field) for field in expr.fields)
     return not isinstance(expr, relax.Var | GenericConst) or static_tensor(expr)
 
 
-def _same_float(binding: relax.VarBinding) -> bool:
-    dtype = dtype_of(binding.var)
-    tensors = [a for a in binding.value.args if isinstance(a, relax.Var | GenericConst)]
-    return dtype in _FLOATS and all(dtype_of(a) == dtype for a in tensors)
+def _types(binding: relax.VarBinding) -> list[str]:
+    return [dtype_of(a) for a in binding.value.args if isinstance(a, relax.Var | GenericConst)]
+
+
+def _computed(binding: relax.VarBinding) -> bool:
+    return takes(op_name(binding.value), _types(binding), dtype_of(binding.var))
+
+
+def _fits_anchor(binding: relax.VarBinding) -> bool:
+    """Whether an elementwise operation may follow an anchor, whose recipe computes one floating-point type."""
+    return dtype_of(binding.var) in FLOATS and set(_types(binding)) <= {dtype_of(binding.var)}
 
 
 def _call(group: _Group, rw: Rewriter) -> Call:
@@ -242,6 +250,8 @@ def _function(group: _Group) -> tuple[relax.Function, list[Any]]:
         return params[-1]
 
     def inner(expr: Any) -> Any:
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([inner(field) for field in expr.fields])
         if isinstance(expr, relax.Var):
             return inside[expr] if expr in inside else outside(expr)
         return outside(expr) if isinstance(expr, GenericConst) and scalar_of(expr) is None else expr

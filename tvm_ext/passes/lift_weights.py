@@ -65,8 +65,14 @@ class _Lifter:
                 return param
         self._constants.append(constant)
         self.params.append(relax.Var(f"w{len(self.params)}", constant.ty))
+        self._note_origin(constant)
         self.values.append(_array(constant))
         return self.params[-1]
+
+    def _note_origin(self, constant: GenericConst) -> None:
+        for packed, value, layout in self._ctx.packed:
+            if packed.same_as(constant):
+                self._ctx.origins[len(self._ctx.weights) + len(self.values)] = _array(value), layout
 
 
 def _array(constant: GenericConst) -> np.ndarray:

@@ -37,10 +37,15 @@ class Readers:
 
     def __init__(self, rw: Rewriter) -> None:
         self._uses, self._live = rw.uses, live_variables(rw.function)
+        self._bound = {b.var for b in bindings_of(rw.function)}
 
     def of(self, var: relax.Var) -> list[relax.Var | None]:
         """Live readers of `var`, with repeats; None stands for the function's result."""
         return [r for r in self._uses.get(var, ()) if r is None or r in self._live]
+
+    def sole(self, var: relax.Var) -> bool:
+        """Whether `var` has a single reader; one that a rule emitted has the binding it was emitted for."""
+        return var not in self._bound or len(self.of(var)) == 1
 
     def only(self, var: relax.Var, readers: Iterable[relax.Var]) -> bool:
         """Whether nothing live but these variables reads `var`."""

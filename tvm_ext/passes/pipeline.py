@@ -11,14 +11,20 @@ from .assign_layouts import AssignLayouts
 from .choose_recipes import ChooseRecipes
 from .eliminate_common_subexpressions import EliminateCommonSubexpressions
 from .eliminate_dead_code import EliminateDeadCode
+from .fold_affine import FoldAffine
 from .fold_batch_norm import FoldBatchNorm
 from .fold_constants import FoldConstants
+from .fuse_expansions import FuseExpansions
 from .group_operations import GroupOperations
 from .lift_weights import LiftWeights
 from .lower_rest import LowerRest
+from .recognize_activations import RecognizeActivations
+from .recognize_attention import RecognizeAttention
+from .recognize_layer_norm import RecognizeLayerNorm
 from .reduce_strength import ReduceStrength
 from .schedule_kernels import ScheduleKernels
 from .simplify_algebra import SimplifyAlgebra
+from .widen_conv1d import WidenConv1d
 
 SIMPLIFY: tuple[type[Pass], ...] = (
     EliminateDeadCode,
@@ -29,12 +35,19 @@ SIMPLIFY: tuple[type[Pass], ...] = (
     ReduceStrength,
     FoldConstants,
     SimplifyAlgebra,
+    RecognizeActivations,
+    RecognizeLayerNorm,
+    RecognizeAttention,
+    FoldAffine,
+    SimplifyAlgebra,
+    WidenConv1d,
     EliminateCommonSubexpressions,
     EliminateDeadCode,
 )
 
 LOWER: tuple[type[Pass], ...] = (
     GroupOperations,
+    FuseExpansions,
     ChooseRecipes,
     AssignLayouts,
     ScheduleKernels,

@@ -21,7 +21,8 @@ class ReduceStrength(Pass):
 
     Before -> after::
 
-        x / 8                       -> x * 0.125            # powers of two only: exact
+        x / 8                       -> x * 0.125            # exact
+        x / 6                       -> x * (1 / 6)          # one rounding more: not with accuracy="exact"
         power(x, 1), (x, 2), (x, 3) -> x, x * x, (x * x) * x
         power(x, 0.5)               -> sqrt(x)              # differs at -inf alone
         batch_norm(x, ...)[0]       -> x * scale + shift    # constants of shape (1, C, 1, 1)
@@ -39,16 +40,19 @@ class ReduceStrength(Pass):
         return rewrite_by_rules(mod, ctx, _RULES)
 
 
-def _divide_by_power_of_two(call: Call, site: Site) -> Any:
+def _divide_by_constant(call: Call, site: Site) -> Any:
     divisor = view_of(call.args[1])
     if divisor is None or divisor.dtype.kind != "f":
         return None
     tiny, largest = np.finfo(divisor.dtype).tiny, np.finfo(divisor.dtype).max
     wide = np.abs(divisor.astype(np.float64))
-    exact = (np.frexp(wide)[0] == 0.5) & (wide >= 1.0 / float(largest)) & (wide <= 1.0 / float(tiny))
-    if not exact.all():
+    if not ((wide >= 1.0 / float(largest)) & (wide <= 1.0 / float(tiny))).all():
+        return None  # zero, NaN, infinity, or a reciprocal that is none of the normal numbers
+    exact = bool((np.frexp(wide)[0] == 0.5).all())
+    if not exact and site.rw.ctx.options.accuracy == "exact":
+        site.rw.skip('accuracy="exact": a multiplication by a reciprocal would round twice')
         return None
-    site.rw.fire("division by a power of two made a multiplication")
+    site.rw.fire(f"division by {'a power of two' if exact else 'a constant'} made a multiplication")
     return relax.op.multiply(call.args[0], constant(1.0 / divisor.astype(np.float64), str(divisor.dtype)))
 
 
@@ -120,7 +124,7 @@ def _dropout(value: Any, site: Site) -> Any:
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {
-    "relax.divide": (_divide_by_power_of_two,),
+    "relax.divide": (_divide_by_constant,),
     "relax.power": (_power,),
     "relax.nn.batch_norm[0]": (_batch_norm,),
     "relax.nn.dropout[0]": (_dropout,),

@@ -45,7 +45,7 @@ class Site:
     def sole(self, expr: Any) -> bool:
         """Whether the variable `expr` (and what it is another name for) has a single reader."""
         while isinstance(expr, relax.Var) and expr in self.rw.defs:
-            if len(self.readers.of(expr)) != 1:
+            if not self.readers.sole(expr):
                 return False
             expr = self.rw.defs[expr]
         return True

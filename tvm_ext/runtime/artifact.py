@@ -2,6 +2,9 @@
 
     library (ELF: kernels and VM bytecode) | mark | weights, each at a multiple of 64 bytes | metadata (JSON) | footer
 
+Weights that can be expanded from a smaller form (see `expansion`) are stored in it; in the cache's own files also as
+they are.
+
 The system's loader ignores what follows the library, so the file is also a plain shared library. The mark behind
 the library tells a cut-off artifact from another program's library. The footer holds where the parts lie and a
 SHA-256 of everything before it. It finds damage, it is no signature: an artifact is code, load only what you trust.
@@ -14,7 +17,7 @@ import mmap
 import os
 import stat
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -44,12 +47,14 @@ class Artifact:
     Attributes:
         metadata: what it says of itself.
         library: the shared library's bytes.
-        weights: arrays over the file's one buffer, 64-byte aligned, in the order of `metadata.weights`.
+        weights: 64-byte aligned arrays in the order of `metadata.weights`: over the file's one buffer, or expanded.
+        compact: the stored form of those that have one.
     """
 
     metadata: Metadata
     library: memoryview
     weights: tuple[np.ndarray, ...]
+    compact: Mapping[int, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,13 @@ def _padded(offset: int) -> int:
 
 # ------------------------------------------------------------------------------------------------ writing
 def write_artifact(
-    path: Path, library: Path, weights: Sequence[np.ndarray], metadata: Metadata, *, sync: bool = True
+    path: Path,
+    library: Path,
+    weights: Sequence[np.ndarray],
+    metadata: Metadata,
+    compact: Mapping[int, np.ndarray] | None = None,
+    *,
+    sync: bool = True,
 ) -> None:
     """Write an artifact; `path` holds the whole of it, or what it held before.
 
@@ -85,21 +96,28 @@ def write_artifact(
         library: the shared library.
         weights: arrays in the order of `metadata.weights`, of the same shapes and dtypes.
         metadata: what the artifact says of itself.
+        compact: number of the weight -> its stored form, for all of `metadata.compact`.
         sync: wait for the disk; a cache need not, its entries are checked when they are read.
 
     Raises:
         ToolError: the file cannot be written.
         ArtifactError: the weights are not those of the metadata.
     """
-    _check_weights(weights, metadata.weights)
+    small = compact or {}
+    stored = (
+        [*weights, *(small[one.weight] for one in metadata.compact)]
+        if metadata.expanded
+        else [small.get(i, weight) for i, weight in enumerate(weights)]
+    )
+    _check_weights(stored, metadata.stored())
     text = metadata.to_json().encode()
     size = library.stat().st_size
     start = _padded(size) + _MARK.size
-    end = start + sum(_padded(spec.nbytes) for spec in metadata.weights)
+    end = start + sum(_padded(spec.nbytes) for spec in metadata.stored())
     layout = _Layout(size, start, end, len(text), end + len(text) + _FOOTER.size)
     try:
         with whole_file(Path(path), sync=sync) as file:
-            _write(_Hashing(file), layout, library, weights, text)
+            _write(_Hashing(file), layout, library, stored, text)
     except OSError as error:
         raise ToolError(f"{path}: cannot be written: {error.strerror or error}") from error
 
@@ -172,7 +190,7 @@ def read_artifact(path: str | os.PathLike[str], *, mapped: bool = False) -> Arti
     _check_versions(metadata, path)
     library = view[: layout.library]
     _check_machine(metadata, library, path)
-    return Artifact(metadata, library, _weights(data, layout, metadata, path))
+    return Artifact(metadata, library, *_weights(_stored(data, layout, metadata, path), metadata))
 
 
 def read_metadata(path: str | os.PathLike[str]) -> Metadata:
@@ -288,11 +306,28 @@ def _check_machine(metadata: Metadata, library: memoryview, path: str) -> None:
         raise ArtifactError(f"{path}: {reason}", fix=OTHER_MACHINE_FIX)
 
 
-def _weights(data: np.ndarray, layout: _Layout, metadata: Metadata, path: str) -> tuple[np.ndarray, ...]:
-    offsets = layout.offsets(metadata.weights)
+def _stored(data: np.ndarray, layout: _Layout, metadata: Metadata, path: str) -> list[np.ndarray]:
+    """The arrays of a file, over its buffer."""
+    offsets = layout.offsets(metadata.stored())
     if offsets[-1] != layout.metadata:
         raise ArtifactError(f"{path}: the weights its metadata lists are not those it holds", fix=_RECOMPILE)
-    return tuple(
-        data[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.shape)
-        for start, spec in zip(offsets, metadata.weights, strict=False)
-    )
+    return [
+        data[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.sizes)
+        for start, spec in zip(offsets, metadata.stored(), strict=False)
+    ]
+
+
+def _weights(stored: Sequence[np.ndarray], metadata: Metadata) -> tuple[tuple[np.ndarray, ...], dict[int, np.ndarray]]:
+    """The weights as kernels read them, and the compact forms among the stored arrays."""
+    count = len(metadata.weights)
+    if metadata.expanded:
+        return tuple(stored[:count]), {one.weight: a for one, a in zip(metadata.compact, stored[count:], strict=True)}
+    weights, compact = list(stored), {one.weight: stored[one.weight] for one in metadata.compact}
+    buffer = mapped_empty(sum(_padded(metadata.weights[i].nbytes) for i in compact))
+    start = 0
+    for one in metadata.compact:
+        spec = metadata.weights[one.weight]
+        weights[one.weight] = buffer[start : start + spec.nbytes].view(spec.numpy_dtype).reshape(spec.sizes)
+        one.expansion.into(compact[one.weight], weights[one.weight])
+        start += _padded(spec.nbytes)
+    return tuple(weights), compact

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,12 @@ from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .library import load_library, write_library
 from .linker import find_linker
-from .spec import Metadata, TensorSpec
+from .spec import Dim, Metadata, TensorSpec
 from .threads import available_cores, dispatcher
 from .vm import Caller, CallerPool, Weights
+
+_Expected = tuple[str, tuple[Dim, ...], np.dtype[Any]]
+"""Name, shape and dtype of an input, as `run` compares them."""
 
 
 class CompiledModel:
@@ -30,6 +35,7 @@ class CompiledModel:
         weights: arrays in the order of `metadata.weights`. 64-byte aligned, writable ones are used where they are.
         metadata: names, shapes and dtypes, machine, versions, report.
         make_library: writes the executable as a shared library to a path.
+        compact: makes the stored forms of weights, by their numbers, for all of `metadata.compact`.
         needs_linker: whether `make_library` links, so that :meth:`export` can say first that there is no linker.
     """
 
@@ -39,15 +45,17 @@ class CompiledModel:
         weights: Sequence[np.ndarray],
         metadata: Metadata,
         make_library: Callable[[Path], None],
+        compact: Callable[[], Mapping[int, np.ndarray]] = dict,
         *,
         needs_linker: bool = True,
     ) -> None:
         self.metadata = metadata
         self._arrays = tuple(weights)
-        self._make_library, self._needs_linker = make_library, needs_linker
+        self._make_library, self._needs_linker, self._compact = make_library, needs_linker, compact
         inputs = metadata.inputs
         self._callers = CallerPool(_caller_maker(module, metadata, Weights(self._arrays)), max(4, available_cores()))
         self._expected = tuple((spec.name, spec.shape, spec.numpy_dtype) for spec in inputs)
+        self._symbolic = [(i, spec.batch_axis) for i, spec in enumerate(inputs) if spec.batch_axis is not None]
         self._input_names = tuple(spec.name for spec in inputs)
         self._output_names = tuple(spec.name for spec in metadata.outputs)
         self._on_pool = metadata.parallel and metadata.threads > 1
@@ -62,6 +70,11 @@ class CompiledModel:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Name, shape and dtype of each output."""
         return self.metadata.outputs
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Sizes of a symbolic batch that it has programs for, ascending; none if no dimension is symbolic."""
+        return tuple(program.batch for program in self.metadata.programs if program.batch)
 
     @property
     def threads(self) -> int:
@@ -84,8 +97,9 @@ class CompiledModel:
 
         Args:
             inputs: ONNX input name -> array; or the first input's array, with the others following it. Shapes and
-                dtypes must be those of :attr:`inputs`. Memory that is contiguous, writable and starts at a
-                multiple of 64 bytes (such as any output of a model) is read in place, other is copied.
+                dtypes must be those of :attr:`inputs`; a symbolic batch may have any size. Memory that is contiguous,
+                writable and starts at a multiple of 64 bytes (such as any output of a model) is read in place, other
+                is copied.
             *positional: the further inputs, in order.
 
         Returns:
@@ -96,11 +110,13 @@ class CompiledModel:
             InputError: a name, shape or dtype does not fit; the message says what would.
             ArtifactError: the model was compiled for a machine that this one cannot stand for.
         """
-        arrays = self._checked(self._in_order(inputs, positional))
+        values = self._in_order(inputs, positional)
+        rows, expected = (0, self._expected) if not self._symbolic else self._at_batch_of(values)
+        arrays = _checked(values, expected)
         if self._on_pool:
-            results = dispatcher.call(self._callers.call, arrays)
+            results = dispatcher.call(self._callers.call, arrays, rows)
         else:
-            results = self._callers.call(arrays)
+            results = self._callers.call(arrays, rows)
         return dict(zip(self._output_names, results, strict=True))
 
     __call__ = run
@@ -121,18 +137,20 @@ class CompiledModel:
             raise InputError(f"{len(values)} inputs were given, the model takes {len(self._expected)}: {wanted}")
         return values
 
-    def _checked(self, values: Sequence[Any]) -> list[np.ndarray]:
-        arrays = []
-        for value, (name, shape, dtype) in zip(values, self._expected, strict=False):
-            array = value if type(value) is np.ndarray else _as_array(value, name)
-            if array.dtype is not dtype and array.dtype != dtype:
-                if array.dtype.newbyteorder("=") != dtype:
-                    raise _dtype_error(value, array, name, dtype)
-                array = array.astype(dtype)  # the other byte order
-            if array.shape != shape:
-                raise _shape_error(array, name, shape)
-            arrays.append(array)
-        return arrays
+    def _at_batch_of(self, values: Sequence[Any]) -> tuple[int, tuple[_Expected, ...]]:
+        """The size of the batch, by the first input that has one, and what all inputs must be then."""
+        index, axis = self._symbolic[0]
+        shape = _as_array(values[index], self._input_names[index]).shape
+        spec, rows = self.inputs[index], shape[axis] if len(shape) > axis else 0
+        wanted = tuple(rows if i == axis else dim for i, dim in enumerate(spec.shape))
+        if shape != wanted or rows < 1:
+            raise _symbolic_error(shape, spec, axis)
+        for other, at in self._symbolic[1:]:
+            found = _as_array(values[other], self._input_names[other]).shape
+            if len(found) > at and found[at] != rows:
+                given = f"{found[at]} in input {self._input_names[other]!r} and {rows} in {spec.name!r}"
+                raise InputError(f"{spec.shape[axis]} is {given}", fix="give all inputs the same number of rows")
+        return rows, tuple((s.name, s.at(rows).shape, s.numpy_dtype) for s in self.inputs)
 
     # -------------------------------------------------------------------------------------------- exporting
     def export(self, path: str | os.PathLike[str]) -> None:
@@ -161,7 +179,8 @@ class CompiledModel:
                 raise ToolError(f"cannot export to {str(path)!r}: making the library failed: {error}") from error
             if not library.is_file():
                 raise ToolError(f"cannot export to {str(path)!r}: the linker {find_linker()} wrote no file")
-            write_artifact(target, library, self._arrays, self.metadata)
+            metadata = replace(self.metadata, expanded=False)
+            write_artifact(target, library, self._arrays, metadata, self._compact())
 
 
 def load(path: str | os.PathLike[str], *, mapped: bool = False) -> CompiledModel:
@@ -178,9 +197,11 @@ def load(path: str | os.PathLike[str], *, mapped: bool = False) -> CompiledModel
     artifact = read_artifact(path, mapped=mapped)
     module = load_library(artifact.library, os.fspath(path))
     library = artifact.library
+    compact = artifact.compact
     return CompiledModel(
-        module, artifact.weights, artifact.metadata, lambda file: write_library(library, file), needs_linker=False
-    )
+        module, artifact.weights, artifact.metadata, lambda file: write_library(library, file), lambda: compact,
+        needs_linker=False,
+    )  # fmt: skip
 
 
 def _caller_maker(module: Any, metadata: Metadata, weights: Weights) -> Callable[[], Caller]:
@@ -189,9 +210,23 @@ def _caller_maker(module: Any, metadata: Metadata, weights: Weights) -> Callable
     def make() -> Caller:
         if reason := why_not_here(metadata.machine):  # a program cross-compiled in this process
             raise ArtifactError(f"model {metadata.model['name']!r} cannot run here: {reason}", fix=OTHER_MACHINE_FIX)
-        return Caller(module, metadata.inputs, weights)
+        return Caller(module, metadata, weights)
 
     return make
+
+
+def _checked(values: Sequence[Any], expected: Sequence[_Expected]) -> list[np.ndarray]:
+    arrays = []
+    for value, (name, shape, dtype) in zip(values, expected, strict=False):
+        array = value if type(value) is np.ndarray else _as_array(value, name)
+        if array.dtype is not dtype and array.dtype != dtype:
+            if array.dtype.newbyteorder("=") != dtype:
+                raise _dtype_error(value, array, name, dtype)
+            array = array.astype(dtype)  # the other byte order
+        if array.shape != shape:
+            raise _shape_error(array, name, shape)
+        arrays.append(array)
+    return arrays
 
 
 def _as_array(value: Any, name: str) -> np.ndarray:
@@ -214,9 +249,15 @@ def _dtype_error(value: Any, array: np.ndarray, name: str, dtype: np.dtype[Any])
     return InputError(f"input {name!r} has dtype {array.dtype}, the model takes {dtype}", fix=fix)
 
 
-def _shape_error(array: np.ndarray, name: str, shape: tuple[int, ...]) -> InputError:
+def _symbolic_error(shape: tuple[int, ...], spec: TensorSpec, axis: int) -> InputError:
+    symbol = spec.shape[axis]
+    wanted = f"[{', '.join(map(str, spec.shape))}] with any {symbol}, 1 or more"
+    return InputError(f"input {spec.name!r} has shape {list(shape)}; the model takes {wanted}")
+
+
+def _shape_error(array: np.ndarray, name: str, shape: tuple[Dim, ...]) -> InputError:
     rank = f"{array.ndim} dimensions, {list(array.shape)}" if array.ndim != len(shape) else f"shape {list(array.shape)}"
     fix = "compile the model with shapes={...} for another shape"
-    if array.size == int(np.prod(shape)):
+    if array.size == math.prod(d for d in shape if isinstance(d, int)):
         fix = f"the number of elements fits: pass x.reshape({shape})"
     return InputError(f"input {name!r} has {rank}; the model takes {list(shape)}", fix=fix)

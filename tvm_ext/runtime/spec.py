@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,18 +13,59 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ArtifactError
+from .expansion import Compact
 from .tvm_runtime import tvm_version
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+
+Dim = int | str
+"""A number, or for a symbolic batch its name, "N", or a multiple of it, "12*N"."""
+
+_SYMBOLIC = re.compile(r"(?:([1-9]\d*)\*)?([^\W\d]\w*)")
+
+
+def multiple_of_symbol(dim: str) -> tuple[int, str]:
+    """(12, "N") for "12*N".
+
+    Raises:
+        ValueError: the text is no symbolic dimension.
+    """
+    found = _SYMBOLIC.fullmatch(dim)
+    if found is None:
+        raise ValueError(f"{dim!r} is no symbolic dimension such as 'N' or '12*N'")
+    return int(found[1] or 1), found[2]
 
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Name, static shape and dtype (numpy's name, or ml_dtypes': "float32", "bfloat16") of a tensor."""
+    """Name, shape and dtype (numpy's name, or ml_dtypes': "float32", "bfloat16") of a tensor."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
     dtype: str
+
+    @property
+    def batch_axis(self) -> int | None:
+        """The symbolic dimension; None if all are numbers."""
+        return next((axis for axis, dim in enumerate(self.shape) if isinstance(dim, str)), None)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape.
+
+        Raises:
+            TypeError: it is symbolic: ask for it :meth:`at` a size.
+        """
+        if self.batch_axis is not None:
+            raise TypeError(f"{self.name}: {self} has no sizes before its batch is known: use at()")
+        return tuple(dim for dim in self.shape if isinstance(dim, int))
+
+    def at(self, batch: int) -> TensorSpec:
+        """The tensor of a batch of this size."""
+        if self.batch_axis is None:
+            return self
+        dims = tuple(multiple_of_symbol(d)[0] * batch if isinstance(d, str) else d for d in self.shape)
+        return TensorSpec(self.name, dims, self.dtype)
 
     @functools.cached_property
     def numpy_dtype(self) -> np.dtype[Any]:
@@ -41,13 +84,57 @@ class TensorSpec:
     @property
     def nbytes(self) -> int:
         """Bytes of the values."""
-        count = 1
-        for dim in self.shape:
-            count *= dim
-        return count * self.numpy_dtype.itemsize
+        return math.prod(self.sizes) * self.numpy_dtype.itemsize
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One function of the library: the whole model, for one size of the batch if that is symbolic.
+
+    Attributes:
+        function: its name. It takes the inputs, its weights, and memory for the outputs of `destinations`.
+        weights: which of the artifact's weights it takes, in order.
+        destinations: (output, shape) of each output that it writes into memory of the caller's: the output's number,
+            and the shape in which the function takes the memory. Other outputs it returns.
+        batch: size of the batch; 0 if no dimension is symbolic.
+        cost: estimated seconds of a call.
+    """
+
+    function: str
+    weights: tuple[int, ...]
+    destinations: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    batch: int = 0
+    cost: float = 0.0
+
+    @classmethod
+    def of(cls, row: Any, weights: int) -> Program:
+        """One program of the JSON, checked.
+
+        Args:
+            row: what the JSON holds.
+            weights: how many weights there are.
+
+        Raises:
+            ArtifactError: a field is missing or of another type.
+        """
+        try:
+            function, indices, destinations, batch, cost = row
+            if not (isinstance(function, str) and type(batch) is int and isinstance(cost, int | float)):
+                raise TypeError("a row is [function, weights, destinations, batch, cost]")
+            if not all(type(i) is int and 0 <= i < weights for i in indices):
+                raise ValueError(f"weights are numbers below {weights}")
+            into = tuple((int(output), tuple(map(int, shape))) for output, shape in destinations)
+            return cls(function, tuple(indices), into, batch, float(cost))
+        except (TypeError, ValueError) as error:
+            raise ArtifactError(f"metadata field 'programs' has {row!r}: {error}") from error
+
+    def row(self) -> list[Any]:
+        """Plain values for JSON."""
+        into = [[output, list(shape)] for output, shape in self.destinations]
+        return [self.function, list(self.weights), into, self.batch, self.cost]
 
 
 @dataclass(frozen=True)
@@ -55,8 +142,12 @@ class Metadata:
     """What an artifact says of itself.
 
     Attributes:
-        inputs, outputs: in the order of the compiled function, by their ONNX names.
-        weights: in the order in which the compiled function takes them, after the inputs.
+        inputs, outputs: in the order of the compiled functions, by their ONNX names.
+        weights: of all programs, each once.
+        compact: weights that an exported file stores smaller, ascending.
+        expanded: whether this file holds them as kernels read them too, behind all others: an entry of the cache,
+            which is mapped, and ready at once.
+        programs: the compiled functions: one, or one for each size of a symbolic batch, ascending.
         threads: threads the kernels were made for.
         parallel: whether any kernel runs on the thread pool.
         machine: the machine compiled for: "isa", "mcpu", "triple", "features" and more.
@@ -69,19 +160,35 @@ class Metadata:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     weights: tuple[TensorSpec, ...]
+    programs: tuple[Program, ...]
     threads: int
     parallel: bool
     machine: Mapping[str, Any]
     versions: Mapping[str, str]
     model: Mapping[str, str]
     report: Mapping[str, Any] = field(default_factory=dict)
+    compact: tuple[Compact, ...] = ()
+    expanded: bool = False
     format: int = FORMAT_VERSION
+
+    def stored(self) -> tuple[TensorSpec, ...]:
+        """The arrays in an artifact, in order."""
+        small = {
+            one.weight: TensorSpec(f"compact{one.weight}", one.shape, self.weights[one.weight].dtype)
+            for one in self.compact
+        }
+        if self.expanded:
+            return (*self.weights, *small.values())
+        return tuple(small.get(i, weight) for i, weight in enumerate(self.weights))
 
     def to_json(self) -> str:
         """One line of JSON."""
         tensors = {key: [[t.name, list(t.shape), t.dtype] for t in getattr(self, key)] for key in _TENSORS}
         plain = {key: dict(getattr(self, key)) for key in ("machine", "versions", "model", "report")}
-        rest = {"format": self.format, "threads": self.threads, "parallel": self.parallel}
+        rest: dict[str, Any] = {"format": self.format, "threads": self.threads, "parallel": self.parallel}
+        rest["programs"] = [program.row() for program in self.programs]
+        rest["compact"] = [one.row() for one in self.compact]
+        rest["expanded"] = self.expanded
         return json.dumps({**rest, **tensors, **plain}, separators=(",", ":"))
 
     @classmethod
@@ -110,13 +217,18 @@ class Metadata:
             raise ArtifactError("metadata field machine['features'] is no list of names")
         for key in _TENSORS:
             fields[key] = tuple(_tensor(key, row) for row in fields[key])
+        fields["programs"] = tuple(Program.of(row, len(fields["weights"])) for row in fields["programs"])
+        fields["compact"] = _compact(fields["compact"], fields["weights"])
+        if not fields["programs"]:
+            raise ArtifactError("metadata field 'programs' is empty")
         return cls(**{key: fields[key] for key in _FIELDS})
 
 
 _TENSORS = ("inputs", "outputs", "weights")
 _FIELDS: dict[str, type] = {
     "format": int, "threads": int, "parallel": bool, "inputs": list, "outputs": list, "weights": list,
-    "machine": dict, "versions": dict, "model": dict, "report": dict,
+    "programs": list, "compact": list, "expanded": bool, "machine": dict, "versions": dict, "model": dict,
+    "report": dict,
 }  # fmt: skip
 _TEXTS = {"machine": ("isa", "mcpu", "triple"), "versions": ("tvm", "tvm_ffi"), "model": ("name", "sha256")}
 
@@ -127,14 +239,29 @@ def _tensor(key: str, row: Any) -> TensorSpec:
         name, shape, dtype = row
         if not (isinstance(name, str) and isinstance(dtype, str) and isinstance(shape, list)):
             raise TypeError("a row is [name, shape, dtype]")
-        if not all(type(dim) is int and dim >= 0 for dim in shape):
-            raise ValueError("dimensions are whole numbers, 0 or more")
+        for dim in shape:
+            if isinstance(dim, str) and key != "weights":
+                multiple_of_symbol(dim)
+            elif type(dim) is not int or dim < 0:
+                raise ValueError("dimensions are whole numbers, 0 or more")
         spec = TensorSpec(name, tuple(shape), dtype)
         if spec.numpy_dtype.hasobject:
             raise TypeError(f"no dtype of numbers: {dtype}")
         return spec
     except (TypeError, ValueError) as error:
         raise ArtifactError(f"metadata field {key!r} has the tensor {row!r}: {error}") from error
+
+
+def _compact(rows: Any, weights: tuple[TensorSpec, ...]) -> tuple[Compact, ...]:
+    """The compact weights of the JSON, checked."""
+    try:
+        found = tuple(Compact.of_row(row) for row in rows)
+        for one in found:
+            if math.prod(weights[one.weight].sizes) != one.count:
+                raise ValueError(f"it expands to {one.count} values, not to {weights[one.weight]}")
+        return found
+    except (TypeError, ValueError, IndexError) as error:
+        raise ArtifactError(f"metadata field 'compact': {error}") from error
 
 
 def installed_versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""One caller's share of a loaded program: a Relax VM of its own, aligned argument buffers, and a bounded pool of them.
+"""One caller's share of a loaded model: a Relax VM of its own with its functions, and a bounded pool of callers.
 
 A Relax VM keeps the registers of its call in itself, so two threads must never be in one. VMs over one executable
 share its code and weights; another costs well under a millisecond.
@@ -9,29 +9,15 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .arrays import ALIGNMENT, aligned_empty, to_array, to_tensor, zero_copy
-from .spec import TensorSpec
+from .batches import run_composed, split_batch
+from .function import Function, Weights
+from .spec import Metadata
 from .tvm_runtime import virtual_machine
-
-
-class Weights:
-    """The weights as TVM tensors, made once, and where their memory lies."""
-
-    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
-        self.tensors = tuple(to_tensor(array) for array in arrays)
-        spans = sorted((t.data_ptr(), t.data_ptr() + a.nbytes) for t, a in zip(self.tensors, arrays, strict=True))
-        self._starts, self._ends = [s[0] for s in spans], [s[1] for s in spans]
-
-    def contain(self, address: int) -> bool:
-        """Whether an address lies within a weight."""
-        index = bisect_right(self._starts, address) - 1
-        return index >= 0 and address < self._ends[index]
 
 
 class Caller:
@@ -39,64 +25,36 @@ class Caller:
 
     Args:
         module: TVM module of the executable.
-        inputs: what `main` takes before the weights.
-        weights: the rest of what it takes.
+        metadata: what its functions take and make.
+        weights: of all of them.
     """
 
-    def __init__(self, module: Any, inputs: Sequence[TensorSpec], weights: Weights) -> None:
-        import tvm_ffi
+    def __init__(self, module: Any, metadata: Metadata, weights: Weights) -> None:
+        machine = virtual_machine(module)
+        self._inputs, self._outputs = metadata.inputs, metadata.outputs
+        self._functions = {
+            program.batch: Function(
+                machine[program.function],
+                program,
+                [spec.at(program.batch) for spec in metadata.inputs],
+                [spec.at(program.batch) for spec in metadata.outputs],
+                weights,
+            )
+            for program in metadata.programs
+        }
+        self._costs = tuple((program.batch, program.cost or float(program.batch)) for program in metadata.programs)
 
-        self._main = virtual_machine(module)["main"]
-        self._inputs, self._weights = inputs, weights
-        self._from_dlpack = tvm_ffi.from_dlpack
-        self._zero_copy = [zero_copy(spec.numpy_dtype, spec.shape) for spec in inputs]
-        self._buffers: list[tuple[np.ndarray, Any] | None] = [None] * len(inputs)
-        self._first: list[Any] | None = None
-        self._constants: frozenset[int] | None = None
+    def call(self, arrays: Sequence[np.ndarray], rows: int = 0) -> list[np.ndarray]:
+        """Run the model. Arrays fit the inputs; what comes back shares memory with nothing else.
 
-    def call(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run `main`. Arrays fit the inputs; what comes back shares memory with nothing else."""
-        arguments = [self._argument(index, array) for index, array in enumerate(arrays)]
-        result = self._main(*arguments, *self._weights.tensors)
-        results = [result] if hasattr(result, "data_ptr") else list(result)
-        if self._constants is None:
-            return self._first_outputs(results)
-        taken = {argument.data_ptr() for argument in arguments}
-        outputs = []
-        for tensor in results:
-            address = tensor.data_ptr()
-            shared = address in taken or address in self._constants or self._weights.contain(address)
-            outputs.append(to_array(tensor, copy=shared))
-            taken.add(address)
-        return outputs
-
-    def _argument(self, index: int, array: np.ndarray) -> Any:
-        """The array itself if kernels can read it where it is, else a copy in an aligned buffer of this caller."""
-        if not self._zero_copy[index]:
-            return to_tensor(array)
-        if array.flags.carray:  # contiguous, aligned to its items, writable
-            tensor = self._from_dlpack(array)
-            if tensor.data_ptr() % ALIGNMENT == 0:
-                return tensor
-        held = self._buffers[index]
-        if held is None:
-            buffer = aligned_empty(self._inputs[index].shape, self._inputs[index].numpy_dtype)
-            held = self._buffers[index] = (buffer, self._from_dlpack(buffer))
-        np.copyto(held[0], array)
-        return held[1]
-
-    def _first_outputs(self, results: list[Any]) -> list[np.ndarray]:
-        """Copies, for the first two calls: a result at one address in both, while the first is held, is a constant.
-
-        The program owns such a result, and gives the same one in every call.
+        Args:
+            arrays: one an input.
+            rows: size of the batch; 0 if no dimension is symbolic.
         """
-        if self._first is None:
-            self._first = results
-        else:
-            before = {tensor.data_ptr() for tensor in self._first}
-            self._constants = frozenset(tensor.data_ptr() for tensor in results) & before
-            self._first = None
-        return [to_array(tensor, copy=True) for tensor in results]
+        if (function := self._functions.get(rows)) is not None:
+            return function.call(arrays)
+        sizes = split_batch(rows, self._costs)
+        return run_composed(self._functions, sizes, arrays, self._inputs, self._outputs, rows)
 
 
 _pools: weakref.WeakSet[CallerPool] = weakref.WeakSet()
@@ -122,14 +80,14 @@ class CallerPool:
         self._waiting = 0
         self._returned = threading.Condition(threading.Lock())
 
-    def call(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def call(self, arrays: Sequence[np.ndarray], rows: int = 0) -> list[np.ndarray]:
         """:meth:`Caller.call` through a free caller."""
         try:
             caller = self._idle.pop()
         except IndexError:
             caller = self._wait_or_make()
         try:
-            outputs = caller.call(arrays)
+            outputs = caller.call(arrays, rows)
         except BaseException:
             self._give_up()
             raise

@@ -10,7 +10,7 @@ from ..core.errors import InputError
 from ..runtime.spec import TensorSpec
 
 
-def seeded_inputs(specs: Iterable[TensorSpec], seed: int = 0) -> dict[str, np.ndarray]:
+def seeded_inputs(specs: Iterable[TensorSpec], seed: int = 0, batch: int = 1) -> dict[str, np.ndarray]:
     """Random inputs, the same for the same seed, shapes and dtypes.
 
     Floats are standard normal. int8 and uint8, which hold quantized values and pixels, take their full range; wider
@@ -20,9 +20,10 @@ def seeded_inputs(specs: Iterable[TensorSpec], seed: int = 0) -> dict[str, np.nd
     Args:
         specs: name, shape and dtype of each.
         seed: seed of the generator.
+        batch: size of the batch, where that is symbolic.
     """
     rng = np.random.default_rng(seed)
-    return {spec.name: _draw(rng, spec.shape, spec.dtype, spec.name) for spec in specs}
+    return {spec.name: _draw(rng, spec.at(batch).sizes, spec.dtype, spec.name) for spec in specs}
 
 
 def _draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, name: str) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,12 +86,29 @@ def verify(
         )
     if tolerance is not None and not tolerance >= 0.0:
         raise OptionError(f"tolerance={tolerance!r}: a part of the output's range, 0 or more, is needed")
+    if inputs is None and reference is None and any(spec.batch_axis is not None for spec in compiled.inputs):
+        return _verify_batches(compiled, model, seed, tolerance)
     feeds = seeded_inputs(compiled.inputs, seed) if inputs is None else dict(inputs)
     outputs = compiled.run(feeds)  # first: it says more clearly than onnxruntime what is wrong with an input
     label = "the given reference"
     if reference is None:
         reference, label = run_reference(model, feeds, compiled.threads)
     return report_of(outputs, reference, label, None if inputs is not None else seed, tolerance)
+
+
+def _verify_batches(compiled: CompiledModel, model: Any, seed: int, tolerance: float | None) -> VerifyReport:
+    """Every size of the batch that has a program, and one that is composed of them; a row an output and size."""
+    reports = []
+    for batch in (*compiled.batches, sum(compiled.batches) + 1):
+        feeds = seeded_inputs(compiled.inputs, seed, batch)
+        outputs = compiled.run(feeds)
+        reference, label = run_reference(model, feeds, compiled.threads)
+        report = report_of(outputs, reference, label, seed, tolerance)
+        rows = tuple(replace(row, name=f"{row.name} (batch {batch})") for row in report.outputs)
+        reports.append(replace(report, outputs=rows))
+    rows = tuple(row for report in reports for row in report.outputs)
+    problems = tuple(dict.fromkeys(p for report in reports for p in report.problems))
+    return replace(reports[0], outputs=rows, problems=problems)
 
 
 def report_of(

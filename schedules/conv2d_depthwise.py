@@ -1,0 +1,136 @@
+"""Depthwise 2-d convolution on NCHW{lanes}c, any kernel size, stride, padding and dilation, with fused epilogue.
+
+    conv2d(x, w, groups=C) -> +bias, clip, ...       x: NCHW{l}c, w: OIHW{l}o, result: NCHW{l}c
+
+One vector of channels by a tile of `tile_p` pixels of a row is held in registers over the window:
+
+    for n, c, y in parallel(...): for x in tiles:
+        for ry:                                     # a loop: its iterations share one body
+            for rx, xi: acc[xi] += x[y + ry, x + rx + xi] * w[ry, rx]
+        out[tile] = epilogue(acc)
+
+No padding is written. A tap outside the image adds nothing: the condition is one branch a row, and at the taps of a
+tile that can leave the image by their column; it is proved away for all others. Each input vector is read as the
+memory operand of its multiply-adds, and the next taps find it in L1, so that the kernel runs at the speed of its
+multiply-adds: a copy with the padding in it would cost half of that again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.group import Group
+from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+
+from .convolution import facts_of
+from .epilogue import Epilogue, blocked_layout, placeholders
+from .steps import parallel_rows, thread_choices, unroll_and_vectorize
+
+#: Cycles a tile takes besides its multiply-adds: loop control, conditions, the latency of the first and the last.
+_TILE_CYCLES = 8.0
+_LATENCY = 4.0
+_CLOCK = 3.0e9
+#: Bytes a cycle one core moves between its own caches and what lies beyond.
+_MEMORY_BYTES = 16.0
+
+
+class Conv2dDepthwise(Recipe):
+    """Depthwise convolution; with a channel multiplier, outputs gather their inputs."""
+
+    name = "conv2d_depthwise"
+    anchors = frozenset({"relax.nn.conv2d"})
+
+    def match(self, group: Group, machine: Machine) -> Match | Miss:
+        facts = facts_of(group)
+        if isinstance(facts, Miss):
+            return facts
+        channels = facts["data"].shape[1]
+        if facts["groups"] != channels or channels == 1:
+            return Miss(f"groups={facts['groups']} of {channels} channels: not depthwise")
+        return Match(group, {**facts, "lanes": machine.lanes, "multiplier": group.shape[1] // channels})
+
+    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+        most = min(match.out_image[1], machine.registers // 2, 8)
+        work = math.prod(match.group.shape) * math.prod(match.weight.shape[2:])
+        return {"tile_p": list(range(1, most + 1)), "threads": thread_choices(work, machine)}
+
+    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+        n, c, h, w = match.group.shape
+        blocks = -(-c // match.lanes)
+        cycles = n * blocks * h * depthwise_cycles(match, config["tile_p"], machine)
+        moved = 4 * match.lanes * n * blocks * (math.prod(match.image) + h * w)
+        return cycles / config["threads"] / _CLOCK + beyond_l2(moved, machine, config["threads"])
+
+    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
+        result = Layout.blocked(4, match.lanes)
+        own = {match.data.var: result, match.weight.var: Layout.blocked(4, match.lanes, axis=0)}
+        params = [own.get(p.var) or blocked_layout(p.shape, match.lanes) for p in match.group.params]
+        return Layouts(tuple(params), result)
+
+    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        tensors = placeholders(match.group, layouts.params)
+        epilogue = Epilogue(match.group, tensors, layouts.params)
+        n, blocks, h, w, lanes = layouts.output.physical_shape(match.group.shape)
+        whole_tiles = -(-w // config["tile_p"]) * config["tile_p"]
+        of = {p.var: (t, layout) for p, t, layout in zip(match.group.params, tensors, layouts.params, strict=True)}
+        (data, layout), (weight, _) = of[match.data.var], of[match.weight.var]
+        sums = window(match, data, weight, layout)
+        conv = te.compute((n, blocks, h, whole_tiles, lanes), sums, name="conv")
+        out = te.compute((n, blocks, h, w, lanes), lambda *i: epilogue(layouts.output.logical(i), conv(*i)), name="out")
+        return te.create_prim_func([*tensors, out])
+
+    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+        conv, out = sch.get_sblock("conv"), sch.get_sblock("out")
+        n, c, y, x, lane = sch.get_loops(out)
+        x, xi = sch.split(x, [None, config["tile_p"]])
+        parallel_rows(sch, [n, c, y], config["threads"])
+        unroll_and_vectorize(sch, [xi], lane)
+        schedule_window(sch, conv, x)
+
+
+def schedule_window(sch: Schedule, conv: Any, at: Any) -> None:
+    """The block of the sums, for one tile of pixels at a time: under the loop `at` over the tiles of a row."""
+    sch.compute_at(conv, at, preserve_unit_loops=True)
+    sch.set_scope(conv, 0, "local")
+    xi, lane, ry, rx = sch.get_loops(conv)[-4:]
+    sch.reorder(ry, rx, xi, lane)
+    unroll_and_vectorize(sch, [rx, xi], lane)
+    *_, xi, lane = sch.get_loops(sch.decompose_reduction(conv, ry))
+    unroll_and_vectorize(sch, [xi], lane)
+
+
+def beyond_l2(moved: int, machine: Machine, threads: int) -> float:
+    """Seconds in which threads move so many bytes beyond their own caches; none if these hold them."""
+    return moved / _MEMORY_BYTES / threads / _CLOCK if moved > machine.l2 * threads else 0.0
+
+
+def depthwise_cycles(match: Match, tile: int, machine: Machine) -> float:
+    """Cycles of one row of one block of channels, its operands in cache."""
+    taps, tiles = math.prod(match.weight.shape[2:]), -(-match.out_image[1] // tile)
+    cycles = taps * max(tile / machine.fma_per_cycle, _LATENCY) + _TILE_CYCLES
+    if match.multiplier > 1:  # one lane is loaded at a time
+        cycles += taps * tile * match.lanes
+    return float(tiles * cycles)
+
+
+def window(match: Match, data: te.Tensor, weight: te.Tensor, layout: Layout) -> Any:
+    """The sum over the window as a function of a physical index; taps outside the image add nothing."""
+    (h, w), (kh, kw) = match.image, match.weight.shape[2:]
+    (sy, sx), (dy, dx), (top, left) = match.strides, match.dilation, match.pads[:2]
+    ry, rx = te.reduce_axis((0, kh), name="ry"), te.reduce_axis((0, kw), name="rx")
+
+    def value(n: Any, c: Any, y: Any, x: Any, lane: Any) -> Any:
+        iy, ix = y * sy + ry * dy - top, x * sx + rx * dx - left
+        channel = tirx.floordiv(c * match.lanes + lane, match.multiplier)
+        inside = tirx.all(iy >= 0, iy < h, ix >= 0, ix < w)
+        tap = tirx.if_then_else(inside, data(*layout.index((n, channel, iy, ix))), tirx.const(0, "float32"))
+        return te.sum(tap * weight(c, 0, ry, rx, lane), axis=[ry, rx])
+
+    return value

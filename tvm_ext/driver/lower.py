@@ -1,0 +1,180 @@
+"""From a model to lowered programs: import and all passes, once, or once for each size of a symbolic batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import ModelError, UnsupportedError
+from ..core.machine import Machine
+from ..core.options import CompileOptions
+from ..frontend.reader import Source, read_model
+from ..frontend.shapes import input_specs
+from ..runtime.spec import TensorSpec
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
+    from ..core.passes import CompileContext
+    from ..frontend.importer import Imported
+
+#: Sizes of the batch at which a model is read to prove that it works row by row: of sizes that no model states.
+_PROBES = (37, 53, 61, 71, 83)
+
+
+class Clock:
+    """Seconds of each stage, in the order they ended."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """Count the time since the last lap to a stage."""
+        now = time.perf_counter()
+        self.seconds[stage] = round(self.seconds.get(stage, 0.0) + now - self._last, 4)
+        self._last = now
+
+
+@dataclass
+class Lowered:
+    """A model after all passes.
+
+    Attributes:
+        batch: size of the batch it is made for; 0 if no dimension is symbolic.
+    """
+
+    source: Source
+    imported: Imported
+    mod: IRModule
+    ctx: CompileContext
+    clock: Clock
+    batch: int = 0
+
+
+@dataclass
+class Programs:
+    """What a model becomes: one program, or one for each size of a symbolic batch.
+
+    Attributes:
+        inputs, outputs: of the model, symbolic if its batch is.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    lowered: tuple[Lowered, ...]
+
+
+def lower(model: Any, options: CompileOptions, machine: Machine, clock: Clock | None = None) -> Lowered:
+    """Import a model of static shapes and run all passes: everything but the build."""
+    clock = clock or Clock()
+    clock.lap("start")
+    return _lower(read_model(model), options, machine, clock)
+
+
+def lower_all(model: Any, options: CompileOptions, machine: Machine, clock: Clock | None = None) -> Programs:
+    """:func:`lower`, for each size of a symbolic batch if there is one.
+
+    Raises:
+        UnsupportedError: the batch is symbolic, and the model does not work on each row of it by itself.
+    """
+    clock = clock or Clock()
+    if options.symbol is None:
+        one = lower(model, options, machine, clock)
+        return Programs(one.imported.inputs, one.imported.outputs, (one,))
+    source = read_model(model)
+    clock.lap("start")
+    inputs = input_specs(source.proto.graph, dict(options.shapes), source.name)
+    outputs = _row_wise_outputs(source, options, machine, inputs)
+    clock.lap("import")
+    lowered = tuple(_lower(source, options.bound(n), machine, clock, n) for n in options.sizes)
+    return Programs(inputs, outputs, lowered)
+
+
+def _lower(source: Source, options: CompileOptions, machine: Machine, clock: Clock, batch: int = 0) -> Lowered:
+    from ..core.passes import CompileContext, run_passes
+    from ..frontend.importer import import_model
+    from ..passes.pipeline import pipeline
+
+    imported = import_model(source, options)
+    clock.lap("import")
+    ctx = CompileContext(machine, options, imported.provenance)
+    mod = run_passes(pipeline(), imported.mod, ctx)
+    clock.lap("passes")
+    return Lowered(source, imported, mod, ctx, clock, batch)
+
+
+def _row_wise_outputs(
+    source: Source, options: CompileOptions, machine: Machine, inputs: Sequence[TensorSpec]
+) -> tuple[TensorSpec, ...]:
+    """Prove that the model works row by row; how its outputs depend on the size of the batch.
+
+    Raises:
+        UnsupportedError: it does not.
+    """
+    from tvm import relax
+
+    from ..core.passes import CompileContext, run_passes
+    from ..passes.eliminate_dead_code import EliminateDeadCode
+    from ..passes.fold_constants import FoldConstants
+    from ..passes.row_wise import Pair, check_row_wise
+
+    stated = {dim for spec in inputs for dim in spec.shape}
+    first, second, *_ = (n for n in _PROBES if n not in stated)
+    imported, modules = [], []
+    for size in (first, second):
+        one = _imported(source, options, size, _fix(inputs))
+        ctx = CompileContext(machine, options.bound(size), one.provenance)
+        folded = run_passes([EliminateDeadCode(), FoldConstants(), EliminateDeadCode()], one.mod, ctx)
+        imported.append(one)
+        modules.append(relax.transform.AnnotateTIROpPattern()(folded))
+    pair = Pair((modules[0], modules[1]), (first, second))
+    check_row_wise(pair, imported[0].provenance, source.name, _fix(inputs))
+    outputs = tuple(_symbolic(a, b, first, str(options.symbol))
+                    for a, b in zip(imported[0].outputs, imported[1].outputs, strict=True))  # fmt: skip
+    for size in {1, *options.sizes}:  # one above all: a batch of one may be squeezed away
+        _check_outputs(_imported(source, options, size, _fix(inputs)), size, outputs, source.name, _fix(inputs))
+    return outputs
+
+
+def _imported(source: Source, options: CompileOptions, size: int, fix: str) -> Imported:
+    """The model for one size of the batch.
+
+    Raises:
+        UnsupportedError: it cannot be imported for this size.
+    """
+    from ..frontend.importer import import_model
+
+    try:
+        return import_model(source, options.bound(size))
+    except (ModelError, UnsupportedError) as error:
+        wrong = f"{source.name}: it cannot be compiled for every batch: with {options.symbol} = {size}, "
+        raise UnsupportedError(wrong + error.message[:300], fix=fix) from error
+
+
+def _symbolic(one: TensorSpec, other: TensorSpec, size: int, symbol: str) -> TensorSpec:
+    """The spec of an output from those for two sizes of the batch."""
+
+    def dim(a: int, b: int) -> int | str:
+        return a if a == b else symbol if a == size else f"{a // size}*{symbol}"
+
+    return TensorSpec(one.name, tuple(map(dim, one.sizes, other.sizes)), one.dtype)
+
+
+def _check_outputs(made: Imported, batch: int, outputs: Sequence[TensorSpec], model: str, fix: str) -> None:
+    """For this size of the batch too, the outputs are rows of those of a larger one.
+
+    Raises:
+        UnsupportedError: they are not.
+    """
+    for found, wanted in zip(made.outputs, outputs, strict=True):
+        if found != wanted.at(batch):
+            wrong = f"{model}: output {found.name!r} is {found} for a batch of {batch}, not {wanted}"
+            raise UnsupportedError(wrong, fix=fix)
+
+
+def _fix(inputs: Sequence[TensorSpec]) -> str:
+    bound = ", ".join(f"{spec.name!r}: {spec.at(1).shape}" for spec in inputs if spec.batch_axis is not None)
+    return f"compile it for one size of the batch: shapes={{{bound}}}"

@@ -1,0 +1,131 @@
+"""Values known at import, such as arithmetic on bound shapes, computed by ONNX's own reference evaluator.
+
+    s = Shape(x); n = Gather(s, 0); t = Concat(Unsqueeze(n), -1); y = Reshape(x, t)   ->   y = Reshape(x, [1, -1])
+
+Converters then see plain constants, whatever way an exporter found to write a shape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tvm import relax, tirx
+from tvm.ir import GenericConst
+
+from ..core.relax_graph import dtype_of, shape_of
+
+if TYPE_CHECKING:
+    import onnx
+
+#: Elements of an operand or result; what is larger is no arithmetic on shapes and is left to the passes.
+LARGEST = 1 << 16
+_BY_SHAPE = frozenset(["Shape", "Size"])
+_ELEMENTWISE = frozenset(
+    ["Abs", "Add", "And", "Cast", "CastLike", "Ceil", "Div", "Equal", "Floor", "Greater", "GreaterOrEqual", "Identity"]
+    + ["Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal", "Sqrt", "Sub"]
+    + ["Where"],
+)
+_NOT_LARGER = frozenset(
+    ["Concat", "Flatten", "NonZero", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Slice", "Split"]
+    + ["Squeeze", "Transpose", "Unsqueeze"],
+)
+
+
+def known_outputs(node: onnx.NodeProto, inputs: Sequence[Any], opset: int) -> list[np.ndarray] | None:
+    """The outputs of a node whose operands are known.
+
+    Args:
+        inputs: Relax expression of each input; None for one that is left out.
+
+    Returns:
+        One array an output; None if an operand is not known, an operand or the result is large, or the operator is
+        none that shapes are computed with. Quantized constants are among those: they stay as they are.
+    """
+    if node.op_type == "Constant":
+        return _run(node, [], opset) if _numeric_constant(node) else None
+    if (values := _operands(node, inputs)) is None or (size := _size(node, values)) is None or size > LARGEST:
+        return None
+    if node.op_type in ("Div", "Mod") and values[1].dtype.kind in "iu" and not _positive(values):
+        return None  # by zero the converter refuses; before onnx 1.19 its evaluator rounds quotients down
+    return _run(node, values, opset)
+
+
+def _numeric_constant(node: onnx.NodeProto) -> bool:
+    kinds = ("value", "value_float", "value_floats", "value_int", "value_ints")
+    return all(a.name in kinds for a in node.attribute)
+
+
+def _positive(values: Sequence[Any]) -> bool:
+    numerator, divisor = values
+    return bool((numerator >= 0).all() and (divisor > 0).all())
+
+
+def _run(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray]:
+    from onnx.reference import ReferenceEvaluator
+
+    given = {name: value for name, value in zip(node.input, values, strict=True) if name}
+    wanted = [name for name in node.output if name]
+    with np.errstate(all="ignore"):
+        results = ReferenceEvaluator(node, opsets={"": opset}).run(wanted, given)
+    return [np.asarray(r) for r in results]
+
+
+def _operands(node: onnx.NodeProto, inputs: Sequence[Any]) -> list[Any] | None:
+    read = _extent_of if node.op_type in _BY_SHAPE else _known
+    values = [None if given is None else read(given) for given in inputs]
+    known = all(value is not None for value, given in zip(values, inputs, strict=True) if given is not None)
+    return values if values and known else None
+
+
+def _known(expr: Any) -> np.ndarray | None:
+    """The value of a small constant or a static shape."""
+    if isinstance(expr, GenericConst):
+        shape = shape_of(expr)
+        return expr.value.numpy() if shape is not None and math.prod(shape) <= LARGEST else None
+    if isinstance(expr, relax.ShapeExpr) and all(isinstance(d, tirx.IntImm) for d in expr.values):
+        return np.array([int(d) for d in expr.values], np.int64)
+    return np.array(int(expr), np.int64) if isinstance(expr, tirx.IntImm) else None
+
+
+def _extent_of(expr: Any) -> np.ndarray | None:
+    """Something of the shape of `expr` that takes no memory; None if the shape is not static."""
+    if (known := _known(expr)) is not None:
+        return known
+    shape = shape_of(expr) if dtype_of(expr) else None
+    return None if shape is None else np.broadcast_to(np.int8(0), shape)
+
+
+# ------------------------------------------------------------ sizes, before anything is computed
+def _size(node: onnx.NodeProto, values: Sequence[Any]) -> int | None:
+    """Elements of the result, or more; None for an operator that is not evaluated here."""
+    if node.op_type in _BY_SHAPE:
+        return 1
+    if node.op_type in _NOT_LARGER:
+        return sum(v.size for v in values if v is not None) * (len(node.input) or 1)
+    if node.op_type in _ELEMENTWISE:
+        return math.prod(np.broadcast_shapes(*(v.shape for v in values if v is not None)))
+    size = _SIZES.get(node.op_type)
+    return None if size is None else size(node, values)
+
+
+def _gathered(node: onnx.NodeProto, values: Sequence[Any]) -> int:
+    data, indices = values
+    axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+    return indices.size * (data.size // max(data.shape[axis], 1)) if data.ndim else 0
+
+
+def _ranged(node: onnx.NodeProto, values: Sequence[Any]) -> int:
+    start, limit, delta = (float(v.reshape(())) for v in values)
+    return math.ceil(max((limit - start) / delta, 0.0)) if delta else 0
+
+
+_SIZES: dict[str, Callable[[onnx.NodeProto, Sequence[Any]], int]] = {
+    "ConstantOfShape": lambda node, values: math.prod(map(int, values[0])),
+    "Expand": lambda node, values: math.prod(np.broadcast_shapes(values[0].shape, tuple(map(int, values[1])))),
+    "Gather": _gathered,
+    "Range": _ranged,
+    "Tile": lambda node, values: values[0].size * math.prod(map(int, values[1])),
+}

@@ -1,0 +1,89 @@
+"""Batches of any size, composed of those that programs were made for.
+
+21 rows   ->   16 + 4 + 1        and 3 rows   ->   4, the last one repeated, where that costs less than 1 + 1 + 1
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from .arrays import aligned_empty
+from .function import Function
+from .spec import TensorSpec, multiple_of_symbol
+
+
+@functools.lru_cache(maxsize=1024)
+def split_batch(rows: int, costs: tuple[tuple[int, float], ...]) -> tuple[int, ...]:
+    """Sizes of programs that together take `rows` rows at the least cost, descending; the last may have rows to spare.
+
+    Args:
+        rows: 1 or more.
+        costs: (size, cost of a call) of each program. A size that fits exactly is always taken.
+    """
+    prices = dict(costs)
+    if rows in prices:
+        return (rows,)
+    largest = max(prices)
+    whole = max(0, rows // largest - 1)  # the choice is about the rest, which is less than two of the largest
+    best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    for count in range(1, rows - whole * largest + 1):
+        options = ((best[max(0, count - size)], size) for size in sorted(prices, reverse=True))
+        best.append(min(((cost + prices[size], (*sizes, size)) for (cost, sizes), size in options), key=lambda o: o[0]))
+    return tuple(sorted((largest,) * whole + best[-1][1], reverse=True))
+
+
+def run_composed(
+    functions: Mapping[int, Function],
+    sizes: Sequence[int],
+    arrays: Sequence[np.ndarray],
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    rows: int,
+) -> list[np.ndarray]:
+    """Run a batch piece by piece; each piece is read, and written, where it lies, if its memory is aligned.
+
+    Args:
+        functions: size of the batch -> its function.
+        sizes: what :func:`split_batch` gave.
+        arrays: one an input, of `rows` rows.
+        inputs, outputs: symbolic specs.
+        rows: size of the batch.
+    """
+    results = [None if o.batch_axis is None else aligned_empty(o.at(rows).sizes, o.numpy_dtype) for o in outputs]
+    start = 0
+    for size in sizes:
+        stop = min(start + size, rows)
+        fed = [_filled(_part(a, spec, start, stop), spec, size) for a, spec in zip(arrays, inputs, strict=True)]
+        places = [None if r is None else _part(r, spec, start, stop) for r, spec in zip(results, outputs, strict=True)]
+        function = functions[size]
+        into = [p if p is not None and stop - start == size and function.takes(i, p) else None
+                for i, p in enumerate(places)]  # fmt: skip
+        for i, made in enumerate(function.call(fed, into)):
+            place = places[i]
+            if place is None:  # it does not depend on the rows
+                results[i] = made
+            elif made is not place:
+                np.copyto(place, _part(made, outputs[i], 0, stop - start))
+        start = stop
+    return [result for result in results if result is not None]
+
+
+def _part(array: np.ndarray, spec: TensorSpec, start: int, stop: int) -> np.ndarray:
+    """The rows of an array from `start` to `stop`; the whole array if it has none."""
+    axis = spec.batch_axis
+    if axis is None:
+        return array
+    each, _ = multiple_of_symbol(str(spec.shape[axis]))
+    return array[(slice(None),) * axis + (slice(start * each, stop * each),)]
+
+
+def _filled(part: np.ndarray, spec: TensorSpec, size: int) -> np.ndarray:
+    """The part with its last row repeated until it has `size`: numbers that the model is made for."""
+    axis = spec.batch_axis
+    if axis is None or part.shape[axis] == size:
+        return part
+    spare = np.repeat(part.take([-1], axis), size - part.shape[axis], axis)
+    return np.concatenate([part, spare], axis)
