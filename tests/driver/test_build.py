@@ -10,6 +10,7 @@ import pytest
 import tvm
 from tvm import relax
 
+import tvm_ext
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.lowering import Stage, stage
 from tvm_ext.driver.build import build, build_objects, has_parallel_loops
@@ -82,3 +83,15 @@ def test_parallel_loops_are_found() -> None:
     assert has_parallel_loops(lowered(2, large, (3000, 400)).mod)
     assert not has_parallel_loops(lowered(1, large, (300, 400)).mod)
     assert not has_parallel_loops(lowered(2, large, (3, 4)).mod)
+
+
+@pytest.mark.parametrize("offset", [0, 16, 32, 48, 4])
+def test_an_input_is_read_at_any_address(offset: int) -> None:
+    """numpy's memory starts at a multiple of 16 bytes; at 4 it is copied first."""
+    proto = model([node("Mul", "x x", "a"), node("Add", "a x", "y")], [value("x", (67,))], [value("y", (67,))])
+    compiled = tvm_ext.compile(proto, cache=False)
+    room = np.empty(67 * 4 + 128, np.uint8)
+    start = -room.__array_interface__["data"][0] % 64 + offset
+    x = np.ndarray((67,), np.float32, room, start)
+    x[...] = random(67)
+    np.testing.assert_allclose(compiled.run(x)["y"], x * x + x, rtol=1e-6)

@@ -44,8 +44,8 @@ def prepare_tvm_ext(model: str, threads: int, options: dict[str, Any]) -> Prepar
     compiled = compile_model(model, threads=threads, **options)
     report = compiled.report
     details = {
-        "launches": report.get("launches"), "kernels": len(report.get("kernels", ())),
-        "warnings": list(report.get("warnings", ())),
+        "launches": report.get("launches"), "bytes_moved": report.get("bytes_moved"),
+        "kernels": len(report.get("kernels", ())), "warnings": list(report.get("warnings", ())),
         "machine": Machine.detect(options.get("target"), threads).as_dict(),
     }  # fmt: skip
     return Prepared(compiled.run, f"tvm-ext {compiled.metadata.versions['tvm_ext']}", details)

@@ -151,8 +151,9 @@ class GraphBuilder:
         return self.node("Flatten", name, [x.name], (x.shape[0], int(np.prod(x.shape[1:]))), axis=1)
 
     def reshape(self, x: Value, name: str, shape: tuple[int, ...]) -> Value:
-        """The same elements in another shape, without -1."""
-        return self.node("Reshape", name, [x.name, self.constant(shape).name], shape)
+        """The same elements in another shape, without -1. A batch that stays is written as 0: any batch."""
+        written = (0, *shape[1:]) if shape[:1] == x.shape[:1] else shape
+        return self.node("Reshape", name, [x.name, self.constant(written).name], shape)
 
     def transpose(self, x: Value, name: str, axes: Sequence[int]) -> Value:
         """Axes in another order."""
