@@ -14,6 +14,15 @@ REASONS: dict[str, str] = {
         "thirty-two 1x1 layers are at the peak of the multiply-adds in both programs; only the 3x3 layers and the stem "
         "gain by Winograd"
     ),
+    "minilm": (
+        "matmuls are at 90 % of the peak of the multiply-adds; the rest is two dozen kernels of 10 to 60 us: "
+        "attention, layer norms, embedding rows; each wakes the other thread"
+    ),
+    "pp-ocr-rec": (
+        "1x1 layers are at the peak of the multiply-adds; what is left is depthwise layers, squeeze-and-excite "
+        "blocks and three slices of q, k and v that the generic schedule copies"
+    ),
+    "resnet50": "1x1 layers, two thirds of its time, are at the peak of the multiply-adds in both programs",
     "matmul-512-weights": (
         "both programs are at the peak of the multiply-adds: 0.27 GFLOP take 1.16 ms at 232 GFLOP/s, which is what the "
         "loop of the scaling row reaches; a ratio of 0.95 is out of reach in float32"

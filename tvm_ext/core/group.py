@@ -63,7 +63,9 @@ class Group:
     @functools.cached_property
     def epilogue(self) -> tuple[str, ...]:
         """Operator names after the anchor, in order, without the "relax." prefix."""
-        names = (op_name(b.value) for b in self.bindings if b.var is not self.anchor_var)
+        names = (
+            op_name(b.value) for b in self.bindings if self.anchor_var is None or not b.var.same_as(self.anchor_var)
+        )
         return tuple(n.rpartition(".")[2] for n in names)
 
     def param(self, expr: Any) -> Param | None:
