@@ -21,11 +21,11 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
 from .attention_kernel import AttentionKernel, Tile
+from .blocked import CLOCK
 from .steps import SERIAL_SECONDS
 
 #: Vector instructions of an exponential with the subtraction before it, the sum and the store after it.
 _EXP = 22
-_CLOCK = 3.0e9
 
 
 class Attention(Recipe):
@@ -82,7 +82,7 @@ class Attention(Recipe):
         memory = 4 * tile.queries * (tile.block + tile.depth + tile.width)
         cycles = (products + _EXP * tile.keys * tile.vectors) * (1.0 if memory <= machine.l1d else 1.03) + state
         turn = tile.queries * (tile.depth + 2 * tile.width / tile.value_lanes)
-        return -(-tile.units // config["threads"]) * (cycles + turn) / _CLOCK
+        return -(-tile.units // config["threads"]) * (cycles + turn) / CLOCK
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         """Operands are read in any order of axes; v with the axis of its vectors last."""

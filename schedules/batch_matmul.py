@@ -31,7 +31,6 @@ from .epilogue import Epilogue, placeholders
 
 #: Bytes a cycle that packing copies.
 _PACK_BYTES = 12.0
-_CLOCK = 3.0e9
 #: Rows of a panel this many bytes apart fall in few sets of L1, and need many translations of pages.
 _STRIDE_LIMIT = 512
 
@@ -75,7 +74,7 @@ class BatchMatmul(MatmulRecipe):
         panel = 4 * problem.steps * units.tile_o * problem.lanes
         if config["pack"]:
             packing = problem.batch * units.outer_o * units.outer_p * panel / _PACK_BYTES / config["threads"]
-            return super().cost(match, config, machine) + packing / _CLOCK
+            return super().cost(match, config, machine) + packing / blocked.CLOCK
         scattered = 4 * problem.outputs >= _STRIDE_LIMIT and panel >= machine.l1d // 4
         return super().cost(match, config, machine) * (1.3 if scattered and units.block_p > 1 else 1.0)
 

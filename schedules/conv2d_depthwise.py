@@ -29,6 +29,7 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
+from .blocked import CLOCK
 from .convolution import facts_of
 from .epilogue import Epilogue, blocked_layout, placeholders
 from .steps import parallel_rows, thread_choices, unroll_and_vectorize
@@ -36,7 +37,6 @@ from .steps import parallel_rows, thread_choices, unroll_and_vectorize
 #: Cycles a tile takes besides its multiply-adds: loop control, conditions, the latency of the first and the last.
 _TILE_CYCLES = 8.0
 _LATENCY = 4.0
-_CLOCK = 3.0e9
 #: Bytes a cycle one core moves between its own caches and what lies beyond.
 _MEMORY_BYTES = 16.0
 
@@ -66,7 +66,7 @@ class Conv2dDepthwise(Recipe):
         blocks = -(-c // match.lanes)
         cycles = n * blocks * h * depthwise_cycles(match, config["tile_p"], machine)
         moved = 4 * match.lanes * n * blocks * (math.prod(match.image) + h * w)
-        return cycles / config["threads"] / _CLOCK + beyond_l2(moved, machine, config["threads"])
+        return cycles / config["threads"] / CLOCK + beyond_l2(moved, machine, config["threads"])
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         result = Layout.blocked(4, match.lanes)
@@ -108,7 +108,7 @@ def schedule_window(sch: Schedule, conv: Any, at: Any) -> None:
 
 def beyond_l2(moved: int, machine: Machine, threads: int) -> float:
     """Seconds in which threads move so many bytes beyond their own caches; none if these hold them."""
-    return moved / _MEMORY_BYTES / threads / _CLOCK if moved > machine.l2 * threads else 0.0
+    return moved / _MEMORY_BYTES / threads / CLOCK if moved > machine.l2 * threads else 0.0
 
 
 def depthwise_cycles(match: Match, tile: int, machine: Machine) -> float:

@@ -13,6 +13,7 @@ store would be a part of a vector.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,9 +28,8 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
 from . import blocked
-from .convolution import facts_of, padded
+from .convolution import facts_of, padded, schedule_padding
 from .epilogue import Epilogue, blocked_layout, placeholders
-from .steps import parallel_rows
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Conv2dGrouped(blocked.BlockedRecipe):
             return Miss(f"groups={groups} of {inputs} channel{'s' * (inputs > 1)}: not grouped, or depthwise")
         merge = _groups_to_merge(groups, outputs, machine.lanes)
         inputs, outputs, merged = inputs * merge, outputs * merge, groups // merge
-        inner = next(i for i in range(machine.lanes, 0, -1) if inputs % i == 0 and machine.lanes % i == 0)
+        inner = math.gcd(inputs, machine.lanes)
         oh, ow = facts["out_image"]
         problem = blocked.Problem(
             group.shape[0] * merged, outputs, oh * ow, ow, inputs // inner, weight.shape[2:], inner, machine.lanes
@@ -127,10 +127,7 @@ class Conv2dGrouped(blocked.BlockedRecipe):
         return te.create_prim_func([*tensors, te.compute(shape, value, name="out")])
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
-        if any(match.pads):
-            *rows, lane = sch.get_loops(sch.get_sblock("pad"))
-            parallel_rows(sch, rows[:3], config["threads"])
-            sch.vectorize(lane)
+        schedule_padding(sch, match, config["threads"])
         blocked.schedule_tiles(sch, match.problem, config)
         blocks, merged, ow = match.problem.output_blocks, match.merged, match.out_image[1]
         sch.transform_layout(

@@ -19,9 +19,8 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
 from . import blocked
-from .convolution import channel_lanes, facts_of, inner_steps, padded
+from .convolution import channel_lanes, facts_of, inner_steps, padded, schedule_padding
 from .epilogue import Epilogue, blocked_layout, placeholders
-from .steps import parallel_rows
 
 
 class Conv2dNCHWc(blocked.BlockedRecipe):
@@ -90,11 +89,7 @@ class Conv2dNCHWc(blocked.BlockedRecipe):
         return te.create_prim_func([*tensors, out])
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
-        if any(match.pads):
-            *rows, last = sch.get_loops(sch.get_sblock("pad"))
-            parallel_rows(sch, rows[:3], config["threads"])
-            if len(rows) == 4:
-                sch.vectorize(last)
+        schedule_padding(sch, match, config["threads"])
         blocked.schedule_tiles(sch, match.problem, config)
         ow = match.out_image[1]
         sch.transform_layout(

@@ -30,9 +30,9 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
 from . import blocked
-from .convolution import facts_of, padded
+from .convolution import facts_of, padded, schedule_padding
 from .epilogue import Epilogue, blocked_layout, placeholders
-from .steps import flat_map, parallel_rows
+from .steps import flat_map
 
 
 @dataclass(frozen=True)
@@ -184,10 +184,7 @@ class Conv2dTranspose(blocked.BlockedRecipe):
         return te.create_prim_func([*tensors, out])
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
-        if any(match.pads):
-            *rows, lane = sch.get_loops(sch.get_sblock("pad"))
-            parallel_rows(sch, rows[:3], config["threads"])
-            sch.vectorize(lane)
+        schedule_padding(sch, match, config["threads"])
         if _interleaves(match):
             blocked.schedule_tiles(sch, match.problem, config)
             sch.transform_layout(sch.get_sblock("out"), ("write", 0), lambda b, o, q, j: _place(match, b, o, q, j))
@@ -199,7 +196,7 @@ class Conv2dTranspose(blocked.BlockedRecipe):
 def _problem(group: Group, weight: Sequence[int], axes: Sequence[Phases], machine: Machine) -> blocked.Problem:
     """All phases as one batch of blocked reductions."""
     y, x = axes
-    inner = next(i for i in range(machine.lanes, 0, -1) if weight[0] % i == 0 and machine.lanes % i == 0)
+    inner = math.gcd(weight[0], machine.lanes)
     return blocked.Problem(
         group.shape[0] * y.stride * x.stride, weight[1], y.rows * x.rows, x.rows, weight[0] // inner,
         (y.taps, x.taps), inner, machine.lanes,

@@ -30,7 +30,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 from . import blocked
 from .conv2d_nchwc import Conv2dNCHWc
 from .epilogue import Epilogue, blocked_layout, placeholders
-from .steps import parallel_rows, unroll_and_vectorize
+from .steps import parallel_loops, parallel_rows, unroll_and_vectorize
 from .winograd import TILES, WinogradWeight
 from .winograd_stages import Tiling, input_tiles, output_tiles, schedule_input, schedule_output, schedule_planes
 
@@ -182,25 +182,8 @@ def _schedule_result(sch: Schedule, tiling: Tiling, config: Config) -> Any:
         tile = parallel_rows(sch, [n, o, r0, c0], threads)
     else:
         sch.reorder(n, unit, o, r0, c0, r1, c1, lane)
-        unit = _share(sch, n, unit, threads)
+        _, unit = parallel_loops(sch, [n, unit], threads)
         tile = sch.fuse(o, r0, c0)
     unroll_and_vectorize(sch, [c1], lane)
     schedule_output(sch, tile)
-    return unit
-
-
-def _share(sch: Schedule, n: Any, unit: Any, threads: int) -> Any:
-    """Threads over images, else over the units of an image; the loop over units stays the innermost."""
-    images = math.gcd(int(sch.get(n).extent), threads)
-    units = math.gcd(int(sch.get(unit).extent), threads // images)
-    shared = []
-    if images > 1:
-        first, n = sch.split(n, [images, None])
-        shared.append(first)
-    if units > 1:
-        first, unit = sch.split(unit, [units, None])
-        shared.append(first)
-    if shared:
-        sch.reorder(*shared, n, unit)
-        sch.parallel(sch.fuse(*shared) if len(shared) > 1 else shared[0])
     return unit

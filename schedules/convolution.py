@@ -6,12 +6,15 @@ import math
 from typing import Any
 
 from tvm import te, tirx
+from tvm.s_tir import Schedule
 
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Match, Miss
 from tvm_ext.core.relax_graph import attrs_of
+
+from .steps import parallel_rows
 
 _LAYOUTS = ("data_layout", "kernel_layout", "out_layout")
 _ATTRIBUTES = ("strides", "padding", "dilation", "groups", *_LAYOUTS)
@@ -51,6 +54,15 @@ def channel_lanes(channels: int, machine: Machine) -> int:
 def inner_steps(channels: int, lanes: int) -> int:
     """Input channels that stand together whatever block of `lanes` or fewer they lie in: few of them, or a divisor."""
     return channels if channels < lanes and channels <= 4 else math.gcd(channels, lanes)
+
+
+def schedule_padding(sch: Schedule, match: Match, threads: int) -> None:
+    """The stage of :func:`padded`, if there is one: rows among threads, blocks of channels in vectors."""
+    if any(match.pads):
+        *rows, last = sch.get_loops(sch.get_sblock("pad"))
+        parallel_rows(sch, rows[:3], threads)
+        if len(rows) == 4:
+            sch.vectorize(last)
 
 
 def padded(match: Match, data: te.Tensor, layout: Layout) -> te.Tensor:

@@ -42,7 +42,6 @@ _WAKE_SECONDS = 2.5e-6
 _STREAM_BYTES = 80e9
 #: Cycles from a multiply-add to the next one of the same accumulator.
 _LATENCY = 4
-_CLOCK = 3.0e9
 
 
 class MatmulRecipe(blocked.BlockedRecipe):
@@ -195,7 +194,7 @@ def _streaming_cycles(problem: blocked.Problem, config: Config, machine: Machine
     """Cycles of one thread: a step takes its loads, its multiply-adds, or the latency of an accumulator."""
     to, tp = config["tile_o"], config["tile_p"]
     units = blocked.Units.of(problem, config)
-    step = max(4 * to * problem.lanes * _CLOCK / _STREAM_BYTES, to * tp / machine.fma_per_cycle, _LATENCY)
+    step = max(4 * to * problem.lanes * blocked.CLOCK / _STREAM_BYTES, to * tp / machine.fma_per_cycle, _LATENCY)
     # Wide tiles read longer runs; each unit begins and ends once.
     each = problem.steps * step + 20 + 4 * to * tp
     return problem.batch * units.outer_o * units.outer_p * units.block_p * each / config["threads"]

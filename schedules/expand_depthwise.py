@@ -34,8 +34,6 @@ from .conv2d_nchwc import Conv2dNCHWc
 from .epilogue import Epilogue, blocked_layout, placeholders
 from .steps import parallel_units, unroll_and_vectorize
 
-_CLOCK = 3.0e9
-
 
 class ExpandDepthwise(Recipe):
     """A pointwise convolution fused with the depthwise convolution that alone reads it."""
@@ -95,7 +93,7 @@ class ExpandDepthwise(Recipe):
         units = n * (h // strip) * (blocks // to)
         moved = 4 * n * (channels * height * width + c * h * w)
         busy = _busy_threads((n, h // strip, blocks // to), config["threads"])
-        return units * unit / busy / _CLOCK + beyond_l2(moved, machine, busy)
+        return units * unit / busy / blocked.CLOCK + beyond_l2(moved, machine, busy)
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         result = Layout.blocked(4, match.lanes)

@@ -19,6 +19,15 @@ def parallel_units(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:
     """Share loops, whose product divides by the threads, among threads; return the loop over the units of one thread.
 
     for a, b in grid(A, B)  ->  for t in parallel(threads): for u in range(A * B / threads)
+    """
+    inner = parallel_loops(sch, loops, threads)
+    return sch.fuse(*inner) if len(inner) > 1 else inner[0]
+
+
+def parallel_loops(sch: Schedule, loops: Sequence[Any], threads: int) -> list[Any]:
+    """Share loops among threads, and leave what remains of each a loop of its own.
+
+    for a, b in grid(A, B)  ->  for t in parallel(threads): for a, b in grid(A / threads, B)
 
     Each loop gives as large a factor of the thread count as divides it, so that every index stays an affine one. The
     thread loop has at most `threads` iterations whatever pool it runs on: an artifact keeps to its number of threads.
@@ -35,7 +44,7 @@ def parallel_units(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:
     if outer:
         sch.reorder(*outer, *inner)
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
-    return sch.fuse(*inner) if len(inner) > 1 else inner[0]
+    return inner
 
 
 def parallel_rows(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:

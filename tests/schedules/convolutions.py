@@ -1,11 +1,17 @@
-"""References in float64 for grouped and transposed convolutions."""
+"""What tests of convolution recipes share: references in float64, and a check against them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
+from tvm_ext.core.group import Group
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config, Recipe
+
+from .kernels import ROUNDOFF, random, run_kernel
 from .test_conv2d_nchwc import reference
 
 
@@ -40,3 +46,21 @@ def transposed_reference(
         full[span] += np.einsum("nchw,co->nohw", x, w[:, :, y, k])
     top, left, bottom, right = padding
     return full[:, :, top : full.shape[2] - bottom, left : full.shape[3] - right]
+
+
+def check_against(
+    convolution: Callable[[np.ndarray, np.ndarray], np.ndarray], terms: int, recipe: Recipe, group: Group,
+    machine: Machine, rng: np.random.Generator, config: Config | None = None,
+) -> None:  # fmt: skip
+    """The kernel of relu(convolution + bias (+ residual)) on random operands, within the rounding of its sums.
+
+    Args:
+        convolution: in float64.
+        terms: products of one sum.
+    """
+    x, w, *added = (random(rng, *p.shape) for p in group.params)
+    got = run_kernel(recipe, group, [x, w, *added], machine, config)
+    exact: Any = convolution(x, w) + sum(added)
+    magnitude = convolution(abs(x), abs(w)) + sum(abs(a) for a in added)
+    assert got.shape == exact.shape
+    assert np.all(np.abs(got - np.maximum(exact, 0)) <= (terms + 4) * ROUNDOFF * magnitude)

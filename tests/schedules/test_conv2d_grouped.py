@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,8 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.conv2d_grouped import Conv2dGrouped, GroupedWeight
 
-from .convolutions import grouped_reference
-from .kernels import ROUNDOFF, matched, random, run_kernel
+from .convolutions import check_against, grouped_reference
+from .kernels import matched
 from .test_conv2d_nchwc import conv_group
 
 RECIPE = Conv2dGrouped()
@@ -36,13 +38,8 @@ def check(case: str, machine: Machine, rng: np.random.Generator, residual: bool 
     w_shape = (outputs, shape[1] // groups, *kernel)
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
     group = conv_group(shape, w_shape, residual=residual, **attrs)
-    x, w, b = random(rng, *shape), random(rng, *w_shape), random(rng, 1, outputs, 1, 1)
-    r = [random(rng, *group.shape)] if residual else []
-    got = run_kernel(RECIPE, group, [x, w, b, *r], machine, config)
-    exact = grouped_reference(x, w, groups, strides, padding, dilation) + b + sum(r)
-    magnitude = grouped_reference(abs(x), abs(w), groups, strides, padding, dilation) + abs(b)
-    bound = (np.prod(w_shape[1:]) + 4) * ROUNDOFF * (magnitude + sum(abs(q) for q in r))
-    assert np.all(np.abs(got - np.maximum(exact, 0)) <= bound)
+    exact = functools.partial(grouped_reference, **attrs)
+    check_against(exact, math.prod(w_shape[1:]), RECIPE, group, machine, rng, config)
 
 
 @pytest.mark.parametrize("case", CASES)

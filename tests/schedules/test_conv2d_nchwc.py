@@ -21,25 +21,27 @@ RECIPE = Conv2dNCHWc()
 
 
 def conv_group(
-    x: tuple[int, ...], w: tuple[int, ...], *, residual: bool = False, relu: bool = True, **attrs: Any
-) -> Any:
+    x: tuple[int, ...], w: tuple[int, ...], *, residual: bool = False, relu: bool = True,
+    operator: Any = relax.op.nn.conv2d, **attrs: Any,
+) -> Any:  # fmt: skip
+    """operator(x, w) + bias, + residual, relu."""
     probe = relax.BlockBuilder().normalize(
-        relax.op.nn.conv2d(
+        operator(
             relax.Var("x", relax.TensorType(x, "float32")), relax.Var("w", relax.TensorType(w, "float32")), **attrs
         )
     )
     out = tuple(int(d) for d in probe.ty.shape)
 
     def body(x: Any, w: Any, b: Any, *r: Any) -> Any:
-        y = yield relax.op.nn.conv2d(x, w, **attrs)
+        y = yield operator(x, w, **attrs)
         y = yield relax.op.add(y, b)
         if r:
             y = yield relax.op.add(r[0], y)
         if relu:
             yield relax.op.nn.relu(y)
 
-    shapes = [x, w, (1, w[0], 1, 1), *([out] if residual else [])]
-    return make_group("relax.nn.conv2d", shapes, body, constants=(1, 2))
+    shapes = [x, w, (1, out[1], 1, 1), *([out] if residual else [])]
+    return make_group(probe.op.name, shapes, body, constants=(1, 2))
 
 
 def reference(x: np.ndarray, w: np.ndarray, strides: Any, padding: Any, dilation: Any) -> np.ndarray:

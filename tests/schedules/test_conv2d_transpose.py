@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,9 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.conv2d_transpose import Conv2dTranspose, Phases
 
-from .convolutions import transposed_reference
-from .kernels import ROUNDOFF, make_group, matched, random, run_kernel
+from .convolutions import check_against, transposed_reference
+from .kernels import matched
+from .test_conv2d_nchwc import conv_group
 
 RECIPE = Conv2dTranspose()
 
@@ -33,23 +36,7 @@ CASES = {
 }
 
 
-def transposed_group(x: Any, w: Any, *, residual: bool = False, **attrs: Any) -> Any:
-    probe = relax.BlockBuilder().normalize(
-        relax.op.nn.conv2d_transpose(
-            relax.Var("x", relax.TensorType(x, "float32")), relax.Var("w", relax.TensorType(w, "float32")), **attrs
-        )
-    )
-    out = tuple(int(d) for d in probe.ty.shape)
-
-    def body(x: Any, w: Any, b: Any, *r: Any) -> Any:
-        y = yield relax.op.nn.conv2d_transpose(x, w, **attrs)
-        y = yield relax.op.add(y, b)
-        if r:
-            y = yield relax.op.add(r[0], y)
-        yield relax.op.nn.relu(y)
-
-    shapes = [x, w, (1, out[1], 1, 1), *([out] if residual else [])]
-    return make_group("relax.nn.conv2d_transpose", shapes, body, constants=(1, 2))
+transposed_group = functools.partial(conv_group, operator=relax.op.nn.conv2d_transpose)
 
 
 def check(case: str, machine: Machine, rng: np.random.Generator, residual: bool = False, config: Any = None) -> None:
@@ -57,13 +44,8 @@ def check(case: str, machine: Machine, rng: np.random.Generator, residual: bool 
     w_shape = (shape[1], outputs, *kernel)
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "output_padding": more}
     group = transposed_group(shape, w_shape, residual=residual, **attrs)
-    x, w, b = random(rng, *shape), random(rng, *w_shape), random(rng, 1, outputs, 1, 1)
-    r = [random(rng, *group.shape)] if residual else []
-    got = run_kernel(RECIPE, group, [x, w, b, *r], machine, config)
-    exact = transposed_reference(x, w, strides, padding, more, dilation) + b + sum(r)
-    magnitude = transposed_reference(abs(x), abs(w), strides, padding, more, dilation) + abs(b)
-    bound = (shape[1] * np.prod(kernel) + 4) * ROUNDOFF * (magnitude + sum(abs(q) for q in r))
-    assert got.shape == exact.shape and np.all(np.abs(got - np.maximum(exact, 0)) <= bound)
+    exact = functools.partial(transposed_reference, **attrs)
+    check_against(exact, shape[1] * math.prod(kernel), RECIPE, group, machine, rng, config)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -38,7 +38,7 @@ from .branches import meeting
 ELEMENTWISE = "elementwise"
 
 
-@dataclass
+@dataclass(eq=False)
 class _Group:
     """A group while it grows: bindings in order; the last one is its result."""
 
@@ -92,7 +92,7 @@ class _Grouper:
                 continue
             name = op_name(binding.value)
             group = self._open(name, binding) if name in self._anchors else self._join(binding)
-            if binding.var not in self._branch or group.result not in self._branch:
+            if binding.var not in self._branch:
                 self._reserve(group)
         return self._groups
 
@@ -118,7 +118,8 @@ class _Grouper:
         """Put an elementwise operation behind the group of one operand, with the elementwise groups of the others."""
         own = self._branch.get(binding.var)
         feeding = [self._of[a] for a in dict.fromkeys(binding.value.args) if self._absorbable(a, binding)]
-        size = _expression(binding, {a: s for a, s in self._size.items() if self._of[a] in feeding})
+        operands = (a for a in binding.value.args if isinstance(a, relax.Var))
+        size = _expression(binding, {a: self._size[a] for a in operands if self._of.get(a) in feeding})
         target = own or self._target(binding, feeding, size)
         if target is None:
             target, feeding, size = self._open(ELEMENTWISE), [], _expression(binding, {})

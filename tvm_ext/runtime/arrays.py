@@ -25,7 +25,7 @@ def aligned_empty(shape: Iterable[int], dtype: np.dtype[Any] | type | str) -> np
     shape, dtype = tuple(shape), np.dtype(dtype)
     nbytes = math.prod(shape) * dtype.itemsize
     memory = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -memory.__array_interface__["data"][0] % ALIGNMENT  # five times as fast as memory.ctypes.data
+    start = -memory.ctypes.data % ALIGNMENT
     return np.ndarray(shape, dtype, memory, start)
 
 
