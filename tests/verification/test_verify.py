@@ -54,6 +54,15 @@ def test_the_worst_output_and_index_are_named():
     assert verify(program(w, wrong), model, tolerance=0.1).ok
 
 
+def test_outputs_of_nothing_but_nan_agree_with_a_warning():
+    model, w = dense_model()
+    nans = {name: np.full((3, 5), np.nan, np.float32) for name in ("file", "/sum")}
+    report = verify(FakeCompiled([X], lambda inputs: nans), reference=nans)
+    assert report.ok and [text.partition(":")[0] for text in report.warnings] == ["file", "/sum"]
+    assert "warning: file: no element is finite" in str(report)
+    assert not verify(program(w), model).warnings
+
+
 def test_a_nan_is_found():
     model, w = dense_model()
     report = verify(program(w, lambda y: np.where(np.arange(y.size).reshape(y.shape) == 4, np.nan, y)), model)

@@ -70,6 +70,11 @@ class OutputMetrics:
         return not self.reason
 
     @property
+    def finite(self) -> int:
+        """Elements of the output that are neither NaN nor infinite."""
+        return math.prod(self.shape) - self.nan - self.inf
+
+    @property
     def severity(self) -> float:
         """Orders outputs from good to bad: 0 is equal, up to 1 is within tolerance, infinity is no comparison."""
         if self.nan_mismatch or self.inf_mismatch or self.worst_index is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,16 @@ class VerifyReport:
         return bool(self.outputs) and not self.problems and all(o.ok for o in self.outputs)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """Outputs whose agreement proves little: both sides have no finite value there."""
+        return tuple(
+            f"{o.name}: no element is finite, here and in the reference, so the numbers of the model are not compared; "
+            "give inputs that make sense to it"
+            for o in self.outputs
+            if o.ok and math.prod(o.shape) and not o.finite
+        )
+
+    @property
     def worst(self) -> OutputMetrics | None:
         """The output farthest from its reference, measured in its own tolerance."""
         return max(self.outputs, key=lambda o: o.severity, default=None)
@@ -48,6 +59,7 @@ class VerifyReport:
         worst = self.worst
         return {
             "ok": self.ok, "reference": self.reference, "seed": self.seed, "problems": list(self.problems),
+            "warnings": list(self.warnings),
             "worst": worst.name if worst else None, "outputs": [o.as_dict() for o in self.outputs],
         }  # fmt: skip
 
@@ -66,6 +78,7 @@ class VerifyReport:
             at = ", ".join(map(str, worst.worst_index))
             lines.append(f"worst: {worst.name}[{at}] is {worst.actual}, reference {worst.expected}")
         lines += [f"failed: {o.name}: {o.reason}" for o in self.outputs if not o.ok]
+        lines += [f"warning: {warning}" for warning in self.warnings]
         return [*lines, "ok: every output agrees" if self.ok else "NOT OK"]
 
 
