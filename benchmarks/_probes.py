@@ -113,9 +113,9 @@ def _peak() -> int:
 def bandwidth(model: str, floats: str, threads: str, rounds: str, seconds: str) -> dict[str, object]:
     """Rounds of a dense layer and of a read of as many bytes; both run on TVM's threads, so in one process."""
     import numpy as np
-    from _kernels import call_of_read, round_minimum
 
     import tvm_ext
+    from tvm_ext.benchmarking.machine_speed import call_of_read, round_minimum
     from tvm_ext.core.machine import Machine
 
     compiled = tvm_ext.compile(model, threads=int(threads), cache=False)
@@ -137,9 +137,9 @@ def bandwidth(model: str, floats: str, threads: str, rounds: str, seconds: str) 
 def scaling(model: str, rounds: str, seconds: str) -> dict[str, object]:
     """Rounds of (model on 1 thread, on 2, multiply-adds on 1, on 2), in seconds; all on TVM's threads."""
     import numpy as np
-    from _kernels import call_of_fma, round_minimum
 
     import tvm_ext
+    from tvm_ext.benchmarking.machine_speed import call_of_fma, round_minimum
     from tvm_ext.core.machine import Machine
 
     calls = []

@@ -58,8 +58,8 @@ class Attention(Recipe):
         lanes = machine.lanes
         while lanes > 4 and rows <= lanes // 2:
             lanes //= 2
-        value_lanes = math.gcd(width, machine.lanes)
-        tile_v = next(t for t in range(6 if wide else 2, 0, -1) if width // value_lanes % t == 0)
+        value_lanes = _value_lanes(width, machine)
+        tile_v = next(t for t in range(6 if wide else 2, 0, -1) if -(-width // value_lanes) % t == 0)
         fitting = (t for t in (8, 4, 2, 1) if t * tile_v + tile_v + 1 <= machine.registers - 4 and lanes % t == 0)
         seconds = _flops(match) / machine.peak_gflops() / 1e9
         return {
@@ -75,13 +75,13 @@ class Attention(Recipe):
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
         tile = Tile.of(match, config)
-        products = tile.keys * (tile.vectors * tile.depth + tile.queries * tile.width / tile.value_lanes)
+        products = tile.keys * (tile.vectors * tile.depth + tile.queries * tile.columns / tile.value_lanes)
         # Two vectors of queries share each value of k that is broadcast.
         products *= (1.0 if tile.vectors > 1 else 1.02) / machine.fma_per_cycle
-        state = -(-tile.keys // tile.block) * tile.queries * (2 * tile.width / tile.value_lanes + 2)
-        memory = 4 * tile.queries * (tile.block + tile.depth + tile.width)
+        state = -(-tile.keys // tile.block) * tile.queries * (2 * tile.columns / tile.value_lanes + 2)
+        memory = 4 * tile.queries * (tile.block + tile.depth + tile.columns)
         cycles = (products + _EXP * tile.keys * tile.vectors) * (1.0 if memory <= machine.l1d else 1.03) + state
-        turn = tile.queries * (tile.depth + 2 * tile.width / tile.value_lanes)
+        turn = tile.queries * (tile.depth + 2 * tile.columns / tile.value_lanes)
         return -(-tile.units // config["threads"]) * (cycles + turn) / CLOCK
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
@@ -102,6 +102,15 @@ class Attention(Recipe):
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
         """The loop over blocks of keys carries its state, which no schedule primitive moves: loops stand already."""
+
+
+def _value_lanes(width: int, machine: Machine) -> int:
+    """Lanes of the vectors of v: those that take a row in the least time; of equal ones, those that divide it.
+
+    A head of 15 is one vector of 16 lanes, out of a copy of its rows that is padded, and not 15 vectors of one.
+    """
+    choices = [lanes for lanes in (machine.lanes >> i for i in range(machine.lanes.bit_length())) if lanes]
+    return min(choices, key=lambda lanes: (-(-width // lanes) / machine.fma_at(lanes), width % lanes > 0, -lanes))
 
 
 def _flops(match: Match) -> float:

@@ -13,8 +13,9 @@ exponentials relative to it, and the unnormalized result o; each block of keys c
         out = o / l
 
 With the scores transposed, maximum, sum and correction are vertical operations on vectors of queries, and k and v are
-read where they lie. The recurrence is from M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax"
-(arXiv:1805.02867, 2018), its use by blocks from T. Dao et al., "FlashAttention" (arXiv:2205.14135, 2022).
+read where they lie; rows of v that are no whole vectors are copied into such, a block of keys at a time. The recurrence
+is from M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax" (arXiv:1805.02867, 2018), its use by
+blocks from T. Dao et al., "FlashAttention" (arXiv:2205.14135, 2022).
 
 A row whose scores are all -inf has no softmax: 0 / 0 is NaN, as the operators one by one give.
 """
@@ -70,6 +71,11 @@ class Tile:
         batch, rows, heads, depth = match.query.shape
         knobs = (config[k] for k in ("lanes", "vectors", "keys", "tile_k", "tile_q", "tile_v", "value_lanes"))
         return Tile(batch, heads, rows, match.key.shape[1], depth, match.value.shape[3], *knobs)
+
+    @property
+    def columns(self) -> int:
+        """Values of a row, rounded up to whole vectors."""
+        return -(-self.width // self.value_lanes) * self.value_lanes
 
     @property
     def queries(self) -> int:
@@ -135,7 +141,8 @@ class AttentionKernel:
         t, vectors = self._tile, (self._tile.vectors, self._tile.lanes)
         self._qt = _buffer("qt", (t.depth, *vectors))
         self._scores = _buffer("scores", (t.block, *vectors))
-        self._result = _buffer("result", (t.queries, t.width))
+        self._result = _buffer("result", (t.queries, t.columns))
+        self._values = _buffer("values", (t.block, t.columns)) if t.columns > t.width else None
         self._top, self._sum, self._factor = (_buffer(n, vectors) for n in ("top", "sum", "factor"))
 
     def _unit(self, unit: Any) -> None:
@@ -149,6 +156,7 @@ class AttentionKernel:
             count = t.block if t.keys % t.block == 0 else tirx.min(t.block, t.keys - start)
             self._compute_scores(b, h, first, start, count)
             self._exponentials(count)
+            self._copy_values(b, h, start, count)
             self._accumulate(b, h, start, count)
         self._write(b, h, first)
 
@@ -161,8 +169,11 @@ class AttentionKernel:
         with self._vectors() as (v, j):
             T.buffer_store(self._top, _f(-math.inf), [v, j])
             T.buffer_store(self._sum, _f(0), [v, j])
-        with T.serial(t.queries) as q, T.serial(t.width // t.value_lanes) as e, T.vectorized(t.value_lanes) as j:
+        with T.serial(t.queries) as q, T.serial(t.columns // t.value_lanes) as e, T.vectorized(t.value_lanes) as j:
             T.buffer_store(self._result, _f(0), [q, e * t.value_lanes + j])
+        if self._values is not None:  # what is beyond a row takes part in sums that nothing reads
+            with T.serial(t.block) as k, T.vectorized(t.columns - t.width) as j:
+                T.buffer_store(self._values, _f(0), [k, t.width + j])
 
     def _compute_scores(self, b: Any, h: Any, first: Any, start: Any, count: Any) -> None:
         """s = k qt + bias; factor = m and m = max(m, s). Keys beyond the last are the last one again."""
@@ -200,11 +211,19 @@ class AttentionKernel:
             T.buffer_store(self._scores, relative(self._scores[k, v, j], v, j), [k, v, j])
             T.buffer_store(self._sum, self._sum[v, j] + self._scores[k, v, j], [v, j])
 
+    def _copy_values(self, b: Any, h: Any, start: Any, count: Any) -> None:
+        """The block's rows of v in whole vectors, where they are not."""
+        if self._values is None:
+            return
+        with T.serial(count) as k:
+            for e in self._row_vectors():
+                T.buffer_store(self._values, self._read("value", b, start + k, h, e), [k, e])
+
     def _accumulate(self, b: Any, h: Any, start: Any, count: Any) -> None:
         """o = o * factor + s^T v, in register tiles of queries and vectors of v."""
         t = self._tile
         columns = t.tile_v * t.value_lanes
-        with T.serial(t.queries // t.tile_q) as tile, T.serial(t.width // columns) as column:
+        with T.serial(t.queries // t.tile_q) as tile, T.serial(t.columns // columns) as column:
             acc = _buffer("acc", (t.tile_q, t.tile_v, t.value_lanes))
 
             def query(i: Any, tile: Any = tile) -> Any:
@@ -218,7 +237,8 @@ class AttentionKernel:
                 T.buffer_store(acc, self._result[query(i), place(e, j)] * factor, [i, e, j])
             with T.serial(count) as k, _unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
                 weight = self._scores[k, query(i) // t.lanes, query(i) % t.lanes]
-                value = self._read("value", b, start + k, h, place(e, j))
+                at = place(e, j)
+                value = self._read("value", b, start + k, h, at) if self._values is None else self._values[k, at]
                 T.buffer_store(acc, acc[i, e, j] + weight * value, [i, e, j])
             with _unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
                 T.buffer_store(self._result, acc[i, e, j], [query(i), place(e, j)])
@@ -229,10 +249,11 @@ class AttentionKernel:
         with self._vectors() as (v, j):
             T.buffer_store(self._sum, _f(1) / self._sum[v, j], [v, j])
         left = t.queries if t.rows % t.queries == 0 else tirx.min(t.queries, t.rows - first)
-        with T.serial(left) as q, T.serial(t.width // t.value_lanes) as e, T.vectorized(t.value_lanes) as j:
-            index = [b, first + q, h, e * t.value_lanes + j]
-            value = self._result[q, index[3]] * self._sum[q // t.lanes, q % t.lanes]
-            T.buffer_store(self._out, self._epilogue(index, value), index)
+        with T.serial(left) as q:
+            for e in self._row_vectors():
+                index = [b, first + q, h, e]
+                value = self._result[q, e] * self._sum[q // t.lanes, q % t.lanes]
+                T.buffer_store(self._out, self._epilogue(index, value), index)
 
     # ------------------------------------------------------------ indices and loops
     def _row(self, first: Any, v: Any, j: Any) -> Any:
@@ -242,6 +263,17 @@ class AttentionKernel:
     def _key(self, key: Any) -> Any:
         exact = self._tile.keys % self._tile.tile_k == 0 and self._tile.block % self._tile.tile_k == 0
         return key if exact else tirx.min(key, self._tile.keys - 1)
+
+    def _row_vectors(self) -> Iterator[Any]:
+        """Elements of a row of v: once in loops over its whole vectors, once in that over what is left."""
+        t = self._tile
+        whole, left = divmod(t.width, t.value_lanes)
+        if whole:
+            with T.serial(whole) as e, T.vectorized(t.value_lanes) as j:
+                yield e * t.value_lanes + j
+        if left:
+            with T.vectorized(left) as j:
+                yield whole * t.value_lanes + j
 
     @contextmanager
     def _vectors(self) -> Iterator[tuple[Any, Any]]:

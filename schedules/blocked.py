@@ -24,6 +24,8 @@ import itertools
 import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +92,11 @@ class Problem:
         return 4 * self.weight_sets * self.output_blocks * self.lanes * self.steps
 
     @property
+    def input_bytes(self) -> int:
+        """Of the pixels that one tap of all problems reads."""
+        return 4 * self.batch * self.pixels * self.blocks * self.inner
+
+    @property
     def products_bytes(self) -> int:
         """Of inputs and results of all problems of the batch, if the inputs are a transform's."""
         return 4 * self.batch * self.pixels * (self.steps + self.output_blocks * self.lanes)
@@ -135,6 +142,17 @@ class Units:
         return self.outer_p * self.block_p * self.tile_p
 
 
+def by_pixels(problem: Problem, units: Units, threads: int) -> bool:
+    """Whether threads share a problem's pixels, and not its outputs.
+
+    Then each reads all weights and its own pixels, which it wrote itself if the kernel before was shared alike
+    (:func:`.steps.parallel_image`); else each reads its own weights and all pixels, most of them out of another core's
+    cache. The smaller is read by all.
+    """
+    alone = problem.batch % threads > 0 and problem.weight_sets == 1
+    return threads > 1 and alone and units.outer_p % threads == 0 and problem.weight_bytes < problem.input_bytes
+
+
 def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
@@ -152,9 +170,15 @@ def space(problem: Problem, machine: Machine) -> Mapping[str, Sequence[Any]]:
 
 
 @functools.lru_cache(maxsize=1024)
-def default(problem: Problem, machine: Machine) -> Mapping[str, Any]:
-    """The point of least cost; groups that differ only in their epilogue share it."""
+def default(problem: Problem, machine: Machine, threads: int | None = None) -> Mapping[str, Any]:
+    """The point of least cost; groups that differ only in their epilogue share it.
+
+    Args:
+        threads: those the kernel will use; None takes the choice of :func:`space`.
+    """
     knobs = dict(space(problem, machine))
+    if threads is not None:
+        knobs["threads"] = [threads]
     tiles = itertools.product(knobs.pop("tile_o"), knobs.pop("tile_p"))
     legal = [t for t in ({"tile_o": o, "tile_p": p} for o, p in tiles) if tile_fits(problem, t, machine)]
     rest = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
@@ -193,7 +217,15 @@ def cost(problem: Problem, config: Config, machine: Machine, units: int = 1, apa
     unit_bytes = 4 * to * problem.lanes * problem.steps
     again = max(0, count * unit_bytes - problem.weight_bytes) / threads / stream(problem.weight_bytes, machine)
     cold = problem.weight_bytes / (_MEMORY_BYTES * threads**0.7)
-    return (max(compute, cold) + 0.35 * min(compute, cold) + 0.5 * again) / CLOCK
+    foreign = 0.0 if apart else _foreign_bytes(problem, work, threads) / _L3_BYTES
+    return (max(compute, cold) + 0.35 * min(compute, cold) + 0.5 * (again + foreign)) / CLOCK
+
+
+def _foreign_bytes(problem: Problem, units: Units, threads: int) -> float:
+    """Bytes of input that a thread reads out of other cores' caches."""
+    if problem.batch % threads == 0 or problem.weight_sets > 1 or by_pixels(problem, units, threads):
+        return 0.0
+    return problem.input_bytes * (1 - 1 / threads)
 
 
 def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machine) -> float:
@@ -263,41 +295,84 @@ def reduce_tiles(
     return te.compute(shape, lambda n, o, q, j: te.sum(tile(rg, n, o, q, j), axis=rg), name="acc")
 
 
+@dataclass(frozen=True)
+class Blocking:
+    """How the loops of a blocked reduction are split; sizes are numbers, or what a tuner samples.
+
+    Attributes:
+        unit: the loop over the units of one thread.
+        tile_p: pixels of a register tile.
+        outputs_outer: whether a tile is written output block by output block, and not pixel by pixel.
+        unroll: reduction steps that are unrolled; None leaves them to LLVM.
+    """
+
+    unit: Any
+    tile_p: Any
+    outputs_outer: bool
+    unroll: Any = None
+
+
+Blocker = Callable[[Schedule, Problem, Config, str], Blocking]
+"""(schedule, problem, configuration, result block) -> how its loops are split."""
+
+
+def configured(sch: Schedule, problem: Problem, config: Config, result: str) -> Blocking:
+    """The blocking that a configuration states."""
+    units = Units.of(problem, config)
+    n, o, q, j = sch.get_loops(sch.get_sblock(result))[-4:]
+    oo, oi = sch.split(o, [units.outer_o, units.tile_o])
+    qo, qi = sch.split(q, [units.outer_p, units.block_p * units.tile_p])
+    outer = [n, qo, oo] if by_pixels(problem, units, config["threads"]) else [n, oo, qo]
+    sch.reorder(*outer, oi, qi, j)
+    # Hold the operands of the smaller side in registers, so that tile, operands and one broadcast just fit.
+    outputs_outer = units.tile_o >= units.tile_p
+    return Blocking(parallel_units(sch, outer, config["threads"]), units.tile_p, outputs_outer)
+
+
+_BLOCKER: ContextVar[Blocker] = ContextVar("blocker", default=configured)
+
+
+@contextmanager
+def blocked_by(blocker: Blocker) -> Iterator[None]:
+    """While this is open, recipes that end in :func:`schedule_tiles` have their loops split by `blocker`."""
+    token = _BLOCKER.set(blocker)
+    try:
+        yield
+    finally:
+        _BLOCKER.reset(token)
+
+
 def schedule_tiles(sch: Schedule, problem: Problem, config: Config, result: str = "out") -> Any:
     """Schedule "tile" and "acc" under the block `result`, whose last loops are (batch, blocks, pixels, lanes).
 
     Returns:
         The loop over the units of one thread.
     """
-    units = Units.of(problem, config)
-    tile, out = sch.get_sblock("tile"), sch.get_sblock(result)
-    n, o, q, j = sch.get_loops(out)[-4:]
-    oo, oi = sch.split(o, [units.outer_o, units.tile_o])
-    qo, qi = sch.split(q, [units.outer_p, units.block_p * units.tile_p])
-    sch.reorder(n, oo, qo, oi, qi, j)
-    unit = parallel_units(sch, [n, oo, qo], config["threads"])
-    sch.vectorize(j)
+    blocking = _BLOCKER.get()(sch, problem, config, result)
+    tile, unit = sch.get_sblock("tile"), blocking.unit
+    sch.vectorize(sch.get_loops(sch.get_sblock(result))[-1])
     sch.set_scope(tile, 0, "local")
-    if problem.blocks == units.chunk:
+    if problem.blocks == config["chunk"]:
         sch.compute_at(tile, unit, preserve_unit_loops=True)
         o, q, j, *reduction = sch.get_loops(tile)[-7:]
-        qo, qi = sch.split(q, [None, units.tile_p])
+        qo, qi = sch.split(q, [None, blocking.tile_p])
         sch.reorder(qo, o, qi, j)
     else:
         acc = sch.get_sblock("acc")
         sch.compute_at(acc, unit, preserve_unit_loops=True)
         o, q, j, rg = sch.get_loops(acc)[-4:]
-        qo, qi = sch.split(q, [None, units.tile_p])
+        qo, qi = sch.split(q, [None, blocking.tile_p])
         sch.reorder(rg, qo, o, qi, j)
         unroll_and_vectorize(sch, [o, qi], j)
         sch.compute_at(tile, qo, preserve_unit_loops=True)
         unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(acc, rg)))
         o, qi, j, *reduction = sch.get_loops(tile)[-7:]
-    # Hold the operands of the smaller side in registers, so that tile, operands and one broadcast just fit.
-    inner = [o, qi] if units.tile_o >= units.tile_p else [qi, o]
+    inner = [o, qi] if blocking.outputs_outer else [qi, o]
     sch.reorder(*reduction, *inner, j)
     unroll_and_vectorize(sch, inner, j)
     unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
+    if blocking.unroll is not None:
+        sch.unroll(sch.split(reduction[-1], [None, blocking.unroll])[1])
     return unit
 
 

@@ -32,7 +32,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 from .blocked import CLOCK
 from .convolution import facts_of
 from .epilogue import Epilogue, blocked_layout, placeholders
-from .steps import parallel_rows, thread_choices, unroll_and_vectorize
+from .steps import parallel_image, thread_choices, unroll_and_vectorize
 
 #: Cycles a tile takes besides its multiply-adds: loop control, conditions, the latency of the first and the last.
 _TILE_CYCLES = 8.0
@@ -90,7 +90,7 @@ class Conv2dDepthwise(Recipe):
         conv, out = sch.get_sblock("conv"), sch.get_sblock("out")
         n, c, y, x, lane = sch.get_loops(out)
         x, xi = sch.split(x, [None, config["tile_p"]])
-        parallel_rows(sch, [n, c, y], config["threads"])
+        parallel_image(sch, n, c, y, config["threads"])
         unroll_and_vectorize(sch, [xi], lane)
         schedule_window(sch, conv, x)
 

@@ -55,9 +55,8 @@ class MatmulRecipe(blocked.BlockedRecipe):
         problem = match.problem
         if problem.pixels <= streamed_rows(machine):
             return dict(streamed(problem, machine))
-        tile = blocked.default(problem, machine)
-        chunk = _longest_chunk(problem, tile["tile_o"], machine)
-        return {**tile, "chunk": chunk, "threads": threads_for(problem, machine)}
+        tile = blocked.default(problem, machine, threads_for(problem, machine))
+        return {**tile, "chunk": _longest_chunk(problem, tile["tile_o"], machine)}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
         wake = _WAKE_SECONDS if config["threads"] > 1 else 0.0

@@ -20,7 +20,7 @@ from tvm_ext.core.relax_graph import op_name
 
 from .epilogue import Epilogue, operand_layouts, placeholders
 from .scalar_ops import TYPES, work
-from .steps import flat_map, thread_choices
+from .steps import flat_map, parallel_image, thread_choices
 
 
 class Elementwise(Recipe):
@@ -58,4 +58,11 @@ class Elementwise(Recipe):
         return te.create_prim_func([*tensors, out])
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
-        flat_map(sch, sch.get_sblock("out"), config["threads"], machine.lanes)
+        block = sch.get_sblock("out")
+        loops = sch.get_loops(block)
+        if len(match.group.shape) == 4 and len(loops) == 5:  # an image in blocks of channels
+            n, c, y, _, lane = loops
+            parallel_image(sch, n, c, y, config["threads"])
+            sch.vectorize(lane)
+            return
+        flat_map(sch, block, config["threads"], machine.lanes)

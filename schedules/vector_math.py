@@ -57,13 +57,14 @@ def exp_flushed(x: Any) -> Any:
 
 
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + e^-x); at most 2.5 ulp."""
-
-    def quotient(x: Any, e: Any) -> Any:
-        # Of e^-|x| both halves are precise: for large -x, 1 + e^-x would overflow.
-        return _where(x < _f(0), e, _f(1)) / (_f(1) + e)
-
-    return let(x, lambda x: let(exp(-_abs(x)), lambda e: quotient(x, e)))
+    """1 / (1 + e^-x); at most 2.5 ulp. Computed as c / (c + c e^-x): e^-x overflows where the result is still above 0,
+    c e^-x does not."""
+    shift = 24
+    c = _f(2.0**-shift)
+    # Beyond these limits the result is 0 or 1 anyway; within them c 2^n is a normal number.
+    y = _at_most(_at_least(-x, -70.0), 104.0)
+    denominator = lambda t, r: _one_plus(r) * _power_of_two(t) + c  # noqa: E731
+    return let(y, lambda y: c / _reduced(y, _BIAS - shift, denominator))
 
 
 def tanh(x: Any) -> Any:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Bottom to top; a room imports itself and what stands before it. Rooms in one row do not import each other.
 LEVELS: tuple[tuple[str, ...], ...] = (
     ("runtime",), ("core",), ("schedules", "byoc"), ("passes",), ("frontend",), ("driver",), ("quantization",),
-    ("tuning",), ("verification",), ("benchmarking",), ("inspection",), ("api",), ("cli",),
+    ("verification",), ("benchmarking",), ("tuning",), ("inspection",), ("api",), ("cli",),
 )  # fmt: skip
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 

@@ -14,7 +14,7 @@ from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Miss, Recipe
 from tvm_ext.passes import choose_recipes
-from tvm_ext.passes.choose_recipes import ChooseRecipes, choose
+from tvm_ext.passes.choose_recipes import ChooseRecipes, least_cost, matches
 from tvm_ext.passes.group_operations import GroupOperations
 from tvm_ext.schedules import recipes
 from tvm_ext.schedules.elementwise import Elementwise
@@ -49,15 +49,17 @@ def relu_group() -> Group:
 def test_the_least_cost_wins_whatever_the_order(monkeypatch: pytest.MonkeyPatch, order: Sequence[int]) -> None:
     two = (Estimated("dear", 1.0), Estimated("cheap", 1e-12))
     offered(monkeypatch, *(two[i] for i in order))
-    plan, reasons = choose(relu_group(), Machine.detect(threads=2))
-    assert plan is not None and plan.recipe.name == "cheap" and plan.cost == 1e-12 and not reasons
+    machine = Machine.detect(threads=2)
+    options = matches(relu_group(), machine)
+    plan = least_cost(options, machine)
+    assert plan is not None and plan.recipe.name == "cheap" and plan.cost == 1e-12 and not options.reasons
 
 
 def test_a_recipe_without_a_legal_configuration_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine.detect(threads=2)
     monkeypatch.setattr(choose_recipes, "recipes", lambda: (Estimated("none_fits", math.inf),))
-    plan, reasons = choose(relu_group(), machine)
-    assert plan is None and reasons == [f"none_fits: no configuration is legal on {machine.isa}"]
+    options = matches(relu_group(), machine)
+    assert least_cost(options, machine) is None and options.reasons == [f"none_fits: no configuration is legal on {machine.isa}"]
 
 
 def test_all_refusals_reach_the_report(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,31 @@ def test_as_exported(name: str) -> None:
     assert apply(RecognizeAttention(), result.mod).fired == ()
 
 
+def test_scaled_operands() -> None:
+    """As PyTorch exports scaled_dot_product_attention: both operands are multiplied by the root of the scale."""
+
+    def body(emit: Any, q: Any, kt: Any, v: Any) -> Any:
+        q, kt = emit(R.multiply(q, const(0.5))), emit(R.divide(kt, const([1.25])))
+        return emit(R.matmul(emit(R.nn.softmax(emit(R.multiply(emit(R.matmul(q, kt)), const(1.5))))), v))
+
+    shapes = [(2, 3, 5, 8), (2, 3, 8, 7), (2, 3, 7, 6)]
+    mod = build(body, *shapes)
+    result = apply(RecognizeAttention(), mod)
+    assert "attention" in ops(result.mod) and not {"multiply", "divide", "matmul"} & set(ops(result.mod))
+    same_output(mod, result.mod, *(random(*s, seed=i) for i, s in enumerate(shapes)), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("factor", [random(8), np.float32(0)])
+def test_keeps_scales_that_are_no_number(factor: Any) -> None:
+    """A vector, and zero, which would lose what is infinite."""
+
+    def body(emit: Any, q: Any, kt: Any, v: Any) -> Any:
+        return chain(emit, emit(R.multiply(q, const(factor))), kt, v)
+
+    result = apply(RecognizeAttention(), build(body, (3, 5, 8), (3, 8, 7), (3, 7, 6)))
+    assert {"multiply", "attention"} <= set(ops(result.mod))
+
+
 @pytest.mark.parametrize(
     ("q", "kt", "v", "mask"),
     [

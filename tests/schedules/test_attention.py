@@ -59,6 +59,8 @@ def check(group: Any, arrays: Any, machine: Machine, scale: float | None = None,
         (2, 33, 70, 2, 16, 24),
         (1, 5, 300, 1, 20, 5),
         (1, 131, 64, 2, 64, 80),
+        (1, 40, 40, 3, 15, 15),
+        (1, 18, 130, 2, 20, 23),
     ],
 )
 def test_agrees_with_float64(

@@ -10,6 +10,7 @@ from tvm import relax
 
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
+from tvm_ext.schedules import blocked
 from tvm_ext.schedules.dense import Dense
 
 from .kernels import ROUNDOFF, make_group, matched, random, run_kernel, scheduled
@@ -68,6 +69,16 @@ def test_few_rows_stream_the_weights_once() -> None:
         assert (config["tile_p"], config["parts"], config["chunk"], config["threads"]) == (rows, 1, 2048 // 8, 2)
         assert config["tile_o"] * rows >= 4
     assert RECIPE.default(matched(RECIPE, dense_group((1, 128), 64), machine), machine)["threads"] == 1
+
+
+def test_little_work_is_cut_for_the_threads_it_runs_on() -> None:
+    """One tile of columns: the rows are cut in two parts, and no thread computes padding."""
+    machine = Machine.detect("haswell", 2)
+    match = matched(RECIPE, dense_group((64, 512), 10), machine)
+    config = RECIPE.default(match, machine)
+    units = blocked.Units.of(match.problem, config)
+    assert config["threads"] == 2
+    assert units.padded_blocks == match.problem.output_blocks and units.padded_pixels < 64 + units.tile_p
 
 
 def test_few_columns_take_narrow_vectors() -> None:

@@ -103,8 +103,9 @@ def test_chain(shape: Any, machine: Machine, rng: np.random.Generator) -> None:
     close(run_kernel(RECIPE, group, [x, y], machine), np.maximum(3 * total, 0) - total)
 
 
-def test_keeps_blocks_of_channels(machine: Machine, rng: np.random.Generator) -> None:
-    shape, bias = (2, 13, 3, 5), (1, 13, 1, 1)
+@pytest.mark.parametrize("shape", [(2, 13, 3, 5), (1, 13, 6, 5), (1, 5, 1, 7)])
+def test_keeps_blocks_of_channels(shape: Any, machine: Machine, rng: np.random.Generator) -> None:
+    bias = (1, shape[1], 1, 1)
     group = make_group("elementwise", [shape, shape, bias], lambda x, y, b: _sum3(x, y, b))
     blocked = Layout.blocked(4, machine.lanes)
     offered = [Layout.plain(4), blocked, Layout.plain(4)]
@@ -112,7 +113,9 @@ def test_keeps_blocks_of_channels(machine: Machine, rng: np.random.Generator) ->
     match = RECIPE.match(group, machine)
     layouts = RECIPE.layouts(match, RECIPE.default(match, machine), offered)  # type: ignore[arg-type]
     assert layouts.output == layouts.params[0] == layouts.params[1] == blocked
-    close(run_kernel(RECIPE, group, arrays, machine, offered=offered), sum(a.astype("float64") for a in arrays))
+    for threads in (1, 2):
+        got = run_kernel(RECIPE, group, arrays, machine, {"threads": threads}, offered)
+        close(got, sum(a.astype("float64") for a in arrays))
 
 
 def _sum3(x: Any, y: Any, b: Any) -> Any:

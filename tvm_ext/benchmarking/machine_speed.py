@@ -26,8 +26,9 @@ def read_kernel(machine: Machine, floats: int) -> tuple[tvm.runtime.Module, tupl
     steps = -(-floats // (threads * CHAINS * lanes))
 
     @T.prim_func(s_tir=True)
-    def read(
-        x: T.Buffer((threads, steps, CHAINS, lanes), "float32"), out: T.Buffer((threads, CHAINS, lanes), "float32")
+    def read(  # type: ignore[no-untyped-def]
+        x: T.Buffer((threads, steps, CHAINS, lanes), "float32"),  # type: ignore[valid-type]
+        out: T.Buffer((threads, CHAINS, lanes), "float32"),  # type: ignore[valid-type]
     ):
         T.func_attr({"global_symbol": "read", "tirx.noalias": True})
         for t in T.parallel(threads):
@@ -52,10 +53,11 @@ def fma_kernel(machine: Machine, steps: int) -> tvm.runtime.Module:
     each = steps // threads
 
     @T.prim_func(s_tir=True)
-    def fma(
-        a: T.Buffer((lanes,), "float32"), b: T.Buffer((lanes,), "float32"),
-        out: T.Buffer((threads, CHAINS, lanes), "float32"),
-    ):  # fmt: skip
+    def fma(  # type: ignore[no-untyped-def]
+        a: T.Buffer((lanes,), "float32"),  # type: ignore[valid-type]
+        b: T.Buffer((lanes,), "float32"),  # type: ignore[valid-type]
+        out: T.Buffer((threads, CHAINS, lanes), "float32"),  # type: ignore[valid-type]
+    ):
         T.func_attr({"global_symbol": "fma", "tirx.noalias": True})
         for t in T.parallel(threads):
             chains = T.alloc_buffer((CHAINS, lanes), "float32", scope="local")

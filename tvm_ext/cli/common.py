@@ -34,6 +34,10 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="threads (default: all cores this process may use)")
     parser.add_argument("--target", metavar="CPU", help="LLVM CPU name, or TRIPLE:CPU (default: this machine)")
     parser.add_argument("--fusion", choices=("default", "none"), default="default", help="grouping of operations")
+    parser.add_argument(
+        "--records", metavar="LOG", action="append", default=[],
+        help="log of tuning records to use, or none (default: those shipped with the library that fit this machine)",
+    )  # fmt: skip
     parser.add_argument("--no-cache", action="store_true", help="neither read nor write the on-disk cache")
 
 
@@ -41,8 +45,14 @@ def compile_options(args: argparse.Namespace) -> dict[str, Any]:
     """The keywords of `tvm_ext.compile` from the arguments of :func:`add_compile_arguments`."""
     return {
         "shapes": dict(args.shape), "specialize": dict(args.specialize), "threads": args.threads, "target": args.target,
-        "fusion": args.fusion, "cache": not args.no_cache,
+        "fusion": args.fusion, "records": _records(args.records), "cache": not args.no_cache,
     }  # fmt: skip
+
+
+def _records(given: Sequence[str]) -> str | tuple[str, ...] | None:
+    if "none" in given:
+        return None
+    return tuple(given) or "auto"
 
 
 def shape_argument(text: str) -> tuple[str, tuple[int | str, ...]]:

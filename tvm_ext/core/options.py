@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -33,6 +34,8 @@ class CompileOptions:
         accuracy: "default" may use Winograd convolution: rounding stays within 1e-5 of an output's range, and a NaN or
             infinity among activations reaches every output of its tile. "exact" uses only kernels that sum products as
             the operation says.
+        records: tuning records to use: "auto" takes those shipped with this library, where instruction set and number
+            of threads fit; None takes none; a path, or several, takes those logs.
         cache: whether to look in, and write to, the on-disk cache.
 
     Raises:
@@ -45,6 +48,7 @@ class CompileOptions:
     threads: int | None = None
     fusion: str | FusionModel = "default"
     accuracy: str = "default"
+    records: str | tuple[str, ...] | None = "auto"
     cache: bool = True
 
     def __post_init__(self) -> None:
@@ -62,6 +66,7 @@ class CompileOptions:
             )
         if self.accuracy not in ("default", "exact"):
             raise OptionError(f"accuracy={self.accuracy!r}: choose 'default' or 'exact'")
+        object.__setattr__(self, "records", _checked_records(self.records))
         if not isinstance(self.cache, bool):
             raise OptionError(f"cache={self.cache!r}: choose True or False")
 
@@ -94,6 +99,17 @@ class CompileOptions:
         """These options with a number for the symbolic batch."""
         shapes = tuple((name, tuple(size if isinstance(d, str) else d for d in dims)) for name, dims in self.shapes)
         return replace(self, shapes=shapes, specialize=())
+
+
+def _checked_records(records: Any) -> str | tuple[str, ...] | None:
+    if records is None or records == "auto":
+        return None if records is None else "auto"
+    paths = (records,) if isinstance(records, str | os.PathLike) else records
+    try:
+        return tuple(os.fspath(path) for path in paths)
+    except TypeError:
+        wrong = f"records={records!r}: 'auto', None, the path of a log, or several are needed"
+        raise OptionError(wrong) from None
 
 
 def _checked_shapes(shapes: Any) -> Shapes:

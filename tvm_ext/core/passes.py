@@ -16,6 +16,7 @@ from .errors import PassError, TvmExtError
 from .machine import Machine
 from .options import CompileOptions
 from .provenance import Provenance
+from .record_book import RecordBook
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -69,6 +70,7 @@ class CompileContext:
     """What passes may read (machine, options), must keep true (provenance), and decide (plans, kernels).
 
     Attributes:
+        records: tuning records that choose-recipes may use.
         plans: group function -> the recipe and configuration chosen for it.
         kernels: kernel function -> what the report says of it.
         packed: constant in a kernel's layout -> the constant it was packed from, and the layout.
@@ -80,6 +82,7 @@ class CompileContext:
     machine: Machine
     options: CompileOptions = field(default_factory=CompileOptions)
     provenance: Provenance = field(default_factory=Provenance)
+    records: RecordBook = field(default_factory=RecordBook)
     reports: list[PassReport] = field(default_factory=list)
     plans: dict[str, Plan] = field(default_factory=dict)
     kernels: dict[str, Kernel] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .recipe import Config, Match, Recipe
+from .record import Record
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -18,12 +19,14 @@ class Plan:
 
     Attributes:
         cost: estimated seconds.
+        record: the tuning record it follows; None if it is the default of least estimated cost.
     """
 
     recipe: Recipe
     match: Match
     config: Config
     cost: float
+    record: Record | None = None
 
 
 @dataclass
@@ -38,7 +41,9 @@ class Kernel:
         layouts: of its parameters and result, as text.
         calls: one entry a call site: the ONNX nodes it computes.
         estimate: seconds the cost model expects; 0 if there is none.
+        record: of which tuning session it follows a record; "" if it is the default.
         schedule: schedules the function; None if TVM made it.
+        plan: what its recipe was given; None if no recipe made it.
     """
 
     name: str
@@ -48,7 +53,9 @@ class Kernel:
     layouts: str = ""
     calls: list[tuple[str, ...]] = field(default_factory=list)
     estimate: float = 0.0
+    record: str = ""
     schedule: Callable[[Schedule], None] | None = None
+    plan: Plan | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -56,5 +63,5 @@ class Kernel:
         return {
             "name": self.name, "recipe": self.recipe, "config": self.config, "layouts": self.layouts,
             "calls": len(self.calls), "nodes": nodes, "call_sites": [list(c) for c in self.calls],
-            "reason": self.reason, "estimated_us": round(self.estimate * 1e6, 1),
+            "reason": self.reason, "estimated_us": round(self.estimate * 1e6, 1), "record": self.record,
         }  # fmt: skip

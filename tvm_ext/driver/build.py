@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,19 +54,21 @@ def build_objects(mod: IRModule, machine: Machine) -> Iterator[VMExecutable]:
 
 def _compiled(mod: IRModule, machine: Machine, finish: Callable[[Any, int], Any]) -> list[Any]:
     """The kernels as runtime modules, a share of them on each core: LLVM works without Python's lock."""
-    target = machine.target()
     kernels = [(g, f) for g, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)]
     workers = min(available_cores(), len(kernels)) or 1
 
     def compile_share(index: int) -> Any:
-        share = {
-            g.name_hint: _any_address(f).with_attr("global_symbol", g.name_hint) for g, f in kernels[index::workers]
-        }
-        with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
-            return finish(tirx.build(IRModule(share), target=target), index)
+        return finish(compile_kernels({g.name_hint: f for g, f in kernels[index::workers]}, machine), index)
 
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
         return list(pool.map(compile_share, range(workers))) if kernels else []
+
+
+def compile_kernels(kernels: Mapping[str, tirx.PrimFunc], machine: Machine) -> Any:
+    """Kernels as one runtime module, by name; the code a model has, and a tuner measures."""
+    named = {name: _any_address(kernel).with_attr("global_symbol", name) for name, kernel in kernels.items()}
+    with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
+        return tirx.build(IRModule(named), target=machine.target())
 
 
 def _any_address(kernel: tirx.PrimFunc) -> tirx.PrimFunc:

@@ -22,6 +22,7 @@ from ..runtime.model import CompiledModel
 from ..runtime.spec import installed_versions
 from .cache import Cache, CacheWarning, cache_key
 from .lower import Clock, lower_all
+from .records import book_of
 
 if TYPE_CHECKING:
     from tvm.relax import VMExecutable
@@ -43,7 +44,7 @@ def compile_model(model: Any, options: CompileOptions | None = None, **given: An
     machine = Machine.detect(options.target, options.threads)
     if not options.cache or callable(options.fusion) or why_not_here(machine.as_dict()):
         return _in_memory(_assembled(model, options, machine, clock))
-    versions = {**installed_versions(), "source": source_state()}
+    versions = {**installed_versions(), "source": source_state(), "records": book_of(options).fingerprint}
     cache, key = Cache(), cache_key(sha256, machine, options, versions)
     if (found := cache.load(key)) is not None:
         return found

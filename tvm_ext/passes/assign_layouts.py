@@ -56,6 +56,7 @@ class _Assigner:
         self._layout: dict[relax.Var, Layout] = {}
         self._in: dict[tuple[relax.Var, Layout], relax.Var] = {}
         self._kernels: dict[tuple[str, Layouts], GlobalVar] = {}
+        self._transforms: dict[tuple[tuple[int, ...], str, Layout, Layout], GlobalVar] = {}
         aware = (b for b in bindings_of(rewriter.function) if self._plan(b.value) or self._is_transpose(b.value))
         self._aware = {b.var for b in aware}
 
@@ -128,12 +129,18 @@ class _Assigner:
         """A call that brings `value` from its own layout to `layout`."""
         shape, dtype = shape_of(value) or (), dtype_of(value)
         self._rw.fire(f"transformed from {own} to {layout}", value)
-        function = layout_transform.compute(shape, dtype, own, layout)
-        schedule = functools.partial(layout_transform.schedule, shape=shape, machine=self._ctx.machine)
-        kernel = Kernel(layout_transform.NAME, layout_transform.NAME, layouts=f"{own} -> {layout}", schedule=schedule)
-        gvar = self._add(function, kernel)
+        gvar = self._transform_kernel(shape, dtype, own, layout)
         source = self._in.get((value, own), value)
         return relax.call_tir(gvar, [source], relax.TensorType(layout.physical_shape(shape), dtype))
+
+    def _transform_kernel(self, shape: tuple[int, ...], dtype: str, own: Layout, layout: Layout) -> GlobalVar:
+        key, machine = (shape, dtype, own, layout), self._ctx.machine
+        if key not in self._transforms:
+            estimate, schedule = layout_transform.cost(shape, dtype, machine), layout_transform.schedule
+            name, layouts = layout_transform.NAME, f"{own} -> {layout}"
+            kernel = Kernel(name, name, layouts=layouts, estimate=estimate, schedule=schedule)
+            self._transforms[key] = self._add(layout_transform.compute(*key, machine), kernel)
+        return self._transforms[key]
 
     def _kernel(self, group: str, plan: Plan, layouts: Layouts) -> GlobalVar:
         if (group, layouts) not in self._kernels:
@@ -141,9 +148,11 @@ class _Assigner:
                 plan.recipe.schedule, match=plan.match, config=plan.config, machine=self._ctx.machine
             )
             name = group.removeprefix("fused_")
+            record = plan.record.session if plan.record else ""
             kernel = Kernel(
-                name, plan.recipe.name, plan.config, "", str(layouts), estimate=plan.cost, schedule=schedule
-            )
+                name, plan.recipe.name, plan.config, "", str(layouts), estimate=plan.cost, record=record,
+                schedule=schedule, plan=plan,
+            )  # fmt: skip
             self._kernels[group, layouts] = self._add(plan.recipe.compute(plan.match, plan.config, layouts), kernel)
         return self._kernels[group, layouts]
 

@@ -1,14 +1,17 @@
-"""Choice: for each group the recipe and configuration of least estimated cost.
+"""Choice: for each group the recipe and configuration of a tuning record, else those of least estimated cost.
 
     conv2d_add_relu(...)   ->   the same, with attributes tvm_ext.recipe = "conv2d_nchwc", tvm_ext.config = {...}
 
 The choice fixes layouts and weight packing, so it comes before layout and lowering. A group no recipe takes keeps no
-attribute: the generic way lowers it, and the report says which recipe refused it and why.
+attribute: the generic way lowers it, and the report says which recipe refused it and why. It also says why a record
+was refused (another instruction set, number of threads or version of its recipe): then the default is taken.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from tvm.ir import IRModule
 
@@ -16,15 +19,18 @@ from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Plan
-from tvm_ext.core.recipe import Match, config_text
+from tvm_ext.core.recipe import Match, Recipe, config_text
+from tvm_ext.core.record import Record
+from tvm_ext.core.record_book import RecordBook
 from tvm_ext.core.relax_graph import iter_groups
+from tvm_ext.core.task_key import TaskKey
 from tvm_ext.schedules import recipes
 
 RECIPE, CONFIG = "tvm_ext.recipe", "tvm_ext.config"
 
 
 class ChooseRecipes(Pass):
-    """Analytic: no candidate is run."""
+    """By records and estimates: no candidate is run."""
 
     name = "choose-recipes"
 
@@ -33,24 +39,39 @@ class ChooseRecipes(Pass):
         out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
         for gvar, function in iter_groups(mod):
             group = Group(gvar.name_hint, function)
-            plan, reasons = choose(group, ctx.machine, exact=ctx.options.accuracy == "exact")
+            options = matches(group, ctx.machine, exact=ctx.options.accuracy == "exact")
+            plan, refused = choose(group, options, ctx.machine, ctx.records)
+            skipped += [Event(group.name, why) for why in refused]
             if plan is None:
-                skipped.append(Event(group.name, "; ".join(reasons) or f"no recipe for {group.anchor}"))
+                skipped.append(Event(group.name, "; ".join(options.reasons) or f"no recipe for {group.anchor}"))
                 continue
             ctx.plans[group.name] = plan
             text = config_text(plan.config)
             out.update_func(gvar, function.with_attr({RECIPE: plan.recipe.name, CONFIG: text}))
-            fired.append(Event(group.name, f"{plan.recipe.name} {text}"))
+            source = f" from a record of {plan.record.cost * 1e6:.1f} us" if plan.record else ""
+            fired.append(Event(group.name, f"{plan.recipe.name} {text}{source}"))
         return PassResult(out, tuple(fired), tuple(skipped))
 
 
-def choose(group: Group, machine: Machine, *, exact: bool = False) -> tuple[Plan | None, list[str]]:
-    """The plan of least cost, or None; and why each recipe for this anchor refused.
+@dataclass(frozen=True)
+class Matches:
+    """Recipes that take a group, with what they read of it; and why each other one refused, which others add to."""
+
+    found: tuple[tuple[Recipe, Match], ...]
+    reasons: list[str] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[tuple[Recipe, Match]]:
+        return iter(self.found)
+
+
+def matches(group: Group, machine: Machine, *, exact: bool = False) -> Matches:
+    """All recipes that take a group.
 
     Args:
         exact: leave out recipes that transform the sums they compute.
     """
-    plans, reasons = [], []
+    found: list[tuple[Recipe, Match]] = []
+    reasons: list[str] = []
     for recipe in recipes():
         if group.anchor not in recipe.anchors:
             continue
@@ -58,12 +79,51 @@ def choose(group: Group, machine: Machine, *, exact: bool = False) -> tuple[Plan
             reasons.append(f'{recipe.name}: accuracy="exact"')
             continue
         match = recipe.match(group, machine)
-        if not isinstance(match, Match):
+        if isinstance(match, Match):
+            found.append((recipe, match))
+        else:
             reasons.append(f"{recipe.name}: {match.reason}")
-            continue
+    return Matches(tuple(found), reasons)
+
+
+def choose(
+    group: Group, options: Matches, machine: Machine, records: RecordBook | None = None
+) -> tuple[Plan | None, tuple[str, ...]]:
+    """The plan of a record that fits, else that of least estimated cost; and why records were refused."""
+    refused: tuple[str, ...] = ()
+    if records is not None and records.records:
+        choice = records.best(TaskKey.of_group(group), machine, {r.name: r.version for r, _ in options})
+        refused = choice.reasons
+        if choice.record is not None:
+            plan = _from_record(choice.record, options, machine)
+            if isinstance(plan, Plan):
+                return plan, refused
+            refused += (plan,)
+    return least_cost(options, machine), refused
+
+
+def least_cost(options: Matches, machine: Machine) -> Plan | None:
+    """Each recipe's default, and of these the one of least estimated cost; None if no configuration is legal."""
+    plans = []
+    for recipe, match in options:
         config = recipe.default(match, machine)
         if math.isinf(cost := recipe.cost(match, config, machine)):
-            reasons.append(f"{recipe.name}: no configuration is legal on {machine.isa}")
-            continue
-        plans.append(Plan(recipe, match, config, cost))
-    return (min(plans, key=lambda p: p.cost) if plans else None), reasons
+            options.reasons.append(f"{recipe.name}: no configuration is legal on {machine.isa}")
+        else:
+            plans.append(Plan(recipe, match, config, cost))
+    return min(plans, key=lambda p: p.cost, default=None)
+
+
+def _from_record(record: Record, options: Matches, machine: Machine) -> Plan | str:
+    """The plan that a record asks for; or why it cannot be followed."""
+    recipe, match = next((r, m) for r, m in options if r.name == record.recipe)
+    text = config_text(record.config)
+    space = recipe.space(match, machine)
+    if set(space) != set(record.config):
+        return f"record of {recipe.name}: its knobs {sorted(record.config)} are not {sorted(space)}"
+    default = recipe.default(match, machine)
+    if any(value not in space[knob] and value != default[knob] for knob, value in record.config.items()):
+        return f"record of {recipe.name}: {text} is not in its space"
+    if math.isinf(cost := recipe.cost(match, record.config, machine)):
+        return f"record of {recipe.name}: {text} is not legal here"
+    return Plan(recipe, match, record.config, cost, record)

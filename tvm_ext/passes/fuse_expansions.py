@@ -15,11 +15,12 @@ from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.relax_graph import Rewriter, op_name
 from tvm_ext.schedules.conv2d_depthwise import beyond_l2
 
-from .choose_recipes import choose
+from .choose_recipes import least_cost, matches
 
 ANCHOR, _CONV = "expand_depthwise", "relax.nn.conv2d"
-#: Share of the time of two kernels below which one is made: estimates of equal time differ by less than they err.
-WORTH = 0.93
+#: Share of the estimated time of two kernels below which one is made. Equal estimates favour one: what lies between
+#: two kernels goes through caches that other programs use too, which no estimate knows.
+WORTH = 1.03
 
 
 class FuseExpansions(Pass):
@@ -29,8 +30,8 @@ class FuseExpansions(Pass):
 
         m = conv2d_clip(x, w1); y = conv2d_clip1(m, w2)   ->   y = expand_depthwise(x, w1, w2)
 
-    `m` is read by nothing else. The group is made if a recipe takes it at clearly less estimated time than the two
-    kernels: large images with few channels, where `m` would go through memory.
+    `m` is read by nothing else. The group is made if a recipe takes it at no more estimated time than the two kernels:
+    where the rows that two strips both need are few, so that `m` costs little more and never leaves L2.
     """
 
     name = "fuse-expansions"
@@ -84,11 +85,12 @@ def _fused(first: Call, second: Call, rw: Rewriter, ctx: CompileContext) -> Call
     """A call of the merged group, or None if two kernels are estimated to be faster."""
     exact = ctx.options.accuracy == "exact"
     groups = [Group(c.op.name_hint, rw.mod[c.op]) for c in (first, second)]
-    apart = [choose(g, ctx.machine, exact=exact)[0] for g in groups]
+    apart = [least_cost(matches(g, ctx.machine, exact=exact), ctx.machine) for g in groups]
     function, args = _merged(groups[0], groups[1], first, second)
-    together, reasons = choose(Group(ANCHOR, function), ctx.machine, exact=exact)
+    options = matches(Group(ANCHOR, function), ctx.machine, exact=exact)
+    together = least_cost(options, ctx.machine)
     if together is None or any(p is None for p in apart):
-        rw.skip("; ".join(reasons) or "a part has no recipe")
+        rw.skip("; ".join(options.reasons) or "a part has no recipe")
         return None
     # The cost of a kernel is that of its reads; what the first one writes is brought into cache and written back.
     written = 2 * math.prod(groups[0].shape) * np.dtype(groups[0].dtype).itemsize

@@ -35,6 +35,7 @@ class RecognizeAttention(Pass):
 
         matmul(softmax(matmul(q, kt) * c + m), v)    -> attention(q, k, v, m, scale=c)
         matmul(softmax(matmul(q, kt) / c), v)        -> attention(q, k, v, scale=1/c)
+        matmul(softmax(matmul(q * c, kt * c)), v)    -> attention(q, k, v, scale=c*c)
 
     q, kt, v are float32 of one batch; the mask broadcasts against the scores and is added after scaling. What looks
     like attention and is none is reported with the reason.
@@ -98,8 +99,15 @@ def _scores(softmax: Call, weights: Any, site: Site) -> _Scores | str:
             return f"between matmul and softmax stands {name.removeprefix('relax.') or 'no operator'}"
     if not site.sole(expr):
         return "the scores are read elsewhere too"
-    query, key = value.args
-    return _Scores(query, key, scale, tuple(masks), (*through, expr))
+    through.append(expr)
+    operands = []
+    for operand in value.args:
+        inner, factor = _unscaled(operand, site)
+        through += [operand] if inner is not operand else []
+        operands.append(inner)
+        scale *= factor
+    query, key = operands
+    return _Scores(query, key, scale, tuple(masks), tuple(through))
 
 
 def _mask(add: Call, site: Site) -> tuple[Any, Any] | None:
@@ -126,6 +134,17 @@ def _factor(call: Call) -> float | None:
     if number is None or not number:
         return None
     return float(number) if op_name(call) == "relax.multiply" else 1.0 / float(number)
+
+
+def _unscaled(operand: Any, site: Site) -> tuple[Any, float]:
+    """An operand of the first matmul without the number it is multiplied by, and that number."""
+    value = site.rw.definition(operand)
+    if op_name(value) not in ("relax.multiply", "relax.divide") or not site.sole(operand):
+        return operand, 1.0
+    factor = _factor(value)
+    if factor is None or shape_of(value.args[0]) != shape_of(operand):
+        return operand, 1.0
+    return value.args[0], factor
 
 
 def _why_not(scores: _Scores, value: Any, site: Site) -> str:

@@ -20,6 +20,10 @@ from .spec import Metadata
 from .tvm_runtime import virtual_machine
 
 
+Observer = Callable[[str, bool], None]
+"""Called with the name of a kernel (or of a builtin of the VM), and whether it is about to run or has run."""
+
+
 class Caller:
     """A VM and the buffers of the calls made through it. One call at a time.
 
@@ -30,7 +34,7 @@ class Caller:
     """
 
     def __init__(self, module: Any, metadata: Metadata, weights: Weights) -> None:
-        machine = virtual_machine(module)
+        self._machine = machine = virtual_machine(module)
         self._inputs, self._outputs = metadata.inputs, metadata.outputs
         self._functions = {
             program.batch: Function(
@@ -56,6 +60,18 @@ class Caller:
         sizes = split_batch(rows, self._costs)
         return run_composed(self._functions, sizes, arrays, self._inputs, self._outputs, rows)
 
+    def observed(self, arrays: Sequence[np.ndarray], rows: int, observe: Observer) -> list[np.ndarray]:
+        """:meth:`call`, with a look at every kernel."""
+
+        def look(_function: Any, name: str, before: bool, *_: Any) -> None:
+            observe(name, before)
+
+        self._machine.set_instrument(look)
+        try:
+            return self.call(arrays, rows)
+        finally:
+            self._machine.set_instrument(None)
+
 
 _pools: weakref.WeakSet[CallerPool] = weakref.WeakSet()
 
@@ -80,14 +96,16 @@ class CallerPool:
         self._waiting = 0
         self._returned = threading.Condition(threading.Lock())
 
-    def call(self, arrays: Sequence[np.ndarray], rows: int = 0) -> list[np.ndarray]:
-        """:meth:`Caller.call` through a free caller."""
+    def call(
+        self, arrays: Sequence[np.ndarray], rows: int = 0, observe: Observer | None = None
+    ) -> list[np.ndarray]:
+        """:meth:`Caller.call` (or :meth:`Caller.observed`) through a free caller."""
         try:
             caller = self._idle.pop()
         except IndexError:
             caller = self._wait_or_make()
         try:
-            outputs = caller.call(arrays, rows)
+            outputs = caller.observed(arrays, rows, observe) if observe else caller.call(arrays, rows)
         except BaseException:
             self._give_up()
             raise

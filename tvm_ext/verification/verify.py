@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -46,7 +45,7 @@ class VerifyReport:
             f"{o.name}: no element is finite, here and in the reference, so the numbers of the model are not compared; "
             "give inputs that make sense to it"
             for o in self.outputs
-            if o.ok and math.prod(o.shape) and not o.finite
+            if o.ok and not o.finite and 0 not in o.shape
         )
 
     @property

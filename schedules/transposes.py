@@ -1,0 +1,83 @@
+"""Transposes of small tiles in vector registers.
+
+    n vectors of n lanes   ->   n vectors of n lanes: lane j of vector i is lane i of vector j
+
+Within 128-bit lanes rows are interleaved, and then blocks of 128 bits are picked apart; both are one instruction on
+each instruction set: vunpcklps, vunpckhps, vshuff32x4 or vperm2f128; zip1 and zip2 on NEON. A tile of 16 by 16 float32
+takes 16 loads, 64 shuffles and 16 stores.
+
+A tile with few rows or columns that stand next to each other in memory needs no network: it is loaded whole, and every
+result is one shuffle of all of it.
+
+All functions emit into the IRBuilder's current block; vectors are variables, so that nothing is computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import tirx as T
+
+#: Bytes within which every instruction set interleaves two vectors with one instruction.
+_LANE_BYTES = 16
+
+
+def transpose(rows: Sequence[Any], itemsize: int) -> list[Any]:
+    """The columns of a square tile, as vectors.
+
+    Args:
+        rows: n vectors of n lanes; n is a power of two.
+        itemsize: bytes of an element.
+    """
+    size = len(rows)
+    unit = min(size, _LANE_BYTES // itemsize)
+    columns = [_interleaved(rows[i : i + unit], size) for i in range(0, size, unit)]
+    # columns[g][c] holds, in block b, rows g * unit and on of column b * unit + c.
+    blocks = [_blocks_apart([group[c] for group in columns], unit) for c in range(unit)]
+    return [blocks[c][b] for b in range(size // unit) for c in range(unit)]
+
+
+def interleave(rows: Sequence[Any], lanes: int) -> list[Any]:
+    """Columns one after the other: (rows, lanes) -> vectors of the flat (lanes, rows)."""
+    count = len(rows)
+    order = [i % count * lanes + i // count for i in range(count * lanes)]
+    return [_shuffle(rows, order[i : i + lanes]) for i in range(0, len(order), lanes)]
+
+
+def deinterleave(vectors: Sequence[Any], lanes: int) -> list[Any]:
+    """The inverse of :func:`interleave`: vectors of a flat (lanes, rows) -> (rows, lanes)."""
+    count = len(vectors)
+    return [_shuffle(vectors, range(row, count * lanes, count)) for row in range(count)]
+
+
+def _interleaved(rows: Sequence[Any], size: int) -> list[Any]:
+    """Transpose the square tile in each 128-bit lane: log2(n) times, row k of the result pair is rows k and k + n / 2.
+
+    The perfect shuffle of H. S. Stone, "Parallel Processing with the Perfect Shuffle" (1971).
+    """
+    unit, half = len(rows), len(rows) // 2
+
+    def zipped(high: int) -> list[int]:
+        starts = [lane + high * half + k for lane in range(0, size, unit) for k in range(half)]
+        return [i for start in starts for i in (start, size + start)]
+
+    low, high = zipped(0), zipped(1)
+    for _ in range(unit.bit_length() - 1):
+        rows = [_shuffle(pair, order) for pair in zip(rows[:half], rows[half:], strict=True) for order in (low, high)]
+    return list(rows)
+
+
+def _blocks_apart(rows: Sequence[Any], unit: int) -> list[Any]:
+    """Transpose a square of blocks of `unit` elements: log2(n) times, all even blocks of neighbours, then all odd."""
+    count = len(rows)
+    even = [block * unit + k for block in range(0, 2 * count, 2) for k in range(unit)]
+    orders = (even, [i + unit for i in even])
+    for _ in range(count.bit_length() - 1):
+        rows = [_shuffle(rows[i : i + 2], order) for order in orders for i in range(0, count, 2)]
+    return list(rows)
+
+
+def _shuffle(vectors: Sequence[Any], order: Sequence[int]) -> Any:
+    return T.bind(tirx.Shuffle(list(vectors), [tirx.IntImm("int32", i) for i in order]))
