@@ -74,7 +74,7 @@ def race(key: str, settings: Settings) -> Outcome:
     table = benchmark(
         model.write(settings.folder), (REFERENCE, *settings.peers), settings.threads, rounds=settings.rounds,
         seconds_per_round=settings.seconds, inputs=model.inputs(), python=settings.python, progress=_told,
-        shapes=model.shapes,
+        shapes=model.shapes, records=None,
     )  # fmt: skip
     return of_table(table, settings.peers)
 

@@ -16,7 +16,7 @@ def compile_cold(model: str, threads: str) -> dict[str, object]:
     """Compile without the cache."""
     import tvm_ext
 
-    tvm_ext.compile(model, threads=int(threads), cache=False)
+    tvm_ext.compile(model, threads=int(threads), records=None, cache=False)
     return {}
 
 
@@ -27,7 +27,7 @@ def compile_cached(model: str, threads: str) -> dict[str, object]:
     import tvm_ext
 
     imported = time.perf_counter()
-    tvm_ext.compile(model, threads=int(threads))
+    tvm_ext.compile(model, threads=int(threads), records=None)
     return {"import": imported - START, "compile": time.perf_counter() - imported}
 
 
@@ -46,7 +46,7 @@ def check(model: str, threads: str, artifact: str) -> dict[str, object]:
     """Compile, compare with onnxruntime, export; what the report says."""
     import tvm_ext
 
-    compiled = tvm_ext.compile(model, threads=int(threads), cache=False)
+    compiled = tvm_ext.compile(model, threads=int(threads), records=None, cache=False)
     reports = [tvm_ext.verify(compiled, model, seed=seed) for seed in range(3)]
     compiled.export(artifact)
     kernels = compiled.report["kernels"]
@@ -78,7 +78,7 @@ def export(model: str, threads: str, shapes: str, artifact: str) -> dict[str, ob
     """Compile and export; `shapes` is JSON."""
     import tvm_ext
 
-    tvm_ext.compile(model, threads=int(threads), shapes=json.loads(shapes)).export(artifact)
+    tvm_ext.compile(model, threads=int(threads), shapes=json.loads(shapes), records=None).export(artifact)
     return {}
 
 
@@ -118,7 +118,7 @@ def bandwidth(model: str, floats: str, threads: str, rounds: str, seconds: str) 
     from tvm_ext.benchmarking.machine_speed import call_of_read, round_minimum
     from tvm_ext.core.machine import Machine
 
-    compiled = tvm_ext.compile(model, threads=int(threads), cache=False)
+    compiled = tvm_ext.compile(model, threads=int(threads), records=None, cache=False)
     read, read_bytes = call_of_read(Machine.detect(None, int(threads)), int(floats))
     (spec,) = compiled.inputs
     feeds = {spec.name: np.random.default_rng(0).standard_normal(spec.shape).astype(np.float32)}
@@ -144,7 +144,7 @@ def scaling(model: str, rounds: str, seconds: str) -> dict[str, object]:
 
     calls = []
     for threads in (1, 2):
-        compiled = tvm_ext.compile(model, threads=threads)
+        compiled = tvm_ext.compile(model, threads=threads, records=None)
         feeds = {s.name: np.random.default_rng(0).standard_normal(s.shape).astype(s.dtype) for s in compiled.inputs}
         calls.append(lambda compiled=compiled, feeds=feeds: compiled.run(feeds))
     loops = [call_of_fma(Machine.detect(None, threads), 2_000_000) for threads in (1, 2)]
@@ -164,7 +164,7 @@ def call_overhead(threads: str) -> dict[str, object]:
     tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 512]) for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], "relu")], "one", tensors[:1], tensors[1:])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    compiled = tvm_ext.compile(model, threads=int(threads), cache=False)
+    compiled = tvm_ext.compile(model, threads=int(threads), records=None, cache=False)
     feeds = {"x": np.random.default_rng(0).standard_normal((1, 512)).astype(np.float32)}
     assert (compiled.run(feeds)["y"] == np.maximum(feeds["x"], 0)).all()
     best = []

@@ -36,7 +36,9 @@ def main() -> int:
 
 def _measure(model: str, fusion: str, rounds: int) -> dict[str, Any]:
     say(f"{model}, fusion={fusion!r} ...")
-    table = tvm_ext.benchmark(tvm_ext.zoo.MODELS[model](), rounds=rounds, seconds_per_round=0.3, fusion=fusion)
+    table = tvm_ext.benchmark(
+        tvm_ext.zoo.MODELS[model](), rounds=rounds, seconds_per_round=0.3, fusion=fusion, records=None
+    )
     ours = table.rows[0]
     return {
         "model": model, "fusion": fusion, "launches": ours.details.get("launches"),

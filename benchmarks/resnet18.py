@@ -27,8 +27,9 @@ def main() -> int:
         say("ResNet-18: rounds against the others")
         others = ("onnxruntime",) if args.no_stock else ("onnxruntime", "tvm")
         table = benchmark(
-            model, others, args.threads, rounds=args.rounds, seconds_per_round=args.seconds, progress=say, cache=False
-        )
+            model, others, args.threads, rounds=args.rounds, seconds_per_round=args.seconds, progress=say, cache=False,
+            records=None,
+        )  # fmt: skip
         rows = [*_time(table, args.threads), *_checked(model, artifact, args.threads, env)]
         rows += [*_compile(model, args, env), *_load(artifact, args, env), *_start(args), *_calls(artifact, args, env)]
     notes = "## Rounds\n\n" + table.markdown()

@@ -17,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__")
+LOGS = "tvm_ext/tuning_logs/"
 BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, 'build_' + sys.argv[1])(sys.argv[2]))"
 
 
@@ -35,6 +36,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the source tree, as a clone has it: no products of earlier builds."""
     copy = tmp_path_factory.mktemp("package") / "tvm-ext"
     shutil.copytree(ROOT, copy, symlinks=True, ignore=LEFT_OUT)
+    (copy / "tuning_logs" / "some.cpu-t2.json").write_text("# a log\n")
     return copy
 
 
@@ -53,12 +55,12 @@ def wheel(sdist: Path) -> Path:
 
 
 def modules(folder: Path) -> set[str]:
-    """Paths of all files of the library in a tree, links followed."""
+    """Paths of all files of the library in a tree, links followed; scripts beside the tuning logs are none of it."""
     found = set()
     for parent, _, files in os.walk(folder / "tvm_ext", followlinks=True):
         if "__pycache__" not in parent:
             found |= {(Path(parent) / name).relative_to(folder).as_posix() for name in files}
-    return found
+    return {name for name in found if not (name.startswith(LOGS) and name.endswith(".py"))}
 
 
 # Under -S, so that an editable install of this very environment is not seen: its .pth files are not read.
@@ -68,12 +70,13 @@ installed, *others = sys.argv[1:]
 site.addsitedir(installed)
 sys.path += others
 import tvm_ext, tvm_ext.schedules
-print(tvm_ext.__file__, tvm_ext.schedules.__file__, sep="\\n")
+from tvm_ext.driver.records import SHIPPED
+print(tvm_ext.__file__, tvm_ext.schedules.__file__, *sorted(SHIPPED.glob("some.*.json")), sep="\\n")
 """
 
 
 def imported_from(installed: Path) -> list[Path]:
-    """Files of tvm_ext and tvm_ext.schedules when `installed` is where packages are installed."""
+    """Files of tvm_ext, tvm_ext.schedules and a tuning log when `installed` is where packages are installed."""
     command = [sys.executable, "-S", "-c", LOCATE, str(installed), *site.getsitepackages()]
     done = subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -84,7 +87,8 @@ def test_links_lead_to_the_top_level_folders() -> None:
     links = {path.name: os.readlink(path) for path in (ROOT / "tvm_ext").iterdir() if path.is_symlink()}
     assert "schedules" in links
     assert links == {name: f"../{name}" for name in links}
-    assert all((ROOT / name / "__init__.py").is_file() for name in links)
+    packages = {name for name in links if (ROOT / name / "__init__.py").is_file()}
+    assert links.keys() - packages == {"tuning_logs"}  # data, and scripts that are run by their path
 
 
 def test_sdist_holds_the_linked_folders_as_files(tree: Path, sdist: Path) -> None:
@@ -94,6 +98,7 @@ def test_sdist_holds_the_linked_folders_as_files(tree: Path, sdist: Path) -> Non
     names = {member.name.split("/", 1)[1] for member in members if "/" in member.name}
     assert modules(tree) <= names
     assert {"setup.cfg", "pyproject.toml", "LICENSE", "README.md", "tests/test_packaging.py"} <= names
+    assert {"tuning_logs/_tune.py", "tuning_logs/some.cpu-t2.json", LOGS + "some.cpu-t2.json"} <= names
 
 
 def test_wheel_holds_the_library_and_nothing_else(tree: Path, wheel: Path) -> None:
@@ -101,7 +106,7 @@ def test_wheel_holds_the_library_and_nothing_else(tree: Path, wheel: Path) -> No
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert names == modules(tree)
     assert "tvm_ext/schedules/__init__.py" in names
-    assert "tvm_ext/py.typed" in names
+    assert {"tvm_ext/py.typed", LOGS + "some.cpu-t2.json", LOGS + "README.md"} <= names
 
 
 def test_wheel_metadata(wheel: Path) -> None:
@@ -119,17 +124,19 @@ def test_wheel_metadata(wheel: Path) -> None:
 def test_wheel_imports(wheel: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
-    package, schedules = imported_from(tmp_path)
+    package, schedules, log = imported_from(tmp_path)
     assert package == tmp_path / "tvm_ext" / "__init__.py"
     assert schedules == tmp_path / "tvm_ext" / "schedules" / "__init__.py"
+    assert log == tmp_path / LOGS / "some.cpu-t2.json"
 
 
 def test_editable_install_imports(tree: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(build("editable", tree, tree.parent / "editable")) as archive:
         archive.extractall(tmp_path)
-    package, schedules = imported_from(tmp_path)
+    package, schedules, log = imported_from(tmp_path)
     assert package == tree / "tvm_ext" / "__init__.py"
     assert schedules == tree / "tvm_ext" / "schedules" / "__init__.py"
+    assert log == tree / LOGS / "some.cpu-t2.json"
 
 
 def test_base_dependencies_are_pinned_and_few() -> None:

@@ -12,7 +12,7 @@ Importing this package is cheap: TVM, ONNX and numpy are imported by the first f
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from .driver.session import InferenceSession as InferenceSession
     from .frontend import zoo as zoo
     from .runtime.model import CompiledModel
+    from .tuning.report import TuneReport
+    from .tuning.template import template as template
     from .verification.verify import VerifyReport
 
     __version__: str
 
 __all__ = [
-    "CompileOptions", "InferenceSession", "__version__", "benchmark", "compile", "errors", "load", "verify", "zoo",
+    "CompileOptions", "InferenceSession", "__version__", "benchmark", "compile", "errors", "load",
+    "template", "tune", "verify", "zoo",
 ]  # fmt: skip
 
 # name -> (module, attribute); an empty attribute is the module itself
@@ -39,6 +42,7 @@ _LAZY = {
     "CompileOptions": ("tvm_ext.core.options", "CompileOptions"),
     "InferenceSession": ("tvm_ext.driver.session", "InferenceSession"),
     "errors": ("tvm_ext.core.errors", ""),
+    "template": ("tvm_ext.tuning.template", "template"),
     "zoo": ("tvm_ext.frontend.zoo", ""),
 }
 
@@ -51,7 +55,8 @@ def compile(model: Any, **options: Any) -> CompiledModel:
         **options: fields of :class:`CompileOptions`: `shapes` (input name -> shape, for free dimensions; `("N", 3,
             224, 224)` takes any batch), `specialize` (sizes of that batch to make programs for), `target`
             (an LLVM CPU name; default: this machine), `threads` (default: every core this process may use),
-            `fusion` ("default" or "none"), `cache` (default: True).
+            `fusion` ("default" or "none"), `records` (tuning logs; "auto" takes those shipped), `cache` (default:
+            True).
 
     Returns:
         A program: `run` takes and returns numpy arrays by their ONNX names, from any number of threads;
@@ -161,6 +166,62 @@ def benchmark(
     return run_benchmark(
         model, against, threads, rounds=rounds, seconds_per_round=seconds_per_round, seed=seed, timeout=timeout,
         inputs=inputs, python=python, **options,
+    )  # fmt: skip
+
+
+def tune(
+    model: Any,
+    *,
+    log: str | os.PathLike[str] | None = None,
+    trials: int | None = None,
+    minutes: float | None = None,
+    tasks: Sequence[str] = (),
+    tuner: str = "xgb",
+    patience: int = 128,
+    goal: float = 0.0,
+    seed: int = 0,
+    resume: bool = False,
+    dry_run: bool = False,
+    rpc: tuple[str, int, str] | None = None,
+    on_event: Callable[[Mapping[str, Any]], None] | None = None,
+    **options: Any,
+) -> TuneReport:
+    """Search configurations of a model's kernels, or of a template, by measuring them.
+
+    Each candidate is built and run in a worker process, its output compared with the unscheduled function, and its
+    record appended to the log at once. At the end the whole model is timed with and without the best records; a task
+    that is no faster there keeps its default. `compile(model, records=log)` uses the log.
+
+    Args:
+        model: a path, the bytes of an ONNX file, an `onnx.ModelProto`, or a task of a :func:`template`.
+        log: file to append to; None for NAME.tuning.json.
+        trials: candidates to measure in all.
+        minutes: time to measure; 10 if neither is given.
+        tasks: only tasks whose name, recipe or ONNX node contains one of these.
+        tuner: "xgb", "ga", "beam", "random" or "grid"; or "metaschedule": TVM's own search over the same kernels, for
+            which `log` is the folder of its database.
+        patience: trials without progress that end a task.
+        goal: stop when the kernels' time, tuned over untuned, is estimated to be this; 0 for never.
+        seed: of the tuners and of inputs.
+        resume: go on with the log: what it has is not measured again.
+        dry_run: measure nothing; the report lists tasks and spaces.
+        rpc: (host, port, key) of a TVM RPC tracker: measure on all of its servers under this key.
+        on_event: is told what happens, as plain values: "start", "peak", "trial", "end".
+        **options: compile options, as for :func:`compile`; `records` is not among them.
+
+    Returns:
+        A report: one row a task, and the ratio of the whole model with its interval; `str()` prints it. After Ctrl-C
+        it has what was measured until then.
+
+    Raises:
+        OptionError: a bad option, no such task, or nothing to tune.
+        ModelError, UnsupportedError: as for :func:`compile`.
+    """
+    from .tuning.tune import tune as run_tune
+
+    return run_tune(
+        model, log=log, trials=trials, minutes=minutes, tasks=tasks, tuner=tuner, patience=patience, goal=goal,
+        seed=seed, resume=resume, dry_run=dry_run, rpc=rpc, on_event=on_event, **options,
     )  # fmt: skip
 
 

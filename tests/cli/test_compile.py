@@ -19,16 +19,23 @@ def test_options_reach_the_compiler(cli, fake, model):
     cli("compile", model)
     cli(
         "compile", model, "--shape", "x=N,3", "--shape", "s=", "--specialize", "N=1,8", "--threads", "2",
-        "--target", "haswell", "--no-cache",
+        "--target", "haswell", "--no-cache", "--records", "a.json", "--records", "b.json",
     )  # fmt: skip
     default, given = (options for _, options in fake.calls)
     assert default == {
         "shapes": {}, "specialize": {}, "threads": None, "target": None, "fusion": "default", "cache": True,
+        "records": "auto",
     }  # fmt: skip
     assert given == {
         "shapes": {"x": ("N", 3), "s": ()}, "specialize": {"N": (1, 8)}, "threads": 2, "target": "haswell",
-        "fusion": "default", "cache": False,
+        "fusion": "default", "cache": False, "records": ("a.json", "b.json"),
     }  # fmt: skip
+
+
+def test_no_record_is_an_option_of_its_own(cli, fake, model):
+    assert cli("compile", model, "--records", "none")[0] == 0 and fake.calls[0][1]["records"] is None
+    code, _, err = cli("compile", model, "--records", "none", "--records", "a.json")
+    assert code == 2 and "none is no log" in err
 
 
 def test_the_artifact_is_written_and_named(cli, cli_json, fake, model, tmp_path):

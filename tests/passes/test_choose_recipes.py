@@ -59,7 +59,9 @@ def test_a_recipe_without_a_legal_configuration_is_not_chosen(monkeypatch: pytes
     machine = Machine.detect(threads=2)
     monkeypatch.setattr(choose_recipes, "recipes", lambda: (Estimated("none_fits", math.inf),))
     options = matches(relu_group(), machine)
-    assert least_cost(options, machine) is None and options.reasons == [f"none_fits: no configuration is legal on {machine.isa}"]
+    assert least_cost(options, machine) is None and options.reasons == [
+        f"none_fits: no configuration is legal on {machine.isa}"
+    ]
 
 
 def test_all_refusals_reach_the_report(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,12 +18,13 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from ..core.errors import ArtifactError, InputError, ModelError, OptionError, TvmExtError, UnsupportedError
-from . import bench, cache, compile, doctor, run, verify, zoo
+from . import bench, cache, compile, doctor, log, run, tune, verify, zoo
 
 GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 
 VERBS: dict[str, ModuleType] = {
-    "compile": compile, "run": run, "verify": verify, "bench": bench, "zoo": zoo, "doctor": doctor, "cache": cache,
+    "compile": compile, "run": run, "verify": verify, "bench": bench, "tune": tune, "log": log, "zoo": zoo,
+    "doctor": doctor, "cache": cache,
 }  # fmt: skip
 
 _EPILOG = """\

@@ -50,9 +50,9 @@ def compile_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _records(given: Sequence[str]) -> str | tuple[str, ...] | None:
-    if "none" in given:
-        return None
-    return tuple(given) or "auto"
+    if "none" in given and len(given) > 1:
+        raise OptionError(f"--records {' --records '.join(given)}: none is no log among others")
+    return None if "none" in given else tuple(given) or "auto"
 
 
 def shape_argument(text: str) -> tuple[str, tuple[int | str, ...]]:

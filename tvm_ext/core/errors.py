@@ -47,3 +47,7 @@ class ToolError(TvmExtError, OSError):
 
 class PassError(TvmExtError, RuntimeError):
     """A pass broke one of its own conditions, or raised: names the pass and the one before it."""
+
+
+class ProgramError(TvmExtError, ValueError):
+    """A program of an accelerator is damaged, malformed, or waits for ever; names the instruction."""

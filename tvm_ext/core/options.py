@@ -35,7 +35,7 @@ class CompileOptions:
             infinity among activations reaches every output of its tile. "exact" uses only kernels that sum products as
             the operation says.
         records: tuning records to use: "auto" takes those shipped with this library, where instruction set and number
-            of threads fit; None takes none; a path, or several, takes those logs.
+            of threads fit; None takes none; a path, or several, takes those logs; a folder is a MetaSchedule database.
         cache: whether to look in, and write to, the on-disk cache.
 
     Raises:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from .layout import Layout
     from .plan import Kernel, Plan
+    from .schedule_database import MetaScheduleDatabase
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class CompileContext:
 
     Attributes:
         records: tuning records that choose-recipes may use.
+        schedules: of kernels, found by MetaSchedule, that schedule-kernels may use.
         plans: group function -> the recipe and configuration chosen for it.
         kernels: kernel function -> what the report says of it.
         packed: constant in a kernel's layout -> the constant it was packed from, and the layout.
@@ -83,6 +85,7 @@ class CompileContext:
     options: CompileOptions = field(default_factory=CompileOptions)
     provenance: Provenance = field(default_factory=Provenance)
     records: RecordBook = field(default_factory=RecordBook)
+    schedules: MetaScheduleDatabase | None = None
     reports: list[PassReport] = field(default_factory=list)
     plans: dict[str, Plan] = field(default_factory=dict)
     kernels: dict[str, Kernel] = field(default_factory=dict)

@@ -5,8 +5,8 @@
      "tvm_ext": {what AutoTVM has no place for}}
 
 AutoTVM's own reader takes such rows, and those of AutoTVM are readable here: `recipe` is the name of their template.
-The format is that of `tvm.autotvm.record.encode` (TVM 0.6 to 0.19). Rows of its older protocol (pickled, tabs between)
-are refused: to read them is to run them.
+The format is that of `tvm.autotvm.record.encode` (TVM 0.6 to 0.19). Rows of its other protocol (pickled, tabs between)
+are refused: to read them is to run them. Every value of a row is checked for its type: a log may come from anywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .errors import OptionError
+from .log_line import RecordError, parse, typed
 from .task_key import TaskKey
 
 if TYPE_CHECKING:
@@ -34,10 +34,6 @@ _NAMES = {number: name for name, number in reversed(list(ERRORS.items()))} | {3:
 MACHINE_FIELDS = ("isa", "mcpu", "lanes", "threads", "l1d", "l2", "l3")
 #: AutoTVM writes this in place of the times of a candidate that failed.
 _NO_TIME = 1e9
-
-
-class RecordError(OptionError):
-    """A line of a log that is no record; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -123,27 +119,59 @@ class Record:
             return cls._from(_parsed(line))
         except RecordError:
             raise
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             what = f"{type(error).__name__}: {error}"
             raise RecordError(f"not a row of AutoTVM's format 0.2 ({what[:120]})") from error
 
     @classmethod
     def _from(cls, row: Mapping[str, Any]) -> Record:
-        _, recipe, args, _ = row["input"]
+        _, recipe, args, keywords = row["input"]
         costs, number, seconds, timestamp = row["result"]
-        ours = row.get("tvm_ext") or {}
-        entity = [(str(name), str(kind), value) for name, kind, value in row["config"]["entity"]]
-        error = str(ours.get("error", _NAMES.get(int(number), "unknown")))
+        ours = typed(row.get("tvm_ext", {}), "tvm_ext", dict)
+        config, kinds = _config(row["config"]["entity"])
+        error = _error(typed(number, "error number", int), ours.get("error"))
+        args = [*typed(args, "args", list), *([keywords] if typed(keywords, "keywords", dict) else [])]
+        check = ours.get("check")
         return cls(
-            task=TaskKey.of(str(ours.get("op", f"template:{recipe}")), args),
-            recipe=str(recipe), version=int(ours.get("recipe_version", 0)),
-            config={name: value for name, _, value in entity},
-            costs=() if error else tuple(float(c) for c in costs),
-            error=error, detail=str(ours.get("detail", "")), check=ours.get("check"),
-            discarded=bool(ours.get("discarded", False)), machine=dict(ours.get("machine", {})),
-            session=str(ours.get("session", "")), timestamp=float(timestamp), seconds=float(seconds),
-            kinds={name: kind for name, kind, _ in entity if kind != "ot"}, index=int(row["config"].get("index") or 0),
+            task=TaskKey.of(typed(ours.get("op", f"template:{recipe}"), "op", str), args),
+            recipe=typed(recipe, "recipe", str), version=typed(ours.get("recipe_version", 0), "recipe_version", int),
+            config=config,
+            costs=() if error else tuple(float(typed(c, "cost", int, float)) for c in typed(costs, "costs", list)),
+            error=error, detail=typed(ours.get("detail", ""), "detail", str),
+            check=None if check is None else float(typed(check, "check", int, float)),
+            discarded=typed(ours.get("discarded", False), "discarded", bool),
+            machine=typed(ours.get("machine", {}), "machine", dict),
+            session=typed(ours.get("session", ""), "session", str),
+            timestamp=float(typed(timestamp, "time", int, float)), seconds=float(typed(seconds, "seconds", int, float)),
+            kinds=kinds, index=typed(row["config"].get("index") or 0, "index", int),
         )  # fmt: skip
+
+
+def _config(entity: Any) -> tuple[Config, dict[str, str]]:
+    """Knob -> value, and knob -> kind where that is not "ot".
+
+    Raises:
+        RecordError: a knob stands there twice.
+    """
+    triples = [typed(knob, "knob", list) for knob in typed(entity, "entity", list)]
+    rows = [(typed(name, "knob", str), typed(kind, "kind", str), value) for name, kind, value in triples]
+    config = {name: value for name, _, value in rows}
+    if len(config) < len(rows):
+        raise RecordError(f"a knob stands twice in {[name for name, _, _ in rows]}")
+    return config, {name: kind for name, kind, _ in rows if kind != "ot"}
+
+
+def _error(number: int, name: Any) -> str:
+    """The name of what went wrong.
+
+    Raises:
+        RecordError: number and name contradict each other.
+    """
+    if name is None:
+        return _NAMES.get(number, "unknown")
+    if ERRORS.get(typed(name, "error", str)) != number:
+        raise RecordError(f"error={name!r} is not number {number}: choose one of {', '.join(map(repr, ERRORS))}")
+    return str(name)
 
 
 def _parsed(line: str) -> Mapping[str, Any]:
@@ -153,20 +181,9 @@ def _parsed(line: str) -> Mapping[str, Any]:
         RecordError: it is none, or of another protocol.
     """
     if "\t" in line and not line.lstrip().startswith("{"):
-        raise RecordError("a row of AutoTVM's pickled protocol (0.1): it is refused, since to read it is to run it")
-    try:
-        row = json.loads(line, parse_constant=_no_number)
-    except RecursionError:
-        raise RecordError("nested too deeply") from None
-    except ValueError as error:
-        why = "cut off" if line.lstrip().startswith("{") and not line.rstrip().endswith("}") else "not JSON"
-        raise RecordError(f"{why}: {str(error)[:100]}") from error
-    if not isinstance(row, dict):
-        raise RecordError(f"not a JSON object but a {type(row).__name__}")
-    if row.get("version") != 0.2:
-        raise RecordError(f"version {row.get('version')!r}: only AutoTVM's format 0.2 is read")
+        raise RecordError("a row of AutoTVM's pickled protocol: it is refused, since to read it is to run it")
+    row = typed(parse(line), "line", dict)
+    version = row.get("version", row.get("v"))
+    if version != 0.2:
+        raise RecordError(f"version {version!r:.60}: only AutoTVM's format 0.2 is read")
     return row
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import OptionError
+from .log_line import RecordError, parse, typed
 from .machine import Machine
-from .record import MACHINE_FIELDS, Record, RecordError
+from .record import MACHINE_FIELDS, Record
 from .task_key import TaskKey
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class Verdict:
         recipe, config: to use; None for the default.
         machine: as in a record.
         reason: for people.
+        model: that was timed. A task may stand in several models: what helps in one of them is used.
     """
 
     task: TaskKey
@@ -43,13 +46,14 @@ class Verdict:
     session: str = ""
     timestamp: float = 0.0
     reason: str = ""
+    model: str = ""
 
     def to_line(self) -> str:
         """A comment line, without the line break."""
         fields = {
             "kind": "verdict", "op": self.task.op, "args": self.task.args, "recipe": self.recipe, "config": self.config,
             "machine": dict(self.machine), "session": self.session, "timestamp": round(self.timestamp, 6),
-            "reason": self.reason,
+            "reason": self.reason, "model": self.model,
         }  # fmt: skip
         return "# " + json.dumps(fields, separators=(",", ":"), allow_nan=False)
 
@@ -61,13 +65,18 @@ class Verdict:
             RecordError: it is none.
         """
         try:
-            config = comment["config"]
+            recipe, config = comment["recipe"], comment["config"]
+            if (recipe is None) != (config is None):
+                raise RecordError("a recipe without a configuration, or the other way round")
             return cls(
-                TaskKey.of(str(comment["op"]), comment["args"]), comment["recipe"],
-                dict(config) if config is not None else None, dict(comment["machine"]),
-                str(comment.get("session", "")), float(comment.get("timestamp", 0.0)), str(comment.get("reason", "")),
+                TaskKey.of(typed(comment["op"], "op", str), typed(comment["args"], "args", list)),
+                recipe if recipe is None else typed(recipe, "recipe", str),
+                config if config is None else typed(config, "config", dict), typed(comment["machine"], "machine", dict),
+                typed(comment.get("session", ""), "session", str),
+                float(typed(comment.get("timestamp", 0.0), "timestamp", int, float)),
+                typed(comment.get("reason", ""), "reason", str), typed(comment.get("model", ""), "model", str),
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, RecordError) as error:
             raise RecordError(f"no verdict ({type(error).__name__}: {str(error)[:100]})") from error
 
 
@@ -112,24 +121,18 @@ class RecordBook:
         Raises:
             OptionError: a file cannot be read.
         """
-        records: list[Record] = []
-        verdicts: list[Verdict] = []
-        problems: list[Problem] = []
-        digest = hashlib.sha256()
+        book, digest = cls(), hashlib.sha256()
         for path in paths:
-            for number, line in _lines(Path(path)):
-                digest.update(line.encode(errors="replace") + b"\n")
-                try:
-                    found = read_line(line)
-                except RecordError as error:
-                    problems.append(Problem(str(path), number, error.message))
-                    continue
-                if isinstance(found, Record):
-                    records.append(found)
-                elif isinstance(found, Verdict):
-                    verdicts.append(found)
-        nothing = not (records or verdicts)
-        return cls(records, verdicts, problems, "" if nothing else digest.hexdigest())
+            for line in lines_of(path):
+                digest.update(line.text.encode(errors="replace") + b"\n")
+                if line.problem:
+                    book.problems.append(Problem(str(path), line.number, line.problem))
+                elif isinstance(line.found, Record):
+                    book.records.append(line.found)
+                elif isinstance(line.found, Verdict):
+                    book.verdicts.append(line.found)
+        nothing = not (book.records or book.verdicts)
+        return cls(book.records, book.verdicts, book.problems, "" if nothing else digest.hexdigest())
 
     def of(self, task: TaskKey) -> Sequence[Record]:
         """All records of a task, in the order of the logs."""
@@ -155,12 +158,16 @@ class RecordBook:
             return Choice(None, (*refused, f"tuned, and left at the default: {verdict.reason}"))
         if verdict is not None:
             kept = [r for r in fitting if (r.recipe, r.config) == (verdict.recipe, verdict.config)]
+            if not kept:
+                refused.setdefault(f"no record that fits has what the verdict names: {verdict.recipe} {verdict.config}")
             fitting = kept or fitting
         return Choice(min(fitting, key=lambda r: r.cost, default=None), tuple(refused))
 
     def _verdict(self, task: TaskKey, machine: Machine) -> Verdict | None:
+        """The newest verdict of each model decides for it; of these the newest that names a configuration."""
         mine = [v for v in self._verdicts.get(task, ()) if not _other_machine(v.machine, machine)]
-        return max(mine, key=lambda v: v.timestamp, default=None)
+        newest = {v.model: v for v in sorted(mine, key=lambda v: v.timestamp)}
+        return max(newest.values(), key=lambda v: (v.config is not None, v.timestamp), default=None)
 
 
 @dataclass(frozen=True)
@@ -190,7 +197,7 @@ def machine_fields(machine: Machine) -> dict[str, Any]:
 def _other_machine(recorded: Mapping[str, Any], machine: Machine) -> str:
     for name, what in (("isa", "instruction set"), ("threads", "number of threads")):
         if recorded.get(name) != getattr(machine, name):
-            return f"made for {what} {recorded.get(name, 'unknown')}, this is {getattr(machine, name)}"
+            return f"made for {what} {recorded.get(name, 'unknown')!s:.40}, this is {getattr(machine, name)}"
     return ""
 
 
@@ -200,20 +207,49 @@ def read_line(line: str) -> Record | Verdict | Mapping[str, Any] | None:
     Raises:
         RecordError: it is none of these.
     """
+    if len(line) > MAX_LINE:
+        raise RecordError(f"longer than {MAX_LINE} characters")
     text = line.strip()
     if not text:
         return None
-    if len(text) > MAX_LINE:
-        raise RecordError(f"longer than {MAX_LINE} bytes")
     if not text.startswith("#"):
         return Record.from_row(text)
-    try:
-        comment = json.loads(text[1:])
-    except (ValueError, RecursionError):
+    if not _HEADER.match(text):
         return None
-    if not isinstance(comment, dict):
-        return None
+    comment = typed(parse(text[1:]), "comment", dict)
     return Verdict.from_comment(comment) if comment.get("kind") == "verdict" else comment
+
+
+#: A comment that is JSON; others are words.
+_HEADER = re.compile(r'#\s*\{\s*"')
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a log.
+
+    Attributes:
+        found: see :func:`read_line`; None if there is a problem.
+        problem: why it is left out; "" if it is not.
+    """
+
+    number: int
+    text: str
+    found: Record | Verdict | Mapping[str, Any] | None = None
+    problem: str = ""
+
+
+def lines_of(path: str | Path) -> Iterator[Line]:
+    """All lines of a log.
+
+    Raises:
+        OptionError: the file cannot be read.
+    """
+    for number, text in _lines(Path(path)):
+        try:
+            yield Line(number, text, read_line(text))
+        except RecordError as error:
+            yield Line(number, text, problem=error.message)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -63,15 +63,19 @@ class TaskKey:
     @property
     def short(self) -> str:
         """For people: the operator, the shapes of its first tensors, its stride, and the operations behind it."""
-        tensors = [a for a in self.args if isinstance(a, list) and a[:1] == ["TENSOR"]]
-        steps = [a[0].rpartition(".")[2] for a in self.args if isinstance(a, list) and a[:1] != ["TENSOR"] and a]
-        name = self.op.rpartition(".")[2]
-        behind = [step for step in steps if step != name] if steps else []
-        shapes = " ".join("x".join(map(str, t[1])) for t in tensors[:2]) or " ".join(map(str, self.args))
-        attributes = [a[-1] for a in self.args if isinstance(a, list) and a and isinstance(a[-1], dict)]
-        strides = [s for a in attributes for s in a.get("strides") or () if s != 1]
+        args = self.args
+        tensors = [a for a in args if isinstance(a, list) and a[:1] == ["TENSOR"] and len(a) > 1]
+        steps = [a for a in args if isinstance(a, list) and len(a) > 1 and isinstance(a[0], str) and a not in tensors]
+        name = self.op.rpartition(".")[2] if self.op.startswith("relax.") else self.op
+        behind = [step for a in steps if (step := a[0].rpartition(".")[2]) != name]
+        shapes = " ".join("x".join(map(str, t[1])) if isinstance(t[1], list) else str(t[1]) for t in tensors[:2])
+        strides = [s for a in steps if isinstance(a[-1], dict) for s in _listed(a[-1].get("strides")) if s != 1]
         stride = f" stride {strides[-1]}" if strides else ""
-        return f"{name} {shapes}{stride}" + "".join(f" + {step}" for step in behind)
+        return f"{name} {shapes or ' '.join(map(str, args))}{stride}" + "".join(f" + {step}" for step in behind)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _callee(value: Any) -> str:

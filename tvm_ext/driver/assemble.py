@@ -79,11 +79,16 @@ class Assembled:
             **{key: value for key, value in self.facts[-1].items() if key not in ("kernels", "batch")},
             "passes": [r.as_dict() for r in lowered[-1].ctx.reports],
             "timing": dict(self.clock.seconds),
-            "warnings": list(dict.fromkeys(w for one in lowered for w in one.imported.warnings)),
+            "warnings": list(dict.fromkeys(w for one in lowered for w in (*one.imported.warnings, *_left_out(one)))),
         }
         if len(self.facts) > 1:
             report["programs"] = [{k: v for k, v in facts.items() if k != "kernels"} for facts in self.facts]
         return report
+
+
+def _left_out(lowered: Lowered) -> list[str]:
+    """Lines of the tuning logs that were no records: the first few."""
+    return [f"left out of the tuning records: {problem}" for problem in lowered.ctx.records.problems[:5]]
 
 
 def assemble(model: Programs) -> Assembled:

@@ -22,7 +22,7 @@ from ..runtime.model import CompiledModel
 from ..runtime.spec import installed_versions
 from .cache import Cache, CacheWarning, cache_key
 from .lower import Clock, lower_all
-from .records import book_of
+from .records import fingerprint_of
 
 if TYPE_CHECKING:
     from tvm.relax import VMExecutable
@@ -44,7 +44,7 @@ def compile_model(model: Any, options: CompileOptions | None = None, **given: An
     machine = Machine.detect(options.target, options.threads)
     if not options.cache or callable(options.fusion) or why_not_here(machine.as_dict()):
         return _in_memory(_assembled(model, options, machine, clock))
-    versions = {**installed_versions(), "source": source_state(), "records": book_of(options).fingerprint}
+    versions = {**installed_versions(), "source": source_state(), "records": fingerprint_of(options)}
     cache, key = Cache(), cache_key(sha256, machine, options, versions)
     if (found := cache.load(key)) is not None:
         return found

@@ -13,7 +13,7 @@ from ..core.options import CompileOptions
 from ..frontend.reader import Source, read_model
 from ..frontend.shapes import input_specs
 from ..runtime.spec import TensorSpec
-from .records import book_of
+from .records import book_of, schedules_of
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -101,7 +101,7 @@ def _lower(source: Source, options: CompileOptions, machine: Machine, clock: Clo
 
     imported = import_model(source, options)
     clock.lap("import")
-    ctx = CompileContext(machine, options, imported.provenance, book_of(options))
+    ctx = CompileContext(machine, options, imported.provenance, book_of(options), schedules_of(options))
     mod = run_passes(pipeline(), imported.mod, ctx)
     clock.lap("passes")
     return Lowered(source, imported, mod, ctx, clock, batch)

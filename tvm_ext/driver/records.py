@@ -1,14 +1,21 @@
-"""Which tuning records a compile may use: those of the logs it names, or those shipped with this library."""
+"""Which tuning records a compile may use: those of the logs it names, or those shipped with this library.
+
+A folder among them is a MetaSchedule database: schedules of the kernels that recipes make.
+"""
 
 from __future__ import annotations
 
 import functools
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
 from ..core.options import CompileOptions
 from ..core.record_book import RecordBook
+
+if TYPE_CHECKING:
+    from ..core.schedule_database import MetaScheduleDatabase
 
 #: Logs shipped with the library.
 SHIPPED = Path(__file__).parents[1] / "tuning_logs"
@@ -24,7 +31,9 @@ def book_of(options: CompileOptions) -> RecordBook:
         return RecordBook()
     if options.records == "auto":
         return _read(tuple((str(path), _state(path)) for path in sorted(SHIPPED.glob("*.json"))))
-    paths = [Path(path).expanduser() for path in options.records]
+    paths = [path for path in _paths(options) if not path.is_dir()]
+    if not paths:
+        return RecordBook()
     book = _read(tuple((str(path), _state(path)) for path in paths))
     if not book.fingerprint:
         problem = f" ({book.problems[0]})" if book.problems else ""
@@ -33,6 +42,33 @@ def book_of(options: CompileOptions) -> RecordBook:
             fix="name a log that `tvm-ext tune` wrote; `tvm-ext log validate` says what is wrong with its lines",
         )
     return book
+
+
+def schedules_of(options: CompileOptions) -> MetaScheduleDatabase | None:
+    """The MetaSchedule database among `options.records`; None if there is none.
+
+    Raises:
+        OptionError: there are several, or a folder is none.
+    """
+    folders = [path for path in _paths(options) if path.is_dir()]
+    if not folders:
+        return None
+    if len(folders) > 1:
+        raise OptionError(f"records={list(map(str, folders))}: one MetaSchedule database can be used, not several")
+    from ..core.schedule_database import MetaScheduleDatabase
+
+    return MetaScheduleDatabase(folders[0])
+
+
+def fingerprint_of(options: CompileOptions) -> str:
+    """Changes when what a compile may use does."""
+    schedules = schedules_of(options)
+    return book_of(options).fingerprint + (f" {schedules.fingerprint}" if schedules else "")
+
+
+def _paths(options: CompileOptions) -> list[Path]:
+    given = () if options.records in (None, "auto") else options.records or ()
+    return [Path(path).expanduser() for path in given]
 
 
 @functools.lru_cache(maxsize=8)

@@ -148,7 +148,7 @@ class _Assigner:
                 plan.recipe.schedule, match=plan.match, config=plan.config, machine=self._ctx.machine
             )
             name = group.removeprefix("fused_")
-            record = plan.record.session if plan.record else ""
+            record = (plan.record.session or "of no session") if plan.record else ""
             kernel = Kernel(
                 name, plan.recipe.name, plan.config, "", str(layouts), estimate=plan.cost, record=record,
                 schedule=schedule, plan=plan,

@@ -9,9 +9,11 @@ was refused (another instruction set, number of threads or version of its recipe
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tvm.ir import IRModule
 
@@ -19,7 +21,7 @@ from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Plan
-from tvm_ext.core.recipe import Match, Recipe, config_text
+from tvm_ext.core.recipe import Config, Match, Recipe, config_text
 from tvm_ext.core.record import Record
 from tvm_ext.core.record_book import RecordBook
 from tvm_ext.core.relax_graph import iter_groups
@@ -91,7 +93,7 @@ def choose(
 ) -> tuple[Plan | None, tuple[str, ...]]:
     """The plan of a record that fits, else that of least estimated cost; and why records were refused."""
     refused: tuple[str, ...] = ()
-    if records is not None and records.records:
+    if records is not None and (records.records or records.verdicts):
         choice = records.best(TaskKey.of_group(group), machine, {r.name: r.version for r, _ in options})
         refused = choice.reasons
         if choice.record is not None:
@@ -121,9 +123,23 @@ def _from_record(record: Record, options: Matches, machine: Machine) -> Plan | s
     space = recipe.space(match, machine)
     if set(space) != set(record.config):
         return f"record of {recipe.name}: its knobs {sorted(record.config)} are not {sorted(space)}"
-    default = recipe.default(match, machine)
-    if any(value not in space[knob] and value != default[knob] for knob, value in record.config.items()):
+    config = _of_space(record.config, space) or _of_space(record.config, space, recipe.default(match, machine))
+    if config is None:
         return f"record of {recipe.name}: {text} is not in its space"
-    if math.isinf(cost := recipe.cost(match, record.config, machine)):
+    if math.isinf(cost := recipe.cost(match, config, machine)):
         return f"record of {recipe.name}: {text} is not legal here"
-    return Plan(recipe, match, record.config, cost, record)
+    return Plan(recipe, match, config, cost, record)
+
+
+def _of_space(config: Config, space: Mapping[str, Sequence[Any]], default: Config | None = None) -> Config | None:
+    """The configuration in the values of the space itself, or of the default; None if it is not in it.
+
+    Compared as JSON: there 4.0 and true are no 4 and 1, and lists are what tuples become.
+    """
+    found: Config = {}
+    for knob, value in config.items():
+        known = {json.dumps(choice): choice for choice in (*space[knob], *([default[knob]] if default else []))}
+        if (text := json.dumps(value)) not in known:
+            return None
+        found[knob] = known[text]
+    return found

@@ -1,4 +1,4 @@
-"""Scheduling: each kernel's recipe schedules its TIR function."""
+"""Scheduling: each kernel's recipe schedules its TIR function, or a MetaSchedule database that was given does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_ext.core.errors import PassError
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.plan import Kernel
 from tvm_ext.core.recipe import config_text
-from tvm_ext.core.relax_graph import Rewriter, op_name
+from tvm_ext.core.relax_graph import Rewriter, op_name, shape_of
 
 
 class ScheduleKernels(Pass):
@@ -34,12 +34,29 @@ class ScheduleKernels(Pass):
                 return None
             old = call.args[0]
             if old not in done:
-                sch = _scheduled(mod[old], kernel)
-                done[old] = rw.replace_function(old, sch.mod["main"].without_attr("global_symbol"))
-                rw.fire(f"scheduled by {kernel.recipe}", kernel.name)
+                function = _found(mod[old], kernel, shape_of(call), rw)
+                if function is None:
+                    function = _scheduled(mod[old], kernel).mod["main"].without_attr("global_symbol")
+                    rw.fire(f"scheduled by {kernel.recipe}", kernel.name)
+                done[old] = rw.replace_function(old, function)
             return Call(call.op, [done[old], *call.args[1:]], call.attrs, call.ty_args)
 
         return Rewriter(mod, ctx).rewrite(visit)
+
+
+def _found(function: tirx.PrimFunc, kernel: Kernel, result: Any, rw: Rewriter) -> tirx.PrimFunc | None:
+    """The kernel, scheduled by the MetaSchedule database; None if there is none, or none for this kernel."""
+    if rw.ctx.schedules is None:
+        return None
+    found = rw.ctx.schedules.find(function, rw.ctx.machine, result)
+    if found.schedule is None:
+        rw.skip(f"{kernel.name}: {found.reason}")
+        return None
+    kernel.record = "MetaSchedule"
+    rw.fire(f"scheduled by MetaSchedule, which measured {found.seconds * 1e6:.1f} us", kernel.name)
+    scheduled = found.schedule.mod["main"]
+    made = tirx.PrimFunc(scheduled.params, scheduled.body, scheduled.ret_type, function.attrs)
+    return made.without_attr("global_symbol")
 
 
 def _scheduled(function: tirx.PrimFunc, kernel: Kernel) -> Schedule:

@@ -19,7 +19,6 @@ from .function import Function, Weights
 from .spec import Metadata
 from .tvm_runtime import virtual_machine
 
-
 Observer = Callable[[str, bool], None]
 """Called with the name of a kernel (or of a builtin of the VM), and whether it is about to run or has run."""
 

@@ -1,0 +1,1 @@
+"""Bring your own codegen: accelerators that run parts of a model."""

@@ -1,0 +1,208 @@
+"""The accelerator that is simulated: its size, memories, transfers, clock and energies, in one frozen object.
+
+The machine is the template that TPU, Gemmini (Genc et al., DAC 2021) and VTA (Moreau et al., IEEE Micro 2019) share::
+
+    DRAM <=DMA=> scratchpad (operands) => rows x cols PEs => accumulator (partial sums) => vector unit => DRAM
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ...core.errors import OptionError
+
+#: Closed forms by which an array's cycles are counted on this accelerator; :mod:`.cycles` knows two more, as reference.
+COMPUTE_MODELS = ("overlapped", "physical")
+#: Dtype of the operands -> dtype of the accumulators.
+ACCUMULATOR_DTYPES = {"int8": "int32", "float32": "float32"}
+_ITEMSIZE = {"int8": 1, "int32": 4, "float32": 4}
+
+
+class Dataflow(str, enum.Enum):
+    """Which operand of C[m, n] = A[m, k] B[k, n] stays in the PEs while the others stream through.
+
+    A member equals its string: `Dataflow.WS == "ws"`.
+    """
+
+    WS = "ws"  #: weight stationary: B stays, A streams
+    OS = "os"  #: output stationary: C stays, A and B stream
+    IS = "is"  #: input stationary: A stays, B streams
+
+    def __str__(self) -> str:
+        return self.value
+
+    @classmethod
+    def of(cls, value: str) -> Dataflow:
+        """The dataflow of that name.
+
+        Raises:
+            OptionError: there is none.
+        """
+        try:
+            return cls(value)
+        except ValueError:
+            raise cls.unknown(value) from None
+
+    @classmethod
+    def unknown(cls, value: object) -> OptionError:
+        """The error for a name that is none of them."""
+        choices = ", ".join(repr(member.value) for member in cls)
+        return OptionError(f"dataflow={value!r} is unknown", fix=f"choose one of {choices}")
+
+
+@dataclass(frozen=True)
+class EnergyTable:
+    """Picojoules of one operation or one byte; replace any figure by one of your own technology.
+
+    The defaults are for 45 nm at 0.9 V (Horowitz, "Computing's energy problem", ISSCC 2014, figure 1.1.9): a
+    multiply-add is multiplier plus adder; memories are its caches for 64 bits (32 KiB 20 pJ, 1 MiB 100 pJ),
+    interpolated to 256 and 64 KiB by the power law between the two; DRAM is the middle of 1.3 to 2.6 nJ.
+
+    Attributes:
+        mac_int8, mac_float32: one multiply-add, by the dtype of its operands.
+        vector_op: one element of one operation of the vector unit (a float32 multiply-add).
+        scratchpad_byte, accumulator_byte, dram_byte: one byte read or written there.
+    """
+
+    mac_int8: float = 0.3
+    mac_float32: float = 4.6
+    vector_op: float = 4.6
+    scratchpad_byte: float = 6.6
+    accumulator_byte: float = 3.4
+    dram_byte: float = 244.0
+
+    def __post_init__(self) -> None:
+        for name, value in _values(self):
+            if not _is_number(value) or not (math.isfinite(value) and value >= 0):
+                raise OptionError(f"energy.{name}={value!r}: picojoules are a finite number, 0 or more")
+
+    def mac(self, dtype: str) -> float:
+        """Picojoules of a multiply-add whose operands have this dtype: "int8" or "float32"."""
+        return {"int8": self.mac_int8, "float32": self.mac_float32}[dtype]
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """What there is to know of the accelerator; every view (functional, timing, stepper) and the tiling read it.
+
+    Attributes:
+        rows, cols: processing elements (PEs) of the array; each does one multiply-add a cycle.
+        dtype: of the operands: "int8" (accumulators are int32) or "float32" (accumulators are float32).
+        scratchpad_bytes: memory of operands; with double buffering a tile has half of it.
+        accumulator_bytes: memory of partial sums, of 4 bytes each.
+        dma_bytes_per_cycle: bandwidth between DRAM and the chip.
+        dma_latency: cycles from the start of a transfer until its first byte is there.
+        vector_lanes: elements that the vector unit finishes in a cycle.
+        launch_cycles: what the host pays to start one region.
+        frequency_hz: clock.
+        compute_model: "overlapped" (weights of the next fold come in behind the stream) or "physical" (folds one after
+            the other); see :func:`.cycles.gemm_cycles`.
+        energy: picojoules of operations and bytes.
+
+    Raises:
+        OptionError: a value does not fit; the message says what would.
+    """
+
+    rows: int = 16
+    cols: int = 16
+    dtype: str = "int8"
+    scratchpad_bytes: int = 256 * 1024
+    accumulator_bytes: int = 64 * 1024
+    dma_bytes_per_cycle: int = 16
+    dma_latency: int = 100
+    vector_lanes: int = 16
+    launch_cycles: int = 1000
+    frequency_hz: float = 1e9
+    compute_model: str = "overlapped"
+    energy: EnergyTable = field(default_factory=EnergyTable)
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in _BOUNDS.items():
+            _check_whole(name, getattr(self, name), least, most)
+        _check_choice("dtype", self.dtype, tuple(ACCUMULATOR_DTYPES))
+        _check_choice("compute_model", self.compute_model, COMPUTE_MODELS)
+        if not _is_number(self.frequency_hz) or not (math.isfinite(self.frequency_hz) and self.frequency_hz > 0):
+            raise OptionError(f"frequency_hz={self.frequency_hz!r}: a number above 0 is needed, as in 1e9")
+        if not isinstance(self.energy, EnergyTable):
+            raise OptionError(f"energy={self.energy!r} is no EnergyTable", fix="give EnergyTable(dram_byte=100.0)")
+
+    @property
+    def accumulator_dtype(self) -> str:
+        return ACCUMULATOR_DTYPES[self.dtype]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one operand element."""
+        return _ITEMSIZE[self.dtype]
+
+    @property
+    def accumulator_itemsize(self) -> int:
+        """Bytes of one partial sum."""
+        return _ITEMSIZE[self.accumulator_dtype]
+
+    @property
+    def macs_per_cycle(self) -> int:
+        """Multiply-adds of a cycle in which every PE works."""
+        return self.rows * self.cols
+
+    def seconds(self, cycles: int) -> float:
+        """Time of so many cycles."""
+        return cycles / self.frequency_hz
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON values; :meth:`from_dict` reads them back."""
+        return {**dict(_values(self)), "energy": dict(_values(self.energy))}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Accelerator:
+        """The accelerator of these settings; what is left out has its default.
+
+        Raises:
+            OptionError: an unknown name, or a value that does not fit.
+        """
+        settings = dict(values)
+        if isinstance(settings.get("energy"), Mapping):
+            settings["energy"] = EnergyTable(**_known(EnergyTable, "energy table", settings["energy"]))
+        return cls(**_known(cls, "accelerator", settings))
+
+
+_BOUNDS = {
+    "rows": (1, 1024),
+    "cols": (1, 1024),
+    "scratchpad_bytes": (1, 1 << 40),
+    "accumulator_bytes": (4, 1 << 40),
+    "dma_bytes_per_cycle": (1, 1 << 20),
+    "dma_latency": (0, 1 << 30),
+    "vector_lanes": (1, 1 << 16),
+    "launch_cycles": (0, 1 << 40),
+}
+
+
+def _values(settings: Any) -> list[tuple[str, Any]]:
+    return [(f.name, getattr(settings, f.name)) for f in fields(settings)]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _check_whole(name: str, value: Any, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise OptionError(f"{name}={value!r}: a whole number from {least} to {most} is needed")
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise OptionError(f"{name}={value!r} is unknown", fix=f"choose {' or '.join(map(repr, choices))}")
+
+
+def _known(kind: type, what: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    names = [f.name for f in fields(kind)]
+    for name in values:
+        if name not in names:
+            raise OptionError(f"unknown setting {name!r} of the {what}", fix=f"choose of {', '.join(names)}")
+    return dict(values)

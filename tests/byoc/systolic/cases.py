@@ -1,0 +1,68 @@
+"""Programs and reference results that several tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_ext.byoc.systolic.codegen import lower
+from tvm_ext.byoc.systolic.config import Accelerator
+from tvm_ext.byoc.systolic.layer import ConvGeometry, Step, matmul
+from tvm_ext.byoc.systolic.program import Program, Tensor
+
+#: So small that every shape of the tests needs many tiles.
+SMALL_INT8 = Accelerator(rows=4, cols=4, scratchpad_bytes=2048, accumulator_bytes=1024)
+SMALL_FLOAT = Accelerator(rows=4, cols=4, dtype="float32", scratchpad_bytes=4096, accumulator_bytes=1024)
+#: 1, primes, sizes that no array divides.
+SIZES = [(1, 1, 1), (1, 17, 5), (7, 13, 1), (33, 65, 17), (5, 127, 31), (64, 32, 48)]
+
+
+def random_int8(rng: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
+    return rng.integers(-128, 128, shape, dtype=np.int8)
+
+
+def random_float(rng: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
+    return rng.standard_normal(shape, dtype=np.float32)
+
+
+def dense(
+    accelerator: Accelerator,
+    sizes: tuple[int, int, int],
+    weights: np.ndarray | None = None,
+    steps: Sequence[Step] = (),
+    out_dtype: str = "",
+    more: Sequence[Tensor] = (),
+    dataflow: str | None = None,
+) -> Program:
+    """y = epilogue(x w) of one layer; w is an input where no weights are given."""
+    m, k, n = sizes
+    tensors = [
+        Tensor("x", "input", (m, k), accelerator.dtype),
+        Tensor("y", "output", (m, n), out_dtype or accelerator.accumulator_dtype),
+        *more,
+    ]
+    if weights is None:
+        tensors.append(Tensor("w", "input", (k, n), accelerator.dtype))
+    right: Any = "w" if weights is None else weights
+    return lower([matmul("fc", "x", right, "y", sizes, steps=tuple(steps))], tensors, accelerator, dataflow)
+
+
+def direct_conv2d(x: np.ndarray, weights: np.ndarray, geometry: ConvGeometry, pad_value: float = 0) -> np.ndarray:
+    """Convolution by its definition, NCHW and OIHW, in the dtype of x; groups follow from the shapes."""
+    top, left, bottom, right = geometry.padding
+    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=pad_value)
+    filters, depth, kernel_height, kernel_width = weights.shape
+    groups = x.shape[1] // depth
+    height, width = geometry.out_size
+    out = np.zeros((x.shape[0], filters, height, width), x.dtype)
+    for f in range(filters):
+        channels = slice(f // (filters // groups) * depth, (f // (filters // groups) + 1) * depth)
+        for dy in range(kernel_height):
+            for dx in range(kernel_width):
+                y0, x0 = dy * geometry.dilation[0], dx * geometry.dilation[1]
+                rows = slice(y0, y0 + (height - 1) * geometry.strides[0] + 1, geometry.strides[0])
+                cols = slice(x0, x0 + (width - 1) * geometry.strides[1] + 1, geometry.strides[1])
+                out[:, f] += np.einsum("nchw,c->nhw", padded[:, channels, rows, cols], weights[f, :, dy, dx])
+    return out

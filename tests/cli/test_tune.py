@@ -1,0 +1,283 @@
+"""`tvm-ext tune`: what it prints, its exit codes, and that no end of it loses a record."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.onnx_graphs import model, node, value
+from tests.onnx_graphs import random as normal
+from tvm_ext.core.record_book import RecordBook, lines_of
+from tvm_ext.tuning import tune as tune_module
+from tvm_ext.tuning.measure import MeasureError
+from tvm_ext.tuning.report import INTERRUPTED, TaskRow, TuneReport
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Path of two matmuls, which have a space each."""
+    nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("MatMul", "b v", "y")]
+    weights = {"w": normal(40, 64), "v": normal(64, 24)}
+    path = tmp_path / "small.onnx"
+    path.write_bytes(model(nodes, [value("x", (33, 40))], [value("y", (33, 24))], weights).SerializeToString())
+    return str(path)
+
+
+@pytest.fixture
+def returned(monkeypatch):
+    """Replaces the session: it returns `report`, or raises it."""
+    state = {"report": TuneReport("m", "s", "l", (TaskRow("t", 1, 2, 3),)), "given": None}
+
+    def tune(proto, **given):
+        state["given"] = given
+        if isinstance(state["report"], BaseException):
+            raise state["report"]
+        return state["report"]
+
+    monkeypatch.setattr(tune_module, "tune", tune)
+    return state
+
+
+def lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def candidates(log):
+    """What a log has, once a record; asserts that it can be read, but for the ends of killed sessions."""
+    book = RecordBook.read([log])
+    rows = [(r.task, r.recipe, json.dumps(r.config, sort_keys=True)) for r in book.records]
+    assert len(rows) == len(set(rows)), "a candidate stands there twice"
+    return rows
+
+
+# ------------------------------------------------------------ what it prints
+def test_help_shows_how_to_go_on_and_to_use_a_fleet(cli):
+    code, out, _ = cli("tune", "--help")
+    example = out.partition("example:")[2]
+    assert code == 0 and "tvm-ext tune resnet18.onnx --minutes 10" in example
+    assert "--resume" in example and "--rpc 10.0.0.1:9190" in example and "--records resnet18.tuning.json" in example
+
+
+def test_a_dry_run_lists_tasks_and_measures_nothing(cli, small, tmp_path):
+    log = tmp_path / "none.json"
+    code, out, _ = cli("tune", small, "--dry-run", "--log", str(log), "--threads", "1")
+    assert code == 0 and out.count("matmul") == 2 and "nothing was measured" in out and not log.exists()
+    code, out, _ = cli("tune", small, "--dry-run", "--json", "--tasks", "matmul_y", "--threads", "1")
+    (report,) = lines(out)
+    assert code == 0 and report["event"] == "report" and len(report["tasks"]) == 1 and report["trials"] == 0
+
+
+def test_arguments_are_handed_on(cli, returned, small):
+    argv = ("--rpc", "10.0.0.1:9190", "--key", "zen4", "--trials", "7", "--tuner", "ga", "--seed", "3", "--goal", "0.8")
+    assert cli("tune", small, *argv, "--shape", "x=1,2", "--resume")[0] == 0
+    given = returned["given"]
+    assert given["rpc"] == ("10.0.0.1", 9190, "zen4") and given["trials"] == 7 and given["minutes"] is None
+    assert given["tuner"] == "ga" and given["seed"] == 3 and given["goal"] == 0.8 and given["resume"] is True
+    assert given["shapes"] == {"x": (1, 2)} and "records" not in given
+
+
+# ------------------------------------------------------------ exit codes
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        (TuneReport("m", "s", "l", (TaskRow("t", 1, 2, 3),)), 0),
+        (TuneReport("m", "s", "l", (TaskRow("t", 1, 2, 3),), failed="the tuned model disagrees"), 1),
+        (TuneReport("m", "s", "l", (TaskRow("t", 1, 2, unusable="no finite number"),)), 1),
+        (TuneReport("m", "s", "l", (TaskRow("t", 1, 2, 3),), stopped=INTERRUPTED), 130),
+        (MeasureError("a worker process does not start"), 1), (KeyboardInterrupt(), 130),
+    ],
+)  # fmt: skip
+def test_the_exit_code_says_how_it_ended(cli, returned, small, report, expected):
+    returned["report"] = report
+    code, _, err = cli("tune", small)
+    assert code == expected and "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--rpc", "nowhere", "--key", "k"], "--rpc HOST:PORT --key KEY"), (["--key", "k"], "both are needed"),
+        (["--rpc", "h:9190"], "both are needed"), (["--rpc", "h:99999", "--key", "k"], "HOST:PORT"),
+        (["--trials", "0"], "trials=0"), (["--minutes", "-1"], "minutes=-1"), (["--tasks", "conv3d"], "no task of"),
+        (["--resume"], "there is no log"), (["--records", "x.json"], "compares with the defaults"),
+        (["--target", "aarch64-linux-gnu:cortex-a72"], "nothing can be measured here"), (["--tuner", "luck"], "choose"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_exits_2(cli, small, tmp_path, argv, words):
+    code, out, err = cli("tune", small, "--log", str(tmp_path / "none.json"), *argv)
+    assert code == 2 and out == "" and words in err and "Traceback" not in err
+    assert not (tmp_path / "none.json").exists()
+
+
+def test_a_tracker_that_is_not_there_exits_1(cli, small, tmp_path):
+    code, _, err = cli("tune", small, "--log", str(tmp_path / "l.json"), "--rpc", "127.0.0.1:1", "--key", "k")
+    assert code == 1 and "does not answer" in err and "rpc_tracker" in err
+    code, _, err = cli("tune", small, "--log", str(tmp_path / "no" / "l.json"), "--trials", "1")
+    assert code == 1 and "no file can be written there" in err
+
+
+# ------------------------------------------------------------ whole sessions
+def arguments(small, log, trials):
+    return ("tune", small, "--log", str(log), "--trials", str(trials), "--tuner", "random", "--threads", "1")
+
+
+@pytest.mark.long
+def test_a_session_with_json_and_its_continuation(cli, small, tmp_path):
+    log = tmp_path / "l.json"
+    code, out, _ = cli(*arguments(small, log, 10), "--json")
+    events = lines(out)
+    assert code == 0 and events[0]["event"] == "start" and events[-1]["event"] == "report"
+    trials = [e for e in events if e["event"] == "trial"]
+    assert len(trials) == 10 == events[-1]["trials"] == len(candidates(log))
+    assert {e["event"] for e in events} <= {"start", "peak", "trial", "end", "report"}
+    code, out, err = cli(*arguments(small, log, 6), "--resume")
+    assert code == 0 and "10 candidates of it are known" in err and "6 trials in" in out
+    assert len(candidates(log)) == 16
+
+
+class Session:
+    """`tvm-ext tune --json` in a process of its own."""
+
+    def __init__(self, small, log, trials, *more):
+        command = [sys.executable, "-m", "tvm_ext.cli", *arguments(small, log, trials), "--json", *more]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        self.events = []
+
+    def until(self, trials):
+        """Read until so many trials were told of, or the end."""
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+            if self.trials >= trials:
+                return
+
+    @property
+    def trials(self):
+        return sum(e["event"] == "trial" for e in self.events)
+
+    def workers(self):
+        """Numbers of its worker processes."""
+        found = []
+        for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                parent = int(status.read_text().rpartition(")")[2].split()[1])
+            except (OSError, ValueError):
+                continue
+            if parent == self.process.pid:
+                found.append(int(status.parent.name))
+        return found
+
+    def end(self):
+        """Exit code and the text on stderr."""
+        out, err = self.process.communicate(timeout=120)
+        self.events += [json.loads(line) for line in out.splitlines() if line.endswith("}")]
+        return self.process.returncode, err
+
+
+def gone(pids):
+    for _ in range(100):
+        if not any(os.path.exists(f"/proc/{pid}") for pid in pids):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.long
+def test_ctrl_c_ends_it_with_a_report_and_it_goes_on(small, tmp_path):
+    log = tmp_path / "l.json"
+    session = Session(small, log, 500)
+    session.until(9)
+    workers = session.workers()
+    session.process.send_signal(signal.SIGINT)
+    code, err = session.end()
+    assert code == 130 and "Traceback" not in err and workers and gone(workers)
+    report = session.events[-1]
+    assert report["event"] == "report" and report["stopped"] == INTERRUPTED and report["trials"] == session.trials
+    assert not RecordBook.read([log]).problems and len(candidates(log)) == session.trials >= 9
+    more = Session(small, log, 12, "--resume")
+    code, err = more.end()
+    assert code == 0, err
+    assert len(candidates(log)) == session.trials + 12
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_at_any_moment_no_record_is_lost_and_none_repeated(small, tmp_path, seed):
+    rng, log, told = random.Random(seed), tmp_path / "l.json", 0
+    for turn in range(3):
+        session = Session(small, log, 500, *(["--resume"] if turn else []))
+        session.until(rng.randint(1, 25))
+        time.sleep(rng.uniform(0, 0.1))
+        workers = session.workers()
+        session.process.kill()
+        assert session.end()[0] == -signal.SIGKILL and workers and gone(workers)
+        told += session.trials
+        # a record is in the log before it is told of: nothing of what was told is missing
+        assert len(candidates(log)) >= told
+        assert sum(bool(line.problem) for line in lines_of(log)) <= turn + 1  # a line cut off by each end at most
+        told = len(candidates(log))
+    code, err = (last := Session(small, log, 5, "--resume")).end()
+    assert code == 0 and last.events[0]["known"] == told, err
+    assert len(candidates(log)) == told + 5
+
+
+# ------------------------------------------------------------ many machines
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@pytest.fixture
+def fleet():
+    """A tracker and two servers, started as tuning_logs/README.md says; HOST:PORT of the tracker."""
+    pytest.importorskip("tornado")
+    from tests.tuning.measure.test_rpc import kill, start, until
+    from tvm_ext.tuning.measure.rpc import servers_of
+
+    port = free_port()
+    ports = ("--port", str(port), "--port-end", str(port + 1))  # its default end is 9199, whatever the port
+    tracker = start("-m", "tvm.exec.rpc_tracker", "--host", "127.0.0.1", *ports)
+    address, servers = f"127.0.0.1:{port}", []
+    at = ("--host", "127.0.0.1", "--tracker", address, "--key", "cpu")
+
+    def count():
+        try:
+            return servers_of("127.0.0.1", port, "cpu")
+        except MeasureError:
+            return 0
+
+    try:
+        servers += [start("-m", "tvm.exec.rpc_server", *at) for _ in range(2)]
+        until(lambda: count() == 2)
+        yield address
+    finally:
+        for process in [*servers, tracker]:
+            if process.poll() is None:
+                kill(process)
+
+
+@pytest.mark.long
+def test_a_fleet_on_loopback(cli, small, tmp_path, fleet):
+    log = tmp_path / "l.json"
+    argv = ("tune", small, "--log", str(log), "--trials", "12", "--tuner", "random", "--threads", "2")
+    code, out, err = cli(*argv, "--rpc", fleet, "--key", "cpu", "--json")
+    report = lines(out)[-1]
+    assert code == 0 and report["trials"] == 12 == len(candidates(log)), err
+    good = [r for r in RecordBook.read([log]).records if not r.error]
+    assert good and all(r.check is not None and r.check < 1e-5 and r.machine["threads"] == 2 for r in good)

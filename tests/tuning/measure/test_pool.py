@@ -1,0 +1,223 @@
+"""Measuring on this machine: right and wrong candidates, hangs and crashes, and what is left behind."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from tests.schedules.kernels import make_group, matched
+from tvm_ext.core.errors import OptionError
+from tvm_ext.core.machine import Machine
+from tvm_ext.schedules.conv2d_nchwc import Conv2dNCHWc
+from tvm_ext.schedules.conv2d_winograd import Conv2dWinograd
+from tvm_ext.tuning.measure import LocalMeasurer, MeasureError, Measurement
+
+from .tasks import PLUGIN, GroupTask, MatmulTask, children, misbehaving, relu_group
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return Machine.detect()
+
+
+@pytest.fixture(scope="module")
+def pool(machine: Machine) -> Iterator[LocalMeasurer]:
+    with LocalMeasurer(machine, 2, build_timeout=4, run_timeout=4, plugins=[PLUGIN]) as measurer:
+        yield measurer
+
+
+def how(*names: str) -> list[dict[str, Any]]:
+    return [{"how": name, "n": i} for i, name in enumerate(names)]
+
+
+def by_number(found: Iterator[Measurement]) -> list[Measurement]:
+    """One of each, in the order of the configurations."""
+    results = sorted(found, key=lambda one: one.config["n"])
+    assert [one.config["n"] for one in results] == list(range(len(results)))
+    return results
+
+
+def conv_group(*w_shape: int, x: tuple[int, ...], padding: int = 1) -> Any:
+    def body(data: relax.Var, weight: relax.Var, bias: relax.Var) -> Any:
+        y = yield relax.op.nn.conv2d(data, weight, padding=padding)
+        z = yield relax.op.add(y, bias)
+        yield relax.op.nn.relu(z)
+
+    return make_group("relax.nn.conv2d", [x, w_shape, (1, w_shape[0], 1, 1)], body, constants=(1, 2))
+
+
+@pytest.mark.parametrize("recipe", [Conv2dNCHWc(), Conv2dWinograd()], ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("channels", [(32, 48), (16, 17)])
+def test_points_of_a_recipe_are_right_and_timed(pool, machine, recipe, channels) -> None:
+    group = conv_group(channels[1], channels[0], 3, 3, x=(1, channels[0], 11, 13))
+    match = matched(recipe, group, machine)
+    legal = [c for c in recipe.points(match, machine) if math.isfinite(recipe.cost(match, c, machine))]
+    configs = legal[:: max(1, len(legal) // 5)][:6]
+    found = list(pool.measure(GroupTask(group, recipe.name, machine), configs))
+    assert sorted(map(str, configs)) == sorted(str(one.config) for one in found)
+    for one in found:
+        assert one.error == "", one
+        assert one.costs
+        assert all(cost > 0 for cost in one.costs)
+        assert one.check is not None
+        assert 0 < one.check < 1e-5
+        assert one.seconds > 0
+
+
+def test_a_wrong_kernel_has_no_time(pool, machine) -> None:
+    right, wrong, unwritten = by_number(pool.measure(misbehaving(machine), how("right", "wrong", "nothing")))
+    assert (right.error, right.check) == ("", 0.0)
+    assert (wrong.error, wrong.costs) == ("wrong", ())
+    assert "of the range" in wrong.detail
+    assert (unwritten.error, unwritten.costs) == ("wrong", ())
+    assert "NaN" in unwritten.detail
+
+
+def test_what_misbehaves_costs_its_row_and_the_others_go_on(pool, machine) -> None:
+    names = ["right", "hang in build", "right", "segfault", "bad schedule", "right", "hang in run", "exit", "right"]
+    found = by_number(pool.measure(misbehaving(machine), how(*names)))
+    assert [one.error for one in found] == [
+        "", "build-timeout", "", "crash", "schedule", "", "run-timeout", "crash", "",
+    ]  # fmt: skip
+    assert "SIGSEGV" in found[3].detail
+    assert "this loop cannot be split" in found[4].detail
+    assert "exit code 7" in found[7].detail
+    assert all(bool(one.costs) == (one.error == "") for one in found)
+
+
+def test_a_worker_that_is_killed_costs_one_row_at_most(pool, machine) -> None:
+    found: list[Measurement] = []
+    for one in pool.measure(misbehaving(machine), how(*["right"] * 24)):
+        if not found:
+            for process in children():
+                os.kill(process, signal.SIGKILL)
+        found.append(one)
+    results = by_number(iter(found))
+    assert len(results) == 24
+    assert {one.error for one in results} <= {"", "crash"}
+    assert sum(one.error == "crash" for one in results) <= 2
+
+
+def test_a_clear_loser_is_timed_once(pool, machine) -> None:
+    (kept,) = pool.measure(misbehaving(machine), how("right"), best=1.0)
+    (lost,) = pool.measure(misbehaving(machine), how("right"), best=1e-12)
+    assert not kept.discarded
+    assert lost.discarded
+    assert len(lost.costs) == 1
+    assert lost.error == ""
+
+
+def test_a_function_of_ones_own(pool) -> None:
+    configs = how("right", "wrong", "refuse", "other shape")
+    right, wrong, refused, other = by_number(pool.measure(MatmulTask(), configs))
+    assert (right.error, wrong.error, refused.error, other.error) == ("", "wrong", "schedule", "schedule")
+    assert "no such tile" in refused.detail
+    assert "changed the function's arguments" in other.detail
+
+
+def test_a_reader_that_stops_leaves_a_pool_that_works(pool, machine) -> None:
+    reading = pool.measure(misbehaving(machine), how(*["right"] * 6))
+    next(reading)
+    with pytest.raises(MeasureError, match="something else"):
+        next(pool.measure(misbehaving(machine), how("right")))
+    reading.close()
+    assert [one.error for one in pool.measure(misbehaving(machine), how("right", "right"))] == ["", ""]
+
+
+def test_builds_go_on_beside_kernels_of_fewer_threads(machine) -> None:
+    serial = machine.with_threads(1)
+    with LocalMeasurer(serial, 2, plugins=[PLUGIN]) as measurer:
+        found = by_number(measurer.measure(misbehaving(serial), how(*["right", "wrong", "bad schedule"] * 6)))
+    assert [one.error for one in found] == ["", "wrong", "schedule"] * 6
+
+
+def test_an_unknown_recipe_is_said(pool, machine) -> None:
+    with pytest.raises(MeasureError, match="no recipe 'none'"):
+        list(pool.measure(GroupTask(relu_group(4), "none", machine), [{}]))
+
+
+def test_closing_leaves_nothing(machine) -> None:
+    before, files = set(children()), set(os.listdir(tempfile.gettempdir()))
+    measurer = LocalMeasurer(machine, 2, plugins=[PLUGIN])
+    reading = measurer.measure(misbehaving(machine), how("right", "hang in run"))
+    next(reading)
+    folder = Path(measurer._folder.name)
+    assert folder.exists()
+    assert set(children()) - before
+    measurer.close()
+    reading.close()
+    assert set(children()) <= before
+    assert not folder.exists()
+    assert not {f for f in set(os.listdir(tempfile.gettempdir())) - files if f.startswith("tvm-ext-measure")}
+    with pytest.raises(MeasureError, match="closed"):
+        list(measurer.measure(misbehaving(machine), how("right")))
+
+
+def test_a_plugin_that_is_not_there_is_said(machine) -> None:
+    measurer = LocalMeasurer(machine, 1, plugins=["no_such_module"])
+    with measurer, pytest.raises(MeasureError, match="no_such_module"):
+        list(measurer.measure(misbehaving(machine), how("right")))
+
+
+_PARENT = """
+import sys
+from tests.tuning.measure.tasks import PLUGIN, children, misbehaving
+from tvm_ext.core.machine import Machine
+from tvm_ext.tuning.measure import LocalMeasurer
+machine = Machine.detect()
+measurer = LocalMeasurer(machine, 2, run_timeout=600, plugins=[PLUGIN])
+next(measurer.measure(misbehaving(machine), [{"how": "right"}]))
+print(*children(), flush=True)
+list(measurer.measure(misbehaving(machine), [{"how": "hang in run"}]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_their_parent(number) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert parent.stdout is not None
+    workers = [int(word) for word in parent.stdout.readline().split()]
+    assert len(workers) == 2
+    parent.send_signal(number)
+    parent.wait(timeout=60)
+    parent.stdout.close()
+    for _ in range(600):
+        if not any(Path(f"/proc/{w}/cmdline").is_file() and _alive(w) for w in workers):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"workers {workers} live on")
+
+
+def _alive(process: int) -> bool:
+    """Whether it runs: what nobody has collected yet does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"workers": 0}, {"workers": 1.5}, {"build_timeout": 0}, {"run_timeout": -1}, {"cold": -1}]
+)
+def test_options_are_checked(machine, wrong) -> None:
+    with pytest.raises(OptionError, match=next(iter(wrong))):
+        LocalMeasurer(machine, **wrong)
+
+
+def test_measured_costs_have_a_median() -> None:
+    assert Measurement({}, (3.0, 1.0, 2.0)).cost == 2.0
+    assert np.isinf(Measurement({}, error="crash").cost)

@@ -1,0 +1,233 @@
+"""`tvm-ext log`: what tuning logs hold, which records a compile would use, and merging, pruning, checking them."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import OptionError
+from .common import print_json, print_table
+
+if TYPE_CHECKING:
+    from ..core.record import Record
+    from ..core.record_book import RecordBook
+    from ..tuning.log import Rewritten
+    from ..tuning.summary import TaskSummary
+
+SUMMARY = "list, show, merge, prune and check logs of tuning"
+EXAMPLE = """\
+  tvm-ext log ls resnet18.tuning.json                       tasks: rows, best time, sessions
+  tvm-ext log show resnet18.tuning.json --task conv2d       every row of some tasks, fastest first
+  tvm-ext log best resnet18.tuning.json                     what a compile here would use, and why not the rest
+  tvm-ext log merge monday.json tuesday.json -o both.json   every row once, in order of time
+  tvm-ext log prune both.json --keep 3 -o small.json        the fastest of each task, and what verdicts name
+  tvm-ext log validate small.json                           exits 1 if a line is no record, and names it
+
+merge and prune write beside the output and rename: it appears whole or not at all. Without -o prune rewrites the
+log itself."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("action", choices=_ACTIONS, help="what to do")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="logs; prune takes one")
+    parser.add_argument("--task", metavar="TEXT", help="show: only tasks whose name, key or recipe contains this")
+    parser.add_argument("--keep", metavar="N", type=int, help="prune: records of each task and machine (default: 3)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="merge, prune: the log to write")
+    parser.add_argument("--threads", metavar="N", type=int, help="best: threads (default: all cores)")
+    parser.add_argument("--target", metavar="CPU", help="best: LLVM CPU name (default: this machine)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the action says; 1 if `validate` found a bad line."""
+    action, takes = _ACTIONS[args.action]
+    for option in ("task", "keep", "output", "threads", "target"):
+        if getattr(args, option) is not None and option not in takes:
+            raise OptionError(f"log {args.action}: --{option} is no option of it", fix="tvm-ext log --help")
+    return action(args)
+
+
+# ------------------------------------------------------------------------------------------------ reading
+def _ls(args: argparse.Namespace) -> int:
+    from ..tuning.summary import summaries
+
+    book = _read(args)
+    found = summaries(book)
+    if args.json:
+        print_json({"ok": True, **_counts(book), "tasks": [_task_dict(one) for one in found]})
+        return 0
+    if found:
+        print_table([("task", "rows", "failed", "best", "of recipe", "sessions", "verdict"), *map(_task_cells, found)])
+    print(f"{len(found)} tasks, {len(book.records)} records, {len(book.verdicts)} verdicts")
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from ..tuning.summary import summaries
+
+    book = _read(args)
+    found = summaries(book, args.task or "")
+    if not found:
+        names = "; ".join(_plain(one.task.short) for one in summaries(book)) or "none"
+        raise OptionError(f"--task {args.task!r}: no task of these logs contains it", fix=f"tasks: {names}")
+    if args.json:
+        rows = [{**_task_dict(one), "records": [_record_dict(r) for r in _ordered(one)]} for one in found]
+        print_json({"ok": True, **_counts(book), "tasks": rows})
+        return 0
+    for one in found:
+        print(_plain(one.task.short))
+        print_table([("  time", "recipe", "configuration", "", "session", "when"), *map(_record_cells, _ordered(one))])
+    return 0
+
+
+def _best(args: argparse.Namespace) -> int:
+    from ..core.machine import Machine
+    from ..tuning.summary import choices
+
+    machine = Machine.detect(args.target, args.threads)
+    book = _read(args)
+    found = choices(book, machine)
+    here = f"{machine.isa} ({machine.mcpu}), {machine.threads} threads"
+    if args.json:
+        rows = [
+            {"task": task.short, "op": task.op, "args": task.args,
+             "record": _record_dict(choice.record) if choice.record else None, "refused": list(choice.reasons)}
+            for task, choice in found
+        ]  # fmt: skip
+        print_json({"ok": True, "machine": machine.as_dict(), "tasks": rows})
+        return 0
+    for task, choice in found:
+        print(_plain(task.short))
+        print(f"  {_plain(_chosen(choice.record))}")
+        for reason in choice.reasons:
+            print(f"  not used: {_plain(reason, 200)}")
+    print(f"{sum(c.record is not None for _, c in found)} of {len(found)} tasks have a record for {here}")
+    return 0
+
+
+def _validate(args: argparse.Namespace) -> int:
+    from ..core.record_book import RecordBook
+
+    book = RecordBook.read(args.files)
+    if args.json:
+        bad = [{"path": p.path, "line": p.line, "reason": p.reason} for p in book.problems]
+        print_json({"ok": not bad, **_counts(book), "bad": bad})
+        return 1 if bad else 0
+    for problem in book.problems:
+        print(_plain(str(problem), 400))
+    print(f"{len(book.records)} records, {len(book.verdicts)} verdicts, {len(book.problems)} bad lines")
+    return 1 if book.problems else 0
+
+
+# ------------------------------------------------------------------------------------------------ writing
+def _merge(args: argparse.Namespace) -> int:
+    from ..tuning.log import merge
+
+    if args.output is None:
+        raise OptionError("log merge: no output", fix="name the log to write by -o FILE; it may be one of those merged")
+    return _rewritten(args, args.output, merge(args.files, args.output))
+
+
+def _prune(args: argparse.Namespace) -> int:
+    from ..tuning.log import prune
+
+    if len(args.files) > 1:
+        raise OptionError("log prune: takes one log", fix="merge them first: tvm-ext log merge A B -o C")
+    keep = 3 if args.keep is None else args.keep
+    return _rewritten(args, args.output or args.files[0], prune(args.files[0], keep, args.output))
+
+
+def _rewritten(args: argparse.Namespace, output: str, done: Rewritten) -> int:
+    if args.json:
+        print_json({
+            "ok": True, "output": output, "records": {"read": done.records[0], "written": done.records[1]},
+            "verdicts": {"read": done.verdicts[0], "written": done.verdicts[1]}, "left_out": list(done.problems),
+        })  # fmt: skip
+    else:
+        print(f"{output}: " + "\n".join(_plain(line, 400) for line in str(done).split("\n")))
+    return 0
+
+
+_ACTIONS: Mapping[str, tuple[Callable[[argparse.Namespace], int], tuple[str, ...]]] = {
+    "ls": (_ls, ()), "show": (_show, ("task",)), "best": (_best, ("threads", "target")),
+    "merge": (_merge, ("output",)), "prune": (_prune, ("keep", "output")), "validate": (_validate, ()),
+}  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ what is printed
+def _read(args: argparse.Namespace) -> RecordBook:
+    from ..core.record_book import RecordBook
+
+    book = RecordBook.read(args.files)
+    if book.problems:
+        more = f"{len(book.problems)} lines are no records and left out, the first: {book.problems[0]}"
+        print(_plain(f"warning: {more}", 400), file=sys.stderr)
+    return book
+
+
+def _counts(book: RecordBook) -> dict[str, int]:
+    return {"records": len(book.records), "verdicts": len(book.verdicts), "bad_lines": len(book.problems)}
+
+
+def _plain(text: str, most: int = 110) -> str:
+    """Text from a log as a terminal may see it: on one line, without control characters, not endless."""
+    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: most + 1])
+    return shown if len(text) <= most else shown[:most] + "..."
+
+
+def _us(seconds: float) -> str:
+    return f"{1e6 * seconds:.1f} us" if math.isfinite(seconds) else ""
+
+
+def _ordered(one: TaskSummary) -> list[Record]:
+    """Fastest first, what was stopped early and what failed at the end."""
+    return sorted(one.records, key=lambda r: (bool(r.error), r.discarded, r.cost))
+
+
+def _chosen(record: Record | None) -> str:
+    if record is None:
+        return "the default"
+    return f"{_us(record.cost)} {record.recipe} {_config(record)} of session {record.session or '(none)'}"
+
+
+def _config(record: Record) -> str:
+    return " ".join(f"{knob}={value}" for knob, value in record.config.items())
+
+
+def _task_cells(one: TaskSummary) -> tuple[object, ...]:
+    best, verdict = one.best, one.verdict
+    decided = "" if verdict is None else f"use {verdict.recipe}" if verdict.recipe else "default"
+    return (
+        _plain(one.task.short), len(one.records), one.failed or "", _us(best.cost) if best else "",
+        _plain(best.recipe) if best else "", len(one.sessions), _plain(decided),
+    )  # fmt: skip
+
+
+def _record_cells(record: Record) -> tuple[str, ...]:
+    state = record.error or ("discarded" if record.discarded else "")
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(min(max(record.timestamp, 0), 2**37)))
+    cells = (_plain(record.recipe), _plain(_config(record)), state, _plain(record.session), when)
+    return f"  {_us(record.cost)}", *cells
+
+
+def _task_dict(one: TaskSummary) -> dict[str, Any]:
+    best, verdict = one.best, one.verdict
+    decided = {"recipe": verdict.recipe, "config": verdict.config, "reason": verdict.reason} if verdict else None
+    return {
+        "task": one.task.short, "op": one.task.op, "args": one.task.args, "rows": len(one.records),
+        "failed": one.failed, "best": _record_dict(best) if best else None, "sessions": list(one.sessions),
+        "verdict": decided,
+    }  # fmt: skip
+
+
+def _record_dict(record: Record) -> dict[str, Any]:
+    return {
+        "recipe": record.recipe, "version": record.version, "config": record.config, "costs": list(record.costs),
+        "seconds": record.cost if record.costs else None, "error": record.error, "detail": record.detail,
+        "check": record.check, "discarded": record.discarded, "machine": dict(record.machine),
+        "session": record.session, "timestamp": record.timestamp,
+    }  # fmt: skip

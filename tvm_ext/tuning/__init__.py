@@ -1,0 +1,1 @@
+"""Tuning: configuration spaces, tuners, measuring, logs; over the same recipes that a compile without tuning uses."""

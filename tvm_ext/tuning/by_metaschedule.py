@@ -1,0 +1,158 @@
+"""A whole session by MetaSchedule: a model's kernels go in, a database folder comes out, and a report."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..core.errors import OptionError
+from ..core.machine import Machine
+from ..core.options import CompileOptions
+from ..driver.compile import compile_model
+from ..verification.inputs import seeded_inputs
+from ..verification.verify import verify
+from .in_model import Ratio, paired
+from .metaschedule import Trial, Workload, kernels_of, tune_kernels
+from .report import INTERRUPTED, INTERRUPTED_LATE, TaskRow, TuneReport
+from .session import Budget, Event, Measurer, session_name
+
+Measuring = Callable[[], AbstractContextManager[Measurer]]
+"""Opens a measurer."""
+
+
+class _Over(Exception):
+    """The time is over: raised in the progress callback, it ends the session with all trials in the database."""
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """The whole model: its ratio, its error, and what is wrong with it."""
+
+    ratio: Ratio | None = None
+    error: float | None = None
+    failed: str = ""
+
+
+class MetaScheduleRun:
+    """All kernels of a model that have designs, tuned into one database.
+
+    Args:
+        model: path, bytes or ModelProto; name: of it.
+        folder: of the database; one that exists is gone on with.
+        wanted: texts, one of which a kernel's name must contain; empty: all kernels.
+
+    Raises:
+        OptionError: there is no kernel to tune.
+    """
+
+    def __init__(
+        self, model: Any, name: str, options: CompileOptions, machine: Machine, folder: Path, wanted: Sequence[str]
+    ) -> None:
+        self._model, self._name, self._options, self._machine, self._folder = model, name, options, machine, folder
+        found = kernels_of(model, options, machine)
+        self._kernels = {k: w for k, w in found.items() if not wanted or any(text in k for text in wanted)}
+        if not self._kernels:
+            wrong = f"tasks={list(wanted)}: no kernel has such a name" if found else "no kernel for MetaSchedule"
+            raise OptionError(f"{name}: {wrong}", fix=f"kernels: {', '.join(found)}" if found else "")
+
+    def plan(self) -> TuneReport:
+        """What would be tuned."""
+        rows = (TaskRow(kernel, int(w.weight), 0, recipe="MetaSchedule") for kernel, w in self._kernels.items())
+        return TuneReport(
+            self._name, session_name(), str(self._folder), tuple(rows), notes=("nothing was measured",)
+        )  # fmt: skip
+
+    def tune(
+        self, budget: Budget, seed: int, measuring: Measuring, tell: Callable[[Event], None], elsewhere: str = ""
+    ) -> TuneReport:
+        """Tune until the budget is used, and time the whole model.
+
+        Args:
+            measuring: opens the measurer; it is closed before the whole model is timed.
+            elsewhere: why the whole model is not timed here; "" if it is.
+        """
+        session = session_name()
+        tell({"event": "start", "session": session, "tasks": list(self._kernels), "log": str(self._folder)})
+        clock = _Clock(budget, tell, self._kernels)
+        stopped = self._measure(clock, budget, seed, measuring)
+        seconds = time.monotonic() - clock.started
+        whole = _Whole()
+        notes = (f"the whole model was not timed: {elsewhere}",) if elsewhere else ()
+        if not elsewhere and stopped != INTERRUPTED and clock.count:
+            tell({"event": "end", "step": "timing the whole model, with and without the schedules"})
+            try:
+                whole = self._whole(seed)
+            except KeyboardInterrupt:
+                stopped = INTERRUPTED_LATE
+        rows = tuple(clock.row(kernel, workload) for kernel, workload in self._kernels.items())
+        return TuneReport(
+            self._name, session, str(self._folder), rows, seconds, stopped, whole.ratio, whole.error, notes,
+            whole.failed,
+        )  # fmt: skip
+
+    def _measure(self, clock: _Clock, budget: Budget, seed: int, measuring: Measuring) -> str:
+        """Why it stopped."""
+        trials = budget.trials or 1 << 30
+        try:
+            with measuring() as measurer:
+                tune_kernels(
+                    self._kernels, self._machine, self._folder, trials, seed=seed, progress=clock, measurer=measurer
+                )
+        except _Over:
+            return f"{budget.minutes:g} minutes are over"
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        return f"{trials} trials are done" if clock.count >= trials else "no space has new candidates"
+
+    def _whole(self, seed: int) -> _Whole:
+        untuned = compile_model(self._model, replace(self._options, records=None, cache=False))
+        tuned = compile_model(self._model, replace(self._options, records=(str(self._folder),), cache=False))
+        checked = verify(tuned, self._model, seed=seed)
+        worst = max((o.of_range for o in checked.outputs), default=None)
+        if not checked.ok:
+            return _Whole(None, worst, f"the tuned model disagrees with onnxruntime:\n{checked}")
+        return _Whole(paired(tuned, untuned, seeded_inputs(untuned.inputs, seed)), worst)
+
+
+class _Clock:
+    """Counts trials, tells of them, and ends the session in time."""
+
+    def __init__(self, budget: Budget, tell: Callable[[Event], None], kernels: Mapping[str, Workload]) -> None:
+        self.started, self.count = time.monotonic(), 0
+        self._budget, self._tell = budget, tell
+        self._first = dict.fromkeys(kernels, math.nan)
+        self._best = dict.fromkeys(kernels, math.inf)
+        self._trials: dict[str, list[Trial]] = {name: [] for name in kernels}
+
+    def __call__(self, trial: Trial) -> None:
+        if math.isnan(self._first[trial.kernel]):
+            self._first[trial.kernel] = trial.seconds  # the recipe's default is measured first
+        better = trial.seconds < self._best[trial.kernel]
+        self._best[trial.kernel] = trial.best
+        self._trials[trial.kernel].append(trial)
+        self.count += 1
+        elapsed = time.monotonic() - self.started
+        left = None if self._budget.minutes is None else max(0.0, 60 * self._budget.minutes - elapsed)
+        self._tell({
+            "event": "trial", "task": trial.kernel, "trial": self.count, "of": self._budget.trials,
+            "seconds": trial.seconds, "best": trial.best, "default": self._first[trial.kernel], "flops": 0.0,
+            "better": better, "error": trial.error, "detail": trial.detail, "discarded": False, "config": {},
+            "elapsed": elapsed, "left": left,
+        })  # fmt: skip
+        if left == 0.0:
+            raise _Over
+
+    def row(self, kernel: str, workload: Workload) -> TaskRow:
+        """What became of a kernel."""
+        trials = self._trials[kernel]
+        failed, wrong = sum(bool(t.error) for t in trials), sum(t.error == "wrong" for t in trials)
+        best = self._best[kernel]
+        return TaskRow(
+            kernel, int(workload.weight), 0, len(trials), failed, wrong, self._first[kernel],
+            best if math.isfinite(best) else math.nan, None, "MetaSchedule", {}, best < self._first[kernel],
+        )  # fmt: skip

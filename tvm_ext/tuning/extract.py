@@ -1,0 +1,96 @@
+"""The tasks of a model: its groups, equal ones once, each with the recipes that may be worth it, and where they stand.
+
+resnet18.onnx  ->  18 groups: conv2d 1x64x56x56 64x64x3x3 + add + relu (2 calls): conv2d_winograd, conv2d_nchwc; ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tvm.ir import Call, GlobalVar
+
+from ..core.group import Group
+from ..core.machine import Machine
+from ..core.options import CompileOptions
+from ..core.passes import CompileContext, run_passes
+from ..core.plan import Plan
+from ..core.relax_graph import iter_groups, main_bindings
+from ..core.task_key import TaskKey
+from ..frontend.importer import import_model
+from ..frontend.reader import read_model
+from ..passes.choose_recipes import ChooseRecipes, least_cost, matches
+from ..passes.pipeline import pipeline
+from .task import RecipeTask
+
+#: A recipe whose default is estimated to take this many times as long as the best one's is not tuned.
+_WORTH = 1.6
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One kind of group in a model.
+
+    Attributes:
+        key: of the group.
+        calls: ONNX nodes of each call site.
+        tasks: one a recipe, that of the least estimated cost first.
+        plan: what a compile without records chooses.
+    """
+
+    key: TaskKey
+    calls: tuple[tuple[str, ...], ...]
+    tasks: tuple[RecipeTask, ...]
+    plan: Plan
+
+
+def workloads_of(model: Any, options: CompileOptions, machine: Machine) -> list[Workload]:
+    """What can be tuned in a model: groups that a recipe takes in more than one configuration.
+
+    Args:
+        model: path, bytes or ModelProto.
+        options: of the compile that will use the records. A symbolic batch gives the groups of each of its sizes.
+
+    Raises:
+        ModelError, UnsupportedError: as in a compile.
+    """
+    source = read_model(model)
+    found: dict[TaskKey, Workload] = {}
+    for bound in [options.bound(size) for size in options.sizes] or [options]:
+        imported = import_model(source, bound)
+        ctx = CompileContext(machine, bound, imported.provenance)
+        before = pipeline()
+        before = before[: next(i for i, one in enumerate(before) if isinstance(one, ChooseRecipes))]
+        mod = run_passes(before, imported.mod, ctx)
+        calls = _call_sites(mod, ctx)
+        for gvar, function in iter_groups(mod):
+            work = _workload(Group(gvar.name_hint, function), calls.get(gvar.name_hint, []), ctx)
+            if work is not None:
+                known = found.get(work.key)
+                found[work.key] = replace(known, calls=known.calls + work.calls) if known else work
+    return list(found.values())
+
+
+def _call_sites(mod: Any, ctx: CompileContext) -> dict[str, list[tuple[str, ...]]]:
+    """Group -> the ONNX nodes of each of its calls."""
+    sites: dict[str, list[tuple[str, ...]]] = {}
+    for binding in main_bindings(mod):
+        if isinstance(binding.value, Call) and isinstance(binding.value.op, GlobalVar):
+            sites.setdefault(binding.value.op.name_hint, []).append(tuple(ctx.provenance.of(binding.var.name)))
+    return sites
+
+
+def _workload(group: Group, calls: Sequence[tuple[str, ...]], ctx: CompileContext) -> Workload | None:
+    options = matches(group, ctx.machine, exact=ctx.options.accuracy == "exact")
+    plan = least_cost(options, ctx.machine)
+    if plan is None:
+        return None
+    costs = {r.name: r.cost(m, r.default(m, ctx.machine), ctx.machine) for r, m in options}
+    tasks = [
+        RecipeTask(group, recipe, match, ctx.machine)
+        for recipe, match in sorted(options, key=lambda pair: costs[pair[0].name])
+        if costs[recipe.name] <= _WORTH * plan.cost
+    ]
+    tasks = [task for task in tasks if len(task.space) > 1] if len(tasks) == 1 else tasks
+    return Workload(TaskKey.of_group(group), tuple(calls), tuple(tasks), plan) if tasks else None

@@ -1,0 +1,172 @@
+"""A task in a worker: its arguments, its unscheduled function, and the kernel of a candidate.
+
+{"kind": "group", ...}   a group's Relax function and a recipe; a candidate is a configuration
+{"kind": "module", ...}  an unscheduled TIR function; a candidate is that function scheduled
+"""
+
+from __future__ import annotations
+
+import abc
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.ir import IRModule
+from tvm.s_tir import Schedule
+
+from ...core.group import Group
+from ...core.layout import Layout
+from ...core.machine import Machine
+from ...core.recipe import Miss, Recipe
+from ...schedules.registry import recipes
+from ..task import machine_of
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a task's function: logical shape; constant in the model; written by the function."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    constant: bool = False
+    written: bool = False
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A candidate before it is compiled, and how each of its arguments lies in memory."""
+
+    function: tirx.PrimFunc
+    layouts: tuple[Layout, ...]
+
+
+class Program(abc.ABC):
+    """What a worker does for a task.
+
+    Attributes:
+        arguments: in the order in which kernels take them.
+        exact: whether kernels sum the products that the function states (:attr:`tvm_ext.core.recipe.Recipe.exact`).
+        unscheduled: TIR functions of the unscheduled function, for the lengths of their sums.
+    """
+
+    arguments: tuple[Argument, ...]
+    exact: bool = True
+    unscheduled: IRModule
+
+    @abc.abstractmethod
+    def kernel(self, candidate: Mapping[str, Any]) -> Kernel:
+        """The scheduled kernel of a candidate."""
+
+    @abc.abstractmethod
+    def reference(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Results of the unscheduled function: of each written argument, in order."""
+
+
+def program_of(task: Mapping[str, Any], machine: Machine) -> Program:
+    """The program of what `Task.describe` gave."""
+    return GroupProgram(task) if task["kind"] == "group" else ModuleProgram(task, machine)
+
+
+class GroupProgram(Program):
+    """A group of a model with a recipe that takes it; the unscheduled function is TVM's own lowering of it."""
+
+    def __init__(self, task: Mapping[str, Any]) -> None:
+        self._machine = machine_of(task["machine"])
+        function = tvm.ir.load_json(task["module"])[task["group"]]
+        self._group = Group(task["group"], function)
+        self._recipe = _recipe(task["recipe"])
+        match = self._recipe.match(self._group, self._machine)
+        if isinstance(match, Miss):
+            raise ValueError(f"recipe {self._recipe.name!r} does not take group {self._group.name!r}: {match.reason}")
+        self._match = match
+        self.exact = self._recipe.exact
+        self.arguments = (
+            *(Argument(p.shape, p.dtype, p.constant) for p in self._group.params),
+            Argument(self._group.shape, self._group.dtype, written=True),
+        )
+        main = IRModule({"main": function.without_attr("tvm_ext.group").with_attr("global_symbol", "main")})
+        with self._machine.target():
+            self.unscheduled = relax.transform.LegalizeOps()(main)
+        self._main = main
+
+    def kernel(self, candidate: Mapping[str, Any]) -> Kernel:
+        offered = [Layout.plain(len(p.shape)) for p in self._group.params]
+        config = candidate["config"]
+        layouts = self._recipe.layouts(self._match, config, offered)
+        sch = Schedule(self._recipe.compute(self._match, config, layouts))
+        self._recipe.schedule(sch, self._match, config, self._machine)
+        return Kernel(sch.mod["main"], (*layouts.params, layouts.output))
+
+    def reference(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        program = tvm.compile(self._main, target=self._machine.target())
+        vm = relax.VirtualMachine(program, tvm.cpu())
+        return [vm["main"](*(tvm.runtime.tensor(x) for x in inputs)).numpy()]
+
+
+class ModuleProgram(Program):
+    """A TIR function and schedules of it. It writes its results completely, whatever was in their memory."""
+
+    def __init__(self, task: Mapping[str, Any], machine: Machine) -> None:
+        self._machine = machine
+        self.unscheduled = tvm.ir.load_json(task["reference"])
+        self._function = _only_function(self.unscheduled)
+        self.arguments = tuple(_arguments(self._function))
+
+    def kernel(self, candidate: Mapping[str, Any]) -> Kernel:
+        function = _only_function(tvm.ir.load_json(candidate["module"]))
+        expected, found = ([(a.shape, a.dtype) for a in _arguments(f)] for f in (self._function, function))
+        sizes = ([(math.prod(shape), dtype) for shape, dtype in one] for one in (expected, found))
+        if not all(a == b for a, b in itertools.zip_longest(*sizes)):  # `transform_layout` may give other dimensions
+            raise ValueError(f"the schedule changed the function's arguments: {found}, expected {expected}")
+        return Kernel(function, tuple(Layout.plain(len(a.shape)) for a in self.arguments))
+
+    def reference(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        from ...driver.build import compile_kernels
+
+        given = iter(inputs)
+        tensors = [
+            tvm.runtime.empty(a.shape, a.dtype) if a.written else tvm.runtime.tensor(next(given))
+            for a in self.arguments
+        ]
+        compile_kernels({"main": self._function}, self._machine)["main"](*tensors)
+        return [t.numpy() for t, a in zip(tensors, self.arguments, strict=True) if a.written]
+
+
+_added: list[Recipe] = []
+
+
+def add_recipes(more: Iterable[Recipe]) -> None:
+    """Recipes that are not registered, for this process."""
+    _added.extend(more)
+
+
+def _recipe(name: str) -> Recipe:
+    found = {recipe.name: recipe for recipe in (*recipes(), *_added)}
+    if name not in found:
+        raise ValueError(f"no recipe {name!r}: there are {', '.join(found)}")
+    return found[name]
+
+
+def _only_function(mod: IRModule) -> tirx.PrimFunc:
+    functions = [f for _, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)]
+    if len(functions) != 1:
+        raise ValueError(f"a module with one TIR function is needed, this one has {len(functions)}")
+    return functions[0]
+
+
+def _arguments(function: tirx.PrimFunc) -> list[Argument]:
+    """Arguments of a TIR function; those it stores to are written."""
+    written: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (tirx.BufferStore, lambda store: written.append(store.buffer)))
+    return [
+        Argument(
+            tuple(int(d) for d in p.ty.shape), str(p.ty.dtype), written=any(p.same_as(buffer) for buffer in written)
+        )
+        for p in function.params
+    ]

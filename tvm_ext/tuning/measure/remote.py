@@ -1,0 +1,145 @@
+"""A worker whose kernels run on other machines, through TVM's RPC tracker and servers.
+
+A candidate is built and linked here, sent to whichever server under the key is free, timed there, and its outputs come
+back to be compared here. Each run has a connection of its own, which the server ends when it takes too long.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+
+from ...core.machine import Machine
+from .measurement import NO_SERVER
+from .timing import DISCARD, Repeats
+from .workbench import ENTRY, Built, Failed, Workbench, summary
+
+#: Drives all arguments but the first (the activation) out of the caches before each repeat.
+_COLD = "cache_flush_cpu_non_first_arg"
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Servers under one key of a tracker.
+
+    Attributes:
+        host, port: of the tracker.
+        key: of the servers.
+        wait: seconds to wait for a free one.
+        run_timeout: seconds after which a server ends a run.
+    """
+
+    host: str
+    port: int
+    key: str
+    wait: float
+    run_timeout: float
+
+    def session(self) -> Any:
+        """A connection to a server that nobody else uses meanwhile.
+
+        Raises:
+            Failed: none was free in time.
+        """
+        before = socket.getdefaulttimeout()
+        socket.setdefaulttimeout(self.wait)  # the tracker answers when a server is free
+        try:
+            tracker = connected(self.host, self.port, self.wait)
+            # whole seconds: the server reads no others
+            return tracker.request(self.key, session_timeout=math.ceil(self.run_timeout), max_retry=2)
+        except (OSError, RuntimeError) as error:
+            what = f"no server under key {self.key!r} of tracker {self.host}:{self.port} answers: {summary(error)}"
+            raise Failed(NO_SERVER, what) from error
+        finally:
+            socket.setdefaulttimeout(before)
+
+
+def connected(host: str, port: int, wait: float) -> Any:
+    """A connection to a tracker.
+
+    Raises:
+        OSError: it does not answer within `wait` seconds; TVM would try for a minute.
+    """
+    from tvm.rpc import connect_tracker
+
+    socket.create_connection((host, port), wait).close()
+    return connect_tracker(host, port)
+
+
+class RemoteWorkbench(Workbench):
+    """Builds here, runs there.
+
+    Args:
+        machine: that the servers are.
+        cold: 0: weights stay in the caches; else they are driven out.
+        fleet: where kernels run.
+        folder: for libraries on their way.
+    """
+
+    def __init__(self, machine: Machine, cold: float, repeats: Repeats, fleet: Fleet, folder: str) -> None:
+        super().__init__(machine, 0, repeats)
+        self._cold, self._fleet, self._folder = cold > 0, fleet, folder
+
+    def forget(self) -> None:
+        for built in self._built.values():
+            Path(built.function).unlink(missing_ok=True)
+        super().forget()
+
+    def _compiled(self, trial: int, module: Any) -> str:
+        """Path of a shared library."""
+        path = str(Path(self._folder, f"kernel-{os.getpid()}-{trial}.so"))
+        module.export_library(path)
+        return path
+
+    def _timed(self, built: Built, outputs: Mapping[int, np.ndarray], best: float) -> tuple[tuple[float, ...], bool]:
+        session = None
+        try:
+            session = self._fleet.session()
+            return self._remotely(session, built, outputs, best)
+        except Failed:
+            raise
+        except Exception as error:
+            alive = session is not None and _alive(session)
+            raise Failed("run" if alive else "crash", f"on the server: {summary(error)}") from error
+        finally:
+            Path(built.function).unlink(missing_ok=True)
+
+    def _remotely(
+        self, session: Any, built: Built, outputs: Mapping[int, np.ndarray], best: float
+    ) -> tuple[tuple[float, ...], bool]:
+        name, device = Path(built.function).name, session.cpu()
+        session.upload(built.function)
+        kernel = session.load_module(name)
+        given = {**self._given(built.task, built.layouts), **outputs}
+        tensors = {index: tvm.runtime.tensor(array, device) for index, array in given.items()}
+        arguments = [tensors[index] for index in sorted(tensors)]
+
+        def seconds(repeat: int) -> tuple[float, ...]:
+            clock = kernel.time_evaluator(ENTRY, device, number=1, repeat=repeat, f_preproc=_COLD if self._cold else "")
+            return tuple(float(s) for s in clock(*arguments).results)
+
+        costs = seconds(1)  # after one call that warms up
+        discarded = costs[0] > DISCARD * best
+        more = min(self._repeats.count - 1, math.ceil(self._repeats.seconds / costs[0]) - 1)
+        if not discarded and more > 0:
+            costs += seconds(more)
+        for index, array in outputs.items():
+            np.copyto(array, tensors[index].numpy())
+        return costs, discarded
+
+
+def _alive(session: Any) -> bool:
+    """Whether the server behind a connection still answers."""
+    try:
+        session.listdir("")
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,204 @@
+"""What a worker does with a task: computes the reference, builds candidates, checks and times them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.layout import Layout
+from ...core.machine import Machine
+from ...driver.build import compile_kernels
+from ...runtime.arrays import aligned_empty, to_tensor
+from ...verification.metrics import value_range
+from .arguments import ColdCopies, Packed, poison, random_inputs
+from .check import accumulated_length, compare, tolerance
+from .programs import Program, program_of
+from .timing import Repeats, timed
+
+#: Name of the kernel in its module.
+ENTRY = "main"
+#: Tasks whose inputs and references a worker keeps.
+_TASKS = 4
+
+
+class Failed(Exception):
+    """A candidate failed: at which step (one of the errors of a record), and why."""
+
+    def __init__(self, error: str, detail: str, check: float | None = None) -> None:
+        super().__init__(detail)
+        self.error, self.detail, self.check = error, detail, check
+
+
+@dataclass
+class _Task:
+    program: Program
+    length: int
+
+
+@dataclass(frozen=True)
+class Built:
+    """A candidate that is compiled: its task, what runs it, and how its arguments lie in memory."""
+
+    task: str
+    function: Any
+    layouts: tuple[Layout, ...]
+
+
+class Workbench:
+    """Tasks and built candidates of one worker.
+
+    Args:
+        machine: kernels are compiled for it, and may use its threads.
+        cold: memory for cold copies of constant arguments, in units of L3.
+        repeats: how often a kernel is timed.
+    """
+
+    def __init__(self, machine: Machine, cold: float, repeats: Repeats) -> None:
+        self._machine, self._repeats = machine, repeats
+        self._copies = ColdCopies(int(cold * machine.l3))
+        self._packed = Packed()
+        self._tasks: dict[str, _Task] = {}
+        self._inputs = functools.lru_cache(maxsize=_TASKS)(self._make_inputs)
+        self._built: dict[int, Built] = {}
+
+    def load(self, key: str, description: Mapping[str, Any]) -> None:
+        """Learn a task; once."""
+        if key not in self._tasks:
+            program = program_of(description, self._machine)
+            length = accumulated_length(program.unscheduled)
+            self._tasks[key] = _Task(program, length)
+
+    def _make_inputs(self, key: str) -> list[np.ndarray]:
+        return random_inputs(self._tasks[key].program.arguments)
+
+    def save_reference(self, key: str, path: str) -> None:
+        """Run the unscheduled function and write its results; the file appears whole or not at all."""
+        task = self._tasks[key]
+        results = task.program.reference(self._inputs(key))
+        for result in results:
+            if result.dtype.kind == "f" and result.size and not np.isfinite(result).any():
+                raise ValueError("the unscheduled function gives no finite number for random inputs")
+        np.savez(f"{path}.part.npz", *results)
+        os.replace(f"{path}.part.npz", path)
+
+    def forget(self) -> None:
+        """Drop candidates that were built and not run."""
+        self._built.clear()
+
+    def build(self, trial: int, key: str, candidate: Mapping[str, Any]) -> None:
+        """Schedule and compile a candidate and pack its arguments.
+
+        Raises:
+            Failed: "schedule" or "build".
+        """
+        program = self._tasks[key].program
+        try:
+            kernel = program.kernel(candidate)
+        except Exception as error:
+            raise Failed("schedule", summary(error)) from error
+        try:
+            function = self._compiled(trial, compile_kernels({ENTRY: kernel.function}, self._machine))
+            self._given(key, kernel.layouts)
+        except Exception as error:
+            raise Failed("build", summary(error)) from error
+        self._built[trial] = Built(key, function, kernel.layouts)
+
+    def run(self, trial: int, path: str, best: float) -> dict[str, Any]:
+        """Time a candidate and compare its outputs with the reference in a file.
+
+        Raises:
+            Failed: "run" or "wrong".
+        """
+        built = self._built.pop(trial)
+        task = self._tasks[built.task]
+        outputs = self._outputs(task.program, built.layouts)
+        try:
+            costs, discarded = self._timed(built, outputs, best)
+        except Failed:
+            raise
+        except Exception as error:
+            raise Failed("run", summary(error)) from error
+        return {"costs": costs, "discarded": discarded, "check": self._check(built, outputs, path)}
+
+    def _compiled(self, trial: int, module: Any) -> Any:
+        """What :meth:`_timed` needs of a compiled module: its function, machine code by now."""
+        return module[ENTRY]
+
+    def _timed(self, built: Built, outputs: Mapping[int, np.ndarray], best: float) -> tuple[tuple[float, ...], bool]:
+        """Seconds of each repeat, and whether it was given up; writes the outputs."""
+        return timed(built.function, self._calls(built, outputs), best, self._repeats)
+
+    # ------------------------------------------------------------ arguments
+    def _given(self, key: str, layouts: Sequence[Layout]) -> dict[int, np.ndarray]:
+        """Position -> packed array, of the arguments that are read."""
+        task, inputs = self._tasks[key], iter(self._inputs(key))
+        return {
+            index: self._packed.get((key, index), next(inputs), layout)
+            for index, (argument, layout) in enumerate(zip(task.program.arguments, layouts, strict=True))
+            if not argument.written
+        }
+
+    @staticmethod
+    def _outputs(program: Program, layouts: Sequence[Layout]) -> dict[int, np.ndarray]:
+        """Position -> poisoned array, of the arguments that are written."""
+        outputs = {
+            index: aligned_empty(layout.physical_shape(argument.shape), argument.dtype)
+            for index, (argument, layout) in enumerate(zip(program.arguments, layouts, strict=True))
+            if argument.written
+        }
+        for array in outputs.values():
+            poison(array)
+        return outputs
+
+    def _calls(self, built: Built, outputs: Mapping[int, np.ndarray]) -> list[list[Any]]:
+        """Arguments of one call after the other: constants from cold copies, everything else the same."""
+        arguments = self._tasks[built.task].program.arguments
+        given = {**self._given(built.task, built.layouts), **outputs}
+        constant = [i for i, argument in enumerate(arguments) if argument.constant]
+        copies = self._copies.of([given[i] for i in constant], self._repeats.count + 1)
+        warm = {i: to_tensor(array) for i, array in given.items() if i not in constant}
+        calls = []
+        for copy in copies:
+            tensors = {**warm, **{i: to_tensor(array) for i, array in zip(constant, copy, strict=True)}}
+            calls.append([tensors[i] for i in range(len(arguments))])
+        return calls
+
+    # ------------------------------------------------------------ checking
+    def _check(self, built: Built, outputs: Mapping[int, np.ndarray], path: str) -> float | None:
+        """The largest error of the outputs, as a part of the range.
+
+        Raises:
+            Failed: "wrong".
+        """
+        task = self._tasks[built.task]
+        worst: float | None = 0.0
+        for (index, got), (want, span) in zip(outputs.items(), _references(path), strict=True):
+            layout = built.layouts[index]
+            if got.size == want.size:  # every lane holds a value: compared as it lies in memory
+                want = self._packed.get((built.task, index), want, layout)
+            else:
+                got = layout.unpack(got, want.shape)
+            bound = tolerance(str(want.dtype), task.length, task.program.exact)
+            error, reason = compare(got, want, span, bound)
+            if reason:
+                raise Failed("wrong", f"against the unscheduled function: {reason}", error)
+            worst = max(worst, error) if worst is not None and error is not None else None
+        return worst
+
+
+@functools.lru_cache(maxsize=_TASKS)
+def _references(path: str) -> list[tuple[np.ndarray, float]]:
+    """Results of the unscheduled function, with their ranges."""
+    with np.load(path) as saved:
+        return [(saved[name], value_range(saved[name])) for name in saved.files]
+
+
+def summary(error: BaseException) -> str:
+    """Type and first line of a message, for a log."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:400] if lines else ''}"

@@ -1,0 +1,103 @@
+"""A worker process: reads a JSON object a line, answers with one. Started by :mod:`.process`; it imports once.
+
+    {"do": "start", "machine": {...}, "plugins": [...], "cold": 2.0, "repeats": [10, 0.02], ...}     the first one
+    {"do": "reference", "task": key, "describe": {...}, "path": ...}           save what the unscheduled function gives
+    {"do": "build", "task": key, "describe": {...}, "trial": 7, "batch": 1, "candidate": {...}}
+    {"do": "run", "trial": 7, "path": ..., "best": 1e-3}
+
+"describe" comes with the first message about a task. An answer has "error" ("" or one of a record's) and "detail", that
+of a run also "costs", "check" and "discarded".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from .workbench import Workbench
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Answer messages until the pipe is closed. The argument is the parent's process number."""
+    die_with(int(sys.argv[1]))
+    messages, answers = _channel()
+    bench: Workbench | None = None
+    batch = 0
+    for line in messages:
+        message = json.loads(line)
+        if bench is None:
+            bench = _start(message)
+            answer: dict[str, Any] = {"error": "", "detail": ""}
+        else:
+            if message.get("batch", batch) != batch:  # the caller gave up what is left of the one before
+                batch = message["batch"]
+                bench.forget()
+            answer = _answer(bench, message)
+        answers.write(json.dumps(answer).encode() + b"\n")
+        answers.flush()
+
+
+def die_with(parent: int) -> None:
+    """Be killed when the parent ends, however it does; a kernel that hangs reads no pipe."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before this was asked for
+        os._exit(1)
+
+
+def _channel() -> tuple[BinaryIO, BinaryIO]:
+    """The pipes, out of reach of whatever prints or reads: standard output goes where errors go."""
+    messages, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    return messages, answers
+
+
+def _start(message: Mapping[str, Any]) -> Workbench:
+    from ..task import machine_of
+    from .programs import add_recipes
+    from .timing import Repeats
+    from .workbench import Workbench
+
+    for name in message["plugins"]:
+        add_recipes(getattr(importlib.import_module(name), "RECIPES", ()))
+    machine, repeats = machine_of(message["machine"]), Repeats(*message["repeats"])
+    if "rpc" not in message:
+        return Workbench(machine, message["cold"], repeats)
+    from .remote import Fleet, RemoteWorkbench
+
+    return RemoteWorkbench(machine, message["cold"], repeats, Fleet(*message["rpc"]), message["folder"])
+
+
+def _answer(bench: Workbench, message: Mapping[str, Any]) -> dict[str, Any]:
+    from .workbench import Failed, summary
+
+    answer: dict[str, Any] = {"error": "", "detail": ""}
+    try:
+        if "describe" in message:
+            bench.load(message["task"], message["describe"])
+        if message["do"] == "reference":
+            bench.save_reference(message["task"], message["path"])
+        elif message["do"] == "build":
+            bench.build(message["trial"], message["task"], message["candidate"])
+        else:
+            answer.update(bench.run(message["trial"], message["path"], message["best"]))
+    except Failed as failed:
+        answer.update(error=failed.error, detail=failed.detail, check=failed.check)
+    except Exception as error:
+        answer.update(error="unknown", detail=summary(error))
+    return answer
+
+
+if __name__ == "__main__":
+    main()

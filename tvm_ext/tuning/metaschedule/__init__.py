@@ -1,0 +1,11 @@
+"""MetaSchedule over the recipes' kernels: its own search, cost model and database, our measuring and design spaces."""
+
+from ...core.schedule_database import Found, MetaScheduleDatabase
+from .extract import kernels_of
+from .summary import KernelSummary, Trial, TuneSummary
+from .tune import tune_kernels
+from .workload import Workload
+
+__all__ = [
+    "Found", "KernelSummary", "MetaScheduleDatabase", "Trial", "TuneSummary", "Workload", "kernels_of", "tune_kernels",
+]  # fmt: skip

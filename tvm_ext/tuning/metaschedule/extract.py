@@ -1,0 +1,65 @@
+"""Kernels of a model that have designs, as `schedule-kernels` finds them: packed, with epilogues, equal ones once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import tvm_ffi
+from tvm.ir import IRModule
+
+from ...core.machine import Machine
+from ...core.options import CompileOptions
+from ...core.passes import CompileContext, run_passes
+from ...core.relax_graph import main_bindings, op_name
+from ...core.schedule_database import normalized
+from ...frontend.importer import import_model
+from ...frontend.reader import read_model
+from ...passes.pipeline import pipeline
+from ...passes.schedule_kernels import ScheduleKernels
+from .designs import default_of, designs_of
+from .workload import Workload
+
+
+def kernels_of(model: Any, options: CompileOptions, machine: Machine) -> dict[str, Workload]:
+    """Name -> kernel, of the blocked recipes; its weight is the number of its calls.
+
+    Args:
+        model: path, bytes or ModelProto, of static shapes.
+        options: of the compile that will use the schedules.
+
+    Raises:
+        ModelError, UnsupportedError: as in a compile.
+    """
+    source = read_model(model)
+    imported = import_model(source, options)
+    ctx = CompileContext(machine, options, imported.provenance)
+    passes = pipeline()
+    before = passes[: next(i for i, one in enumerate(passes) if isinstance(one, ScheduleKernels))]
+    mod = run_passes(before, imported.mod, ctx)
+    for packing in ctx.pending:
+        packing.result()
+    return _workloads(mod, ctx)
+
+
+def _workloads(mod: IRModule, ctx: CompileContext) -> dict[str, Workload]:
+    found: dict[str, tuple[IRModule, Workload]] = {}
+    for name in _called(mod):
+        kernel = ctx.kernels.get(name)
+        plan = kernel.plan if kernel else None
+        if plan is None or not (designs := designs_of(plan.recipe, plan.match, plan.config, ctx.machine)):
+            continue
+        unscheduled = normalized(mod[name])
+        known = next((n for n, (one, _) in found.items() if tvm_ffi.structural_equal(one, unscheduled)), None)
+        if known is not None:
+            found[known] = unscheduled, replace(found[known][1], weight=found[known][1].weight + 1)
+            continue
+        default = default_of(plan.recipe, plan.match, plan.config, ctx.machine)
+        found[name] = unscheduled, Workload(mod[name], tuple(designs), default=default)
+    return {name: workload for name, (_, workload) in found.items()}
+
+
+def _called(mod: IRModule) -> list[str]:
+    """Kernels in the order of their calls, once a call."""
+    calls = [b.value for b in main_bindings(mod) if op_name(b.value) == "relax.call_tir"]
+    return [call.args[0].name_hint for call in calls]

@@ -1,0 +1,217 @@
+"""Builder and runner of MetaSchedule over the measuring pool: a candidate is built, checked and timed in a worker.
+
+MetaSchedule's builder hands an artifact's path to its runner. Here the builder only numbers the candidates of a batch,
+the runner has the pool do the rest. Each result goes into the database as soon as it is there, so that a session that
+is killed loses none: `AddToDatabase`, TVM's own callback for it, would add a whole batch at its end.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import tvm
+from tvm.ir import IRModule
+from tvm.ir.utils import derived_object
+from tvm.s_tir.meta_schedule.builder import BuilderInput, BuilderResult, PyBuilder
+from tvm.s_tir.meta_schedule.database import Database, TuningRecord
+from tvm.s_tir.meta_schedule.database import Workload as StoredWorkload
+from tvm.s_tir.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerInput, RunnerResult
+from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
+
+from ...core.recipe import Config
+from ...core.schedule_database import FAILED_SECONDS
+from ...core.task_key import TaskKey
+
+
+class Measured(Protocol):
+    """What is read of a measurement: see `tvm_ext.tuning.measure.Measurement`."""
+
+    config: Config
+    costs: Sequence[float]
+    error: str
+    detail: str
+    discarded: bool
+
+
+class Measurer(Protocol):
+    """Measures candidates; `tvm_ext.tuning.measure.LocalMeasurer` is one."""
+
+    def measure(self, task: Any, configs: Sequence[Config], best: float = ...) -> Iterable[Any]:
+        """The measurements, as they finish."""
+        ...
+
+
+class ModuleTask:
+    """A kernel whose candidates are scheduled modules, for a measurer.
+
+    Args:
+        name: of the kernel.
+        mod: unscheduled; the reference that every candidate is checked against.
+        flops: of one run.
+    """
+
+    recipe, version, space, default = "metaschedule", 1, None, None
+
+    def __init__(self, name: str, mod: IRModule, flops: float = 0.0) -> None:
+        self.name, self.mod, self.flops = name, mod, flops
+        self.key = TaskKey.of("metaschedule", [name])
+        self.candidates: Sequence[IRModule] = ()
+
+    def prior(self, config: Config) -> float:
+        """There is no estimate."""
+        return float("nan")
+
+    def features(self, config: Config) -> np.ndarray:
+        """None: MetaSchedule has a model of its own."""
+        return np.zeros(0, np.float32)
+
+    @functools.cached_property
+    def _reference(self) -> str:
+        return str(tvm.ir.save_json(self.mod))
+
+    def describe(self) -> dict[str, Any]:
+        """The unscheduled module as TVM's JSON."""
+        return {"kind": "module", "reference": self._reference}
+
+    def candidate(self, config: Config) -> dict[str, Any]:
+        """The scheduled module as TVM's JSON."""
+        return {"module": str(tvm.ir.save_json(self.candidates[config["candidate"]]))}
+
+
+@dataclass
+class Batch:
+    """The candidates on their way from the search to the runner.
+
+    Attributes:
+        task: the kernel they schedule.
+        stored: the same kernel in the database.
+        candidates: what the search picked.
+    """
+
+    task: ModuleTask | None = None
+    stored: StoredWorkload | None = None
+    candidates: Sequence[MeasureCandidate] = ()
+
+
+@dataclass
+class Budget:
+    """How long a session goes on.
+
+    Attributes:
+        left: trials.
+        stopped: why it ends early: what a callback or the measurer raised, Ctrl-C among others.
+    """
+
+    left: int = 0
+    stopped: BaseException | None = None
+
+    def take(self, count: int) -> int:
+        """So many trials or as many as are left."""
+        taken = 0 if self.stopped else min(count, self.left)
+        self.left -= taken
+        return taken
+
+
+@derived_object
+class NumberingBuilder(PyBuilder):
+    """Builds nothing: an artifact is the number of its candidate in the batch."""
+
+    def build(self, build_inputs: Sequence[BuilderInput]) -> list[BuilderResult]:
+        """One result an input, in order."""
+        return [BuilderResult(str(i), None) for i in range(len(build_inputs))]
+
+
+@derived_object
+class Finished(PyRunnerFuture):
+    """A result that is there."""
+
+    def __init__(self, result: RunnerResult) -> None:
+        super().__init__()
+        self._result = result
+
+    def done(self) -> bool:
+        """It is."""
+        return True
+
+    def result(self) -> RunnerResult:
+        """The result."""
+        return self._result
+
+
+@dataclass
+class Recorder:
+    """Measures a batch and writes each result into the database when it is there.
+
+    Attributes:
+        measurer: does the work.
+        database: of the session.
+        batch: set by the search.
+        budget: is told when the session has to end.
+        target: of the records.
+        on_trial: called with (kernel, measurement) after each.
+        best: kernel -> least seconds so far.
+        seconds: that the measurer was at work.
+    """
+
+    measurer: Measurer
+    database: Database
+    batch: Batch
+    budget: Budget
+    target: Any
+    on_trial: Callable[[str, Measured], None]
+    best: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def results(self, numbers: Sequence[int]) -> list[RunnerResult]:
+        """One result a candidate. A failed or wrong one has a message and no time, and so has one left out at the end
+        of a session that was stopped."""
+        found: dict[int, RunnerResult] = {}
+        start = time.perf_counter()
+        try:
+            found.update(self._measured(numbers))  # keeps those that are finished if it raises
+        except BaseException as error:
+            self.budget.stopped = error
+        self.seconds += time.perf_counter() - start
+        return [found.get(n, RunnerResult(None, "the session was stopped")) for n in numbers]
+
+    def _measured(self, numbers: Sequence[int]) -> Iterator[tuple[int, RunnerResult]]:
+        task = self.batch.task
+        assert task is not None
+        task.candidates = [c.sch.mod for c in self.batch.candidates]
+        configs = [{"candidate": n} for n in numbers]
+        for one in self.measurer.measure(task, configs, best=self.best.get(task.name, float("inf"))):
+            number = int(one.config["candidate"])
+            good = bool(one.costs) and not one.error
+            self._commit(number, list(one.costs) if good else [FAILED_SECONDS])
+            if good and not one.discarded:
+                self.best[task.name] = min(self.best.get(task.name, float("inf")), float(np.median(one.costs)))
+            yield number, RunnerResult(list(one.costs), None) if good else RunnerResult(None, _message(one))
+            self.on_trial(task.name, one)
+
+    def _commit(self, number: int, seconds: Sequence[float]) -> None:
+        candidate = self.batch.candidates[number]
+        record = TuningRecord(candidate.sch.trace, self.batch.stored, list(seconds), self.target, candidate.args_info)
+        self.database.commit_tuning_record(record)
+
+
+def _message(one: Measured) -> str:
+    return f"{one.error or 'no time'}: {one.detail}"
+
+
+@derived_object
+class PoolRunner(PyRunner):
+    """Measures a whole batch before it returns: while kernels are timed, no search may run beside them."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def run(self, runner_inputs: Sequence[RunnerInput]) -> list[Any]:
+        """Finished futures, in order."""
+        numbers = [int(one.artifact_path) for one in runner_inputs]
+        return [Finished(result) for result in self._recorder.results(numbers)]

@@ -1,0 +1,145 @@
+"""One session: contexts of all kernels over one database, one cost model and one measurer."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from tvm.s_tir import Schedule
+from tvm.s_tir.analysis import estimate_tir_flops
+from tvm.s_tir.meta_schedule.arg_info import ArgInfo
+from tvm.s_tir.meta_schedule.database import JSONDatabase
+from tvm.s_tir.meta_schedule.measure_callback import UpdateCostModel
+from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
+from tvm.s_tir.meta_schedule.task_scheduler import GradientBased
+
+from ...core.machine import Machine
+from ...core.schedule_database import FAILED_SECONDS, normalized
+from .context import context_of, space_of
+from .cost_model import BoundedModel, train_with
+from .designs import Design
+from .files import DatabaseFiles
+from .measuring import Batch, Budget, Measured, Measurer, ModuleTask, NumberingBuilder, PoolRunner, Recorder
+from .strategy import NewCandidates, trace_text
+from .summary import KernelSummary, Trial
+from .workload import Workload
+
+#: Candidates of one kernel between two searches, at most and at least: each search costs as much as some trials.
+BATCH, SMALL_BATCH = 32, 8
+#: Searches of a kernel, on average, before batches become larger.
+_SEARCHES = 3
+
+
+class Session:
+    """Kernels that share a budget of trials.
+
+    Args:
+        files: of the database.
+        machine: to tune for.
+        designs: whether a workload's own designs are used, where it has some.
+        seed: of the search.
+        measurer: measures.
+        progress: called after each trial.
+
+    Attributes:
+        kernels: name -> what became of it.
+    """
+
+    def __init__(
+        self, files: DatabaseFiles, machine: Machine, designs: bool, seed: int, measurer: Measurer,
+        progress: Callable[[Trial], None] | None,
+    ) -> None:  # fmt: skip
+        self._machine, self._designs, self._progress = machine, designs, progress
+        self._random = random.Random(seed)
+        self._database = JSONDatabase(str(files.workloads), str(files.records))
+        self._model = BoundedModel(seed)
+        self._batch, self._budget = Batch(), Budget()
+        self._target = machine.target()
+        self._recorder = Recorder(measurer, self._database, self._batch, self._budget, self._target, self._on_trial)
+        self.kernels: dict[str, KernelSummary] = {}
+
+    @property
+    def measuring(self) -> float:
+        """Seconds that the measurer was at work."""
+        return self._recorder.seconds
+
+    def tune(self, kernels: dict[str, Workload], trials: int) -> None:
+        """Tune until `trials` candidates were measured or no space has new ones.
+
+        Raises:
+            BaseException: whatever the measurer or `progress` raised.
+        """
+        self._budget.left = trials
+        batch = batch_of(trials, len(kernels))
+        contexts = [self._context(name, workload, batch) for name, workload in kernels.items()]
+        GradientBased(seed=self._seed()).tune(
+            tasks=contexts,
+            task_weights=[workload.weight for workload in kernels.values()],
+            max_trials_global=trials, max_trials_per_task=trials, num_trials_per_iter=batch,
+            builder=NumberingBuilder(), runner=PoolRunner(self._recorder), measure_callbacks=[UpdateCostModel()],
+            database=self._database, cost_model=self._model,
+        )  # fmt: skip
+        if self._budget.stopped is not None:
+            raise self._budget.stopped
+
+    def _context(self, name: str, workload: Workload, batch: int) -> Any:
+        """The context of a kernel; the cost model learns what earlier sessions found about it."""
+        mod = normalized(workload.function)
+        designs = workload.designs if self._designs else ()
+        summary = KernelSummary(flops=float(estimate_tir_flops(mod)), space="recipes" if designs else "rules")
+        stored = self._database.commit_workload(mod)
+        old = self._records(stored)
+        task = ModuleTask(name, mod, summary.flops)
+        known = {trace_text(record.trace) for record in old}
+        search = NewCandidates(task, stored, known, self._batch, self._budget, batch)
+        context = context_of(name, mod, self._machine, space_of(designs, self._seed()), search, self._seed())
+        good = sorted((r for r in old if _seconds(r) < FAILED_SECONDS), key=_seconds)
+        train_with(self._model, context, good)
+        summary.known, summary.best = len(old), _seconds(good[0]) if good else math.inf
+        self._recorder.best[name] = summary.best
+        self.kernels[name] = summary
+        if designs and workload.default is not None:
+            self._measure_default(task, stored, known, workload.default)
+        return context
+
+    def _measure_default(self, task: ModuleTask, stored: Any, known: set[str], default: Design) -> None:
+        """The schedule of a compile without tuning is the first candidate."""
+        sch = default(Schedule(task.mod))
+        if trace_text(sch.trace) not in known and self._budget.take(1):
+            candidate = MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod, remove_preproc=True))
+            self._batch.task, self._batch.stored, self._batch.candidates = task, stored, [candidate]
+            self._recorder.results([0])
+
+    def _records(self, stored: Any) -> list[Any]:
+        """Records of a kernel on this machine."""
+        own = self._target.export()
+        return [
+            record for record in self._database.get_all_tuning_records()
+            if record.workload.same_as(stored) and record.target.export() == own
+        ]  # fmt: skip
+
+    def _seed(self) -> int:
+        return self._random.randrange(1, 2**30)
+
+    def _on_trial(self, kernel: str, one: Measured) -> None:
+        summary = self.kernels[kernel]
+        summary.trials += 1
+        summary.best = self._recorder.best[kernel]
+        if one.error:
+            summary.errors[one.error] = summary.errors.get(one.error, 0) + 1
+        if self._progress is not None:
+            seconds = statistics.median(one.costs) if one.costs and not one.error else math.inf
+            number = sum(k.trials for k in self.kernels.values())
+            self._progress(Trial(kernel, number, seconds, summary.best, one.error, one.detail))
+
+
+def batch_of(trials: int, kernels: int) -> int:
+    """Candidates of a batch: every kernel gets one, if there are trials enough."""
+    return max(1, min(BATCH, max(trials // (_SEARCHES * kernels), min(SMALL_BATCH, trials // kernels))))
+
+
+def _seconds(record: Any) -> float:
+    return statistics.median(map(float, record.run_secs))

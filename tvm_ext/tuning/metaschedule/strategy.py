@@ -1,0 +1,90 @@
+"""MetaSchedule's evolutionary search; it says whose candidates it picked, and picks none that was measured before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tvm.ir.utils import derived_object
+from tvm.s_tir.meta_schedule.database import Workload as StoredWorkload
+from tvm.s_tir.meta_schedule.search_strategy import EvolutionarySearch, MeasureCandidate, PySearchStrategy
+from tvm.s_tir.schedule import Trace
+
+from .measuring import Batch, Budget, ModuleTask
+
+#: Batches in which nothing is new after which a space counts as used up.
+_MOST_KNOWN = 3
+
+
+def evolutionary_search(batch: int) -> EvolutionarySearch:
+    """TVM's search, bounded. Its defaults (512 traces, 4 generations) replay 2,500 traces a batch, which take 50
+    seconds; a good candidate shows in a few batches more instead.
+
+    Args:
+        batch: candidates that are picked at a time.
+    """
+    return EvolutionarySearch(
+        population_size=min(64, max(32, 4 * batch)), init_measured_ratio=0.25, init_min_unmeasured=8,
+        genetic_num_iters=2, genetic_max_fail_count=4, eps_greedy=0.1,
+    )  # fmt: skip
+
+
+def trace_text(trace: Trace) -> str:
+    """A trace with its decisions, as one line."""
+    return json.dumps(trace.as_json(), sort_keys=True, default=str)
+
+
+@derived_object
+class NewCandidates(PySearchStrategy):
+    """:func:`evolutionary_search` for one kernel.
+
+    Args:
+        task: the kernel.
+        stored: the same in the database.
+        known: traces that were measured in earlier sessions.
+        batch: where the builder and the runner find what was picked.
+        budget: of trials.
+        size: of a batch.
+    """
+
+    def __init__(
+        self, task: ModuleTask, stored: StoredWorkload, known: set[str], batch: Batch, budget: Budget, size: int
+    ) -> None:
+        super().__init__()
+        self._task, self._stored, self._known, self._batch, self._budget = task, stored, known, batch, budget
+        self._size = size
+        self._inner = evolutionary_search(size)
+        self._empty = 0
+
+    def _initialize_with_tune_context(self, context: Any) -> None:
+        self._inner._initialize_with_tune_context(context)
+
+    def pre_tuning(self, *args: Any) -> None:
+        """Begin."""
+        self._inner.pre_tuning(*args)
+
+    def post_tuning(self) -> None:
+        """End."""
+        self._inner.post_tuning()
+
+    def generate_measure_candidates(self) -> list[MeasureCandidate] | None:
+        """The next batch; None at the end."""
+        picked = self._inner.generate_measure_candidates() if self._budget.left and not self._budget.stopped else None
+        if picked is None:
+            return None
+        new = [one for one in picked if not self._known or trace_text(one.sch.trace) not in self._known]
+        self._empty = 0 if new else self._empty + 1
+        if self._empty >= _MOST_KNOWN:
+            return None
+        new = new[: self._budget.take(len(new))]
+        self._batch.task, self._batch.stored, self._batch.candidates = self._task, self._stored, new
+        return new
+
+    def notify_runner_results(self, candidates: Sequence[MeasureCandidate], results: Sequence[Any]) -> None:
+        """Count them."""
+        self._inner.notify_runner_results(candidates, results)
+
+    def clone(self) -> Any:
+        """A search of the same kernel from its beginning."""
+        return NewCandidates(self._task, self._stored, self._known, self._batch, self._budget, self._size)

@@ -1,0 +1,80 @@
+"""Tuning kernels by MetaSchedule: its task scheduler, evolutionary search, cost model and database, over our pool."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from tvm import tirx
+
+from ...core.errors import OptionError
+from ...core.machine import Machine
+from .files import DatabaseFiles, make_folder
+from .logs import logged_to
+from .measuring import Measurer
+from .session import Session
+from .summary import Trial, TuneSummary
+from .workload import Workload
+
+
+def tune_kernels(
+    kernels: Mapping[str, tirx.PrimFunc | Workload],
+    machine: Machine,
+    folder: str | os.PathLike[str],
+    trials: int,
+    *,
+    space: Literal["recipes", "rules"] = "recipes",
+    seed: int = 0,
+    progress: Callable[[Trial], None] | None = None,
+    measurer: Measurer | None = None,
+) -> TuneSummary:
+    """Tune kernels and write what is found to the database in a folder, which an earlier session may have begun.
+
+    Args:
+        kernels: name -> unscheduled kernel. A :class:`Workload` brings the designs of its recipe and a weight.
+        machine: to tune for.
+        folder: of the database and of MetaSchedule's log; is made.
+        trials: candidates to measure, over all kernels.
+        space: "recipes" takes the designs of a workload where it has some; "rules" MetaSchedule's rules for all.
+        seed: of the search.
+        progress: called after each trial; the session ends if it raises, with all finished trials in the database.
+        measurer: measures; None makes a :class:`tvm_ext.tuning.measure.LocalMeasurer`.
+
+    Raises:
+        OptionError: there are no kernels, or an option is out of range.
+        ToolError: the folder cannot be made.
+    """
+    _check(kernels, trials, space)
+    make_folder(Path(folder))
+    files = DatabaseFiles(Path(folder))
+    repaired = files.repair()
+    start = time.perf_counter()
+    with logged_to(files.folder / "metaschedule.log"), _measurer(machine, measurer) as pool:
+        session = Session(files, machine, space == "recipes", seed, pool, progress)
+        workloads = {name: k if isinstance(k, Workload) else Workload(k) for name, k in kernels.items()}
+        session.tune(workloads, trials)
+    return TuneSummary(session.kernels, time.perf_counter() - start, session.measuring, repaired)
+
+
+def _check(kernels: Mapping[str, Any], trials: int, space: str) -> None:
+    if not kernels:
+        raise OptionError("kernels={}: there is nothing to tune")
+    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
+        raise OptionError(f"trials={trials!r}: a whole number of 1 or more is needed")
+    if space not in ("recipes", "rules"):
+        raise OptionError(f"space={space!r}: choose 'recipes' or 'rules'")
+
+
+@contextlib.contextmanager
+def _measurer(machine: Machine, given: Measurer | None) -> Iterator[Measurer]:
+    if given is not None:
+        yield given
+        return
+    from ..measure import LocalMeasurer
+
+    with LocalMeasurer(machine) as own:
+        yield own

@@ -1,0 +1,124 @@
+"""What is tuned: a task is one kernel with a space of configurations.
+
+Tuners see a task's space and its features, measurers what to send to a worker. A :class:`RecipeTask` is a group of a
+model with one recipe that takes it; a template task (:mod:`.template`) a function of the user's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..core.group import Group
+from ..core.machine import Machine
+from ..core.recipe import Config, Match, Recipe
+from ..core.task_key import TaskKey
+from .space import ConfigSpace
+from .work import flops_of
+
+
+class Task(Protocol):
+    """What tuners and measurers see of a task.
+
+    Attributes:
+        name: for people, unique in a session.
+        key: identity in logs.
+        recipe, version: whose configurations these are.
+        space: of configurations.
+        flops: floating-point operations of one run.
+        default: the configuration of a compile without tuning; None if there is none.
+    """
+
+    name: str
+    key: TaskKey
+    recipe: str
+    version: int
+    space: ConfigSpace
+    flops: float
+    default: Config | None
+
+    def prior(self, config: Config) -> float:
+        """Estimated seconds; nan if there is no estimate."""
+        ...
+
+    def features(self, config: Config) -> np.ndarray:
+        """Numbers a cost model learns from: of the configuration and of the loops it makes; of fixed length."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What a worker needs once: plain values."""
+        ...
+
+    def candidate(self, config: Config) -> dict[str, Any]:
+        """What a worker needs for one configuration: plain values."""
+        ...
+
+
+class RecipeTask:
+    """A group of a model with a recipe that takes it.
+
+    Args:
+        group, recipe, match: as `choose-recipes` found them.
+        machine: to tune for.
+        name: for people.
+    """
+
+    def __init__(self, group: Group, recipe: Recipe, match: Match, machine: Machine, name: str = "") -> None:
+        self._group, self._recipe, self._match, self._machine = group, recipe, match, machine
+        self.key = TaskKey.of_group(group)
+        self.recipe, self.version = recipe.name, recipe.version
+        self.name = name or f"{self.key.short} [{recipe.name}]"
+        self.flops = flops_of(group)
+        self.default: Config | None = recipe.default(match, machine)
+        choices = {
+            knob: [*values, *(v for v in [self.default[knob]] if v not in values)]
+            for knob, values in recipe.space(match, machine).items()
+        }
+        self.space = ConfigSpace.of(choices, self._legal)
+
+    def prior(self, config: Config) -> float:
+        """The recipe's estimate in seconds."""
+        return self._recipe.cost(self._match, config, self._machine)
+
+    def _legal(self, config: Config) -> bool:
+        return math.isfinite(self.prior(config))
+
+    def features(self, config: Config) -> np.ndarray:
+        """log2 of every number among the knobs, choice numbers of the others, and products of pairs of knobs, which are
+        sizes of tiles; the estimate, which sees how often loops run and what they stream, is the tuner's to add."""
+        values = [_number(config[knob], choices) for knob, choices in self.space.knobs.items()]
+        pairs = [a + b for i, a in enumerate(values) for b in values[i + 1 :]]
+        return np.array([*values, *pairs], dtype=np.float32)
+
+    def describe(self) -> dict[str, Any]:
+        """The group's Relax function as TVM's JSON, the recipe's name, and the machine."""
+        return {
+            "kind": "group", "module": self._module, "group": self._group.name, "recipe": self.recipe,
+            "machine": self._machine.as_dict(),
+        }  # fmt: skip
+
+    @functools.cached_property
+    def _module(self) -> str:
+        import tvm
+        from tvm.ir import GlobalVar, IRModule
+
+        return str(tvm.ir.save_json(IRModule({GlobalVar(self._group.name): self._group.function})))
+
+    def candidate(self, config: Config) -> dict[str, Any]:
+        """The configuration; the worker's recipe makes the kernel."""
+        return {"config": config}
+
+
+def _number(value: Any, choices: Sequence[Any]) -> float:
+    if isinstance(value, int | float) and value >= 0:
+        return math.log2(1 + value)
+    return float(list(choices).index(value)) if value in choices else -1.0
+
+
+def machine_of(fields: Mapping[str, Any]) -> Machine:
+    """The machine that `Machine.as_dict` described."""
+    return Machine(**{**fields, "features": tuple(fields["features"])})

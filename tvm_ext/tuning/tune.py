@@ -1,0 +1,295 @@
+"""`tvm_ext.tune`: a model or a template goes in, a log of measured configurations comes out, and a report."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..benchmarking.machine_speed import call_of_fma, round_minimum
+from ..core.errors import OptionError, TvmExtError
+from ..core.machine import Machine
+from ..core.options import CompileOptions
+from ..core.recipe import Config
+from ..core.task_key import TaskKey
+from ..frontend.reader import read_model
+from ..runtime.cpu import why_not_here
+from .extract import Workload, workloads_of
+from .log import TuningLog
+from .measure import LocalMeasurer, RPCMeasurer
+from .report import INTERRUPTED, INTERRUPTED_LATE, TaskRow, TuneReport
+from .resume import Known, known_of
+from .session import Budget, Event, Measurer, Session, session_name
+from .task import Task
+from .tuners import TUNERS
+from .verdict import Judgement, judge, why_elsewhere
+
+#: Without any other limit a session takes this long.
+DEFAULT_MINUTES = 10.0
+METASCHEDULE = "metaschedule"
+
+
+def tune(
+    model: Any, *, log: str | os.PathLike[str] | None = None, trials: int | None = None, minutes: float | None = None,
+    tasks: Sequence[str] = (), tuner: str = "xgb", patience: int = 128, goal: float = 0.0, seed: int = 0,
+    resume: bool = False, dry_run: bool = False, measurer: Measurer | None = None,
+    rpc: tuple[str, int, str] | None = None, on_event: Callable[[Event], None] | None = None, **options: Any,
+) -> TuneReport:  # fmt: skip
+    """See :func:`tvm_ext.tune`.
+
+    Args:
+        measurer: builds, checks and times candidates; None for this machine, or for `rpc`.
+    """
+    if trials is None and minutes is None:
+        minutes = DEFAULT_MINUTES
+    compile_options = CompileOptions.of(**options)
+    machine = Machine.detect(compile_options.target, compile_options.threads)
+    on_event = on_event or (lambda event: None)
+    way = _Way(machine, Budget(trials, minutes, patience, goal), tuner, seed, measurer, rpc, on_event)
+    _check(way)
+    wanted = (tasks,) if isinstance(tasks, str) else tuple(tasks)
+    if tuner == METASCHEDULE:
+        return _by_metaschedule(model, compile_options, way, log, wanted, resume, dry_run)
+    given = _Template(model, machine) if _is_template(model) else _Model(model, compile_options, machine, wanted)
+    path = Path(log) if log is not None else Path(f"{given.name}.tuning.json")
+    if dry_run:
+        return given.report(session_name(), str(path), notes=_estimate(given, way.budget))
+    known = known_of(path, [task for task, _ in given.tasks], machine) if resume else Known()
+    return _carried_out(given, way, path, known)
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a session measures: see :func:`tune`."""
+
+    machine: Machine
+    budget: Budget
+    tuner: str
+    seed: int
+    measurer: Measurer | None
+    rpc: tuple[str, int, str] | None
+    tell: Callable[[Event], None]
+
+    @functools.cached_property
+    def elsewhere(self) -> str:
+        """Why the whole model cannot be timed here as it would run there; "" if it can."""
+        return why_elsewhere(self.machine) if self.rpc else ""
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[Measurer]:
+        """The measurer, for as long as it is needed."""
+        if self.measurer is not None:
+            yield self.measurer
+            return
+        with RPCMeasurer(self.machine, *self.rpc) if self.rpc else LocalMeasurer(self.machine) as own:
+            yield own
+
+
+def _carried_out(given: _Tuned, way: _Way, path: Path, known: Known) -> TuneReport:
+    """Measure, then compare the whole model; everything is in the log as soon as it is known."""
+    book, name = TuningLog(path), session_name()
+    book.begin(name, way.machine, {"model": given.name, "tuner": way.tuner, "seed": way.seed})
+    way.tell(_start(given, name, path, known))
+    peak = 0.0 if way.elsewhere else _peak(way.machine, way.tell)
+    with way.measuring() as measurer:
+        session = Session(
+            given.tasks, way.machine, measurer, book, name, budget=way.budget, tuner=way.tuner, seed=way.seed,
+            known=known.records, peak=peak, tell=way.tell,
+        )  # fmt: skip
+        stopped = _run(given, session, measurer)
+    seconds = time.monotonic() - session.started
+    judged, failed, notes = None, "", list(known.notes)
+    if way.elsewhere:
+        notes.append(f"the whole model was not timed ({way.elsewhere}): a compile takes the fastest records")
+    elif stopped != INTERRUPTED:
+        try:
+            judged, failed = _judged(given, session, book, way)
+        except KeyboardInterrupt:
+            stopped = INTERRUPTED_LATE
+    return given.report(name, str(path), session, judged, stopped, seconds, notes, failed)
+
+
+def _start(given: _Tuned, name: str, path: Path, known: Known) -> Event:
+    return {
+        "event": "start", "session": name, "tasks": [t.name for t, _ in given.tasks], "log": str(path),
+        "known": len(known.records), "refused": dict(known.refused),
+    }  # fmt: skip
+
+
+def _check(way: _Way) -> None:
+    """Raises OptionError: there is no such tuner, or kernels for this machine cannot run here and nowhere else."""
+    if way.tuner != METASCHEDULE and way.tuner not in TUNERS:
+        raise OptionError(f"tuner={way.tuner!r}: choose one of {', '.join(map(repr, (*TUNERS, METASCHEDULE)))}")
+    if way.rpc is None and (why := why_not_here(way.machine.as_dict())):
+        raise OptionError(f"nothing can be measured here: {why}", fix="measure elsewhere: rpc=(host, port, key)")
+
+
+def _run(given: _Tuned, session: Session, measurer: Measurer) -> str:
+    """Why the measuring stopped. Ctrl-C ends it, and nothing else: no record is lost."""
+    try:
+        given.before(session, measurer)
+        return session.run()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _judged(given: _Tuned, session: Session, book: TuningLog, way: _Way) -> tuple[Judgement | None, str]:
+    """What the whole model says, written to the log; and what went wrong: ten minutes of records outlive it."""
+    try:
+        judged = given.judge(session, way.seed, lambda text: way.tell({"event": "end", "step": text}))
+        for verdict in judged.verdicts if judged else ():
+            book.verdict(verdict)
+    except TvmExtError as error:
+        return None, f"the tuned model cannot be timed: {error}"
+    if judged and judged.checked and not judged.checked.ok:
+        return judged, f"the tuned model disagrees with onnxruntime, so no record is kept:\n{judged.checked}"
+    return judged, ""
+
+
+def _by_metaschedule(
+    model: Any, options: CompileOptions, way: _Way, log: Any, wanted: Sequence[str], resume: bool, dry_run: bool
+) -> TuneReport:
+    from .by_metaschedule import MetaScheduleRun
+
+    if _is_template(model) or options.symbol is not None:
+        raise OptionError("tuner='metaschedule' takes a model of static shapes", fix="bind all of its shapes")
+    name = Path(read_model(model).name).stem
+    folder = Path(log) if log is not None else Path(f"{name}.metaschedule")
+    if resume and not folder.exists():
+        raise OptionError(f"--resume: there is no folder {str(folder)!r}", fix="leave it out to begin a new one")
+    run = MetaScheduleRun(model, name, options, way.machine, folder, wanted)
+    if dry_run:
+        return run.plan()
+    return run.tune(way.budget, way.seed, way.measuring, way.tell, way.elsewhere)
+
+
+def _is_template(model: Any) -> bool:
+    return hasattr(model, "describe") and hasattr(model, "space")
+
+
+class _Tuned:
+    """What is tuned: a model or a template."""
+
+    name: str
+    tasks: list[tuple[Task, int]]
+
+    def before(self, session: Session, measurer: Measurer) -> None:
+        """Measure what the session's results are compared with, if that is no candidate."""
+
+    def judge(self, session: Session, seed: int, tell: Callable[[str], None]) -> Judgement | None:
+        """Compare the whole model with and without the best records; None if there is no whole model."""
+        return None
+
+    def report(
+        self, name: str, log: str, session: Session | None = None, judged: Judgement | None = None, stopped: str = "",
+        seconds: float = 0.0, notes: Sequence[str] = (), failed: str = "",
+    ) -> TuneReport:  # fmt: skip
+        """The report of a finished session, or of none."""
+        keys: dict[TaskKey, list[tuple[Task, int]]] = {}
+        for task, calls in self.tasks:
+            keys.setdefault(task.key, []).append((task, calls))
+        rows = [_row(group, session, judged) for group in keys.values()]
+        rows.sort(key=lambda row: -row.calls * row.before if math.isfinite(row.before) else 0.0)
+        checked = judged.checked if judged else None
+        worst = max((o.of_range for o in checked.outputs), default=None) if checked else None
+        if judged and judged.verdicts and not judged.kept and not failed:
+            notes = [*notes, f"nothing is kept: {judged.reason}"]
+        return TuneReport(
+            self.name, name, log, tuple(rows), seconds, stopped, judged.ratio if judged else None, worst, tuple(notes),
+            failed,
+        )  # fmt: skip
+
+
+class _Model(_Tuned):
+    """A model: its tasks, and what it says at the end."""
+
+    def __init__(self, model: Any, options: CompileOptions, machine: Machine, wanted: Sequence[str]) -> None:
+        self._model, self._options, self._machine = model, options, machine
+        self.name = Path(read_model(model).name).stem
+        found = workloads_of(model, options, machine)
+        self._workloads = [w for w in found if _wanted(w, wanted)]
+        if not self._workloads:
+            names = sorted(w.key.short for w in found)
+            wrong = (
+                f"tasks={list(wanted)}: no task of {self.name} has such a name" if names else "nothing to tune in it"
+            )
+            raise OptionError(f"{self.name}: {wrong}", fix=f"tasks: {'; '.join(names)}" if names else "")
+        self.tasks = [(task, len(w.calls)) for w in self._workloads for task in w.tasks]
+
+    def judge(self, session: Session, seed: int, tell: Callable[[str], None]) -> Judgement | None:
+        best = {key: state.record for key, state in session.best().items() if state.record is not None}
+        return judge(
+            self._model, self._options, self._machine, self._workloads, best, session.name, seed=seed, tell=tell
+        )  # fmt: skip
+
+
+class _Template(_Tuned):
+    """One template with its arguments."""
+
+    def __init__(self, task: Task, machine: Machine) -> None:
+        self.name = task.recipe
+        self.tasks = [(task, 1)]
+
+    def before(self, session: Session, measurer: Measurer) -> None:
+        (one,) = measurer.measure(_Unscheduled(self.tasks[0][0]), [{}])
+        session.states[0].default_cost = one.cost if one.costs else math.nan
+
+
+class _Unscheduled:
+    """A template's function as it is, as the only candidate of a task."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task, name)
+
+    def candidate(self, config: Config) -> dict[str, Any]:
+        return {"module": self._task.describe()["reference"]}
+
+
+def _wanted(work: Workload, names: Sequence[str]) -> bool:
+    texts = [work.key.short, *(task.recipe for task in work.tasks), *(node for site in work.calls for node in site)]
+    return not names or any(name in text for name in names for text in texts)
+
+
+def _row(group: Sequence[tuple[Task, int]], session: Session | None, judged: Judgement | None) -> TaskRow:
+    first, calls = group[0]
+    space = sum(len(task.space) for task, _ in group)
+    name = first.key.short
+    if session is None:
+        return TaskRow(name, calls, space, recipe=", ".join(task.recipe for task, _ in group), flops=first.flops)
+    states = [s for s in session.states if s.task.key == first.key]
+    best = session.best()[first.key]
+    return TaskRow(
+        name, calls, space, sum(s.trials for s in states), sum(s.failed for s in states), sum(s.wrong for s in states),
+        session.untuned(first.key).default_cost, best.cost, judged.in_model.get(first.key) if judged else None,
+        best.task.recipe, dict(best.config or {}), bool(judged and first.key in judged.kept), first.flops,
+        tuple(best.curve), sum(s.known for s in states), states[0].unusable,
+    )  # fmt: skip
+
+
+def _peak(machine: Machine, on_event: Callable[[Event], None]) -> float:
+    """Measured multiply-adds of all threads, in FLOP/s."""
+    call, operations = call_of_fma(machine, 400_000)
+    peak = operations / round_minimum(call, 0.2)
+    on_event({"event": "peak", "flops": peak})
+    return peak
+
+
+def _estimate(given: _Tuned, budget: Budget) -> tuple[str, ...]:
+    """What a session would take, in words."""
+    points = sum(len(task.space) for task, _ in given.tasks)
+    rate = 5.0  # trials a second, of the slowest machine this was measured on
+    trials = min(points, budget.trials or points)
+    seconds = min(trials / rate, 60 * budget.minutes if budget.minutes is not None else math.inf)
+    return (
+        f"{len(given.tasks)} spaces of {points:,} configurations; at most {trials:,} trials, about {seconds / 60:.0f} "
+        "min (at 5 trials a second), and half a minute for the whole model at the end; nothing was measured",
+    )
