@@ -95,9 +95,7 @@ class CallerPool:
         self._waiting = 0
         self._returned = threading.Condition(threading.Lock())
 
-    def call(
-        self, arrays: Sequence[np.ndarray], rows: int = 0, observe: Observer | None = None
-    ) -> list[np.ndarray]:
+    def call(self, arrays: Sequence[np.ndarray], rows: int = 0, observe: Observer | None = None) -> list[np.ndarray]:
         """:meth:`Caller.call` (or :meth:`Caller.observed`) through a free caller."""
         try:
             caller = self._idle.pop()

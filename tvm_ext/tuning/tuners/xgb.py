@@ -32,6 +32,7 @@ _BATCH, _GROWTH = 8, 4
 #: Weight of other tasks' pairs.
 _FOREIGN = 0.3
 
+
 class XGBTuner(Tuner):
     """XGBoost ranks, simulated annealing proposes, some points are left to chance.
 
