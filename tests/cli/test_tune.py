@@ -156,7 +156,11 @@ class Session:
 
     def __init__(self, small, log, trials, *more):
         command = [sys.executable, "-m", "tvm_ext.cli", *arguments(small, log, trials), "--json", *more]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        # A shell that runs the tests in the background ignores SIGINT, and its children with it.
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
         self.events = []
 
     def until(self, trials):
