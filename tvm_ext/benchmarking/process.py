@@ -87,13 +87,7 @@ class Worker:
 
     def close(self) -> None:
         """End the process, stopped or not."""
-        if self._process.poll() is None:
-            self._process.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):  # unsent bytes to a dead process
-                    stream.close()
-        self._process.wait()
+        end(self._process)
         self._folder.cleanup()
         if not self._errors.closed:
             self._errors.close()
@@ -127,7 +121,7 @@ class Worker:
         self._errors.seek(0)
         last = self._errors.read().decode(errors="replace").strip().splitlines()[-3:]
         self.close()
-        how = f"killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+        how = f"killed by {signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
         return WorkerError(how + (": " + " | ".join(last) if last else ""))
 
 
@@ -166,7 +160,19 @@ def _threads(threads: int) -> dict[str, str]:
     return {"TVM_BIND_THREADS": "0", **os.environ, **wanted}
 
 
-def _signal_name(number: int) -> str:
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process, whatever it does, and wait until nothing is left of it."""
+    if process.poll() is None:
+        process.kill()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):  # unsent bytes to a dead process
+                stream.close()
+    process.wait()
+
+
+def signal_name(number: int) -> str:
+    """The name of a signal, such as "SIGSEGV"."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -2,7 +2,8 @@
 
 A log is lines: rows (:mod:`.record`) and comments, `# {json}`, which AutoTVM's reader skips. A comment of kind
 "verdict" says what the end of a tuning session found with the whole model: which configuration to use for a task, or
-to use none. The newest verdict on a task decides; without one the fastest record does.
+to use none. The newest verdict of each model decides for it, and what helps in one model is used; without a verdict
+the fastest record is.
 """
 
 from __future__ import annotations

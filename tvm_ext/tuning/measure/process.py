@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import selectors
@@ -13,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from ...benchmarking.process import environment
+from ...benchmarking.process import end, environment, signal_name
 
 #: Bytes of a worker's last words that are read.
 _LAST_WORDS = 2000
@@ -101,13 +100,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the process, whatever it does, and leave nothing of it."""
-        if self._process.poll() is None:
-            self._process.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with contextlib.suppress(OSError):  # unsent bytes to a dead process
-                    stream.close()
-        self._process.wait()
+        end(self._process)
         self._errors.close()
 
     def _last_words(self) -> str:
@@ -117,13 +110,6 @@ class WorkerProcess:
             return "closed its pipe"
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - _LAST_WORDS))
         last = self._errors.read().decode(errors="replace").strip().splitlines()[-3:]
-        return (f"killed by {_signal_name(-code)}" if code < 0 else f"exit code {code}") + "".join(
+        return (f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}") + "".join(
             f" | {line.strip()}" for line in last
         )
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
