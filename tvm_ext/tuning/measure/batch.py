@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.recipe import Config
-from .measurement import NO_SERVER, MeasureError, Measurement, TaskError
+from .measurement import BAD_TASK, NO_SERVER, MeasureError, Measurement, TaskError
 from .process import Died
 from .slot import Slot
 
@@ -196,6 +196,9 @@ class Batch:
         if answer is None or job is None:
             return
         slot.job = None
+        if answer["error"] == BAD_TASK:
+            slot.known.discard(self._key)
+            raise TaskError(f"task {self._task.name}: {answer['detail']}")
         if job.kind == "reference" and answer["error"]:
             raise TaskError(f"task {self._task.name}: the unscheduled function: {answer['detail']}")
         if job.trial < 0:

@@ -11,6 +11,8 @@ from ...core.recipe import Config
 
 #: Answer of a worker that found no machine to run a kernel on; it is no error of the candidate.
 NO_SERVER = "no server"
+#: Answer of a worker that cannot make anything of the description of a task.
+BAD_TASK = "task"
 
 
 class MeasureError(TvmExtError, RuntimeError):

@@ -5,8 +5,8 @@
     {"do": "build", "task": key, "describe": {...}, "trial": 7, "batch": 1, "candidate": {...}}
     {"do": "run", "trial": 7, "path": ..., "best": 1e-3}
 
-"describe" comes with the first message about a task. An answer has "error" ("" or one of a record's) and "detail", that
-of a run also "costs", "check" and "discarded".
+"describe" comes with the first message about a task. An answer has "error" ("", one of a record's, or BAD_TASK where
+the description is of no use) and "detail", that of a run also "costs", "check" and "discarded".
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import signal
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
+
+from .measurement import BAD_TASK
 
 if TYPE_CHECKING:
     from .workbench import Workbench
@@ -85,7 +87,7 @@ def _answer(bench: Workbench, message: Mapping[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = {"error": "", "detail": ""}
     try:
         if "describe" in message:
-            bench.load(message["task"], message["describe"])
+            _load(bench, message)
         if message["do"] == "reference":
             bench.save_reference(message["task"], message["path"])
         elif message["do"] == "build":
@@ -97,6 +99,15 @@ def _answer(bench: Workbench, message: Mapping[str, Any]) -> dict[str, Any]:
     except Exception as error:
         answer.update(error="unknown", detail=summary(error))
     return answer
+
+
+def _load(bench: Workbench, message: Mapping[str, Any]) -> None:
+    from .workbench import Failed, summary
+
+    try:
+        bench.load(message["task"], message["describe"])
+    except Exception as error:
+        raise Failed(BAD_TASK, summary(error)) from error
 
 
 if __name__ == "__main__":
