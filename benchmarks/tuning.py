@@ -4,6 +4,7 @@ rate           our tuner over the recipes of ResNet-18's convolutions, and MetaS
 models         shipped logs (tuning_logs/): the whole model tuned / untuned, paired rounds with an interval
 templates      conv2d, dense and batch_matmul by a template: unscheduled, and the best found
 beam           ResNet-18: no tuning, beam, xgb with as many trials
+kills          sessions killed at random moments, each going on with the log of the one before
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from _common import RESULTS, machine_text, markdown_table, say, write_text
+from _kills import kill_sessions
 from _templates import TASKS
 
 import tvm_ext
@@ -117,8 +119,13 @@ def beam(trials: int) -> list[Part]:
     return rows
 
 
+def kills(trials: int) -> list[Part]:
+    """Twenty kills of whole sessions."""
+    return [kill_sessions(20)]
+
+
 PARTS: Mapping[str, Callable[[int], list[Part]]] = {
-    "rate": rate, "models": models, "templates": templates, "beam": beam,
+    "rate": rate, "models": models, "templates": templates, "beam": beam, "kills": kills,
 }  # fmt: skip
 
 
@@ -141,7 +148,7 @@ def _page(results: Mapping[str, Any]) -> str:
 
 _TITLES = {
     "rate": "Trials a second, ResNet-18", "models": "Models with the shipped logs",
-    "templates": "Templates", "beam": "Beam search, ResNet-18",
+    "templates": "Templates", "beam": "Beam search, ResNet-18", "kills": "Sessions killed at random moments",
 }  # fmt: skip
 
 
@@ -181,12 +188,20 @@ def _beam_cells(rows: list[Part]) -> list[tuple[str, ...]]:
     return [head] + [(r["tuner"], str(r["trials"]), _ratio(r["ratio"]) or "1", str(r["launches"])) for r in rows]
 
 
+def _kill_cells(rows: list[Part]) -> list[tuple[str, ...]]:
+    head = ("kills", "records", "known to the last session", "finished records lost", "duplicates", "lines cut off")
+    return [head] + [
+        tuple(str(r[key]) for key in ("kills", "records", "known", "lost", "duplicates", "cut")) for r in rows
+    ]  # fmt: skip
+
+
 def _number(value: float) -> str:
     return f"{value:.1f}" if math.isfinite(value) else "not measured"
 
 
 _CELLS: Mapping[str, Callable[[list[Part]], list[tuple[str, ...]]]] = {
     "rate": _rate_cells, "models": _model_cells, "templates": _template_cells, "beam": _beam_cells,
+    "kills": _kill_cells,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 
 Both recipes of a layer are an entry each: all legal points of the direct one, and of Winograd's a grid without some
 choices of some knobs, so that every neighbour of a point is in the table too. Points are measured in random order; in
-each batch the default is measured once more, and the batch is scaled by it, since the machine is not always equally
-fast.
+the default is measured before and after each batch: a batch is measured again if that took much longer than it can,
+since something else was on the machine then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import itertools
 import json
 import math
 import pathlib
-import statistics
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +42,8 @@ from tvm_ext.verification.environment import describe_machine
 LAYERS = ((64, 3, 7), (64, 64, 3), (128, 128, 3), (256, 256, 3), (512, 512, 3))
 POINTS = 2000
 RECIPES = ("conv2d_nchwc", "conv2d_winograd")
+#: A batch around which the default takes so much longer than it can was disturbed by something else on the machine.
+DISTURBED = 1.4
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,21 @@ def main() -> int:
     end = time.monotonic() + args.minutes * 60
     with LocalMeasurer(machine) as measurer, args.rows.open("a") as file:
         for grid in grids:
-            for batch in missing_batches(grid, read_rows(args.rows, grid.task.name), args.batch):
+            rows = read_rows(args.rows, grid.task.name)
+            pending = list(missing_batches(grid, rows, args.batch))
+            while pending:
                 if time.monotonic() > end:
                     say(f"{args.minutes:g} minutes are over; start again to go on")
                     return 3
-                file.write("\n" + json.dumps(measure(grid, batch, measurer)))  # whatever the last line is
+                say(f"{grid.task.name}: {sum(map(len, pending))} to go")
+                row = measure(grid, pending[0], measurer)
+                if disturbed(row, rows):
+                    say("the default was too slow around this batch: measured again")
+                    continue
+                rows.append(row)
+                file.write("\n" + json.dumps(row))  # whatever the last line is
                 file.flush()
+                pending.pop(0)
     write_table(args.output, describe_machine(), [entry_of(g, read_rows(args.rows, g.task.name)) for g in grids])
     say(f"wrote {args.output}")
     return 0
@@ -141,20 +151,30 @@ def missing_batches(grid: Grid, rows: Sequence[Mapping[str, Any]], size: int) ->
     done = {point for row in rows for point, _ in row["points"]}
     order = [int(p) for p in np.random.default_rng(0).permutation(grid.points) if int(p) not in done]
     for start in range(0, len(order), size):
-        say(f"{grid.task.name}: {len(order) - start} to go")
         yield order[start : start + size]
 
 
 def measure(grid: Grid, batch: Sequence[int], measurer: LocalMeasurer) -> dict[str, Any]:
-    """One row: seconds of each point (null: failed), and of the default in between."""
-    default = grid.space.at(grid.default)
-    (reference,) = measurer.measure(grid.task, [default])
-    if not reference.costs:
-        raise RuntimeError(f"{grid.task.name}: its default fails: {reference.error}: {reference.detail}")
+    """One row: seconds of each point (null: failed), and of the default, the slower of before and after."""
+    before = _default(grid, measurer)
     found: dict[int, float | None] = {}
-    for one in measurer.measure(grid.task, [grid.space.at(point) for point in batch], reference.cost):
+    for one in measurer.measure(grid.task, [grid.space.at(point) for point in batch], before):
         found[grid.space.index(one.config)] = one.cost if one.costs else None
-    return {"entry": grid.task.name, "default": reference.cost, "points": [[p, found[p]] for p in batch]}
+    slower = max(before, _default(grid, measurer))
+    return {"entry": grid.task.name, "default": slower, "points": [[p, found[p]] for p in batch]}
+
+
+def disturbed(row: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether something else was on the machine while a row was measured, by the default of this and other rows."""
+    return bool(row["default"] > DISTURBED * min((other["default"] for other in others), default=math.inf))
+
+
+def _default(grid: Grid, measurer: LocalMeasurer) -> float:
+    """Seconds of the default."""
+    (found,) = measurer.measure(grid.task, [grid.space.at(grid.default)])
+    if not found.costs:
+        raise RuntimeError(f"{grid.task.name}: its default fails: {found.error}: {found.detail}")
+    return found.cost
 
 
 def read_rows(path: pathlib.Path, entry: str) -> list[dict[str, Any]]:
@@ -169,13 +189,8 @@ def read_rows(path: pathlib.Path, entry: str) -> list[dict[str, Any]]:
 
 
 def entry_of(grid: Grid, rows: Sequence[Mapping[str, Any]]) -> Entry:
-    """The entry; each row is scaled to the median figure of the default."""
-    usual = statistics.median(row["default"] for row in rows)
-    seconds = {
-        point: None if cost is None else _rounded(cost * usual / row["default"])
-        for row in rows
-        for point, cost in row["points"]
-    }
+    """The entry, of all its rows."""
+    seconds = {point: cost and _rounded(cost) for row in rows for point, cost in row["points"]}
     configs: list[Config] = [grid.space.at(point) for point in grid.points]
     return Entry(
         grid.task.name, grid.task.recipe, grid.task.version, {k: list(v) for k, v in grid.space.knobs.items()},

@@ -15,6 +15,7 @@ only whole buffers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,11 +27,12 @@ from .steps import unroll_and_vectorize
 #: Vectors of partial results at most: they fill the latency of an addition and stay in 16 registers.
 _SIDE_BY_SIDE = 8
 
-#: Reduction of a name: over an axis, and of two values.
+#: Reduction of a name: over an axis, and of two values. TVM's own start from the largest finite number, which would
+#: be the maximum of a row of nothing but -inf.
 COMBINE: dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any]]] = {
     "sum": (te.sum, lambda a, b: a + b),
-    "max": (te.max, tirx.max),
-    "min": (te.min, tirx.min),
+    "max": (te.comm_reducer(lambda a, b: tirx.max(a, b), lambda dtype: tirx.const(-math.inf, dtype)), tirx.max),
+    "min": (te.comm_reducer(lambda a, b: tirx.min(a, b), lambda dtype: tirx.const(math.inf, dtype)), tirx.min),
 }
 
 

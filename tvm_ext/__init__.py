@@ -53,10 +53,11 @@ def compile(model: Any, **options: Any) -> CompiledModel:
     Args:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
         **options: fields of :class:`CompileOptions`: `shapes` (input name -> shape, for free dimensions; `("N", 3,
-            224, 224)` takes any batch), `specialize` (sizes of that batch to make programs for), `target`
-            (an LLVM CPU name; default: this machine), `threads` (default: every core this process may use),
-            `fusion` ("default" or "none"), `records` (tuning logs; "auto" takes those shipped), `cache` (default:
-            True).
+            224, 224)` takes any batch), `specialize` (sizes of that batch to make programs for), `freeze` (input name
+            -> value, for inputs that decide a shape, or never change), `target` (an LLVM CPU name; default: this
+            machine), `threads` (default: every core this process may use), `fusion` ("default" or "none"), `records`
+            (tuning logs; "auto" takes those shipped), `offload` (a back end that runs a part of the model) with
+            `offload_options`, `cache` (default: True).
 
     Returns:
         A program: `run` takes and returns numpy arrays by their ONNX names, from any number of threads;

@@ -6,7 +6,7 @@ around at 2^31, as registers do. With `backend="stepper"` every GEMM runs regist
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,29 +42,46 @@ def run(program: Program, inputs: Mapping[str, np.ndarray], backend: str = "nump
     """
     if backend not in BACKENDS:
         raise OptionError(f"backend={backend!r} is unknown", fix=f"choose {' or '.join(map(repr, BACKENDS))}")
-    state = _State(program, _checked(program, inputs), backend)
+    names = [tensor.name for tensor in program.of_role("input")]
+    if set(inputs) != set(names):
+        raise InputError(f"inputs {sorted(inputs)} were given; the program takes {sorted(names)}")
+    outputs = {tensor.name: np.empty(tensor.shape, tensor.dtype) for tensor in program.of_role("output")}
+    run_into(program, [inputs[name] for name in names], list(outputs.values()), backend)
+    return outputs
+
+
+def run_into(
+    program: Program, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], backend: str = "numpy"
+) -> None:
+    """Runs a program on arrays, without a copy of contiguous ones; several threads may do so at once.
+
+    Args:
+        program: what to run.
+        inputs, outputs: arrays in the order of its tensors of these roles; outputs are written, and contiguous. What no
+            instruction writes becomes zero.
+        backend: see :func:`run`.
+
+    Raises:
+        InputError: their number, a shape or a dtype is another one.
+        ProgramError: the queues deadlock; names the instruction.
+    """
+    state = _State(program, _bound(program, inputs, outputs), backend)
     with np.errstate(all="ignore"):
         for index in program.order:
             instruction = program.instructions[index]
             _STEPS[type(instruction)](state, instruction)
-    return {tensor.name: state.tensor_named(tensor.name) for tensor in program.of_role("output")}
 
 
 class _State:
     """Memories while a program runs; tensors and constants are flat."""
 
-    def __init__(self, program: Program, inputs: Mapping[str, np.ndarray], backend: str) -> None:
-        self.program, self.backend = program, backend
+    def __init__(self, program: Program, tensors: Sequence[np.ndarray], backend: str) -> None:
+        self.program, self.tensors, self.backend = program, tensors, backend
         hardware = program.accelerator
         self.scratchpad = np.zeros(hardware.scratchpad_bytes, np.uint8)
         self.words = np.zeros(hardware.accumulator_bytes // 4, np.int32)
-        self.tensors = [_memory_of(tensor, inputs) for tensor in program.tensors]
         self.constants = [values.reshape(-1) for values in program.constants]
         self.images: dict[int, dict[tuple[int, ...], np.ndarray]] = {}
-
-    def tensor_named(self, name: str) -> np.ndarray:
-        index = [tensor.name for tensor in self.program.tensors].index(name)
-        return self.tensors[index].reshape(self.program.tensors[index].shape)
 
     def operand(self, address: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """A tile of the scratchpad, as a view."""
@@ -75,21 +92,30 @@ class _State:
         return self.words[address : address + rows * cols].reshape(rows, cols)
 
 
-def _memory_of(tensor: Tensor, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    if tensor.role == "input":
-        return np.ascontiguousarray(inputs[tensor.name]).reshape(-1)
-    return np.zeros(tensor.size, tensor.dtype)
+def _bound(program: Program, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The memory of every tensor, flat."""
+    given: dict[str, np.ndarray] = {}
+    for role, arrays in (("input", inputs), ("output", outputs)):
+        tensors = program.of_role(role)
+        if len(arrays) != len(tensors):
+            raise InputError(f"{len(arrays)} {role}s were given; the program has {len(tensors)}")
+        for tensor, array in zip(tensors, arrays, strict=True):
+            _check_array(tensor, array)
+            given[tensor.name] = np.ascontiguousarray(array).reshape(-1)
+    for tensor in program.of_role("output"):
+        given[tensor.name].fill(0)
+    scratch = {tensor.name: np.zeros(tensor.size, tensor.dtype) for tensor in program.of_role("scratch")}
+    memories = given | scratch
+    return [memories[tensor.name] for tensor in program.tensors]
 
 
-def _checked(program: Program, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-    wanted = {tensor.name: tensor for tensor in program.of_role("input")}
-    if set(inputs) != set(wanted):
-        raise InputError(f"inputs {sorted(inputs)} were given; the program takes {sorted(wanted)}")
-    for name, tensor in wanted.items():
-        shape, dtype = tuple(inputs[name].shape), str(inputs[name].dtype)
-        if (shape, dtype) != (tensor.shape, tensor.dtype):
-            raise InputError(f"input {name} is {dtype} {shape}; the program takes {tensor.dtype} {tensor.shape}")
-    return inputs
+def _check_array(tensor: Tensor, array: np.ndarray) -> None:
+    shape, dtype = tuple(array.shape), str(array.dtype)
+    if (shape, dtype) != (tensor.shape, tensor.dtype):
+        what = f"{tensor.role} {tensor.name}"
+        raise InputError(f"{what} is {dtype} {shape}; the program takes {tensor.dtype} {tensor.shape}")
+    if tensor.role == "output" and not (array.flags.c_contiguous and array.flags.writeable):
+        raise InputError(f"output {tensor.name} is not contiguous, or cannot be written")
 
 
 def _load(state: _State, load: Load) -> None:

@@ -7,6 +7,7 @@ Dense, matmul and conv2d all become such a layer; a convolution by reading its i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,12 @@ from .tiling import GemmProblem
 class Matrix:
     """A batch of matrices in a tensor; `at` says where an element of one is.
 
-    A transposed matrix has row_stride 1; an output in NCHW has row_stride 1 too, its rows being pixels.
+    A transposed matrix has row_stride 1; an output in NCHW has row_stride 1 too, its rows being pixels. A stride of 0
+    reads the same again: a row that is added to all rows has row_stride 0.
+
+    Attributes:
+        batches: how many matrices there are; batch elements take them in turn.
+        repeat: how many batch elements one after the other take the same.
     """
 
     tensor: str
@@ -31,10 +37,15 @@ class Matrix:
     batch_stride: int = 0
     batches: int = 1
     offset: int = 0
+    repeat: int = 1
+
+    def index(self, batch: int) -> int:
+        """Which of the matrices a batch element takes."""
+        return batch // self.repeat % self.batches
 
     def at(self, batch: int, row: int, col: int) -> int:
         """Index of an element in the tensor."""
-        return self.offset + batch % self.batches * self.batch_stride + row * self.row_stride + col * self.col_stride
+        return self.offset + self.index(batch) * self.batch_stride + row * self.row_stride + col * self.col_stride
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,7 @@ class ConvGeometry:
         if min(self.out_size) < 1:
             raise ProgramError(f"{self}: the padded image is smaller than the kernel")
 
-    @property
+    @functools.cached_property
     def out_size(self) -> tuple[int, int]:
         """Height and width of the output."""
         height, width = (
@@ -65,6 +76,14 @@ class ConvGeometry:
             )
         )
         return height, width
+
+    def problem(self) -> str:
+        """What no window load can do; "" if it can."""
+        for axis in (0, 1):
+            reach = (self.kernel[axis] - 1) * self.dilation[axis]
+            if max(self.padding[axis], self.padding[axis + 2]) > reach:
+                return f"padding {self.padding} goes beyond windows of {self.kernel} with dilation {self.dilation}"
+        return ""
 
 
 @dataclass(frozen=True)
@@ -79,10 +98,14 @@ class Windows:
     batches: int = 1
     pad_value: int = 0
 
+    def index(self, batch: int) -> int:
+        """Which of the images a batch element takes."""
+        return batch % self.batches
+
     def offset(self, batch: int) -> int:
         """Index of the first element of that image."""
         height, width = self.geometry.size
-        return batch % self.batches * self.geometry.channels * height * width
+        return self.index(batch) * self.geometry.channels * height * width
 
 
 @dataclass(frozen=True, eq=False)

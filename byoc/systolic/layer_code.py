@@ -12,7 +12,6 @@ store "output tile o is done"; store -> compute "o is stored, o + 2 may begin".
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -143,9 +142,9 @@ class LayerCode:
     def _loads(self, position: _Position) -> list[Instruction]:
         layer, slots = self._layer, self._slots
         loads: list[Instruction] = []
-        if slots["a"].claim((position.batch % layer.a.batches, position.m, position.k)):
+        if slots["a"].claim((layer.a.index(position.batch), position.m, position.k)):
             loads.append(self._load_a(position))
-        if slots["b"].claim((position.batch % self._problem.b_batches, position.part, position.k, position.n)):
+        if slots["b"].claim((self._b_index(position.batch), position.part, position.k, position.n)):
             loads.append(self._load_b(position))
         if position.is_last:
             row_key = (position.batch % self._problem.row_batches, position.n[0])
@@ -182,9 +181,13 @@ class LayerCode:
         b, address = self._layer.b, self._slots["b"].address
         if isinstance(b, Matrix):
             return self._load("b", b, address, position.batch, position.k, position.n)
-        key = (position.batch % self._problem.b_batches, position.part, position.k[0], position.n[0])
+        key = (self._b_index(position.batch), position.part, position.k[0], position.n[0])
         rows, cols = position.k[1] - position.k[0], position.n[1] - position.n[0]
         return LoadConstant("b", self._b_constant, address, rows, cols, self._b_offsets[key])
+
+    def _b_index(self, batch: int) -> int:
+        b = self._layer.b
+        return b.index(batch) if isinstance(b, Matrix) else batch % self._problem.b_batches
 
     def _load_rows(self, position: _Position, key: tuple[int, int]) -> Instruction:
         cols = position.n[1] - position.n[0]
@@ -278,7 +281,10 @@ class LayerCode:
 
 
 def _add_tokens(code: list[Instruction], pops: int, pushes: int) -> None:
-    """The first instruction waits, the last one tells."""
+    """The first instruction waits, the last one tells.
+
+    They are set in place: nobody else has them yet, and a copy would take as long as making them did.
+    """
     if code:
-        code[0] = dataclasses.replace(code[0], tokens=code[0].tokens | pops)
-        code[-1] = dataclasses.replace(code[-1], tokens=code[-1].tokens | pushes)
+        object.__setattr__(code[0], "tokens", code[0].tokens | pops)
+        object.__setattr__(code[-1], "tokens", code[-1].tokens | pushes)

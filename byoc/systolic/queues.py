@@ -79,8 +79,7 @@ class Streams:
 
     def waiting(self) -> list[tuple[int, str]]:
         """(index, queue) of the heads, in the order of the program."""
-        heads = ((self.head(queue), queue) for queue in QUEUES)
-        return sorted((index, queue) for index, queue in heads if index is not None)
+        return sorted([(stream[0], queue) for queue, stream in self._streams.items() if stream])
 
     def deadlock(self) -> ProgramError:
         """The error that names every instruction that waits, and for what; the first of the program is first."""

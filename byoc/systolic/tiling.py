@@ -100,15 +100,26 @@ def search(problem: GemmProblem, hardware: Accelerator, dataflow: str | None = N
         for order in _distinct_orders(problem, tile)
     ]
     if not found:
-        raise ProgramError(
-            f"no tile of a GEMM of {problem.m}x{problem.k}x{problem.n} fits half of a scratchpad of "
-            f"{hardware.scratchpad_bytes} and of an accumulator of {hardware.accumulator_bytes} bytes",
-            fix=f"give the accelerator scratchpad_bytes={2 * scratchpad_need(problem, hardware, (1, 1, 1))} or more",
-        )
+        raise _nothing_fits(problem, hardware)
     ranked: dict[tuple[str, int, int, int], Tiling] = {}
     for tiling in sorted(found):  # another order of the same tiles is no other choice to show
         ranked.setdefault((tiling.dataflow, tiling.m, tiling.k, tiling.n), tiling)
     return tuple(ranked.values())[: _RUNNERS_UP + 1]
+
+
+def check_fits(problem: GemmProblem, hardware: Accelerator) -> None:
+    """Raises ProgramError, as :func:`search` does, if not even the smallest tile fits the memories."""
+    if not is_legal(problem, hardware, (1, 1, 1)):
+        raise _nothing_fits(problem, hardware)
+
+
+def _nothing_fits(problem: GemmProblem, hardware: Accelerator) -> ProgramError:
+    need = 2 * scratchpad_need(problem, hardware, (1, 1, 1))
+    return ProgramError(
+        f"no tile of a GEMM of {problem.m}x{problem.k}x{problem.n} fits half of a scratchpad of "
+        f"{hardware.scratchpad_bytes} and of an accumulator of {hardware.accumulator_bytes} bytes",
+        fix=f"give the accelerator scratchpad_bytes={need} and accumulator_bytes=8, or more",
+    )
 
 
 def slot_bytes(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int]) -> dict[str, int]:
@@ -151,12 +162,12 @@ def _sizes(size: int, step: int) -> list[int]:
 
 def _deepest(problem: GemmProblem, hardware: Accelerator, m: int, n: int) -> int:
     """The deepest equal part of k that is legal with tiles of m and n; 0 if none is."""
-    low, high = 0, min(problem.k, _LARGEST_TILE)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if is_legal(problem, hardware, (m, middle, n)) else (low, middle - 1)
-    if not low:
+    if not is_legal(problem, hardware, (m, 1, n)):
         return 0
+    free = hardware.scratchpad_bytes // 2 - scratchpad_need(problem, hardware, (m, 0, n))
+    low = min(problem.k, _LARGEST_TILE, free // ((m + n) * hardware.itemsize))
+    while not is_legal(problem, hardware, (m, low, n)):  # what aligning the tiles of A and B costs
+        low -= 1
     equal = -(-problem.k // -(-problem.k // low))
     return min(low, -(-equal // hardware.rows) * hardware.rows)
 

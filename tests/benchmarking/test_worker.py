@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.runtime.processes import run_python
 from tests.verification.fakes import dense_model
 from tvm_ext.benchmarking import worker
 from tvm_ext.benchmarking.contenders import CONTENDERS
@@ -94,3 +95,27 @@ def test_a_round_needs_a_contender():
 def test_contenders_have_the_names_of_the_interface():
     assert list(CONTENDERS) == ["tvm_ext", "onnxruntime", "openvino", "torch", "tvm"]
     assert tuple(name for name in CONTENDERS if name != "tvm_ext") == PEERS
+
+
+def test_a_back_end_is_imported_by_the_worker(tmp_path, monkeypatch):
+    """Its name and module travel as JSON; the process of the worker knows nothing of what was registered in ours."""
+    import sys
+
+    from tvm_ext.benchmarking.benchmark import _plain
+    from tvm_ext.cli import main
+
+    assert main(["new", "backend", "bench_chip", "--directory", str(tmp_path)]) == 0
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "bench_chip"), *sys.path])
+    import bench_chip
+
+    model = tmp_path / "m.onnx"
+    model.write_bytes(dense_model()[0].SerializeToString())
+    options = {"offload": bench_chip.BACKEND, "offload_options": {"when": "always"}}
+    plain = json.loads(json.dumps(_plain(options)))
+    assert (plain["offload"], plain["imports"]) == ("bench_chip", ["bench_chip"])
+    assert plain == json.loads(json.dumps(_plain({**options, "offload": "bench_chip"})))
+    script = (
+        "import json, sys; from tvm_ext.benchmarking.contenders import CONTENDERS; "
+        "made = CONTENDERS['tvm_ext'](sys.argv[1], 1, json.loads(sys.argv[2])); print('bench_chip' in sys.modules)"
+    )
+    assert run_python(script, model, json.dumps(plain)) == "True"

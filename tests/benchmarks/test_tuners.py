@@ -131,14 +131,11 @@ class Measurer:
             yield Measured(config, () if config["a"] == 2 else (self.slow * config["a"] * config["b"],))
 
 
-def test_rows_are_scaled_and_continued(tmp_path: pathlib.Path) -> None:
+def test_rows_are_continued(tmp_path: pathlib.Path) -> None:
     grid, path = tuning_table.thinned(Task(), 1000), tmp_path / "rows.jsonl"
     assert tuning_table.read_rows(path, grid.task.name) == []
     first, second, third = tuning_table.missing_batches(grid, [], 6)
-    rows = [
-        tuning_table.measure(grid, batch, Measurer(slow))  # type: ignore[arg-type]
-        for batch, slow in ((first, 1.0), (second, 1.5), (third, 1.0))
-    ]
+    rows = [tuning_table.measure(grid, batch, Measurer()) for batch in (first, second, third)]  # type: ignore[arg-type]
     text = "".join("\n" + json.dumps(row) for row in rows[:2]) + "\n" + json.dumps(rows[2])[:30]  # cut off
     path.write_text(text + "\n" + json.dumps({**rows[2], "entry": "another"}))
     assert tuning_table.read_rows(path, grid.task.name) == rows[:2]
@@ -148,6 +145,15 @@ def test_rows_are_scaled_and_continued(tmp_path: pathlib.Path) -> None:
         config = grid.space.at(point)
         assert seconds == (None if config["a"] == 2 else pytest.approx(config["a"] * config["b"]))
     assert entry.best == 1.0 and entry.default == grid.default
+
+
+def test_a_row_around_which_the_default_was_slow_is_measured_again() -> None:
+    grid = tuning_table.thinned(Task(), 1000)
+    (batch, *_) = tuning_table.missing_batches(grid, [], 6)
+    usual, late, slow = (tuning_table.measure(grid, batch, Measurer(by)) for by in (1.0, 1.3, 1.5))  # type: ignore[arg-type]
+    assert not tuning_table.disturbed(slow, [])
+    assert not tuning_table.disturbed(late, [usual])
+    assert tuning_table.disturbed(slow, [usual, late])
 
 
 def test_a_default_that_fails_is_told() -> None:

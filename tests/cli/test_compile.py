@@ -23,12 +23,13 @@ def test_options_reach_the_compiler(cli, fake, model):
     )  # fmt: skip
     default, given = (options for _, options in fake.calls)
     assert default == {
-        "shapes": {}, "specialize": {}, "threads": None, "target": None, "fusion": "default", "cache": True,
-        "records": "auto",
+        "shapes": {}, "specialize": {}, "freeze": {}, "threads": None, "target": None, "fusion": "default",
+        "cache": True, "records": "auto", "offload": None, "offload_options": {},
     }  # fmt: skip
     assert given == {
-        "shapes": {"x": ("N", 3), "s": ()}, "specialize": {"N": (1, 8)}, "threads": 2, "target": "haswell",
-        "fusion": "default", "cache": False, "records": ("a.json", "b.json"),
+        "shapes": {"x": ("N", 3), "s": ()}, "specialize": {"N": (1, 8)}, "freeze": {}, "threads": 2,
+        "target": "haswell", "fusion": "default", "cache": False, "records": ("a.json", "b.json"),
+        "offload": None, "offload_options": {},
     }  # fmt: skip
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..byoc.registry import backend_named
 from ..core.errors import InputError, OptionError
 from ..core.machine import available_cores
 from ..core.options import CompileOptions
+from ..frontend.freezing import frozen_source
 from ..frontend.reader import Source, read_model
 from ..frontend.shapes import input_specs
 from ..runtime.spec import TensorSpec
@@ -55,6 +58,9 @@ def benchmark(
         )
     threads = settings.threads or available_cores()
     source = read_model(model)
+    if settings.freeze:  # every contender gets the model with the values inside
+        source = frozen_source(source, settings.freeze)
+        model, options = source.proto, {key: value for key, value in options.items() if key != "freeze"}
     busy = load_warning(available_cores())
     with tempfile.TemporaryDirectory(prefix="tvm-ext-bench-") as folder, contextlib.ExitStack() as stack:
         path = _stored(model, source, pathlib.Path(folder))
@@ -230,5 +236,10 @@ def _stored(model: Any, source: Source, folder: pathlib.Path) -> str:
 
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    shapes = dict(options.get("shapes") or {})
-    return {**options, "shapes": {name: list(map(int, shape)) for name, shape in shapes.items()}}
+    """Options as JSON values; a back end by its name, with the module that a worker imports for it, and from where."""
+    shapes = {name: list(map(int, shape)) for name, shape in dict(options.get("shapes") or {}).items()}
+    plain = {**options, "shapes": shapes}
+    if (offload := options.get("offload")) is not None:
+        backend = backend_named(offload) if isinstance(offload, str) else offload
+        plain |= {"offload": backend.name, "imports": [backend.module], "path": sys.path}
+    return plain

@@ -37,10 +37,14 @@ class MissingError(RuntimeError):
 
 
 def prepare_tvm_ext(model: str, threads: int, options: dict[str, Any]) -> Prepared:
-    """This library: `compile`, then `run`."""
+    """This library: `compile`, then `run`; first it imports what registers a back end."""
     from ..core.machine import Machine
     from ..driver.compile import compile_model
 
+    options = dict(options)
+    sys.path += [path for path in options.pop("path", ()) if path not in sys.path]
+    for module in options.pop("imports", ()):
+        importlib.import_module(module)
     compiled = compile_model(model, threads=threads, **options)
     report = compiled.report
     details = {

@@ -18,13 +18,14 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from ..core.errors import ArtifactError, InputError, ModelError, OptionError, TvmExtError, UnsupportedError
-from . import bench, cache, compile, doctor, log, run, tune, verify, zoo
+from . import bench, cache, compile, doctor, log, new, run, tune, verify, zoo
+from .offload import import_modules
 
 GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 
 VERBS: dict[str, ModuleType] = {
     "compile": compile, "run": run, "verify": verify, "bench": bench, "tune": tune, "log": log, "zoo": zoo,
-    "doctor": doctor, "cache": cache,
+    "new": new, "doctor": doctor, "cache": cache,
 }  # fmt: skip
 
 _EPILOG = """\
@@ -94,6 +95,7 @@ class _Version(argparse.Action):
 
 def _run(args: argparse.Namespace) -> int:
     try:
+        import_modules(getattr(args, "imports", ()))
         return int(VERBS[args.verb].run(args))
     except BrokenPipeError:
         raise

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
+from .offload import add_offload_arguments, offload_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +32,10 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         "--specialize", metavar="N=1,4,16", type=specialize_argument, action="append", default=[],
         help="sizes of a symbolic batch to make programs for (default: 1,4,16)",
     )  # fmt: skip
+    parser.add_argument(
+        "--freeze", metavar="NAME=1,2,3", type=freeze_argument, action="append", default=[],
+        help="value of an input that is the same in every run, as numbers or NAME=FILE.npy; once per input",
+    )  # fmt: skip
     parser.add_argument("--threads", type=int, metavar="N", help="threads (default: all cores this process may use)")
     parser.add_argument("--target", metavar="CPU", help="LLVM CPU name, or TRIPLE:CPU (default: this machine)")
     parser.add_argument("--fusion", choices=("default", "none"), default="default", help="grouping of operations")
@@ -38,14 +43,16 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         "--records", metavar="LOG", action="append", default=[],
         help="log of tuning records to use, or none (default: those shipped with the library that fit this machine)",
     )  # fmt: skip
+    add_offload_arguments(parser)
     parser.add_argument("--no-cache", action="store_true", help="neither read nor write the on-disk cache")
 
 
 def compile_options(args: argparse.Namespace) -> dict[str, Any]:
     """The keywords of `tvm_ext.compile` from the arguments of :func:`add_compile_arguments`."""
     return {
-        "shapes": dict(args.shape), "specialize": dict(args.specialize), "threads": args.threads, "target": args.target,
-        "fusion": args.fusion, "records": _records(args.records), "cache": not args.no_cache,
+        "shapes": dict(args.shape), "specialize": dict(args.specialize), "freeze": _frozen(args.freeze),
+        "threads": args.threads, "target": args.target, "fusion": args.fusion, "records": _records(args.records),
+        "cache": not args.no_cache, **offload_options(args),
     }  # fmt: skip
 
 
@@ -77,6 +84,28 @@ def specialize_argument(text: str) -> tuple[str, tuple[int, ...]]:
     if not (found and name):
         raise argparse.ArgumentTypeError(f"{text!r}: N=1,4,16 is needed")
     return name, parsed
+
+
+def freeze_argument(text: str) -> tuple[str, str | list[float] | float]:
+    """Parse NAME=FILE.npy, NAME=1,2,3 or NAME=4; one number is a scalar, or the one element of a vector."""
+    name, found, value = text.rpartition("=")
+    if not (found and name and value):
+        raise argparse.ArgumentTypeError(f"{text!r}: NAME=1,2,3 or NAME=FILE.npy is needed")
+    if value.endswith(".npy"):
+        return name, value
+    try:
+        numbers = [int(n) if n.strip().lstrip("+-").isdecimal() else float(n) for n in value.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: {value!r} is neither numbers nor a path that ends in .npy"
+        ) from None
+    return name, numbers if len(numbers) > 1 else numbers[0]
+
+
+def _frozen(given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    from ..verification.arrays import load_npy
+
+    return {name: load_npy(value) if isinstance(value, str) else value for name, value in given}
 
 
 def input_argument(text: str) -> tuple[str, str]:

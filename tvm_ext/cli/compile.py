@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ..core.errors import OptionError
 from .common import add_compile_arguments, compile_with_progress, model_of, print_json, print_table, spec_dicts
+from .offload import program_texts
 
 SUMMARY = "compile an ONNX model; with -o, write one file that runs without a compiler"
 EXAMPLE = """\
   tvm-ext compile resnet18.onnx -o resnet18.so
-  tvm-ext compile model.onnx --shape input=1,3,224,224 --threads 2 -v"""
+  tvm-ext compile model.onnx --shape input=1,3,224,224 --threads 2 -v
+  tvm-ext compile zoo:resnet18 --offload systolic --offload-option when=always --offload-report"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,22 +21,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="path of an ONNX file, or zoo:NAME")
     parser.add_argument("-o", "--output", metavar="OUT.so", help="write the artifact here")
     parser.add_argument("-v", "--verbose", action="store_true", help="also print kernels and what passes did")
+    parser.add_argument("--offload-report", action="store_true", help="also print which node runs where, and why")
+    parser.add_argument(
+        "--ir", choices=("program",), help="also print this form of the model: the programs of its offloaded regions"
+    )
     add_compile_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compile, export, print."""
+    """Compile, export, print.
+
+    Raises:
+        OptionError: --offload-report or --ir program, and nothing is offloaded.
+    """
+    if (args.offload_report or args.ir) and not args.offload:
+        asked = "--offload-report" if args.offload_report else f"--ir {args.ir}"
+        raise OptionError(f"{asked} without --offload", fix="name a back end, such as --offload systolic")
     compiled = compile_with_progress(args, model_of(args.model))
+    programs = program_texts(compiled) if args.ir else {}
     if args.output:
         compiled.export(args.output)
     result = {
         "ok": True, "model": args.model, "threads": compiled.threads, "artifact": args.output,
         "inputs": spec_dicts(compiled.inputs), "outputs": spec_dicts(compiled.outputs), "report": compiled.report,
+        **({"ir": programs} if args.ir else {}),
     }  # fmt: skip
     if args.json:
         print_json(result)
-    else:
-        _print(result, args.verbose)
+        return 0
+    _print(result, args.verbose)
+    if args.offload_report:
+        print(f"\n{compiled.offload_report()}")
+    for region, text in programs.items():
+        print(f"\nprogram of {region}\n{text}")
     return 0
 
 

@@ -66,9 +66,11 @@ def opened(args: argparse.Namespace) -> CompiledModel:
     """
     if not is_artifact(args.model):
         return compile_with_progress(args, model_of(args.model))
-    if args.shape or args.specialize or args.threads or args.target or args.fusion != "default":
+    given = args.shape, args.specialize, args.freeze, args.threads, args.target, args.offload, args.offload_option
+    if any(given) or args.fusion != "default":
         raise OptionError(
-            f"{args.model} is compiled already: --shape, --specialize, --threads, --target and --fusion do not apply",
+            f"{args.model} is compiled already: --shape, --specialize, --freeze, --threads, --target, --fusion and "
+            "--offload do not apply",
             fix="leave them out, or give the ONNX model",
         )
     from .. import load

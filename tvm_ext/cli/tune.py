@@ -61,7 +61,10 @@ def run(args: argparse.Namespace) -> int:
     options = compile_options(args)
     if args.records:
         raise OptionError("--records: tune compares with the defaults", fix="to go on with a log: --log LOG --resume")
-    options.pop("records")
+    if args.offload:
+        raise OptionError("--offload: tune measures kernels of the CPU", fix="leave it out; compile takes it")
+    for name in ("records", "offload", "offload_options"):
+        options.pop(name)
     progress = _JsonLines() if args.json else _Lines()
     report = tune(
         model_of(args.model), log=args.log, trials=args.trials, minutes=args.minutes, tasks=args.tasks,

@@ -51,3 +51,7 @@ class PassError(TvmExtError, RuntimeError):
 
 class ProgramError(TvmExtError, ValueError):
     """A program of an accelerator is damaged, malformed, or waits for ever; names the instruction."""
+
+
+class DriverError(TvmExtError, RuntimeError):
+    """The driver of a back end failed while a model ran; names the back end and the region."""

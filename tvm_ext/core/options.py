@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from .errors import OptionError
+from .frozen import FrozenInput, frozen_inputs
 from .fusion import FUSION_MODELS, FusionModel
 
 #: Batches a symbolic model is specialized for unless `specialize` says otherwise.
@@ -26,6 +27,8 @@ class CompileOptions:
             as in `{"input": ("N", 3, 224, 224)}`, is the batch: the program takes any number of rows, 1 or more.
         specialize: name of the batch -> sizes that programs are made for, as in `{"N": (1, 4, 16)}`, which is the
             default; other sizes are composed of them. It takes a model that works on each row by itself.
+        freeze: input name -> value, for inputs that are the same in every run: they are inputs no more. What decides a
+            shape (axes, pads, repeats, k, sizes) must be an initializer of the model, or be frozen.
         target: CPU to compile for; see :meth:`tvm_ext.core.Machine.detect`. None is this machine.
         threads: threads of the parallel kernels. None takes all cores this process may use.
         fusion: "default" groups each anchor operation with its epilogue; "none" leaves every operation alone; a
@@ -36,6 +39,10 @@ class CompileOptions:
             the operation says.
         records: tuning records to use: "auto" takes those shipped with this library, where instruction set and number
             of threads fit; None takes none; a path, or several, takes those logs; a folder is a MetaSchedule database.
+        offload: an accelerator's back end that gets part of the model: its name, or a :class:`tvm_ext.byoc.Backend`.
+        offload_options: name -> value: settings of the back end, and what it gets: `when` ("pays" or "always"), `skip`
+            (names of nodes or operators), `minimum_work` (multiply-adds); see
+            :class:`tvm_ext.byoc.settings.Offloading`.
         cache: whether to look in, and write to, the on-disk cache.
 
     Raises:
@@ -44,16 +51,20 @@ class CompileOptions:
 
     shapes: Shapes = field(default=())
     specialize: tuple[tuple[str, tuple[int, ...]], ...] = field(default=())
+    freeze: tuple[FrozenInput, ...] = field(default=())
     target: str | None = None
     threads: int | None = None
     fusion: str | FusionModel = "default"
     accuracy: str = "default"
     records: str | tuple[str, ...] | None = "auto"
+    offload: Any = None
+    offload_options: tuple[tuple[str, Any], ...] = field(default=())
     cache: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shapes", _checked_shapes(self.shapes))
         object.__setattr__(self, "specialize", _checked_sizes(self.specialize, _symbol_of(self.shapes)))
+        object.__setattr__(self, "freeze", frozen_inputs(self.freeze))
         if self.target is not None and not (isinstance(self.target, str) and self.target):
             raise OptionError(f"target={self.target!r}: a CPU name is needed, or None for this machine")
         if self.threads is not None and (
@@ -67,6 +78,7 @@ class CompileOptions:
         if self.accuracy not in ("default", "exact"):
             raise OptionError(f"accuracy={self.accuracy!r}: choose 'default' or 'exact'")
         object.__setattr__(self, "records", _checked_records(self.records))
+        object.__setattr__(self, "offload_options", _checked_offload(self.offload, self.offload_options))
         if not isinstance(self.cache, bool):
             raise OptionError(f"cache={self.cache!r}: choose True or False")
 
@@ -110,6 +122,21 @@ def _checked_records(records: Any) -> str | tuple[str, ...] | None:
     except TypeError:
         wrong = f"records={records!r}: 'auto', None, the path of a log, or several are needed"
         raise OptionError(wrong) from None
+
+
+def _checked_offload(offload: Any, options: Any) -> tuple[tuple[str, Any], ...]:
+    if offload is not None and not isinstance(getattr(offload, "name", offload), str):
+        raise OptionError(f"offload={offload!r}: the name of a back end is needed, a Backend, or None")
+    try:
+        pairs = tuple(sorted(dict(options or {}).items()))
+    except (TypeError, ValueError):
+        pairs = ((1, None),)
+    if not all(isinstance(name, str) for name, _ in pairs):
+        fix = "for example offload_options={'when': 'always'}"
+        raise OptionError(f"offload_options={options!r}: names with their values are needed", fix=fix)
+    if pairs and offload is None:
+        raise OptionError(f"offload_options={dict(pairs)!r} without offload", fix="give offload='systolic'")
+    return pairs
 
 
 def _checked_shapes(shapes: Any) -> Shapes:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tvm.ir import GenericConst, IRModule
 
     from .layout import Layout
+    from .offload_plan import OffloadPlan
     from .plan import Kernel, Plan
     from .schedule_database import MetaScheduleDatabase
 
@@ -79,6 +80,8 @@ class CompileContext:
         weights: values of the parameters of `main` that follow the model's inputs.
         origins: for weights that were packed: number -> unpacked value and layout.
         pending: weights being packed on another thread; lift-weights waits for them, no pass before reads their values.
+        node_types: ONNX node -> ONNX operator, of all nodes of the model.
+        offload: regions that a back end runs, and where each ONNX node runs; None if nothing was to be offloaded.
     """
 
     machine: Machine
@@ -93,6 +96,8 @@ class CompileContext:
     weights: list[np.ndarray] = field(default_factory=list)
     origins: dict[int, tuple[np.ndarray, Layout]] = field(default_factory=dict)
     pending: list[Future[None]] = field(default_factory=list)
+    node_types: dict[str, str] = field(default_factory=dict)
+    offload: OffloadPlan | None = None
 
 
 Condition = Callable[["IRModule"], "str | None"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..core.layout import Layout
 from ..core.machine import Machine
 from ..core.relax_graph import main_bindings, op_name, shape_of
 from ..frontend.reader import Source
+from ..runtime.drivers import Offload
 from ..runtime.expansion import Compact, Expansion
 from ..runtime.spec import Metadata, Program, TensorSpec, installed_versions
 from .build import has_parallel_loops
@@ -38,6 +39,7 @@ class Assembled:
     origins: dict[int, tuple[np.ndarray, Layout]]
     programs: tuple[Program, ...]
     facts: tuple[dict[str, Any], ...]
+    offloads: tuple[Offload, ...] = ()
 
     @property
     def source(self) -> Source:
@@ -59,7 +61,7 @@ class Assembled:
         return Metadata(
             self.model.inputs, self.model.outputs, weights, self.programs, machine.threads,
             has_parallel_loops(self.mod), machine.as_dict(), installed_versions(),
-            {"name": source.name, "sha256": source.sha256}, self._report(), compact,
+            {"name": source.name, "sha256": source.sha256}, self._report(), compact, offloads=self.offloads,
         )  # fmt: skip
 
     def compact(self) -> dict[int, np.ndarray]:
@@ -81,6 +83,10 @@ class Assembled:
             "timing": dict(self.clock.seconds),
             "warnings": list(dict.fromkeys(w for one in lowered for w in (*one.imported.warnings, *_left_out(one)))),
         }
+        if freeze := lowered[-1].ctx.options.freeze:
+            report["frozen"] = [asdict(one) for one in freeze]
+        if (plan := lowered[-1].ctx.offload) is not None:
+            report["offload"] = plan.as_dict(lowered[-1].ctx.node_types)
         if len(self.facts) > 1:
             report["programs"] = [{k: v for k, v in facts.items() if k != "kernels"} for facts in self.facts]
         return report
@@ -97,6 +103,7 @@ def assemble(model: Programs) -> Assembled:
     functions: dict[GlobalVar, Any] = {}
     origins: dict[int, tuple[np.ndarray, Layout]] = {}
     programs, facts = [], []
+    offloads: dict[int, Offload] = {}  # by weight: equal programs, of several batches, are one
     for lowered in model.lowered:
         one = _renamed(lowered)
         entry = _entry(lowered)
@@ -107,11 +114,20 @@ def assemble(model: Programs) -> Assembled:
         indices = tuple(weights.add(w) for w in lowered.ctx.weights)
         origins.update({indices[i]: origin for i, origin in lowered.ctx.origins.items()})
         programs.append(Program(entry, indices, destinations, lowered.batch, cost))
-    return Assembled(model, IRModule(functions), weights.arrays, origins, tuple(programs), tuple(facts))
+        for region in lowered.ctx.offload.regions if lowered.ctx.offload else ():
+            name, weight = _of_batch(region.name, lowered), indices[region.weight]
+            offloads.setdefault(weight, Offload(weight, region.backend, name, region.module))
+    return Assembled(
+        model, IRModule(functions), weights.arrays, origins, tuple(programs), tuple(facts), tuple(offloads.values())
+    )
 
 
 def _entry(lowered: Lowered) -> str:
-    return f"main_n{lowered.batch}" if lowered.batch else "main"
+    return _of_batch("main", lowered)
+
+
+def _of_batch(name: str, lowered: Lowered) -> str:
+    return f"{name}_n{lowered.batch}" if lowered.batch else name
 
 
 def _renamed(lowered: Lowered) -> IRModule:
@@ -121,7 +137,7 @@ def _renamed(lowered: Lowered) -> IRModule:
     builder, new = relax.BlockBuilder(), {}
     for gvar, function in lowered.mod.functions_items():
         if not isinstance(function, relax.Function):
-            new[gvar] = builder.add_func(function, f"{gvar.name_hint}_n{lowered.batch}")
+            new[gvar] = builder.add_func(function, _of_batch(gvar.name_hint, lowered))
     main = tvm_ffi.structural_map(lowered.mod["main"], (GlobalVar, lambda found: new.get(found, found)))
     builder.add_func(main.with_attr("global_symbol", _entry(lowered)), _entry(lowered))
     return builder.get()

@@ -68,7 +68,8 @@ def compile_kernels(kernels: Mapping[str, tirx.PrimFunc], machine: Machine) -> A
     """Kernels as one runtime module, by name; the code a model has, and a tuner measures."""
     named = {name: _any_address(kernel).with_attr("global_symbol", name) for name, kernel in kernels.items()}
     with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
-        return tirx.build(IRModule(named), target=machine.target())
+        # a loop that was cut in parts has each `let` of its body several times, which TVM's simplifier does not take
+        return tirx.build(tirx.transform.ConvertSSA()(IRModule(named)), target=machine.target())
 
 
 def _any_address(kernel: tirx.PrimFunc) -> tirx.PrimFunc:

@@ -42,7 +42,7 @@ def compile_model(model: Any, options: CompileOptions | None = None, **given: An
     clock = Clock()
     sha256, _ = fingerprint(model)
     machine = Machine.detect(options.target, options.threads)
-    if not options.cache or callable(options.fusion) or why_not_here(machine.as_dict()):
+    if not options.cache or _has_no_key(options) or why_not_here(machine.as_dict()):
         return _in_memory(_assembled(model, options, machine, clock))
     versions = {**installed_versions(), "source": source_state(), "records": fingerprint_of(options)}
     cache, key = Cache(), cache_key(sha256, machine, options, versions)
@@ -60,11 +60,22 @@ def _assembled(model: Any, options: CompileOptions, machine: Machine, clock: Clo
     return assemble(lower_all(model, options, machine, clock))
 
 
+def _has_no_key(options: CompileOptions) -> bool:
+    """Whether something takes part that may change without a trace: a function, or a back end from elsewhere."""
+    if options.offload is None:
+        return callable(options.fusion)
+    from ..byoc.registry import backend_named
+
+    own = isinstance(options.offload, str) and backend_named(options.offload).module.startswith("tvm_ext.")
+    return callable(options.fusion) or not own
+
+
 @functools.cache
 def source_state() -> str:
     """Sizes and times of this library's own files: a checkout that is worked on must not find old programs."""
     root = Path(__file__).parents[1]
-    files = sorted(p for p in root.rglob("*.py")) + sorted((root / "schedules").glob("*.py"))
+    linked = [path for folder in ("byoc", "schedules") for path in (root / folder).rglob("*.py")]
+    files = sorted({*root.rglob("*.py"), *linked})
     stats = [(str(p.relative_to(root)), s.st_size, s.st_mtime_ns) for p in files for s in [p.stat()]]
     return hashlib.sha256(repr(stats).encode()).hexdigest()
 

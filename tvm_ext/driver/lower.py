@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ModelError, UnsupportedError
 from ..core.machine import Machine
 from ..core.options import CompileOptions
+from ..frontend.freezing import frozen_source
+from ..frontend.naming import node_labels
 from ..frontend.reader import Source, read_model
 from ..frontend.shapes import input_specs
 from ..runtime.spec import TensorSpec
@@ -87,7 +89,8 @@ def lower_all(model: Any, options: CompileOptions, machine: Machine, clock: Cloc
         return Programs(one.imported.inputs, one.imported.outputs, (one,))
     source = read_model(model)
     clock.lap("start")
-    inputs = input_specs(source.proto.graph, dict(options.shapes), source.name)
+    graph = frozen_source(source, options.freeze).proto.graph
+    inputs = input_specs(graph, dict(options.shapes), source.name)
     outputs = _row_wise_outputs(source, options, machine, inputs)
     clock.lap("import")
     lowered = tuple(_lower(source, options.bound(n), machine, clock, n) for n in options.sizes)
@@ -95,14 +98,18 @@ def lower_all(model: Any, options: CompileOptions, machine: Machine, clock: Cloc
 
 
 def _lower(source: Source, options: CompileOptions, machine: Machine, clock: Clock, batch: int = 0) -> Lowered:
+    from ..byoc.settings import offloading_of
     from ..core.passes import CompileContext, run_passes
     from ..frontend.importer import import_model
     from ..passes.pipeline import pipeline
 
+    offloading = offloading_of(options.offload, dict(options.offload_options))
     imported = import_model(source, options)
     clock.lap("import")
     ctx = CompileContext(machine, options, imported.provenance, book_of(options), schedules_of(options))
-    mod = run_passes(pipeline(), imported.mod, ctx)
+    nodes = source.proto.graph.node
+    ctx.node_types = {label: node.op_type for label, node in zip(node_labels(nodes), nodes, strict=True)}
+    mod = run_passes(pipeline(offloading), imported.mod, ctx)
     clock.lap("passes")
     return Lowered(source, imported, mod, ctx, clock, batch)
 

@@ -10,12 +10,14 @@ import numpy as np
 
 from ..core.errors import ModelError, UnsupportedError
 from ..runtime.spec import TensorSpec
+from .functions import expanded
 from .graph_order import check_names, sorted_nodes
 from .naming import node_label
-from .operators import check_operators, check_versions
+from .operators import check_operators, check_versions, lacks_converter, opsets_of
 from .reader import Source
 from .shapes import input_specs
 from .tensors import array_of, count_nonfinite
+from .types import value_types
 from .walk import graph_tensors
 
 if TYPE_CHECKING:
@@ -28,7 +30,8 @@ class Checked:
 
     Attributes:
         graph: the graph; functions of the model are inlined. Never change it: it may be the caller's.
-        nodes: its nodes in an order in which every value is made before it is read.
+        nodes: its nodes in an order in which every value is made before it is read; operators that only ONNX's
+            definition of them explains are replaced by it.
         opset: version of the standard operators.
         inputs: name, static shape and dtype of every input, in graph order, initializers left out.
         weights: initializer name -> value.
@@ -60,13 +63,15 @@ def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]]) -> 
         raise UnsupportedError(f"{name}: sparse initializer {first!r}", fix="store it as a dense initializer")
     check_names(graph, name)
     nodes = sorted_nodes(graph, name)
-    check_operators(graph, opset, name)
     inputs = input_specs(graph, shapes, name)
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    whole = expanded(nodes, opsets_of(proto), lacks_converter, lambda now: value_types(proto, now, inputs), tensors)
+    check_operators(whole, opset, name)
     weights, warnings = _weights(graph, name)
     _check_with_onnx(proto, nodes, name)
     if any(a is not b for a, b in zip(nodes, graph.node, strict=True)):
         warnings = ["the nodes were not in topological order and have been sorted", *warnings]
-    return Checked(graph, tuple(nodes), opset, inputs, weights, tuple(warnings))
+    return Checked(graph, tuple(whole), opset, inputs, weights, tuple(warnings))
 
 
 def _inlined(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:

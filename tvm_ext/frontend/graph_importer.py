@@ -23,9 +23,10 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from ..core.errors import UnsupportedError
 from .checker import Checked
-from .converters import CONVERTERS
+from .converters import CONVERTERS, in_float32
 from .known_values import known_outputs
 from .naming import identifier, node_labels
+from .narrow import NARROW, stored, widened, wrapped
 
 if TYPE_CHECKING:
     import onnx
@@ -71,6 +72,9 @@ class GraphImporter(ONNXGraphImporter):
         self._depth = 0
         self._labels = node_labels(checked.nodes)
         self._label = ""
+        dtypes = {spec.name: spec.dtype for spec in checked.inputs}
+        dtypes |= {name: array.dtype.name for name, array in checked.weights.items()}
+        self._narrow = {name: dtype for name, dtype in dtypes.items() if dtype in NARROW}
         self.trace = Trace()
         for node, label in zip(checked.nodes, self._labels, strict=True):
             self.trace.makers.update(dict.fromkeys(node.output, label))
@@ -101,28 +105,36 @@ class GraphImporter(ONNXGraphImporter):
 
     def _parse_graph_input(self, graph: Any) -> None:
         for spec in self._checked.inputs:
-            var = relax.Var(identifier(spec.name), relax.TensorType(spec.shape, spec.dtype))
+            var = relax.Var(identifier(spec.name), relax.TensorType(spec.shape, stored(spec.dtype)))
             self._nodes[spec.name] = self._inputs[spec.name] = var
             self._input_names.append(spec.name)
         self._num_input = len(self._checked.inputs)
 
     def _construct_nodes(self, graph: Any) -> None:
+        for spec in self._checked.inputs:
+            if spec.dtype in NARROW:
+                self._nodes[spec.name] = self.bb.emit(wrapped(self._inputs[spec.name], spec.dtype))
         for node, label in zip(graph.node, self._labels, strict=True):
             with self._naming_errors(node, label):
-                if not self._known(node):
-                    super()._construct_nodes(types.SimpleNamespace(node=[node]))
+                self._convert_node(node)
             self._close(node, label)
         for i, output in enumerate(self._checked.graph.output):
             self._nodes[f"output {i}"] = self._output(output)
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
         try:
-            if op_name in CONVERTERS:
-                return self.bb.normalize(CONVERTERS[op_name](inputs, attrs, opset))
-            return super()._convert_operator(op_name, inputs, attrs, opset)
+            return self.bb.normalize(in_float32(op_name, inputs, lambda given: self._convert(op_name, given, attrs)))
         except Exception as error:
             inner = attrs["tvm_custom"]["name"] if self._depth else ""
             raise _ConverterFailed(error, inner or self._label, op_name) from error
+
+    def _convert(self, op_name: str, inputs: Any, attrs: dict[str, Any]) -> Any:
+        if op_name in CONVERTERS:
+            return CONVERTERS[op_name](inputs, attrs, self.opset)
+        return super()._convert_operator(op_name, inputs, attrs, self.opset)
+
+    def _check_for_unsupported_ops(self, graph: Any) -> None:
+        """Done before, by `check_operators`."""
 
     def _convert_subgraph(self, bb: relax.BlockBuilder, graph: onnx.GraphProto) -> Any:
         self._depth += 1
@@ -132,6 +144,43 @@ class GraphImporter(ONNXGraphImporter):
             self._depth -= 1
 
     # ------------------------------------------------------------ what is added
+    def _convert_node(self, node: onnx.NodeProto) -> None:
+        node = self._of_narrow(node)
+        if self._known(node):
+            return
+        if node.op_type == "If" and isinstance(condition := self._nodes[node.input[0]], GenericConst):
+            branch = "then_branch" if condition.value.numpy().all() else "else_branch"
+            self._take(node, next(a.g for a in node.attribute if a.name == branch))
+        else:
+            super()._construct_nodes(types.SimpleNamespace(node=[node]))
+
+    def _of_narrow(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """The node, where an operand of 2 or 4 bits, which the program has in 8, would mean another dtype to it.
+
+        Raises:
+            NotImplementedError: it has no meaning with 8 bits.
+        """
+        narrow = [self._narrow[name] for name in node.input[1:] if name in self._narrow]
+        if narrow and node.op_type == "QuantizeLinear":
+            raise NotImplementedError(f"quantization to {narrow[0]}")
+        if not narrow or node.op_type != "CastLike":
+            return node
+        from onnx import helper
+
+        to = helper.np_dtype_to_tensor_dtype(np.dtype(narrow[0]))
+        return helper.make_node("Cast", node.input[:1], node.output, node.name, to=to)
+
+    def _take(self, node: onnx.NodeProto, branch: onnx.GraphProto) -> None:
+        """The branch of an If that a constant condition takes: its nodes stand in the graph."""
+        from onnx import numpy_helper
+
+        self._nodes.update({t.name: _constant(numpy_helper.to_array(t)) for t in branch.initializer})
+        for inner in branch.node:
+            self._convert_node(inner)
+            self._nodes.update({name: self._bind(self._nodes[name]) for name in inner.output if name})
+        for name, result in zip(node.output, branch.output, strict=True):
+            self._nodes[name] = self._nodes[result.name]
+
     def _known(self, node: onnx.NodeProto) -> bool:
         """Make the outputs of a node constants, if they can be computed now."""
         arrays = known_outputs(node, [self._nodes[name] if name else None for name in node.input], self.opset)
@@ -183,8 +232,8 @@ class GraphImporter(ONNXGraphImporter):
         maker = self.trace.makers.get(output.name)
         labels = self.trace.made.get(var, ("", [maker] if maker else []))[1]
         wanted = _stated_dtype(output)
-        if wanted and str(var.ty.dtype) != wanted:
-            var = self.bb.emit(relax.op.astype(var, wanted))
+        if wanted and str(var.ty.dtype) != stored(wanted):
+            var = self.bb.emit(relax.op.astype(var, stored(wanted)))
         elif var not in self.trace.made or var in self.trace.outputs:
             # a copy that no simplification can take for a no-op: the caller gets memory of its own
             var = self.bb.emit(self.bb.call_te(topi.identity, var, primfunc_name_hint="copy"))
@@ -209,6 +258,7 @@ class GraphImporter(ONNXGraphImporter):
 
 
 def _constant(array: np.ndarray) -> GenericConst:
+    array = widened(array)
     # np.ascontiguousarray makes a vector of a scalar, and relax.const of an array narrows int64 and float64.
     return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape)), str(array.dtype))
 

@@ -10,6 +10,7 @@ from ..core.options import CompileOptions
 from ..core.provenance import Provenance
 from ..runtime.spec import TensorSpec
 from .checker import check_model
+from .freezing import frozen_source
 from .reader import Source
 from .shapes import dims_of, text_of
 
@@ -42,17 +43,17 @@ def import_model(source: Source, options: CompileOptions) -> Imported:
 
     Args:
         source: the model.
-        options: `shapes` binds free dimensions of inputs.
+        options: `shapes` binds free dimensions of inputs, `freeze` fixes values of them.
 
     Raises:
         ModelError: the model is not valid, or dimensions stay free.
-        OptionError: `shapes` contradicts the model.
+        OptionError: `shapes` or `freeze` contradicts the model.
         UnsupportedError: a node cannot be converted, or an output's shape is only known at run time; names the node.
     """
     from .graph_importer import GraphImporter
     from .relax_names import named_module
 
-    checked = check_model(source, dict(options.shapes))
+    checked = check_model(frozen_source(source, options.freeze), dict(options.shapes))
     trace = GraphImporter(checked, source.name).convert()
     outputs = []
     warnings = list(checked.warnings)
@@ -73,7 +74,16 @@ def _output_spec(stated: onnx.ValueInfoProto, var: Any, maker: str, model: str) 
             f"{model}: {maker} has a shape that is only known at run time ({var.ty})",
             fix="fix all input dimensions with shapes=; outputs whose size depends on values cannot be compiled",
         )
-    return TensorSpec(stated.name, shape, dtype)
+    return TensorSpec(stated.name, shape, _narrow(stated) or dtype)
+
+
+def _narrow(stated: onnx.ValueInfoProto) -> str:
+    """The dtype of an output of less than 8 bits, which the program holds in bytes; "" of any other."""
+    from .narrow import NARROW
+    from .tensors import type_name
+
+    name = type_name(stated.type.tensor_type.elem_type).lower()
+    return name if name in NARROW else ""
 
 
 def _differences(stated: onnx.ValueInfoProto, found: TensorSpec, maker: str, model: str) -> list[str]:

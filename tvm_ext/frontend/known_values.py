@@ -25,7 +25,22 @@ LARGEST = 1 << 16
 _BY_SHAPE = frozenset(["Shape", "Size"])
 _ELEMENTWISE = frozenset(
     ["Abs", "Add", "And", "Cast", "CastLike", "Ceil", "Div", "Equal", "Floor", "Greater", "GreaterOrEqual", "Identity"]
-    + ["Less", "LessOrEqual", "Max", "Min", "Mod", "Mul", "Neg", "Not", "Or", "Pow", "Reciprocal", "Sqrt", "Sub"]
+    + [
+        "Less",
+        "LessOrEqual",
+        "Max",
+        "Min",
+        "Mod",
+        "Mul",
+        "Neg",
+        "Not",
+        "Or",
+        "Pow",
+        "Reciprocal",
+        "Relu",
+        "Sqrt",
+        "Sub",
+    ]
     + ["Where"],
 )
 _NOT_LARGER = frozenset(
@@ -46,9 +61,15 @@ def known_outputs(node: onnx.NodeProto, inputs: Sequence[Any], opset: int) -> li
     """
     if node.op_type == "Constant":
         return _run(node, [], opset) if _numeric_constant(node) else None
-    if (values := _operands(node, inputs)) is None or (size := _size(node, values)) is None or size > LARGEST:
+    values = _operands(node, inputs)
+    return None if values is None else computed(node, values, opset)
+
+
+def computed(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
+    """The outputs of a node for operands given as arrays; None as for :func:`known_outputs`."""
+    if (size := _size(node, values)) is None or size > LARGEST:
         return None
-    if node.op_type in ("Div", "Mod") and values[1].dtype.kind in "iu" and not _positive(values):
+    if node.op_type in ("Div", "Mod") and np.asarray(values[1]).dtype.kind in "iu" and not _positive(values):
         return None  # by zero the converter refuses; before onnx 1.19 its evaluator rounds quotients down
     return _run(node, values, opset)
 
@@ -63,13 +84,16 @@ def _positive(values: Sequence[Any]) -> bool:
     return bool((numerator >= 0).all() and (divisor > 0).all())
 
 
-def _run(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray]:
+def _run(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
     from onnx.reference import ReferenceEvaluator
 
     given = {name: value for name, value in zip(node.input, values, strict=True) if name}
     wanted = [name for name in node.output if name]
-    with np.errstate(all="ignore"):
-        results = ReferenceEvaluator(node, opsets={"": opset}).run(wanted, given)
+    try:
+        with np.errstate(all="ignore"):
+            results = ReferenceEvaluator(node, opsets={"": opset}).run(wanted, given)
+    except Exception:  # it knows fewer versions of operators than converters do, and they say what is wrong
+        return None
     return [np.asarray(r) for r in results]
 
 
@@ -126,6 +150,7 @@ _SIZES: dict[str, Callable[[onnx.NodeProto, Sequence[Any]], int]] = {
     "ConstantOfShape": lambda node, values: math.prod(map(int, values[0])),
     "Expand": lambda node, values: math.prod(np.broadcast_shapes(values[0].shape, tuple(map(int, values[1])))),
     "Gather": _gathered,
+    "MelWeightMatrix": lambda node, values: int(values[0]) * (int(values[1]) // 2 + 1),
     "Range": _ranged,
     "Tile": lambda node, values: values[0].size * math.prod(map(int, values[1])),
 }

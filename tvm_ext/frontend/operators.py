@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ModelError, UnsupportedError
 from .naming import node_label
-from .walk import nodes_of
+from .walk import with_inner
 
 if TYPE_CHECKING:
     import onnx
@@ -20,6 +20,10 @@ _DEFAULT = ("", "ai.onnx")
 _MICROSOFT = ("FastGelu", "BiasGelu", "SkipLayerNormalization", "EmbedLayerNormalization")
 #: Control flow that the stock importer handles outside its table of converters.
 _CONTROL_FLOW = ("If",)
+#: Operators of whose versions the own converter reads more than the stock one.
+_ALL_VERSIONS = ("Resize",)
+#: Operators whose stock converter knows too little of them.
+_BY_DEFINITION = ("Attention",)
 
 
 def check_versions(proto: onnx.ModelProto, model: str) -> int:
@@ -50,15 +54,27 @@ def check_versions(proto: onnx.ModelProto, model: str) -> int:
     return versions[0]
 
 
-def check_operators(graph: onnx.GraphProto, opset: int, model: str) -> None:
-    """Every node has a converter that understands its version.
+def opsets_of(proto: onnx.ModelProto) -> dict[str, int]:
+    """Domain -> version that the model states; the standard domain is ""."""
+    return {"" if o.domain in _DEFAULT else o.domain: o.version for o in proto.opset_import}
+
+
+def lacks_converter(node: onnx.NodeProto) -> bool:
+    """Whether a node can be imported by ONNX's definition of its operator only."""
+    if node.domain not in _DEFAULT:
+        return not _is_known_contribution(node)
+    return node.op_type in _BY_DEFINITION or not (node.op_type in _CONTROL_FLOW or _has_converter(node.op_type))
+
+
+def check_operators(nodes: Iterable[onnx.NodeProto], opset: int, model: str) -> None:
+    """Every node, also of the graphs inside, has a converter that understands its version.
 
     Raises:
         ModelError: an operator that the stated opset does not have.
         UnsupportedError: names a node of every operator that cannot be converted, with its domain and the reason.
     """
     wrong: dict[tuple[str, str, str], list[str]] = {}
-    for node in nodes_of(graph):
+    for node in with_inner(nodes):
         if reason := _refusal(node, opset):
             wrong.setdefault((node.op_type, node.domain, reason), []).append(node_label(node))
     if not wrong:
@@ -83,8 +99,7 @@ def _refusal(node: onnx.NodeProto, opset: int) -> str:
     from onnx import defs
 
     if node.domain not in _DEFAULT:
-        known = node.domain == "com.microsoft" and node.op_type in _MICROSOFT
-        return "" if known else "is not a standard one"
+        return "" if _is_known_contribution(node) else "is not a standard one"
     if not defs.has(node.op_type):
         return "does not exist in ONNX"
     if not defs.has(node.op_type, opset):
@@ -95,9 +110,25 @@ def _refusal(node: onnx.NodeProto, opset: int) -> str:
     if node.op_type in _CONTROL_FLOW:
         return ""
     converter = _converters().get(node.op_type)
+    if node.op_type in _own_converters() and (converter is None or node.op_type in _ALL_VERSIONS):
+        return ""
     if converter is None:
-        return "has no converter in the pinned TVM"
+        return "has no converter"
     return _version_refusal(node, opset, converter)
+
+
+def _is_known_contribution(node: onnx.NodeProto) -> bool:
+    return node.domain == "com.microsoft" and node.op_type in _MICROSOFT
+
+
+def _has_converter(op_type: str) -> bool:
+    return op_type in _own_converters() or op_type in _converters()
+
+
+def _own_converters() -> Mapping[str, Any]:
+    from .converters import CONVERTERS
+
+    return CONVERTERS
 
 
 def _is(schema: Any, op_type: str) -> bool:

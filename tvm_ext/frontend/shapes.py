@@ -69,7 +69,7 @@ def _dtype(value: onnx.ValueInfoProto, model: str) -> str:
             f"{model}: input {value.name!r} is a {kind or 'value without a type'}", fix=_TENSORS_ONLY
         )
     name = type_name(value.type.tensor_type.elem_type)
-    if name in ("STRING", "COMPLEX64", "COMPLEX128"):
+    if name in ("STRING", "COMPLEX64", "COMPLEX128", "FLOAT4E2M1"):
         raise UnsupportedError(f"{model}: input {value.name!r} has elements of type {name}", fix=_TENSORS_ONLY)
     if name == "UNDEFINED" or name.startswith("number"):
         raise ModelError(f"{model}: input {value.name!r} states no element type", fix="export the model again")

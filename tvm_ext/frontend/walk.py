@@ -19,12 +19,12 @@ def inner_graphs(attributes: Iterable[onnx.AttributeProto]) -> Iterator[onnx.Gra
         yield from attribute.graphs
 
 
-def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Every node of a graph and of the graphs inside its nodes."""
-    for node in graph.node:
+def with_inner(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Every node, and every one of the graphs inside them."""
+    for node in nodes:
         yield node
-        for inner in inner_graphs(node.attribute):
-            yield from nodes_of(inner)
+        for graph in inner_graphs(node.attribute):
+            yield from with_inner(graph.node)
 
 
 def model_tensors(proto: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:

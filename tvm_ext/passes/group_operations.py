@@ -224,7 +224,7 @@ def _fits_anchor(binding: relax.VarBinding) -> bool:
 
 def _call(group: _Group, rw: Rewriter) -> Call:
     """Write the group's function into the module and return a call of it."""
-    function, args = _function(group)
+    function, args = grouped_function(group.anchor, group.members)
     name = "_".join(["fused", *(_short(op_name(b.value)) for b in group.members)])
     gvar: GlobalVar = rw.add_function(function, name[:80])
     rw.absorb(*(b.var for b in group.members[:-1]))
@@ -236,8 +236,13 @@ def _short(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _function(group: _Group) -> tuple[relax.Function, list[Any]]:
-    """The group as a function of its outside operands, and those operands."""
+def grouped_function(anchor: str, members: Sequence[relax.VarBinding]) -> tuple[relax.Function, list[Any]]:
+    """A group as a function of its outside operands, and those operands.
+
+    Args:
+        anchor: operator name of its anchor, or "elementwise".
+        members: its bindings, in order; the last one is its result.
+    """
     operands: list[Any] = []
     params: list[relax.Var] = []
     inside: dict[relax.Var, relax.Var] = {}
@@ -258,14 +263,14 @@ def _function(group: _Group) -> tuple[relax.Function, list[Any]]:
         return outside(expr) if isinstance(expr, GenericConst) and scalar_of(expr) is None else expr
 
     bindings = []
-    for i, binding in enumerate(group.members):
+    for i, binding in enumerate(members):
         call = binding.value
         value = Call(call.op, [inner(a) for a in call.args], call.attrs, call.ty_args, ret_ty=call.ty)
-        kind = relax.Var if i == len(group.members) - 1 else relax.DataflowVar
+        kind = relax.Var if i == len(members) - 1 else relax.DataflowVar
         inside[binding.var] = kind(f"v{i}", binding.var.ty)
         bindings.append(relax.VarBinding(inside[binding.var], value))
     constants = [i for i, o in enumerate(operands) if isinstance(o, GenericConst)]
-    result = inside[group.result]
+    result = inside[members[-1].var]
     body = relax.SeqExpr([relax.DataflowBlock(bindings)], result)
     function = relax.Function(params, body, result.ty)
-    return function.with_attr({GROUP: group.anchor, CONSTANTS: constants, "Primitive": 1}), operands
+    return function.with_attr({GROUP: anchor, CONSTANTS: constants, "Primitive": 1}), operands

@@ -66,6 +66,7 @@ class _Lifter:
         self._constants.append(constant)
         self.params.append(relax.Var(f"w{len(self.params)}", constant.ty))
         self._note_origin(constant)
+        self._note_program(constant)
         self.values.append(_array(constant))
         return self.params[-1]
 
@@ -73,6 +74,11 @@ class _Lifter:
         for packed, value, layout in self._ctx.packed:
             if packed.same_as(constant):
                 self._ctx.origins[len(self._ctx.weights) + len(self.values)] = _array(value), layout
+
+    def _note_program(self, constant: GenericConst) -> None:
+        for region in self._ctx.offload.regions if self._ctx.offload else ():
+            if region.program.same_as(constant):
+                region.weight = len(self._ctx.weights) + len(self.values)
 
 
 def _array(constant: GenericConst) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 
+from tvm_ext.byoc.settings import Offloading
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.passes import Pass
 
@@ -18,6 +19,7 @@ from .fuse_expansions import FuseExpansions
 from .group_operations import GroupOperations
 from .lift_weights import LiftWeights
 from .lower_rest import LowerRest
+from .offload import Offload
 from .recognize_activations import RecognizeActivations
 from .recognize_attention import RecognizeAttention
 from .recognize_layer_norm import RecognizeLayerNorm
@@ -56,8 +58,11 @@ LOWER: tuple[type[Pass], ...] = (
 )
 
 
-def pipeline() -> tuple[Pass, ...]:
+def pipeline(offloading: Offloading | None = None) -> tuple[Pass, ...]:
     """All passes in order. Passes of installed packages (entry points `tvm_ext.passes`) run after simplification.
+
+    Args:
+        offloading: what a back end gets, by a pass of its own before attention is recognized; None for no such pass.
 
     Raises:
         OptionError: an entry point is no pass.
@@ -68,4 +73,7 @@ def pipeline() -> tuple[Pass, ...]:
         if not isinstance(made, Pass):
             raise OptionError(f"entry point {entry.value!r} in tvm_ext.passes gives {type(made).__name__}, no Pass")
         extra.append(made)
-    return (*(p() for p in SIMPLIFY), *extra, *(p() for p in LOWER))
+    simplify = [p() for p in SIMPLIFY]
+    if offloading is not None:
+        simplify.insert(SIMPLIFY.index(RecognizeAttention), Offload(offloading))
+    return (*simplify, *extra, *(p() for p in LOWER))

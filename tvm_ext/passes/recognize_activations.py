@@ -54,7 +54,7 @@ def _activation(call: Call, site: Site) -> Any:
         if len(parts) != 2 or not isinstance(x, relax.Var) or not site.same_type(x):
             continue
         if (found := _gated(gate, x, site)) is not None:
-            return _scaled(found, scale, gate, site)
+            return _scaled(found, scale, gate, x, site)
     return None
 
 
@@ -86,12 +86,12 @@ _GELUS: tuple[tuple[str, str, tuple[float, ...], Callable[[Any], Any]], ...] = (
 _DOUBLED = ("relax.nn.gelu", "relax.nn.gelu_tanh")
 
 
-def _scaled(found: tuple[str, Any, float], scale: float, gate: Any, site: Site) -> Any:
+def _scaled(found: tuple[str, Any, float], scale: float, gate: Any, x: relax.Var, site: Site) -> Any:
     name, result, factor = found
     if not site.sole(gate):
         site.rw.skip(f"looks like {name}, but {gate.name} is read elsewhere too")
         return None
-    site.take_over(gate)
+    site.take_over(gate, x)
     site.rw.fire(f"made one {name}")
     if scale * factor == 1.0:
         return result

@@ -79,8 +79,8 @@ def _normalized(deviation: Any, variance: Any, site: Site) -> Any:
         return None
     extents = [shape[a] for a in found.axes]
     one, zero = (constant(np.full(extents, v, dtype_of(x))) for v in (1, 0))
-    site.take_over(deviation)
-    site.take_over(variance)
+    site.take_over(deviation, x)
+    site.take_over(variance, x)
     site.rw.fire(f"made one layer_norm over dimensions {list(found.axes)}")
     return relax.op.nn.layer_norm(x, one, zero, list(found.axes), found.epsilon)
 

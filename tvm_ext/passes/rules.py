@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import relax
-from tvm.ir import IRModule
+from tvm.ir import Call, IRModule
 
 from ..core.passes import CompileContext, PassResult
 from ..core.relax_graph import Rewriter, op_name, tuple_item
@@ -50,10 +50,18 @@ class Site:
             expr = self.rw.defs[expr]
         return True
 
-    def take_over(self, expr: Any) -> None:
-        """Say that the binding here now also does the work of the variable `expr`."""
-        if isinstance(expr, relax.Var):
-            self.rw.absorb(expr)
+    def take_over(self, expr: Any, above: relax.Var | None = None) -> None:
+        """Say that the binding here now also does the work of the variable `expr`.
+
+        Args:
+            above: with it, of everything on the way from this variable to `expr` too.
+        """
+        if not isinstance(expr, relax.Var) or (above is not None and expr.same_as(above)):
+            return
+        self.rw.absorb(expr)
+        value = self.rw.definition(expr) if above is not None else None
+        for operand in value.args if isinstance(value, Call) else ():
+            self.take_over(operand, above)
 
 
 Rule = Callable[[Any, Site], Any]

@@ -18,8 +18,18 @@ ARGUMENT_ALIGNMENT = 16
 #: Of larger arrays: a page, from _MANY_PAGES bytes on.
 _PAGE, _MANY_PAGES = 4096, 16 * 4096
 
-#: Kinds of dtype that DLPack and numpy exchange without a copy: boolean, integers, floats (not ml_dtypes' "V").
+#: Kinds of numpy's own dtypes that DLPack and numpy exchange without a copy: boolean, integers, floats. Those of
+#: ml_dtypes have kind "V", but one of them "f".
 _NATIVE_KINDS = "biuf"
+
+
+#: Integers of less than 8 bits: a byte each, in numpy and in programs.
+_NARROW = frozenset(["int2", "uint2", "int4", "uint4"])
+
+
+def as_bytes(array: np.ndarray) -> np.ndarray:
+    """The same memory in the dtype that programs have for it: bytes, for integers of less than 8 bits."""
+    return array.view(np.uint8) if array.dtype.name in _NARROW else array
 
 
 def aligned_empty(shape: Iterable[int], dtype: np.dtype[Any] | type | str) -> np.ndarray:
@@ -55,11 +65,12 @@ def is_aligned(array: np.ndarray) -> bool:
 
 def zero_copy(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
     """Whether numpy can lend such an array to TVM: not ml_dtypes' types, nor empty ones (numpy gives strides of 0)."""
-    return dtype.kind in _NATIVE_KINDS and 0 not in shape
+    return dtype.kind in _NATIVE_KINDS and dtype.type.__module__ == "numpy" and 0 not in shape
 
 
 def to_tensor(array: np.ndarray) -> Any:
     """A TVM tensor of an array's values; over the array's own memory if that is aligned and writable."""
+    array = as_bytes(array)
     if not zero_copy(array.dtype, array.shape):
         import tvm.runtime
 

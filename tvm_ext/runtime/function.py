@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import ARGUMENT_ALIGNMENT, aligned_empty, is_aligned, to_array, to_tensor, zero_copy
+from .arrays import ARGUMENT_ALIGNMENT, aligned_empty, as_bytes, is_aligned, to_array, to_tensor, zero_copy
 from .output_memory import OutputMemory
 from .spec import Program, TensorSpec
 
@@ -17,9 +17,14 @@ class Weights:
     """The weights as TVM tensors, made once, and where their memory lies."""
 
     def __init__(self, arrays: Sequence[np.ndarray]) -> None:
+        self._arrays = arrays
         self.tensors = tuple(to_tensor(array) for array in arrays)
         spans = sorted((t.data_ptr(), t.data_ptr() + a.nbytes) for t, a in zip(self.tensors, arrays, strict=True))
         self._starts, self._ends = [s[0] for s in spans], [s[1] for s in spans]
+
+    def bytes_of(self, index: int) -> tuple[int, np.ndarray]:
+        """Where a weight lies, as kernels see it, and its values."""
+        return self.tensors[index].data_ptr(), self._arrays[index]
 
     def contain(self, address: int) -> bool:
         """Whether an address lies within a weight."""
@@ -78,14 +83,15 @@ class Function:
             if memory is None:
                 memory, tensor = self._memory[index].take()
             else:
-                tensor = self._from_dlpack(memory if memory.shape == shape else memory.reshape(shape))
+                tensor = self._from_dlpack(as_bytes(memory if memory.shape == shape else memory.reshape(shape)))
             outputs[index] = memory
             written.append(tensor)
         result = self._function(*arguments, *self._weights, *written)
         if self._returned:  # the result is all that is returned, a tensor or a tuple
             results = [result] if hasattr(result, "data_ptr") else list(result)
             for index, array in zip(self._returned, self._arrays([*arguments, *written], results), strict=True):
-                outputs[index] = array
+                dtype = self._outputs[index][1]
+                outputs[index] = array if array.dtype == dtype else array.view(dtype)  # a narrow one comes as bytes
         return outputs
 
     def takes(self, output: int, memory: np.ndarray) -> bool:

@@ -15,8 +15,10 @@ import numpy as np
 from ..core.errors import ArtifactError, InputError, ToolError, TvmExtError
 from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
+from .drivers import connect
 from .library import load_library, write_library
 from .linker import find_linker
+from .offload_report import OffloadReport
 from .spec import Dim, Metadata, TensorSpec
 from .threads import available_cores, dispatcher
 from .vm import Caller, CallerPool, Observer, Weights
@@ -53,7 +55,9 @@ class CompiledModel:
         self._arrays = tuple(weights)
         self._make_library, self._needs_linker, self._compact = make_library, needs_linker, compact
         inputs = metadata.inputs
-        self._callers = CallerPool(_caller_maker(module, metadata, Weights(self._arrays)), max(4, available_cores()))
+        held = Weights(self._arrays)
+        connect(metadata.offloads, [held.bytes_of(one.weight) for one in metadata.offloads], held)
+        self._callers = CallerPool(_caller_maker(module, metadata, held), max(4, available_cores()))
         self._expected = tuple((spec.name, spec.shape, spec.numpy_dtype) for spec in inputs)
         self._symbolic = [(i, spec.batch_axis) for i, spec in enumerate(inputs) if spec.batch_axis is not None]
         self._input_names = tuple(spec.name for spec in inputs)
@@ -85,6 +89,18 @@ class CompiledModel:
     def report(self) -> Mapping[str, Any]:
         """What the compiler did and why: plain JSON values."""
         return self.metadata.report
+
+    def offload_report(self) -> OffloadReport:
+        """Where each ONNX node runs and why, and what is known of each offloaded region.
+
+        Raises:
+            OptionError: the model was compiled without `offload`.
+        """
+        return OffloadReport.of(self.report, str(self.metadata.model["name"]))
+
+    def offload_programs(self) -> dict[str, bytes]:
+        """Region -> its program, as its back end made it."""
+        return {one.region: self._arrays[one.weight].tobytes() for one in self.metadata.offloads}
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(f"{t.name}: {t}" for t in side) for side in (self.inputs, self.outputs))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import aligned_empty
+from .arrays import aligned_empty, as_bytes
 
 #: Arrays kept: a caller may hold one result while the next is computed.
 _KEPT = 2
@@ -52,7 +52,9 @@ class _Slot:
 
         self.array = aligned_empty(shape, dtype)
         self._buffer = self.array.base
-        self.tensor = tvm_ffi.from_dlpack(self.array if shape == physical else self.array.reshape(physical))
+        lent = as_bytes(self.array)
+        self.tensor = tvm_ffi.from_dlpack(lent if shape == physical else lent.reshape(physical))
+        del lent  # it is counted otherwise
         self.alone = self.references()
 
     def references(self) -> int:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ArtifactError
+from .drivers import Offload
 from .expansion import Compact
 from .tvm_runtime import tvm_version
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 Dim = int | str
 """A number, or for a symbolic batch its name, "N", or a multiple of it, "12*N"."""
@@ -154,6 +155,7 @@ class Metadata:
         versions: of "tvm", "tvm_ffi" and "tvm_ext".
         model: "name" and "sha256" of the model.
         report: what the compiler did; plain JSON that the runtime does not look into.
+        offloads: regions that back ends run.
         format: version of the artifact format.
     """
 
@@ -169,6 +171,7 @@ class Metadata:
     report: Mapping[str, Any] = field(default_factory=dict)
     compact: tuple[Compact, ...] = ()
     expanded: bool = False
+    offloads: tuple[Offload, ...] = ()
     format: int = FORMAT_VERSION
 
     def stored(self) -> tuple[TensorSpec, ...]:
@@ -189,6 +192,7 @@ class Metadata:
         rest["programs"] = [program.row() for program in self.programs]
         rest["compact"] = [one.row() for one in self.compact]
         rest["expanded"] = self.expanded
+        rest["offloads"] = [one.row() for one in self.offloads]
         return json.dumps({**rest, **tensors, **plain}, separators=(",", ":"))
 
     @classmethod
@@ -218,6 +222,7 @@ class Metadata:
         for key in _TENSORS:
             fields[key] = tuple(_tensor(key, row) for row in fields[key])
         fields["programs"] = tuple(Program.of(row, len(fields["weights"])) for row in fields["programs"])
+        fields["offloads"] = tuple(Offload.of_row(row, len(fields["weights"])) for row in fields["offloads"])
         fields["compact"] = _compact(fields["compact"], fields["weights"])
         if not fields["programs"]:
             raise ArtifactError("metadata field 'programs' is empty")
@@ -227,8 +232,8 @@ class Metadata:
 _TENSORS = ("inputs", "outputs", "weights")
 _FIELDS: dict[str, type] = {
     "format": int, "threads": int, "parallel": bool, "inputs": list, "outputs": list, "weights": list,
-    "programs": list, "compact": list, "expanded": bool, "machine": dict, "versions": dict, "model": dict,
-    "report": dict,
+    "programs": list, "compact": list, "expanded": bool, "offloads": list, "machine": dict, "versions": dict,
+    "model": dict, "report": dict,
 }  # fmt: skip
 _TEXTS = {"machine": ("isa", "mcpu", "triple"), "versions": ("tvm", "tvm_ffi"), "model": ("name", "sha256")}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import OptionError
+from ..core.frozen import FrozenInput
 from .inputs import seeded_inputs
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
@@ -104,7 +105,7 @@ def verify(
     outputs = compiled.run(feeds)  # first: it says more clearly than onnxruntime what is wrong with an input
     label = "the given reference"
     if reference is None:
-        reference, label = run_reference(model, feeds, compiled.threads)
+        reference, label = run_reference(model, _with_frozen(compiled, feeds), compiled.threads)
     return report_of(outputs, reference, label, None if inputs is not None else seed, tolerance)
 
 
@@ -114,13 +115,19 @@ def _verify_batches(compiled: CompiledModel, model: Any, seed: int, tolerance: f
     for batch in (*compiled.batches, sum(compiled.batches) + 1):
         feeds = seeded_inputs(compiled.inputs, seed, batch)
         outputs = compiled.run(feeds)
-        reference, label = run_reference(model, feeds, compiled.threads)
+        reference, label = run_reference(model, _with_frozen(compiled, feeds), compiled.threads)
         report = report_of(outputs, reference, label, seed, tolerance)
         rows = tuple(replace(row, name=f"{row.name} (batch {batch})") for row in report.outputs)
         reports.append(replace(report, outputs=rows))
     rows = tuple(row for report in reports for row in report.outputs)
     problems = tuple(dict.fromkeys(p for report in reports for p in report.problems))
     return replace(reports[0], outputs=rows, problems=problems)
+
+
+def _with_frozen(compiled: CompiledModel, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inputs of the ONNX model: those of the program, and those that were frozen when it was compiled."""
+    frozen = (FrozenInput.from_dict(row) for row in compiled.report.get("frozen", ()))
+    return {**{one.name: one.array() for one in frozen}, **feeds}
 
 
 def report_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,11 @@ def random_int8(rng: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
 
 def random_float(rng: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
     return rng.standard_normal(shape, dtype=np.float32)
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    """x times the normal distribution function, in float64."""
+    return np.asarray(x / 2 * (1 + np.vectorize(math.erf)(x / math.sqrt(2))))
 
 
 def dense(

@@ -27,13 +27,17 @@ def wrapped(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def check_one(rng: np.random.Generator, largest: int) -> None:
-    """One random GEMM: int8 or float32, all dataflows, folds in sequence and overlapped."""
+    """One random GEMM: int8, float32 or integers in float32, all dataflows, folds in sequence and overlapped."""
     m, k, n = (int(v) for v in rng.integers(1, largest + 1, 3))
     rows, cols = (int(v) for v in rng.integers(1, 9, 2))
-    floats = [rng.standard_normal(shape).astype("float32") for shape in ((m, k), (k, n))]
-    a, b = floats if rng.random() < 0.5 else (int8(rng, m, k), int8(rng, k, n))
+    a, b = int8(rng, m, k), int8(rng, k, n)
+    kind = rng.integers(3)
+    if kind == 1:
+        a, b = (rng.standard_normal(shape).astype("float32") for shape in ((m, k), (k, n)))
+    elif kind == 2:
+        a, b = a.astype("float32"), b.astype("float32")
     exact = a.astype("float64") @ b.astype("float64")
-    bound = np.abs(a.astype("float64")) @ np.abs(b.astype("float64")) * k * 2.0**-24 * (a.dtype == "float32")
+    bound = np.abs(a.astype("float64")) @ np.abs(b.astype("float64")) * k * 2.0**-24 * (kind == 1)
     for dataflow in DATAFLOWS:
         for overlapped in (False, True):
             c, cycles = step_gemm(a, b, dataflow, rows, cols, overlapped=overlapped)

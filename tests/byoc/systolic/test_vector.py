@@ -14,7 +14,7 @@ from tvm_ext.byoc.systolic.program import Tensor
 from tvm_ext.byoc.systolic.vector import apply, erf
 from tvm_ext.core.errors import ProgramError
 
-from .cases import SMALL_FLOAT, SMALL_INT8, dense, random_float, random_int8
+from .cases import SMALL_FLOAT, SMALL_INT8, dense, gelu, random_float, random_int8
 
 SIZES = (13, 29, 19)
 
@@ -24,10 +24,6 @@ def test_erf() -> None:
     exact = np.array([math.erf(value) for value in x.astype(float)])
     assert np.abs(erf(x) - exact).max() < 5e-7
     assert erf(np.float32([-np.inf, -5, 5, np.inf])).tolist() == [-1, -1, 1, 1]
-
-
-def gelu(x: np.ndarray) -> np.ndarray:
-    return x / 2 * (1 + np.array([math.erf(v) for v in (x / math.sqrt(2)).ravel()]).reshape(x.shape))
 
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:

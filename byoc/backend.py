@@ -1,0 +1,197 @@
+"""The manifest of a back end: what it takes, how a region becomes a program, and what runs the program.
+
+    BACKEND = Backend(
+        name="npu",
+        patterns=(Pattern("dense", ("relax.matmul",), epilogue=("relax.add", "relax.nn.relu"), check=check),),
+        lower=lower,        # (Region, options) -> Lowered: bytes, and facts for reports
+        driver=driver,      # bytes -> a function that runs them on numpy arrays; needs no compiler
+    )
+    register(BACKEND)
+
+A manifest is frozen and checks itself. The module that holds it should import nothing heavy: a process that only runs
+exported models imports it for its driver.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import OptionError, ProgramError
+from .region import Composite, Region, Value
+
+Runner = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]
+"""Runs a program: reads the region's inputs, writes its outputs, both in order. Several threads may call it at once."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A region as a program.
+
+    Attributes:
+        program: what the driver gets; it has the region's constants in it.
+        facts: JSON values for the report; "layers" is a list of rows, if there is one.
+    """
+
+    program: bytes
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What a back end takes: an anchor, with what it can compute on the way into it and behind it.
+
+    Attributes:
+        name: lower case with underscores; unique among the back end's patterns.
+        anchors: operator names, such as "relax.matmul".
+        prologue: operators on the anchor's operands that come along, such as "relax.dequantize".
+        epilogue: operators behind it that come along while each is the only reader of the one before.
+        check: is given a composite and the back end's options; returns "" if the back end takes it, else why not. It
+            is asked for each length of the epilogue, and the longest it takes is offloaded.
+    """
+
+    name: str
+    anchors: tuple[str, ...]
+    prologue: tuple[str, ...] = ()
+    epilogue: tuple[str, ...] = ()
+    check: Callable[[Composite, Any], str] = lambda composite, options: ""
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name.isidentifier()):
+            raise OptionError(f"pattern name {self.name!r}: letters, digits and underscores are needed")
+        for role in ("anchors", "prologue", "epilogue"):
+            _check_operators(self.name, role, getattr(self, role))
+        if not self.anchors:
+            raise OptionError(f"pattern {self.name!r} has no anchor", fix='for example anchors=("relax.matmul",)')
+        if not callable(self.check):
+            raise OptionError(f"pattern {self.name!r}: check={self.check!r} is no function of (composite, options)")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What no region may go beyond, whatever the checks say.
+
+    Attributes:
+        dtypes: of all tensors that a composite reads or computes.
+        tensor_bytes: of one tensor.
+        program_bytes: of one program; 0 is no limit.
+    """
+
+    dtypes: tuple[str, ...] = ("float32",)
+    tensor_bytes: int = 1 << 30
+    program_bytes: int = 0
+
+    def refuse(self, composite: Composite) -> str:
+        """Why a composite is beyond the limits; "" if it is not."""
+        for operation in composite.operations:
+            for tensor in (*operation.operands, operation.result):
+                dtype = str(tensor.dtype)
+                name = tensor.name if isinstance(tensor, Value) else "a constant"
+                if dtype not in self.dtypes:
+                    return f"{name} is {dtype}; the back end takes {', '.join(self.dtypes)}"
+                if tensor.nbytes > self.tensor_bytes:
+                    return f"{name} has {tensor.nbytes} bytes; {self.tensor_bytes} is the limit"
+        return ""
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """The options of a back end that has none."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """All that tvm-ext needs to know of an accelerator.
+
+    Attributes:
+        name: lower case; what users write in `offload=`.
+        patterns: what it takes, the preferred first.
+        lower: (region, options) -> :class:`Lowered`; raises ProgramError for a region it cannot take after all: it then
+            stays on the CPU, with the error as reason.
+        driver: (bytes of a program) -> :data:`Runner`.
+        options: frozen dataclass of its settings, all with defaults; they come from `offload_options`.
+        cost: (region, options) -> seconds of one run, transfers and launch included; None: whatever matches pays.
+        limits: see :class:`Limits`.
+        disassemble: bytes of a program -> text.
+
+    Raises:
+        OptionError: something is missing or does not fit; names it.
+    """
+
+    name: str
+    patterns: tuple[Pattern, ...]
+    lower: Callable[[Region, Any], Lowered]
+    driver: Callable[[bytes], Runner]
+    options: type = NoOptions
+    cost: Callable[[Region, Any], float] | None = None
+    limits: Limits = Limits()
+    disassemble: Callable[[bytes], str] | None = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name.isidentifier() and self.name.islower()):
+            raise OptionError(f"back end name {self.name!r}: lower case letters, digits and underscores are needed")
+        if not self.patterns or not all(isinstance(pattern, Pattern) for pattern in self.patterns):
+            raise OptionError(f"back end {self.name!r}: patterns={self.patterns!r}: a tuple of Pattern is needed")
+        names = [pattern.name for pattern in self.patterns]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise OptionError(f"back end {self.name!r}: patterns with one name: {', '.join(sorted(twice))}")
+        for role in ("lower", "driver", "cost", "disassemble"):
+            value = getattr(self, role)
+            if not callable(value) and not (value is None and role in ("cost", "disassemble")):
+                raise OptionError(f"back end {self.name!r}: {role}={value!r} is no function")
+        _check_options_type(self.name, self.options)
+
+    @property
+    def module(self) -> str:
+        """The module whose import registers its driver."""
+        return str(self.driver.__module__)
+
+    def make_options(self, given: Mapping[str, Any]) -> Any:
+        """The options object of these settings.
+
+        Raises:
+            OptionError: an unknown setting, or a value that the options refuse.
+        """
+        known = [one.name for one in dataclasses.fields(self.options)]
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise OptionError(
+                    f"back end {self.name!r} has no option {name!r}", fix=f"{hint}options: {', '.join(known) or 'none'}"
+                )
+        return self.options(**given)
+
+    def lowered(self, region: Region, options: Any) -> Lowered:
+        """:attr:`lower`, checked.
+
+        Raises:
+            ProgramError: it refuses the region, or the program is beyond the limits.
+        """
+        made = self.lower(region, options)
+        if not isinstance(made, Lowered) or not isinstance(made.program, bytes):
+            raise OptionError(f"back end {self.name!r}: lower gave {type(made).__name__}, no Lowered(program=bytes)")
+        if 0 < self.limits.program_bytes < len(made.program):
+            raise ProgramError(f"its program has {len(made.program)} bytes; {self.limits.program_bytes} is the limit")
+        return made
+
+
+def _check_operators(pattern: str, role: str, names: Iterable[Any]) -> None:
+    if isinstance(names, str) or not all(isinstance(n, str) and n.startswith("relax.") for n in names):
+        wrong = f"pattern {pattern!r}: {role}={names!r}: a tuple of operator names is needed"
+        raise OptionError(wrong, fix='as TVM spells them: ("relax.matmul", "relax.nn.relu")')
+
+
+def _check_options_type(name: str, options: Any) -> None:
+    parameters = getattr(options, "__dataclass_params__", None)
+    if not isinstance(options, type) or parameters is None or not parameters.frozen:
+        raise OptionError(f"back end {name!r}: options={options!r}: a frozen dataclass is needed")
+    try:
+        options()
+    except TypeError as error:
+        raise OptionError(f"back end {name!r}: each of its options needs a default: {error}") from None

@@ -1,0 +1,103 @@
+"""Reads a Relax function as plain operations: what patterns and back ends see of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from tvm import relax
+from tvm.ir import Call, GenericConst, IRModule
+
+from tvm_ext.core.provenance import Provenance
+from tvm_ext.core.relax_graph import bindings_of, dtype_of, op_name, shape_of, static_tensor, uses_of
+
+from .region import Operand, Operation, Value
+
+
+class RelaxView:
+    """The operations of `main`, by the names of what they compute.
+
+    Attributes:
+        bindings: name -> binding, in order.
+        readers: name -> names of what reads it, each once, in order; "" stands for the function's result.
+    """
+
+    def __init__(self, mod: IRModule, provenance: Provenance) -> None:
+        function = mod["main"]
+        self._provenance = provenance
+        self.bindings: dict[str, relax.VarBinding] = {b.var.name: b for b in bindings_of(function)}
+        self.readers: dict[str, tuple[str, ...]] = {
+            var.name: tuple(dict.fromkeys("" if reader is None else reader.name for reader in found))
+            for var, found in uses_of(function).items()
+        }
+
+    def op(self, name: str) -> str:
+        """Operator of a binding; "" if it is none, or no such binding is there."""
+        binding = self.bindings.get(name)
+        return op_name(binding.value) if isinstance(binding, relax.VarBinding) else ""
+
+    def nodes(self, name: str) -> tuple[str, ...]:
+        """ONNX nodes behind a value."""
+        return self._provenance.of(name)
+
+    def operands(self, name: str) -> tuple[str, ...]:
+        """Names of the values that a binding reads, each once."""
+        found: dict[str, None] = {}
+
+        def visit(node: Any) -> None:
+            if isinstance(node, relax.Var):
+                found.setdefault(node.name)
+
+        relax.analysis.post_order_visit(self.bindings[name].value, visit)
+        return tuple(found)
+
+    @functools.cache  # noqa: B019  (a view lives as long as one pass)
+    def operation(self, name: str) -> Operation | str:
+        """A binding as an operation; or why it is none that a back end could get."""
+        binding = self.bindings[name]
+        if not isinstance(binding.value, Call) or not self.op(name):
+            return "it is no call of an operator"
+        if not static_tensor(binding.var):
+            return "its shape is only known at run time" if dtype_of(binding.var) else "its result is no tensor"
+        operands = [_operand(argument) for argument in binding.value.args]
+        known = [operand for operand in operands if operand is not None]
+        if len(known) < len(operands):
+            return "an operand is no tensor of known shape"
+        return Operation(self.op(name), tuple(known), _value(binding.var), _attrs(binding.value), self.nodes(name))
+
+
+def _operand(expr: Any) -> Operand | None:
+    if isinstance(expr, GenericConst):
+        try:
+            return np.from_dlpack(expr.value)
+        except (RuntimeError, BufferError):
+            return np.asarray(expr.value.numpy())
+    if isinstance(expr, relax.Var):
+        return _value(expr) if static_tensor(expr) else None
+    if isinstance(expr, relax.ShapeExpr):
+        sizes = [getattr(dim, "value", None) for dim in expr.values]
+        return None if None in sizes else np.asarray(sizes, np.int64)
+    number = getattr(expr, "value", None)  # an integer or a float
+    return np.asarray(number) if isinstance(number, int | float) else None
+
+
+def _value(var: relax.Var) -> Value:
+    return Value(var.name, shape_of(var) or (), dtype_of(var))
+
+
+def _attrs(call: Call) -> Mapping[str, Any]:
+    if call.attrs is None:
+        return {}
+    fields = type(call.attrs).__tvm_ffi_type_info__.fields
+    return {one.name: _plain(getattr(call.attrs, one.name)) for one in fields}
+
+
+def _plain(value: Any) -> Any:
+    """An attribute as a number, text, None, or a tuple of such."""
+    if isinstance(value, str | int | float) or value is None:
+        return value
+    if hasattr(value, "__iter__"):
+        return tuple(_plain(v) for v in value)
+    return value.value if hasattr(value, "value") else str(value)

@@ -1,0 +1,81 @@
+"""What `offload` and `offload_options` of a compile ask for: a back end, its own options, and which work it gets."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import OptionError
+from .backend import Backend
+from .region import Composite, multiply_adds
+from .registry import backend_named, register
+
+#: Whether only what is estimated to be faster than on the CPU is offloaded, or everything the back end takes.
+WHEN = ("pays", "always")
+
+
+@dataclass(frozen=True)
+class Offloading:
+    """A back end with its options, and the choice of work for it.
+
+    Attributes:
+        backend, options: who gets the work.
+        when: "pays": what its cost model says is faster there, transfers and launch included; "always": all it takes.
+        skip: names of ONNX nodes, of ONNX operators ("Conv") and of TVM's ("nn.conv2d") that stay on the CPU.
+        minimum_work: multiply-adds below which an anchor stays on the CPU.
+    """
+
+    backend: Backend
+    options: Any
+    when: str = "pays"
+    skip: tuple[str, ...] = ()
+    minimum_work: int = 0
+
+    def __post_init__(self) -> None:
+        if self.when not in WHEN:
+            raise OptionError(f"offload option when={self.when!r}: choose {' or '.join(map(repr, WHEN))}")
+        listed = isinstance(self.skip, list | tuple | set | frozenset)
+        skip = tuple(self.skip) if listed else (self.skip,)
+        if not all(isinstance(name, str) and name for name in skip):
+            raise OptionError(f"offload option skip={self.skip!r}: names of nodes or operators are needed")
+        object.__setattr__(self, "skip", skip)
+        if isinstance(self.minimum_work, bool) or not isinstance(self.minimum_work, int) or self.minimum_work < 0:
+            raise OptionError(
+                f"offload option minimum_work={self.minimum_work!r}: multiply-adds, 0 or more, are needed"
+            )
+
+    def keeps_out(self, composite: Composite, types: Mapping[str, str]) -> str:
+        """Why the user wants an anchor on the CPU; "" if it may go.
+
+        Args:
+            composite: whose anchor it is.
+            types: ONNX node -> ONNX operator.
+        """
+        anchor, op = composite.anchor, composite.anchor.op
+        names = {op, op.removeprefix("relax."), *anchor.nodes, *(types.get(node, "") for node in anchor.nodes)}
+        found = next((name for name in self.skip if name in names), "")
+        if found:
+            return f"offload option skip has {found!r}"
+        work = multiply_adds(anchor)
+        return f"{work} multiply-adds; minimum_work is {self.minimum_work}" if work < self.minimum_work else ""
+
+
+def offloading_of(offload: str | Backend | None, given: Mapping[str, Any]) -> Offloading | None:
+    """What a compile is to offload; None if nothing.
+
+    Args:
+        offload: name of a back end, or one; a Backend that is given is registered.
+        given: `offload_options`.
+
+    Raises:
+        OptionError: there is no such back end or option, or a value does not fit.
+    """
+    if offload is None:
+        return None
+    backend = register(offload) if isinstance(offload, Backend) else backend_named(offload)
+    general = {one.name for one in dataclasses.fields(Offloading)} - {"backend", "options"}
+    own = {key: value for key, value in given.items() if key not in general}
+    rest = {key: value for key, value in given.items() if key in general}
+    return Offloading(backend, backend.make_options(own), **rest)

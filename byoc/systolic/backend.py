@@ -1,0 +1,34 @@
+"""The manifest of the systolic array: matmuls and convolutions, float32 or integer, with what the vector unit does."""
+
+from __future__ import annotations
+
+from ..backend import Backend, Limits, Pattern
+from .assembler import disassemble
+from .check import MAX_MEMORY_BYTES
+from .driver import driver
+from .lowering import check_composite, lower_region, seconds_of
+from .lowering_epilogue import WRITERS
+from .lowering_operands import READERS
+from .options import SystolicOptions
+from .program import program_from_bytes
+
+
+def _text(program: bytes) -> str:
+    """Assembler text; constants only by their SHA-256."""
+    return disassemble(program_from_bytes(program), data=False)
+
+
+BACKEND = Backend(
+    name="systolic",
+    patterns=(
+        Pattern("matmul", ("relax.matmul",), READERS, WRITERS, check_composite),
+        Pattern("conv2d", ("relax.nn.conv2d",), READERS, WRITERS, check_composite),
+    ),
+    lower=lower_region,
+    driver=driver,
+    options=SystolicOptions,
+    cost=seconds_of,
+    # int64 is a new shape, the second operand of a reshape.
+    limits=Limits(dtypes=("float32", "int8", "uint8", "int32", "int64"), tensor_bytes=MAX_MEMORY_BYTES),
+    disassemble=_text,
+)

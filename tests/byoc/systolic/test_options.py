@@ -1,0 +1,47 @@
+"""Options of the back end: those of the accelerator, a mapping of energies, a dataflow; and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+from tvm_ext.byoc.systolic.backend import BACKEND
+from tvm_ext.byoc.systolic.config import Accelerator, EnergyTable
+from tvm_ext.byoc.systolic.options import SystolicOptions
+from tvm_ext.core.errors import OptionError
+
+
+def test_defaults_are_those_of_the_accelerator_in_float32() -> None:
+    assert SystolicOptions().accelerator == Accelerator(dtype="float32")
+    assert SystolicOptions().dataflow is None
+
+
+def test_all_settings_of_the_accelerator_are_options() -> None:
+    given: Any = {"rows": 8, "energy": {"dram_byte": 100.0}, "dataflow": "os", "frequency_hz": 2e9}
+    options = BACKEND.make_options(given)
+    assert options.energy == EnergyTable(dram_byte=100.0)
+    assert options.accelerator == Accelerator(rows=8, dtype="float32", energy=options.energy, frequency_hz=2e9)
+    names = {field.name for field in dataclasses.fields(Accelerator)}
+    assert {field.name for field in dataclasses.fields(SystolicOptions)} == {*names, "dataflow"}
+    assert hash(options) == hash(BACKEND.make_options(given))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dataflow": "rs"}, "dataflow='rs' is unknown"),
+        ({"energy": {"dram": 1.0}}, "energy has no figure 'dram'"),
+        ({"energy": 3}, "is no EnergyTable"),
+        ({"rows": 0}, "rows=0"),
+        ({"dtype": "bfloat16"}, "dtype='bfloat16'"),
+        ({"row": 4}, "no option 'row'.*did you mean 'rows'"),
+    ],
+)
+def test_refusals(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        BACKEND.make_options(given)
+
+    assert re.search(message, str(caught.value), re.DOTALL)

@@ -1,0 +1,140 @@
+"""Offloading on the command line: `--offload`, `--offload-option`, `--import`, `--offload-report`, `--ir program`."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.onnx_graphs import model as make_model
+from tests.onnx_graphs import node, random, value
+from tvm_ext.cli import main
+from tvm_ext.core.errors import OptionError
+
+
+@pytest.fixture(scope="module")
+def chip_folder(tmp_path_factory):
+    """Where the module cli_chip lies, a back end."""
+    folder = tmp_path_factory.mktemp("offload")
+    assert main(["new", "backend", "cli_chip", "--directory", str(folder)]) == 0
+    return folder / "cli_chip"
+
+
+@pytest.fixture
+def here(chip_folder, monkeypatch, tmp_path):
+    """The folder of the module is the current one; a model of two layers is there, one of them with a residual."""
+    monkeypatch.chdir(chip_folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    nodes = [node("MatMul", "x w", "m"), node("Add", "m b", "a"), node("Relu", "a", "r"), node("Sigmoid", "r", "y")]
+    proto = make_model(nodes, [value("x", [3, 7])], [value("y", [3, 5])], {"w": random(7, 5), "b": random(5)})
+    path = tmp_path / "small.onnx"
+    path.write_bytes(proto.SerializeToString())
+    return path
+
+
+ALWAYS = ("--import", "cli_chip", "--offload", "cli_chip", "--offload-option", "when=always")
+
+
+def test_options_reach_the_compiler(cli, fake, model):
+    assert cli("compile", model)[0] == 0
+    given = [
+        "skip=fc1,fc2", "skip=Conv", "when=always", "minimum_work=1000", "rows=16", "dataflow=weight", "overlap=true",
+        'energy={"mac": 0.5}', "text=a=b",
+    ]  # fmt: skip
+    flags = [part for one in given for part in ("--offload-option", one)]
+    assert cli("compile", model, "--offload", "systolic", *flags)[0] == 0
+    default, found = (options for _, options in fake.calls)
+    assert (default["offload"], default["offload_options"]) == (None, {})
+    assert found["offload"] == "systolic"
+    assert found["offload_options"] == {
+        "skip": ("fc1", "fc2", "Conv"), "when": "always", "minimum_work": 1000, "rows": 16, "dataflow": "weight",
+        "overlap": True, "energy": {"mac": 0.5}, "text": "a=b",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("argument", ["rows", "=3", "a b=3"])
+def test_an_option_that_is_none_is_a_usage_error(cli, fake, model, argument):
+    code, _, err = cli("compile", model, "--offload", "systolic", "--offload-option", argument)
+    assert code == 2 and "KEY=VALUE is needed" in err
+
+
+def test_a_setting_that_is_there_twice(cli, fake, model):
+    code, _, err = cli("compile", model, "--offload", "npu", "--offload-option", "n=1", "--offload-option", "n=2")
+    assert code == 2 and "--offload-option n is there twice: 1 and 2" in err
+
+
+def test_an_option_without_offload_is_said_by_the_library(cli, model):
+    code, _, err = cli("compile", model, "--offload-option", "when=always")
+    assert code == 2 and "without offload" in err
+
+
+def test_a_report_and_programs_are_printed(cli, here, tmp_path):
+    path = tmp_path / "small.so"
+    code, out, err = cli("compile", str(here), *ALWAYS, "--offload-report", "--ir", "program", "-o", str(path))
+    assert code == 0, err
+    assert "offload:cli_chip" in out and "3 of 4 nodes run on 'cli_chip', in 1 regions" in out
+    assert "no pattern for sigmoid" in out and "wrote" in out
+    program = out.partition("program of cli_chip_region_0\n")[2]
+    assert [line.split(" ")[2].partition("(")[0] for line in program.splitlines()] == ["matmul", "add", "relu"]
+    assert cli("run", str(path), "--import", "cli_chip")[0] == 0
+    assert cli("verify", str(here), "--artifact", str(path), "--import", "cli_chip")[0] == 0
+
+
+def test_json_has_the_report_and_the_programs(cli_json, here):
+    code, plain = cli_json("compile", str(here), *ALWAYS, "--ir", "program")
+    assert code == 0 and plain["report"]["offload"]["backend"] == "cli_chip"
+    assert plain["ir"].keys() == {"cli_chip_region_0"} and plain["ir"]["cli_chip_region_0"].count("\n") == 2
+    assert "ir" not in cli_json("compile", str(here), *ALWAYS)[1]
+
+
+def test_run_and_verify_compile_with_it(cli, here):
+    assert cli("run", str(here), *ALWAYS)[0] == 0
+    code, out, _ = cli("verify", str(here), *ALWAYS)
+    assert code == 0 and "ok: every output agrees" in out
+
+
+@pytest.mark.parametrize("flags", [("--offload-report",), ("--ir", "program")])
+def test_what_needs_a_back_end_says_so_before_it_compiles(cli, fake, model, flags):
+    code, out, err = cli("compile", model, *flags)
+    assert code == 2 and out == "" and f"{' '.join(flags)} without --offload" in err and not fake.calls
+
+
+def test_no_program_is_an_error_with_what_to_do(cli, here):
+    code, _, err = cli("compile", str(here), *ALWAYS, "--ir", "program", "--offload-option", "skip=MatMul")
+    assert code == 2 and "no part of 'small.onnx' is offloaded" in err and "--offload-report says why" in err
+
+
+def test_a_back_end_without_disassembler(here, monkeypatch):
+    import dataclasses
+
+    import tvm_ext
+    from tvm_ext.byoc import backend_named, register
+    from tvm_ext.cli.offload import import_modules, program_texts
+
+    import_modules(["cli_chip"])
+    mute = register(dataclasses.replace(backend_named("cli_chip"), name="mute_chip", disassemble=None))
+    compiled = tvm_ext.compile(str(here), offload=mute, offload_options={"when": "always"})
+    with pytest.raises(OptionError, match="'mute_chip' has no disassembler"):
+        program_texts(compiled)
+
+
+def test_modules_that_cannot_be_imported(cli, fake, model, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken_chip.py").write_text("1 / 0\n")
+    code, _, err = cli("compile", model, "--import", "no_such_chip")
+    assert code == 2 and "--import no_such_chip: No module named" in err and "not a path" in err
+    code, _, err = cli("compile", model, "--import", "broken_chip")
+    assert code == 2 and "--import broken_chip: importing it fails: ZeroDivisionError" in err
+
+
+def test_an_artifact_takes_no_offload(cli, tmp_path):
+    path = tmp_path / "m.so"
+    path.write_bytes(b"\x7fELF")
+    code, _, err = cli("run", str(path), "--offload", "systolic")
+    assert code == 2 and "--fusion and --offload do not apply" in err
+
+
+def test_tune_measures_the_cpu(cli, model):
+    code, _, err = cli("tune", model, "--offload", "systolic", "--dry-run")
+    assert code == 2 and "tune measures kernels of the CPU" in err

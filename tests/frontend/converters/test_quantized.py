@@ -1,0 +1,92 @@
+"""Integer operators against onnxruntime without its graph optimizations, bit by bit, on the CPU and offloaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto
+
+import tvm_ext
+from tests.onnx_graphs import model, node, value
+from tvm_ext.byoc.systolic.backend import BACKEND
+
+TYPES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "int32": TensorProto.INT32}
+
+
+def integers(shape: Any, dtype: str, seed: int = 0) -> np.ndarray:
+    info = np.iinfo(dtype)
+    return np.asarray(np.random.default_rng([seed, *shape]).integers(info.min, int(info.max) + 1, shape), dtype)
+
+
+def equal_bits(proto: onnx.ModelProto, x: np.ndarray, regions: int = 1) -> None:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    expected = np.asarray(session.run(None, {"x": x})[0])
+    assert len(np.unique(expected)) > 10
+    np.testing.assert_array_equal(first(tvm_ext.compile(proto, cache=False).run({"x": x})), expected)
+    settings = {"dtype": "int8", "when": "always"}
+    offloaded = tvm_ext.compile(proto, cache=False, offload=BACKEND, offload_options=settings)
+    assert len(offloaded.offload_report().regions) == regions
+    np.testing.assert_array_equal(first(offloaded.run({"x": x})), expected)
+
+
+def first(outputs: Any) -> np.ndarray:
+    return np.asarray(next(iter(outputs.values())) if isinstance(outputs, dict) else outputs[0])
+
+
+def quantization(w: np.ndarray, channel: bool, axis: int, dtype: str) -> dict[str, np.ndarray]:
+    """Scales and zero points; those of the weight per channel or not."""
+    n = w.shape[axis]
+    rng = np.random.default_rng(n)
+    scale = np.float32(rng.random(n) * 0.02 + 0.002) if channel else np.float32(0.011)
+    zero = np.zeros(scale.shape, w.dtype)
+    given: dict[str, Any] = {"w": w, "sx": np.float32(0.037), "zx": np.array(7, dtype), "sw": scale, "zw": zero}
+    return given | {"sy": np.float32(1.7), "zy": np.array(3, dtype)}
+
+
+@pytest.mark.parametrize("channel", [False, True])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_qlinear_matmul(dtype: str, channel: bool) -> None:
+    w = integers((33, 7), "int8")
+    nodes = [node("QLinearMatMul", "x sx zx w sw zw sy zy", "y")]
+    proto = model(nodes, [value("x", (2, 5, 33), TYPES[dtype])], [value("y", (2, 5, 7), TYPES[dtype])],
+                  quantization(w, channel, 1, dtype))  # fmt: skip
+    equal_bits(proto, integers((2, 5, 33), dtype))
+
+
+@pytest.mark.parametrize("channel", [False, True])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_qlinear_conv(groups: int, channel: bool) -> None:
+    weights = quantization(integers((6, 4 // groups, 3, 3), "int8"), channel, 0, "uint8")
+    weights["b"] = np.arange(-3000, 3000, 1000).astype(np.int32)
+    nodes = [node("QLinearConv", "x sx zx w sw zw sy zy b", "y", pads=[1, 0, 1, 2], strides=[1, 2], group=groups)]
+    inputs, outputs = [value("x", (2, 4, 7, 9), 2)], [value("y", (2, 6, 7, 5), 2)]
+    equal_bits(model(nodes, inputs, outputs, weights), integers((2, 4, 7, 9), "uint8"))
+
+
+@pytest.mark.parametrize("padding", [{"pads": [1, 1, 0, 2]}, {"auto_pad": "SAME_UPPER"}])
+def test_conv_integer(padding: dict[str, Any]) -> None:
+    weights = {"w": integers((5, 3, 3, 3), "uint8"), "zx": np.array(200, np.uint8), "zw": np.array(100, np.uint8)}
+    size = (5, 7) if "auto_pad" not in padding else (6, 6)
+    proto = model([node("ConvInteger", "x w zx zw", "y", **padding)], [value("x", (1, 3, 6, 6), 2)],
+                  [value("y", (1, 5, *size), 6)], weights)  # fmt: skip
+    equal_bits(proto, integers((1, 3, 6, 6), "uint8"), regions=0 if "auto_pad" in padding else 1)
+
+
+def test_zero_points_may_be_left_out() -> None:
+    weights = {"w": integers((5, 3, 2, 2), "uint8")}
+    proto = model([node("ConvInteger", "x w", "y")], [value("x", (1, 3, 6, 6), 2)], [value("y", (1, 5, 5, 5), 6)],
+                  weights)  # fmt: skip
+    equal_bits(proto, integers((1, 3, 6, 6), "uint8"))
+
+
+def test_matmul_integer() -> None:
+    """TVM's own converter, with the zero point of each column."""
+    weights = {"w": integers((33, 7), "uint8"), "zx": np.array(255, np.uint8), "zw": integers((7,), "uint8")}
+    proto = model([node("MatMulInteger", "x w zx zw", "y")], [value("x", (5, 33), 2)], [value("y", (5, 7), 6)], weights)
+    equal_bits(proto, integers((5, 33), "uint8"))

@@ -1,0 +1,110 @@
+"""The node cases of `onnx.backend.test`, and which of their inputs are frozen: those that decide a shape."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+#: Operator -> numbers of the inputs that decide a shape, or which program is compiled, never what is computed on.
+_DECIDING = {
+    "AffineGrid": (1,), "BlackmanWindow": (0,), "CenterCropPad": (1,), "Col2Im": (1, 2),
+    "Compress": (1,), "ConstantOfShape": (0,), "CumProd": (1,), "CumSum": (1,), "DFT": (1, 2), "Dropout": (1, 2),
+    "Expand": (1,), "HammingWindow": (0,), "HannWindow": (0,), "If": (0,), "Loop": (0, 1), "MaxUnpool": (2,),
+    "MelWeightMatrix": (0, 1, 2, 3, 4), "NonMaxSuppression": (2,), "OneHot": (1,), "Pad": (1, 3), "Range": (0, 1, 2),
+    "ReduceL1": (1,), "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,), "ReduceMax": (1,),
+    "ReduceMean": (1,), "ReduceMin": (1,), "ReduceProd": (1,), "ReduceSum": (1,), "ReduceSumSquare": (1,),
+    "Reshape": (1,), "Resize": (1, 2, 3), "STFT": (1, 3), "Slice": (1, 2, 3, 4), "Split": (1,),
+    "SplitToSequence": (1,), "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Trilu": (1,), "Unsqueeze": (1,),
+    "Upsample": (1,),
+}  # fmt: skip
+_EXPANDED = "_expanded"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of one node (or of the function that defines it, expanded), inputs, and the outputs wanted.
+
+    Attributes:
+        name: without "test_".
+        operator: of the first node; for an expanded case of the node it stands for, where its plain case is known.
+        model: the serialized model.
+        inputs, outputs: arrays, lists of arrays for sequences, None for an empty optional; in graph order.
+        frozen: names of the inputs that decide a shape.
+        rtol, atol: for floating-point outputs, as ONNX's own runner takes them.
+    """
+
+    name: str
+    operator: str
+    model: bytes
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    frozen: tuple[str, ...]
+    rtol: float
+    atol: float
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a case of the operator itself."""
+        return is_plain(self.name)
+
+
+def is_plain(name: str) -> bool:
+    """Whether a case is one of an operator, not of the function that defines it."""
+    return not name.endswith(_EXPANDED)
+
+
+@functools.cache
+def all_cases() -> dict[str, Case]:
+    """Every node case by name. Making them takes about ten seconds."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # divisions by zero and overflows that the cases are about
+        given = sorted(load_model_tests(kind="node"), key=lambda case: case.name)
+    cases: dict[str, Case] = {}
+    for one in given:  # a plain case comes before those that expand it
+        name = one.name.removeprefix("test_")
+        cases[name] = _case(name, one, cases.get(name.partition(_EXPANDED)[0]))
+    return cases
+
+
+def slice_of(names: Iterable[str], parts: int, number: int) -> list[str]:
+    """One of `parts` slices of the names, chosen by a hash that never changes."""
+    return [name for name in names if zlib.crc32(name.encode()) % parts == number]
+
+
+def _case(name: str, given: Any, plain: Case | None) -> Case:
+    graph = given.model.graph
+    inputs, outputs = given.data_sets[0]
+    deciding = _deciding(graph) | set(plain.frozen if plain else ())
+    there = {value.name for value, x in zip(graph.input, inputs, strict=True) if x is not None}
+    operator, frozen = plain.operator if plain else graph.node[0].op_type, tuple(sorted(deciding & there))
+    return Case(
+        name, operator, given.model.SerializeToString(), tuple(map(_value, inputs)), tuple(map(_value, outputs)),
+        frozen, given.rtol, given.atol,
+    )  # fmt: skip
+
+
+def _deciding(graph: Any) -> set[str]:
+    """Names that stand where a node takes what decides a shape."""
+    return {
+        node.input[i]
+        for node in graph.node
+        for i in _DECIDING.get(node.op_type, ())
+        if i < len(node.input) and node.input[i]
+    }
+
+
+def _value(given: Any) -> Any:
+    """TensorProto, as which floats and integers come that numpy lacks, and numpy's scalars -> array."""
+    from onnx import TensorProto, numpy_helper
+
+    if isinstance(given, TensorProto):
+        return numpy_helper.to_array(given)
+    return np.asarray(given) if isinstance(given, np.generic) else given

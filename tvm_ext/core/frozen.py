@@ -1,0 +1,84 @@
+"""Inputs that `compile(freeze=...)` gives fixed values: checked, hashable, plain enough for a cache key."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .errors import OptionError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_FIX = "for example freeze={'axes': np.array([0, 2]), 'k': 3}"
+
+
+@dataclass(frozen=True)
+class FrozenInput:
+    """An input and the value it has from now on.
+
+    Attributes:
+        name: of the input.
+        dtype, shape: of the value.
+        data: its bytes, row by row, in base64.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    data: str
+
+    @classmethod
+    def of(cls, name: str, value: np.ndarray) -> FrozenInput:
+        """From an array."""
+        import numpy as np
+
+        data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+        return cls(name, str(value.dtype), tuple(value.shape), data)
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> FrozenInput:
+        """From the plain values that `dataclasses.asdict` makes, as a report keeps them."""
+        return cls(str(row["name"]), str(row["dtype"]), tuple(map(int, row["shape"])), str(row["data"]))
+
+    def array(self) -> np.ndarray:
+        """The value; it cannot be written."""
+        import ml_dtypes  # noqa: F401  (it gives numpy the names of the small floats)
+        import numpy as np
+
+        flat = np.frombuffer(base64.b64decode(self.data), np.dtype(self.dtype))
+        return flat[: math.prod(self.shape)].reshape(self.shape)
+
+
+def frozen_inputs(given: Any) -> tuple[FrozenInput, ...]:
+    """The option `freeze` in its checked form, by name.
+
+    Args:
+        given: input name -> array, or whatever `numpy.asarray` makes one of; or what this function returned.
+
+    Raises:
+        OptionError: no mapping from names to arrays of numbers.
+    """
+    if isinstance(given, tuple) and all(isinstance(one, FrozenInput) for one in given):
+        return given
+    if not isinstance(given, Mapping):
+        raise OptionError(f"freeze={given!r}: input names and their values are needed", fix=_FIX)
+    return tuple(sorted(_checked(given.items()), key=lambda one: one.name))
+
+
+def _checked(pairs: Iterable[tuple[Any, Any]]) -> Iterable[FrozenInput]:
+    import numpy as np
+
+    for name, value in pairs:
+        try:
+            array = np.asarray(value)
+        except ValueError:  # rows of unequal length
+            array = np.asarray(None)
+        if not isinstance(name, str) or array.dtype.hasobject or array.dtype.kind in "USMmc":
+            raise OptionError(
+                f"freeze: {name!r}: {value!r}: an input name and an array of numbers are needed", fix=_FIX
+            )
+        yield FrozenInput.of(name, array)

@@ -1,0 +1,75 @@
+"""What was decided about offloading: regions with their programs, and for each ONNX node where it runs and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tvm.ir import GenericConst
+
+#: Places besides those of back ends: kernels of this library, and nothing, where no work is left at run time.
+CPU, COMPILE_TIME = "cpu", "compile time"
+
+
+@dataclass
+class OffloadedRegion:
+    """A region that a back end runs.
+
+    Attributes:
+        name: unique in the model.
+        backend: its name; module: whose import registers its driver.
+        program: the constant that holds its program.
+        kernel: the kernel that calls it.
+        nodes: ONNX nodes it computes.
+        composites: (pattern, operators) of each of its composites.
+        seconds: estimated, of one run there; None if the back end has no cost model. host_seconds: on the CPU.
+        facts: what the back end says of it.
+        weight: number of the program among the weights of `main`, once it is lifted.
+    """
+
+    name: str
+    backend: str
+    module: str
+    program: GenericConst
+    kernel: str
+    nodes: tuple[str, ...]
+    composites: tuple[tuple[str, tuple[str, ...]], ...]
+    seconds: float | None
+    host_seconds: float
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    weight: int = -1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "name": self.name, "backend": self.backend, "kernel": self.kernel, "nodes": list(self.nodes),
+            "composites": [[pattern, list(ops)] for pattern, ops in self.composites], "seconds": self.seconds,
+            "host_seconds": self.host_seconds, "program_bytes": int(self.program.value.shape[0]),
+            "facts": dict(self.facts),
+        }  # fmt: skip
+
+
+@dataclass
+class OffloadPlan:
+    """All regions of a program.
+
+    Attributes:
+        backend: name of the back end that was asked.
+        regions: in model order.
+        places: ONNX node -> (place, reason).
+    """
+
+    backend: str
+    regions: list[OffloadedRegion] = field(default_factory=list)
+    places: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def as_dict(self, types: Mapping[str, str]) -> dict[str, Any]:
+        """Plain values for JSON.
+
+        Args:
+            types: ONNX node -> ONNX operator.
+        """
+        ops = [[node, types.get(node, ""), *place] for node, place in self.places.items()]
+        return {"backend": self.backend, "regions": [one.as_dict() for one in self.regions], "ops": ops}

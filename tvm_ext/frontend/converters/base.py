@@ -1,0 +1,105 @@
+"""What converters share: their form, attributes, constants, kernels written in TE, and the stock converters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, te
+from tvm.ir import GenericConst
+
+from ...core.relax_graph import dtype_of, shape_of
+
+Attributes = dict[str, Any]
+Converter = Callable[[Any, Attributes, int], Any]
+"""(inputs, attributes, opset) -> Relax expression, or a `relax.Tuple` of one expression an output.
+
+Inputs are a list that gives None beyond its end; `attributes["tvm_custom"]["num_outputs"]` counts the outputs.
+"""
+
+
+def outputs_of(attributes: Attributes) -> int:
+    """How many outputs the node has, those left out in the middle included."""
+    return int(attributes["tvm_custom"]["num_outputs"])
+
+
+def text(attributes: Attributes, name: str, default: str) -> str:
+    """A string attribute."""
+    value = attributes.get(name, default)
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def static_shape(x: Any, what: str) -> tuple[int, ...]:
+    """The shape of an input.
+
+    Raises:
+        NotImplementedError: it is known at run time only.
+    """
+    shape = shape_of(x)
+    if shape is None:
+        raise NotImplementedError(f"{what} has a shape that is known at run time only")
+    return shape
+
+
+def known(x: Any, what: str) -> np.ndarray:
+    """The value of an input that decides a shape, or the program.
+
+    Raises:
+        NotImplementedError: it is none that is known when the model is compiled.
+    """
+    if isinstance(x, relax.ShapeExpr) and all(isinstance(d, tvm.tirx.IntImm) for d in x.values):
+        return np.array([int(d) for d in x.values], np.int64)
+    if not isinstance(x, GenericConst):
+        raise NotImplementedError(f"{what} must be known: make it an initializer, or use compile(freeze=...)")
+    return np.asarray(x.value.numpy())
+
+
+def constant(value: Any, dtype: str = "") -> Any:
+    """A constant of exactly this dtype; `relax.const` narrows arrays of int64 and float64."""
+    array = np.asarray(value, dtype or None)
+    return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape)), str(array.dtype))
+
+
+def scalar(value: float | int | bool, x: Any) -> Any:
+    """A constant number of the dtype of `x`."""
+    return relax.const(value, dtype_of(x))
+
+
+def emit(expr: Any) -> Any:
+    """Bind an expression to a variable, so that its type is known."""
+    return relax.BlockBuilder.current().emit(expr)
+
+
+def kernel(compute: Callable[..., Any], *operands: Any, name: str) -> Any:
+    """A kernel written in TE.
+
+    Args:
+        compute: takes one TE tensor for each operand; returns one, or a list of them.
+        name: of the kernel.
+    """
+    builder = relax.BlockBuilder.current()
+    return builder.call_te(compute, *map(builder.normalize, operands), primfunc_name_hint=name)
+
+
+def broadcast(combine: Callable[[Any, Any], Any], x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """An elementwise TE computation over two tensors of static shapes that broadcast."""
+    shapes = [tuple(int(d) for d in t.shape) for t in (x, y)]
+    shape = np.broadcast_shapes(*shapes)
+
+    def element(tensor: te.Tensor, own: tuple[int, ...], index: Sequence[Any]) -> Any:
+        inner = index[len(index) - len(own) :]
+        return tensor(*(0 if d == 1 else i for d, i in zip(own, inner, strict=True)))
+
+    return te.compute(shape, lambda *i: combine(element(x, shapes[0], i), element(y, shapes[1], i)), name="out")
+
+
+def stock(op_type: str, inputs: Sequence[Any], attributes: Attributes, opset: int) -> Any:
+    """What TVM's own converter makes of a node."""
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    convert = onnx_frontend._get_convert_map()[op_type].get_converter(opset)
+    given = onnx_frontend.onnx_input()
+    given.extend(inputs)
+    return convert(relax.BlockBuilder.current(), given, attributes, [{}, {}])

@@ -1,0 +1,191 @@
+"""Elementwise operators: Clip, Dropout, IsInf, Mod, BitShift, Pow, and those of many operands."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tvm import relax, tirx
+from tvm.ir import GenericConst
+
+from ...core.relax_graph import dtype_of
+from .base import Attributes, Converter, broadcast, kernel, outputs_of, scalar, stock, text
+
+
+def dropout(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Dropout(x) -> x: in inference nothing is dropped. Stock TVM leaves a call that stands in fusion's way."""
+    x, ratio, training = inputs[0], inputs[1], inputs[2]
+    if training is not None and not _is_zero(training) and not (ratio is not None and _is_zero(ratio)):
+        raise NotImplementedError("training_mode must be a constant false, or ratio a constant 0")
+    if outputs_of(attributes) == 1:
+        return x
+    return relax.Tuple([x, relax.op.ones(x.ty.shape, "bool")])
+
+
+def _is_zero(x: Any) -> bool:
+    return isinstance(x, GenericConst) and not x.value.numpy().any()
+
+
+def clip(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Clip(x, min, max) -> relax.clip, maximum or minimum, which passes can fuse; stock TVM leaves opaque kernels.
+
+    A bound that is NaN, or missing, does not bind. Before opset 11 the bounds are attributes.
+    """
+    x, dtype = inputs[0], str(inputs[0].ty.dtype)
+    low = _bound(inputs[1], attributes.get("min"), dtype, -math.inf)
+    high = _bound(inputs[2], attributes.get("max"), dtype, math.inf)
+    if isinstance(low, float | int) and isinstance(high, float | int) and low <= high:
+        return relax.op.clip(x, low, high)
+    if low is not None:  # with the bounds crossed ONNX gives `max`, TVM's clip `min`
+        x = relax.op.maximum(x, _tensor(low, dtype))
+    return x if high is None else relax.op.minimum(x, _tensor(high, dtype))
+
+
+def _bound(given: Any, attribute: float | None, dtype: str, unbound: float) -> Any:
+    """A bound as a Python number, a Relax expression if it is computed, or None if it does not bind."""
+    if isinstance(given, GenericConst):
+        attribute = given.value.numpy().reshape(()).item()
+    elif given is not None:
+        if "float" not in dtype:
+            return given
+        return relax.op.where(relax.op.isnan(given), relax.const(unbound, dtype), given)
+    return None if attribute is None or attribute != attribute else attribute
+
+
+def _tensor(bound: Any, dtype: str) -> Any:
+    return relax.const(bound, dtype) if isinstance(bound, float | int) else bound
+
+
+# ------------------------------------------------------------ several operands
+def _folded(combine: Callable[[Any, Any], Any]) -> Converter:
+    """Max(a, b, c) -> maximum(maximum(a, b), c); stock TVM stacks the operands and reduces the stack."""
+
+    def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
+        return functools.reduce(combine, inputs)
+
+    return converter
+
+
+def mean(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Mean(a, b, c) -> ((a + b) + c) / 3."""
+    total = functools.reduce(relax.op.add, inputs)
+    if len(inputs) == 1:
+        return total
+    return relax.op.divide(total, relax.const(len(inputs), str(inputs[0].ty.dtype)))
+
+
+def is_inf(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """IsInf, of one sign only if it says so; stock TVM finds both."""
+    x = inputs[0]
+    found = []
+    if attributes.get("detect_positive", 1):
+        found.append(relax.op.equal(x, scalar(math.inf, x)))
+    if attributes.get("detect_negative", 1):
+        found.append(relax.op.equal(x, scalar(-math.inf, x)))
+    return functools.reduce(relax.op.logical_or, found) if found else relax.op.zeros(x.ty.shape, "bool")
+
+
+def elu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Elu of narrow floats, which stock TVM mixes with float32."""
+    x = inputs[0]
+    if dtype_of(x) == "float32":
+        return stock("Elu", inputs, attributes, opset)
+    less = relax.op.subtract(relax.op.exp(x), scalar(1, x))
+    curved = relax.op.multiply(scalar(float(attributes.get("alpha", 1.0)), x), less)
+    return relax.op.where(relax.op.less(x, scalar(0, x)), curved, x)
+
+
+# ------------------------------------------------------------ arithmetic at the edges
+def mod(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Mod -> the remainder with the sign of the dividend (fmod=1), or of the divisor, as numpy has it.
+
+    Stock TVM computes x - floor(x / y) * y, which is NaN for an infinite divisor.
+    """
+    x, y = inputs[0], inputs[1]
+    if "float" not in dtype_of(x):
+        return stock("Mod", inputs, attributes, opset)
+    if attributes.get("fmod", 0):
+        return relax.op.mod(x, y)
+    dtype = dtype_of(x)
+
+    def value(a: Any, b: Any) -> Any:
+        rest, zero = tirx.truncmod(a, b), tirx.const(0, dtype)
+        up, down = tirx.Select(rest < zero, rest + b, rest), tirx.Select(rest > zero, rest + b, rest)
+        signed = tirx.Select(b < zero, down, up)
+        nothing = tirx.abs(rest)  # a zero of the divisor's sign; two constants TVM would take for equal
+        return tirx.Select(rest == zero, tirx.Select(b < zero, nothing * tirx.const(-1, dtype), nothing), signed)
+
+    return kernel(lambda a, b: broadcast(value, a, b), x, y, name="mod")
+
+
+def bit_shift(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """BitShift with what ONNX says of shifts that are negative or wider than the type: all bits leave.
+
+    A right shift of a signed number keeps the sign. For LLVM such a shift has no value at all.
+    """
+    x, count = inputs[0], inputs[1]
+    dtype = dtype_of(x)
+    left, width = text(attributes, "direction", "LEFT") == "LEFT", np.iinfo(dtype).bits
+    inside = relax.op.less(count, scalar(width, count))
+    if dtype.startswith("int"):
+        inside = relax.op.logical_and(inside, relax.op.greater_equal(count, scalar(0, count)))
+    count = relax.op.where(inside, count, scalar(0 if left or dtype[0] == "u" else width - 1, count))
+    shifted = (relax.op.left_shift if left else relax.op.right_shift)(x, count)
+    if not left and dtype.startswith("int"):
+        return shifted
+    return relax.op.where(inside, shifted, scalar(0, x))
+
+
+def power(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Pow of any two dtypes; the result has that of the base. Stock TVM takes floats of one dtype only."""
+    x, y = inputs[0], inputs[1]
+    dtype = dtype_of(x)
+    if dtype == dtype_of(y) and "float" in dtype:
+        return relax.op.power(x, y)
+    if "float" not in dtype and "float" not in dtype_of(y):
+        return _integer_power(x, y)
+    wide = dtype if "float" in dtype else "float64"
+    result = relax.op.power(relax.op.astype(x, wide), relax.op.astype(y, wide))
+    return result if wide == dtype else relax.op.astype(result, dtype)
+
+
+def _integer_power(x: Any, y: Any) -> Any:
+    """By squaring, modulo the width of the type; for a negative exponent 1 / x^y, cut off."""
+    dtype, exponents = dtype_of(x), dtype_of(y)
+
+    def value(base: Any, exponent: Any) -> Any:
+        one = tirx.const(1, dtype)
+        result, square = one, base
+        for bit in range(6):  # 2^63 is the largest power of 2 that fits
+            odd = tirx.bitwise_and(tirx.shift_right(exponent, tirx.const(bit, exponents)), 1) != 0
+            result, square = result * tirx.Select(odd, square, one), square * square
+        if exponents.startswith("uint"):
+            return result
+        return tirx.Select(exponent < 0, _reciprocal(base, exponent, one), result)
+
+    return kernel(lambda a, b: broadcast(value, a, b), x, y, name="power")
+
+
+def _reciprocal(base: Any, exponent: Any, one: Any) -> Any:
+    """1 / base^-exponent, cut off: only 1 and -1 give anything but 0."""
+    even = tirx.bitwise_and(exponent, 1) == 0
+    return tirx.Select(base == one, one, tirx.Select(base == -one, tirx.Select(even, one, -one), one - one))
+
+
+#: Operator -> converter.
+CONVERTERS: dict[str, Converter] = {
+    "BitShift": bit_shift,
+    "Clip": clip,
+    "Dropout": dropout,
+    "Elu": elu,
+    "IsInf": is_inf,
+    "Max": _folded(relax.op.maximum),
+    "Mean": mean,
+    "Min": _folded(relax.op.minimum),
+    "Mod": mod,
+    "Pow": power,
+    "Sum": _folded(relax.op.add),
+}

@@ -1,0 +1,125 @@
+"""Operators that move elements about: Pad, Reshape, SpaceToDepth, Split, Tile; ConvTranspose of an output_shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax, te, tirx
+from tvm.ir import GenericConst
+
+from ...core.relax_graph import dtype_of
+from .base import Attributes, Converter, kernel, known, static_shape, stock, text
+
+
+def tile(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Tile(x, r) -> x of shape (1, d, ...), broadcast to (r, d, ...), reshaped to (r * d, ...)."""
+    x, repeats = inputs[0], [int(r) for r in known(inputs[1], "repeats")]
+    shape = static_shape(x, "the input of Tile")
+    apart = relax.op.reshape(x, [d for size in shape for d in (1, size)])
+    spread = relax.op.broadcast_to(apart, [d for pair in zip(repeats, shape, strict=True) for d in pair])
+    return relax.op.reshape(spread, [r * d for r, d in zip(repeats, shape, strict=True)])
+
+
+def space_to_depth(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """SpaceToDepth, blocks before channels (DCR), or behind them (CRD, since opset 28), which stock TVM overlooks."""
+    x, size = inputs[0], int(attributes["blocksize"])
+    n, c, h, w = static_shape(x, "the input of SpaceToDepth")
+    blocks = relax.op.reshape(x, (n, c, h // size, size, w // size, size))
+    order = [0, 1, 3, 5, 2, 4] if text(attributes, "mode", "DCR") == "CRD" else [0, 3, 5, 1, 2, 4]
+    return relax.op.reshape(relax.op.permute_dims(blocks, order), (n, c * size * size, h // size, w // size))
+
+
+def conv_transpose(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ConvTranspose whose `output_shape` decides the padding, which stock TVM overlooks.
+
+    total = stride * (in - 1) + output_padding + (k - 1) * dilation + 1 - out; where `out` is larger than what comes
+    out without padding, zeros are added behind.
+    """
+    if "output_shape" not in attributes:
+        return stock("ConvTranspose", inputs, attributes, opset)
+    spatial = static_shape(inputs[0], "the input of ConvTranspose")[2:]
+    taps = static_shape(inputs[1], "the weight of ConvTranspose")[2:]
+    rank = len(spatial)
+    wanted = [int(d) for d in attributes["output_shape"]][-rank:]
+    strides, dilations, extra = (
+        attributes.get(name, [default] * rank)
+        for name, default in (("strides", 1), ("dilations", 1), ("output_padding", 0))
+    )
+    upper = text(attributes, "auto_pad", "NOTSET") == "SAME_UPPER"
+    before, after, behind = [], [], []
+    for i in range(rank):
+        total = strides[i] * (spatial[i] - 1) + extra[i] + (taps[i] - 1) * dilations[i] + 1 - wanted[i]
+        pad = max(total, 0)
+        before.append(pad // 2 if upper else pad - pad // 2)
+        after.append(pad - before[-1])
+        behind.append(max(-total, 0))
+    plain = {k: v for k, v in attributes.items() if k not in ("output_shape", "auto_pad")} | {"pads": [*before, *after]}
+    return _padded_behind(inputs, plain, opset, behind)
+
+
+def _padded_behind(inputs: Any, attributes: Attributes, opset: int, behind: list[int]) -> Any:
+    """The convolution with zeros behind it; the bias goes over them too."""
+    x = stock("ConvTranspose", [inputs[0], inputs[1], None], attributes, opset)
+    if any(behind):
+        x = relax.op.nn.pad(x, [0, 0, 0, 0, *(p for end in behind for p in (0, end))])
+    if inputs[2] is None:
+        return x
+    return relax.op.add(x, relax.op.reshape(inputs[2], [1, -1] + [1] * len(behind)))
+
+
+def pad(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Pad with a value that is only known at run time; any other one goes to TVM's converter."""
+    x, value = inputs[0], inputs[2]
+    if value is None or isinstance(value, GenericConst) or text(attributes, "mode", "constant") != "constant":
+        return stock("Pad", inputs, attributes, opset)
+    shape, pads = static_shape(x, "the input of Pad"), [int(p) for p in known(inputs[1], "pads")]
+    axes = range(len(shape)) if inputs[3] is None else [int(a) % len(shape) for a in known(inputs[3], "axes")]
+    before = dict(zip(axes, pads[: len(pads) // 2], strict=True))
+    after = dict(zip(axes, pads[len(pads) // 2 :], strict=True))
+    wanted = [d + before.get(i, 0) + after.get(i, 0) for i, d in enumerate(shape)]
+
+    def compute(data: te.Tensor, fill: te.Tensor) -> te.Tensor:
+        def element(*i: Any) -> Any:
+            at = [p - before.get(d, 0) for d, p in enumerate(i)]
+            inside = tirx.all(*(tirx.all(p >= 0, p < size) for p, size in zip(at, shape, strict=True)))
+            safe = [tirx.max(0, tirx.min(p, size - 1)) for p, size in zip(at, shape, strict=True)]
+            return tirx.Select(inside, data(*safe), fill(0))
+
+        return te.compute(wanted, element, name="out")
+
+    return kernel(compute, x, relax.op.reshape(value, (1,)), name="pad")
+
+
+def split(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Split; pieces of no elements, which TVM's operator cannot make, are made apart."""
+    x = inputs[0]
+    shape, axis = static_shape(x, "the input of Split"), int(attributes.get("axis", 0))
+    given = attributes.get("split", ()) if opset < 13 else () if inputs[1] is None else known(inputs[1], "split")
+    sizes, start, pieces = [int(s) for s in given], 0, []
+    if all(sizes):
+        return stock("Split", inputs, attributes, opset)
+    for size in sizes:
+        dims = [size if i == axis % len(shape) else d for i, d in enumerate(shape)]
+        empty = relax.op.zeros(dims, dtype_of(x))
+        pieces.append(relax.op.strided_slice(x, [axis], [start], [start + size]) if 0 not in dims else empty)
+        start += size
+    return relax.Tuple(pieces)
+
+
+def reshape(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Reshape; where `allowzero` makes a 0 mean 0, the shape is a known one."""
+    if not attributes.get("allowzero", 0):
+        return stock("Reshape", inputs, attributes, opset)
+    shape = [int(d) for d in known(inputs[1], "shape")]  # relax.reshape takes 0 for "as it was"
+    return relax.op.zeros(shape, dtype_of(inputs[0])) if 0 in shape else relax.op.reshape(inputs[0], shape)
+
+
+#: Operator -> converter.
+CONVERTERS: dict[str, Converter] = {
+    "ConvTranspose": conv_transpose,
+    "Pad": pad,
+    "Reshape": reshape,
+    "SpaceToDepth": space_to_depth,
+    "Split": split,
+    "Tile": tile,
+}

@@ -1,0 +1,100 @@
+"""Largest and smallest values, and running products.
+
+ReduceMax over nothing, or of nothing but -inf, is -inf; TVM's maximum starts from the largest finite number
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from ...core.relax_graph import dtype_of
+from .base import Attributes, Converter, constant, emit, kernel, known, static_shape
+
+
+def _extreme(largest: bool) -> Converter:
+    function = relax.op.max if largest else relax.op.min
+
+    def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
+        x, dtype = inputs[0], dtype_of(inputs[0])
+        axes = _axes(inputs, attributes)
+        if not axes:
+            return x
+        keep = bool(attributes.get("keepdims", 1))
+        shape = static_shape(x, "the input of a reduction")
+        if 0 in shape:
+            left = [1 if i in axes else d for i, d in enumerate(shape) if keep or i not in axes]
+            return constant(np.full(left, _start(dtype, largest)), dtype)
+        if dtype in ("float16", "bfloat16", "bool"):  # these values are exact in float32, and in int8
+            wide = "int8" if dtype == "bool" else "float32"
+            return relax.op.astype(function(emit(relax.op.astype(x, wide)), axes, keep), dtype)
+        if dtype == "float64":
+            return kernel(lambda data: _reduced(data, axes, keep, largest), x, name="reduce")
+        return function(x, axes, keep)
+
+    return converter
+
+
+def _axes(inputs: Any, attributes: Attributes) -> list[int]:
+    """The axes; none with `noop_with_empty_axes`, all of them by default."""
+    rank = int(inputs[0].ty.ndim)
+    given = attributes.get("axes", ()) if inputs[1] is None else known(inputs[1], "axes")
+    axes = sorted({int(a) % rank for a in given})
+    return axes or ([] if attributes.get("noop_with_empty_axes", 0) else list(range(rank)))
+
+
+def _start(dtype: str, largest: bool) -> float | int | bool:
+    """The extreme of nothing."""
+    if dtype == "bool":
+        return not largest
+    if "int" in dtype:
+        return int(np.iinfo(dtype).min if largest else np.iinfo(dtype).max)
+    return -math.inf if largest else math.inf
+
+
+def _reduced(data: te.Tensor, axes: list[int], keep: bool, largest: bool) -> te.Tensor:
+    combine = tirx.max if largest else tirx.min
+    reducer = te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(_start(dtype, largest), dtype))
+    over = {a: te.reduce_axis((0, data.shape[a]), name=f"r{a}") for a in axes}
+    kept = [i for i in range(len(data.shape)) if i not in axes]
+    shape = [1 if i in axes else d for i, d in enumerate(data.shape) if keep or i not in axes]
+
+    def element(*i: Any) -> Any:
+        outer = dict(zip(range(len(data.shape)) if keep else kept, i, strict=True))
+        return reducer(data(*({**outer, **over}[d] for d in range(len(data.shape)))), axis=list(over.values()))
+
+    return te.compute(shape, element, name="out")
+
+
+def cumulative_product(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """CumProd: each element by the product of those before it, itself included unless `exclusive`."""
+    x = inputs[0]
+    shape = static_shape(x, "the input of CumProd")
+    axis = int(known(inputs[1], "axis").reshape(-1)[0]) % len(shape)
+    exclusive, reverse = bool(attributes.get("exclusive", 0)), bool(attributes.get("reverse", 0))
+    dtype = dtype_of(x)
+    product = te.comm_reducer(lambda a, b: a * b, lambda kind: tirx.const(1, kind))
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, shape[axis]), name="k")
+
+        def element(*i: Any) -> Any:
+            here, at = i[axis], [k if d == axis else p for d, p in enumerate(i)]
+            low, high = (here, k) if reverse else (k, here)
+            counts = low < high if exclusive else low <= high
+            return product(tirx.Select(counts, data(*at), tirx.const(1, dtype)), axis=k)
+
+        return te.compute(shape, element, name="out")
+
+    return kernel(compute, x, name="cumulative_product")
+
+
+#: Operator -> converter.
+CONVERTERS: dict[str, Converter] = {
+    "CumProd": cumulative_product,
+    "ReduceMax": _extreme(largest=True),
+    "ReduceMin": _extreme(largest=False),
+}

@@ -1,0 +1,41 @@
+"""Integers of 2 and 4 bits: a byte each in numpy, and in the program, where TVM would pack them.
+
+x: int4[n]            ->   x: uint8[n];  x' = int8((x & 15 ^ 8) - 8)
+y = Cast(z, int4)     ->   y = int8((z & 15 ^ 8) - 8), returned as bytes that numpy reads as int4
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+#: dtype -> bits.
+NARROW = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4}
+
+
+def stored(dtype: str) -> str:
+    """The dtype that holds one in a program's inputs and outputs."""
+    return "uint8" if dtype in NARROW else dtype
+
+
+def computed(dtype: str) -> str:
+    """The dtype that holds one inside the program."""
+    return ("uint8" if dtype.startswith("u") else "int8") if dtype in NARROW else dtype
+
+
+def wrapped(x: Any, dtype: str) -> Any:
+    """An integer tensor modulo the width of a narrow dtype, in the dtype that it is computed in."""
+    bits = NARROW[dtype]
+    low = relax.op.bitwise_and(relax.op.astype(x, "uint8"), relax.const((1 << bits) - 1, "uint8"))
+    if dtype.startswith("u"):
+        return low
+    sign = relax.const(1 << (bits - 1), "int8")
+    return relax.op.subtract(relax.op.bitwise_xor(relax.op.astype(low, "int8"), sign), sign)
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """A constant as the program computes with it."""
+    name = array.dtype.name
+    return array.astype(computed(name)) if name in NARROW else array
