@@ -78,17 +78,17 @@ def picture(results: Results, settings: Settings, machine: Mapping[str, Any]) ->
     return chart("Time / onnxruntime's", about, bars)
 
 
-def insert(path: pathlib.Path, lines: Sequence[str]) -> None:
-    """Replace what stands between the marks of a file.
+def insert(path: pathlib.Path, lines: Sequence[str], begin: str = BEGIN, end: str = END) -> None:
+    """Replace what stands between two marks of a file.
 
     Raises:
         ValueError: it has not exactly one pair of them.
     """
     text = path.read_text()
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(f"{path}: one line {BEGIN!r} and, below it, one {END!r} are needed")
-    before, after = text[: text.index(BEGIN)], text[text.index(END) :]
-    write_text(path, "\n".join([before + BEGIN, "", *lines, "", after]))
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise ValueError(f"{path}: one line {begin!r} and, below it, one {end!r} are needed")
+    before, after = text[: text.index(begin)], text[text.index(end) :]
+    write_text(path, "\n".join([before + begin, "", *lines, "", after]))
 
 
 def line(row: SuiteRow, outcome: Outcome) -> str:

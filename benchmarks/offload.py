@@ -24,6 +24,7 @@ import _offload_models
 import _offload_views
 from _common import FOLDER, RESULTS, Row, fresh, machine_text, markdown_table, say, table, write_text
 from _offload_speed import MEMORIES
+from _page import README, insert
 from _sweep_chart import sweep_chart
 
 import tvm_ext
@@ -32,6 +33,7 @@ from tvm_ext.driver.regions import regions_of
 from tvm_ext.verification.environment import describe_machine
 
 STORED = RESULTS / "offload.json"
+BEGIN, END = "<!-- offload: begin of what benchmarks/offload.py writes -->", "<!-- offload: end -->"
 Part = tuple[list[Row], dict[str, Any]]
 
 
@@ -51,6 +53,7 @@ def main() -> int:
         write_text(STORED, json.dumps(results, indent=1))
     page = _page(results)
     write_text(RESULTS / "offload.md", page)
+    insert(README, main_table(results), BEGIN, END)
     print(page)
     return 0
 
@@ -214,13 +217,21 @@ def _page(results: Mapping[str, Any]) -> str:
     parts = ["# Offload", "", "`python benchmarks/offload.py` writes this page.", "", machine_text(machine), ""]
     parts += [*main_table(results), ""]
     if "int8" in results:
-        parts += ["## int8, by kind", "", *markdown_table(_int8_cells(results["int8"]["cases"])), ""]
+        parts += ["## int8, by kind", "", _INT8_NOTE, "", *markdown_table(_int8_cells(results["int8"]["cases"])), ""]
     for memory, found in results.get("speed", {}).get("sweeps", {}).items():
         parts += [f"## Design sweep, {_memory(memory)}", "", *markdown_table(_sweep_cells(found["rows"])), ""]
         if memory == "large":
             parts += ["![time and energy](offload_sweep.svg)", "", "32x32, each layer's best dataflow:", "",
                       "![roofline](offload_roofline.svg)", ""]  # fmt: skip
     return "\n".join(parts)
+
+
+_INT8_NOTE = """\
+With scales of powers of two, every value that onnxruntime computes on the way is exact, so both must agree in each bit;
+half-way cases occur all the time. With any scales onnxruntime, its graph optimizations off, multiplies the dequantized
+numbers in float32, and those sums round; the accelerator sums integers. A value next to a half-way case may then differ
+by one step: the one that does is -33.4999926 in float64; the accelerator says -33, onnxruntime -34. A product of two
+computed tensors is taken with zero points of 0."""
 
 
 def _int8_cells(found: list[dict[str, Any]]) -> list[tuple[str, ...]]:

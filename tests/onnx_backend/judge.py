@@ -1,4 +1,4 @@
-"""Compares outputs with those wanted, as ONNX's own runner does; integers and booleans exactly, float16 by two units."""
+"""Compares outputs as ONNX's own runner does; but integers and booleans exactly, float16 within two units."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, shape_inference
 
 import tvm_ext
 
@@ -16,20 +16,18 @@ def floats(*shape):
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def check(op_type, feeds, weights=None, opset=17, outputs=1, **attributes):
-    """One node over named inputs, those of `weights` known; "" leaves one out."""
-    weights = {k: np.asarray(v) for k, v in (weights or {}).items()}
+def check(op_type, feeds, initializers=None, opset=17, outputs=1, **attributes):
+    """One node over inputs in the order of their names, `initializers` among them."""
+    initializers = {k: np.asarray(v) for k, v in (initializers or {}).items()}
     kind = {name: helper.np_dtype_to_tensor_dtype(a.dtype) for name, a in feeds.items()}
-    names = sorted([*feeds, *weights])
+    names = sorted([*feeds, *initializers])
     inputs = [value(name, feeds[name].shape, kind[name]) for name in sorted(feeds)]
     made = [f"y{i}" for i in range(outputs)]
     untyped = [helper.make_tensor_value_info(name, 0, None) for name in made]
-    proto = model([node(op_type, names, made, **attributes)], inputs, untyped, weights, opset)
-    from onnx import shape_inference
-
-    known = {v.name: v for v in shape_inference.infer_shapes(proto).graph.output}
+    proto = model([node(op_type, names, made, **attributes)], inputs, untyped, initializers, opset)
+    inferred = {v.name: v for v in shape_inference.infer_shapes(proto).graph.output}
     for output in proto.graph.output:
-        output.CopyFrom(known[output.name])
+        output.CopyFrom(inferred[output.name])
     return check_numbers(proto, feeds)
 
 
@@ -95,8 +93,8 @@ def test_col2im():
 def test_deform_conv(groups):
     x, w = floats(2, 4, 5, 7), floats(6, 4 // groups, 3, 3)
     offset, mask = floats(2, 2 * 9 * 2, 3, 4), floats(2, 9 * 2, 3, 4)
-    check("DeformConv", {"a": x, "b": w, "c": offset, "d": floats(6), "e": mask}, opset=19, group=groups, offset_group=2,
-          strides=[2, 2], pads=[1, 1, 1, 1])  # fmt: skip
+    feeds = {"a": x, "b": w, "c": offset, "d": floats(6), "e": mask}
+    check("DeformConv", feeds, opset=19, group=groups, offset_group=2, strides=[2, 2], pads=[1, 1, 1, 1])
 
 
 @pytest.mark.parametrize("order", [0, 1])

@@ -1,0 +1,84 @@
+"""Parts of the offload benchmark on few cases; its figures themselves are made by the script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+import _offload_int8
+import _offload_views
+import numpy as np
+import offload
+import pytest
+from _common import Row
+from _sweep_chart import LEVELS, SPAN, sweep_chart
+
+SVG = "{http://www.w3.org/2000/svg}"
+CASES = list(_offload_int8.cases())
+
+
+def sweep_row(seconds: float, flow: str, **energy: float) -> Mapping[str, Any]:
+    levels = dict.fromkeys(LEVELS, 0.0) | energy
+    return {"rows": 8, "cols": 4, "dataflow": flow, "seconds": seconds, "utilization": 0.5, "energy": levels}
+
+
+def test_every_row_of_scalesim_is_read() -> None:
+    assert _offload_views.scalesim() == {"rows": 96, "equal": 96}
+
+
+def test_views_agree_on_a_few_gemms() -> None:
+    found = _offload_views.stepper(6)
+    assert (found["gemms"], found["runs"], found["other cycles"], found["other bits"]) == (6, 36, 0, 0)
+    assert found["of_bound"] <= 1
+
+
+def test_mutations_are_counted_all() -> None:
+    found = _offload_views.mutations(20)
+    assert found["errors"] + found["equal"] == found["mutations"] == 20 and found["different"] == 0
+
+
+def test_int8_covers_each_kind_per_tensor_and_per_channel() -> None:
+    kinds = {
+        "MatMulInteger",
+        "QLinearMatMul",
+        "QDQ MatMul",
+        "QDQ dense, bias, relu",
+        "QLinearConv",
+        "QDQ Conv, bias, relu",
+    }
+    found = {(case.kind, case.scales, case.exact) for case in CASES}
+    assert found == {(k, s, e) for k in kinds for s in ("per tensor", "per channel") for e in (True, False)}
+
+
+@pytest.mark.parametrize("kind", ["MatMulInteger", "QLinearConv"])
+def test_int8_saturates_here_and_there_and_fills_its_range(kind: str) -> None:
+    case = next(case for case in CASES if case.kind == kind and case.exact)
+    row = _offload_int8.measure(case)
+    assert row["offloaded"] and row["off"]["mismatches"] == 0
+    assert len(np.unique(_offload_int8.onnxruntime_output(case, optimized=False))) > 5
+
+
+def test_chart_of_a_sweep() -> None:
+    rows = [sweep_row(0.002, "ws", array=1000, dram=3000), sweep_row(0.001, "os", dram=2000)]
+    tree = ElementTree.fromstring(sweep_chart("A < B", "about", rows))
+    widths = [float(e.get("width", "")) for e in tree.iter(SVG + "rect") if e.get("class") == "time"]
+    assert widths == [SPAN, SPAN / 2]
+    dram = [float(e.get("width", "")) for e in tree.iter(SVG + "rect") if e.get("class") == "dram"][:2]
+    assert dram == [SPAN * 3 / 4, SPAN / 2]
+    texts = [e.text for e in tree.iter(SVG + "text")]
+    assert {"A < B", "8x4 ws", "2.00 (50%)", "4.0"} <= set(texts)
+
+
+def test_the_page_shows_rows_of_all_parts() -> None:
+    row = vars(Row("what", "bar", "measured", True))
+    results = {name: {"machine": {}, "rows": [row]} for name in offload.PARTS}
+    assert len(offload.main_table(results)) == 2 + len(offload.PARTS)
+
+
+def test_the_readme_has_the_stored_rows() -> None:
+    """Else: python benchmarks/offload.py"""
+    text = offload.README.read_text()
+    inner = text[text.index(offload.BEGIN) + len(offload.BEGIN) : text.index(offload.END)]
+    assert len(re.findall(r"^\| ", inner, re.M)) > 15
