@@ -11,7 +11,7 @@ class FakeCompiled:
     batches = ()
 
     def __init__(self, inputs, function):
-        self.inputs, self.function = tuple(inputs), function
+        self.inputs, self.function, self.report = tuple(inputs), function, {}
 
     def run(self, inputs):
         return self.function(inputs)
