@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import relax
+from tvm import relax, te, topi
 
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.lowering import Stage, stage
-from tvm_ext.driver.build import build, build_objects, has_parallel_loops
+from tvm_ext.core.machine import Machine
+from tvm_ext.driver.build import build, build_objects, compile_kernels, has_parallel_loops
 from tvm_ext.passes.lift_weights import LiftWeights
 
 X = random(4, 6)
@@ -95,3 +96,23 @@ def test_an_input_is_read_at_any_address(offset: int) -> None:
     x = np.ndarray((67,), np.float32, room, start)
     x[...] = random(67)
     np.testing.assert_allclose(compiled.run(x)["y"], x * x + x, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("shape", "repeats"),
+    [
+        ((2, 3, 4, 5), (7, 6, 4, 2)),
+        ((6, 4, 4, 8), (5, 1, 7, 2)),
+        ((9, 7, 6, 8), (1, 8, 1, 5)),
+        ((9, 9, 3, 8), (7, 6, 6, 6)),
+    ],
+)
+def test_what_no_recipe_scheduled_is_compiled_without_llvms_vectorizer(shape: Any, repeats: Any) -> None:
+    """LLVM 22 makes wrong code of these at level 2: modulo in the indices of a loop that it vectorizes."""
+    x = te.placeholder(shape, "float32")
+    kernel = te.create_prim_func([x, topi.tile(x, repeats)])
+    given = np.random.default_rng(0).random(shape).astype(np.float32)
+    wanted = np.tile(given, repeats)
+    result = tvm.runtime.tensor(np.full(wanted.shape, np.nan, np.float32))
+    compile_kernels({"main": kernel}, Machine.detect(), scheduled=False)["main"](tvm.runtime.tensor(given), result)
+    np.testing.assert_array_equal(result.numpy(), wanted)

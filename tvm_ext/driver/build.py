@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 #: Kernels do not check shapes and dtypes of their arguments: the runtime checks a model's inputs, and the VM passes
 #: kernels what was planned for them. The checks are half of a kernel's machine code and a fifth of its compile time.
 _CONFIG = {"tirx.disable_assert": True}
+#: Attribute of kernels that a recipe made and scheduled.
+_RECIPE = "tvm_ext.recipe"
 
 
 def build(mod: IRModule, machine: Machine) -> VMExecutable:
@@ -54,22 +56,37 @@ def build_objects(mod: IRModule, machine: Machine) -> Iterator[VMExecutable]:
 
 def _compiled(mod: IRModule, machine: Machine, finish: Callable[[Any, int], Any]) -> list[Any]:
     """The kernels as runtime modules, a share of them on each core: LLVM works without Python's lock."""
-    kernels = [(g, f) for g, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)]
-    workers = min(available_cores(), len(kernels)) or 1
+    kernels = {g.name_hint: f for g, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)}
+    shares = [*_shares(kernels, scheduled=True), *_shares(kernels, scheduled=False)]
 
     def compile_share(index: int) -> Any:
-        return finish(compile_kernels({g.name_hint: f for g, f in kernels[index::workers]}, machine), index)
+        share, scheduled = shares[index]
+        return finish(compile_kernels(share, machine, scheduled=scheduled), index)
 
-    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(compile_share, range(workers))) if kernels else []
+    with concurrent.futures.ThreadPoolExecutor(available_cores()) as pool:
+        return list(pool.map(compile_share, range(len(shares))))
 
 
-def compile_kernels(kernels: Mapping[str, tirx.PrimFunc], machine: Machine) -> Any:
-    """Kernels as one runtime module, by name; the code a model has, and a tuner measures."""
+def _shares(kernels: Mapping[str, tirx.PrimFunc], *, scheduled: bool) -> list[tuple[dict[str, tirx.PrimFunc], bool]]:
+    """The kernels that recipes scheduled, or the others, in one part a core."""
+    chosen = [(name, f) for name, f in kernels.items() if bool(f.attrs and _RECIPE in f.attrs) == scheduled]
+    workers = min(available_cores(), len(chosen))
+    return [(dict(chosen[index::workers]), scheduled) for index in range(workers)]
+
+
+def compile_kernels(kernels: Mapping[str, tirx.PrimFunc], machine: Machine, *, scheduled: bool = True) -> Any:
+    """Kernels as one runtime module, by name; the code a model has, and a tuner measures.
+
+    Args:
+        kernels: name -> function.
+        machine: whose target they are compiled for.
+        scheduled: whether they were scheduled for it; see :meth:`.machine.Machine.target`.
+    """
     named = {name: _any_address(kernel).with_attr("global_symbol", name) for name, kernel in kernels.items()}
     with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
         # a loop that was cut in parts has each `let` of its body several times, which TVM's simplifier does not take
-        return tirx.build(tirx.transform.ConvertSSA()(IRModule(named)), target=machine.target())
+        module = tirx.transform.ConvertSSA()(IRModule(named))
+        return tirx.build(module, target=machine.target(scheduled=scheduled))
 
 
 def _any_address(kernel: tirx.PrimFunc) -> tirx.PrimFunc:

@@ -104,7 +104,7 @@ class GroupProgram(Program):
         return Kernel(sch.mod["main"], (*layouts.params, layouts.output))
 
     def reference(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        program = tvm.compile(self._main, target=self._machine.target())
+        program = tvm.compile(self._main, target=self._machine.target(scheduled=False))
         vm = relax.VirtualMachine(program, tvm.cpu())
         return [vm["main"](*(tvm.runtime.tensor(x) for x in inputs)).numpy()]
 
@@ -134,7 +134,7 @@ class ModuleProgram(Program):
             tvm.runtime.empty(a.shape, a.dtype) if a.written else tvm.runtime.tensor(next(given))
             for a in self.arguments
         ]
-        compile_kernels({"main": self._function}, self._machine)["main"](*tensors)
+        compile_kernels({"main": self._function}, self._machine, scheduled=False)["main"](*tensors)
         return [t.numpy() for t, a in zip(tensors, self.arguments, strict=True) if a.written]
 
 
