@@ -52,13 +52,7 @@ def test_is_committed_tidy(name: str) -> None:
     assert _execute.read(name) == _execute.tidy(_execute.read(name))
 
 
-#: Its real budget takes twenty minutes of a machine alone, and it has not had them yet.
-WAITING = {"tuned_vs_untuned_resnet18"}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.xfail(strict=True)) if n in WAITING else n for n in NAMES]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_is_committed_with_the_outputs_of_one_run_with_the_real_budget(name: str) -> None:
     """Else: python notebooks/_execute.py"""
     cells = code_cells(name)
