@@ -9,11 +9,9 @@ from collections.abc import Sequence
 
 from tvm import tirx
 
+from ..core.group import OPAQUE
 from ..runtime.drivers import TRAMPOLINE
 from .region import Region, Value
-
-#: TVM's operator pattern "opaque": its own fusion leaves such kernels alone.
-_OPAQUE = 8
 
 
 def kernel_of(region: Region, program_bytes: int) -> tirx.PrimFunc:
@@ -27,7 +25,7 @@ def kernel_of(region: Region, program_bytes: int) -> tirx.PrimFunc:
     inputs, outputs = _buffers(region.inputs, "x"), _buffers(region.outputs, "y")
     call = tirx.call_packed(TRAMPOLINE, len(inputs), program, *inputs, *outputs)
     function = tirx.PrimFunc([program, *inputs, *outputs], tirx.Evaluate(call))
-    return function.with_attr({"op_pattern": _OPAQUE, "tirx.noalias": True})
+    return function.with_attr({"op_pattern": OPAQUE, "tirx.noalias": True})
 
 
 def _buffers(values: Sequence[Value], letter: str) -> list[tirx.Buffer]:

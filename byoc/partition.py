@@ -96,17 +96,23 @@ class Partitioner:
 
     def _plan(self, region: Region) -> Planned | None:
         """The plan of a region; None if some of it was refused, or is to stand alone: then regions are made again."""
+        found = self._assess(region)
+        if isinstance(found, Planned):
+            return found
+        self._split(region, found)
+        return None
+
+    def _assess(self, region: Region) -> Planned | str:
+        """The plan of a region; or why it stays on the CPU."""
         backend, options = self._offloading.backend, self._offloading.options
         try:
             lowered = backend.lowered(region, options)
             seconds = backend.cost(region, options) if backend.cost is not None else None
         except ProgramError as error:
-            self._split(region, f"it cannot be lowered: {error.message}")
-            return None
+            return f"it cannot be lowered: {error.message}"
         host = sum(map(self._host, region.composites))
         if self._offloading.when == "pays" and seconds is not None and seconds >= host:
-            self._split(region, f"it does not pay: {_micros(seconds)} there, {_micros(host)} on the CPU")
-            return None
+            return f"it does not pay: {_micros(seconds)} there, {_micros(host)} on the CPU"
         return Planned(region, lowered, seconds, host)
 
     def _split(self, region: Region, reason: str) -> None:
@@ -118,17 +124,8 @@ class Partitioner:
 
     def _alone_refused(self, composite: Composite) -> str:
         """Why a composite is refused as a region of its own; "" if it is not."""
-        backend, options = self._offloading.backend, self._offloading.options
-        region = Region(f"{self._prefix}alone", (composite,), composite.inputs, (composite.result,))
-        try:
-            backend.lowered(region, options)
-            seconds = backend.cost(region, options) if backend.cost is not None else 0.0
-        except ProgramError as error:
-            return f"it cannot be lowered: {error.message}"
-        host = self._host(composite)
-        if self._offloading.when == "pays" and seconds >= host:
-            return f"it does not pay: {_micros(seconds)} there, {_micros(host)} on the CPU"
-        return ""
+        found = self._assess(Region(f"{self._prefix}alone", (composite,), composite.inputs, (composite.result,)))
+        return found if isinstance(found, str) else ""
 
 
 def _micros(seconds: float) -> str:

@@ -11,7 +11,16 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, IRModule
 
 from tvm_ext.core.provenance import Provenance
-from tvm_ext.core.relax_graph import bindings_of, dtype_of, op_name, shape_of, static_tensor, uses_of
+from tvm_ext.core.relax_graph import (
+    array_of,
+    attrs_of,
+    bindings_of,
+    dtype_of,
+    op_name,
+    shape_of,
+    static_tensor,
+    uses_of,
+)
 
 from .region import Operand, Operation, Value
 
@@ -70,10 +79,7 @@ class RelaxView:
 
 def _operand(expr: Any) -> Operand | None:
     if isinstance(expr, GenericConst):
-        try:
-            return np.from_dlpack(expr.value)
-        except (RuntimeError, BufferError):
-            return np.asarray(expr.value.numpy())
+        return array_of(expr)
     if isinstance(expr, relax.Var):
         return _value(expr) if static_tensor(expr) else None
     if isinstance(expr, relax.ShapeExpr):
@@ -90,14 +96,4 @@ def _value(var: relax.Var) -> Value:
 def _attrs(call: Call) -> Mapping[str, Any]:
     if call.attrs is None:
         return {}
-    fields = type(call.attrs).__tvm_ffi_type_info__.fields
-    return {one.name: _plain(getattr(call.attrs, one.name)) for one in fields}
-
-
-def _plain(value: Any) -> Any:
-    """An attribute as a number, text, None, or a tuple of such."""
-    if isinstance(value, str | int | float) or value is None:
-        return value
-    if hasattr(value, "__iter__"):
-        return tuple(_plain(v) for v in value)
-    return value.value if hasattr(value, "value") else str(value)
+    return attrs_of(call, [one.name for one in type(call.attrs).__tvm_ffi_type_info__.fields])

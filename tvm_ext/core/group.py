@@ -16,6 +16,10 @@ from tvm.ir import Call
 from .relax_graph import bindings_of, dtype_of, op_name, shape_of
 
 GROUP, CONSTANTS = "tvm_ext.group", "tvm_ext.constants"
+#: Attributes of groups with a plan, and of the kernels that are made of them.
+RECIPE, CONFIG = "tvm_ext.recipe", "tvm_ext.config"
+#: TVM's operator pattern "opaque": its own fusion leaves kernels that have it alone.
+OPAQUE = 8
 
 
 @dataclass(frozen=True)

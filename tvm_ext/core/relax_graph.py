@@ -54,6 +54,14 @@ def numpy_of(expr: Any) -> np.ndarray | None:
     return expr.value.numpy() if isinstance(expr, GenericConst) else None
 
 
+def array_of(constant: GenericConst) -> np.ndarray:
+    """The constant's own memory; a copy for dtypes that numpy alone does not know, such as bfloat16."""
+    try:
+        return np.from_dlpack(constant.value)
+    except (RuntimeError, BufferError):
+        return np.asarray(constant.value.numpy())
+
+
 def scalar_of(expr: Any) -> float | int | None:
     """The value of a one-element constant; None for anything else."""
     if isinstance(expr, GenericConst) and isinstance(expr.ty, relax.TensorType):

@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import GlobalVar, IRModule
 
+from ..core.group import RECIPE
 from ..core.machine import Machine, available_cores
 from ..runtime.arrays import ARGUMENT_ALIGNMENT
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 #: Kernels do not check shapes and dtypes of their arguments: the runtime checks a model's inputs, and the VM passes
 #: kernels what was planned for them. The checks are half of a kernel's machine code and a fifth of its compile time.
 _CONFIG = {"tirx.disable_assert": True}
-#: Attribute of kernels that a recipe made and scheduled.
-_RECIPE = "tvm_ext.recipe"
 
 
 def build(mod: IRModule, machine: Machine) -> VMExecutable:
@@ -69,7 +68,7 @@ def _compiled(mod: IRModule, machine: Machine, finish: Callable[[Any, int], Any]
 
 def _shares(kernels: Mapping[str, tirx.PrimFunc], *, scheduled: bool) -> list[tuple[dict[str, tirx.PrimFunc], bool]]:
     """The kernels that recipes scheduled, or the others, in one part a core."""
-    chosen = [(name, f) for name, f in kernels.items() if bool(f.attrs and _RECIPE in f.attrs) == scheduled]
+    chosen = [(name, f) for name, f in kernels.items() if bool(f.attrs and RECIPE in f.attrs) == scheduled]
     workers = min(available_cores(), len(chosen))
     return [(dict(chosen[index::workers]), scheduled) for index in range(workers)]
 

@@ -11,7 +11,7 @@ from ..core.errors import ModelError, UnsupportedError
 from ..core.machine import Machine
 from ..core.options import CompileOptions
 from ..frontend.freezing import frozen_source
-from ..frontend.naming import node_labels
+from ..frontend.naming import node_types
 from ..frontend.reader import Source, read_model
 from ..frontend.shapes import input_specs
 from ..runtime.spec import TensorSpec
@@ -107,8 +107,7 @@ def _lower(source: Source, options: CompileOptions, machine: Machine, clock: Clo
     imported = import_model(source, options)
     clock.lap("import")
     ctx = CompileContext(machine, options, imported.provenance, book_of(options), schedules_of(options))
-    nodes = source.proto.graph.node
-    ctx.node_types = {label: node.op_type for label, node in zip(node_labels(nodes), nodes, strict=True)}
+    ctx.node_types = node_types(source.proto.graph.node)
     mod = run_passes(pipeline(offloading), imported.mod, ctx)
     clock.lap("passes")
     return Lowered(source, imported, mod, ctx, clock, batch)

@@ -39,7 +39,7 @@ def regions_of(
     from ..byoc.settings import offloading_of
     from ..core.passes import CompileContext, run_passes
     from ..frontend.importer import import_model
-    from ..frontend.naming import node_labels
+    from ..frontend.naming import node_types
     from ..passes.offload import Offload
     from ..passes.pipeline import pipeline
 
@@ -47,13 +47,12 @@ def regions_of(
     offloading = offloading_of(offload, {**(offload_options or {}), "when": "always"})
     assert offloading is not None
     source = read_model(model)
-    imported, nodes = import_model(source, given), source.proto.graph.node
+    imported = import_model(source, given)
     passes = pipeline(offloading)
     before = passes[: next(at for at, one in enumerate(passes) if isinstance(one, Offload))]
     ctx = CompileContext(Machine.detect(), given, imported.provenance)
-    types = {label: node.op_type for label, node in zip(node_labels(nodes), nodes, strict=True)}
     view = RelaxView(run_passes(before, imported.mod, ctx), imported.provenance)
     only_match = dataclasses.replace(offloading.backend, lower=lambda region, options: Lowered(b""), cost=None)
     wanted = dataclasses.replace(offloading, backend=only_match)
-    partition = Partitioner(view, wanted, types, lambda composite: 0.0).partition()
+    partition = Partitioner(view, wanted, node_types(source.proto.graph.node), lambda composite: 0.0).partition()
     return tuple(planned.region for planned in partition.planned)

@@ -19,15 +19,13 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
+from tvm_ext.core.group import CONFIG, OPAQUE, RECIPE
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.plan import Kernel, Plan
 from tvm_ext.core.recipe import Layouts
 from tvm_ext.core.relax_graph import DROP, Rewriter, bindings_of, dtype_of, op_name, shape_of, static_tensor
 from tvm_ext.schedules import layout_transform
-
-#: TVM's operator pattern "opaque": its own fusion leaves these kernels alone.
-_OPAQUE = 8
 
 
 def _pack_into(tensor: tvm.runtime.Tensor, value: GenericConst, layout: Layout) -> None:
@@ -157,7 +155,7 @@ class _Assigner:
         return self._kernels[group, layouts]
 
     def _add(self, function: tirx.PrimFunc, kernel: Kernel) -> GlobalVar:
-        attrs = {"op_pattern": _OPAQUE, "tvm_ext.recipe": kernel.recipe, "tvm_ext.config": str(kernel.config)}
+        attrs = {"op_pattern": OPAQUE, RECIPE: kernel.recipe, CONFIG: str(kernel.config)}
         gvar = self._rw.add_function(function.with_attr(attrs), kernel.name)
         kernel.name = gvar.name_hint
         self._ctx.kernels.setdefault(gvar.name_hint, kernel)

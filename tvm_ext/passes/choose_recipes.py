@@ -17,7 +17,7 @@ from typing import Any
 
 from tvm.ir import IRModule
 
-from tvm_ext.core.group import Group
+from tvm_ext.core.group import CONFIG, RECIPE, Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Plan
@@ -27,8 +27,6 @@ from tvm_ext.core.record_book import RecordBook
 from tvm_ext.core.relax_graph import iter_groups
 from tvm_ext.core.task_key import TaskKey
 from tvm_ext.schedules import recipes
-
-RECIPE, CONFIG = "tvm_ext.recipe", "tvm_ext.config"
 
 
 class ChooseRecipes(Pass):

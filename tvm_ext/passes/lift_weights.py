@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
-from tvm_ext.core.relax_graph import Rewriter, op_name
+from tvm_ext.core.relax_graph import Rewriter, array_of, op_name
 
 
 class LiftWeights(Pass):
@@ -67,23 +67,15 @@ class _Lifter:
         self.params.append(relax.Var(f"w{len(self.params)}", constant.ty))
         self._note_origin(constant)
         self._note_program(constant)
-        self.values.append(_array(constant))
+        self.values.append(array_of(constant))
         return self.params[-1]
 
     def _note_origin(self, constant: GenericConst) -> None:
         for packed, value, layout in self._ctx.packed:
             if packed.same_as(constant):
-                self._ctx.origins[len(self._ctx.weights) + len(self.values)] = _array(value), layout
+                self._ctx.origins[len(self._ctx.weights) + len(self.values)] = array_of(value), layout
 
     def _note_program(self, constant: GenericConst) -> None:
         for region in self._ctx.offload.regions if self._ctx.offload else ():
             if region.program.same_as(constant):
                 region.weight = len(self._ctx.weights) + len(self.values)
-
-
-def _array(constant: GenericConst) -> np.ndarray:
-    """The constant's own memory; a copy for dtypes that numpy alone does not know, such as bfloat16."""
-    try:
-        return np.from_dlpack(constant.value)
-    except RuntimeError:
-        return np.asarray(constant.value.numpy())
