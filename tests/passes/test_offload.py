@@ -92,6 +92,13 @@ def test_a_product_with_itself(rows: int) -> None:
     offload(model([node("MatMul", "x x", "y")], [value("x", [rows, rows])], [value("y", [rows, rows])]))
 
 
+def test_a_node_that_is_several_operations_is_known_by_its_own_name() -> None:
+    """Nobody converts Celu: ONNX's definition of it stands for it, and its first operation joins the region."""
+    nodes = [*dense("x", "a", "t", "one"), node("Celu", "t", "y", "celu")]
+    rows = offload(model(nodes, [value("x", [4, 6])], [value("y", [4, 6])], weights("a"))).offload_report().ops
+    assert [row.place for row in rows] == [f"{NAME}_region_0"] * 2
+
+
 def test_a_leaking_value_is_an_output_of_its_region() -> None:
     nodes = [*dense("x", "a", "t", "one"), node("Tanh", "t", "u"), *dense("t", "b", "y", "two")]
     proto = model(nodes, [value("x", [4, 6])], [value("y", [4, 6]), value("u", [4, 6])], weights("a", "b"))

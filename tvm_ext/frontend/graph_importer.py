@@ -70,7 +70,10 @@ class GraphImporter(ONNXGraphImporter):
         super().__init__({}, None)
         self._checked, self._model = checked, model
         self._depth = 0
-        self._labels = node_labels(checked.nodes)
+        own = list(checked.graph.node)
+        labels = {id(node): label for node, label in zip(own, node_labels(own), strict=True)}
+        # what stands for a node that nobody converts has that node's name, and is no node of its own to users
+        self._labels = [labels.get(id(node), node.name) for node in checked.nodes]
         self._label = ""
         dtypes = {spec.name: spec.dtype for spec in checked.inputs}
         dtypes |= {name: array.dtype.name for name, array in checked.weights.items()}
