@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .errors import PassError, TvmExtError
+from .instruments import Instruments, Switches
 from .machine import Machine
 from .options import CompileOptions
 from .provenance import Provenance
@@ -82,6 +83,7 @@ class CompileContext:
         pending: weights being packed on another thread; lift-weights waits for them, no pass before reads their values.
         node_types: ONNX node -> ONNX operator, of all nodes of the model.
         offload: regions that a back end runs, and where each ONNX node runs; None if nothing was to be offloaded.
+        switches: what is off in this compile.
     """
 
     machine: Machine
@@ -98,6 +100,7 @@ class CompileContext:
     pending: list[Future[None]] = field(default_factory=list)
     node_types: dict[str, str] = field(default_factory=dict)
     offload: OffloadPlan | None = None
+    switches: Switches = field(default_factory=Switches)
 
 
 Condition = Callable[["IRModule"], "str | None"]
@@ -163,8 +166,18 @@ def _essence(error: Exception) -> str:
     return f"{text.splitlines()[0][:200]} {tail[:400]}" if marker else text[:600]
 
 
-def run_passes(passes: Sequence[Pass], mod: IRModule, ctx: CompileContext) -> IRModule:
-    """Run passes in order; reports are appended to `ctx.reports`."""
+def run_passes(
+    passes: Sequence[Pass], mod: IRModule, ctx: CompileContext, instruments: Instruments | None = None
+) -> IRModule:
+    """Run passes in order, without those that `ctx.switches` has off; reports are appended to `ctx.reports`.
+
+    Args:
+        instruments: see each pass.
+    """
     for one in passes:
+        if one.name in ctx.switches.passes:
+            continue
         mod = one(mod, ctx).mod
+        if instruments is not None:
+            instruments.see(one.name, mod, ctx)
     return mod

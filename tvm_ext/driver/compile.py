@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ToolError
+from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
 from ..frontend.reader import fingerprint
@@ -21,7 +22,7 @@ from ..runtime.linker import find_linker
 from ..runtime.model import CompiledModel
 from ..runtime.spec import installed_versions
 from .cache import Cache, CacheWarning, cache_key
-from .lower import Clock, lower_all
+from .lower import NO_INSTRUMENTS, Clock, lower_all
 from .records import fingerprint_of
 
 if TYPE_CHECKING:
@@ -30,34 +31,39 @@ if TYPE_CHECKING:
     from .assemble import Assembled
 
 
-def compile_model(model: Any, options: CompileOptions | None = None, **given: Any) -> CompiledModel:
+def compile_model(
+    model: Any, options: CompileOptions | None = None, instruments: Instruments = NO_INSTRUMENTS, **given: Any
+) -> CompiledModel:
     """Compile an ONNX model for a CPU; see :func:`tvm_ext.compile`.
 
     Args:
         model: a path, the bytes of an ONNX file, or a ModelProto.
         options: the options as one object; or give them by keyword.
+        instruments: what looks at the compile, or is switched off in it; with any, the cache is left alone.
         **given: fields of :class:`CompileOptions`.
     """
     options = options or CompileOptions.of(**given)
     clock = Clock()
     sha256, _ = fingerprint(model)
     machine = Machine.detect(options.target, options.threads)
-    if not options.cache or _has_no_key(options) or why_not_here(machine.as_dict()):
-        return _in_memory(_assembled(model, options, machine, clock))
+    if instruments or not options.cache or _has_no_key(options) or why_not_here(machine.as_dict()):
+        return _in_memory(_assembled(model, options, machine, clock, instruments))
     versions = {**installed_versions(), "source": source_state(), "records": fingerprint_of(options)}
     cache, key = Cache(), cache_key(sha256, machine, options, versions)
     if (found := cache.load(key)) is not None:
         return found
-    made = _assembled(model, options, machine, clock)
+    made = _assembled(model, options, machine, clock, instruments)
     if made.source.sha256 != sha256:  # the file was replaced meanwhile: its entry is that of what was read
         key = cache_key(made.source.sha256, machine, options, versions)
     return _through_cache(cache, key, made) or _in_memory(made)
 
 
-def _assembled(model: Any, options: CompileOptions, machine: Machine, clock: Clock) -> Assembled:
+def _assembled(
+    model: Any, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments
+) -> Assembled:
     from .assemble import assemble
 
-    return assemble(lower_all(model, options, machine, clock))
+    return assemble(lower_all(model, options, machine, clock, instruments))
 
 
 def _has_no_key(options: CompileOptions) -> bool:

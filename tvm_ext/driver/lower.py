@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ModelError, UnsupportedError
+from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
 from ..frontend.freezing import frozen_source
@@ -70,14 +71,23 @@ class Programs:
     lowered: tuple[Lowered, ...]
 
 
-def lower(model: Any, options: CompileOptions, machine: Machine, clock: Clock | None = None) -> Lowered:
+NO_INSTRUMENTS = Instruments()
+
+
+def lower(
+    model: Any, options: CompileOptions, machine: Machine, clock: Clock | None = None,
+    instruments: Instruments = NO_INSTRUMENTS,
+) -> Lowered:  # fmt: skip
     """Import a model of static shapes and run all passes: everything but the build."""
     clock = clock or Clock()
     clock.lap("start")
-    return _lower(read_model(model), options, machine, clock)
+    return _lower(read_model(model), options, machine, clock, instruments)
 
 
-def lower_all(model: Any, options: CompileOptions, machine: Machine, clock: Clock | None = None) -> Programs:
+def lower_all(
+    model: Any, options: CompileOptions, machine: Machine, clock: Clock | None = None,
+    instruments: Instruments = NO_INSTRUMENTS,
+) -> Programs:  # fmt: skip
     """:func:`lower`, for each size of a symbolic batch if there is one.
 
     Raises:
@@ -85,7 +95,7 @@ def lower_all(model: Any, options: CompileOptions, machine: Machine, clock: Cloc
     """
     clock = clock or Clock()
     if options.symbol is None:
-        one = lower(model, options, machine, clock)
+        one = lower(model, options, machine, clock, instruments)
         return Programs(one.imported.inputs, one.imported.outputs, (one,))
     source = read_model(model)
     clock.lap("start")
@@ -93,11 +103,13 @@ def lower_all(model: Any, options: CompileOptions, machine: Machine, clock: Cloc
     inputs = input_specs(graph, dict(options.shapes), source.name)
     outputs = _row_wise_outputs(source, options, machine, inputs)
     clock.lap("import")
-    lowered = tuple(_lower(source, options.bound(n), machine, clock, n) for n in options.sizes)
+    lowered = tuple(_lower(source, options.bound(n), machine, clock, instruments, n) for n in options.sizes)
     return Programs(inputs, outputs, lowered)
 
 
-def _lower(source: Source, options: CompileOptions, machine: Machine, clock: Clock, batch: int = 0) -> Lowered:
+def _lower(
+    source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments, batch: int = 0
+) -> Lowered:
     from ..byoc.settings import offloading_of
     from ..core.passes import CompileContext, run_passes
     from ..frontend.importer import import_model
@@ -108,7 +120,9 @@ def _lower(source: Source, options: CompileOptions, machine: Machine, clock: Clo
     clock.lap("import")
     ctx = CompileContext(machine, options, imported.provenance, book_of(options), schedules_of(options))
     ctx.node_types = node_types(source.proto.graph.node)
-    mod = run_passes(pipeline(offloading), imported.mod, ctx)
+    ctx.switches = instruments.switches
+    instruments.see("import", imported.mod, ctx)
+    mod = run_passes(pipeline(offloading), imported.mod, ctx, instruments)
     clock.lap("passes")
     return Lowered(source, imported, mod, ctx, clock, batch)
 
