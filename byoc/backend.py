@@ -118,6 +118,9 @@ class Backend:
         cost: (region, options) -> seconds of one run, transfers and launch included; None: whatever matches pays.
         limits: see :class:`Limits`.
         disassemble: bytes of a program -> text.
+        assemble: (text that `disassemble` gave and somebody changed, bytes that it was made of) -> bytes; raises
+            ProgramError, which begins with "line N" of the text, for what is no program. The old bytes are for what the
+            text leaves out, such as constants.
 
     Raises:
         OptionError: something is missing or does not fit; names it.
@@ -131,6 +134,7 @@ class Backend:
     cost: Callable[[Region, Any], float] | None = None
     limits: Limits = Limits()
     disassemble: Callable[[bytes], str] | None = None
+    assemble: Callable[[str, bytes], bytes] | None = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name.isidentifier() and self.name.islower()):
@@ -140,9 +144,9 @@ class Backend:
         names = [pattern.name for pattern in self.patterns]
         if twice := {name for name in names if names.count(name) > 1}:
             raise OptionError(f"back end {self.name!r}: patterns with one name: {', '.join(sorted(twice))}")
-        for role in ("lower", "driver", "cost", "disassemble"):
+        for role in ("lower", "driver", "cost", "disassemble", "assemble"):
             value = getattr(self, role)
-            if not callable(value) and not (value is None and role in ("cost", "disassemble")):
+            if not callable(value) and not (value is None and role in ("cost", "disassemble", "assemble")):
                 raise OptionError(f"back end {self.name!r}: {role}={value!r} is no function")
         _check_options_type(self.name, self.options)
 

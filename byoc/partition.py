@@ -9,7 +9,7 @@ decide  what does not pay goes: region against the CPU kernels it replaces, tran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from ..core.errors import ProgramError
@@ -62,10 +62,15 @@ class Partitioner:
         offloading: for whom, and what.
         types: ONNX node -> ONNX operator.
         host: what the CPU would take.
+        kept: ONNX nodes whose anchors stay on the CPU in this compile, to find a culprit.
     """
 
-    def __init__(self, view: RelaxView, offloading: Offloading, types: Mapping[str, str], host: HostSeconds) -> None:
+    def __init__(
+        self, view: RelaxView, offloading: Offloading, types: Mapping[str, str], host: HostSeconds,
+        kept: Collection[str] = frozenset(),
+    ) -> None:  # fmt: skip
         self._view, self._offloading, self._types, self._host = view, offloading, types, host
+        self._kept = kept
         self._prefix = f"{offloading.backend.name}_region_"
         self._refusals: dict[str, str] = {}
         self._alone: set[Composite] = set()
@@ -75,7 +80,7 @@ class Partitioner:
         matcher = Matcher(self._view, self._offloading.backend, self._offloading.options)
         composites = matcher.composites()
         self._refusals = matcher.refusals
-        composites = [c for c in composites if not self._refuse(c, self._offloading.keeps_out(c, self._types))]
+        composites = [c for c in composites if not self._refuse(c, self._keeps_out(c))]
         planned: list[Planned] = []
         while composites:
             merger = Merger(self._view, composites, self._alone)
@@ -86,6 +91,12 @@ class Partitioner:
                 return Partition(planned, self._refusals, merger.order(), merger.live())
             composites = [c for c in composites if c in kept or c.result.name not in self._refusals]
         return Partition([], self._refusals)
+
+    def _keeps_out(self, composite: Composite) -> str:
+        """Why an anchor is to stay on the CPU; "" if it may go."""
+        if self._kept and (off := [node for node in composite.anchor.nodes if node in self._kept]):
+            return f"{off[0]} is switched off"
+        return self._offloading.keeps_out(composite, self._types)
 
     def _refuse(self, composite: Composite, reason: str) -> bool:
         """Note why a composite stays on the CPU; whether there is a reason."""

@@ -91,6 +91,9 @@ class Conv2dGrouped(blocked.BlockedRecipe):
         )
         return Match(group, {**facts, "problem": problem, "merge": merge, "merged": merged})
 
+    def is_exact(self, match: Match) -> bool:
+        return match.merge == 1
+
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem
         packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o)

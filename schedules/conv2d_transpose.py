@@ -150,6 +150,9 @@ class Conv2dTranspose(blocked.BlockedRecipe):
         problem = _problem(group, facts["weight"].shape, axes, machine)
         return Match(group, {**facts, "axes": tuple(axes), "problem": problem, "pads": (top, left, bottom, right)})
 
+    def is_exact(self, match: Match) -> bool:
+        return not any(None in axis.kernel_rows(p) for axis in match.axes for p in range(axis.stride))
+
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem
         packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o)

@@ -20,9 +20,16 @@ from .scalar_ops import SCALAR_OPS
 _CHILDREN = ("a", "b", "condition", "true_value", "false_value", "value")
 
 
+#: Operators whose first operand is a condition. TVM's analyzer looks at it again for each of the two values, and at
+#: conditions within conditions as often as that makes: a chain of ten takes seconds.
+_CONDITIONS = {"relax.logical_xor": 3, "relax.where": 3}
+
+
 @functools.cache
 def operand_reads(operator: str) -> int:
     """Reads of the first operand of a float32 elementwise operator, 1 or more."""
+    if operator in _CONDITIONS:
+        return _CONDITIONS[operator]
     if (scalar := SCALAR_OPS.get(operator)) is None:
         return 1  # a comparison or the like: no expression of its own
     names = [p.name for p in inspect.signature(scalar).parameters.values() if p.default is p.empty]

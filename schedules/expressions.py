@@ -29,8 +29,15 @@ def like(value: float, x: Any) -> Any:
 
 
 def let(value: Any, body: Callable[[Any], Any]) -> Any:
-    """`body` of a variable that stands for `value`, which is computed once."""
+    """`body` of a variable that stands for `value`, which is computed once.
+
+    A truth value stands as 1.0 or 0.0: TVM's analyzer of integers, which looks into every definition of one, takes no
+    vector of truth values. LLVM makes the comparison itself of it again.
+    """
     if isinstance(value, tirx.Var | tirx.IntImm | tirx.FloatImm):
         return body(value)
+    if dtype_of(value) == "bool":
+        number = tirx.Select(value, tirx.const(1.0, "float32"), tirx.const(0.0, "float32"))
+        return let(number, lambda number: body(number > tirx.const(0.0, "float32")))
     var = tirx.Var("t", dtype_of(value))
     return tirx.Let(var, value, body(var))

@@ -135,10 +135,15 @@ class _Loops:
         lanes = nest[tile.columns].valid if tile.rows is tile.columns else tile.lanes
         (loads, ahead), (stores, apart) = tile.loads, tile.stores
         read, written = (nest[tile.rows].valid, nest[tile.columns].valid) if tile.square else (loads, stores)
-        vectors = [T.bind(self._source[_lanes(source + i * ahead, lanes)]) for i in range(read)]
+        vectors = [self._loaded(_lanes(source + i * ahead, lanes)) for i in range(read)]
         vectors += vectors[-1:] * (loads - read)
         for i, vector in enumerate(tile.turn(vectors)[:written]):
             T.buffer_store(self._target, vector, [_lanes(target + i * apart, lanes)])
+
+    def _loaded(self, index: Any) -> Any:
+        """A vector in a register; an element of another type as it is: TVM lowers no variable of bfloat16."""
+        value = self._source[index]
+        return T.bind(value) if str(self._source.dtype) in _ITEMSIZE else value
 
 
 def _lanes(start: Any, lanes: int) -> Any:

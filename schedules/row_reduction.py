@@ -23,16 +23,26 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from .steps import unroll_and_vectorize
+from .strict_floats import maximum, minimum
 
 #: Vectors of partial results at most: they fill the latency of an addition and stay in 16 registers.
 _SIDE_BY_SIDE = 8
 
-#: Reduction of a name: over an axis, and of two values. TVM's own start from the largest finite number, which would
-#: be the maximum of a row of nothing but -inf.
-COMBINE: dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any]]] = {
+Combine = Callable[[Any, Any], Any]
+
+
+def _from(start: float, combine: Combine) -> tuple[Callable[..., Any], Combine]:
+    """TVM's own reductions start from the largest finite number: the maximum of a row of nothing but -inf."""
+    return te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(start, dtype)), combine
+
+
+#: Reduction of a name: over an axis, and of two values. What is NaN is lost in "max_number", where TVM's own maximum
+#: takes the second of two operands.
+COMBINE: dict[str, tuple[Callable[..., Any], Combine]] = {
     "sum": (te.sum, lambda a, b: a + b),
-    "max": (te.comm_reducer(lambda a, b: tirx.max(a, b), lambda dtype: tirx.const(-math.inf, dtype)), tirx.max),
-    "min": (te.comm_reducer(lambda a, b: tirx.min(a, b), lambda dtype: tirx.const(math.inf, dtype)), tirx.min),
+    "max": _from(-math.inf, maximum),
+    "min": _from(math.inf, minimum),
+    "max_number": _from(-math.inf, tirx.max),
 }
 
 
@@ -59,10 +69,7 @@ def compute(name: str, kind: str, rows: Sequence[int], length: int, lanes: int, 
     partial = te.compute((*rows, step), lambda *i: over(term(*i[:-1], k * step + i[-1]), axis=k), f"{name}_partial")
 
     def across(*i: Any) -> Any:
-        value = partial(*i)
-        for v in range(1, vectors):
-            value = combine(value, partial(*i[:-1], i[-1] + v * width))
-        return value
+        return _in_pairs([partial(*i[:-1], i[-1] + v * width) for v in range(vectors)], combine)
 
     result = te.compute((*rows, width), across, f"{name}_across")
     if left:
@@ -104,6 +111,15 @@ def _stages(sch: Schedule, name: str) -> list[str]:
     found = [n for n in names if n.startswith(tuple(f"{name}_{kind}" for kind in kinds))]
     rank = {kind: i for i, kind in enumerate(kinds)}
     return sorted(found, key=lambda n: next(rank[kind] for kind in kinds if n.startswith(f"{name}_{kind}")))
+
+
+def _in_pairs(values: list[Any], combine: Combine) -> Any:
+    """All values combined, each with its neighbour, and so on: a maximum names its operands several times, and TVM's
+    analyzer puts definitions in place, so a chain of eight would have thousands of terms."""
+    while len(values) > 1:
+        pairs = [combine(a, b) for a, b in zip(values[::2], values[1::2], strict=False)]
+        values = pairs + values[len(pairs) * 2 :]
+    return values[0]
 
 
 def _with_rest(

@@ -12,8 +12,9 @@ from typing import Any
 from tvm import tirx
 from tvm.ir import Call
 
-from . import vector_math
+from . import strict_floats, vector_math
 from .expressions import dtype_of, let, like
+from .strict_floats import times
 
 Scalar = Callable[..., Any]
 _SQRT_HALF, _SQRT_2_OVER_PI = math.sqrt(0.5), math.sqrt(2.0 / math.pi)
@@ -57,36 +58,37 @@ def _clip(x: Any, low: Any, high: Any) -> Any:
 
 
 def _leakyrelu(x: Any, alpha: float) -> Any:
-    return let(x, lambda x: tirx.Select(x > like(0, x), x, x * like(alpha, x)))
+    return let(x, lambda x: tirx.Select(x > like(0, x), x, times(x, like(alpha, x))))
 
 
-def _maximum(a: Any, b: Any) -> Any:
-    return let(a, lambda a: let(b, lambda b: tirx.Select(tirx.any(tirx.isnan(a), a > b), a, b)))
-
-
-def _minimum(a: Any, b: Any) -> Any:
-    return let(a, lambda a: let(b, lambda b: tirx.Select(tirx.any(tirx.isnan(a), a < b), a, b)))
+def _quotient(a: Any, b: Any) -> Any:
+    """a / b; by a constant zero, which TVM refuses to divide by, it is the same as times infinity."""
+    if isinstance(b, tirx.FloatImm) and b.value == 0:
+        return times(a, like(math.copysign(math.inf, b.value), b))
+    return a / b
 
 
 def _exclusive_or(a: Any, b: Any) -> Any:
-    return tirx.any(tirx.all(a, tirx.Not(b)), tirx.all(tirx.Not(a), b))
+    return let(b, lambda b: tirx.Select(a, strict_floats.logical_not(b), b))
 
 
 def _cast(x: Any, dtype: str) -> Any:
     """A value converted; what is not zero is true."""
     if dtype_of(x) == dtype:
         return x
+    if dtype_of(x) == "bool":  # a vector of truth values cannot be converted where a definition holds it: see `let`
+        return tirx.Select(x, tirx.const(1, dtype), tirx.const(0, dtype))
     return tirx.NE(x, like(0, x)) if dtype == "bool" else x.astype(dtype)
 
 
 #: Relax operator -> scalar expression of its tensor operands (attributes by keyword where there are any).
 SCALAR_OPS: dict[str, Scalar] = {
     "relax.add": lambda a, b: a + b,
-    "relax.subtract": lambda a, b: a - b,
-    "relax.multiply": lambda a, b: a * b,
-    "relax.divide": lambda a, b: a / b,
-    "relax.maximum": _maximum,
-    "relax.minimum": _minimum,
+    "relax.subtract": strict_floats.minus,
+    "relax.multiply": times,
+    "relax.divide": _quotient,
+    "relax.maximum": strict_floats.maximum,
+    "relax.minimum": strict_floats.minimum,
     "relax.power": tirx.power,
     "relax.negative": lambda x: -x,
     "relax.abs": tirx.abs,
@@ -109,8 +111,8 @@ SCALAR_OPS: dict[str, Scalar] = {
 
 #: Comparisons of numbers: LLVM has none of truth values.
 _COMPARISONS: dict[str, Scalar] = {
-    "relax.equal": tirx.EQ,
-    "relax.not_equal": tirx.NE,
+    "relax.equal": strict_floats.equal,
+    "relax.not_equal": strict_floats.not_equal,
     "relax.less": tirx.LT,
     "relax.less_equal": tirx.LE,
     "relax.greater": tirx.GT,
@@ -120,9 +122,9 @@ _COMPARISONS: dict[str, Scalar] = {
 TYPED_OPS: dict[str, Scalar] = {
     **_COMPARISONS,
     "relax.logical_and": tirx.all,
-    "relax.logical_or": tirx.any,
+    "relax.logical_or": strict_floats.logical_or,
     "relax.logical_xor": _exclusive_or,
-    "relax.logical_not": tirx.Not,
+    "relax.logical_not": strict_floats.logical_not,
     "relax.where": tirx.Select,
     "relax.astype": _cast,
 }

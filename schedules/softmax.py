@@ -62,7 +62,7 @@ class Softmax(Recipe):
         data = tensors[group.params.index(match.data)]
         shape = layouts.output.physical_shape(group.shape)
         lead = shape[:-1]
-        top = row_reduction.compute("top", "max", lead, row, match.lanes, data)
+        top = row_reduction.compute("top", "max_number", lead, row, match.lanes, data)
         exp = te.compute(shape, lambda *i: vector_math.exp_flushed(data(*i) - top(*i[:-1], 0)), name="exp")
         total = row_reduction.compute("total", "sum", lead, row, match.lanes, exp)
         softmax = group.anchor == "relax.nn.softmax"

@@ -25,23 +25,33 @@ if TYPE_CHECKING:
     from .core.options import CompileOptions as CompileOptions
     from .driver.session import InferenceSession as InferenceSession
     from .frontend import zoo as zoo
+    from .inspection.analysis import analyze as analyze
+    from .inspection.inspection import Inspection
+    from .inspection.memory import memory_plan as memory_plan
+    from .inspection.profile import Profile
+    from .inspection.report import report as report
     from .runtime.model import CompiledModel
     from .tuning.report import TuneReport
     from .tuning.template import template as template
+    from .verification.bisect import Bisection
+    from .verification.layers import LayerReport
     from .verification.verify import VerifyReport
 
     __version__: str
 
 __all__ = [
-    "CompileOptions", "InferenceSession", "__version__", "benchmark", "compile", "errors", "load",
-    "template", "tune", "verify", "zoo",
+    "CompileOptions", "InferenceSession", "__version__", "analyze", "benchmark", "bisect", "compile", "errors",
+    "inspect", "load", "memory_plan", "profile", "report", "resume", "template", "tune", "verify", "zoo",
 ]  # fmt: skip
 
 # name -> (module, attribute); an empty attribute is the module itself
 _LAZY = {
     "CompileOptions": ("tvm_ext.core.options", "CompileOptions"),
     "InferenceSession": ("tvm_ext.driver.session", "InferenceSession"),
+    "analyze": ("tvm_ext.inspection.analysis", "analyze"),
     "errors": ("tvm_ext.core.errors", ""),
+    "memory_plan": ("tvm_ext.inspection.memory", "memory_plan"),
+    "report": ("tvm_ext.inspection.report", "report"),
     "template": ("tvm_ext.tuning.template", "template"),
     "zoo": ("tvm_ext.frontend.zoo", ""),
 }
@@ -89,37 +99,128 @@ def load(path: str | os.PathLike[str]) -> CompiledModel:
 
 
 def verify(
-    compiled: CompiledModel,
+    compiled: Any,
     model: Any = None,
     inputs: Mapping[str, np.ndarray] | None = None,
     *,
     seed: int = 0,
     reference: Mapping[str, np.ndarray] | None = None,
     tolerance: float | None = None,
-) -> VerifyReport:
-    """Run a compiled model and onnxruntime on the same inputs and compare every output.
+    layers: bool = False,
+) -> VerifyReport | LayerReport:
+    """Run a compiled model and onnxruntime on the same inputs and compare every output, or every layer too.
 
     Args:
-        compiled: what :func:`compile` or :func:`load` returned.
+        compiled: what :func:`compile` or :func:`load` returned; or a model, which is compiled with the default options.
         model: the ONNX model it came from: path, bytes or `onnx.ModelProto`. Not needed with `reference`.
         inputs: name -> array; None draws them: floats standard normal, integers of a small range, booleans random.
         seed: seed of the drawn inputs.
         reference: expected outputs by name, instead of running onnxruntime.
         tolerance: largest error of a floating-point output, as a part of the output's range; None takes the
             default of its dtype (1e-5 for float32).
+        layers: compare what each kernel writes with onnxruntime's value there, too, each kernel on the reference's
+            operands, within tolerances by dtype, length of sums and magnitudes.
 
     Returns:
-        A report: `ok`, one row an output (max abs, of-range, ULP, cosine, NaN and Inf), `str()` prints a table.
+        A report: `ok`, one row an output (max abs, of-range, ULP, cosine, NaN and Inf), `str()` prints a table. With
+        `layers` a row a kernel's value, `first_bad`, and `outputs`, the report of the outputs.
 
     Raises:
-        OptionError: neither `model` nor `reference` was given.
+        OptionError: neither `model` nor `reference` was given, or `layers` and no `model`.
         InputError: `inputs` do not fit the model.
         ModelError: the model cannot be read.
         UnsupportedError: onnxruntime cannot run the model.
     """
+    from .verification.verify import compiled_of
     from .verification.verify import verify as run_verify
 
-    return run_verify(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)
+    compiled, model = compiled_of(compiled, model, needs_model=reference is None)
+    if not layers:
+        return run_verify(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)
+    from .inspection.checks import shown
+    from .verification.layer_check import check_layers
+
+    return shown(check_layers(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance))
+
+
+def bisect(
+    model: Any,
+    by: str | None = None,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    *,
+    seed: int = 0,
+    tolerance: float | None = None,
+    on_event: Callable[[Mapping[str, Any]], None] | None = None,
+    **options: Any,
+) -> Bisection:
+    """Find what makes outputs disagree with onnxruntime's, by compiling with halves of it switched off.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
+        by: "pass", "recipe", "layer" (a group of operations, which goes the generic way when it is off), "record" or
+            "offload"; None tries offload, record, recipe (and in which layers) and pass, in this order.
+        inputs: name -> array; None draws them.
+        seed: seed of the drawn inputs.
+        tolerance: largest error of a floating-point output; see :func:`verify`.
+        on_event: is told what happens, as plain values: "start" and "trial".
+        **options: compile options, as for :func:`compile`.
+
+    Returns:
+        A result: `status` ("agrees", "found" or "elsewhere"), `culprits` (the smallest set that has to be off, with
+        ONNX nodes, what passes did, recipes, configurations, records by file and line), `trials`; `str()` prints it.
+
+    Raises:
+        OptionError: no such kind, or a bad option.
+        InputError: `inputs` do not fit the model.
+        ModelError, UnsupportedError: the model cannot be imported, or onnxruntime cannot run it.
+    """
+    from .inspection.checks import shown
+    from .verification.bisect import bisect as run_bisect
+
+    return shown(run_bisect(model, by, inputs, seed=seed, tolerance=tolerance, on_event=on_event, **options))
+
+
+def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
+    """Compile a model with a look at each step, and build nothing.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
+        to: the stage to stop at; "" runs all passes.
+        **options: compile options, as for :func:`compile`.
+
+    Returns:
+        An inspection: `stage("grouped")` is one form of the model as text (of "onnx", "relax", "grouped", "layout",
+        "tir", "scheduled", "llvm", "asm", "program"), `passes` what each pass changed, as diffs; `dump(folder)` writes
+        all stages as files that :func:`resume` goes on from, `html()` is a page of all.
+
+    Raises:
+        ModelError, OptionError: as for :func:`compile`; or there is no such stage.
+        UnsupportedError: as for :func:`compile`; or the batch is symbolic: name one size.
+    """
+    from .inspection.inspection import inspect as run_inspect
+
+    return run_inspect(model, to=to, **options)
+
+
+def resume(path: str | os.PathLike[str]) -> CompiledModel:
+    """Compile on from a stage that :meth:`Inspection.dump` or `Inspection.write` wrote, edited or not.
+
+    A stage file is Python, and reading it runs it: go on only from files of your own, as with any program.
+
+    Args:
+        path: of a stage's text: "relax", "grouped", "layout", "scheduled" or "program". Its manifest (.json) and its
+            tensors (.npz), which are read without pickle, lie beside it. Options are those of the first compile.
+
+    Returns:
+        A program, as of :func:`compile`; of a file that was not edited, its outputs are the same bit by bit.
+
+    Raises:
+        StageError: the file, its tensors or its manifest is missing or damaged, is of other versions or of a machine
+            that this one cannot stand for, or says what does not hold (names file and line).
+    """
+    from .driver.resume import resume as run_resume
+
+    return run_resume(path)
 
 
 def benchmark(
@@ -223,6 +324,49 @@ def tune(
     return run_tune(
         model, log=log, trials=trials, minutes=minutes, tasks=tasks, tuner=tuner, patience=patience, goal=goal,
         seed=seed, resume=resume, dry_run=dry_run, rpc=rpc, on_event=on_event, **options,
+    )  # fmt: skip
+
+
+def profile(
+    model: Any,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    *,
+    rounds: int = 7,
+    seconds: float = 0.1,
+    batch: int | None = None,
+    seed: int = 0,
+    code: bool = True,
+    **options: Any,
+) -> Profile:
+    """Time every kernel of a model inside the model, against what this machine can do.
+
+    Runs with a look at every kernel and undisturbed runs take turns; what looking costs is measured and subtracted.
+    The machine's multiply-adds and bandwidth are measured on the model's number of threads, before and after.
+
+    Args:
+        model: a path, the bytes of an ONNX file, an `onnx.ModelProto`, the path of an exported model, or what
+            :func:`compile` or :func:`load` returned; only of an ONNX model are there facts of the machine code.
+        inputs: name -> array; None draws them.
+        rounds: interleaved rounds; intervals of 95 % need 6.
+        seconds: how long each side runs in a round, once at least.
+        batch: rows of a symbolic batch; None takes those of `inputs`, or the largest size there is a program for.
+        seed: of the drawn inputs.
+        code: count instructions in the assembly of the kernels; the model is then compiled in this process.
+        **options: compile options, as for :func:`compile`; none for a model that is compiled already.
+
+    Returns:
+        A profile: `rows(group_by)`, `str()` prints them; `trace(path)`, `roofline()`, `save(path)`, `compare(other)`.
+
+    Raises:
+        OptionError: a bad option, or options for a model that is compiled already.
+        InputError: `inputs` do not fit the model.
+        UnsupportedError: the model has no kernels.
+        ModelError, ArtifactError: the model cannot be read.
+    """
+    from .inspection.profile import profile_model
+
+    return profile_model(
+        model, inputs, rounds=rounds, seconds=seconds, batch=batch, seed=seed, code=code, **options
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..backend import Backend, Limits, Pattern
-from .assembler import disassemble
+from .assembler import assemble, disassemble
 from .check import MAX_MEMORY_BYTES
 from .driver import driver
 from .lowering import check_composite, lower_region, seconds_of
@@ -16,6 +16,11 @@ from .program import program_from_bytes
 def _text(program: bytes) -> str:
     """Assembler text; constants only by their SHA-256."""
     return disassemble(program_from_bytes(program), data=False)
+
+
+def _program(text: str, old: bytes) -> bytes:
+    """The program of assembler text; constants of which it only has the SHA-256 are those of the old program."""
+    return assemble(text, program_from_bytes(old).constants).to_bytes()
 
 
 BACKEND = Backend(
@@ -31,4 +36,5 @@ BACKEND = Backend(
     # int64 is a new shape, the second operand of a reshape.
     limits=Limits(dtypes=("float32", "int8", "uint8", "int32", "int64"), tensor_bytes=MAX_MEMORY_BYTES),
     disassemble=_text,
+    assemble=_program,
 )

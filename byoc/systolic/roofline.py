@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from ...core.errors import OptionError
+from ...core.plot_labels import LETTER, clusters, free_place, label_box, ranges
 from .config import Accelerator
 from .report import LayerRow
 
 WIDTH, LEFT, TOP, PLOT_WIDTH, PLOT_HEIGHT = 980, 64, 64, 520, 380
 _LEGEND, _LINE = LEFT + PLOT_WIDTH + 28, 18
-_DOT, _LETTER, _LABEL_HEIGHT, _NEAR = 4, 7, 14, 7
+_DOT = 4
 
 STYLE = """
   text { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; fill: #1f2328; }
@@ -202,56 +203,16 @@ def _marks(points: Sequence[RooflinePoint], axes: _Axes) -> Iterator[str]:
     taken = [(x - _DOT, y - _DOT, x + _DOT, y + _DOT) for x, y in places]
     for point, (x, y) in zip(points, places, strict=True):
         yield f'<circle class="{point.bound}" cx="{x}" cy="{y}" r="{_DOT}"><title>{escape(point.name)}</title></circle>'
-    for members in _clusters(places):
-        text = _ranges([points[at].number for at in members])
+    within = (LEFT, TOP, LEFT + PLOT_WIDTH, TOP + PLOT_HEIGHT)
+    for members in clusters(places):
+        text = ranges([points[at].number for at in members])
         x, y = (sum(places[at][axis] for at in members) / len(members) for axis in (0, 1))
-        half = _LETTER * len(text) / 2
-        at_x, at_y = _free_place(x, y, half, taken)
-        taken.append((at_x - half, at_y - _LABEL_HEIGHT / 2, at_x + half, at_y + _LABEL_HEIGHT / 2))
+        half = LETTER * len(text) / 2
+        at_x, at_y = free_place(x, y, half, taken, within)
+        taken.append(label_box(at_x, at_y, half))
         if math.hypot(at_x - x, at_y - y) > half + 20:
             yield f'<line class="leader" x1="{x:.1f}" y1="{y:.1f}" x2="{at_x:.1f}" y2="{at_y:.1f}"/>'
         yield f'<text class="number" x="{at_x:.1f}" y="{at_y + 4.5:.1f}" text-anchor="middle">{text}</text>'
-
-
-def _clusters(places: Sequence[tuple[float, float]]) -> list[list[int]]:
-    """Dots so near to each other that they get one label: equal layers, mostly."""
-    clusters: list[list[int]] = []
-    for at, place in enumerate(places):
-        near = (c for c in clusters if any(math.dist(place, places[other]) < _NEAR for other in c))
-        found = next(near, None)
-        if found is None:
-            clusters.append([at])
-        else:
-            found.append(at)
-    return clusters
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """1, 2, 3, 5 -> "1-3, 5"."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
-def _free_place(x: float, y: float, half: float, taken: Sequence[tuple[float, ...]]) -> tuple[float, float]:
-    """The middle of a label near a dot that covers nothing yet; right below the dot if there is none."""
-    for distance in range(13, 120, 7):
-        for turn in range(16):
-            angle = math.pi * (turn / 8 + 0.5)  # below first: the roof is above
-            at_x, at_y = x + (half + distance) * math.cos(angle), y + distance * math.sin(angle)
-            box = (at_x - half, at_y - _LABEL_HEIGHT / 2, at_x + half, at_y + _LABEL_HEIGHT / 2)
-            inside = box[0] > LEFT and box[2] < LEFT + PLOT_WIDTH and box[1] > TOP and box[3] < TOP + PLOT_HEIGHT
-            if inside and not any(_overlap(box, other) for other in taken):
-                return at_x, at_y
-    return x, y + 13
-
-
-def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _legend(points: Sequence[RooflinePoint]) -> Iterator[str]:

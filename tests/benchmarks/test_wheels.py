@@ -18,6 +18,7 @@ def index(tmp_path, monkeypatch):
     path = folder / "small_model-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("small_model/model.onnx", b"weights")
+        archive.writestr("small_model/data/tail.onnx", b"more weights")
         archive.writestr(
             "small_model-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: small-model\nVersion: 1.0\n"
         )
@@ -29,8 +30,8 @@ def index(tmp_path, monkeypatch):
     return path
 
 
-def wheel(path, requirement="small-model==1.0", member="small_model/model.onnx"):
-    return Wheel(requirement, hashlib.sha256(path.read_bytes()).hexdigest(), member)
+def wheel(path, requirement="small-model==1.0", members=("small_model/model.onnx",), **more):
+    return Wheel(requirement, hashlib.sha256(path.read_bytes()).hexdigest(), members, **more)
 
 
 def test_a_file_is_unpacked_once(index, tmp_path):
@@ -41,8 +42,22 @@ def test_a_file_is_unpacked_once(index, tmp_path):
     assert [p.name for p in (tmp_path / "cache").iterdir()] == [one.sha256[:16]]
 
 
+def test_several_files_are_one_download(index):
+    one = wheel(index, members=("small_model/model.onnx", "small_model/data/tail.onnx"))
+    assert one.file("tail.onnx").read_bytes() == b"more weights"
+    shutil.rmtree(index.parent)
+    assert one.file("model.onnx").read_bytes() == b"weights"
+
+
+def test_a_wheel_of_another_platform_is_taken_for_its_files(index):
+    index.rename(index.with_name("small_model-1.0-py3-none-manylinux_2_99_s390x.whl"))
+    one = Wheel("small-model==1.0", "", ("small_model/model.onnx",), platform="manylinux_2_99_s390x")
+    with pytest.raises(Unavailable, match="SHA-256"):  # pip took it
+        one.file()
+
+
 def test_another_checksum_is_refused(index, tmp_path):
-    one = Wheel("small-model==1.0", "0" * 64, "small_model/model.onnx")
+    one = Wheel("small-model==1.0", "0" * 64, ("small_model/model.onnx",))
     with pytest.raises(Unavailable, match="SHA-256"):
         one.file()
     assert list((tmp_path / "cache").rglob("*.onnx")) == []
@@ -55,4 +70,4 @@ def test_what_pip_cannot_get_is_not_available(index):
 
 def test_a_file_that_is_not_in_the_wheel(index):
     with pytest.raises(Unavailable, match=r"no file small_model/other\.onnx"):
-        wheel(index, member="small_model/other.onnx").file()
+        wheel(index, members=("small_model/other.onnx",)).file()

@@ -141,6 +141,8 @@ def test_the_report_is_plain_and_complete(cache: Path) -> None:
         "bytes_moved",
         "activation_bytes",
         "weight_bytes",
+        "memory",
+        "nodes",
         "passes",
         "timing",
         "warnings",

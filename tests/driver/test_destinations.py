@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -86,5 +85,4 @@ def test_runs_after_the_first_touch_no_new_memory(tmp_path: Path) -> None:
         text=True, timeout=120, check=True,
     )  # fmt: skip
     first, _, later = map(int, done.stdout.split())
-    pages = 64 * 160 * 160 * 4 // resource.getpagesize()
-    assert later < 20 < pages < first, (first, later, pages)
+    assert later < 20 < first, (first, later)

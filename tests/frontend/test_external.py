@@ -128,3 +128,116 @@ def test_data_of_an_attribute_is_read(tmp_path):
     (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     read = read_model(tmp_path / "m.onnx").proto.graph.node[-1].attribute[0].t
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(read), np.arange(6))
+
+
+# ------------------------------------------------------------ what lies in the folder may be anything
+def _content(path):
+    """Bytes of all tensors that were read."""
+    return b"".join(tensor.raw_data for tensor in read_model(path).proto.graph.initializer)
+
+
+@pytest.mark.parametrize("read", [fingerprint, read_model])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_what_is_no_regular_file_is_refused_at_once(path, read, kind):
+    file = path.parent / "weights.bin"
+    file.unlink()
+    if kind == "pipe":
+        os.mkfifo(file)  # nobody writes to it: reading it would never end
+    elif kind == "folder":
+        file.mkdir()
+    else:
+        file.symlink_to("/dev/zero")
+    with pytest.raises(ModelError, match=r"no regular file|outside the model's folder"):
+        read(path)
+
+
+def test_links_within_the_folder_are_followed(path):
+    before = _content(path)
+    (path.parent / "store").mkdir()
+    shutil.move(path.parent / "weights.bin", path.parent / "store" / "blob")
+    (path.parent / "weights.bin").symlink_to("store/blob")
+    assert _content(path) == before
+
+
+@pytest.mark.parametrize("links", [{"weights.bin": "hop", "hop": "../secret.bin"}, {"weights.bin": "weights.bin"}])
+def test_chains_and_circles_of_links(path, links):
+    (path.parent.parent / "secret.bin").write_bytes(bytes(100))
+    (path.parent / "weights.bin").unlink()
+    for name, target in links.items():
+        (path.parent / name).symlink_to(target)
+    with pytest.raises(ModelError, match=r"outside the model's folder|cannot be read|does not exist"):
+        read_model(path)
+
+
+def test_a_linked_folder_that_leads_outside_is_refused(path):
+    (path.parent.parent / "secret.bin").write_bytes(bytes(100))
+    (path.parent / "out").symlink_to("..")
+    _set(path, location="out/secret.bin")
+    with pytest.raises(ModelError, match="outside the model's folder"):
+        read_model(path)
+
+
+def test_a_folder_beside_whose_name_begins_alike_is_outside(path):
+    other = path.parent.with_name("model2")
+    other.mkdir()
+    (other / "secret.bin").write_bytes(bytes(100))
+    (path.parent / "weights.bin").unlink()
+    (path.parent / "weights.bin").symlink_to("../model2/secret.bin")
+    with pytest.raises(ModelError, match="outside the model's folder"):
+        read_model(path)
+
+
+def test_a_link_that_is_put_in_place_between_check_and_opening(path, monkeypatch):
+    secret = path.parent.parent / "secret.bin"
+    secret.write_bytes(bytes(1000))
+    opened = os.open
+
+    def late(name, *rest, **more):
+        if str(name).endswith("weights.bin"):
+            os.unlink(name)
+            os.symlink(secret, name)
+        return opened(name, *rest, **more)
+
+    monkeypatch.setattr(os, "open", late)
+    with pytest.raises(ModelError, match="cannot be read"):
+        read_model(path)
+
+
+def test_a_folder_that_becomes_a_link_between_check_and_opening(path, monkeypatch):
+    inside, outside = path.parent / "data", path.parent.parent / "data"
+    for folder in (inside, outside):
+        folder.mkdir()
+        shutil.copy(path.parent / "weights.bin", folder)
+    _set(path, location="data/weights.bin")
+    opened = os.open
+
+    def late(name, *rest, **more):
+        if str(name).endswith("weights.bin") and not inside.is_symlink():
+            shutil.rmtree(inside)
+            inside.symlink_to(outside)
+        return opened(name, *rest, **more)
+
+    monkeypatch.setattr(os, "open", late)
+    with pytest.raises(ModelError, match="outside the model's folder"):
+        read_model(path)
+
+
+@pytest.mark.parametrize("location", ["", "weights.bin\0", "a" * 5000, "\udcff"])
+def test_locations_that_are_no_paths(path, location):
+    if location == "\udcff":  # protobuf takes no such text: the bytes are put there
+        data = path.read_bytes()
+        path.write_bytes(data.replace(b"weights.bin", b"weights.b\xff\xfe"))
+    else:
+        _set(path, location=location)
+    with pytest.raises(ModelError) as error:
+        read_model(path)
+    assert len(error.value.message) < 1000
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "1_0", "\u0663", " 4", "0x10", "1e3", "4.0", ""])
+@pytest.mark.parametrize("key", ["offset", "length"])
+def test_numbers_are_digits_only(path, key, text):
+    _set(path, **{key: text})
+    with pytest.raises(ModelError, match=f"{key} of its external data") as error:
+        read_model(path)
+    assert len(error.value.message) < 300

@@ -111,9 +111,18 @@ def test_a_shape_that_the_model_states_wrongly_is_reported():
 def test_a_converter_that_loses_dimensions_is_caught(monkeypatch):
     monkeypatch.setitem(CONVERTERS, "Relu", lambda inputs, attributes, opset: relax.op.reshape(inputs[0], (6,)))
     proto = model([node("Relu", ["x"], ["y"], "act")], [value("x", [2, 3])], [value("y", [2, 3])])
-    with pytest.raises(UnsupportedError, match=r"output 'y' of node 'act' gets shape \(6,\).*\(2, 3\)") as error:
+    with pytest.raises(UnsupportedError, match=r"'y' of node 'act' gets shape \(6,\).*\(2, 3\)") as error:
         imported(proto)
     assert message(error.value)
+
+
+def test_a_rank_that_the_model_states_wrongly_is_no_converters_mistake():
+    """As the text recognizer of ddddocr: it states (1, seqlen) for what a Reshape makes (20, 1, 8210)."""
+    nodes = [node("Reshape", ["x", "to"], ["h"], "to_rows"), node("Relu", ["h"], ["y"], "act")]
+    proto = model(nodes, [value("x", [2, 3])], [value("y", [1, "n"])], {"to": np.array([3, 1, 2])})
+    found = imported(proto)
+    assert found.outputs[0].shape == (3, 1, 2)
+    assert found.warnings == ("output 'y' has shape (3, 1, 2); the model states (1, n)",)
 
 
 def if_model():
@@ -155,12 +164,13 @@ def test_a_converter_that_refuses_inside_a_branch_names_the_inner_node():
         imported(proto)
 
 
-def test_an_output_whose_shape_depends_on_values_names_output_and_node():
+def test_a_shape_that_depends_on_values_names_the_node_and_what_to_freeze():
     nodes = [node("NonZero", ["x"], ["y"], "find")]
     proto = model(nodes, [value("x", [2, 3])], [value("y", [2, None], TensorProto.INT64)])
-    with pytest.raises(UnsupportedError, match=r"output 'y' of node 'find'") as error:
+    with pytest.raises(UnsupportedError, match=r"node 'find' \(NonZero") as error:
         imported(proto)
-    assert "run time" in message(error.value)
+    text = message(error.value)
+    assert "depends on values" in text and "compile(freeze={'x': ...})" in text
 
 
 def test_a_sequence_output_names_output_and_node():

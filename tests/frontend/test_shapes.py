@@ -32,12 +32,23 @@ def test_a_line_that_binds_the_batch_can_be_pasted():
     assert imported(relu_model(["N", 5]), shapes=eval(line)).inputs[0].shape == (1, 5)
 
 
+def test_a_name_is_one_number_in_all_suggestions():
+    text = refused(two_inputs(["batch", "width"], [2, "batch"]))
+    assert "shapes={'a': (1, width), 'b': (2, 1)} with numbers for width" in text
+
+
+def test_dimensions_without_a_name_are_told_apart():
+    text = refused(two_inputs([None, None], [2, None]))
+    assert "shapes={'a': (1, a_dim1), 'b': (2, b_dim1)} with numbers for a_dim1, b_dim1" in text
+
+
 def test_one_free_dimension_is_written_as_a_tuple():
     assert "shapes={'x': (1,)}" in refused(relu_model([None]))
 
 
 def test_an_input_without_a_rank():
-    assert "x: any number of dimensions" in refused(relu_model(None))
+    text = refused(relu_model(None))
+    assert "x: any number of dimensions" in text and text.endswith("shapes={'x': (...)}")
     assert imported(relu_model(None), shapes={"x": (4, 2)}).outputs[0].shape == (4, 2)
 
 
@@ -96,7 +107,7 @@ def test_inputs_that_are_no_numbers_are_refused_by_name(kind):
 def test_a_sequence_input_is_refused_by_name():
     sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [2])
     proto = model([node("SequenceLength", ["s"], ["y"])], [sequence], [value("y", [], TensorProto.INT64)])
-    assert "input 's' is a sequence_type" in refused(proto, UnsupportedError)
+    assert "input 's' is a sequence of tensors of" in refused(proto, UnsupportedError)
 
 
 def test_an_input_without_an_element_type():

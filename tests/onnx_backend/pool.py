@@ -1,4 +1,7 @@
-"""The parent's end: a few persistent workers; a crash or a time-out costs one case, and a new worker."""
+"""The parent's end: a few persistent workers; a crash or a time-out costs one case, and a new worker.
+
+A worker's module says "ready", then answers each pickled task of its standard input with a line.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from tvm_ext.benchmarking.process import end, environment, signal_name
 
-from .cases import Case
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 START_SECONDS, CASE_SECONDS = 120.0, 60.0
-Task = tuple[str, Case]
+#: The module that runs ONNX's cases: a task is a contender and a case.
+MODULE = "tests.onnx_backend.worker"
+Task = TypeVar("Task")
 
 
 class Lost(Exception):
@@ -27,17 +31,17 @@ class Lost(Exception):
 
 
 class Worker:
-    """One process of :mod:`.worker`."""
+    """One process of a worker's module."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str = MODULE) -> None:
         self._process = subprocess.Popen(
-            (sys.executable, "-m", "tests.onnx_backend.worker", str(os.getpid())), cwd=ROOT, env=environment(1),
+            (sys.executable, "-m", module, str(os.getpid())), cwd=ROOT, env=environment(1),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         self._answer(START_SECONDS)
 
-    def run(self, task: Task, seconds: float) -> str:
-        """The outcome of a case.
+    def run(self, task: Any, seconds: float) -> str:
+        """The outcome of a task.
 
         Raises:
             Lost: the process died, or took too long and was killed.
@@ -67,13 +71,16 @@ class Worker:
         return line.decode().strip()
 
 
-def outcomes(tasks: Iterable[Task], workers: int = 2, seconds: float = CASE_SECONDS) -> Iterator[tuple[Task, str]]:
+def outcomes(
+    tasks: Iterable[Task], workers: int = 2, seconds: float = CASE_SECONDS, module: str = MODULE
+) -> Iterator[tuple[Task, str]]:
     """Every task with its outcome, as they finish. Whoever stops listening ends the workers.
 
     Args:
-        tasks: contender and case.
+        tasks: what a worker takes.
         workers: processes side by side.
-        seconds: that a case may take.
+        seconds: that a task may take.
+        module: the workers'.
     """
     left: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
     given = list(tasks)
@@ -81,7 +88,7 @@ def outcomes(tasks: Iterable[Task], workers: int = 2, seconds: float = CASE_SECO
         left.put(task)
     done: queue.SimpleQueue[tuple[Task, str] | Exception] = queue.SimpleQueue()
     stop = threading.Event()
-    threads = [threading.Thread(target=_serve, args=(left, done.put, stop, seconds)) for _ in range(workers)]
+    threads = [threading.Thread(target=_serve, args=(left, done.put, stop, seconds, module)) for _ in range(workers)]
     for thread in threads:  # the system ends a worker with the thread that started it
         thread.start()
     try:
@@ -101,12 +108,13 @@ def _serve(
     tell: Callable[[tuple[Task, str] | Exception], None],
     stop: threading.Event,
     seconds: float,
+    module: str,
 ) -> None:
     """Run tasks in one worker after the other until there are none."""
     worker = None
     try:
         while (task := left.get()) is not None and not stop.is_set():
-            worker = worker or Worker()
+            worker = worker or Worker(module)
             try:
                 tell((task, worker.run(task, seconds)))
             except Lost as lost:

@@ -1,4 +1,6 @@
-"""Runs the cases and writes the table: python -m tests.onnx_backend.refresh [--only OP|CASE ...] [--contenders ours]
+"""Runs the cases, writes the table and docs/onnx_coverage.md.
+
+    python -m tests.onnx_backend.refresh [--only OP|CASE ...] [--contenders ours]
 
 Prints what changed. With --only, the other rows stay as they are.
 """
@@ -12,6 +14,7 @@ from collections.abc import Sequence
 
 from .cases import Case, all_cases
 from .contenders import NAMES
+from .coverage import write_coverage
 from .pool import CASE_SECONDS, outcomes
 from .table import Row, is_worse, kind_of, read_table, write_table
 
@@ -29,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{len(tasks)} runs in {time.monotonic() - start:.0f} s, {worse} worse", file=sys.stderr)
     if not args.dry_run:
         write_table(order)
+        write_coverage(order, cases)
     return int(worse > 0)
 
 

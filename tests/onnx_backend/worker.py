@@ -1,4 +1,4 @@
-"""A worker process: takes (contender, case) as pickles from its pipe, answers each with an outcome.
+"""A worker process: takes tasks, here (contender, case), as pickles from its pipe, answers each with an outcome.
 
 A crash or an endless loop ends this process and costs one case; :mod:`.pool` starts another one.
 """
@@ -10,7 +10,8 @@ import pickle
 import resource
 import sys
 import warnings
-from typing import BinaryIO
+from collections.abc import Callable
+from typing import Any, BinaryIO
 
 from tvm_ext.tuning.measure.worker import die_with
 
@@ -23,19 +24,28 @@ _BYTES = 24 << 30
 
 
 def main() -> None:
-    """Answer until the pipe is closed; the argument is the parent's process number."""
+    serve(lambda task: _outcome(*task))
+
+
+def serve(answer: Callable[[Any], str], limit: int = _BYTES) -> None:
+    """Answer each task with a line until the pipe is closed; the argument is the parent's process number.
+
+    Args:
+        answer: takes a task, gives one line.
+        limit: bytes of address space.
+    """
     die_with(int(sys.argv[1]))
-    resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     warnings.simplefilter("ignore")
-    cases, answers = _channel()
+    tasks, answers = _channel()
     answers.write(b"ready\n")
     answers.flush()
     while True:
         try:
-            contender, case = pickle.load(cases)
+            task = pickle.load(tasks)
         except EOFError:
             return
-        answers.write(_outcome(contender, case).encode() + b"\n")
+        answers.write(answer(task).encode() + b"\n")
         answers.flush()
 
 

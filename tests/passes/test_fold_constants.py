@@ -152,3 +152,22 @@ def test_not_a_number_spreads() -> None:
 def test_values_on_inputs_are_no_candidates() -> None:
     result = apply(FoldConstants(), build(lambda emit, x: emit(R.add(x, const(A))), (3, 5)))
     assert result.fired == () and result.skipped == ()
+
+
+def test_what_has_no_element_is_a_constant() -> None:
+    """Even of inputs, and where TVM's own operators cannot say the shape: 0 means "as it was" to a reshape."""
+
+    def body(emit: Any, x: Any) -> Any:
+        turned = emit(R.permute_dims(x, [1, 0]))
+        return emit(R.add(emit(R.expand_dims(turned, 1)), const(random(16, 1, 1))))
+
+    result = apply(FoldConstants(), build(body, (0, 16)))
+    assert ops(result.mod) == []
+    assert numpy_of(result.mod["main"].body.body).shape == (16, 1, 0)
+    assert {e.detail for e in result.fired} == {"it has no element"}
+
+
+def test_an_output_with_elements_made_of_none_stays_an_operator() -> None:
+    result = apply(FoldConstants(), build(lambda emit, x: emit(R.sum(emit(R.nn.relu(x)), [0])), (0, 4)))
+    value = numpy_of(result.mod["main"].body.body)
+    assert value is None or not value.any()

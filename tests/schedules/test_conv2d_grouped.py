@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tvm_ext
+from tests.onnx_graphs import model, node, random, value
 from tvm_ext.core.layout import PackedWeight
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
@@ -93,3 +95,19 @@ def test_refuses_one_group_and_depthwise(weight: tuple[int, ...], groups: int) -
     group = conv_group((1, 8, 4, 4), weight, padding=(1, 1), groups=groups)
     miss = RECIPE.match(group, Machine.detect())
     assert isinstance(miss, Miss) and f"groups={groups}" in miss.reason
+
+
+@pytest.mark.parametrize(("channels", "groups", "exact"), [(64, 4, True), (32, 8, False)])
+def test_merged_groups_are_not_exact(channels: int, groups: int, exact: bool) -> None:
+    """A product with a zero of the block diagonal is NaN where the other group's input is NaN or infinite."""
+    group = conv_group((1, channels, 6, 6), (channels, channels // groups, 3, 3), groups=groups)
+    assert RECIPE.is_exact(matched(RECIPE, group, Machine.detect("skylake-avx512", 2))) == exact
+
+
+def test_nan_stays_in_its_group_with_exact_accuracy() -> None:
+    x = random(1, 32, 6, 6)
+    x[0, 1] = np.nan
+    proto = model([node("Conv", "x w", "y", group=8)], [value("x", x.shape)], [value("y", (1, 32, 6, 6))],
+                  {"w": random(32, 4, 1, 1)})  # fmt: skip
+    found = tvm_ext.compile(proto, cache=False, accuracy="exact").run({"x": x})["y"]
+    assert np.isnan(found[:, :4]).all() and np.isfinite(found[:, 4:]).all()

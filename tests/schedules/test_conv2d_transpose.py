@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from tvm import relax
 
+import tvm_ext
+from tests.onnx_graphs import model, node, random, value
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.conv2d_transpose import Conv2dTranspose, Phases
@@ -95,3 +97,17 @@ def test_refuses(weight: tuple[int, ...], change: dict[str, Any], reason: str) -
     group = transposed_group((1, 8, 4, 4), weight, strides=(2, 2), **change)
     miss = RECIPE.match(group, Machine.detect())
     assert isinstance(miss, Miss) and reason in miss.reason
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(4, 2), (3, 2), (1, 3), (2, 2)])
+def test_nan_stays_in_its_window_with_exact_accuracy(kernel: int, stride: int) -> None:
+    """Where the stride does not divide the kernel some taps are made of zeros, which "exact" does without."""
+    x = random(1, 16, 5, 5)
+    x[0, 3, 2, 2] = np.nan
+    size = 4 * stride + kernel
+    proto = model([node("ConvTranspose", "x w", "y", strides=[stride, stride])], [value("x", x.shape)],
+                  [value("y", (1, 16, size, size))], {"w": random(16, 16, kernel, kernel)})  # fmt: skip
+    found = tvm_ext.compile(proto, cache=False, accuracy="exact").run({"x": x})["y"]
+    reached = np.zeros((size, size), bool)
+    reached[2 * stride : 2 * stride + kernel, 2 * stride : 2 * stride + kernel] = True
+    assert (np.isnan(found) == reached).all()

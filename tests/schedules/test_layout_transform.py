@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes  # noqa: F401, numpy's bfloat16
 import numpy as np
 import pytest
 import tvm
@@ -71,7 +72,9 @@ def test_every_permutation(shape: Sequence[int], rng: np.random.Generator) -> No
         assert np.array_equal(transformed(x, PLAIN, Layout(order), machine), x), order
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "float16", "int32", "int64", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint8", "int16", "float16", "bfloat16", "int32", "int64", "float64"]
+)
 def test_any_type(dtype: str, machine: Machine, rng: np.random.Generator) -> None:
     few = rng.integers(0, 2 if dtype == "bool" else 100, (2, 3, 35, 3)).astype(dtype)
     many = rng.integers(0, 2 if dtype == "bool" else 100, (1, 19, 6, 23)).astype(dtype)

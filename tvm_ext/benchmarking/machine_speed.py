@@ -20,8 +20,9 @@ from tvm_ext.core.machine import Machine
 CHAINS = 10
 
 
-def read_kernel(machine: Machine, floats: int) -> tuple[tvm.runtime.Module, tuple[int, ...]]:
-    """A kernel that sums a buffer of (threads, steps, CHAINS, lanes) floats, and that shape: `floats` or a few more."""
+def read_kernel(machine: Machine, floats: int, passes: int = 1) -> tuple[tvm.runtime.Module, tuple[int, ...]]:
+    """A kernel that sums a buffer of (threads, steps, CHAINS, lanes) floats, so many times over, and that shape:
+    `floats` or a few more."""
     threads, lanes = machine.threads, machine.lanes
     steps = -(-floats // (threads * CHAINS * lanes))
 
@@ -36,10 +37,11 @@ def read_kernel(machine: Machine, floats: int) -> tuple[tvm.runtime.Module, tupl
             for c in T.unroll(CHAINS):
                 for v in T.vectorized(lanes):
                     sums[c, v] = T.float32(0)
-            for i in T.serial(steps):
-                for c in T.unroll(CHAINS):
-                    for v in T.vectorized(lanes):
-                        sums[c, v] = sums[c, v] + x[t, i, c, v]
+            for _ in T.serial(passes):
+                for i in T.serial(steps):
+                    for c in T.unroll(CHAINS):
+                        for v in T.vectorized(lanes):
+                            sums[c, v] = sums[c, v] + x[t, i, c, v]
             for c in T.unroll(CHAINS):
                 for v in T.vectorized(lanes):
                     out[t, c, v] = sums[c, v]
@@ -75,15 +77,19 @@ def fma_kernel(machine: Machine, steps: int) -> tvm.runtime.Module:
     return tvm.compile(fma, target=machine.target())
 
 
-def call_of_read(machine: Machine, floats: int) -> tuple[Callable[[], Any], int]:
-    """A call that reads a buffer of random floats, checked to have read all of them, and the bytes it reads."""
-    module, shape = read_kernel(machine, floats)
+def call_of_read(machine: Machine, floats: int, passes: int = 1) -> tuple[Callable[[], Any], int]:
+    """A call that reads a buffer of random floats, checked to have read all of them, and the bytes it reads.
+
+    Args:
+        passes: how often it reads the buffer: more than once, one that caches hold.
+    """
+    module, shape = read_kernel(machine, floats, passes)
     x = np.random.default_rng(0).random(shape, dtype=np.float32)
     argument, out = tvm.runtime.tensor(x), tvm.runtime.tensor(np.zeros((shape[0], *shape[2:]), np.float32))
     function = module["read"]
     function(argument, out)
-    np.testing.assert_allclose(out.numpy(), x.astype(np.float64).sum(1), rtol=1e-3)
-    return lambda: function(argument, out), x.nbytes
+    np.testing.assert_allclose(out.numpy(), passes * x.astype(np.float64).sum(1), rtol=1e-3)
+    return lambda: function(argument, out), passes * x.nbytes
 
 
 def call_of_fma(machine: Machine, steps: int) -> tuple[Callable[[], Any], float]:

@@ -17,15 +17,23 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ..core.errors import ArtifactError, InputError, ModelError, OptionError, TvmExtError, UnsupportedError
-from . import bench, cache, compile, doctor, log, new, run, tune, verify, zoo
+from ..core.errors import (
+    ArtifactError,
+    InputError,
+    ModelError,
+    OptionError,
+    StageError,
+    TvmExtError,
+    UnsupportedError,
+)
+from . import analyze, bench, bisect, cache, compile, doctor, log, memory, new, profile, report, run, tune, verify, zoo
 from .offload import import_modules
 
 GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 
 VERBS: dict[str, ModuleType] = {
-    "compile": compile, "run": run, "verify": verify, "bench": bench, "tune": tune, "log": log, "zoo": zoo,
-    "new": new, "doctor": doctor, "cache": cache,
+    "compile": compile, "run": run, "verify": verify, "bisect": bisect, "bench": bench, "tune": tune, "log": log,
+    "zoo": zoo, "analyze": analyze, "report": report, "profile": profile, "memory": memory, "new": new, "doctor": doctor, "cache": cache,
 }  # fmt: skip
 
 _EPILOG = """\
@@ -124,4 +132,4 @@ def _report(args: argparse.Namespace, error: Exception) -> None:
 def _code_of(error: Exception) -> int:
     if isinstance(error, UnsupportedError):
         return UNSUPPORTED
-    return USAGE if isinstance(error, OptionError | ModelError | InputError | ArtifactError) else FAILED
+    return USAGE if isinstance(error, OptionError | ModelError | InputError | ArtifactError | StageError) else FAILED

@@ -3,61 +3,120 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
-from .common import add_compile_arguments, compile_with_progress, model_of, print_json, print_table, spec_dicts
-from .offload import program_texts
+from .common import (
+    Progress,
+    add_compile_arguments,
+    compile_with_progress,
+    model_of,
+    print_json,
+    print_table,
+    spec_dicts,
+)
+from .stages import add_stage_arguments, inspected, look_inside, looks_inside, print_changes
+from .timing import print_timing
+
+if TYPE_CHECKING:
+    from ..inspection.diffs import PassChange
+    from ..runtime.model import CompiledModel
 
 SUMMARY = "compile an ONNX model; with -o, write one file that runs without a compiler"
 EXAMPLE = """\
   tvm-ext compile resnet18.onnx -o resnet18.so
   tvm-ext compile model.onnx --shape input=1,3,224,224 --threads 2 -v
-  tvm-ext compile zoo:resnet18 --offload systolic --offload-option when=always --offload-report"""
+  tvm-ext compile zoo:resnet18 --offload systolic --offload-option when=always --offload-report
+  tvm-ext compile model.onnx --ir grouped
+  tvm-ext compile model.onnx -vv --only fold-batch-norm
+  tvm-ext compile model.onnx --dump-dir stages && tvm-ext compile --from stages/04_layout.py -o model.so"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
-    parser.add_argument("model", metavar="MODEL", help="path of an ONNX file, or zoo:NAME")
-    parser.add_argument("-o", "--output", metavar="OUT.so", help="write the artifact here")
-    parser.add_argument("-v", "--verbose", action="store_true", help="also print kernels and what passes did")
-    parser.add_argument("--offload-report", action="store_true", help="also print which node runs where, and why")
-    parser.add_argument(
-        "--ir", choices=("program",), help="also print this form of the model: the programs of its offloaded regions"
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("model", metavar="MODEL", nargs="?", help="path of an ONNX file, or zoo:NAME")
+    source.add_argument(
+        "--from", dest="start", metavar="FILE", help="instead: a stage file to go on from, changed or not; it is run"
     )
+    parser.add_argument("-o", "--output", metavar="OUT.so", help="write the artifact here, or with --to the stage")
+    parser.add_argument(
+        "-v", "--verbose", action="count", default=0,
+        help="also print kernels and what passes did and did not do; -vv: each pass as a diff of what it changed",
+    )  # fmt: skip
+    parser.add_argument("--timing", action="store_true", help="also print where the time of the compile went")
+    parser.add_argument("--offload-report", action="store_true", help="also print which node runs where, and why")
+    add_stage_arguments(parser)
     add_compile_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compile, export, print.
+    """Compile, export, print; or look inside.
 
     Raises:
-        OptionError: --offload-report or --ir program, and nothing is offloaded.
+        OptionError: options that do not go together.
     """
-    if (args.offload_report or args.ir) and not args.offload:
-        asked = "--offload-report" if args.offload_report else f"--ir {args.ir}"
-        raise OptionError(f"{asked} without --offload", fix="name a back end, such as --offload systolic")
-    compiled = compile_with_progress(args, model_of(args.model))
-    programs = program_texts(compiled) if args.ir else {}
+    _check(args)
+    if looks_inside(args):
+        return look_inside(args)
+    compiled = _resumed(args) if args.start else compile_with_progress(args, model_of(args.model))
+    changes = _changes(args)
     if args.output:
         compiled.export(args.output)
     result = {
-        "ok": True, "model": args.model, "threads": compiled.threads, "artifact": args.output,
+        "ok": True, "model": args.model or args.start, "threads": compiled.threads, "artifact": args.output,
         "inputs": spec_dicts(compiled.inputs), "outputs": spec_dicts(compiled.outputs), "report": compiled.report,
-        **({"ir": programs} if args.ir else {}),
+        **({"changes": [one.as_dict() for one in changes]} if changes else {}),
     }  # fmt: skip
     if args.json:
         print_json(result)
         return 0
-    _print(result, args.verbose)
+    _print(result, args)
+    print_changes(changes)
+    if args.timing:
+        print()
+        print_timing(compiled.report)
     if args.offload_report:
         print(f"\n{compiled.offload_report()}")
-    for region, text in programs.items():
-        print(f"\nprogram of {region}\n{text}")
     return 0
 
 
-def _print(result: dict[str, Any], verbose: bool) -> None:
+def _check(args: argparse.Namespace) -> None:
+    if args.offload_report and not (args.offload or args.start):
+        raise OptionError("--offload-report without --offload", fix="name a back end, such as --offload systolic")
+    if args.only and not args.verbose:
+        raise OptionError("--only without -v or -vv", fix="-vv --only PASS shows what the pass changed")
+    if args.start and args.verbose > 1:
+        raise OptionError("-vv with --from: diffs are of a whole compile", fix="give the model, or -v")
+    if args.start and (given := _given_options(args)):
+        raise OptionError(f"--from {args.start} with {', '.join(given)}: options come with the stage's file")
+
+
+def _given_options(args: argparse.Namespace) -> list[str]:
+    """Compile options that are not the default."""
+    parser = argparse.ArgumentParser()
+    add_compile_arguments(parser)
+    usual = vars(parser.parse_args([]))
+    return [f"--{name.replace('_', '-')}" for name, value in usual.items() if name != "imports"
+            and getattr(args, name) != value]  # fmt: skip
+
+
+def _resumed(args: argparse.Namespace) -> CompiledModel:
+    from .. import resume
+
+    with Progress(f"compiling from {args.start}"):
+        return resume(args.start)
+
+
+def _changes(args: argparse.Namespace) -> tuple[PassChange, ...]:
+    """What each pass changed, for -vv."""
+    if args.verbose < 2:
+        return ()
+    with Progress(f"comparing the passes of {args.model}"):
+        return inspected(args).changes_of(args.only)
+
+
+def _print(result: dict[str, Any], args: argparse.Namespace) -> None:
     report = result["report"]
     print(f"{result['model']}, {result['threads']} threads")
     for kind in ("inputs", "outputs"):
@@ -68,8 +127,8 @@ def _print(result: dict[str, Any], verbose: bool) -> None:
     for program in report.get("programs", [report] if "bytes_moved" in report else []):
         print(_facts(program))
     print_table([("recipe", "kernels", "launches"), *_by_recipe(kernels)])
-    if verbose:
-        _print_details(report)
+    if args.verbose:
+        _print_details(report, args)
     if seconds := report.get("timing"):
         print("seconds: " + ", ".join(f"{name} {value:.2f}" for name, value in seconds.items()))
     for warning in report.get("warnings", []):
@@ -95,11 +154,13 @@ def _by_recipe(kernels: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     return [(r, len(found), sum(k.get("calls", 1) for k in found)) for r, found in groups.items()]
 
 
-def _print_details(report: dict[str, Any]) -> None:
+def _print_details(report: dict[str, Any], args: argparse.Namespace) -> None:
     print()
     print_table([("kernel", "recipe", "calls", "config", "nodes"), *map(_kernel_cells, report.get("kernels", []))])
     print()
     for one in report.get("passes", []):
+        if args.verbose > 1 or (args.only and one["name"] not in args.only):
+            continue  # with its diff, below
         print(f"pass {one['name']}: {len(one['fired'])} fired, {len(one['skipped'])} skipped, {one['seconds']:.3f} s")
         for kind in ("fired", "skipped"):
             for value, detail in one[kind]:

@@ -1,4 +1,4 @@
-"""Offloading on the command line: its arguments, the modules that bring back ends, and the texts of programs."""
+"""Offloading on the command line: its arguments, and the modules that bring back ends."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import OptionError
-
-if TYPE_CHECKING:
-    from ..runtime.model import CompiledModel
 
 
 def add_offload_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,25 +74,3 @@ def import_modules(names: Iterable[str]) -> None:
             raise OptionError(f"--import {name}: {error}", fix=fix) from error
         except Exception as error:
             raise OptionError(f"--import {name}: importing it fails: {type(error).__name__}: {error}") from error
-
-
-def program_texts(compiled: CompiledModel) -> dict[str, str]:
-    """Region -> its program as text.
-
-    Raises:
-        OptionError: nothing is offloaded, or the back end has no disassembler.
-    """
-    from ..byoc.registry import backend_named
-
-    programs = compiled.offload_programs()
-    if not programs:
-        fix = "--offload-report says why; with --offload-option when=always the back end gets all it takes"
-        raise OptionError(f"--ir program: no part of {compiled.metadata.model['name']!r} is offloaded", fix=fix)
-    texts = {}
-    for one in compiled.metadata.offloads:
-        disassemble = backend_named(one.backend).disassemble
-        if disassemble is None:
-            wrong = f"--ir program: back end {one.backend!r} has no disassembler"
-            raise OptionError(wrong, fix="its author gives Backend(disassemble=...)")
-        texts[one.region] = disassemble(programs[one.region])
-    return texts

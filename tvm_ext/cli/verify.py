@@ -1,20 +1,35 @@
-"""`tvm-ext verify`: compare a compiled model with onnxruntime, output by output."""
+"""`tvm-ext verify`: compare a compiled model with onnxruntime, output by output, or layer by layer."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .common import Progress, add_compile_arguments, add_input_arguments, given_inputs, model_of, print_json
+from ..core.errors import OptionError
+from .common import (
+    Progress,
+    add_compile_arguments,
+    add_input_arguments,
+    compile_options,
+    given_inputs,
+    model_of,
+    print_json,
+)
 from .run import opened
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from ..runtime.model import CompiledModel
+    from ..verification.layers import LayerReport
     from ..verification.verify import VerifyReport
 
 SUMMARY = "compare a model, compiled here or exported before, with onnxruntime"
 EXAMPLE = """\
   tvm-ext verify resnet18.onnx
-  tvm-ext verify resnet18.onnx --artifact resnet18.so --seed 0 1 2"""
+  tvm-ext verify resnet18.onnx --artifact resnet18.so --seed 0 1 2
+  tvm-ext verify resnet18.onnx --layers
+  tvm-ext verify resnet18.onnx --off recipe=conv2d_winograd"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,13 +42,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tolerance", type=float, metavar="PART",
         help="largest error of the output's range (default: by dtype; 1e-5 for float32)",
     )  # fmt: skip
+    parser.add_argument(
+        "--layers", action="store_true",
+        help="compare what every kernel writes with onnxruntime's value there, and name the first one that is wrong",
+    )  # fmt: skip
+    parser.add_argument(
+        "--off", metavar="KIND=NAME", type=switch_argument, action="append", default=[],
+        help="compile without it: pass=NAME, recipe=NAME, layer=GROUP, record=FILE:LINE or offload=NODE, as bisect "
+        "names them; any number of times",
+    )  # fmt: skip
     add_compile_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Check for every seed (or once, on given inputs); 1 if any output disagrees."""
     given, model = given_inputs(args), model_of(args.model)
-    compiled = opened(argparse.Namespace(**{**vars(args), "model": args.artifact or args.model}))
+    compiled = _compiled(args, model)
     reports = [_report(args, compiled, model, given, seed) for seed in (args.seed if given is None else [0])]
     good = all(report.ok for report in reports)
     if args.json:
@@ -43,8 +67,35 @@ def run(args: argparse.Namespace) -> int:
     return 0 if good else 1
 
 
-def _report(args: argparse.Namespace, compiled: object, model: object, given: object, seed: int) -> VerifyReport:
+def _compiled(args: argparse.Namespace, model: Any) -> CompiledModel:
+    """The artifact, or the model compiled, without what is switched off."""
+    if not args.off:
+        return opened(argparse.Namespace(**{**vars(args), "model": args.artifact or args.model}))
+    if args.artifact:
+        raise OptionError(f"{args.artifact} is compiled already: --off does not apply", fix="leave --artifact out")
+    from ..core.instruments import Instruments
+    from ..driver.compile import compile_model
+    from ..verification.bisect.suspects import switches_of
+
+    with Progress(f"compiling {args.model}"):
+        return compile_model(model, instruments=Instruments(switches=switches_of(args.off)), **compile_options(args))
+
+
+def _report(
+    args: argparse.Namespace, compiled: CompiledModel, model: Any, given: dict[str, np.ndarray] | None, seed: int
+) -> VerifyReport | LayerReport:
     from .. import verify
 
     with Progress("comparing with onnxruntime"):
-        return verify(compiled, model, given, seed=seed, tolerance=args.tolerance)  # type: ignore[arg-type]
+        return verify(compiled, model, given, seed=seed, tolerance=args.tolerance, layers=args.layers)
+
+
+def switch_argument(text: str) -> tuple[str, str]:
+    """Parse KIND=NAME."""
+    kind, found, name = text.partition("=")
+    if not (found and name and kind in _KINDS):
+        raise argparse.ArgumentTypeError(f"{text!r}: KIND=NAME is needed, KIND one of {', '.join(_KINDS)}")
+    return kind, name
+
+
+_KINDS = ("pass", "recipe", "layer", "record", "offload")

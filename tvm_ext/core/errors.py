@@ -41,6 +41,10 @@ class ArtifactError(TvmExtError, ValueError):
     """A file is not an artifact of this library, is damaged, or needs another version or instruction set."""
 
 
+class StageError(TvmExtError, ValueError):
+    """A stage file is damaged, of other versions or another machine, or says what does not hold; names file and line."""
+
+
 class ToolError(TvmExtError, OSError):
     """Something outside Python is missing or failed: a linker, a directory that cannot be written."""
 

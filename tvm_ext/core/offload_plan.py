@@ -26,6 +26,7 @@ class OffloadedRegion:
         composites: (pattern, operators) of each of its composites.
         seconds: estimated, of one run there; None if the back end has no cost model. host_seconds: on the CPU.
         facts: what the back end says of it.
+        anchors: of each composite its ONNX nodes, those of its anchor first.
         weight: number of the program among the weights of `main`, once it is lifted.
     """
 
@@ -39,6 +40,7 @@ class OffloadedRegion:
     seconds: float | None
     host_seconds: float
     facts: Mapping[str, Any] = field(default_factory=dict)
+    anchors: tuple[tuple[str, ...], ...] = ()
     weight: int = -1
 
     def as_dict(self) -> dict[str, Any]:

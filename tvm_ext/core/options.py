@@ -35,8 +35,9 @@ class CompileOptions:
             function of a :class:`tvm_ext.core.fusion.FusionCandidate` decides each step itself (such a compile does not
             use the cache: a function has no key).
         accuracy: "default" may use Winograd convolution: rounding stays within 1e-5 of an output's range, and a NaN or
-            infinity among activations reaches every output of its tile. "exact" uses only kernels that sum products as
-            the operation says.
+            infinity among activations reaches every output of its tile; grouped and transposed convolutions may add
+            products with zeros, by which one reaches outputs of a neighbouring group or phase. "exact" uses only
+            kernels that sum the products the operation states.
         records: tuning records to use: "auto" takes those shipped with this library, where instruction set and number
             of threads fit; None takes none; a path, or several, takes those logs; a folder is a MetaSchedule database.
         offload: an accelerator's back end that gets part of the model: its name, or a :class:`tvm_ext.byoc.Backend`.

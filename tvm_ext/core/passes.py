@@ -16,6 +16,7 @@ from .errors import PassError, TvmExtError
 from .instruments import Instruments, Switches
 from .machine import Machine
 from .options import CompileOptions
+from .ownership import Ownership
 from .provenance import Provenance
 from .record_book import RecordBook
 
@@ -34,10 +35,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Event:
-    """One thing a pass did, or did not do: the value it looked at, and what or why."""
+    """One thing a pass did, or did not do.
+
+    Attributes:
+        value: it looked at: ONNX nodes, or a name.
+        detail: what, or why not.
+        variables: of `main`, that it is about.
+    """
 
     value: str
     detail: str
+    variables: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ class CompileContext:
         weights: values of the parameters of `main` that follow the model's inputs.
         origins: for weights that were packed: number -> unpacked value and layout.
         pending: weights being packed on another thread; lift-weights waits for them, no pass before reads their values.
-        node_types: ONNX node -> ONNX operator, of all nodes of the model.
+        ownership: who has the work of each ONNX node so far.
         offload: regions that a back end runs, and where each ONNX node runs; None if nothing was to be offloaded.
         switches: what is off in this compile.
     """
@@ -98,7 +106,7 @@ class CompileContext:
     weights: list[np.ndarray] = field(default_factory=list)
     origins: dict[int, tuple[np.ndarray, Layout]] = field(default_factory=dict)
     pending: list[Future[None]] = field(default_factory=list)
-    node_types: dict[str, str] = field(default_factory=dict)
+    ownership: Ownership = field(default_factory=Ownership)
     offload: OffloadPlan | None = None
     switches: Switches = field(default_factory=Switches)
 
@@ -112,11 +120,13 @@ class Pass(abc.ABC):
 
     Attributes:
         name: unique, lower case with dashes; reports and errors use it.
+        needed: why a compile cannot do without it; "" of a pass that may be switched off to find a culprit.
         requires: conditions on the module before.
         ensures: conditions on the module after.
     """
 
     name: str
+    needed: str = ""
     requires: tuple[Condition, ...] = ()
     ensures: tuple[Condition, ...] = ()
 
@@ -178,6 +188,7 @@ def run_passes(
         if one.name in ctx.switches.passes:
             continue
         mod = one(mod, ctx).mod
+        ctx.ownership.see(one.name, mod, ctx.provenance, ctx.reports[-1].fired)
         if instruments is not None:
             instruments.see(one.name, mod, ctx)
     return mod

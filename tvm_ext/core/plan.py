@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .call_site import CallSite
 from .recipe import Config, Match, Recipe
 from .record import Record
 
@@ -40,7 +41,9 @@ class Kernel:
         reason: why no recipe took it; empty if one did.
         layouts: of its parameters and result, as text.
         calls: one entry a call site: the ONNX nodes it computes.
+        sites: one entry a call site: its place in the program, and the ONNX values it writes.
         estimate: seconds the cost model expects; 0 if there is none.
+        flops: floating-point operations of one call, of a kernel that no recipe made; 0 if it only moves values.
         record: of which tuning session it follows a record; "" if it is the default.
         schedule: schedules the function; None if TVM made it.
         plan: what its recipe was given; None if no recipe made it.
@@ -52,7 +55,9 @@ class Kernel:
     reason: str = ""
     layouts: str = ""
     calls: list[tuple[str, ...]] = field(default_factory=list)
+    sites: list[CallSite] = field(default_factory=list)
     estimate: float = 0.0
+    flops: float = 0.0
     record: str = ""
     schedule: Callable[[Schedule], None] | None = None
     plan: Plan | None = None
@@ -63,5 +68,6 @@ class Kernel:
         return {
             "name": self.name, "recipe": self.recipe, "config": self.config, "layouts": self.layouts,
             "calls": len(self.calls), "nodes": nodes, "call_sites": [list(c) for c in self.calls],
-            "reason": self.reason, "estimated_us": round(self.estimate * 1e6, 1), "record": self.record,
+            "sites": [site.as_dict() for site in self.sites], "reason": self.reason,
+            "estimated_us": round(self.estimate * 1e6, 1), "record": self.record,
         }  # fmt: skip

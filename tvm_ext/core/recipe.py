@@ -92,6 +92,13 @@ class Recipe(abc.ABC):
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
         """Schedule the function :meth:`compute` made."""
 
+    def is_exact(self, match: Match) -> bool:
+        """Whether of this group it computes the sums stated, without products with zeros of its own making.
+
+        Zero times a number changes no sum, but zero times NaN or infinity does.
+        """
+        return self.exact
+
     def default(self, match: Match, machine: Machine) -> Config:
         """The configuration of least estimated cost; no search on hardware."""
         return min(self.points(match, machine), key=lambda config: self.cost(match, config, machine))

@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule, Op, TupleGetItem
 
 from .passes import CompileContext, Event, PassResult
+from .provenance import Provenance, Step
 
 
 def main_bindings(mod: IRModule) -> list[relax.VarBinding]:
@@ -123,6 +124,8 @@ class Rewriter:
         var = relax.DataflowVar(name, expr.ty) if self._dataflow else relax.Var(name, expr.ty)
         self._out.append(relax.VarBinding(var, expr))
         self.defs[var] = expr
+        self.ctx.provenance.renew(name)
+        trace_views(var, expr, self.ctx.provenance)
         if self._current is not None:
             self.ctx.provenance.record(name, [self._current.name, *self._absorbed])
         return var
@@ -130,6 +133,11 @@ class Rewriter:
     def absorb(self, *variables: relax.Var) -> None:
         """Say that the current binding now also does the work of these variables."""
         self._absorbed.extend(v.name for v in variables)
+
+    def revalue(self) -> None:
+        """Say that the current variable gets another value than it had, such as a scaled one: no ONNX value is it."""
+        if self._current is not None:
+            self.ctx.provenance.renew(self._current.name)
 
     def normalize(self, expr: Any) -> Any:
         """`expr` with its type inferred; calls among its operands are bound before it."""
@@ -160,11 +168,11 @@ class Rewriter:
 
     def fire(self, detail: str, value: relax.Var | str | None = None) -> None:
         """Report a rewrite of the current binding (or of `value`)."""
-        self.fired.append(Event(self._label(value), detail))
+        self.fired.append(self._event(value, detail))
 
     def skip(self, reason: str, value: relax.Var | str | None = None) -> None:
         """Report why the current binding (or `value`) was left alone."""
-        self.skipped.append(Event(self._label(value), reason))
+        self.skipped.append(self._event(value, reason))
 
     # ------------------------------------------------------------ driving
     def rewrite(self, visit: Callable[[relax.VarBinding, Rewriter], Any]) -> PassResult:
@@ -197,6 +205,7 @@ class Rewriter:
             self.ctx.provenance.record(value.name, [binding.var.name])
             self.ctx.provenance.record(binding.var.name, [value.name])  # either name may be the one that stays
         self.defs[binding.var] = value
+        trace_views(binding.var, value, self.ctx.provenance)
         self._out.append(relax.VarBinding(binding.var, value))
         self._current = None
 
@@ -217,12 +226,49 @@ class Rewriter:
         self._names.add(name)
         return name
 
-    def _label(self, value: relax.Var | str | None) -> str:
+    def _event(self, value: relax.Var | str | None, detail: str) -> Event:
         if not isinstance(value, str):
             value = (self._current if value is None else value).name  # type: ignore[union-attr]
         name = str(value)
         nodes = self.ctx.provenance.of(name)
-        return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "") if nodes else name
+        label = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "") if nodes else name
+        return Event(label, detail, (name,))
+
+
+def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
+    """Of y = x, y = reshape(x) or y = permute_dims(x): what is held by one of the two, the other one holds as a view.
+
+    Of another name both hold what either does. Of a view, only one that holds nothing so far is told.
+    """
+    source = value if isinstance(value, relax.Var) else value.args[0] if op_name(value) in _VIEWS else None
+    if not isinstance(source, relax.Var) or any(provenance.placement(v.name) for v in (source, var)):
+        return  # of what lies in another layout, names say nothing about memory
+    steps = _view_steps(source, var, value)
+    if steps is None:
+        return
+    forth, back = steps
+    known, made = provenance.held(source.name), provenance.held(var.name)
+    if not forth or not made:
+        provenance.hold(var.name, (one.then(*forth) for one in known))
+    if not back or not known:
+        provenance.hold(source.name, (one.then(*back) for one in made))
+
+
+_VIEWS = ("relax.reshape", "relax.permute_dims")
+
+
+def _view_steps(source: relax.Var, var: relax.Var, value: Any) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:
+    """What makes the array of `var` of that of `source`, and the other way round; None for unknown shapes."""
+    before, after = shape_of(source), shape_of(var)
+    if before is None or after is None:
+        return None
+    if isinstance(value, relax.Var):
+        return (), ()
+    if op_name(value) == "relax.reshape":
+        return (("reshape", after),), (("reshape", before),)
+    given = value.attrs.axes
+    axes = tuple(int(a) % len(before) for a in given) if given is not None else tuple(reversed(range(len(before))))
+    return (("transpose", axes),), (("transpose", tuple(axes.index(a) for a in range(len(axes)))),)
 
 
 def remove_aliases(mod: IRModule) -> IRModule:

@@ -4,7 +4,8 @@
     database_tuning_record.json   [line of the kernel, [trace, [seconds, ...], target, arguments]]  one candidate a line
 
 TVM's own reader replays the trace of every record when it opens a database, which takes seconds. This one reads the
-times, and replays the one trace that is asked for.
+times, and replays the one trace that is asked for. Modules and traces are still TVM's to decode, in code that trusts
+them: a database that was made to, can end the process. Read only your own.
 """
 
 from __future__ import annotations
@@ -138,12 +139,12 @@ class MetaScheduleDatabase:
 
     def _read(self, path: Path, parse: Callable[[Any], Any]) -> Iterator[tuple[int, Any]]:
         """(line, value) of a file; a line that holds none is a problem."""
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file):
                 try:
                     yield number, parse(json.loads(line))
-                except (ValueError, TypeError, KeyError) as error:
-                    what = str(error).strip().splitlines()[-1][:120]
+                except Exception as error:  # TVM raises several, of what its JSON describes
+                    what = (str(error).strip().splitlines() or [""])[-1][:120]
                     self.problems.append(f"{path.name}:{number + 1}: left out: {type(error).__name__}: {what}")
 
 
@@ -179,6 +180,8 @@ def _without_binding(function: tirx.PrimFunc) -> tirx.PrimFunc | None:
 
 def _stored(line: Sequence[Any]) -> _Stored:
     kernel, (trace, seconds, target, _) = line
+    if not isinstance(target or {}, dict):
+        raise TypeError(f"a target is an object, not {type(target).__name__}")
     times = [float(s) for s in seconds or ()]
     return _Stored(int(kernel), trace, statistics.median(times) if times else math.inf, target or {})
 

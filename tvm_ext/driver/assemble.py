@@ -7,26 +7,29 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.ir import GlobalVar, IRModule
 
 from ..core.layout import Layout
 from ..core.machine import Machine
-from ..core.relax_graph import main_bindings, op_name, shape_of
+from ..core.relax_graph import main_bindings, op_name
+from ..core.work import bytes_of
 from ..frontend.reader import Source
 from ..runtime.drivers import Offload
 from ..runtime.expansion import Compact, Expansion
-from ..runtime.spec import Metadata, Program, TensorSpec, installed_versions
+from ..runtime.spec import Metadata, Program, TensorSpec, View, installed_versions
+from .arena import Memory
 from .build import has_parallel_loops
-from .destinations import storage_bytes, with_destinations
+from .destinations import Destinations, with_destinations
+from .figures import kernel_figures
 from .lower import Clock, Lowered, Programs
+from .memory import with_arena
+from .workspace import with_workspace_of_kernels
 
 
 @dataclass
@@ -79,6 +82,9 @@ class Assembled:
         report = {
             "kernels": [k for facts in self.facts for k in facts["kernels"]],
             **{key: value for key, value in self.facts[-1].items() if key not in ("kernels", "batch")},
+            "nodes": lowered[-1].ctx.ownership.as_dict(
+                lowered[-1].ctx.kernels, lambda name: _of_batch(name, lowered[-1])
+            ),
             "passes": [r.as_dict() for r in lowered[-1].ctx.reports],
             "timing": dict(self.clock.seconds),
             "warnings": list(dict.fromkeys(w for one in lowered for w in (*one.imported.warnings, *_left_out(one)))),
@@ -86,7 +92,7 @@ class Assembled:
         if freeze := lowered[-1].ctx.options.freeze:
             report["frozen"] = [asdict(one) for one in freeze]
         if (plan := lowered[-1].ctx.offload) is not None:
-            report["offload"] = plan.as_dict(lowered[-1].ctx.node_types)
+            report["offload"] = plan.as_dict(lowered[-1].ctx.ownership.types)
         if len(self.facts) > 1:
             report["programs"] = [{k: v for k, v in facts.items() if k != "kernels"} for facts in self.facts]
         return report
@@ -107,13 +113,13 @@ def assemble(model: Programs) -> Assembled:
     for lowered in model.lowered:
         one = _renamed(lowered)
         entry = _entry(lowered)
-        mod, destinations = _in_place(one, entry)
+        mod, destinations, views, memory = _in_place(one, entry, lowered.ctx.machine)
         functions.update(mod.functions_items())
-        facts.append(_facts(lowered, mod))
+        facts.append(_facts(lowered, memory))
         cost = sum(k.estimate * len(k.calls) for k in lowered.ctx.kernels.values())
         indices = tuple(weights.add(w) for w in lowered.ctx.weights)
         origins.update({indices[i]: origin for i, origin in lowered.ctx.origins.items()})
-        programs.append(Program(entry, indices, destinations, lowered.batch, cost))
+        programs.append(Program(entry, indices, destinations, lowered.batch, cost, views))
         for region in lowered.ctx.offload.regions if lowered.ctx.offload else ():
             name, weight = _of_batch(region.name, lowered), indices[region.weight]
             offloads.setdefault(weight, Offload(weight, region.backend, name, region.module))
@@ -143,38 +149,32 @@ def _renamed(lowered: Lowered) -> IRModule:
     return builder.get()
 
 
-def _in_place(mod: IRModule, entry: str) -> tuple[IRModule, tuple[tuple[int, tuple[int, ...]], ...]]:
-    """Calls in destination-passing style, the outputs' memory among the parameters."""
-    t = relax.transform
-    mod = tvm.transform.Sequential([t.ToNonDataflow(), t.RemovePurityChecking(), t.CallTIRRewrite()])(mod)
+def _in_place(mod: IRModule, entry: str, machine: Machine) -> tuple[IRModule, Destinations, tuple[View, ...], Memory]:
+    """Calls in destination-passing style: memory of outputs, activations and workspace are parameters of the entry."""
+    mod, pooled = with_workspace_of_kernels(mod, entry, machine)
     function, destinations = with_destinations(mod[entry])
+    function, arena, views = with_arena(function)
     mod.update_func(mod.get_global_var(entry), function)
-    return t.Normalize()(mod), destinations
+    memory = Memory(arena, tuple(pooled[kernel] for kernel in arena.steps))
+    return relax.transform.Normalize()(mod), destinations, views, memory
 
 
-def _facts(lowered: Lowered, mod: IRModule) -> dict[str, Any]:
+def _facts(lowered: Lowered, memory: Memory) -> dict[str, Any]:
     """What a program does in one call: launches, bytes its kernels read and write, memory it takes."""
-    kernels = [k.as_dict() for k in lowered.ctx.kernels.values() if k.calls]
+    figures = kernel_figures(lowered)
+    kernels = [{**k.as_dict(), **figures[k.name]} for k in lowered.ctx.kernels.values() if k.calls]
     if lowered.batch:
         kernels = [{**k, "name": f"{k['name']}_n{lowered.batch}", "batch": lowered.batch} for k in kernels]
     calls = [b.value for b in main_bindings(lowered.mod) if op_name(b.value) == "relax.call_tir"]
-    planned = relax.transform.StaticPlanBlockMemory()(mod)
     return {
         "batch": lowered.batch,
         "kernels": kernels,
         "launches": sum(k["calls"] for k in kernels),
-        "bytes_moved": sum(_bytes(v) for call in calls for v in (*call.args[1].fields, call)),
-        "activation_bytes": storage_bytes(planned[_entry(lowered)]),
+        "bytes_moved": sum(bytes_of(v) for call in calls for v in (*call.args[1].fields, call)),
+        "activation_bytes": memory.arena.nbytes,
+        "memory": memory.as_dict(),
         "weight_bytes": sum(w.nbytes for w in lowered.ctx.weights),
     }
-
-
-def _bytes(value: Any) -> int:
-    """Bytes of a tensor, or of each of a tuple."""
-    if isinstance(value.ty, relax.TupleType):
-        return sum(_bytes(relax.Var("t", field)) for field in value.ty.fields)
-    bits = tvm.DataType(str(value.ty.dtype)).bits
-    return math.prod(shape_of(value) or ()) * -(-bits // 8)
 
 
 class _Weights:

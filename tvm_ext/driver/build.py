@@ -16,7 +16,7 @@ from tvm.ir import GlobalVar, IRModule
 
 from ..core.group import RECIPE
 from ..core.machine import Machine, available_cores
-from ..runtime.arrays import ARGUMENT_ALIGNMENT
+from .loops import PIPELINE, is_lowered, lower_to_loops, with_stack_buffers
 
 if TYPE_CHECKING:
     from tvm.relax import VMExecutable
@@ -55,8 +55,7 @@ def build_objects(mod: IRModule, machine: Machine) -> Iterator[VMExecutable]:
 
 def _compiled(mod: IRModule, machine: Machine, finish: Callable[[Any, int], Any]) -> list[Any]:
     """The kernels as runtime modules, a share of them on each core: LLVM works without Python's lock."""
-    kernels = {g.name_hint: f for g, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)}
-    shares = [*_shares(kernels, scheduled=True), *_shares(kernels, scheduled=False)]
+    shares = shares_of(kernels_of(mod))
 
     def compile_share(index: int) -> Any:
         share, scheduled = shares[index]
@@ -66,11 +65,25 @@ def _compiled(mod: IRModule, machine: Machine, finish: Callable[[Any, int], Any]
         return list(pool.map(compile_share, range(len(shares))))
 
 
+def shares_of(kernels: Mapping[str, tirx.PrimFunc]) -> list[tuple[dict[str, tirx.PrimFunc], bool]]:
+    """The kernels that recipes scheduled, and the others, each in one part a core."""
+    return [*_shares(kernels, scheduled=True), *_shares(kernels, scheduled=False)]
+
+
 def _shares(kernels: Mapping[str, tirx.PrimFunc], *, scheduled: bool) -> list[tuple[dict[str, tirx.PrimFunc], bool]]:
-    """The kernels that recipes scheduled, or the others, in one part a core."""
-    chosen = [(name, f) for name, f in kernels.items() if bool(f.attrs and RECIPE in f.attrs) == scheduled]
+    chosen = [(name, f) for name, f in kernels.items() if is_scheduled(f) == scheduled]
     workers = min(available_cores(), len(chosen))
     return [(dict(chosen[index::workers]), scheduled) for index in range(workers)]
+
+
+def kernels_of(mod: IRModule) -> dict[str, tirx.PrimFunc]:
+    """The kernels of a module, by name."""
+    return {g.name_hint: f for g, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)}
+
+
+def is_scheduled(kernel: tirx.PrimFunc) -> bool:
+    """Whether a recipe scheduled a kernel: it decides how LLVM treats its loops."""
+    return bool(kernel.attrs and RECIPE in kernel.attrs)
 
 
 def compile_kernels(kernels: Mapping[str, tirx.PrimFunc], machine: Machine, *, scheduled: bool = True) -> Any:
@@ -81,38 +94,20 @@ def compile_kernels(kernels: Mapping[str, tirx.PrimFunc], machine: Machine, *, s
         machine: whose target they are compiled for.
         scheduled: whether they were scheduled for it; see :meth:`.machine.Machine.target`.
     """
-    named = {name: _any_address(kernel).with_attr("global_symbol", name) for name, kernel in kernels.items()}
+    target = machine.target(scheduled=scheduled)
+    fresh = {name: kernel for name, kernel in kernels.items() if not is_lowered(kernel)}
+    loops = {name: with_stack_buffers(kernel) for name, kernel in lower_to_loops(fresh, target).items()}
     with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
-        # a loop that was cut in parts has each `let` of its body several times, which TVM's simplifier does not take
-        module = tirx.transform.ConvertSSA()(IRModule(named))
-        return tirx.build(module, target=machine.target(scheduled=scheduled))
-
-
-def _any_address(kernel: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The kernel for arguments that start where numpy's memory starts, and not at a multiple of 64 bytes.
-
-    Inputs are read in place, by unaligned instructions, which cost nothing where the address is aligned.
-    """
-    new = {
-        var: tirx.decl_buffer(
-            var.ty.shape, var.ty.dtype, var.name, strides=list(var.ty.strides), elem_offset=var.ty.elem_offset,
-            data_alignment=ARGUMENT_ALIGNMENT, offset_factor=var.ty.offset_factor, layout=var.ty.layout,
-        )
-        for var in kernel.params
-        if hasattr(var.ty, "data_alignment")
-    }  # fmt: skip
-    body = tvm_ffi.structural_map(kernel.body, (tvm.ir.Var, lambda var: new.get(var, var)))
-    return tirx.PrimFunc([new.get(v, v) for v in kernel.params], body, kernel.ret_type, kernel.attrs)
+        return tirx.build(IRModule({**kernels, **loops}), target=target, pipeline=PIPELINE)
 
 
 def _link(mod: IRModule, machine: Machine, libraries: list[Any]) -> VMExecutable:
     """The VM executable of the Relax functions, over kernels that are compiled already."""
     target = machine.target()
     with target:
-        lowered = _to_vm()(mod)
-        rest: dict[GlobalVar, Any] = {
-            g: f for g, f in lowered.functions_items() if g.name_hint not in _kernel_names(mod)
-        }
+        lowered = _to_vm()(in_destination_style()(mod))
+        kernels = kernels_of(mod)
+        rest: dict[GlobalVar, Any] = {g: f for g, f in lowered.functions_items() if g.name_hint not in kernels}
         rest[GlobalVar(_NOTHING)] = _nothing()
         attrs = {**dict(lowered.attrs or {}), "external_mods": libraries}
         return relax.build(IRModule(rest, attrs=attrs), target=target, relax_pipeline=None)
@@ -126,18 +121,17 @@ def _nothing() -> tirx.PrimFunc:
     return tirx.PrimFunc([], tirx.Evaluate(0)).with_attr("global_symbol", _NOTHING)
 
 
-def _kernel_names(mod: IRModule) -> set[str]:
-    return {g.name_hint for g, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)}
+def in_destination_style() -> tvm.transform.Pass:
+    """Calls of kernels take the memory of their results, and functions allocate it."""
+    t = relax.transform
+    return tvm.transform.Sequential([t.ToNonDataflow(), t.RemovePurityChecking(), t.CallTIRRewrite()])
 
 
 def _to_vm() -> tvm.transform.Pass:
-    """TVM's own way from call_tir to the VM, with activations planned into shared storage."""
+    """TVM's own way from there to the VM; what a function still allocates itself is planned into shared storage."""
     t = relax.transform
     return tvm.transform.Sequential(
         [
-            t.ToNonDataflow(),
-            t.RemovePurityChecking(),
-            t.CallTIRRewrite(),
             t.StaticPlanBlockMemory(),
             t.LowerAllocTensor(),
             t.KillAfterLastUse(),

@@ -47,7 +47,7 @@ def compile_model(
     sha256, _ = fingerprint(model)
     machine = Machine.detect(options.target, options.threads)
     if instruments or not options.cache or _has_no_key(options) or why_not_here(machine.as_dict()):
-        return _in_memory(_assembled(model, options, machine, clock, instruments))
+        return in_memory(_assembled(model, options, machine, clock, instruments))
     versions = {**installed_versions(), "source": source_state(), "records": fingerprint_of(options)}
     cache, key = Cache(), cache_key(sha256, machine, options, versions)
     if (found := cache.load(key)) is not None:
@@ -55,7 +55,7 @@ def compile_model(
     made = _assembled(model, options, machine, clock, instruments)
     if made.source.sha256 != sha256:  # the file was replaced meanwhile: its entry is that of what was read
         key = cache_key(made.source.sha256, machine, options, versions)
-    return _through_cache(cache, key, made) or _in_memory(made)
+    return _through_cache(cache, key, made) or in_memory(made)
 
 
 def _assembled(
@@ -86,7 +86,7 @@ def source_state() -> str:
     return hashlib.sha256(repr(stats).encode()).hexdigest()
 
 
-def _in_memory(made: Assembled) -> CompiledModel:
+def in_memory(made: Assembled) -> CompiledModel:
     """The program in this process, linked only if it is exported; for another CPU it can be nothing but exported."""
     from .build import build
 

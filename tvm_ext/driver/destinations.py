@@ -8,13 +8,11 @@ constant, an input, or the same as another one) is returned as before.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import tvm_ffi
 from tvm import relax
-from tvm.ir import Call
 
 from ..core.relax_graph import bindings_of, dtype_of, op_name, shape_of
 from ..runtime.arrays import zero_copy
@@ -81,13 +79,3 @@ def _numpy(dtype: str) -> np.dtype[Any]:
         return np.dtype(dtype)
     except TypeError:  # bfloat16 and the like
         return np.dtype("V1")
-
-
-def storage_bytes(function: relax.Function) -> int:
-    """Bytes of the storages that a planned function allocates: what its activations take together."""
-    total = 0
-    for binding in bindings_of(function):
-        call = binding.value
-        if isinstance(call, Call) and op_name(call) == "relax.memory.alloc_storage":
-            total += math.prod(int(d) for d in call.args[0].values)
-    return total

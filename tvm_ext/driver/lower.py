@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ModelError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
+from ..core.ownership import Ownership
 from ..frontend.freezing import frozen_source
-from ..frontend.naming import node_types
 from ..frontend.reader import Source, read_model
 from ..frontend.shapes import input_specs
 from ..runtime.spec import TensorSpec
@@ -110,21 +110,37 @@ def lower_all(
 def _lower(
     source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments, batch: int = 0
 ) -> Lowered:
-    from ..byoc.settings import offloading_of
-    from ..core.passes import CompileContext, run_passes
-    from ..frontend.importer import import_model
-    from ..passes.pipeline import pipeline
+    return run_pipeline(start(source, options, machine, clock, instruments, batch), instruments)
 
-    offloading = offloading_of(options.offload, dict(options.offload_options))
+
+def start(
+    source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments, batch: int = 0
+) -> Lowered:
+    """A model of static shapes after its import, before any pass."""
+    from ..core.passes import CompileContext
+    from ..frontend.importer import import_model
+
     imported = import_model(source, options)
     clock.lap("import")
     ctx = CompileContext(machine, options, imported.provenance, book_of(options), schedules_of(options))
-    ctx.node_types = node_types(source.proto.graph.node)
+    ctx.ownership = Ownership(imported.types, imported.fates)
+    ctx.ownership.see("import", imported.mod, imported.provenance)
     ctx.switches = instruments.switches
-    instruments.see("import", imported.mod, ctx)
-    mod = run_passes(pipeline(offloading), imported.mod, ctx, instruments)
-    clock.lap("passes")
-    return Lowered(source, imported, mod, ctx, clock, batch)
+    return Lowered(source, imported, imported.mod, ctx, clock, batch)
+
+
+def run_pipeline(begun: Lowered, instruments: Instruments) -> Lowered:
+    """A model that :func:`start` imported, after all passes."""
+    from ..byoc.settings import offloading_of
+    from ..core.passes import run_passes
+    from ..passes.pipeline import pipeline
+
+    options = begun.ctx.options
+    instruments.see("import", begun.mod, begun.ctx)
+    offloading = offloading_of(options.offload, dict(options.offload_options))
+    mod = run_passes(pipeline(offloading), begun.mod, begun.ctx, instruments)
+    begun.clock.lap("passes")
+    return replace(begun, mod=mod)
 
 
 def _row_wise_outputs(

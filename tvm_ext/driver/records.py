@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
 from ..core.options import CompileOptions
-from ..core.record_book import RecordBook
+from ..core.record import Record
+from ..core.record_book import RecordBook, lines_of
 
 if TYPE_CHECKING:
     from ..core.schedule_database import MetaScheduleDatabase
@@ -42,6 +43,32 @@ def book_of(options: CompileOptions) -> RecordBook:
             fix="name a log that `tvm-ext tune` wrote; `tvm-ext log validate` says what is wrong with its lines",
         )
     return book
+
+
+def place_of(record: Record, options: CompileOptions) -> str:
+    """Where a record stands, as "FILE:LINE"; "" if it is in none of the logs that a compile may use."""
+    paths = sorted(SHIPPED.glob("*.json")) if options.records == "auto" else _paths(options)
+    row = record.to_row()
+    for path in paths:
+        for line in lines_of(path) if path.is_file() else ():
+            if isinstance(line.found, Record) and line.found.to_row() == row:
+                return f"{path}:{line.number}"
+    return ""
+
+
+def record_at(place: str) -> Record:
+    """The record at "FILE:LINE".
+
+    Raises:
+        OptionError: the file cannot be read, or that line is no record.
+    """
+    path, found, number = place.rpartition(":")
+    if not (found and path and number.isdecimal()):
+        raise OptionError(f"record {place!r}: FILE:LINE is needed")
+    line = next((line for line in lines_of(path) if line.number == int(number)), None)
+    if line is None or not isinstance(line.found, Record):
+        raise OptionError(f"record {place!r}: that line is no record", fix="`tvm-ext log show` lists those of a log")
+    return line.found
 
 
 def schedules_of(options: CompileOptions) -> MetaScheduleDatabase | None:

@@ -39,7 +39,6 @@ def regions_of(
     from ..byoc.settings import offloading_of
     from ..core.passes import CompileContext, run_passes
     from ..frontend.importer import import_model
-    from ..frontend.naming import node_types
     from ..passes.offload import Offload
     from ..passes.pipeline import pipeline
 
@@ -54,5 +53,5 @@ def regions_of(
     view = RelaxView(run_passes(before, imported.mod, ctx), imported.provenance)
     only_match = dataclasses.replace(offloading.backend, lower=lambda region, options: Lowered(b""), cost=None)
     wanted = dataclasses.replace(offloading, backend=only_match)
-    partition = Partitioner(view, wanted, node_types(source.proto.graph.node), lambda composite: 0.0).partition()
+    partition = Partitioner(view, wanted, imported.types, lambda composite: 0.0).partition()
     return tuple(planned.region for planned in partition.planned)

@@ -10,14 +10,15 @@ import numpy as np
 
 from ..core.errors import ModelError, UnsupportedError
 from ..runtime.spec import TensorSpec
-from .functions import expanded
+from .attributes import check_attributes
+from .calls import check_calls
 from .graph_order import check_names, sorted_nodes
+from .inference import inferred_types
 from .naming import node_label
-from .operators import check_operators, check_versions, lacks_converter, opsets_of
+from .operators import check_operators, check_versions, opsets_of
 from .reader import Source
 from .shapes import input_specs
 from .tensors import array_of, count_nonfinite
-from .types import value_types
 from .walk import graph_tensors
 
 if TYPE_CHECKING:
@@ -30,24 +31,31 @@ class Checked:
 
     Attributes:
         graph: the graph; functions of the model are inlined. Never change it: it may be the caller's.
-        nodes: its nodes in an order in which every value is made before it is read; operators that only ONNX's
-            definition of them explains are replaced by it.
+        nodes: its nodes in an order in which every value is made before it is read.
         opset: version of the standard operators.
+        opsets: domain -> version; the standard domain is "".
         inputs: name, static shape and dtype of every input, in graph order, initializers left out.
         weights: initializer name -> value.
         warnings: what is odd but allowed.
+        types: value -> type, of every value that ONNX's inference knows.
     """
 
     graph: onnx.GraphProto
     nodes: tuple[onnx.NodeProto, ...]
     opset: int
+    opsets: Mapping[str, int]
     inputs: tuple[TensorSpec, ...]
     weights: Mapping[str, np.ndarray]
     warnings: tuple[str, ...]
+    types: Mapping[str, onnx.TypeProto]
 
 
-def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]]) -> Checked:
+def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]], *, operators: bool = True) -> Checked:
     """Check a model and bind its input shapes; `source.proto` is left as it is.
+
+    Args:
+        operators: whether every node must be one that can be imported; without it nothing is asked of nodes, and no
+            types are inferred: ONNX's own checks know no operators but its own.
 
     Raises:
         ModelError: the model is not valid ONNX: a value nothing makes, a cycle, names made twice, tensors with too
@@ -64,22 +72,32 @@ def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]]) -> 
     check_names(graph, name)
     nodes = sorted_nodes(graph, name)
     inputs = input_specs(graph, shapes, name)
-    tensors = {tensor.name: tensor for tensor in graph.initializer}
-    whole = expanded(nodes, opsets_of(proto), lacks_converter, lambda now: value_types(proto, now, inputs), tensors)
-    check_operators(whole, opset, name)
+    opsets = {"": opset, **opsets_of(proto)}
+    if operators:
+        check_operators(nodes, opsets, name)
     weights, warnings = _weights(graph, name)
+    if not operators:
+        return Checked(graph, tuple(nodes), opset, opsets, inputs, weights, tuple(warnings), {})
     _check_with_onnx(proto, nodes, name)
+    check_attributes(nodes, name)
+    types = inferred_types(proto, nodes, inputs, name)
     if any(a is not b for a, b in zip(nodes, graph.node, strict=True)):
         warnings = ["the nodes were not in topological order and have been sorted", *warnings]
-    return Checked(graph, tuple(whole), opset, inputs, weights, tuple(warnings))
+    return Checked(graph, tuple(nodes), opset, opsets, inputs, weights, tuple(warnings), types)
 
 
 def _inlined(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """The model with calls of its own functions replaced by their bodies."""
+    """The model with calls of its own functions replaced by their bodies.
+
+    Raises:
+        ModelError: they cannot be.
+        UnsupportedError: they would become too many nodes.
+    """
     if not proto.functions:
         return proto
     import onnx.inliner
 
+    check_calls(proto, name)
     try:
         return onnx.inliner.inline_local_functions(proto)
     except Exception as error:  # the C++ side raises bare RuntimeError and more

@@ -17,7 +17,7 @@ class Copies:
 
     Args:
         label: name of every copy, and prefix of the values that they make: what users see is the node that they
-            stand for.
+            stand for. None: copies keep their names.
         names: of the whole graph; gives names that nothing has yet.
         renamed: value of the body -> value of the graph, for inputs and outputs; further ones are added.
         local: values that the body makes; any other name is one of the graph already. None: all are the body's.
@@ -25,7 +25,7 @@ class Copies:
     """
 
     def __init__(
-        self, label: str, names: Names, renamed: Mapping[str, str], local: Set[str] | None = None,
+        self, label: str | None, names: Names, renamed: Mapping[str, str], local: Set[str] | None = None,
         attributes: Mapping[str, onnx.AttributeProto] | None = None,
     ) -> None:  # fmt: skip
         self._label, self._names, self._local = label, names, local
@@ -43,7 +43,7 @@ class Copies:
     def _copy(self, inner: onnx.NodeProto, renamed: dict[str, str]) -> onnx.NodeProto:
         new = type(inner)()
         new.CopyFrom(inner)
-        new.name = self._label
+        new.name = inner.name if self._label is None else self._label
         del new.input[:], new.output[:], new.attribute[:]
         new.input.extend(self._name(name, renamed) for name in inner.input)
         new.output.extend(self._name(name, renamed) for name in inner.output)
@@ -72,5 +72,5 @@ class Copies:
         if name not in renamed:
             if self._local is not None and name not in self._local:
                 return name
-            renamed[name] = self._names.fresh(f"{self._label}/{name}")
+            renamed[name] = self._names.fresh(name if self._label is None else f"{self._label}/{name}")
         return renamed[name]

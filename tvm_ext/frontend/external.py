@@ -1,13 +1,20 @@
-"""External data of a model: tensors whose bytes lie in files of their own beside the model file."""
+"""External data of a model: tensors whose bytes lie in files of their own beside the model file.
+
+Nothing outside the model's folder is read, whatever a model states and whatever links lie in the folder: a file is
+opened first, without following a link that was put in its place meanwhile, and judged by what was opened.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterable
+import re
+import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from ..core.errors import ModelError
 from .walk import model_tensors
@@ -16,6 +23,9 @@ if TYPE_CHECKING:
     import onnx
 
 _INSIDE = "keep the data file in the model's folder and state a relative location; onnx.save(..., location=...) does"
+_CUT_OFF = "the external data file is cut off or belongs to another model: copy it again"
+#: Digits of the largest file there can be; Python reads far longer numbers.
+_NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 @dataclass(frozen=True)
@@ -30,41 +40,76 @@ class Folder:
     model: str
     path: pathlib.Path
 
-    def find(self, location: str, user: str) -> pathlib.Path:
-        """The file at `location`.
+    @contextlib.contextmanager
+    def opened(self, location: str, user: str) -> Iterator[tuple[BinaryIO, int]]:
+        """The file at `location`, open, and its bytes.
 
         Args:
             location: as the model states it, relative to the model's folder.
             user: what uses the file, for messages.
 
         Raises:
-            ModelError: the location leaves the folder (symbolic links followed), or no file is there.
+            ModelError: the location leaves the folder (symbolic links followed), or no file is there that can be read.
         """
-        relative = pathlib.PurePosixPath(location.replace("\\", "/"))
-        file = self.path.parent / relative
-        roots = (os.path.realpath(self.path.parent), os.path.dirname(os.path.realpath(self.path)))
-        real = os.path.realpath(file)
-        inside = any(os.path.commonpath((root, real)) == root for root in roots)
-        if relative.is_absolute() or ".." in relative.parts or not inside:
-            raise ModelError(f"{self.model}: {user} lies at {location!r}, outside the model's folder", fix=_INSIDE)
-        if not file.is_file():
+        real = self._inside(location, user)
+        try:  # NONBLOCK: a pipe that nobody writes to opens at once, and is seen to be none
+            descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError as error:
             raise ModelError(
-                f"{self.model}: {user} lies in {location!r}, and {str(file)!r} does not exist",
+                f"{self.model}: {user} lies in {_short(location)}, and {_short(real)} does not exist",
                 fix="put the external data file beside the model; both belong together",
-            )
-        return file
+            ) from error
+        except OSError as error:
+            raise self._unreadable(location, user, error.strerror or str(error)) from error
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(descriptor)
+            raise self._unreadable(location, user, "it is no regular file")
+        with open(descriptor, "rb") as stream:
+            # between the two steps a folder on the way may have become a link: what was opened counts
+            if not self._is_inside(os.readlink(f"/proc/self/fd/{descriptor}")):
+                raise self._outside(location, user)
+            yield stream, status.st_size
+
+    def _inside(self, location: str, user: str) -> str:
+        """The path of a location, links followed."""
+        relative = pathlib.PurePosixPath(location.replace("\\", "/"))
+        if not location or "\0" in location:
+            raise self._unreadable(location, user, "that is no path")
+        if relative.is_absolute() or ".." in relative.parts:
+            raise self._outside(location, user)
+        try:
+            real = os.path.realpath(self.path.parent / relative)
+        except OSError as error:
+            raise self._unreadable(location, user, error.strerror or str(error)) from error
+        if not self._is_inside(real):
+            raise self._outside(location, user)
+        return real
+
+    def _is_inside(self, real: str) -> bool:
+        roots = (os.path.realpath(self.path.parent), os.path.dirname(os.path.realpath(self.path)))
+        return any(os.path.commonpath((root, real)) == root for root in roots)
+
+    def _outside(self, location: str, user: str) -> ModelError:
+        return ModelError(f"{self.model}: {user} lies at {_short(location)}, outside the model's folder", fix=_INSIDE)
+
+    def _unreadable(self, location: str, user: str, why: str) -> ModelError:
+        return ModelError(f"{self.model}: {user} lies in {_short(location)}, which cannot be read: {why}", fix=_INSIDE)
+
+
+def _short(location: str) -> str:
+    return repr(location if len(location) <= 200 else f"{location[:200]}...")
 
 
 def hash_files(digest: hashlib._Hash, locations: Iterable[str], folder: Folder) -> None:
     """Add the whole content of external files to a hash, with their locations.
 
     Raises:
-        ModelError: see :meth:`Folder.find`.
+        ModelError: see :meth:`Folder.opened`.
     """
     for location in locations:
-        file = folder.find(location, "external data")
-        digest.update(f"\0{location}\0{file.stat().st_size}\0".encode())
-        with file.open("rb") as stream:
+        with folder.opened(location, "external data") as (stream, size):
+            digest.update(f"\0{location}\0{size}\0".encode(errors="surrogatepass"))
             while block := stream.read(1 << 22):
                 digest.update(block)
 
@@ -91,19 +136,23 @@ def _read(tensor: onnx.TensorProto, owner: str, folder: Folder) -> bytes:
     stated = {entry.key: entry.value for entry in tensor.external_data}
     if "location" not in stated:
         raise ModelError(f"{folder.model}: {owner} is marked as external and states no location", fix=_INSIDE)
-    file = folder.find(stated["location"], owner)
-    size = file.stat().st_size
-    try:
-        offset = int(stated.get("offset", 0))
-        length = int(stated.get("length", size - offset))
-    except ValueError as error:
-        raise ModelError(f"{folder.model}: {owner}: offset or length of its external data: {error}") from error
-    if offset < 0 or length < 0 or offset + length > size:
-        raise ModelError(
-            f"{folder.model}: {owner} states bytes {offset} to {offset + length} of {stated['location']!r}, "
-            f"which has {size} bytes",
-            fix="the external data file is cut off or belongs to another model: copy it again",
-        )
-    with file.open("rb") as stream:
+    with folder.opened(stated["location"], owner) as (stream, size):
+        offset = _number(stated.get("offset", "0"), f"{folder.model}: {owner}: offset")
+        length = _number(stated.get("length", str(max(size - offset, 0))), f"{folder.model}: {owner}: length")
+        if offset + length > size:
+            raise ModelError(
+                f"{folder.model}: {owner} states bytes {offset} to {offset + length} of {_short(stated['location'])}, "
+                f"which has {size} bytes",
+                fix=_CUT_OFF,
+            )
         stream.seek(offset)
-        return stream.read(length)
+        data = stream.read(length)
+    if len(data) < length:
+        raise ModelError(f"{folder.model}: {owner}: its file was cut off while it was read", fix=_CUT_OFF)
+    return data
+
+
+def _number(text: str, what: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise ModelError(f"{what} of its external data is {text[:40]!r}, no number of bytes", fix=_CUT_OFF)
+    return int(text)

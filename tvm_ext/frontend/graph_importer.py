@@ -3,7 +3,8 @@
 The converters and the loop over nodes are the stock ones. Around them: nodes go in one at a time, what is known at
 import becomes a constant, what a node leaves unbound is bound before the next one starts, and a marker binding closes
 each node, so that afterwards all bindings between two markers are that node's; even those the normalizer made in C++.
-`relax_names` takes the markers out.
+`relax_names` takes the markers out. Branches, steps of loops and definitions of operators are converted like nodes of
+the graph, in the place of the node that they stand for, with all that is known by then.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,24 @@ from tvm.ir import GenericConst, IRModule
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from ..core.errors import UnsupportedError
+from ..core.relax_graph import dtype_of, shape_of
+from . import sequences
+from .branches import convert_if
 from .checker import Checked
-from .converters import CONVERTERS, in_float32
-from .known_values import known_outputs
-from .naming import identifier, node_labels
-from .narrow import NARROW, stored, widened, wrapped
+from .converters import CONTRIBUTED, CONVERTERS, in_bounds, in_float32, one_or_all
+from .deciding import check_decided
+from .functions import definition
+from .graph_order import inputs_behind, reads_of
+from .inference import check_inner
+from .known_values import known_outputs, value_of
+from .loops import convert_loop, convert_scan
+from .naming import Names, identifier, node_labels
+from .narrow import NARROW, stored, wrapped
+from .operators import FIX, lacks_converter, refusal
+from .refusal import Refusal, unsupported
+from .subgraph import as_tensor, constant_of
+from .types import type_of
+from .walk import value_names
 
 if TYPE_CHECKING:
     import onnx
@@ -34,6 +48,9 @@ if TYPE_CHECKING:
 
 #: BlockBuilders of all threads share one stack of open functions.
 _ONE_AT_A_TIME = threading.Lock()
+#: Nodes that loops, branches and definitions of a model may become, all together.
+_MOST_INNER = 2_500
+_CONTROL_FLOW = {"If": convert_if, "Loop": convert_loop, "Scan": convert_scan}
 
 
 @dataclass
@@ -46,6 +63,7 @@ class Trace:
         made: bound variable that is a node's output -> ONNX name to call it by, and labels of the nodes behind it.
         outputs: the variables of the graph's outputs, in order.
         makers: ONNX value -> label of the node that makes it.
+        values: ONNX value -> what stands for it.
     """
 
     mod: IRModule | None = None
@@ -53,13 +71,14 @@ class Trace:
     made: dict[relax.Var, tuple[str, list[str]]] = field(default_factory=dict)
     outputs: list[relax.Var] = field(default_factory=list)
     makers: dict[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 class _ConverterFailed(BaseException):
     """Carries a converter's exception through the stock loop, which prints every `Exception` to stdout."""
 
-    def __init__(self, error: Exception, label: str, op_type: str) -> None:
-        self.error, self.label, self.op_type = error, label, op_type
+    def __init__(self, error: Exception) -> None:
+        self.error = error
         super().__init__(str(error))
 
 
@@ -67,14 +86,18 @@ class GraphImporter(ONNXGraphImporter):
     """Converts a checked graph; see the module's docstring."""
 
     def __init__(self, checked: Checked, model: str) -> None:
+        import onnx
+
         super().__init__({}, None)
         self._checked, self._model = checked, model
-        self._depth = 0
-        own = list(checked.graph.node)
-        labels = {id(node): label for node, label in zip(own, node_labels(own), strict=True)}
-        # what stands for a node that nobody converts has that node's name, and is no node of its own to users
-        self._labels = [labels.get(id(node), node.name) for node in checked.nodes]
-        self._label = ""
+        self.opset = checked.opset
+        self.names, self._inner = Names(), 0
+        for name in value_names(checked.nodes):
+            self.names.fresh(name)
+        labels = node_labels(checked.graph.node)
+        by_output = {tuple(node.output): label for node, label in zip(checked.graph.node, labels, strict=True)}
+        self._labels = [by_output[tuple(node.output)] for node in checked.nodes]
+        self._label, self._node = "", onnx.NodeProto()  # what is converted
         dtypes = {spec.name: spec.dtype for spec in checked.inputs}
         dtypes |= {name: array.dtype.name for name, array in checked.weights.items()}
         self._narrow = {name: dtype for name, dtype in dtypes.items() if dtype in NARROW}
@@ -82,7 +105,7 @@ class GraphImporter(ONNXGraphImporter):
         for node, label in zip(checked.nodes, self._labels, strict=True):
             self.trace.makers.update(dict.fromkeys(node.output, label))
 
-    def convert(self) -> Trace:
+    def trace_graph(self) -> Trace:
         """Convert the graph.
 
         Raises:
@@ -90,12 +113,13 @@ class GraphImporter(ONNXGraphImporter):
         """
         graph = self._checked.graph
         stand_in = types.SimpleNamespace(
-            node=self._checked.nodes, initializer=graph.initializer, input=graph.input,
+            node=(), initializer=graph.initializer, input=graph.input,
             output=[f"output {i}" for i in range(len(graph.output))],
         )  # fmt: skip
         with _ONE_AT_A_TIME:
             try:
                 self.trace.mod = self.from_onnx(stand_in, self._checked.opset)
+                self.trace.values = self._nodes
             except UnsupportedError:
                 self.bb._end_block()  # left open, TVM would warn about it on stderr
                 raise
@@ -104,7 +128,7 @@ class GraphImporter(ONNXGraphImporter):
     # ------------------------------------------------------------ steps of the stock importer
     def _parse_graph_initializers(self, graph: Any) -> None:
         for name, array in self._checked.weights.items():
-            self._nodes[name] = _constant(array)
+            self._nodes[name] = constant_of(array)
 
     def _parse_graph_input(self, graph: Any) -> None:
         for spec in self._checked.inputs:
@@ -117,9 +141,11 @@ class GraphImporter(ONNXGraphImporter):
         for spec in self._checked.inputs:
             if spec.dtype in NARROW:
                 self._nodes[spec.name] = self.bb.emit(wrapped(self._inputs[spec.name], spec.dtype))
-        for node, label in zip(graph.node, self._labels, strict=True):
-            with self._naming_errors(node, label):
+        for node, label in zip(self._checked.nodes, self._labels, strict=True):
+            self._label, self._node = label, node
+            with self._naming_errors():
                 self._convert_node(node)
+                self._check_static(node)
             self._close(node, label)
         for i, output in enumerate(self._checked.graph.output):
             self._nodes[f"output {i}"] = self._output(output)
@@ -128,92 +154,153 @@ class GraphImporter(ONNXGraphImporter):
         try:
             return self.bb.normalize(in_float32(op_name, inputs, lambda given: self._convert(op_name, given, attrs)))
         except Exception as error:
-            inner = attrs["tvm_custom"]["name"] if self._depth else ""
-            raise _ConverterFailed(error, inner or self._label, op_name) from error
+            raise _ConverterFailed(error) from error
 
     def _convert(self, op_name: str, inputs: Any, attrs: dict[str, Any]) -> Any:
-        if op_name in CONVERTERS:
-            return CONVERTERS[op_name](inputs, attrs, self.opset)
+        inputs = in_bounds(op_name, inputs, attrs)
+        own = CONTRIBUTED if self._node.domain == "com.microsoft" else CONVERTERS
+        if op_name in own:
+            return one_or_all(own[op_name](inputs, attrs, self.opset))
         return super()._convert_operator(op_name, inputs, attrs, self.opset)
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
         """Done before, by `check_operators`."""
 
-    def _convert_subgraph(self, bb: relax.BlockBuilder, graph: onnx.GraphProto) -> Any:
-        self._depth += 1
-        try:
-            return super()._convert_subgraph(bb, graph)
-        finally:
-            self._depth -= 1
+    # ------------------------------------------------------------ what others put into the graph
+    def convert(self, nodes: Iterable[onnx.NodeProto]) -> None:
+        """Convert nodes of a branch, a loop or a definition; see :class:`.subgraph.Graph`."""
+        for node in nodes:
+            outer = self._label, self._node
+            self._label, self._node = node.name or self._label, node
+            self._inner += 1
+            if self._inner > _MOST_INNER:
+                raise Refusal(f"its loops become more than {_MOST_INNER} nodes", fix="shorten its loops")
+            if reason := refusal(node, self._checked.opsets):
+                raise Refusal(f"operator {node.op_type!r} {reason}", fix=FIX)
+            self._check_inner(node)
+            self._convert_node(node)
+            self._nodes.update({name: self._bind(self._nodes[name]) for name in node.output if name})
+            self._label, self._node = outer
+
+    def _check_inner(self, node: onnx.NodeProto) -> None:
+        """Types of a node within another, which the check of the graph does not see; not of integers below 8 bits."""
+        kinds = {name: type_of(self._nodes[name]) for name in node.input if name in self._nodes}
+        if not any(name in self._narrow for name in kinds):
+            tensors = {name: kind for name, kind in kinds.items() if kind.HasField("tensor_type")}
+            check_inner(node, self._checked.opsets, tensors)
+
+    def value(self, name: str) -> Any:
+        """What a name stands for."""
+        return self._nodes[name]
+
+    def known(self, name: str) -> np.ndarray | None:
+        """The value of a name, if it is known now."""
+        return value_of(self._nodes[name])
+
+    def bind(self, name: str, value: Any) -> None:
+        """Let a name stand for a value."""
+        self._nodes[name] = value
 
     # ------------------------------------------------------------ what is added
     def _convert_node(self, node: onnx.NodeProto) -> None:
         node = self._of_narrow(node)
         if self._known(node):
             return
-        if node.op_type == "If" and isinstance(condition := self._nodes[node.input[0]], GenericConst):
-            branch = "then_branch" if condition.value.numpy().all() else "else_branch"
-            self._take(node, next(a.g for a in node.attribute if a.name == branch))
+        if node.domain in ("", "ai.onnx") and node.op_type in _CONTROL_FLOW:
+            _CONTROL_FLOW[node.op_type](node, self)
+        elif sequences.takes(node, self):
+            sequences.convert(node, self)
         else:
+            check_decided(node, self._is_known)
+            self._convert_operation(node)
+
+    def _convert_operation(self, node: onnx.NodeProto) -> None:
+        if lacks_converter(node):
+            self._define(node)
+        else:
+            self._check_operands(node)
             super()._construct_nodes(types.SimpleNamespace(node=[node]))
 
-    def _of_narrow(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """The node, where an operand of 2 or 4 bits, which the program has in 8, would mean another dtype to it.
+    def _define(self, node: onnx.NodeProto) -> None:
+        """Convert what ONNX defines the node's operator by."""
+        nodes = definition(node, self._checked.opsets, self._type_of, self.names)
+        if nodes is None:
+            raise Refusal("its operator has no converter, and ONNX's definition does not fit the types of its inputs")
+        self.convert(nodes)
 
-        Raises:
-            NotImplementedError: it has no meaning with 8 bits.
-        """
+    def _type_of(self, name: str) -> onnx.TypeProto:
+        import onnx
+
+        return type_of(self._nodes[name], self._narrow.get(name, "")) if name else onnx.TypeProto()
+
+    def _check_operands(self, node: onnx.NodeProto) -> None:
+        for name in filter(None, node.input):
+            if isinstance(value := self._nodes[name], (sequences.TensorList, sequences.Nothing)):
+                raise Refusal(f"its input {name!r} is {sequences.describe(value)}, not a tensor")
+
+    def _is_known(self, name: str) -> bool:
+        return isinstance(self._nodes[name], GenericConst) or self.known(name) is not None
+
+    def _of_narrow(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """The node; with the dtype that an operand of 2 or 4 bits, which the program has in 8, says it makes."""
         narrow = [self._narrow[name] for name in node.input[1:] if name in self._narrow]
-        if narrow and node.op_type == "QuantizeLinear":
-            raise NotImplementedError(f"quantization to {narrow[0]}")
-        if not narrow or node.op_type != "CastLike":
+        if not narrow or node.op_type not in ("CastLike", "QuantizeLinear"):
             return node
         from onnx import helper
 
         to = helper.np_dtype_to_tensor_dtype(np.dtype(narrow[0]))
-        return helper.make_node("Cast", node.input[:1], node.output, node.name, to=to)
-
-    def _take(self, node: onnx.NodeProto, branch: onnx.GraphProto) -> None:
-        """The branch of an If that a constant condition takes: its nodes stand in the graph."""
-        from onnx import numpy_helper
-
-        self._nodes.update({t.name: _constant(numpy_helper.to_array(t)) for t in branch.initializer})
-        for inner in branch.node:
-            self._convert_node(inner)
-            self._nodes.update({name: self._bind(self._nodes[name]) for name in inner.output if name})
-        for name, result in zip(node.output, branch.output, strict=True):
-            self._nodes[name] = self._nodes[result.name]
+        if node.op_type == "CastLike":
+            return helper.make_node("Cast", node.input[:1], node.output, node.name, to=to)
+        new = type(node)()
+        new.CopyFrom(node)
+        if not any(attribute.name == "output_dtype" for attribute in node.attribute):
+            new.attribute.append(helper.make_attribute("output_dtype", to))
+        return new
 
     def _known(self, node: onnx.NodeProto) -> bool:
         """Make the outputs of a node constants, if they can be computed now."""
         arrays = known_outputs(node, [self._nodes[name] if name else None for name in node.input], self.opset)
         if arrays is not None:
-            self._nodes.update(zip(filter(None, node.output), map(_constant, arrays), strict=True))
+            self._nodes.update(zip(filter(None, node.output), map(constant_of, arrays), strict=True))
         return arrays is not None
 
     @contextlib.contextmanager
-    def _naming_errors(self, node: onnx.NodeProto, label: str) -> Iterator[None]:
-        self._label = label
+    def _naming_errors(self) -> Iterator[None]:
+        """Errors become refusals of the node that is converted, or of the one inside it."""
+        top = self._label
         try:
             yield
         except _ConverterFailed as failed:
-            raise self._refusal(failed.label, failed.op_type, failed.error) from failed.error
+            raise self._refusal(failed.error, top) from failed.error
         except Exception as error:
-            raise self._refusal(label, node.op_type, error) from error
+            raise self._refusal(error, top) from error
 
-    def _refusal(self, label: str, op_type: str, error: Exception) -> UnsupportedError:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        return UnsupportedError(
-            f"{self._model}: node {label!r} ({op_type}, opset {self._checked.opset}) cannot be converted: "
-            f"{type(error).__name__}: {reason[:300]}",
-            fix="TVM's converter has this limit: export the model so that it needs no such node, or another opset",
-        )
+    def _refusal(self, error: Exception, top: str) -> UnsupportedError:
+        inputs = self._inputs_behind(error.unknown, top) if isinstance(error, Refusal) else []
+        return unsupported(error, self._node, self._label, self._checked.opset, self._model, inputs)
 
-    def _close(self, node: onnx.NodeProto, label: str) -> None:
-        """Bind what the node left unbound, note its outputs, and set its marker."""
-        single = sum(map(bool, node.output)) == 1
+    def _inputs_behind(self, unknown: Any, top: str) -> list[str]:
+        """The graph's inputs that a value comes from, given by name, names or as an operand; else those of a node."""
+        nodes = self._checked.nodes
+        named = [unknown] if isinstance(unknown, str) else unknown
+        operands = [name for name in self._node.input if name and name in self._nodes]
+        names = [name for name in operands if self._nodes[name] is unknown]
+        found = inputs_behind(named if isinstance(named, list) else names, nodes, self._inputs)
+        node = next(n for n, label in zip(nodes, self._labels, strict=True) if label == top)
+        return found or inputs_behind(reads_of(node), nodes, self._inputs)
+
+    def _check_static(self, node: onnx.NodeProto) -> None:
+        """Bind what the node left unbound; tensors have shapes that are known now."""
         for name in filter(None, node.output):
             value = self._nodes[name] = self._bind(self._nodes.get(name))
+            if isinstance(value, relax.Var) and dtype_of(value) and shape_of(value) is None:
+                raise Refusal(f"the shape of {name!r} is known at run time only ({value.ty})", freeze=True)
+
+    def _close(self, node: onnx.NodeProto, label: str) -> None:
+        """Note what the node made, and set its marker."""
+        single = sum(map(bool, node.output)) == 1
+        for name in filter(None, node.output):
+            value = self._nodes[name]
             if isinstance(value, relax.Var) and value in self.trace.made:  # Identity, Dropout: another's variable
                 self.trace.made[value][1].append(label)
             elif isinstance(value, relax.Var) and value not in self._inputs.values():
@@ -246,24 +333,15 @@ class GraphImporter(ONNXGraphImporter):
         return var
 
     def _tensor(self, output: onnx.ValueInfoProto) -> Any:
-        value = self._nodes[output.name]
-        if isinstance(value, relax.ShapeExpr) and all(isinstance(d, (int, tvm.tirx.IntImm)) for d in value.values):
-            value = relax.const(np.array([int(d) for d in value.values], "int64"))
-        elif isinstance(value, tvm.tirx.IntImm):
-            value = relax.const(np.array(int(value), "int64"))
+        value = as_tensor(self._nodes[output.name])
         if isinstance(value, (relax.Var, GenericConst)) and isinstance(value.ty, relax.TensorType):
             return value
         raise UnsupportedError(
-            f"{self._model}: output {output.name!r} of node {self.trace.makers.get(output.name, '')!r} is no tensor "
-            f"but {type(value).__name__}",
-            fix="sequences, optionals and shapes that are only known at run time cannot be outputs",
+            f"{self._model}: output {output.name!r} of node {self.trace.makers.get(output.name, '')!r} is "
+            f"{sequences.describe(value)}, not a tensor",
+            fix="sequences, optionals and shapes that are only known at run time cannot be outputs: "
+            "give their elements as outputs, or join them by ConcatFromSequence",
         )
-
-
-def _constant(array: np.ndarray) -> GenericConst:
-    array = widened(array)
-    # np.ascontiguousarray makes a vector of a scalar, and relax.const of an array narrows int64 and float64.
-    return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape)), str(array.dtype))
 
 
 def _stated_dtype(output: onnx.ValueInfoProto) -> str:

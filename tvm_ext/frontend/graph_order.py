@@ -112,3 +112,21 @@ def _cycle(graph: onnx.GraphProto, needs: list[set[int]], done: set[int]) -> str
     if len(loop) > 8:
         loop = [*loop[:4], f"({len(loop) - 8} more)", *loop[-4:]]
     return " -> ".join(loop)
+
+
+def inputs_behind(values: Iterable[str], nodes: Iterable[onnx.NodeProto], inputs: Iterable[str]) -> list[str]:
+    """Those of the graph's inputs from which values are computed, in graph order.
+
+    Args:
+        values: names in the graph.
+        nodes: all of the graph.
+        inputs: names of the graph's inputs.
+    """
+    makers = {output: maker for maker in nodes for output in maker.output if output}
+    seen: set[str] = set()
+    left = list(values)
+    while left:
+        if (name := left.pop()) not in seen:
+            seen.add(name)
+            left += reads_of(makers[name]) if name in makers else []
+    return [name for name in inputs if name in seen]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,20 @@ from ..core.errors import UnsupportedError
 from ..core.options import CompileOptions
 from ..core.provenance import Provenance
 from ..runtime.spec import TensorSpec
-from .checker import check_model
+from .checker import Checked, check_model
+from .fates import fates_at_import
 from .freezing import frozen_source
+from .inference import check_shapes
+from .naming import node_types
+from .ranks import wrong_rank
 from .reader import Source
-from .shapes import dims_of, text_of
+from .shapes import Dim, dims_of, text_of
 
 if TYPE_CHECKING:
     import onnx
     from tvm.ir import IRModule
+
+    from .graph_importer import Trace
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,8 @@ class Imported:
         inputs, outputs: ONNX names, static shapes and dtypes, in graph order.
         provenance: Relax variable name -> ONNX nodes.
         warnings: what is odd but allowed, such as NaN among the weights.
+        types: ONNX node -> operator, of all nodes of the graph.
+        fates: ONNX node that is no work any more -> why.
     """
 
     mod: IRModule
@@ -36,6 +45,8 @@ class Imported:
     outputs: tuple[TensorSpec, ...]
     provenance: Provenance
     warnings: tuple[str, ...]
+    types: Mapping[str, str]
+    fates: Mapping[str, str]
 
 
 def import_model(source: Source, options: CompileOptions) -> Imported:
@@ -51,18 +62,31 @@ def import_model(source: Source, options: CompileOptions) -> Imported:
         UnsupportedError: a node cannot be converted, or an output's shape is only known at run time; names the node.
     """
     from .graph_importer import GraphImporter
-    from .relax_names import named_module
 
     checked = check_model(frozen_source(source, options.freeze), dict(options.shapes))
-    trace = GraphImporter(checked, source.name).convert()
+    return imported(checked, GraphImporter(checked, source.name).trace_graph(), source.name)
+
+
+def imported(checked: Checked, trace: Trace, model: str) -> Imported:
+    """The module that the import of a checked model left behind.
+
+    Raises:
+        UnsupportedError: a value has not the shape that ONNX says, or an output's is only known at run time.
+    """
+    from .relax_names import named_module
+
+    check_shapes(checked.types, trace.values, trace.makers, model)
     outputs = []
     warnings = list(checked.warnings)
     for stated, var in zip(checked.graph.output, trace.outputs, strict=True):
         maker = f"output {stated.name!r} of node {trace.makers.get(stated.name, '')!r}"
-        outputs.append(_output_spec(stated, var, maker, source.name))
-        warnings += _differences(stated, outputs[-1], maker, source.name)
+        outputs.append(_output_spec(stated, var, maker, model))
+        warnings += _difference(
+            stated, outputs[-1], model, lambda: wrong_rank(checked.nodes, trace.values, checked.opset)
+        )
     mod, provenance = named_module(trace, [spec.name for spec in outputs])
-    return Imported(mod, checked.inputs, tuple(outputs), provenance, tuple(warnings))
+    types, fates = node_types(checked.graph.node), fates_at_import(checked.graph.node, trace, provenance)
+    return Imported(mod, checked.inputs, tuple(outputs), provenance, tuple(warnings), types, fates)
 
 
 def _output_spec(stated: onnx.ValueInfoProto, var: Any, maker: str, model: str) -> TensorSpec:
@@ -86,16 +110,23 @@ def _narrow(stated: onnx.ValueInfoProto) -> str:
     return name if name in NARROW else ""
 
 
-def _differences(stated: onnx.ValueInfoProto, found: TensorSpec, maker: str, model: str) -> list[str]:
-    """Exporters often state sizes of an example run; another number of dimensions is a converter's mistake."""
+def _difference(stated: onnx.ValueInfoProto, found: TensorSpec, model: str, wrong_rank: Callable[[], str]) -> list[str]:
+    """A warning where the model states another shape: exporters often state that of an example run.
+
+    Raises:
+        UnsupportedError: the number of dimensions differs, and a converter is to blame.
+    """
     dims = dims_of(stated)
-    if dims is None:
+    if dims is None or _agree(dims, found.shape):
         return []
-    if len(dims) != len(found.shape):
+    if len(dims) != len(found.shape) and (culprit := wrong_rank()):
         raise UnsupportedError(
-            f"{model}: {maker} gets shape {found.shape} from its converter; the model states {text_of(dims)}",
-            fix="TVM's converter is wrong here: leave this output out, or compute it with other operators",
+            f"{model}: output {found.name!r} gets shape {found.shape}; the model states {text_of(dims)}: {culprit}",
+            fix="TVM's converter is wrong here: replace this node by other operators",
         )
-    if all(not isinstance(d, int) or d == size for d, size in zip(dims, found.shape, strict=True)):
-        return []
     return [f"output {found.name!r} has shape {found.shape}; the model states {text_of(dims)}"]
+
+
+def _agree(dims: Sequence[Dim], shape: Sequence[Dim]) -> bool:
+    same = all(not isinstance(d, int) or d == size for d, size in zip(dims, shape, strict=False))
+    return len(dims) == len(shape) and same

@@ -98,14 +98,14 @@ def _run(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) 
 
 
 def _operands(node: onnx.NodeProto, inputs: Sequence[Any]) -> list[Any] | None:
-    read = _extent_of if node.op_type in _BY_SHAPE else _known
+    read = _extent_of if node.op_type in _BY_SHAPE else value_of
     values = [None if given is None else read(given) for given in inputs]
     known = all(value is not None for value, given in zip(values, inputs, strict=True) if given is not None)
     return values if values and known else None
 
 
-def _known(expr: Any) -> np.ndarray | None:
-    """The value of a small constant or a static shape."""
+def value_of(expr: Any) -> np.ndarray | None:
+    """The value of a small constant or a static shape; None of anything else."""
     if isinstance(expr, GenericConst):
         shape = shape_of(expr)
         return expr.value.numpy() if shape is not None and math.prod(shape) <= LARGEST else None
@@ -116,7 +116,7 @@ def _known(expr: Any) -> np.ndarray | None:
 
 def _extent_of(expr: Any) -> np.ndarray | None:
     """Something of the shape of `expr` that takes no memory; None if the shape is not static."""
-    if (known := _known(expr)) is not None:
+    if (known := value_of(expr)) is not None:
         return known
     shape = shape_of(expr) if dtype_of(expr) else None
     return None if shape is None else np.broadcast_to(np.int8(0), shape)

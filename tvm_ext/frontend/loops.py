@@ -1,167 +1,248 @@
-"""Scan and Loop with a known number of steps: their bodies stand in the graph, once for each step.
+"""Loop and Scan: every step of the body stands in the graph.
 
-s, z = Scan(s0, x; s, x_t -> f(s, x_t), g(s, x_t))
-->  s1 = f(s0, x[0]); z0 = g(s0, x[0]); s2 = f(s1, x[1]); z1 = g(s1, x[1]); ...; z = concat(z0, z1, ...)
+    s, z = Scan(s0, x; s, x_t -> f(s, x_t), g(s, x_t))
+    ->  s1 = f(s0, x[0]); z0 = g(s0, x[0]); s2 = f(s1, x[1]); z1 = g(s1, x[1]); ...; z = concat(z0, z1, ...)
+
+A Loop ends where its condition is known to be false, as one computed of counters and shapes is while it is unrolled.
+From the step on where the condition is computed, states are kept by a mask, for as many steps as there may be:
+
+    s = Loop(n, go, s0; s -> c(s), f(s))   ->   s1 = f(s0); go1 = c(s1); s2 = where(go1, f(s1), s1); ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .copies import Copies
-from .naming import Names, node_label
+from ..core.relax_graph import shape_of
+from .branches import selected
+from .naming import node_label
+from .refusal import Refusal
+from .subgraph import Graph, constant_of, run_body
 
 if TYPE_CHECKING:
     import onnx
 
-LOOPS = ("Loop", "Scan")
-#: Nodes that a loop may become.
-_LIMIT = 20_000
+#: Nodes that one loop may become.
+LIMIT = 20_000
 #: Axes of Unsqueeze are an input from this version on.
 _AXES_ARE_INPUTS = 13
-
-Known = Callable[[str], "np.ndarray | None"]
-"""Value -> what it is, if that is known."""
-
-
-def unrolled(
-    node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.TypeProto], known: Known, names: Names
-) -> list[onnx.NodeProto] | None:
-    """The nodes of all steps; None if the number of steps is not known, 0, or too large."""
-    if node.domain not in ("", "ai.onnx") or (node.op_type == "Scan" and opset < 9):
-        return None
-    given = {a.name: a for a in node.attribute}
-    body = given["body"].g
-    loop = _Unrolling(node, body, opset, names)
-    if node.op_type == "Loop":
-        count = _trip_count(node, body, known)
-        return None if not 0 < count * max(len(body.node), 1) <= _LIMIT else loop.of_loop(count)
-    scanned = int(given["num_scan_inputs"].i)
-    axes = _ints(given, "scan_input_axes", scanned)
-    count = _length(types.get(node.input[len(node.input) - scanned]), axes[0])
-    return None if not 0 < count * max(len(body.node), 1) <= _LIMIT else loop.of_scan(count, scanned, given, axes)
+#: Before this version Scan runs over a batch.
+_NO_BATCH = 9
 
 
-def _ints(given: Mapping[str, onnx.AttributeProto], name: str, count: int) -> list[int]:
-    return list(given[name].ints) if name in given else [0] * count
+def convert_loop(node: onnx.NodeProto, graph: Graph) -> None:
+    """Convert a Loop and bind its outputs.
+
+    Raises:
+        Refusal: how many steps there are is not known and not bounded, they are too many, or what is collected or
+            carried has a size that depends on how many there are.
+    """
+    steps = _Steps(node, graph)
+    trips = _number(node, graph)
+    if steps.goes_on():
+        steps.check_count(trips)
+    states, collected = list(node.input[2:]), steps.collectors(len(node.input) - 1)
+    going: bool | str = node.input[1] if len(node.input) > 1 and node.input[1] else True
+    number = 0
+    while number < trips:
+        if isinstance(going, str) and (now := graph.known(going)) is not None:
+            going = bool(now.all())
+        if not going:
+            break
+        if isinstance(going, str):
+            steps.check_masked(trips, states)
+        first = [steps.constant(np.int64(number)), steps.constant(np.array(True)), *states]
+        wanted, *results = steps.run(first)
+        new, extra = results[: len(states)], results[len(states) :]
+        if isinstance(going, str):
+            states = steps.masked(going, new, states)
+            last = graph.known(wanted)
+            going = steps.add("And", [going, wanted]) if last is None or last.all() else False
+        else:
+            states, going = new, wanted
+        for found, value in zip(collected, extra, strict=True):
+            found.append(value)
+        number += 1
+    steps.finish(states, collected, [0] * len(collected))
 
 
-def _length(kind: onnx.TypeProto | None, axis: int) -> int:
-    """Extent of a dimension; 0 if it is not known."""
-    if kind is None or not kind.tensor_type.HasField("shape"):
-        return 0
-    dims = kind.tensor_type.shape.dim
-    return int(dims[axis].dim_value) if -len(dims) <= axis < len(dims) else 0
+def convert_scan(node: onnx.NodeProto, graph: Graph) -> None:
+    """Convert a Scan and bind its outputs.
+
+    Raises:
+        Refusal: the length is known at run time only, or there are too many steps.
+    """
+    steps = _Steps(node, graph)
+    scanned = int(steps.given["num_scan_inputs"].i)
+    if graph.opset < _NO_BATCH:
+        _convert_batch(node, graph, steps, scanned)
+        return
+    axes, backwards = (steps.ints(name, scanned) for name in ("scan_input_axes", "scan_input_directions"))
+    sources = list(zip(node.input[-scanned:], axes, backwards, strict=True))
+    states, collected = _scanned(graph, steps, list(node.input[:-scanned]), sources)
+    directions = steps.ints("scan_output_directions", len(collected))
+    joined = [c[::-1] if back else c for c, back in zip(collected, directions, strict=True)]
+    steps.finish(states, joined, steps.ints("scan_output_axes", len(collected)))
 
 
-def _trip_count(node: onnx.NodeProto, body: onnx.GraphProto, known: Known) -> int:
-    """How often a Loop runs; 0 if that depends on what it computes."""
-    trips = known(node.input[0]) if node.input[0] else None
-    first = known(node.input[1]) if len(node.input) > 1 and node.input[1] else np.array(True)
-    if trips is None or first is None or not first.all() or not _goes_on(body):
-        return 0
+def _scanned(
+    graph: Graph, steps: _Steps, states: list[str], sources: Sequence[tuple[str, int, int]]
+) -> tuple[list[str], list[list[str]]]:
+    """All steps over sources (name, axis, whether backwards): the last states, and what each step adds."""
+    count = _length(graph, sources[0][0], sources[0][1])
+    steps.check_count(count)
+    collected = steps.collectors(len(states))
+    for number in range(count):
+        slices = [
+            steps.add("Gather", [source, steps.constant(np.int64(count - 1 - number if back else number))], axis=axis)
+            for source, axis, back in sources
+        ]
+        results = steps.run([*states, *slices])
+        states = results[: len(states)]
+        for found, value in zip(collected, results[len(states) :], strict=True):
+            found.append(value)
+    return states, collected
+
+
+def _convert_batch(node: onnx.NodeProto, graph: Graph, steps: _Steps, scanned: int) -> None:
+    """The Scan of opset 8, over every element of a batch by itself; its first input may cut sequences short."""
+    if node.input[0]:
+        raise Refusal("lengths of its sequences", fix="export the model with opset 9 or later")
+    states, sources = list(node.input[1:-scanned]), list(node.input[-scanned:])
+    backwards = steps.ints("directions", scanned)
+    rows = steps.collectors(0)
+    for number in range(_length(graph, sources[0], 0)):
+        at = steps.constant(np.int64(number))
+        first, given = ([steps.add("Gather", [name, at], axis=0) for name in names] for names in (states, sources))
+        last, collected = _scanned(graph, steps, first, list(zip(given, [0] * scanned, backwards, strict=True)))
+        for row, value in zip(rows, [*last, *(steps.joined(values, 0) for values in collected)], strict=True):
+            row.append(value)
+    steps.finish([], rows, [0] * len(rows))
+
+
+def _number(node: onnx.NodeProto, graph: Graph) -> float:
+    """The most steps a Loop takes; infinity if nothing but its condition ends it."""
+    if not node.input[0]:
+        return math.inf
+    if (trips := graph.known(node.input[0])) is None:
+        raise Refusal(f"how many steps it takes, {node.input[0]!r}, is computed", unknown=node.input[0])
     return int(trips.reshape(-1)[0])
 
 
-def _goes_on(body: onnx.GraphProto) -> bool:
-    """Whether the body's condition is always the one it was given, or true."""
-    name, makers = body.output[0].name, {output: node for node in body.node for output in node.output}
-    while name in makers and makers[name].op_type == "Identity":
-        name = makers[name].input[0]
-    if name == body.input[1].name:
-        return True
-    constants = {t.name: t for t in body.initializer}
-    if name in makers and makers[name].op_type == "Constant":
-        constants.update((name, a.t) for a in makers[name].attribute if a.name == "value")
-    if name not in constants:
-        return False
-    from onnx import numpy_helper
-
-    return bool(numpy_helper.to_array(constants[name]).all())
+def _length(graph: Graph, source: str, axis: int) -> int:
+    shape = shape_of(graph.value(source))
+    if shape is None or not -len(shape) <= axis < len(shape):
+        raise Refusal(f"the length of {source!r} is known at run time only", unknown=source)
+    return shape[axis]
 
 
-class _Unrolling:
-    def __init__(self, node: onnx.NodeProto, body: onnx.GraphProto, opset: int, names: Names) -> None:
-        self._node, self._body, self._opset, self._names = node, body, opset, names
-        self._label = node_label(node)
-        self._made: list[onnx.NodeProto] = []
-        local = {name for inner in body.node for name in inner.output}
-        self._local = local | {value.name for value in (*body.input, *body.initializer)}
-        self._constants = {t.name: self._constant(t) for t in body.initializer}
+class _Steps:
+    """The steps of one node."""
 
-    def of_scan(
-        self, count: int, scanned: int, given: Mapping[str, onnx.AttributeProto], axes: Sequence[int]
-    ) -> list[onnx.NodeProto]:
-        """Steps over slices of the last `scanned` inputs."""
-        states = list(self._node.input[: len(self._node.input) - scanned])
-        sources = list(self._node.input[len(states) :])
-        backwards = _ints(given, "scan_input_directions", scanned)
-        outputs = len(self._body.output) - len(states)
-        collected: list[list[str]] = [[] for _ in range(outputs)]
-        for step in range(count):
-            slices = [
-                self._slice(source, axis, count - 1 - step if back else step)
-                for source, axis, back in zip(sources, axes, backwards, strict=True)
-            ]
-            states, extra = self._step([*states, *slices], len(states))
-            for found, value in zip(collected, extra, strict=True):
-                found.append(value)
-        directions = _ints(given, "scan_output_directions", outputs)
-        joined = [c[::-1] if back else c for c, back in zip(collected, directions, strict=True)]
-        return self._finish(states, joined, _ints(given, "scan_output_axes", outputs))
+    def __init__(self, node: onnx.NodeProto, graph: Graph) -> None:
+        self._node, self._graph, self._label = node, graph, node_label(node)
+        self.given: Mapping[str, onnx.AttributeProto] = {a.name: a for a in node.attribute}
+        self._body = self.given["body"].g
+        self._made = 0
 
-    def of_loop(self, count: int) -> list[onnx.NodeProto]:
-        """Steps with a number and a condition that stays true."""
-        states = list(self._node.input[2:])
-        collected: list[list[str]] = [[] for _ in range(len(self._body.output) - 1 - len(states))]
-        for step in range(count):
-            number, true = self._value(np.int64(step)), self._value(np.array(True))
-            results, extra = self._step([number, true, *states], len(states) + 1)
-            states = results[1:]
-            for found, value in zip(collected, extra, strict=True):
-                found.append(value)
-        return self._finish(states, collected, [0] * len(collected))
+    def ints(self, name: str, count: int) -> list[int]:
+        """An attribute of `count` integers, 0 by default."""
+        return list(self.given[name].ints) if name in self.given else [0] * count
 
-    def _step(self, inputs: Sequence[str], states: int) -> tuple[list[str], list[str]]:
-        """One copy of the body; its states, and what it adds to what is collected."""
-        renamed = dict(zip((value.name for value in self._body.input), inputs, strict=True))
-        copies = Copies(self._label, self._names, {**self._constants, **renamed}, self._local)
-        self._made += copies.nodes(self._body.node)
-        results = [copies.name(value.name) for value in self._body.output]
-        return results[:states], results[states:]
+    def collectors(self, first: int) -> list[list[str]]:
+        """A list for each output of the body, from the first one on that is collected."""
+        return [[] for _ in self._body.output[first:]]
 
-    def _finish(self, states: Sequence[str], collected: list[list[str]], axes: Sequence[int]) -> list[onnx.NodeProto]:
+    def goes_on(self) -> bool:
+        """Whether the body of a Loop passes its condition on."""
+        name, makers = self._body.output[0].name, {o: node for node in self._body.node for o in node.output}
+        while name in makers and makers[name].op_type == "Identity":
+            name = makers[name].input[0]
+        return bool(name == self._body.input[1].name)
+
+    def check_count(self, count: float) -> None:
+        """Whether so many steps can be compiled."""
+        if count * max(len(self._body.node), 1) > LIMIT:
+            raise Refusal(f"its steps are more than {LIMIT} nodes", fix="a loop is compiled step by step: shorten it")
+
+    def run(self, inputs: Sequence[str]) -> list[str]:
+        """One step: the body's outputs."""
+        self._made += 1
+        self.check_count(self._made)
+        return run_body(self._graph, self._body, inputs, self._label)
+
+    def check_masked(self, trips: float, states: Sequence[str]) -> None:
+        """Whether steps that may not happen can be compiled."""
+        left = self._node.output[len(states) :]
+        if math.isinf(trips) or trips * max(len(self._body.node), 1) > LIMIT:
+            raise Refusal(
+                "its condition is computed, and the number of steps has no bound that is small enough",
+                fix="give the Loop a trip count M: that many steps are compiled", freeze=True,
+            )  # fmt: skip
+        if any(left):
+            raise Refusal(f"its condition is computed, and {next(filter(None, left))!r} has an element for each step",
+                          freeze=True)  # fmt: skip
+
+    def masked(self, going: str, new: Sequence[str], old: Sequence[str]) -> list[str]:
+        """The states after a step that happens where `going` is true."""
+        pairs = zip(new, old, strict=True)
+        return [self._select(going, a, b) for a, b in pairs]
+
+    def _select(self, going: str, new: str, old: str) -> str:
+        value = self._graph.value
+        name = self._graph.names.fresh(f"{self._label}/state")
+        what = f"state {old!r} by condition"
+        self._graph.bind(name, selected(value(going), value(new), value(old), what, going))
+        return name
+
+    def finish(self, states: Sequence[str], collected: Sequence[Sequence[str]], axes: Sequence[int]) -> None:
+        """Bind the node's outputs."""
         outputs = list(self._node.output)
         for value, output in zip(states, outputs, strict=False):
             if output:
-                self._add("Identity", [value], output)
-        for values, axis, output in zip(collected, axes, outputs[len(states) :], strict=False):
-            if output:
-                self._add("Concat", [self._unsqueezed(value, axis) for value in values], output, axis=axis)
-        return self._made
+                self._graph.bind(output, self._graph.value(value))
+        stated = self._body.output[len(self._body.output) - len(collected) :]
+        for values, axis, output, each in zip(collected, axes, outputs[len(states) :], stated, strict=False):
+            if output and values:
+                self.joined(values, axis, output)
+            elif output:
+                self._graph.bind(output, _nothing(each, axis))
 
-    def _slice(self, source: str, axis: int, at: int) -> str:
-        return self._add("Gather", [source, self._value(np.int64(at))], axis=axis)
+    def joined(self, values: Sequence[str], axis: int, output: str = "") -> str:
+        """The name of values beside each other along a new axis."""
+        return self.add("Concat", [self._unsqueezed(value, axis) for value in values], output, axis=axis)
 
     def _unsqueezed(self, value: str, axis: int) -> str:
-        if self._opset < _AXES_ARE_INPUTS:
-            return self._add("Unsqueeze", [value], axes=[axis])
-        return self._add("Unsqueeze", [value, self._value(np.array([axis], np.int64))])
+        if self._graph.opset < _AXES_ARE_INPUTS:
+            return self.add("Unsqueeze", [value], axes=[axis])
+        return self.add("Unsqueeze", [value, self.constant(np.array([axis], np.int64))])
 
-    def _value(self, value: Any) -> str:
-        from onnx import numpy_helper
+    def constant(self, value: Any) -> str:
+        """The name of a constant."""
+        name = self._graph.names.fresh(f"{self._label}/constant")
+        self._graph.bind(name, constant_of(np.asarray(value)))
+        return name
 
-        return self._constant(numpy_helper.from_array(np.asarray(value)))
-
-    def _constant(self, tensor: onnx.TensorProto) -> str:
-        return self._add("Constant", [], value=tensor)
-
-    def _add(self, op_type: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+    def add(self, op_type: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+        """Convert one more node; the name of its output."""
         from onnx import helper
 
-        output = output or self._names.fresh(f"{self._label}/{op_type}")
-        self._made.append(helper.make_node(op_type, inputs, [output], self._label, **attributes))
+        output = output or self._graph.names.fresh(f"{self._label}/{op_type}")
+        self._graph.convert([helper.make_node(op_type, inputs, [output], self._label, **attributes)])
         return output
+
+
+def _nothing(stated: onnx.ValueInfoProto, axis: int) -> Any:
+    """What is collected in no step, in the shape that the body states for one element."""
+    from onnx import helper
+
+    kind = stated.type.tensor_type
+    dims = [int(d.dim_value) if d.HasField("dim_value") else 0 for d in kind.shape.dim]
+    if not kind.HasField("shape") or not all(d.HasField("dim_value") for d in kind.shape.dim):
+        raise Refusal(f"it takes no step, and the body does not state the shape of {stated.name!r}")
+    at = axis % (len(dims) + 1)
+    return constant_of(np.zeros([*dims[:at], 0, *dims[at:]], helper.tensor_dtype_to_np_dtype(kind.elem_type)))

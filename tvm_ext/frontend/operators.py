@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ModelError, UnsupportedError
+from .functions import has_definition
 from .naming import node_label
-from .walk import with_inner
+from .walk import with_branches
 
 if TYPE_CHECKING:
     import onnx
@@ -15,15 +16,22 @@ if TYPE_CHECKING:
 #: The oldest opset: before it, Add and its kin broadcast by attributes, which no converter reads.
 OLDEST_OPSET = 7
 OLDEST_IR = 3
+#: Versions are of 32 bits in onnx's schemas.
+_MOST_VERSION = 1 << 31
 _DEFAULT = ("", "ai.onnx")
 #: Contributed operators of onnxruntime that the stock importer converts.
-_MICROSOFT = ("FastGelu", "BiasGelu", "SkipLayerNormalization", "EmbedLayerNormalization")
-#: Control flow that the stock importer handles outside its table of converters.
-_CONTROL_FLOW = ("If",)
+MICROSOFT = ("FastGelu", "BiasGelu", "SkipLayerNormalization", "EmbedLayerNormalization")
+#: Operators that become nodes of the graph around them.
+CONTROL_FLOW = ("If", "Loop", "Scan")
+#: Operators on sequences and optionals, which `sequences` converts.
+SEQUENCES = frozenset(
+    ["ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt", "SequenceConstruct"]
+    + ["SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence"]
+)
 #: Operators of whose versions the own converter reads more than the stock one.
 _ALL_VERSIONS = ("Resize",)
 #: Operators whose stock converter knows too little of them.
-_BY_DEFINITION = ("Attention",)
+BY_DEFINITION = ("Attention",)
 
 
 def check_versions(proto: onnx.ModelProto, model: str) -> int:
@@ -31,7 +39,7 @@ def check_versions(proto: onnx.ModelProto, model: str) -> int:
 
     Raises:
         UnsupportedError: a version that is too old or too new; says which range works.
-        ModelError: no version of the standard operators is stated.
+        ModelError: no version of the standard operators is stated, or two of one domain.
     """
     import onnx
 
@@ -41,6 +49,10 @@ def check_versions(proto: onnx.ModelProto, model: str) -> int:
             fix="export the model again" if proto.ir_version < OLDEST_IR else "upgrade the onnx package",
         )
     newest = onnx.defs.onnx_opset_version()
+    stated = {("" if o.domain in _DEFAULT else o.domain, o.version) for o in proto.opset_import}
+    if len({domain for domain, _ in stated}) < len(stated) or any(not 0 <= v < _MOST_VERSION for _, v in stated):
+        listed = ", ".join(f"{domain or 'ai.onnx'!r} {version}" for domain, version in sorted(stated))
+        raise ModelError(f"{model}: states opsets {listed[:200]}: one of each domain is needed", fix="export it again")
     versions = [o.version for o in proto.opset_import if o.domain in _DEFAULT]
     if not versions:
         if any(node.domain in _DEFAULT for node in proto.graph.node):
@@ -63,19 +75,22 @@ def lacks_converter(node: onnx.NodeProto) -> bool:
     """Whether a node can be imported by ONNX's definition of its operator only."""
     if node.domain not in _DEFAULT:
         return not _is_known_contribution(node)
-    return node.op_type in _BY_DEFINITION or not (node.op_type in _CONTROL_FLOW or _has_converter(node.op_type))
+    return node.op_type in BY_DEFINITION or not is_converted(node.op_type)
 
 
-def check_operators(nodes: Iterable[onnx.NodeProto], opset: int, model: str) -> None:
-    """Every node, also of the graphs inside, has a converter that understands its version.
+def check_operators(nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int], model: str) -> None:
+    """Every node that always runs, also in bodies of loops, has a converter that understands its version.
+
+    Of nodes in branches only the schema is looked at: a known condition may leave them out.
 
     Raises:
         ModelError: an operator that the stated opset does not have.
         UnsupportedError: names a node of every operator that cannot be converted, with its domain and the reason.
     """
     wrong: dict[tuple[str, str, str], list[str]] = {}
-    for node in with_inner(nodes):
-        if reason := _refusal(node, opset):
+    for node, always in with_branches(nodes):
+        reason = refusal(node, opsets) if always else _absence(node, opsets)
+        if reason:
             wrong.setdefault((node.op_type, node.domain, reason), []).append(node_label(node))
     if not wrong:
         return
@@ -84,45 +99,61 @@ def check_operators(nodes: Iterable[onnx.NodeProto], opset: int, model: str) -> 
         more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
         lines.append(f"node {labels[0]!r}{more}: operator {op_type!r} (domain {domain or 'ai.onnx'!r}) {reason}")
     kind = ModelError if all(key[2].startswith(_TOO_NEW) for key in wrong) else UnsupportedError
-    raise kind(f"{model}: " + "\n  ".join(lines), fix=_FIX)
+    raise kind(f"{model}: " + "\n  ".join(lines), fix=FIX)
 
 
 _TOO_NEW = "came with opset "
-_FIX = (
+#: Operators that no converter is planned for -> why.
+WHY = dict.fromkeys(
+    ("Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    ": its output is random, and a compiled program gives the same for the same inputs",
+) | dict.fromkeys(
+    ("ImageDecoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
+    ": it works on strings or on files of images; do so before the model",
+)
+FIX = (
     "export the model with standard operators of another opset (17 works best), "
     "or replace these nodes by standard operators, for instance with onnx-graphsurgeon or onnxscript's rewriter"
 )
 
 
-def _refusal(node: onnx.NodeProto, opset: int) -> str:
+def refusal(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
     """Why a node cannot be imported; "" if it can."""
+    if reason := _absence(node, opsets):
+        return reason
+    if lacks_converter(node):
+        return "" if has_definition(node, opsets) else "has no converter" + WHY.get(node.op_type, "")
+    converter = _converters().get(node.op_type)
+    own = node.op_type in _own_converters() and (converter is None or node.op_type in _ALL_VERSIONS)
+    if own or node.domain not in _DEFAULT or node.op_type in (*CONTROL_FLOW, *SEQUENCES):
+        return ""
+    return _version_refusal(node, opsets[""], converter)
+
+
+def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
+    """Why a node cannot be what it says it is; "" if ONNX, or this library, knows its operator."""
     from onnx import defs
 
     if node.domain not in _DEFAULT:
-        return "" if _is_known_contribution(node) else "is not a standard one"
+        known = _is_known_contribution(node) or has_definition(node, opsets)
+        return "" if known else "is not a standard one"
+    opset = opsets.get("", defs.onnx_opset_version())
     if not defs.has(node.op_type):
         return "does not exist in ONNX"
     if not defs.has(node.op_type, opset):
         first = min(s.since_version for s in defs.get_all_schemas_with_history() if _is(s, node.op_type))
         return f"{_TOO_NEW}{first}, and the model states {opset}"
-    if defs.get_schema(node.op_type, opset).deprecated:
-        return f"is gone in opset {opset}"
-    if node.op_type in _CONTROL_FLOW:
-        return ""
-    converter = _converters().get(node.op_type)
-    if node.op_type in _own_converters() and (converter is None or node.op_type in _ALL_VERSIONS):
-        return ""
-    if converter is None:
-        return "has no converter"
-    return _version_refusal(node, opset, converter)
+    return f"is gone in opset {opset}" if defs.get_schema(node.op_type, opset).deprecated else ""
 
 
 def _is_known_contribution(node: onnx.NodeProto) -> bool:
-    return node.domain == "com.microsoft" and node.op_type in _MICROSOFT
+    from .converters import CONTRIBUTED
+
+    return node.domain == "com.microsoft" and (node.op_type in MICROSOFT or node.op_type in CONTRIBUTED)
 
 
-def _has_converter(op_type: str) -> bool:
-    return op_type in _own_converters() or op_type in _converters()
+def is_converted(op_type: str) -> bool:
+    return op_type in CONTROL_FLOW or op_type in SEQUENCES or op_type in _own_converters() or op_type in _converters()
 
 
 def _own_converters() -> Mapping[str, Any]:

@@ -81,6 +81,10 @@ def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Sourc
     sha256 = content.sha256()
     proto = content.proto or _decode(content)
     _check_complete(proto, content)
+    if where := _no_text(proto):
+        raise ModelError(
+            f"{content.name}: {where} is no UTF-8 text: the file is damaged", fix="download or export the model again"
+        )
     if content.proto is None:
         load_external(proto, content.folder, content.name)
     return Source(proto, content.name, sha256, content.folder.path.parent if content.folder else None)
@@ -110,7 +114,7 @@ def _content(model: Any) -> _Content:
     if isinstance(model, (bytes, bytearray, memoryview)):
         data = bytes(model)
         _check_size(len(data), "the bytes given")
-        return _Content(data, wire.graph_name(data) or "model")
+        return _Content(data, _printable(wire.graph_name(data)))
     if isinstance(model, (str, os.PathLike)):
         return _file_content(pathlib.Path(model))
     onnx = sys.modules.get("onnx")  # a ModelProto cannot exist without it
@@ -121,8 +125,14 @@ def _content(model: Any) -> _Content:
     )
 
 
+def _printable(name: str | bytes) -> str:
+    """A graph's name as messages show it."""
+    text = name if isinstance(name, str) else name.decode(errors="replace")
+    return "".join(c if c.isprintable() else "?" for c in text[:100]) or "model"
+
+
 def _proto_content(proto: onnx.ModelProto) -> _Content:
-    name = proto.graph.name or "model"
+    name = _printable(proto.graph.name)
     try:
         data = proto.SerializeToString(deterministic=True)
     except Exception as error:  # protobuf has no one class for "over 2 GiB"
@@ -202,6 +212,19 @@ def _check_complete(proto: onnx.ModelProto, content: _Content) -> None:
             f"{content.name}: no {missing[0]} in it: cut off, or never complete",
             fix="download or export the model again",
         )
+
+
+def _no_text(message: Any) -> str:
+    """The first field for text, of a message and all within it, that holds other bytes; "" if none does."""
+    for field, value in message.ListFields():
+        values = value if hasattr(value, "extend") else (value,)  # what is repeated, in any version of protobuf
+        if field.type == field.TYPE_STRING and not all(isinstance(one, str) for one in values):
+            return f"field {field.name!r} of a {message.DESCRIPTOR.name}"
+        if field.type == field.TYPE_MESSAGE:
+            for one in values:
+                if where := _no_text(one):
+                    return where
+    return ""
 
 
 def _not_onnx(content: _Content) -> ModelError:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..core.provenance import Provenance
+from ..core.provenance import Held, Provenance
 from .graph_importer import Trace
 from .naming import Names, identifier
 
@@ -24,9 +24,10 @@ def named_module(trace: Trace, output_names: Iterable[str]) -> tuple[IRModule, P
     has several outputs), further variables of a node a number; characters that no identifier has become "_".
     """
     assert trace.mod is not None
+    output_names = list(output_names)
     function = trace.mod["main"]
     origins = _origins(function, trace)
-    names = _names(function.params, trace, list(output_names), origins)
+    names = _names(function.params, trace, output_names, origins)
     outputs = set(trace.outputs)
     fresh = {var: _renamed(var, name, var in outputs) for var, name in names.items()}
     body = relax.SeqExpr(_blocks(function, origins), _result(trace))
@@ -36,17 +37,22 @@ def named_module(trace: Trace, output_names: Iterable[str]) -> tuple[IRModule, P
         trace.mod.get_global_var("main"), tvm_ffi.structural_map(unnamed, (relax.Var, lambda var: fresh.get(var, var)))
     )
     mod = relax.transform.Normalize()(mod)  # gives the new body its type
-    return mod, Provenance({names[var]: labels for var, labels in origins.items()})
+    held = _held(trace, names, output_names, list(function.params))
+    return mod, Provenance({names[var]: labels for var, labels in origins.items()}, held)
 
 
-def variables_of(binding: Any) -> Iterator[relax.Var]:
-    """The variable of a binding, after those bound inside its value (branches of an If)."""
-    if isinstance(binding.value, relax.If):
-        for branch in (binding.value.true_branch, binding.value.false_branch):
-            for block in branch.blocks:
-                for inner in block.bindings:
-                    yield from variables_of(inner)
-    yield binding.var
+def _held(
+    trace: Trace, names: Mapping[relax.Var, str], output_names: Sequence[str], params: Sequence[relax.Var]
+) -> dict[str, list[Held]]:
+    """Name of a variable -> the ONNX values that it is."""
+    held: dict[str, list[Held]] = {}
+    outputs = dict(zip(output_names, trace.outputs, strict=True))
+    inputs = [value for value, var in trace.values.items() if isinstance(var, relax.Var) and var in params]
+    for value in dict.fromkeys([*inputs, *trace.makers, *outputs]):
+        var = outputs.get(value, trace.values.get(value))
+        if isinstance(var, relax.Var) and var in names:
+            held.setdefault(names[var], []).append(Held(value))
+    return held
 
 
 def _origins(function: relax.Function, trace: Trace) -> dict[relax.Var, list[str]]:
@@ -56,7 +62,7 @@ def _origins(function: relax.Function, trace: Trace) -> dict[relax.Var, list[str
     for block in function.body.blocks:
         for binding in block.bindings:
             if (labels := trace.segments.get(binding.var)) is None:
-                segment += variables_of(binding)
+                segment.append(binding.var)
             else:
                 origins.update({var: list(labels) for var in segment})
                 segment = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import ModelError, OptionError, UnsupportedError
 from ..runtime.spec import TensorSpec
-from .tensors import type_name
+from .tensors import NO_NUMBERS, type_name
 
 if TYPE_CHECKING:
     import onnx
@@ -17,7 +17,7 @@ Shapes = Mapping[str, tuple[int | str, ...]]
 Dim = int | str | None
 """A fixed dimension, a free one by name (or the batch, once `shapes` names it), or a free one without a name."""
 
-_TENSORS_ONLY = "sequences, maps, optionals and strings cannot be compiled: give the model plain tensors"
+_TENSORS_ONLY = "sequences, maps, optionals and strings cannot be inputs: give the model plain tensors of numbers"
 
 
 def input_specs(graph: onnx.GraphProto, shapes: Shapes, model: str) -> tuple[TensorSpec, ...]:
@@ -65,15 +65,24 @@ def _dtype(value: onnx.ValueInfoProto, model: str) -> str:
 
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":
-        raise UnsupportedError(
-            f"{model}: input {value.name!r} is a {kind or 'value without a type'}", fix=_TENSORS_ONLY
-        )
+        raise UnsupportedError(f"{model}: input {value.name!r} is {_kind(value.type)}, not a tensor", fix=_TENSORS_ONLY)
     name = type_name(value.type.tensor_type.elem_type)
-    if name in ("STRING", "COMPLEX64", "COMPLEX128", "FLOAT4E2M1"):
+    if name in (*NO_NUMBERS, "FLOAT4E2M1"):
         raise UnsupportedError(f"{model}: input {value.name!r} has elements of type {name}", fix=_TENSORS_ONLY)
     if name == "UNDEFINED" or name.startswith("number"):
         raise ModelError(f"{model}: input {value.name!r} states no element type", fix="export the model again")
     return str(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type))
+
+
+def _kind(given: onnx.TypeProto) -> str:
+    """A type that is no tensor's, in words: "a sequence of tensors of FLOAT"."""
+    kind = given.WhichOneof("value")
+    if kind == "tensor_type":
+        return f"tensors of {type_name(given.tensor_type.elem_type)}"
+    if kind in ("sequence_type", "optional_type"):
+        inner = _kind(getattr(given, kind).elem_type)
+        return f"a sequence of {inner}" if kind == "sequence_type" else f"an optional: {inner}"
+    return {"map_type": "a map", "sparse_tensor_type": "a sparse tensor"}.get(kind or "", "a value without a type")
 
 
 def _check_known(shapes: Shapes, stated: Mapping[str, object], weights: set[str], model: str) -> None:
@@ -128,8 +137,11 @@ def _check_bound(bound: Mapping[str, tuple[Dim, ...] | None], symbols: Set[str],
     if not free:
         return
     listed = "; ".join(f"{name}: {text_of(dims)}" for name, dims in free.items())
-    lines = ", ".join(f"{name!r}: {_suggest(dims)}" for name, dims in free.items())
-    raise ModelError(f"{model}: inputs with free dimensions: {listed}", fix=f"shapes={{{lines}}}{_left_over(free)}")
+    words = _suggested(free)
+    lines = ", ".join(
+        f"{name!r}: {_tuple(words[name]) if dims is not None else '(...)'}" for name, dims in free.items()
+    )
+    raise ModelError(f"{model}: inputs with free dimensions: {listed}", fix=f"shapes={{{lines}}}{_left_over(words)}")
 
 
 def text_of(dims: tuple[Dim, ...] | None) -> str:
@@ -144,13 +156,23 @@ def _tuple(words: Iterable[str]) -> str:
     return f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
 
 
-def _suggest(dims: tuple[Dim, ...] | None) -> str:
-    """The shape to write: a free first dimension is most often the batch, so 1; other free ones keep their names."""
-    if dims is None:
-        return "(...)"
-    return _tuple(str(d) if isinstance(d, int) else "1" if i == 0 else d or f"dim{i}" for i, d in enumerate(dims))
+def _suggested(free: Mapping[str, tuple[Dim, ...] | None]) -> dict[str, list[str]]:
+    """The shapes to write, dimension by dimension: a free first one is most often the batch, so 1, and so is every
+    other one of its name; the rest keep their names, or get one that no other dimension has."""
+    batches = {dims[0] for dims in free.values() if dims and isinstance(dims[0], str)}
+    several = sum(None in (dims or ())[1:] for dims in free.values()) > 1
+
+    def word(name: str, i: int, dim: Dim) -> str:
+        if isinstance(dim, int):
+            return str(dim)
+        if i == 0 or dim in batches:
+            return "1"
+        return dim or (f"{name}_dim{i}" if several else f"dim{i}")
+
+    return {name: [word(name, i, dim) for i, dim in enumerate(dims or ())] for name, dims in free.items()}
 
 
-def _left_over(free: Mapping[str, tuple[Dim, ...] | None]) -> str:
-    names = [d or f"dim{i}" for dims in free.values() for i, d in enumerate(dims or ()) if i and not isinstance(d, int)]
+def _left_over(words: Mapping[str, Iterable[str]]) -> str:
+    """What of a suggestion is no number yet."""
+    names = [word for shape in words.values() for word in shape if not word.isdigit()]
     return f" with numbers for {', '.join(dict.fromkeys(names))}" if names else ""

@@ -12,6 +12,8 @@ from ..core.errors import ModelError, UnsupportedError
 if TYPE_CHECKING:
     import onnx
 
+#: Types whose elements are no real numbers, or of which numpy has no array of the size stated (6 bits).
+NO_NUMBERS = ("STRING", "COMPLEX64", "COMPLEX128", "FLOAT6E2M3", "FLOAT6E3M2")
 _DAMAGED = "the file is damaged or its exporter is wrong: export the model again"
 
 
@@ -23,7 +25,7 @@ def array_of(tensor: onnx.TensorProto, owner: str, model: str) -> np.ndarray:
 
     Raises:
         ModelError: it holds more or less data than its shape and dtype state.
-        UnsupportedError: strings or complex numbers.
+        UnsupportedError: strings, complex numbers, or floats of 6 bits.
     """
     from onnx import numpy_helper
 
@@ -52,7 +54,7 @@ def _check_type(tensor: onnx.TensorProto, owner: str, model: str) -> None:
     name = type_name(tensor.data_type)
     if tensor.data_type == 0 or tensor.data_type not in onnx.TensorProto.DataType.values():
         raise ModelError(f"{model}: {owner} has element type {name}, which ONNX does not know", fix=_DAMAGED)
-    if name in ("STRING", "COMPLEX64", "COMPLEX128"):
+    if name in NO_NUMBERS:
         raise UnsupportedError(f"{model}: {owner} has elements of type {name}", fix="give the model numbers instead")
     if any(d < 0 for d in tensor.dims):
         raise ModelError(f"{model}: {owner} has shape {tuple(tensor.dims)}", fix=_DAMAGED)
@@ -60,11 +62,12 @@ def _check_type(tensor: onnx.TensorProto, owner: str, model: str) -> None:
 
 def _amounts(tensor: onnx.TensorProto) -> tuple[int, int, str]:
     """(what the shape needs, what is held, unit)."""
+    from onnx import helper
+
     count, bits = math.prod(tensor.dims), bits_of(tensor.data_type)
     if tensor.HasField("raw_data"):
         return (count * bits + 7) // 8, len(tensor.raw_data), "bytes"
-    fields = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
-    held = max(len(getattr(tensor, field)) for field in fields)
+    held = len(getattr(tensor, helper.tensor_dtype_to_field(tensor.data_type)))
     return math.ceil(count * bits / 8) if bits < 8 else count, held, "values"
 
 

@@ -1,41 +1,44 @@
-"""Types of values inside a graph, by ONNX's inference, for definitions of operators that depend on them."""
+"""ONNX's types of values that are converted already, for definitions of operators that depend on them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..runtime.spec import TensorSpec
+import numpy as np
+
+from ..core.relax_graph import dtype_of, shape_of
+from .sequences import TensorList, is_tensor
+from .subgraph import as_tensor
 
 if TYPE_CHECKING:
     import onnx
 
-#: Elements of an initializer that inference may want to see: shapes, axes.
-_SMALL = 1024
 
-
-def value_types(
-    proto: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], inputs: Iterable[TensorSpec]
-) -> dict[str, onnx.TypeProto]:
-    """Value -> type, for every value that inference knows.
+def type_of(value: Any, dtype: str = "") -> onnx.TypeProto:
+    """The type of a value.
 
     Args:
-        proto: the model; of its graph only initializers are read.
-        nodes: what is to be looked at in the place of the graph's nodes.
-        inputs: names, dtypes and bound shapes of the inputs.
+        value: a Relax expression or a sequence.
+        dtype: of its elements, where that is not the one that the program holds them in.
+
+    Returns:
+        A tensor type or a sequence type; an empty one of anything else.
     """
     import onnx
+    from onnx import helper
 
-    graph = onnx.GraphProto(name="types")
-    graph.node.extend(nodes)
-    for spec in inputs:
-        dtype = onnx.helper.np_dtype_to_tensor_dtype(spec.numpy_dtype)
-        graph.input.append(onnx.helper.make_tensor_value_info(spec.name, dtype, spec.shape))
-    for tensor in proto.graph.initializer:
-        value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-        graph.input.append(value)
-        if max(tensor.dims, default=1) <= _SMALL:
-            graph.initializer.append(tensor)
-    model = onnx.ModelProto(ir_version=proto.ir_version, graph=graph, opset_import=proto.opset_import)
-    found = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
-    return {value.name: value.type for value in (*found.input, *found.value_info)}
+    value = as_tensor(value)
+    if isinstance(value, TensorList):
+        element = helper.make_tensor_type_proto(_code(value.dtype), None)
+        if value.elements and len({shape_of(e) for e in value.elements}) == 1:
+            element = type_of(value.elements[0])
+        return helper.make_sequence_type_proto(element)
+    if not is_tensor(value) or not (found := dtype or dtype_of(value)):
+        return onnx.TypeProto()
+    return helper.make_tensor_type_proto(_code(found), shape_of(value))
+
+
+def _code(dtype: str) -> int:
+    from onnx import helper
+
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))

@@ -27,6 +27,24 @@ def with_inner(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
             yield from with_inner(graph.node)
 
 
+def with_branches(nodes: Iterable[onnx.NodeProto], always: bool = True) -> Iterator[tuple[onnx.NodeProto, bool]]:
+    """Every node, and every one of the graphs inside them; whether it always runs: in no branch of an If."""
+    for node in nodes:
+        yield node, always
+        for graph in inner_graphs(node.attribute):
+            yield from with_branches(graph.node, always and node.op_type != "If")
+
+
+def value_names(nodes: Iterable[onnx.NodeProto]) -> set[str]:
+    """Names of all values that nodes read or make, those of graphs inside them too."""
+    found: set[str] = set()
+    for node in nodes:
+        found.update(node.input, node.output)
+        for graph in inner_graphs(node.attribute):
+            found |= value_names(graph.node) | {value.name for value in (*graph.input, *graph.initializer)}
+    return found
+
+
 def model_tensors(proto: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
     """Every tensor that the model holds, with words that say whose it is."""
     yield from graph_tensors(proto.graph)

@@ -36,6 +36,7 @@ class AssignLayouts(Pass):
     """Forward assignment of layouts; emits kernels that are not scheduled yet."""
 
     name = "assign-layouts"
+    needed = "it makes the kernels that recipes chose: switch recipes off instead"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         rewriter = Rewriter(mod, ctx)
@@ -74,7 +75,11 @@ class _Assigner:
         shape, dtype = shape_of(binding.var) or (), dtype_of(binding.var)
         call = relax.call_tir(gvar, args, relax.TensorType(layouts.output.physical_shape(shape), dtype))
         rw.fire(f"{plan.recipe.name}: {layouts}")
-        return call if layouts.output.is_plain else self._keep(binding.var, layouts.output, rw.emit(call))
+        if layouts.output.is_plain:
+            return call
+        physical = rw.emit(call)
+        self._say(physical, binding.var, layouts.output)
+        return self._keep(binding.var, layouts.output, physical)
 
     def _keep(self, var: relax.Var, layout: Layout, physical: relax.Var) -> Any:
         """Note that `var` lies in `layout`; bind it plainly only if something reads it that is no kernel of ours."""
@@ -109,8 +114,16 @@ class _Assigner:
         if own == layout:
             return self._in.get((value, own), value)
         if (value, layout) not in self._in:
-            self._in[value, layout] = self._rw.emit(self._transform(value, own, layout), value.name)
+            physical = self._rw.emit(self._transform(value, own, layout), value.name)
+            self._in[value, layout] = physical
+            self._say(physical, value, layout)
         return self._in[value, layout]
+
+    def _say(self, physical: relax.Var, value: relax.Var, layout: Layout) -> None:
+        """Note that the new variable `physical` is `value` in a layout."""
+        provenance = self._ctx.provenance
+        provenance.place(physical.name, layout, shape_of(value) or ())
+        provenance.hold(physical.name, provenance.held(value.name))
 
     def _pack(self, value: GenericConst, layout: Layout) -> GenericConst:
         for packed, known, how in self._ctx.packed:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,14 +33,15 @@ class ChooseRecipes(Pass):
     """By records and estimates: no candidate is run."""
 
     name = "choose-recipes"
+    needed = "without it no recipe is used: switch recipes off instead"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         fired, skipped = [], []
         out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
         for gvar, function in iter_groups(mod):
             group = Group(gvar.name_hint, function)
-            options = matches(group, ctx.machine, exact=ctx.options.accuracy == "exact")
-            plan, refused = choose(group, options, ctx.machine, ctx.records)
+            options = allowed_matches(group, ctx)
+            plan, refused = choose(group, options, ctx.machine, ctx.records, ctx.switches.records)
             skipped += [Event(group.name, why) for why in refused]
             if plan is None:
                 skipped.append(Event(group.name, "; ".join(options.reasons) or f"no recipe for {group.anchor}"))
@@ -64,37 +65,57 @@ class Matches:
         return iter(self.found)
 
 
-def matches(group: Group, machine: Machine, *, exact: bool = False) -> Matches:
+def allowed_matches(group: Group, ctx: CompileContext) -> Matches:
+    """All recipes that may take a group in a compile: options and switches leave some out."""
+    if group.name in ctx.switches.groups:
+        return Matches((), ["switched off"])
+    return matches(group, ctx.machine, exact=ctx.options.accuracy == "exact", off=ctx.switches.recipes)
+
+
+def matches(group: Group, machine: Machine, *, exact: bool = False, off: Collection[str] = frozenset()) -> Matches:
     """All recipes that take a group.
 
     Args:
-        exact: leave out recipes that transform the sums they compute.
+        exact: leave out recipes that transform the sums they compute, or add products with zeros.
+        off: names of recipes that are switched off.
     """
     found: list[tuple[Recipe, Match]] = []
     reasons: list[str] = []
     for recipe in recipes():
         if group.anchor not in recipe.anchors:
             continue
+        if recipe.name in off:
+            reasons.append(f"{recipe.name}: switched off")
+            continue
         if exact and not recipe.exact:
             reasons.append(f'{recipe.name}: accuracy="exact"')
             continue
         match = recipe.match(group, machine)
-        if isinstance(match, Match):
-            found.append((recipe, match))
-        else:
+        if not isinstance(match, Match):
             reasons.append(f"{recipe.name}: {match.reason}")
+        elif exact and not recipe.is_exact(match):
+            reasons.append(f'{recipe.name}: accuracy="exact": here it would add products with zeros')
+        else:
+            found.append((recipe, match))
     return Matches(tuple(found), reasons)
 
 
 def choose(
-    group: Group, options: Matches, machine: Machine, records: RecordBook | None = None
-) -> tuple[Plan | None, tuple[str, ...]]:
-    """The plan of a record that fits, else that of least estimated cost; and why records were refused."""
+    group: Group, options: Matches, machine: Machine, records: RecordBook | None = None,
+    off: Collection[str] = frozenset(),
+) -> tuple[Plan | None, tuple[str, ...]]:  # fmt: skip
+    """The plan of a record that fits, else that of least estimated cost; and why records were refused.
+
+    Args:
+        off: rows of records that are switched off: a group whose record is among them gets its default.
+    """
     refused: tuple[str, ...] = ()
     if records is not None and (records.records or records.verdicts):
         choice = records.best(TaskKey.of_group(group), machine, {r.name: r.version for r, _ in options})
         refused = choice.reasons
-        if choice.record is not None:
+        if choice.record is not None and off and choice.record.to_row() in off:
+            refused += (f"record of {choice.record.recipe}: switched off",)
+        elif choice.record is not None:
             plan = _from_record(choice.record, options, machine)
             if isinstance(plan, Plan):
                 return plan, refused

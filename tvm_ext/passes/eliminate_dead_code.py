@@ -46,7 +46,7 @@ def _removed_bindings(before: IRModule, after: IRModule, ctx: CompileContext) ->
         name = binding.var.name
         if name not in kept:
             dead.setdefault(", ".join(ctx.provenance.of(name)) or name, []).append(name)
-    return [Event(label, f"nothing needs {', '.join(names)}") for label, names in dead.items()]
+    return [Event(label, f"nothing needs {', '.join(names)}", tuple(names)) for label, names in dead.items()]
 
 
 def _removed_functions(before: IRModule, after: IRModule) -> list[Event]:

@@ -147,6 +147,7 @@ def _factor(fold: _Fold, shape: tuple[int, ...]) -> np.ndarray | str:
 def _anchor_rewrite(fold: _Fold, weight: GenericConst) -> Callable[[Rewriter], Any]:
     def rewrite(rw: Rewriter) -> Any:
         rw.absorb(fold.norm.out)
+        rw.revalue()
         return Call(fold.call.op, [fold.call.args[0], weight], fold.call.attrs, fold.call.ty_args)
 
     return rewrite

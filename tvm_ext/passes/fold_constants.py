@@ -35,6 +35,8 @@ class FoldConstants(Pass):
 
         y = R.matmul(x, W')
 
+    A result without any element depends on nothing: it is a constant too.
+
     A result that is over 1 MiB and over 16 times its operands stays an operator (a broadcast is cheaper to run
     than to load), and so does `relax.dequantize`: its operand is the smaller and better form of the weight.
     """
@@ -49,6 +51,8 @@ class FoldConstants(Pass):
 
 def _visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
     value = binding.value
+    if (empty := _empty(binding, rw)) is not None:
+        return empty
     if item := tuple_item(value):
         return _item_of_constants(rw, *item)
     if not isinstance(value, Call) or not op_name(value):
@@ -59,6 +63,15 @@ def _visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
     if _foldable(op_name(value), operands):
         return _folded(binding, operands, rw)
     return _with_shapes_inlined(value, operands, rw)
+
+
+def _empty(binding: relax.VarBinding, rw: Rewriter) -> Any:
+    """The constant for a tensor of no elements; TVM has no kernel for several operators on one."""
+    shape, dtype = shape_of(binding.var), dtype_of(binding.var)
+    if shape is None or 0 not in shape or dtype not in NUMPY_DTYPES or isinstance(binding.value, GenericConst):
+        return None
+    rw.fire("it has no element")
+    return constant(np.zeros(shape, dtype))
 
 
 def _resolved(rw: Rewriter, arg: Any) -> Any:

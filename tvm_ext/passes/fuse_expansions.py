@@ -15,7 +15,7 @@ from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.relax_graph import Rewriter, op_name
 from tvm_ext.schedules.conv2d_depthwise import beyond_l2
 
-from .choose_recipes import least_cost, matches
+from .choose_recipes import allowed_matches, least_cost
 
 ANCHOR, _CONV = "expand_depthwise", "relax.nn.conv2d"
 #: Share of the estimated time of two kernels below which one is made. Equal estimates favour one: what lies between
@@ -83,11 +83,10 @@ def _candidate(first: Call, second: Call, mod: IRModule) -> FusionCandidate:
 
 def _fused(first: Call, second: Call, rw: Rewriter, ctx: CompileContext) -> Call | None:
     """A call of the merged group, or None if two kernels are estimated to be faster."""
-    exact = ctx.options.accuracy == "exact"
     groups = [Group(c.op.name_hint, rw.mod[c.op]) for c in (first, second)]
-    apart = [least_cost(matches(g, ctx.machine, exact=exact), ctx.machine) for g in groups]
+    apart = [least_cost(allowed_matches(g, ctx), ctx.machine) for g in groups]
     function, args = _merged(groups[0], groups[1], first, second)
-    options = matches(Group(ANCHOR, function), ctx.machine, exact=exact)
+    options = allowed_matches(Group(ANCHOR, function), ctx)
     together = least_cost(options, ctx.machine)
     if together is None or any(p is None for p in apart):
         rw.skip("; ".join(options.reasons) or "a part has no recipe")

@@ -54,6 +54,7 @@ class GroupOperations(Pass):
     """Greedy grouping in model order; the option `fusion` decides each step (:mod:`tvm_ext.core.fusion`)."""
 
     name = "group-operations"
+    needed = "without it no recipe is used: switch recipes off instead, or compile with fusion='none'"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         rewriter = Rewriter(mod, ctx)

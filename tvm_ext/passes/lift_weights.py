@@ -14,11 +14,14 @@ from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.relax_graph import Rewriter, array_of, op_name
 
+from .call_sites import note_call_sites
+
 
 class LiftWeights(Pass):
     """Constant tensors that kernels read become trailing parameters; `ctx.weights` holds their values."""
 
     name = "lift-weights"
+    needed = "a program takes its weights as arguments"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         for packing in ctx.pending:
@@ -26,6 +29,7 @@ class LiftWeights(Pass):
         rewriter = Rewriter(mod, ctx)
         lifter = _Lifter(rewriter, ctx)
         result = rewriter.rewrite(lifter.visit)
+        note_call_sites(result.mod, ctx)
         if not lifter.params:
             return result
         out = IRModule(dict(result.mod.functions_items()), attrs=result.mod.attrs)

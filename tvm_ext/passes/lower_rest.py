@@ -25,12 +25,11 @@ class LowerRest(Pass):
     """Lower operators and groups without a recipe; name each with the reason."""
 
     name = "lower-rest"
+    needed = "it makes a kernel of whatever has none"
     ensures = (unique_names,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        with ctx.machine.target(), tvm.transform.PassContext(opt_level=3):
-            legal = _legalize()(_without_constants_inside(mod, ctx))
-            after = _to_kernels()(fuse(legal, ctx.provenance))
+        after = unscheduled(mod, ctx)
         out, fired = IRModule(dict(after.functions_items()), attrs=after.attrs), _views(after, ctx)
         for gvar, function in after.functions_items():
             if not isinstance(function, tirx.PrimFunc) or gvar.name_hint in ctx.kernels:
@@ -41,6 +40,13 @@ class LowerRest(Pass):
             ctx.kernels[gvar.name_hint] = Kernel(gvar.name_hint, generic.NAME, {"schedule": how}, reason)
             fired.append(Event(gvar.name_hint, f"generic schedule ({how}): {reason}"))
         return PassResult(out, tuple(fired))
+
+
+def unscheduled(mod: IRModule, ctx: CompileContext) -> IRModule:
+    """The module with what no recipe took as kernels that are not scheduled yet; completes the provenance."""
+    with ctx.machine.target(), tvm.transform.PassContext(opt_level=3):
+        legal = _legalize()(_without_constants_inside(mod, ctx))
+        return _to_kernels()(fuse(legal, ctx.provenance))
 
 
 def _legalize() -> tvm.transform.Pass:
@@ -102,6 +108,8 @@ def _lifted(function: relax.Function) -> tuple[relax.Function, list[GenericConst
     params: list[relax.Var] = []
 
     def operand(expr: Any) -> Any:
+        if isinstance(expr, relax.Tuple):  # of a concat
+            return relax.Tuple([operand(field) for field in expr.fields])
         if not isinstance(expr, GenericConst):
             return expr
         constants.append(expr)

@@ -52,7 +52,8 @@ class Offload(Pass):
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         view = RelaxView(mod, ctx.provenance)
         host = _Host(view, ctx.machine)
-        partition = Partitioner(view, self._offloading, ctx.node_types, host.seconds).partition()
+        types, kept = ctx.ownership.types, ctx.switches.nodes
+        partition = Partitioner(view, self._offloading, types, host.seconds, kept).partition()
         ctx.offload = OffloadPlan(self._offloading.backend.name)
         emitter = _Emitter(_reordered(mod, partition), ctx, partition, self._offloading)
         result = emitter.rewriter.rewrite(emitter.visit)
@@ -107,10 +108,11 @@ class _Emitter:
             OffloadedRegion(
                 region.name, backend.name, backend.module, program, kernel, region.nodes, composites,
                 planned.seconds, planned.host_seconds, planned.lowered.facts,
+                tuple(tuple(dict.fromkeys((*c.anchor.nodes, *c.nodes))) for c in region.composites),
             )
         )  # fmt: skip
-        estimate = planned.seconds or 0.0
-        self._ctx.kernels.setdefault(kernel, Kernel(kernel, f"offload:{backend.name}", estimate=estimate))
+        estimate, flops = planned.seconds or 0.0, 2.0 * sum(multiply_adds(c.anchor) for c in region.composites)
+        self._ctx.kernels.setdefault(kernel, Kernel(kernel, f"offload:{backend.name}", estimate=estimate, flops=flops))
 
 
 def _members(planned: Planned) -> list[str]:
@@ -145,8 +147,9 @@ def _places(view: RelaxView, partition: Partition, ctx: CompileContext) -> dict[
         if not partition.planned or name in partition.live:
             for node in view.nodes(name):
                 places.setdefault(node, (CPU, partition.refusals.get(name, "")))
-    gone = (COMPILE_TIME, "its value is known, or it does nothing")
-    return {node: places.get(node, gone) for node in (ctx.node_types or places)}
+    for node, owner in ctx.ownership.gone.items():
+        places.setdefault(node, (COMPILE_TIME, f"{owner.name}: {owner.reason}"))
+    return {node: places.get(node, (COMPILE_TIME, "nothing needs it")) for node in (ctx.ownership.types or places)}
 
 
 class _Host:

@@ -23,6 +23,7 @@ class ScheduleKernels(Pass):
     """
 
     name = "schedule-kernels"
+    needed = "a kernel has its final layout only when it is scheduled: switch recipes off instead"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         done: dict[GlobalVar, GlobalVar] = {}
@@ -44,9 +45,17 @@ class ScheduleKernels(Pass):
         return Rewriter(mod, ctx).rewrite(visit)
 
 
+def metaschedule_record(kernel: Kernel) -> str:
+    """What a schedule of a MetaSchedule database goes by, among the records that can be switched off."""
+    return f"MetaSchedule: {kernel.name}"
+
+
 def _found(function: tirx.PrimFunc, kernel: Kernel, result: Any, rw: Rewriter) -> tirx.PrimFunc | None:
     """The kernel, scheduled by the MetaSchedule database; None if there is none, or none for this kernel."""
     if rw.ctx.schedules is None:
+        return None
+    if metaschedule_record(kernel) in rw.ctx.switches.records:
+        rw.skip(f"{kernel.name}: the schedule found by MetaSchedule is switched off")
         return None
     found = rw.ctx.schedules.find(function, rw.ctx.machine, result)
     if found.schedule is None:

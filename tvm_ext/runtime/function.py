@@ -40,6 +40,7 @@ class Function:
         program: what the metadata says of it.
         inputs, outputs: what it takes before the weights, and makes, for its size of the batch.
         weights: of all programs.
+        memory: bytes that start at a page, for the program's arena: no two functions run in one at a time.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Function:
         inputs: Sequence[TensorSpec],
         outputs: Sequence[TensorSpec],
         weights: Weights,
+        memory: np.ndarray,
     ) -> None:
         import tvm_ffi
 
@@ -62,6 +64,10 @@ class Function:
         self._from_dlpack = tvm_ffi.from_dlpack
         self._zero_copy = [zero_copy(dtype, shape) for shape, dtype in self._inputs]
         self._buffers: list[tuple[np.ndarray, Any] | None] = [None] * len(inputs)
+        self._arena = tuple(
+            tvm_ffi.from_dlpack(memory[view.offset : view.end].view(view.dtype).reshape(view.shape))
+            for view in program.arena
+        )
         self._first: list[Any] | None = None
         self._constants: frozenset[int] | None = None
 
@@ -86,7 +92,7 @@ class Function:
                 tensor = self._from_dlpack(as_bytes(memory if memory.shape == shape else memory.reshape(shape)))
             outputs[index] = memory
             written.append(tensor)
-        result = self._function(*arguments, *self._weights, *written)
+        result = self._function(*arguments, *self._weights, *written, *self._arena)
         if self._returned:  # the result is all that is returned, a tensor or a tuple
             results = [result] if hasattr(result, "data_ptr") else list(result)
             for index, array in zip(self._returned, self._arrays([*arguments, *written], results), strict=True):

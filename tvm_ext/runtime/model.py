@@ -16,12 +16,13 @@ from ..core.errors import ArtifactError, InputError, ToolError, TvmExtError
 from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
+from .kernel_memory import Inspector, hook_of
 from .library import load_library, write_library
 from .linker import find_linker
 from .offload_report import OffloadReport
 from .spec import Dim, Metadata, TensorSpec
 from .threads import available_cores, dispatcher
-from .vm import Caller, CallerPool, Observer, Weights
+from .vm import Caller, CallerPool, Hook, Observer, Weights
 
 _Expected = tuple[str, tuple[Dim, ...], np.dtype[Any]]
 """Name, shape and dtype of an input, as `run` compares them."""
@@ -138,15 +139,26 @@ class CompiledModel:
             observe: called with a kernel's name and True before it runs, with False after it; each call costs
                 a few microseconds.
         """
-        return self._run(self._in_order(inputs, ()), observe)
+        return self._run(self._in_order(inputs, ()), lambda name, before, _: observe(name, before))
 
-    def _run(self, values: Sequence[Any], observe: Observer | None = None) -> dict[str, np.ndarray]:
+    def run_inspected(self, inputs: Mapping[str, Any], inspect: Inspector) -> dict[str, np.ndarray]:
+        """:meth:`run`, with a look into the memory of every kernel: what comparisons layer by layer are made of.
+
+        Args:
+            inputs: ONNX input name -> array.
+            inspect: called with a kernel's name, True before it runs and False after it, and the arrays it takes:
+                inputs and weights, then its results. They are the memory itself, valid during the call, and what
+                is written to a result is what later kernels read. Weights are not to be written.
+        """
+        return self._run(self._in_order(inputs, ()), hook_of(inspect))
+
+    def _run(self, values: Sequence[Any], hook: Hook | None = None) -> dict[str, np.ndarray]:
         rows, expected = (0, self._expected) if not self._symbolic else self._at_batch_of(values)
         arrays = _checked(values, expected)
         if self._on_pool:
-            results = dispatcher.call(self._callers.call, arrays, rows, observe)
+            results = dispatcher.call(self._callers.call, arrays, rows, hook)
         else:
-            results = self._callers.call(arrays, rows, observe)
+            results = self._callers.call(arrays, rows, hook)
         return dict(zip(self._output_names, results, strict=True))
 
     def _in_order(self, inputs: Any, positional: tuple[Any, ...]) -> Sequence[Any]:

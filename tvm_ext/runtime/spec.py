@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ArtifactError
+from .consistency import check_consistency, check_tensor
 from .drivers import Offload
 from .expansion import Compact
 from .tvm_runtime import tvm_version
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 Dim = int | str
 """A number, or for a symbolic batch its name, "N", or a multiple of it, "12*N"."""
@@ -92,16 +93,48 @@ class TensorSpec:
 
 
 @dataclass(frozen=True)
+class View:
+    """Memory in the arena of a program: where it starts, in bytes, and the shape and dtype in which kernels see it."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def end(self) -> int:
+        """Where it ends, in bytes from the start of the arena."""
+        return self.offset + TensorSpec("", self.shape, self.dtype).nbytes
+
+    @classmethod
+    def of(cls, row: Any) -> View:
+        """From the JSON.
+
+        Raises:
+            TypeError, ValueError: it is none.
+        """
+        offset, shape, dtype = row
+        if not all(type(n) is int and n >= 0 for n in (offset, *shape)):
+            raise TypeError("a view is [offset, shape, dtype]")
+        check_tensor(TensorSpec("", tuple(shape), dtype))
+        return cls(offset, tuple(shape), dtype)
+
+    def row(self) -> list[Any]:
+        """Plain values for JSON."""
+        return [self.offset, list(self.shape), self.dtype]
+
+
+@dataclass(frozen=True)
 class Program:
     """One function of the library: the whole model, for one size of the batch if that is symbolic.
 
     Attributes:
-        function: its name. It takes the inputs, its weights, and memory for the outputs of `destinations`.
+        function: its name. It takes the inputs, its weights, memory for the outputs of `destinations`, and `arena`.
         weights: which of the artifact's weights it takes, in order.
         destinations: (output, shape) of each output that it writes into memory of the caller's: the output's number,
             and the shape in which the function takes the memory. Other outputs it returns.
         batch: size of the batch; 0 if no dimension is symbolic.
         cost: estimated seconds of a call.
+        arena: memory that it works in.
     """
 
     function: str
@@ -109,6 +142,7 @@ class Program:
     destinations: tuple[tuple[int, tuple[int, ...]], ...] = ()
     batch: int = 0
     cost: float = 0.0
+    arena: tuple[View, ...] = ()
 
     @classmethod
     def of(cls, row: Any, weights: int) -> Program:
@@ -122,20 +156,27 @@ class Program:
             ArtifactError: a field is missing or of another type.
         """
         try:
-            function, indices, destinations, batch, cost = row
+            function, indices, destinations, batch, cost, arena = row
             if not (isinstance(function, str) and type(batch) is int and isinstance(cost, int | float)):
-                raise TypeError("a row is [function, weights, destinations, batch, cost]")
+                raise TypeError("a row is [function, weights, destinations, batch, cost, arena]")
             if not all(type(i) is int and 0 <= i < weights for i in indices):
                 raise ValueError(f"weights are numbers below {weights}")
-            into = tuple((int(output), tuple(map(int, shape))) for output, shape in destinations)
-            return cls(function, tuple(indices), into, batch, float(cost))
-        except (TypeError, ValueError) as error:
-            raise ArtifactError(f"metadata field 'programs' has {row!r}: {error}") from error
+            into = tuple((output, tuple(shape)) for output, shape in destinations)
+            if not all(type(n) is int for output, shape in into for n in (output, *shape)):
+                raise TypeError("a destination is [output, shape]")
+            return cls(function, tuple(indices), into, batch, float(cost), tuple(map(View.of, arena)))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ArtifactError(f"metadata field 'programs' has {row!r:.300}: {error}") from error
 
     def row(self) -> list[Any]:
         """Plain values for JSON."""
         into = [[output, list(shape)] for output, shape in self.destinations]
-        return [self.function, list(self.weights), into, self.batch, self.cost]
+        return [self.function, list(self.weights), into, self.batch, self.cost, [view.row() for view in self.arena]]
+
+    @property
+    def arena_bytes(self) -> int:
+        """Size of the arena."""
+        return max((view.end for view in self.arena), default=0)
 
 
 @dataclass(frozen=True)
@@ -200,7 +241,8 @@ class Metadata:
         """Read what :meth:`to_json` wrote.
 
         Raises:
-            ArtifactError: it is no JSON, or a field is missing or of another type; the message names it.
+            ArtifactError: it is no JSON, a field is missing or of another type, or fields contradict each other; the
+                message names it.
         """
         try:
             fields = json.loads(text)
@@ -211,7 +253,7 @@ class Metadata:
         for key, kind in _FIELDS.items():
             value = fields.get(key)
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-                raise ArtifactError(f"metadata field {key!r} is {value!r}; {kind.__name__} is needed")
+                raise ArtifactError(f"metadata field {key!r} is {value!r:.100}; {kind.__name__} is needed")
         for group, keys in _TEXTS.items():
             for key in keys:
                 if not isinstance(fields[group].get(key), str):
@@ -226,7 +268,9 @@ class Metadata:
         fields["compact"] = _compact(fields["compact"], fields["weights"])
         if not fields["programs"]:
             raise ArtifactError("metadata field 'programs' is empty")
-        return cls(**{key: fields[key] for key in _FIELDS})
+        found = cls(**{key: fields[key] for key in _FIELDS})
+        check_consistency(found)
+        return found
 
 
 _TENSORS = ("inputs", "outputs", "weights")
@@ -250,11 +294,10 @@ def _tensor(key: str, row: Any) -> TensorSpec:
             elif type(dim) is not int or dim < 0:
                 raise ValueError("dimensions are whole numbers, 0 or more")
         spec = TensorSpec(name, tuple(shape), dtype)
-        if spec.numpy_dtype.hasobject:
-            raise TypeError(f"no dtype of numbers: {dtype}")
+        check_tensor(spec)
         return spec
-    except (TypeError, ValueError) as error:
-        raise ArtifactError(f"metadata field {key!r} has the tensor {row!r}: {error}") from error
+    except Exception as error:  # numpy reads odd dtypes as Python literals, with whatever that raises
+        raise ArtifactError(f"metadata field {key!r} has the tensor {row!r:.300}: {error}") from error
 
 
 def _compact(rows: Any, weights: tuple[TensorSpec, ...]) -> tuple[Compact, ...]:
@@ -265,7 +308,7 @@ def _compact(rows: Any, weights: tuple[TensorSpec, ...]) -> tuple[Compact, ...]:
             if math.prod(weights[one.weight].sizes) != one.count:
                 raise ValueError(f"it expands to {one.count} values, not to {weights[one.weight]}")
         return found
-    except (TypeError, ValueError, IndexError) as error:
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
         raise ArtifactError(f"metadata field 'compact': {error}") from error
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import aligned_empty
 from .batches import run_composed, split_batch
 from .function import Function, Weights
 from .spec import Metadata
@@ -21,6 +22,9 @@ from .tvm_runtime import virtual_machine
 
 Observer = Callable[[str, bool], None]
 """Called with the name of a kernel (or of a builtin of the VM), and whether it is about to run or has run."""
+
+Hook = Callable[[str, bool, Sequence[Any]], None]
+"""What an :data:`Observer` is called with, and the arguments as the VM has them."""
 
 
 class Caller:
@@ -35,6 +39,7 @@ class Caller:
     def __init__(self, module: Any, metadata: Metadata, weights: Weights) -> None:
         self._machine = machine = virtual_machine(module)
         self._inputs, self._outputs = metadata.inputs, metadata.outputs
+        memory = aligned_empty((max(program.arena_bytes for program in metadata.programs),), np.uint8)
         self._functions = {
             program.batch: Function(
                 machine[program.function],
@@ -42,6 +47,7 @@ class Caller:
                 [spec.at(program.batch) for spec in metadata.inputs],
                 [spec.at(program.batch) for spec in metadata.outputs],
                 weights,
+                memory,
             )
             for program in metadata.programs
         }
@@ -59,11 +65,11 @@ class Caller:
         sizes = split_batch(rows, self._costs)
         return run_composed(self._functions, sizes, arrays, self._inputs, self._outputs, rows)
 
-    def observed(self, arrays: Sequence[np.ndarray], rows: int, observe: Observer) -> list[np.ndarray]:
+    def observed(self, arrays: Sequence[np.ndarray], rows: int, hook: Hook) -> list[np.ndarray]:
         """:meth:`call`, with a look at every kernel."""
 
-        def look(_function: Any, name: str, before: bool, *_: Any) -> None:
-            observe(name, before)
+        def look(_function: Any, name: str, before: bool, _result: Any, *arguments: Any) -> None:
+            hook(name, before, arguments)
 
         self._machine.set_instrument(look)
         try:
@@ -95,14 +101,14 @@ class CallerPool:
         self._waiting = 0
         self._returned = threading.Condition(threading.Lock())
 
-    def call(self, arrays: Sequence[np.ndarray], rows: int = 0, observe: Observer | None = None) -> list[np.ndarray]:
+    def call(self, arrays: Sequence[np.ndarray], rows: int = 0, hook: Hook | None = None) -> list[np.ndarray]:
         """:meth:`Caller.call` (or :meth:`Caller.observed`) through a free caller."""
         try:
             caller = self._idle.pop()
         except IndexError:
             caller = self._wait_or_make()
         try:
-            outputs = caller.observed(arrays, rows, observe) if observe else caller.call(arrays, rows)
+            outputs = caller.observed(arrays, rows, hook) if hook else caller.call(arrays, rows)
         except BaseException:
             self._give_up()
             raise

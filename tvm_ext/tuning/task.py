@@ -17,8 +17,8 @@ from ..core.group import Group
 from ..core.machine import Machine
 from ..core.recipe import Config, Match, Recipe
 from ..core.task_key import TaskKey
+from ..core.work import flops_of
 from .space import ConfigSpace
-from .work import flops_of
 
 
 class Task(Protocol):

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import InputError, ModelError, UnsupportedError
 from ..core.machine import available_cores
-from ..frontend.reader import read_model
+from ..frontend.reader import LIMIT, read_model
 
 
-def onnxruntime_session(model: Any, threads: int | None = None) -> Any:
-    """An `onnxruntime.InferenceSession` on the CPU, with onnxruntime's default graph optimizations.
+def onnxruntime_session(model: Any, threads: int | None = None, *, optimized: bool = True) -> Any:
+    """An `onnxruntime.InferenceSession` on the CPU.
 
     Args:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
         threads: threads inside an operator; None takes every core this process may use. Operators never run side
             by side (inter-op threads 1), as they do not here either.
+        optimized: with onnxruntime's default graph optimizations, or operator by operator as the model has them.
 
     Raises:
         ModelError: the model cannot be read, or onnxruntime finds it invalid.
@@ -30,6 +31,8 @@ def onnxruntime_session(model: Any, threads: int | None = None) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or available_cores()
     options.inter_op_num_threads = 1
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3  # its warnings go to stderr and are about its own optimizer
     try:
         return _open(onnxruntime, model, options)
@@ -53,7 +56,45 @@ def run_reference(
     """
     import onnxruntime
 
-    session = onnxruntime_session(model, threads)
+    values = _run(onnxruntime_session(model, threads), inputs)
+    return {name: np.asarray(value) for name, value in values.items()}, f"onnxruntime {onnxruntime.__version__}"
+
+
+def run_intermediates(
+    model: Any, inputs: Mapping[str, np.ndarray], names: Iterable[str], threads: int | None = None
+) -> tuple[dict[str, np.ndarray], str]:
+    """Values within a model by their ONNX names, as onnxruntime computes them operator by operator; and its version.
+
+    The values become outputs of a copy of the model, so that no optimization can remove them, and none is made.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
+        inputs: of the model.
+        names: values of its graph that nodes make; those that are no tensors are left out of the result.
+
+    Raises:
+        ModelError, InputError: as :func:`run_reference`.
+        UnsupportedError: onnxruntime cannot run it, or the copy has more than the 2 GiB that a model may have.
+    """
+    import onnxruntime
+
+    source = read_model(model)
+    copy = type(source.proto)()
+    copy.CopyFrom(source.proto)
+    del copy.graph.output[:]
+    for name in names:
+        copy.graph.output.add().name = name
+    if copy.ByteSize() > LIMIT:
+        raise UnsupportedError(
+            f"{source.name}: {copy.ByteSize()} bytes with the data inside, more than onnxruntime can be given",
+            fix="compare the outputs only, without layers",
+        )
+    values = _run(onnxruntime_session(copy, threads, optimized=False), inputs)
+    tensors = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    return tensors, f"onnxruntime {onnxruntime.__version__}"
+
+
+def _run(session: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
     names = [output.name for output in session.get_outputs()]
     wanted = {node.name for node in session.get_inputs()}
     try:
@@ -61,7 +102,7 @@ def run_reference(
     except Exception as error:
         failed = InputError if type(error).__name__ in ("InvalidArgument", "ValueError") else UnsupportedError
         raise failed(f"onnxruntime cannot run the model: {error}") from error
-    return dict(zip(names, (np.asarray(v) for v in values), strict=True)), f"onnxruntime {onnxruntime.__version__}"
+    return dict(zip(names, values, strict=True))
 
 
 def _open(onnxruntime: Any, model: Any, options: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -82,6 +84,17 @@ class VerifyReport:
         return [*lines, "ok: every output agrees" if self.ok else "NOT OK"]
 
 
+def compiled_of(compiled: Any, model: Any, *, needs_model: bool = True) -> tuple[CompiledModel, Any]:
+    """A compiled model and the ONNX model it is of: a model that is given alone is compiled."""
+    onnx = sys.modules.get("onnx")  # a ModelProto cannot exist without it
+    is_proto = onnx is not None and isinstance(compiled, onnx.ModelProto)
+    if not (is_proto or isinstance(compiled, str | bytes | bytearray | os.PathLike)):
+        return compiled, model
+    from ..driver.compile import compile_model
+
+    return compile_model(compiled), compiled if model is None and needs_model else model
+
+
 def verify(
     compiled: CompiledModel,
     model: Any = None,
@@ -126,8 +139,13 @@ def _verify_batches(compiled: CompiledModel, model: Any, seed: int, tolerance: f
 
 def _with_frozen(compiled: CompiledModel, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The inputs of the ONNX model: those of the program, and those that were frozen when it was compiled."""
+    return {**frozen_inputs(compiled), **feeds}
+
+
+def frozen_inputs(compiled: CompiledModel) -> dict[str, np.ndarray]:
+    """Inputs of the ONNX model that were frozen when it was compiled."""
     frozen = (FrozenInput.from_dict(row) for row in compiled.report.get("frozen", ()))
-    return {**{one.name: one.array() for one in frozen}, **feeds}
+    return {one.name: one.array() for one in frozen}
 
 
 def report_of(

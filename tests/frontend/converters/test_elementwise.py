@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from ..graphs import check_numbers, imported, model, node, run_tvm, value
+from ..graphs import check_numbers, imported, model, node, run_onnxruntime, run_tvm, value
 
 RNG = np.random.default_rng(5)
 
@@ -67,3 +67,18 @@ def test_sums_of_float16_are_rounded_once():
                   [value("y", [1, 1], TensorProto.FLOAT16)])  # fmt: skip
     expected = np.float16(x.astype(np.float64).sum())
     assert run_tvm(imported(proto), {"x": x})[0].item() == expected
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.FLOAT16])
+@pytest.mark.parametrize("shape", [(), (3, 7)])
+@pytest.mark.parametrize("op_type", ["Selu", "Celu", "Elu"])
+def test_exponential_units_of_any_shape_and_type(op_type, shape, kind):
+    if op_type == "Celu" and kind != TensorProto.FLOAT:
+        pytest.skip("Celu has float32 only")
+    x = np.asarray(RNG.standard_normal(shape) * 3).astype("float32" if kind == TensorProto.FLOAT else "float16")
+    alpha = {} if op_type == "Selu" else {"alpha": 0.75}
+    proto = model([node(op_type, ["x"], ["y"], **alpha)], [value("x", shape, kind)], [value("y", shape, kind)])
+    ours, theirs = run_tvm(imported(proto), {"x": x})[0], run_onnxruntime(proto, {"x": x})[0]
+    assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+    tolerance = 1e-6 if kind == TensorProto.FLOAT else 4e-3
+    np.testing.assert_allclose(ours.astype("float32"), theirs.astype("float32"), rtol=tolerance, atol=tolerance)

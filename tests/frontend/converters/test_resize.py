@@ -69,3 +69,10 @@ def test_integers_are_not_interpolated():
                   [value("y", None, TensorProto.UINT8)], {"s": np.float32([1, 1, 2, 2])})  # fmt: skip
     with pytest.raises(Exception, match="cubic interpolation of uint8"):
         imported(proto)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 7), (5, 1)])
+def test_aligned_corners_of_one_pixel(sizes):
+    """The wanted size less one divides the scale: nothing is left of it."""
+    for mode in ("linear", "nearest"):
+        check([1, 3, 4, 5], sizes=[1, 3, *sizes], mode=mode, coordinate_transformation_mode="align_corners")

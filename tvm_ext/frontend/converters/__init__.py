@@ -1,4 +1,7 @@
 """Converters for ONNX operators that TVM's importer lacks, gets wrong, or converts in a way that costs something."""
 
+from .base import one_or_all as one_or_all
+from .bounds import in_bounds as in_bounds
 from .precision import in_float32 as in_float32
+from .registry import CONTRIBUTED as CONTRIBUTED
 from .registry import CONVERTERS as CONVERTERS

@@ -11,6 +11,7 @@ from tvm import relax, te
 from tvm.ir import GenericConst
 
 from ...core.relax_graph import dtype_of, shape_of
+from ..refusal import Refusal
 
 Attributes = dict[str, Any]
 Converter = Callable[[Any, Attributes, int], Any]
@@ -25,6 +26,11 @@ def outputs_of(attributes: Attributes) -> int:
     return int(attributes["tvm_custom"]["num_outputs"])
 
 
+def one_or_all(made: Any) -> Any:
+    """What a converter made; the one output of a node as it is, not as a tuple of one."""
+    return made.fields[0] if isinstance(made, relax.Tuple) and len(made.fields) == 1 else made
+
+
 def text(attributes: Attributes, name: str, default: str) -> str:
     """A string attribute."""
     value = attributes.get(name, default)
@@ -35,11 +41,11 @@ def static_shape(x: Any, what: str) -> tuple[int, ...]:
     """The shape of an input.
 
     Raises:
-        NotImplementedError: it is known at run time only.
+        Refusal: it is known at run time only.
     """
     shape = shape_of(x)
     if shape is None:
-        raise NotImplementedError(f"{what} has a shape that is known at run time only")
+        raise Refusal(f"{what} has a shape that is known at run time only", unknown=x)
     return shape
 
 
@@ -47,12 +53,12 @@ def known(x: Any, what: str) -> np.ndarray:
     """The value of an input that decides a shape, or the program.
 
     Raises:
-        NotImplementedError: it is none that is known when the model is compiled.
+        Refusal: it is none that is known when the model is compiled.
     """
     if isinstance(x, relax.ShapeExpr) and all(isinstance(d, tvm.tirx.IntImm) for d in x.values):
         return np.array([int(d) for d in x.values], np.int64)
     if not isinstance(x, GenericConst):
-        raise NotImplementedError(f"{what} must be known: make it an initializer, or use compile(freeze=...)")
+        raise Refusal(f"its {what} must be known when it is compiled", unknown=x)
     return np.asarray(x.value.numpy())
 
 

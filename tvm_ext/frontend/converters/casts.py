@@ -16,6 +16,7 @@ from tvm.ir import GenericConst
 
 from ...core.relax_graph import dtype_of, shape_of
 from ..narrow import NARROW, wrapped
+from ..refusal import Refusal
 from .base import Attributes, Converter, constant, emit, kernel, stock, text
 
 _SIGN = 0x80
@@ -89,19 +90,19 @@ def _cast(x: Any, to: str, attributes: Attributes, plain: Any) -> Any:
         x = x if "int" in given else emit(relax.op.astype(x, "int32"))
         return wrapped(x, to)
     if to.startswith("float4") or given.startswith("float4"):
-        raise NotImplementedError("floats of 4 bits")
+        raise Refusal("floats of 4 bits")
     if not (to.startswith("float8") or given.startswith("float8")):
         return plain()
     if given.startswith("float8"):
-        x = emit(_decoded(x))
+        x = emit(decoded(x))
     if not to.startswith("float8"):
         return x if to == "float32" else relax.op.astype(x, to)
     wide = x if dtype_of(x) == "float32" else emit(relax.op.astype(x, "float32"))
     rounding = text(attributes, "round_mode", "up") if to == "float8_e8m0fnu" else "nearest"
-    return _encoded(wide, _Float8.of(to), bool(attributes.get("saturate", 1)), rounding)
+    return encoded(wide, to, bool(attributes.get("saturate", 1)), rounding)
 
 
-def _decoded(x: Any) -> Any:
+def decoded(x: Any) -> Any:
     """A float8 tensor in float32."""
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
@@ -110,8 +111,14 @@ def _decoded(x: Any) -> Any:
     return kernel(compute, x, constant(_Float8.of(dtype_of(x)).values), name="from_float8")
 
 
-def _encoded(x: Any, kind: _Float8, saturate: bool, rounding: str) -> Any:
-    """A float32 tensor in float8, rounded to the nearest, ties to even."""
+def encoded(x: Any, to: str, saturate: bool, rounding: str = "nearest") -> Any:
+    """A float32 tensor in a float8 type.
+
+    Args:
+        saturate: whether what is too large is the largest number, not NaN or infinity.
+        rounding: "nearest", ties to even; "up" and "down" for the one that has powers of 2 only.
+    """
+    kind = _Float8.of(to)
     limits = kind.limits(rounding)
 
     def compute(data: te.Tensor, edges: te.Tensor) -> te.Tensor:

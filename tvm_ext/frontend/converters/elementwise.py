@@ -12,14 +12,16 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 
 from ...core.relax_graph import dtype_of
+from ..refusal import Refusal
 from .base import Attributes, Converter, broadcast, kernel, outputs_of, scalar, stock, text
+from .division import may_trap, remainder
 
 
 def dropout(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Dropout(x) -> x: in inference nothing is dropped. Stock TVM leaves a call that stands in fusion's way."""
     x, ratio, training = inputs[0], inputs[1], inputs[2]
     if training is not None and not _is_zero(training) and not (ratio is not None and _is_zero(ratio)):
-        raise NotImplementedError("training_mode must be a constant false, or ratio a constant 0")
+        raise Refusal("training_mode must be known and false, or ratio known and 0", unknown=training)
     if outputs_of(attributes) == 1:
         return x
     return relax.Tuple([x, relax.op.ones(x.ty.shape, "bool")])
@@ -89,13 +91,28 @@ def is_inf(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def elu(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """Elu of narrow floats, which stock TVM mixes with float32."""
+    """Elu of narrow floats, which stock TVM mixes with float32, or by a factor whose product with 0 is no number."""
     x = inputs[0]
-    if dtype_of(x) == "float32":
+    if dtype_of(x) == "float32" and math.isfinite(float(attributes.get("alpha", 1.0))):
         return stock("Elu", inputs, attributes, opset)
     less = relax.op.subtract(relax.op.exp(x), scalar(1, x))
     curved = relax.op.multiply(scalar(float(attributes.get("alpha", 1.0)), x), less)
     return relax.op.where(relax.op.less(x, scalar(0, x)), curved, x)
+
+
+def selu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Selu -> gamma * elu(x, alpha)."""
+    alpha = attributes.get("alpha", 1.67326319217681884765625)
+    gamma = float(attributes.get("gamma", 1.05070102214813232421875))
+    return relax.op.multiply(elu(inputs, {"alpha": alpha}, opset), scalar(gamma, inputs[0]))
+
+
+def celu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Celu -> max(0, x) + min(0, alpha * (exp(x / alpha) - 1)); ONNX's own definition makes a vector of a number."""
+    x, alpha = inputs[0], float(attributes.get("alpha", 1.0))
+    less = relax.op.subtract(relax.op.exp(relax.op.divide(x, scalar(alpha, x))), scalar(1, x))
+    curved = relax.op.minimum(relax.op.multiply(less, scalar(alpha, x)), scalar(0, x))
+    return relax.op.add(relax.op.nn.relu(x), curved)
 
 
 # ------------------------------------------------------------ arithmetic at the edges
@@ -105,6 +122,8 @@ def mod(inputs: Any, attributes: Attributes, opset: int) -> Any:
     Stock TVM computes x - floor(x / y) * y, which is NaN for an infinite divisor.
     """
     x, y = inputs[0], inputs[1]
+    if may_trap(x, y):
+        return remainder(x, y, bool(attributes.get("fmod", 0)))
     if "float" not in dtype_of(x):
         return stock("Mod", inputs, attributes, opset)
     if attributes.get("fmod", 0):
@@ -178,6 +197,7 @@ def _reciprocal(base: Any, exponent: Any, one: Any) -> Any:
 #: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
     "BitShift": bit_shift,
+    "Celu": celu,
     "Clip": clip,
     "Dropout": dropout,
     "Elu": elu,
@@ -187,5 +207,6 @@ CONVERTERS: dict[str, Converter] = {
     "Min": _folded(relax.op.minimum),
     "Mod": mod,
     "Pow": power,
+    "Selu": selu,
     "Sum": _folded(relax.op.add),
 }

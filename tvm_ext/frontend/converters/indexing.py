@@ -8,6 +8,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from ...core.relax_graph import dtype_of
+from ..refusal import Refusal
 from .base import Attributes, Converter, constant, emit, kernel, known, static_shape, text
 
 
@@ -43,13 +44,14 @@ def one_hot(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def reverse_sequence(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """ReverseSequence(x, lengths): the first lengths[b] steps of every sequence, backwards."""
+    """ReverseSequence(x, lengths): the first lengths[b] steps of every sequence, backwards; at most all of them."""
     x, lengths = inputs[0], inputs[1]
     time, batch = int(attributes.get("time_axis", 0)), int(attributes.get("batch_axis", 1))
+    steps = static_shape(x, "the sequences")[time]
 
     def compute(data: te.Tensor, count: te.Tensor) -> te.Tensor:
         def element(*i: Any) -> Any:
-            length, step = count(i[batch]), i[time].astype("int64")
+            length, step = tirx.min(count(i[batch]), tirx.const(steps, "int64")), i[time].astype("int64")
             at = list(i)
             at[time] = tirx.Select(step < length, length - 1 - step, step)
             return data(*at)
@@ -95,12 +97,12 @@ def eye_like(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 def value_dependent(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """An operator whose output's size depends on values: refused with the reason."""
-    raise NotImplementedError("how much comes out depends on values: a compiled program has fixed shapes")
+    raise Refusal("how much comes out depends on values, and a compiled program has fixed shapes", freeze=True)
 
 
 def all_known(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """An operator that is computed before the program is made, as `known_values` does where all inputs are known."""
-    raise NotImplementedError("all inputs must be known: make them initializers, or use compile(freeze=...)")
+    raise Refusal("all its inputs must be known when it is compiled", freeze=True)
 
 
 #: Operator -> converter.
@@ -109,7 +111,9 @@ CONVERTERS: dict[str, Converter] = {
     "EyeLike": eye_like,
     "MelWeightMatrix": all_known,
     "NonMaxSuppression": value_dependent,
+    "NonZero": value_dependent,
     "OneHot": one_hot,
     "ReverseSequence": reverse_sequence,
     "TensorScatter": tensor_scatter,
+    "Unique": value_dependent,
 }

@@ -1,13 +1,14 @@
-"""Operators that move elements about: Pad, Reshape, SpaceToDepth, Split, Tile; ConvTranspose of an output_shape."""
+"""Operators that move elements: Flatten, Pad, Reshape, SpaceToDepth, Split, Tile; ConvTranspose of an output_shape."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
-from ...core.relax_graph import dtype_of
+from ...core.relax_graph import dtype_of, shape_of
 from .base import Attributes, Converter, kernel, known, static_shape, stock, text
 
 
@@ -114,9 +115,22 @@ def reshape(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.zeros(shape, dtype_of(inputs[0])) if 0 in shape else relax.op.reshape(inputs[0], shape)
 
 
+def flatten(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Flatten to two dimensions; of a tensor of known shape to numbers, for -1 says nothing where another one is 0."""
+    x = inputs[0]
+    shape = shape_of(x)
+    if shape is None:
+        return stock("Flatten", inputs, attributes, opset)
+    axis = int(attributes.get("axis", 1))
+    axis += len(shape) if axis < 0 else 0
+    flat = [math.prod(shape[:axis]), math.prod(shape[axis:])]
+    return relax.op.zeros(flat, dtype_of(x)) if 0 in flat else relax.op.reshape(x, flat)
+
+
 #: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
     "ConvTranspose": conv_transpose,
+    "Flatten": flatten,
     "Pad": pad,
     "Reshape": reshape,
     "SpaceToDepth": space_to_depth,

@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import te
 
+from ..refusal import Refusal
 from .base import Attributes, Converter, kernel, static_shape
 
 #: Rows up to which Laplace's expansion is written out: 4 rows are 24 products.
@@ -17,7 +18,7 @@ def determinant(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Det of the last two dimensions, by expansion along the first row."""
     *batch, rows, columns = static_shape(inputs[0], "the input of Det")
     if rows != columns or rows > _MOST_ROWS:
-        raise NotImplementedError(f"the determinant of {rows} x {columns} elements; up to {_MOST_ROWS} rows work")
+        raise Refusal(f"the determinant of {rows} x {columns} elements; up to {_MOST_ROWS} rows work")
 
     def compute(data: te.Tensor) -> te.Tensor:
         if batch:

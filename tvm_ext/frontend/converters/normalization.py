@@ -9,6 +9,7 @@ from typing import Any
 from tvm import relax
 
 from ...core.relax_graph import dtype_of, shape_of
+from ..refusal import Refusal
 from .base import Attributes, Converter, emit, outputs_of, scalar, stock
 
 
@@ -83,7 +84,7 @@ def _softmax(function: Callable[..., Any]) -> Converter:
             return function(x, axis)
         shape = shape_of(x)
         if shape is None:
-            raise NotImplementedError(f"opset {opset} over dimensions {axis} and on, of a shape known at run time only")
+            raise Refusal(f"opset {opset} over dimensions {axis} and on, of a shape known at run time only")
         axis += rank if axis < 0 else 0
         rows = relax.op.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
         return relax.op.reshape(function(rows, -1), shape)

@@ -15,16 +15,19 @@ from tvm import relax
 from ...core.relax_graph import dtype_of
 
 _NARROW = ("float16", "bfloat16")
-_SUMS = frozenset(
+#: Operators that sum.
+SUMS = frozenset(
     ["AveragePool", "Conv", "ConvTranspose", "CumSum", "Einsum", "Gemm", "GlobalAveragePool", "GlobalLpPool"]
     + ["GroupNormalization", "InstanceNormalization", "LRN", "LogSoftmax", "LpNormalization", "LpPool", "MatMul"]
     + ["Mean", "MeanVarianceNormalization", "RMSNormalization", "ReduceL1", "ReduceL2", "ReduceLogSum"]
     + ["ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Softmax", "Sum"]
 )
+#: Operators with attributes of float32, which may be infinite as a narrower number.
+_SCALED = frozenset(["Celu", "Elu", "HardSigmoid", "LeakyRelu", "Selu", "Shrink", "ThresholdedRelu"])
 
 
 def in_float32(op_type: str, inputs: Any, convert: Callable[[Any], Any]) -> Any:
-    """What `convert` makes of the inputs, in float32 if the operator sums narrower floats.
+    """What `convert` makes of the inputs, in float32 if the operator sums, or scales, narrower floats.
 
     Args:
         op_type: the operator.
@@ -32,7 +35,7 @@ def in_float32(op_type: str, inputs: Any, convert: Callable[[Any], Any]) -> Any:
         convert: takes inputs, and returns an expression or a tuple of them.
     """
     kinds = {dtype_of(x) for x in inputs if _is_tensor(x)} & set(_NARROW)
-    if op_type not in _SUMS or len(kinds) != 1:
+    if op_type not in SUMS | _SCALED or len(kinds) != 1:
         return convert(inputs)
     (narrow,) = kinds
     wide = type(inputs)()

@@ -20,36 +20,38 @@ _ONE = ((), (1,))  # shapes of a single scale or zero point
 
 def conv_integer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ConvInteger(x, w, zx, zw) -> conv2d of int32."""
-    weight = _less_zero_point(inputs[1], _of_filters(inputs[3], inputs[1]))
-    return stock("Conv", [_less_zero_point(inputs[0], inputs[2]), weight, None], attributes, opset)
+    weight = less_zero_point(inputs[1], _of_filters(inputs[3], inputs[1]))
+    return stock("Conv", [less_zero_point(inputs[0], inputs[2]), weight, None], attributes, opset)
 
 
 def qlinear_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearConv(x, sx, zx, w, sw, zw, sy, zy, bias): the weight's scale and zero point may be one a filter."""
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = (inputs[i] for i in range(9))
-    weight = _less_zero_point(w, _of_filters(w_zero, w))
-    sums = emit(stock("Conv", [_less_zero_point(x, x_zero), weight, bias], attributes, opset))
+    weight = less_zero_point(w, _of_filters(w_zero, w))
+    sums = emit(stock("Conv", [less_zero_point(x, x_zero), weight, bias], attributes, opset))
     factor = emit(relax.op.divide(relax.op.multiply(x_scale, w_scale), y_scale))
     if shape_of(factor) not in _ONE:
         factor = relax.op.reshape(factor, [1, -1] + [1] * (int(sums.ty.ndim) - 2))
-    return _requantized(sums, factor, y_zero)
+    return requantized(sums, factor, y_zero)
 
 
 def qlinear_matmul(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearMatMul(a, sa, za, b, sb, zb, sy, zy): b's scale and zero point may be one a column, a's one a row."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (inputs[i] for i in range(8))
-    left, right = _less_zero_point(a, _of_rows(a_zero)), _less_zero_point(b, b_zero)
+    left, right = less_zero_point(a, _of_rows(a_zero)), less_zero_point(b, b_zero)
     sums = emit(relax.op.matmul(left, right, out_dtype="int32"))
     factor = relax.op.divide(relax.op.multiply(_of_rows(a_scale), b_scale), y_scale)
-    return _requantized(sums, factor, y_zero)
+    return requantized(sums, factor, y_zero)
 
 
-def _less_zero_point(x: Any, zero_point: Any) -> Any:
+def less_zero_point(x: Any, zero_point: Any) -> Any:
+    """x - zero point in int32."""
     wide = emit(relax.op.astype(x, "int32"))
     return wide if zero_point is None else emit(relax.op.subtract(wide, relax.op.astype(zero_point, "int32")))
 
 
-def _requantized(sums: Any, factor: Any, zero_point: Any) -> Any:
+def requantized(sums: Any, factor: Any, zero_point: Any) -> Any:
+    """Sums of int32 times a factor, rounded and saturated to the zero point's dtype."""
     real = relax.op.multiply(relax.op.astype(sums, "float32"), relax.op.astype(factor, "float32"))
     zero = zero_point if shape_of(zero_point) == () else relax.op.reshape(zero_point, ())
     return relax.op.quantize(real, relax.const(1.0, "float32"), zero, axis=0, out_dtype=dtype_of(zero_point))

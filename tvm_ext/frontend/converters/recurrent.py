@@ -13,6 +13,7 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from ...core.relax_graph import dtype_of
+from ..refusal import Refusal
 from .base import Attributes, Converter, emit, outputs_of, scalar, static_shape, text
 
 #: Steps that are written out; each is a handful of operators.
@@ -138,7 +139,7 @@ def _direction(
     """Outputs of all steps in the order of time, and the state after the last one, of one direction."""
     steps, batch, _ = static_shape(x, "the input of a recurrent operator")
     if steps > _MOST_STEPS or steps == 0:
-        raise NotImplementedError(f"{steps} steps; 1 to {_MOST_STEPS} can be compiled")
+        raise Refusal(f"{steps} steps; 1 to {_MOST_STEPS} can be compiled")
     weight, recurrent = (_one(inputs[i], number) for i in (1, 2))
     hidden = static_shape(recurrent, "the recurrent weight")[1]
     bias = [None, None] if inputs[3] is None else _halves(_one(inputs[3], number), gates * hidden)
@@ -180,7 +181,7 @@ def _lengths(given: Any, steps: int, backwards: bool) -> Any:
     if given is None or (isinstance(given, GenericConst) and (given.value.numpy() == steps).all()):
         return None
     if backwards:
-        raise NotImplementedError("sequence_lens of a reverse direction must be known and whole: freeze them")
+        raise Refusal("sequence_lens of a reverse direction must be known and whole", unknown=given)
     return given
 
 
@@ -188,14 +189,14 @@ def _functions(attributes: Attributes, defaults: Sequence[str], number: int) -> 
     """The activations of a direction, each after `clip`.
 
     Raises:
-        NotImplementedError: one of a kind, or with parameters, that is not known here.
+        Refusal: one of a kind, or with parameters, that is not known here.
     """
     names = [n.decode() if isinstance(n, bytes) else n for n in attributes.get("activations", ())] or [*defaults] * 2
     names = names[number * len(defaults) :][: len(defaults)]
     if unknown := [name for name in names if name.lower() not in _ACTIVATIONS]:
-        raise NotImplementedError(f"activation {unknown[0]!r}; known are {', '.join(_ACTIVATIONS)}")
+        raise Refusal(f"activation {unknown[0]!r}; known are {', '.join(_ACTIVATIONS)}")
     if attributes.get("activation_alpha") or attributes.get("activation_beta"):
-        raise NotImplementedError("activation_alpha and activation_beta")
+        raise Refusal("activation_alpha and activation_beta")
     limit = attributes.get("clip")
     functions = [_ACTIVATIONS[name.lower()] for name in names]
     return [_clipped(function, float(limit)) if limit is not None else function for function in functions]

@@ -12,7 +12,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from ...core.relax_graph import dtype_of
-from .base import Attributes, Converter, constant, emit, kernel, known, static_shape
+from .base import Attributes, Converter, constant, emit, kernel, known, scalar, static_shape
 
 
 def _extreme(largest: bool) -> Converter:
@@ -92,9 +92,23 @@ def cumulative_product(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(compute, x, name="cumulative_product")
 
 
+def log_sum_exp(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ReduceLogSumExp -> log(sum(exp(x - m))) + m; m is the maximum, or 0 where it is infinite: inf - inf is NaN."""
+    x, axes, keep = inputs[0], _axes(inputs, attributes), bool(attributes.get("keepdims", 1))
+    if not axes:
+        return x
+    top = emit(_extreme(largest=True)(inputs, {**attributes, "keepdims": 1}, opset))
+    finite = relax.op.less(relax.op.abs(top), scalar(math.inf, top))
+    top = emit(relax.op.where(finite, top, scalar(0, top)))
+    total = relax.op.sum(relax.op.exp(relax.op.subtract(x, top)), axes, keepdims=True)
+    found = relax.op.add(relax.op.log(total), top)
+    return found if keep else relax.op.squeeze(found, axes)
+
+
 #: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
     "CumProd": cumulative_product,
+    "ReduceLogSumExp": log_sum_exp,
     "ReduceMax": _extreme(largest=True),
     "ReduceMin": _extreme(largest=False),
 }

@@ -4,26 +4,35 @@ from __future__ import annotations
 
 from . import (
     casts,
+    contributed,
+    division,
     elementwise,
+    fourier,
+    fused,
     indexing,
     layout,
     matrices,
     ngrams,
     normalization,
+    quantize,
     quantized,
     recurrent,
     reductions,
     resize,
     rows,
+    scatters,
+    sorting,
     windows,
 )
 from .base import Converter
 
 _FAMILIES = (
-    casts, elementwise, indexing, layout, matrices, ngrams, normalization, quantized, recurrent, reductions, resize,
-    rows, windows,
+    casts, division, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, quantize, quantized,
+    recurrent, reductions, resize, rows, scatters, sorting, windows,
 )  # fmt: skip
 #: Operator of the standard domain -> converter.
 CONVERTERS: dict[str, Converter] = {
     operator: converter for family in _FAMILIES for operator, converter in family.CONVERTERS.items()
 }
+#: Operator of the domain com.microsoft -> converter.
+CONTRIBUTED: dict[str, Converter] = {**contributed.CONTRIBUTED, **fused.CONTRIBUTED}

@@ -16,6 +16,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from ...core.relax_graph import dtype_of
+from ..refusal import Refusal
 from .base import Attributes, Converter, constant, emit, kernel, known, static_shape, stock, text
 
 _ROUND: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -110,9 +111,13 @@ def _from_sizes(sizes: list[int], wanted: list[int], attributes: Attributes) -> 
 
 
 def _is_common(axes: Sequence[_Axis], shape: Sequence[int], mode: _Mode) -> bool:
-    """Whether TVM's kernel for images is right."""
+    """Whether TVM's kernel for images is right; it divides by the wanted size less one where corners are aligned."""
+    if mode.coordinates == "align_corners" and any(a.wanted == 1 for a in axes[2:]):
+        return False
     if len(shape) != 4 or [a.axis for a in axes] != [0, 1, 2, 3] or any(a.wanted != a.size for a in axes[:2]):
         return False
+    if mode.kind == "nearest" and any(a.wanted % a.size for a in axes):
+        return False  # coordinates may lie in the middle of two elements, where rounding decides
     whole = all(math.isclose(a.scale * a.size, a.wanted, rel_tol=1e-7) for a in axes)
     return whole and mode.kind in ("nearest", "linear") and mode.coordinates in _PLAIN and not mode.antialias
 
@@ -120,7 +125,7 @@ def _is_common(axes: Sequence[_Axis], shape: Sequence[int], mode: _Mode) -> bool
 def _resized(x: Any, axes: Sequence[_Axis], mode: _Mode) -> Any:
     dtype = dtype_of(x)
     if mode.kind != "nearest" and "float" not in dtype:
-        raise NotImplementedError(f"{mode.kind} interpolation of {dtype}")
+        raise Refusal(f"{mode.kind} interpolation of {dtype}")
     wide = x if mode.kind == "nearest" or dtype in ("float32", "float64") else relax.op.astype(x, "float32")
     result, outside = emit(wide) if wide is not x else x, []
     for axis in axes:
@@ -151,7 +156,7 @@ def _coordinates(axis: _Axis, mode: str) -> np.ndarray:
         return (i + 0.5) / scale - 0.5
     if mode == "half_pixel_symmetric":
         return size / 2 * (1 - axis.wanted / width) + (i + 0.5) / scale - 0.5
-    raise NotImplementedError(f"coordinate_transformation_mode {mode!r}")
+    raise Refusal(f"coordinate_transformation_mode {mode!r}")
 
 
 def _along(x: Any, axis: _Axis, at: np.ndarray, mode: _Mode) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from ...core.relax_graph import dtype_of
+from ..refusal import Refusal
 from .base import Attributes, Converter, kernel, known, static_shape, stock, text
 
 
@@ -97,11 +98,12 @@ def deform_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MaxPool; its second output is the flat index, in the whole tensor, of the first largest element."""
+    attributes = _explicit_pads(inputs[0], attributes)
     if int(attributes["tvm_custom"]["num_outputs"]) == 1:
         return stock("MaxPool", inputs, attributes, opset)
     x = inputs[0]
     if text(attributes, "auto_pad", "NOTSET") not in ("NOTSET", "VALID") or attributes.get("ceil_mode", 0):
-        raise NotImplementedError("indices of MaxPool with auto_pad or ceil_mode")
+        raise Refusal("indices of MaxPool with auto_pad or ceil_mode")
     shape, window = static_shape(x, "the input of MaxPool"), [int(k) for k in attributes["kernel_shape"]]
     rank = len(window)
     strides, dilations = ([int(v) for v in attributes.get(n, [1] * rank)] for n in ("strides", "dilations"))
@@ -137,17 +139,50 @@ def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(compute, x, name="max_pool")
 
 
+def average_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """AveragePool with `auto_pad`, of which stock TVM overlooks the dilation."""
+    return stock("AveragePool", inputs, _explicit_pads(inputs[0], attributes), opset)
+
+
+def _explicit_pads(x: Any, attributes: Attributes) -> Attributes:
+    """`auto_pad` as `pads`: ceil(size / stride) windows, and one row more at the end, or the beginning, if it is odd.
+
+    Stock TVM rounds SAME_LOWER down.
+    """
+    mode = text(attributes, "auto_pad", "NOTSET")
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        return attributes
+    window = attributes["kernel_shape"]
+    steps, dilations = (attributes.get(n, [1] * len(window)) for n in ("strides", "dilations"))
+    sides = []
+    for size, k, s, d in zip(static_shape(x, "its input")[2:], window, steps, dilations, strict=True):
+        total = max((-(-size // s) - 1) * s + (k - 1) * d + 1 - size, 0)
+        small, large = total // 2, total - total // 2
+        sides.append((small, large) if mode == "SAME_UPPER" else (large, small))
+    pads = [before for before, _ in sides] + [after for _, after in sides]
+    return {**{k: v for k, v in attributes.items() if k not in ("auto_pad", "ceil_mode")}, "pads": pads}
+
+
 def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """RoiAlign by averages. TVM takes the maximum of interpolated values, where ONNX takes that of weighted corners."""
     if text(attributes, "mode", "avg") != "avg":
-        raise NotImplementedError("mode 'max': TVM's kernel computes something else")
+        raise Refusal("mode 'max': TVM's kernel computes something else")
     return stock("RoiAlign", inputs, attributes, opset)
+
+
+def max_unpool(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """MaxUnpool without `output_shape`, of which ONNX's definition and onnxruntime do not make the same."""
+    if inputs[2] is not None:
+        raise Refusal("output_shape: onnxruntime places the elements elsewhere than ONNX defines")
+    return stock("MaxUnpool", inputs, attributes, opset)
 
 
 #: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
+    "AveragePool": average_pool,
     "Col2Im": col2im,
     "DeformConv": deform_conv,
     "MaxPool": max_pool,
+    "MaxUnpool": max_unpool,
     "RoiAlign": roi_align,
 }

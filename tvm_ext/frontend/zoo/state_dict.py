@@ -17,6 +17,8 @@ import numpy as np
 from ...core.errors import ModelError
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1"}
+#: Of an array: more than any weight has, and as much as numpy 1 takes.
+_MOST, _DIMENSIONS = 1 << 40, 32
 _AGAIN = "save the weights again: safetensors.torch.save_file(model.state_dict(), path)"
 
 
@@ -34,7 +36,7 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     start = 8 + int.from_bytes(data[:8], "little")
     try:
         header = json.loads(data[8:start]) if len(data) >= start > 8 else None
-    except ValueError:
+    except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict):
         raise ModelError(f"{path.name}: not a safetensors file, or cut off", fix=_AGAIN)
@@ -44,12 +46,17 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 def _tensor(data: bytes, start: int, name: str, entry: Any, file: str) -> np.ndarray:
     try:
-        dtype, shape, (first, last) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-        count, first, last = math.prod(shape), int(first), int(last)
+        dtype, shape, (first, last) = str(entry["dtype"]), tuple(entry["shape"]), entry["data_offsets"]
+        if not all(type(n) is int and 0 <= n < _MOST for n in (*shape, first, last)):
+            raise TypeError("sizes and offsets are whole numbers, 0 or more")
+        count = math.prod(shape)
     except (TypeError, ValueError, KeyError) as error:
-        raise ModelError(f"{file}: the entry of tensor {name!r} is damaged: {error}", fix=_AGAIN) from error
-    if dtype not in _DTYPES and dtype != "BF16":
-        raise ModelError(f"{file}: tensor {name!r} has dtype {dtype}", fix=f"{', '.join(_DTYPES)} and BF16 can be read")
+        raise ModelError(f"{file}: the entry of tensor {name!r:.100} is damaged: {error}", fix=_AGAIN) from error
+    if len(shape) > _DIMENSIONS or (dtype not in _DTYPES and dtype != "BF16"):
+        kind = f"{dtype:.40} and {len(shape)} dimensions"
+        raise ModelError(
+            f"{file}: tensor {name!r:.100} has dtype {kind}", fix=f"{', '.join(_DTYPES)} and BF16 can be read"
+        )
     stored = np.dtype("<u2" if dtype == "BF16" else _DTYPES[dtype])
     if not 0 <= first <= last <= len(data) - start or last - first != count * stored.itemsize:
         raise ModelError(

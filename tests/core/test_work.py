@@ -6,7 +6,7 @@ import pytest
 from tvm import relax
 
 from tests.schedules.kernels import make_group
-from tvm_ext.tuning.work import flops_of
+from tvm_ext.core.work import flops_of
 
 
 def flops(op, shapes, constants=(), anchor="elementwise"):

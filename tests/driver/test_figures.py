@@ -1,0 +1,57 @@
+"""Figures of kernels in the report: what is stated, what is executed, and the bytes of both."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.onnx_graphs import model as make_model
+from tests.onnx_graphs import node, random, value
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.options import CompileOptions
+from tvm_ext.driver.figures import kernel_figures
+from tvm_ext.driver.lower import lower
+
+
+def figures(nodes, inputs, outputs, weights, **options):
+    """recipe -> figures of its kernel, of a model without records."""
+    proto = make_model(nodes, inputs, outputs, weights)
+    lowered = lower(proto, CompileOptions.of(records=None, threads=1, **options), Machine.detect(None, 1))
+    return {lowered.ctx.kernels[name].recipe: found for name, found in kernel_figures(lowered).items()}
+
+
+def test_winograd_executes_less_than_the_convolution_states():
+    weights = {"w": random(32, 32, 3, 3)}
+    conv = [node("Conv", "x w", "y", pads=[1, 1, 1, 1])]
+    shape = [1, 32, 28, 28]
+    stated = 2 * 32 * 28 * 28 * 32 * 9
+    found = figures(conv, [value("x", shape)], [value("y", shape)], weights)["conv2d_winograd"]
+    assert found["flops"] == stated and 0.2 * stated < found["executed"] < 0.8 * stated
+    assert found["arguments"] == 3
+    exact = figures(conv, [value("x", shape)], [value("y", shape)], weights, accuracy="exact")["conv2d_nchwc"]
+    assert exact["flops"] == stated and exact["executed"] == pytest.approx(stated, rel=0.2)
+
+
+def test_of_a_table_only_the_rows_that_are_read_count():
+    taken = figures(
+        [node("Gather", "w i", "y")], [value("i", [5], 7)], [value("y", [5, 24])], {"w": random(1000, 24)}
+    )["take"]  # fmt: skip
+    assert taken["bytes"] == 4 * 5 * 24 + 8 * 5 + 4 * 5 * 24 and taken["flops"] == 0
+
+
+def test_generic_kernels_are_counted_in_their_tir():
+    found = figures([node("CumSum", "x a", "y")], [value("x", [3, 7])], [value("y", [3, 7])], {"a": _axis()})
+    assert set(found) == {"generic"} and found["generic"]["bytes"] >= 2 * 4 * 21
+
+
+def _axis():
+    import numpy as np
+
+    return np.asarray(1, np.int64)
+
+
+def test_a_region_states_two_operations_a_multiply_add():
+    found = figures(
+        [node("MatMul", "x w", "m"), node("Relu", "m", "y")], [value("x", [3, 7])], [value("y", [3, 5])],
+        {"w": random(7, 5)}, offload="systolic", offload_options={"when": "always"},
+    )["offload:systolic"]  # fmt: skip
+    assert found["flops"] == found["executed"] == 2 * 3 * 7 * 5 and found["arguments"] == 3

@@ -1,0 +1,97 @@
+"""Quantized operators of com.microsoft against onnxruntime; scales are powers of two, so that the floats are exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import tvm_ext
+from tests.frontend.converters.test_quantize import CODES, equal_bits, integers, onnxruntime_says, powers, rng_of
+from tests.frontend.graphs import model, value
+
+#: Zero points of int8 are odd below, which tells where onnxruntime rounds.
+BYTES = ["int8", pytest.param("uint8", marks=pytest.mark.long)]
+
+
+def contributed(operator: str, inputs: list[str], **attributes: Any) -> Any:
+    return helper.make_node(operator, inputs, ["y"], operator, domain="com.microsoft", **attributes)
+
+
+def small(operator: str, names: list[str], shapes: dict[str, Any], dtype: str, weights: Any, **attributes: Any) -> Any:
+    inputs = [value(name, shape, CODES[dtype]) for name, shape in shapes.items()]
+    node = contributed(operator, names, **attributes)
+    return model([node], inputs, [value("y", None, CODES[dtype])], weights, domains=["com.microsoft"])
+
+
+def scales(seed: int, dtype: str, *names: str) -> dict[str, np.ndarray]:
+    """A scale and a zero point for each name."""
+    rng = rng_of(seed)
+    found = {f"s{name}": np.asarray(powers(rng), np.float32) for name in names}
+    low, high = (-9, 9) if dtype == "int8" else (110, 140)
+    return found | {f"z{name}": np.array(rng.integers(low, high), dtype) for name in names}
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize("operator", ["QLinearAdd", "QLinearMul"])
+def test_of_two(operator: str, dtype: str) -> None:
+    weights = scales(1, dtype, "a", "b", "y")
+    names = ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"]
+    proto = small(operator, names, {"a": [3, 5, 7], "b": [5, 1]}, dtype, weights)
+    equal_bits(proto, {"a": integers(rng_of(2), dtype, 3, 5, 7), "b": integers(rng_of(3), dtype, 5, 1)})
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize(
+    ("operator", "attributes"),
+    [("QLinearGlobalAveragePool", {}), ("QLinearGlobalAveragePool", {"channels_last": 1}),
+     ("QLinearLeakyRelu", {"alpha": 0.25}), ("QLinearAveragePool", {"kernel_shape": [2, 2], "strides": [2, 2]}),
+     ("QLinearSigmoid", {}), ("QLinearSoftmax", {"axis": -1, "opset": 13})],
+)  # fmt: skip
+def test_of_one(operator: str, attributes: dict[str, Any], dtype: str) -> None:
+    weights = scales(4, dtype, "x", "y")
+    if operator in ("QLinearSigmoid", "QLinearSoftmax"):
+        weights |= {"sy": np.float32(1 / 256), "zy": np.array(0 if dtype == "uint8" else -128, dtype)}
+    proto = small(operator, ["x", "sx", "zx", "sy", "zy"], {"x": [2, 3, 4, 8]}, dtype, weights, **attributes)
+    x = integers(rng_of(5), dtype, 2, 3, 4, 8)
+    found, (wanted,) = tvm_ext.compile(proto, cache=False).run({"x": x})["y"], onnxruntime_says(proto, {"x": x})
+    assert len(np.unique(wanted)) > 3 and found.dtype == wanted.dtype and found.shape == wanted.shape
+    assert np.abs(found.astype(int) - wanted).max() <= (operator in ("QLinearSigmoid", "QLinearSoftmax"))
+
+
+def test_concat() -> None:
+    weights = scales(6, "uint8", "a", "b", "y")
+    names = ["sy", "zy", "a", "sa", "za", "b", "sb", "zb"]
+    proto = small("QLinearConcat", names, {"a": [3, 5], "b": [3, 2]}, "uint8", weights, axis=1)
+    equal_bits(proto, {"a": integers(rng_of(7), "uint8", 3, 5), "b": integers(rng_of(8), "uint8", 3, 2)})
+
+
+@pytest.mark.parametrize("floats", [False, True])
+@pytest.mark.parametrize("turn", [0, 1])
+def test_gemm(turn: int, floats: bool) -> None:
+    weights = scales(9, "uint8", "a", "b", "y") | {"c": np.arange(-500, 600, 100, dtype=np.int32)}
+    weights |= {"b": integers(rng_of(10), "uint8", *((11, 33) if turn else (33, 11)))}
+    names = ["a", "sa", "za", "b", "sb", "zb", "c", *([] if floats else ["sy", "zy"])]
+    proto = small("QGemm", names, {"a": [5, 33]}, "uint8", weights, transB=turn)
+    proto.graph.output[0].CopyFrom(value("y", None, TensorProto.FLOAT if floats else TensorProto.UINT8))
+    equal_bits(proto, {"a": integers(rng_of(11), "uint8", 5, 33)})
+
+
+@pytest.mark.parametrize("weight", BYTES)
+def test_matmuls_to_floats(weight: str) -> None:
+    rng = rng_of(12)
+    weights = {"b": integers(rng, weight, 33, 11), "sb": np.float32(rng.random(11)), "zb": integers(rng, weight, 11)}
+    weights |= {"c": np.float32(rng.normal(0, 1, 11)), "sa": np.float32(0.125), "za": np.array(120, np.uint8)}
+    dynamic = contributed("DynamicQuantizeMatMul", ["x", "b", "sb", "zb", "c"])
+    proto = model([dynamic], [value("x", [5, 33])], [value("y", None)], weights, domains=["com.microsoft"])
+    x = np.float32(rng.normal(0, 1, (5, 33)))
+    found, (wanted,) = tvm_ext.compile(proto, cache=False).run({"x": x})["y"], onnxruntime_says(proto, {"x": x})
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
+    known = contributed("MatMulIntegerToFloat", ["a", "b", "sa", "sb", "za", "zb", "c"])
+    given = [value("a", [5, 33], TensorProto.UINT8)]
+    proto = model([known], given, [value("y", None)], weights, domains=["com.microsoft"])
+    a = integers(rng, "uint8", 5, 33)
+    found, (wanted,) = tvm_ext.compile(proto, cache=False).run({"a": a})["y"], onnxruntime_says(proto, {"a": a})
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-3)

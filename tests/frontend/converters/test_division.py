@@ -1,0 +1,77 @@
+"""Integers divided by what may be 0: nothing ends the process, other quotients are numpy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import tvm_ext
+from tests.frontend.graphs import check_numbers, imported, model, node, value
+from tests.passes.lowering import agrees
+from tvm_ext.core.errors import UnsupportedError
+
+_LONG = [pytest.param(dtype, marks=pytest.mark.long) for dtype in ("int8", "int32", "uint32", "uint64")]
+DTYPES = ["int64", "uint8", *_LONG]
+
+
+def operands(dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    info = np.iinfo(dtype)
+    edges = np.array(sorted({int(info.min), int(info.max), 0, 1, 7, *((-1, -7) if info.min else ())}), dtype)
+    return np.repeat(edges, len(edges)), np.tile(edges, len(edges))
+
+
+def quotient(a: Any, b: Any, info: Any) -> int:
+    """Towards 0, modulo the width of the type; 0 by 0."""
+    a, b = int(a), int(b)
+    exact = 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+    return (exact - int(info.min)) % (1 << info.bits) + int(info.min)
+
+
+def compiled(operator: str, dtype: str, count: int, **attributes: int) -> tvm_ext.CompiledModel:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    inputs = [value("a", [count], kind), value("b", [count], kind)]
+    proto = model([node(operator, ["a", "b"], ["y"], **attributes)], inputs, [value("y", [count], kind)])
+    return tvm_ext.compile(proto, cache=False)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_quotients(dtype: str) -> None:
+    a, b = operands(dtype)
+    found = compiled("Div", dtype, len(a)).run({"a": a, "b": b})["y"]
+    np.testing.assert_array_equal(found, [quotient(n, d, np.iinfo(dtype)) for n, d in zip(a, b, strict=True)])
+
+
+@pytest.mark.parametrize("fmod", [0, 1])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_remainders(dtype: str, fmod: int) -> None:
+    a, b = operands(dtype)
+    found = compiled("Mod", dtype, len(a), fmod=fmod).run({"a": a, "b": b})["y"]
+    with np.errstate(all="ignore"):
+        wanted = (np.fmod if fmod else np.mod)(a, b)
+    np.testing.assert_array_equal(found, np.where(b == 0, 0, wanted).astype(dtype))
+
+
+def test_a_division_in_a_branch_that_is_not_taken() -> None:
+    then = helper.make_graph([node("Div", ["a", "b"], ["q"])], "then", [], [value("q", [3], 7)])
+    other = helper.make_graph([node("Add", ["a", "b"], ["q"])], "else", [], [value("q", [3], 7)])
+    nodes = [node("ReduceMin", ["b"], ["least"], keepdims=0), node("Greater", ["least", "zero"], ["safe"]),
+             node("If", ["safe"], ["y"], then_branch=then, else_branch=other)]  # fmt: skip
+    proto = model(nodes, [value("a", [3], 7), value("b", [3], 7)], [value("y", [3], 7)], {"zero": np.array(0)})
+    for b in ([0, 1, 2], [5, 1, 2]):
+        agrees(proto, {"a": np.array([7, -8, 9]), "b": np.array(b)})
+
+
+def test_a_constant_divisor_is_divided_by_as_before() -> None:
+    proto = model(
+        [node("Div", ["a", "b"], ["y"])], [value("a", [3], 7)], [value("y", [3], 7)], {"b": np.array([2, 3, 4])}
+    )
+    check_numbers(proto, {"a": np.array([-7, 8, -9])})
+
+
+def test_a_constant_divisor_of_0_is_refused() -> None:
+    proto = model([node("Div", ["a", "b"], ["y"])], [value("a", [1], 7)], [value("y", [1], 7)], {"b": np.array([0])})
+    with pytest.raises(UnsupportedError, match=r"'Div:y'"):
+        imported(proto)

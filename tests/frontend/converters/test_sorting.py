@@ -1,0 +1,37 @@
+"""TopK of every dtype that sorts, against numpy."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import tvm_ext
+from tests.frontend.graphs import model, node, value
+
+OTHERS = ["float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"]
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("dtype", ["uint64", "bfloat16", *(pytest.param(d, marks=pytest.mark.long) for d in OTHERS)])
+def test_top_k(dtype: str, largest: int) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    rng = np.random.default_rng(9)
+    if kind.kind in "iu":
+        info = np.iinfo(kind)
+        x = rng.integers(info.min, info.max, (3, 13), kind, endpoint=True)
+        x[0, :4] = [info.min, info.max, info.max, info.min]
+    else:
+        x = rng.normal(0, 3, (3, 13)).astype(kind)
+    code = helper.np_dtype_to_tensor_dtype(kind)
+    nodes = [node("TopK", ["x", "k"], ["y", "i"], largest=largest, sorted=0)]
+    outputs = [value("y", [3, 5], code), value("i", [3, 5], TensorProto.INT64)]
+    proto = model(nodes, [value("x", [3, 13], code)], outputs, {"k": np.array([5])}, 24)
+    found = tvm_ext.compile(proto, cache=False).run({"x": x})
+    numbers = [[int(v) if kind.kind in "iu" else float(v) for v in row] for row in x]
+    keys = [[-v if largest else v for v in row] for row in numbers]
+    order = np.array([sorted(range(13), key=lambda c, row=row: (row[c], c))[:5] for row in keys])
+    np.testing.assert_array_equal(found["i"], order)
+    np.testing.assert_array_equal(found["y"], np.take_along_axis(x, order, 1))
+    assert found["y"].dtype == kind

@@ -1,0 +1,157 @@
+"""What this library does of a mutant: the outcome in a line, and the outputs in a file for the other side.
+
+"refused: ModelError: ..."     says beforehand what is wrong
+"internal: UnsupportedError"   so too, with a reason of TVM's own
+"compiled" or "large: ..."     outputs are there, or would take too much memory to make
+"failed", "memory", "leak"     findings, as are crashes and hangs, which the pool sees
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import pickle
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .external_mutators import SECRET
+from .mutants import Mutant
+from .numbers import SIZES
+
+#: Bytes that a program may take in activations and results to be run; limit of the worker: see `worker.py`.
+LARGEST_RUN = 256 << 20
+#: Classes of errors by which a model is refused. Others of this library say that a part of it is broken.
+_REFUSALS = ("ModelError", "UnsupportedError", "OptionError")
+#: A reason in TVM's or Python's own words: still a refusal that names the node, but not one that was thought of.
+_INTERNAL = re.compile(r"cannot be converted: (Internal|Runtime|Attribute|Key|Index|Assertion)Error")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a run gave, for the other side: inputs by name, and outputs in order."""
+
+    feeds: dict[str, np.ndarray]
+    outputs: list[np.ndarray]
+
+
+def compiled_outcome(mutant: Mutant, path: str, accuracy: str = "default") -> str:
+    """Compile a mutant, run it, and keep an :class:`Answer` in a file.
+
+    Args:
+        path: of that file.
+        accuracy: option of the compile.
+    """
+    import tvm_ext
+
+    with in_folder(mutant) as source:
+        if mutant.entries and (leak := _leak(source)):
+            return leak
+        try:
+            model = tvm_ext.compile(source, cache=False, threads=1, records=None, accuracy=accuracy)
+        except tvm_ext.errors.TvmExtError as error:
+            return _refusal(error)
+        except MemoryError as error:
+            return f"memory: {short(error)}"
+        except Exception as error:
+            return f"failed: compile: {type(error).__name__}: {short(error)}"
+    return _run(model, mutant, path)
+
+
+def _refusal(error: Exception) -> str:
+    kind, text = type(error).__name__, short(error)
+    if "bad_alloc" in str(error) or "MemoryError" in str(error):
+        return f"memory: {kind}: {text}"
+    if kind not in _REFUSALS or len(text) < 10:
+        return f"failed: compile: {kind}: {text}"
+    return f"{'internal' if _INTERNAL.search(str(error)) else 'refused'}: {kind}: {text}"
+
+
+def _run(model: Any, mutant: Mutant, path: str) -> str:
+    facts = model.report
+    size = facts["activation_bytes"] + sum(spec.nbytes for spec in (*model.inputs, *model.outputs))
+    if size > LARGEST_RUN:
+        return f"large: a run takes {size} bytes"
+    try:
+        feeds = feeds_of(mutant, model.inputs)
+        outputs = model.run(feeds)
+    except Exception as error:
+        return f"failed: run: {type(error).__name__}: {short(error)}"
+    pathlib.Path(path).write_bytes(pickle.dumps(Answer(feeds, [outputs[spec.name] for spec in model.outputs])))
+    return "compiled"
+
+
+def feeds_of(mutant: Mutant, specs: Any) -> dict[str, np.ndarray]:
+    """Inputs: the seed's where they fit, else random ones; if the mutant says so, integers of all sizes."""
+    from tvm_ext.verification.inputs import seeded_inputs
+
+    feeds = {}
+    for spec in specs:
+        given = mutant.feeds.get(spec.name)
+        fits = given is not None and given.shape == spec.shape and given.dtype == spec.numpy_dtype
+        value = given if given is not None and fits else _drawn(spec, seeded_inputs)
+        if mutant.odd_inputs and value.dtype.kind in "iu" and spec.dtype not in ("int4", "uint4", "int2", "uint2"):
+            rng = np.random.default_rng(mutant.number)
+            value = rng.choice(np.array(SIZES, object), value.shape)
+            wrapped = np.vectorize(lambda v: int(v) & 0xFFFFFFFFFFFFFFFF, otypes=[np.uint64])(value)
+            value = wrapped.astype(spec.numpy_dtype)
+        feeds[spec.name] = value
+    return feeds
+
+
+def _drawn(spec: Any, seeded_inputs: Any) -> np.ndarray:
+    try:
+        return seeded_inputs([spec], seed=7)[spec.name]
+    except Exception:  # a dtype that no random values are defined of
+        return np.random.default_rng(7).standard_normal(spec.sizes).astype(spec.numpy_dtype)
+
+
+def short(error: object) -> str:
+    """The first lines of an error in one, without what would tear the answer apart."""
+    text = " ".join(line.strip() for line in str(error).splitlines()[:3])
+    return "".join(c if c.isprintable() else "?" for c in text.encode("ascii", "replace").decode())[:240]
+
+
+# ------------------------------------------------------------ files
+@contextlib.contextmanager
+def in_folder(mutant: Mutant) -> Iterator[str | bytes]:
+    """The model as bytes, or where it has files beside it, its path in a folder with them; a secret lies above it."""
+    if not mutant.entries:
+        yield mutant.model
+        return
+    with tempfile.TemporaryDirectory(prefix="tvm-ext-fuzz-") as above:
+        folder = pathlib.Path(above, "model")
+        folder.mkdir()
+        pathlib.Path(above, "secret.bin").write_bytes(SECRET)
+        (folder / "model.onnx").write_bytes(mutant.model)
+        for name, (kind, content) in mutant.entries.items():
+            path = folder / name
+            path.parent.mkdir(exist_ok=True)
+            if kind == "link":
+                path.symlink_to(content.decode())
+            elif kind == "pipe":
+                os.mkfifo(path)
+            elif kind == "folder":
+                path.mkdir()
+            else:
+                path.write_bytes(content)
+        yield str(folder / "model.onnx")
+
+
+def _leak(source: str | bytes) -> str:
+    """Whether what was read of a model holds a piece of the secret."""
+    from tvm_ext.core.errors import TvmExtError
+    from tvm_ext.frontend.reader import read_model
+
+    try:
+        held = read_model(source).proto.SerializeToString()
+    except (TvmExtError, MemoryError):
+        return ""
+    except Exception as error:
+        return f"failed: read: {type(error).__name__}: {short(error)}"
+    return "leak: bytes of a file outside the folder are in the model" if SECRET[:16] in held else ""

@@ -1,0 +1,100 @@
+"""The roofline: where points lie, and what the pictures of it say."""
+
+from __future__ import annotations
+
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.inspection.profile.fakes import around, launch, profile, sample
+from tvm_ext.core.errors import OptionError, ToolError, UnsupportedError
+from tvm_ext.inspection.profile.axes import LogAxes
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_points_lie_where_work_and_time_put_them():
+    line = sample().roofline()
+    first = line.points[0]
+    assert (first.intensity, first.rate, first.roof, first.of_roof) == pytest.approx((100, 50e9, 100e9, 0.5))
+    assert [point.number for point in line.points] == [1, 3, 4]  # a copy has no operations, and one is not known
+    assert line.left_out == ("copy", "odd")
+    low = profile([launch(1, "add", ["a"], [1e-3], executed=1e6, bytes=2_000_000)]).roofline().points[0]
+    assert low.bound == "memory" and (low.roof, low.rate) == pytest.approx((5e9, 1e9))
+
+
+def test_groups_are_drawn_too():
+    assert [point.label for point in sample().roofline("recipe").points] == ["dense", "offload:npu"]
+
+
+def test_without_operations_there_is_nothing_to_draw():
+    with pytest.raises(UnsupportedError, match="nothing to draw"):
+        profile([launch(1, "copy", ["c"], [1e-3], executed=0.0)]).roofline()
+
+
+def test_axes_hold_all_points_and_both_ridges():
+    line = sample().roofline()
+    axes = LogAxes.around(line)
+    for point in line.points:
+        assert 0 < axes.across(point.intensity) < 1 and 0 < axes.along(point.rate) < 1
+    for bandwidth in (line.roofs.bandwidth, line.roofs.cache_bandwidth):
+        for x, y in axes.roof(line.roofs.flops, bandwidth):
+            assert -1e-9 <= axes.across(x) <= 1 + 1e-9 and -1e-9 <= axes.along(y) <= 1 + 1e-9
+
+
+def test_the_svg_has_a_dot_with_a_title_for_each_point():
+    line = sample().roofline()
+    root = ElementTree.fromstring(line.svg())
+    titles = [c.find(f"{SVG}title").text for c in root.iter(f"{SVG}circle") if c.find(f"{SVG}title") is not None]
+    assert len(titles) == 3 and any("relu, fc1" in title and "50 % of the roof" in title for title in titles)
+    assert len(list(root.iter(f"{SVG}polyline"))) == 2  # memory and L2
+    style = root.find(f"{SVG}style").text
+    rules = [rule for rule in style.split("}") if "{" in rule]
+    assert all(".roofline" in rule for rule in rules)  # it changes nothing of a page that it stands in
+    assert line._repr_svg_() == line.svg()
+
+
+def test_names_of_the_model_cannot_break_the_svg():
+    odd = profile([launch(1, '<b a="1">&', ["</svg>"], around(1e-3))], model='<&">')
+    root = ElementTree.fromstring(odd.roofline().svg())
+    assert "</svg>" in "".join(root.itertext())
+
+
+def test_many_points_are_named_as_far_as_there_is_room():
+    many = profile([launch(n, f"k{n}", [f"n{n}"], [n * 1e-4]) for n in range(1, 61)])
+    text = "".join(ElementTree.fromstring(many.roofline().svg()).itertext())
+    assert "and 24 more" in text
+
+
+def test_the_text_draws_and_lists_every_point():
+    text = str(sample().roofline())
+    assert "1 to" not in text and "operations executed a byte" in text
+    for label in ("dense", "region_0"):
+        assert label in text
+    assert "without operations or bytes: copy, odd" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_files_by_their_ending(tmp_path):
+    line = sample().roofline()
+    line.save(tmp_path / "a.svg")
+    line.save(tmp_path / "a.txt")
+    ElementTree.parse(tmp_path / "a.svg")
+    assert (tmp_path / "a.txt").read_text() == f"{line}\n"
+    with pytest.raises(OptionError, match=r"\.svg, \.png or \.txt is needed"):
+        line.save(tmp_path / "a.gif")
+
+
+@pytest.mark.long
+def test_a_png_is_drawn_by_matplotlib(tmp_path):
+    pytest.importorskip("matplotlib")
+    sample().roofline().save(tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_the_error_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ToolError, match="needs matplotlib") as raised:
+        sample().roofline().save(tmp_path / "a.png")
+    assert "tvm-ext[plots]" in raised.value.fix

@@ -1,0 +1,95 @@
+"""Launches, alone and together: shares, rates, roofs, by closed forms."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.inspection.profile.fakes import CODE, ROOFS, around, launch, profile, sample
+from tvm_ext.core.errors import OptionError
+from tvm_ext.inspection.profile.launch import Launch, launches_of, with_seconds
+from tvm_ext.inspection.profile.roofs import RoofMeter
+
+
+def test_a_launch_bound_by_compute():
+    (row,) = profile([launch(1, "dense", ["fc"], around(2e-3))]).rows()
+    assert (row.median, row.gflops, row.of_peak, row.of_roof) == pytest.approx((2e-3, 50.0, 0.5, 0.5))
+    assert (row.gbs, row.of_bandwidth) == pytest.approx((0.5, 0.05))
+    assert row.bound == "compute" and row.share == pytest.approx(1 / 1.1) and row.least == min(around(2e-3))
+
+
+def test_a_launch_bound_by_memory_may_be_faster_than_memory():
+    (row,) = profile([launch(1, "add", ["add"], [1e-3], executed=1e6, flops=1e6, bytes=20_000_000)]).rows()
+    assert row.bound == "memory" and row.of_roof == row.of_bandwidth == pytest.approx(2.0)
+
+
+def test_rates_are_of_what_is_stated_and_parts_of_what_is_executed():
+    (row,) = profile([launch(1, "winograd", ["conv"], [1e-3], flops=4e8, executed=1e8)]).rows()
+    assert row.gflops == pytest.approx(400) and row.of_peak == pytest.approx(1.0)
+
+
+def test_unknown_work_has_no_rates():
+    row = sample().rows()[4]
+    assert (row.gflops, row.of_peak, row.of_roof, row.bound) == (None, None, None, "")
+    assert row.gbs == pytest.approx(1.0)
+
+
+def test_launches_of_a_kernel_together():
+    rows = {row.label: row for row in sample().rows("kernel")}
+    dense = rows["dense"]
+    assert dense.launches == (1, 3) and dense.nodes == ("relu", "fc1", "fc2")
+    assert dense.median == pytest.approx(4.5e-3) and dense.work.flops == 2e8
+    assert dense.config == {"tile": 4} and dense.code == CODE and dense.record == ""  # one follows a record, one not
+
+
+def test_a_recipe_and_nodes_together():
+    assert [row.label for row in sample().rows("recipe")] == ["dense", "concat", "offload:npu", "generic"]
+    twice = profile([launch(1, "transform", ["b", "a"], [1e-3]), launch(2, "dense", ["a", "b"], [1e-3])])
+    (row,) = twice.rows("node")
+    assert row.kernels == ("transform", "dense") and row.config == {} and row.code is None
+
+
+def test_the_longest_come_first_when_only_some_are_wanted():
+    assert [row.launches for row in sample().rows(top=2)] == [(4,), (3,)]
+
+
+def test_an_unknown_grouping_names_the_choices():
+    with pytest.raises(OptionError, match="group_by='layer': choose one of 'launch', 'kernel', 'recipe', 'node'"):
+        sample().rows("layer")
+
+
+def test_call_sites_go_by_the_order_of_the_run():
+    report = {
+        "kernels": [
+            {"name": "a", "recipe": "dense", "call_sites": [["x"], ["y", "z"]], "config": {"t": 1}, "flops": 8.0,
+             "executed": 9.0, "bytes": 4, "arguments": 3, "record": "s", "reason": ""},
+            {"name": "r", "recipe": "offload:npu", "call_sites": [["q"]]},
+        ],
+        "offload": {"regions": [{"name": "region_0", "nodes": ["q"]}]},
+    }  # fmt: skip
+    first, region, second = launches_of(["a", "r", "a"], report, {"a": CODE})
+    assert first.nodes == ("x",) and second.nodes == ("y", "z") and second.number == 3
+    assert (first.flops, first.executed, first.bytes, first.arguments, first.record) == (8.0, 9.0, 4, 3, "s")
+    assert first.code == CODE and first.backend == "" and first.region == ""
+    assert (region.region, region.backend, region.flops, region.code) == ("region_0", "npu", None, None)
+    timed = with_seconds([first, region, second], [(1.0, 2.0, 3.0), (4.0, 5.0, 6.0)])
+    assert [one.seconds for one in timed] == [(1.0, 4.0), (2.0, 5.0), (3.0, 6.0)]
+    assert [Launch.from_dict(one.as_dict()) for one in timed] == list(timed)
+
+
+def test_roofs_allow_the_least_of_both():
+    assert ROOFS.ridge == 10 and ROOFS.seconds(1e9, 1) == pytest.approx(0.01)
+    assert ROOFS.seconds(1, 10**8) == pytest.approx(0.01)
+    assert ROOFS.bound(1e9, 10**8) == "compute" and ROOFS.bound(1e9 - 1, 10**8) == "memory"
+
+
+def test_the_roofs_of_this_machine_are_measured(monkeypatch):
+    from tvm_ext.inspection.profile import roofs
+
+    for name, value in (("_SECONDS", 0.002), ("_STEPS", 1000), ("_TIMES_L3", 0), ("_LEAST_STREAM", 1 << 20)):
+        monkeypatch.setattr(roofs, name, value)
+    meter = RoofMeter(1)
+    first = meter.measure()
+    second = meter.measure()
+    for rate in ("flops", "bandwidth", "cache_bandwidth"):
+        assert 0 < getattr(first, rate) <= getattr(second, rate)  # the best so far
+    assert first.threads == 1 and first.stream_bytes >= 1 << 20 and "1 thread, measured by loops" in str(first)

@@ -1,0 +1,96 @@
+"""Reports: every part of a small model in one page; a part that fails is named and does not take the rest along."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tvm_ext
+from tests.onnx_graphs import model, node, random, value
+from tvm_ext.core.errors import ModelError, OptionError, ToolError
+from tvm_ext.inspection.report import Report
+
+HOSTILE = "<script>alert('x')</script>"
+
+
+def small(name: str = "relu_r") -> object:
+    nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "r", name), node("CumSum", "r axis", "y")]
+    return model(nodes, [value("x", (5, 7))], [value("y", (5, 3))], {"w": random(7, 3), "axis": [1]})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """A report without times, which take seconds."""
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    steps: list[str] = []
+    found = tvm_ext.report(small(HOSTILE), path, profile=False, cache=False, on_step=steps.append)
+    assert steps == ["analyzing", "compiling", "accuracy", "writing"]
+    return found
+
+
+def test_a_report_has_its_parts(made: Report) -> None:
+    assert made.ok and made.failed == {}
+    assert made.layers is not None and made.layers.ok
+    assert made.profile is None
+    assert len(made.owners.rows) == len(made.analysis.nodes) == 3
+    assert made.environment["packages"]["onnx"]
+
+
+def test_the_page_has_a_section_a_part_and_escapes_names(made: Report) -> None:
+    assert made.path is not None
+    html = made.path.read_text(encoding="utf-8")
+    assert html == made.html()
+    for title in (
+        "Summary",
+        "Accuracy",
+        "Memory",
+        "Kernels",
+        "ONNX nodes",
+        "Work by operator",
+        "Passes",
+        "Tuning records",
+    ):
+        assert f"<h2>{title}</h2>" in html
+    assert "<h2>Profile</h2>" not in html and "<h2>Offload</h2>" not in html
+    assert html.count("<script>") == 1 and "&lt;script&gt;alert" in html
+    assert str(made.path) not in html  # a page tells nothing of the folders of who made it
+
+
+def test_views_of_a_report(made: Report) -> None:
+    found = json.loads(json.dumps(made.as_dict()))
+    assert found["ok"] and found["nodes"]["kinds"] == {"kernel": 3}
+    assert str(made.path) in str(made) and "every kernel agrees" in str(made)
+    assert "<script" not in made._repr_html_()
+
+
+def test_a_part_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tvm_ext.verification import layer_check
+
+    def fails(*_: object, **__: object) -> None:
+        raise ToolError("no reference today")
+
+    monkeypatch.setattr(layer_check, "check_layers", fails)
+    found = tvm_ext.report(small(), tmp_path / "r.html", profile=False, cache=False)
+    assert not found.ok and found.failed == {"accuracy": "no reference today"}
+    assert "no reference today" in found.html() and "no reference today" in str(found)
+
+
+def test_errors(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="shapez"):
+        tvm_ext.report(small(), shapez={})
+    with pytest.raises(ModelError, match="there is no file"):
+        tvm_ext.report(tmp_path / "none.onnx")
+    with pytest.raises(ToolError, match="cannot be written"):
+        tvm_ext.report(small(), tmp_path / "no folder" / "r.html", profile=False, check=False)
+
+
+@pytest.mark.long
+def test_a_report_with_times_and_offload(tmp_path: Path) -> None:
+    found = tvm_ext.report(
+        small(), tmp_path / "r.html", rounds=1, offload="systolic", offload_options={"when": "always"}, cache=False
+    )
+    html = found.html()
+    assert found.profile is not None
+    assert "<h2>Profile</h2>" in html and "<h2>Offload</h2>" in html

@@ -1,0 +1,58 @@
+"""Runs random graphs in worker processes: python -m tests.property.refresh [--start 0] [--count 5000] [--new|--others]
+
+Writes results.json beside this file, now and then, so that a run can be ended and go on with --new, and results.md
+at the end; seeds that ran before and are not asked for stay as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from tvm_ext.runtime.threads import available_cores
+from tvm_ext.verification.environment import cpu_name
+
+from .cases import seeded
+from .run import judged
+from .table import read_table, write_rows, write_table
+
+_SAVED_EVERY = 50
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run, print what does not pass, write; 1 if anything disagrees."""
+    args = _parser().parse_args(argv)
+    table = read_table()
+    table.machine = f"{cpu_name()}, {available_cores()} cores"
+    seeds = sorted(table.others) if args.others else list(range(args.start, args.start + args.count))
+    if args.new:
+        seeds = [seed for seed in seeds if seed not in table.seeds]
+    start = time.monotonic()
+    for number, (case, outcome) in enumerate(judged((seeded(seed) for seed in seeds), args.workers)):
+        seed = int(case.name.removeprefix("seed "))
+        table.add(seed, outcome)
+        if number % _SAVED_EVERY == 0 and not args.dry_run:
+            write_rows(table)
+        if outcome.kind != "pass":
+            print(f"{seed} {case.kind}: {outcome.kind}: {outcome.reason}", flush=True)
+    print(f"{len(seeds)} graphs in {time.monotonic() - start:.0f} s: {dict(table.counts)}", file=sys.stderr)
+    if not args.dry_run:
+        write_table(table)
+    return int(table.disagreements > 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.property.refresh", description=__doc__)
+    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=5000, help="how many seeds")
+    parser.add_argument("--new", action="store_true", help="only seeds that did not run before")
+    parser.add_argument("--others", action="store_true", help="only seeds that did not pass before")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--dry-run", action="store_true", help="write nothing")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""The models: where each comes from, what it takes, and at which sizes it is tried."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import inputs as draw
+
+_SCRIPTS = str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks")
+if _SCRIPTS not in sys.path:  # scripts import each other by bare names
+    sys.path.append(_SCRIPTS)
+
+import _pinned as pinned  # noqa: E402
+from _common import Unavailable  # noqa: E402
+from _wheels import Wheel  # noqa: E402
+
+__all__ = ["MODELS", "RealModel", "Unavailable"]
+
+Inputs = dict[str, np.ndarray]
+Draw = Callable[..., Inputs]
+
+
+@dataclass(frozen=True)
+class RealModel:
+    """A trained model.
+
+    Attributes:
+        wheel, member: the wheel, and the name of the model's file in it.
+        draw: makes inputs from a generator and a size.
+        sizes: arguments of `draw`; the model is compiled for each. The first one is that of the table.
+        free: whether some dimension has to be bound by `shapes`.
+        requantizes: whether it rounds activations to 8 bits as it goes: there an error of the last bit becomes one of a
+            whole step, and what follows differs by more than rounding, onnxruntime's own optimization levels among each
+            other too. Its pieces between these roundings are compared; see :mod:`.pieces`.
+    """
+
+    wheel: Wheel
+    member: str
+    draw: Draw
+    sizes: tuple[tuple[int, ...], ...]
+    free: bool = True
+    requantizes: bool = False
+
+    def file(self) -> pathlib.Path:
+        """The model's file; downloaded, where the cache has it not.
+
+        Raises:
+            Unavailable: it cannot be downloaded, or is another one than expected.
+        """
+        return self.wheel.file(self.member)
+
+    def inputs(self, size: tuple[int, ...], seed: int) -> Inputs:
+        """Inputs of a size; the same for the same seed."""
+        return self.draw(np.random.default_rng(seed), *size)
+
+
+def _open_nsfw(name: str) -> Draw:
+    """Pixels less the mean colour of the training set, BGR, channels last."""
+
+    def draw_images(rng: np.random.Generator, batch: int) -> Inputs:
+        pictures = np.stack([draw.picture(rng, 224, 224) for _ in range(batch)])
+        return {name: (pictures - (104, 117, 123)).astype(np.float32)}
+
+    return draw_images
+
+
+def _text_image(rng: np.random.Generator, batch: int, height: int, width: int) -> Inputs:
+    """Lines of text as PP-OCR takes them: three equal channels in -1..1."""
+    lines = np.stack([draw.text_line(rng, height, width) for _ in range(batch)])
+    return {"x": np.repeat(lines[:, None] * 2 - 1, 3, axis=1).astype(np.float32)}
+
+
+def _scene(rng: np.random.Generator, batch: int, height: int, width: int) -> Inputs:
+    """A picture with a line of text in it, channels first, -1..1."""
+    pictures = np.stack([draw.picture(rng, height, width) for _ in range(batch)]) / 255
+    pictures[:, height // 3 : height // 3 + 32] = draw.text_line(rng, 32, width)[..., None]
+    return {"x": (pictures.transpose(0, 3, 1, 2) * 2 - 1).astype(np.float32)}
+
+
+def _captcha(rng: np.random.Generator, width: int) -> Inputs:
+    return {"input1": ((draw.text_line(rng, 64, width) - 0.5) / 0.5).astype(np.float32)[None, None]}
+
+
+def _captcha_scene(rng: np.random.Generator) -> Inputs:
+    return {"images": draw.picture(rng, 416, 416).transpose(2, 0, 1).astype(np.float32)[None]}
+
+
+def _sentences(*names: str, vocabulary: draw.Vocabulary = draw.BERT) -> Draw:
+    """Token ids, their mask, and what sentence of a pair they belong to."""
+
+    def draw_sentences(rng: np.random.Generator, batch: int, length: int) -> Inputs:
+        ids, mask = draw.sentences(rng, batch, length, vocabulary)
+        return dict(zip(names, (ids, mask, np.zeros_like(ids)), strict=False))
+
+    return draw_sentences
+
+
+def _speech(rng: np.random.Generator) -> Inputs:
+    """32 ms after 4 ms of what was before, and a state as the model leaves it: within -1..1."""
+    state = np.tanh(rng.standard_normal((2, 1, 128)))
+    return {"input": draw.speech(rng, 576).astype(np.float32)[None], "state": state.astype(np.float32)}
+
+
+def _files(rng: np.random.Generator, batch: int) -> Inputs:
+    return {"bytes": draw.files(rng, batch)}
+
+
+def _ocr(kind: str, draw_images: Draw, *sizes: tuple[int, ...]) -> RealModel:
+    return RealModel(pinned.PP_OCR, f"ch_{kind}_infer.onnx", draw_images, sizes)
+
+
+MODELS: dict[str, RealModel] = {
+    "open-nsfw": RealModel(pinned.OPEN_NSFW, "open-nsfw.onnx", _open_nsfw("input:0"), ((1,),)),
+    "yahoo-open-nsfw": RealModel(pinned.YAHOO_OPEN_NSFW, "open_nsfw.onnx", _open_nsfw("input_0"), ((1,), (3,))),
+    "pp-ocr-det": _ocr("PP-OCRv4_det", _scene, (1, 160, 224), (1, 96, 32)),
+    "pp-ocr-rec": _ocr("PP-OCRv4_rec", _text_image, (1, 48, 320), (2, 48, 157)),
+    "pp-ocr-cls": _ocr("ppocr_mobile_v2.0_cls", _text_image, (1, 48, 192), (5, 48, 75)),
+    "ddddocr": RealModel(pinned.DDDDOCR, "common.onnx", _captcha, ((160,), (77,))),
+    "ddddocr-det": RealModel(pinned.DDDDOCR, "common_det.onnx", _captcha_scene, ((),), free=False),
+    "minilm-l3": RealModel(
+        pinned.MINI_LM, "paraphrase-MiniLM-L3-v2.onnx", _sentences("input_ids", "attention_mask"), ((1, 64), (3, 17)),
+    ),
+    "minilm-l6-int8": RealModel(
+        pinned.MINI_LM_INT8, "model.onnx", _sentences("input_ids", "attention_mask", "token_type_ids"),
+        ((1, 64), (3, 17)),
+    ),
+    "title-encoder": RealModel(
+        pinned.TITLE_MODEL, "encoder.onnx", _sentences("input_ids", "attention_mask", vocabulary=draw.T5),
+        ((1, 64), (2, 13)), requantizes=True,
+    ),
+    "silero-vad": RealModel(pinned.SILERO_VAD, "silero_vad_openvino_16k.onnx", _speech, ((),), free=False),
+    "magika": RealModel(pinned.MAGIKA, "model.onnx", _files, ((1,), (5,))),
+}  # fmt: skip

@@ -1,0 +1,84 @@
+"""onnxruntime on a model, and how far outputs are from its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvm_ext.verification.metrics import OutputMetrics, compare
+
+#: Least cosine of an output of a model whose activations are rounded to 8 bits on the way; that of onnxruntime with its
+#: optimizations, against onnxruntime without them, goes down to 0.995.
+REQUANTIZED = 0.99
+#: Where a model magnifies rounding, its outputs may be so many times as far from the truth as onnxruntime's.
+MAGNIFIED = 10.0
+
+Outputs = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How outputs compare with others.
+
+    Attributes:
+        error: largest error of a floating-point output, of that output's range.
+        reason: what is wrong; "" if nothing is.
+        note: why a larger error than others is none here.
+    """
+
+    error: float
+    reason: str
+    note: str = ""
+
+
+def onnxruntime_outputs(model: bytes, inputs: Outputs, optimized: bool) -> dict[str, np.ndarray]:
+    """Outputs by name, with all graph optimizations, or with none: then every node runs as the model has it."""
+    import onnxruntime
+
+    levels = onnxruntime.GraphOptimizationLevel
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
+    options.log_severity_level = 4  # shapes that a model states wrongly
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+
+def judge(
+    found: Outputs, wanted: Outputs, truth: Callable[[], Outputs] | None = None, *, roughly: bool = False
+) -> Verdict:
+    """Compare outputs by name; integers must be equal.
+
+    Args:
+        found, wanted: to compare.
+        roughly: whether only their directions must agree.
+        truth: the outputs in double precision. A difference where `wanted` is itself as far from the truth, or a tenth
+            as far, says that the model magnifies rounding errors, and nothing more.
+    """
+    if list(found) != list(wanted):
+        return Verdict(np.inf, f"outputs {list(found)}, not {list(wanted)}")
+    rows = [compare(name, np.asarray(found[name]), wanted[name], np.inf if roughly else None) for name in wanted]
+    error, failed = max(row.of_range for row in rows), [row for row in rows if row.reason or row.cosine < REQUANTIZED]
+    if not failed:
+        return Verdict(error, "")
+    notes = _magnified(failed, found, wanted, truth()) if truth else {}
+    reasons = [f"{row.name}: {row.reason or f'cosine {row.cosine:.3f}'}" for row in failed if not notes.get(row.name)]
+    return Verdict(error, "; ".join(reasons), "; ".join(notes.values()))
+
+
+def _magnified(failed: list[OutputMetrics], found: Outputs, wanted: Outputs, truth: Outputs) -> dict[str, str]:
+    """Outputs that are not much farther from the truth than `wanted` is -> how far both are."""
+    notes = {}
+    for row in failed:
+        mine, theirs = (_distance(outputs[row.name], truth[row.name]) for outputs in (found, wanted))
+        if mine <= MAGNIFIED * theirs:
+            notes[row.name] = f"float64 is {mine:.1e} away, and {theirs:.1e} from onnxruntime"
+    return notes
+
+
+def _distance(outputs: np.ndarray, truth: np.ndarray) -> float:
+    """Largest error, of the range; infinite for what is not compared so."""
+    same = outputs.shape == truth.shape and outputs.dtype == np.float32
+    return compare("", outputs.astype(np.float64), truth, np.inf).of_range if same else np.inf

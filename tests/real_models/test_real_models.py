@@ -1,0 +1,77 @@
+"""Trained models agree with onnxruntime, several inputs and sizes each; what cannot be downloaded is not tested."""
+
+from __future__ import annotations
+
+import onnx
+import pytest
+
+import tvm_ext
+from tvm_ext.core.errors import ModelError
+from tvm_ext.runtime.model import CompiledModel
+
+from .float64 import float64_outputs
+from .models import MODELS, Inputs, RealModel, Unavailable
+from .pieces import pieces_of
+from .reference import Verdict, judge, onnxruntime_outputs
+
+SEEDS = range(3)
+REQUANTIZING = [name for name, model in MODELS.items() if model.requantizes]
+
+
+def file_of(model: RealModel) -> bytes:
+    """The model; the test is skipped where it cannot be had."""
+    try:
+        return model.file().read_bytes()
+    except Unavailable as error:
+        pytest.skip(f"not tested: download failed: {error}")
+
+
+def compiled_for(data: bytes | onnx.ModelProto, inputs: Inputs) -> CompiledModel:
+    return tvm_ext.compile(data, shapes={name: x.shape for name, x in inputs.items()}, cache=False)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", MODELS)
+def test_a_trained_model_agrees_with_onnxruntime(name: str) -> None:
+    model = MODELS[name]
+    data = file_of(model)
+    for size in model.sizes:
+        compiled = compiled_for(data, model.inputs(size, 0))
+        for seed in SEEDS:
+            verdict = verdict_on(model, data, compiled, model.inputs(size, seed))
+            assert not verdict.reason, f"{name}, size {size}, seed {seed}: {verdict.reason}"
+
+
+def verdict_on(model: RealModel, data: bytes, compiled: CompiledModel, inputs: Inputs) -> Verdict:
+    wanted = onnxruntime_outputs(data, inputs, optimized=False)
+    if model.requantizes:
+        return judge(compiled.run(inputs), wanted, roughly=True)
+    return judge(compiled.run(inputs), wanted, lambda: float64_outputs(data, inputs))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", REQUANTIZING)
+def test_pieces_of_a_requantizing_model(name: str) -> None:
+    """Fed with onnxruntime's own values: integers bit for bit, the rest within the tolerance of any model."""
+    model = MODELS[name]
+    proto = onnx.ModelProto.FromString(file_of(model))
+    inputs = model.inputs(model.sizes[0], 0)
+    values = onnxruntime_outputs(pieces_of(proto).watched.SerializeToString(), inputs, optimized=False)
+    pieces = pieces_of(proto, values)
+    for piece in (pieces.roundings, pieces.rest):
+        given = {value.name: {**inputs, **values}[value.name] for value in piece.graph.input}
+        found = compiled_for(piece, given).run(given)
+        verdict = judge(found, {output: values[output] for output in found})
+        assert not verdict.reason
+        assert len(found) >= 32
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.free])
+def test_what_is_free_is_asked_for(name: str) -> None:
+    """Without `shapes` the model is refused, and the message holds the line to write."""
+    data = file_of(MODELS[name])
+    with pytest.raises(ModelError, match="inputs with free dimensions") as error:
+        tvm_ext.compile(data, cache=False)
+    assert error.value.fix.startswith("shapes={")
+    assert all(input_name in error.value.fix for input_name in MODELS[name].inputs(MODELS[name].sizes[0], 0))

@@ -1,0 +1,142 @@
+"""The search: statuses, several culprits, what is said, and errors."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+from typing import Any
+
+import pytest
+from tvm import relax
+from tvm.ir import GenericConst
+
+import tvm_ext
+from tvm_ext.cli.verify import switch_argument
+from tvm_ext.core.errors import ModelError, OptionError
+from tvm_ext.core.instruments import Instruments
+from tvm_ext.driver.compile import compile_model
+from tvm_ext.verification.bisect import Bisection, bisect
+from tvm_ext.verification.bisect.suspects import switches_of
+
+from . import models
+from .planted import BUGS, from_package
+from .user_passes import DropRelu, MaximumAsMinimum, ReluAsMaximum
+
+OPTIONS: dict[str, Any] = {"threads": 1, "records": None}
+
+
+def plant(name: str, patch: pytest.MonkeyPatch) -> None:
+    next(bug for bug in BUGS if bug.name == name).plant(patch)
+
+
+def names(found: Bisection) -> list[str]:
+    return [one.name for one in found.culprits]
+
+
+def test_nothing_is_wrong() -> None:
+    found = tvm_ext.bisect(models.softmax(), **OPTIONS)
+    assert found.ok and found.status == "agrees" and len(found.trials) == 1 and not found.commands
+    assert "nothing is wrong" in str(found)
+
+
+def test_a_culprit_with_all_that_is_known_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant("packing", monkeypatch)
+    events: list[dict[str, Any]] = []
+    found = tvm_ext.bisect(models.two_dense(), "layer", on_event=lambda e: events.append(dict(e)), **OPTIONS)
+    (culprit,) = found.culprits
+    assert culprit.nodes == ("fc2",) and culprit.recipe == "dense" and "tile_o" in culprit.config
+    assert [e["kind"] for e in events] == ["start", "trial"] * len(found.trials)
+    text = str(found)
+    assert "the error comes from layer fused_matmul_add" in text and f"{len(found.trials)} compiles" in text
+    assert all(str(trial) in text for trial in found.trials) and "trial 0: everything on: y: error" in text
+    plain = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert plain["culprits"][0]["name"] == culprit.name and plain["compiles"] == len(found.trials)
+
+
+@pytest.mark.long
+def test_the_command_shows_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant("packing", monkeypatch)
+    found = bisect(models.two_dense(), "layer", **OPTIONS)
+    words = shlex.split(found.commands[-1])
+    off = [switch_argument(word) for flag, word in itertools.pairwise(words) if flag == "--off"]
+    for given, right in (([], False), (off, True)):
+        proto, looked = models.two_dense(), Instruments(switches=switches_of(given))
+        made = compile_model(proto, instruments=looked, **OPTIONS)
+        assert tvm_ext.verify(made, proto).ok is right
+
+
+@pytest.mark.long
+def test_another_kind_is_not_to_blame_and_says_what_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant("packing", monkeypatch)
+    for kind, reason in (("pass", "all passes are right"), ("record", "there is none"), ("offload", "there is none")):
+        found = bisect(models.two_dense(), kind, **OPTIONS)
+        assert found.status == "elsewhere" and reason in found.verdict and "recipe" in found.hint and not found.ok
+    assert "always on: lower-rest" in str(bisect(models.two_dense(), "pass", **OPTIONS))
+
+
+@pytest.mark.long
+def test_a_wrong_pass_is_no_recipe_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant("shift", monkeypatch)
+    found = bisect(models.conv_bn(), "recipe", **OPTIONS)
+    assert found.status == "elsewhere" and "every pass on" in found.verdict and "pass" in found.hint
+
+
+@pytest.mark.long
+def test_two_wrong_passes_have_to_be_off_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant("folding", monkeypatch)
+    from_package(DropRelu)(monkeypatch)
+    found = bisect(models.two_dense(), "pass", **OPTIONS)
+    assert sorted(names(found)) == ["drop-relu", "fold-constants"] and "depends on several" in found.verdict
+
+
+@pytest.mark.long
+def test_a_pass_that_spoils_what_another_made_takes_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    from_package(ReluAsMaximum, MaximumAsMinimum)(monkeypatch)
+    found = bisect(models.two_dense(), "pass", **OPTIONS)
+    both = {one.name for finding in found.findings for one in (*finding.culprits, *finding.also)}
+    assert both == {"relu-as-maximum", "maximum-as-minimum"} and "it takes" in found.verdict
+
+
+@pytest.mark.long
+def test_a_batch_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.onnx_graphs import model, node, random, value
+
+    nodes = [node("MatMul", "x w", "h", "fc"), node("Relu", "h", "y", "relu")]
+    proto = model(nodes, [value("x", ("n", 7))], [value("y", ("n", 5))], {"w": random(7, 5)})
+    from_package(DropRelu)(monkeypatch)
+    found = bisect(proto, "pass", shapes={"x": ("n", 7)}, specialize={"n": (1, 2)}, **OPTIONS)
+    assert names(found) == ["drop-relu"]
+
+
+def test_refusals(tmp_path: Any) -> None:
+    with pytest.raises(OptionError, match=r"by='kernel'.*'offload', 'record'"):
+        tvm_ext.bisect(models.softmax(), "kernel")
+    with pytest.raises(ModelError, match="no file"):
+        tvm_ext.bisect(tmp_path / "missing.onnx")
+    with pytest.raises(OptionError, match=r"no recipe.*\n.*dense"):
+        switches_of([("recipe", "dens")])
+    with pytest.raises(OptionError, match="always on: it makes a kernel"):
+        switches_of([("pass", "lower-rest")])
+    with pytest.raises(OptionError, match="FILE:LINE"):
+        switches_of([("record", "nowhere")])
+
+
+@pytest.mark.long
+def test_a_wrong_pass_that_works_for_one_recipe_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the recipe off the pass does nothing, so the recipe could be taken for the culprit."""
+    from tests.passes.test_fuse_expansions import inverted
+    from tvm_ext.passes import fuse_expansions
+
+    right = fuse_expansions._merged
+
+    def merged(*groups: Any) -> Any:
+        function, args = right(*groups)
+        doubled = [relax.const(a.value.numpy() * 2, "float32") if isinstance(a, GenericConst) else a for a in args]
+        return function, doubled
+
+    monkeypatch.setattr(fuse_expansions, "WORTH", 1e9)
+    assert bisect(inverted(6), **OPTIONS).ok
+    monkeypatch.setattr(fuse_expansions, "_merged", merged)
+    found = bisect(inverted(6), **OPTIONS)
+    assert names(found) == ["fuse-expansions"] and found.culprits[0].kind == "pass", str(found)

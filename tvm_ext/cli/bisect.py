@@ -1,0 +1,61 @@
+"""`tvm-ext bisect`: which pass, recipe, layer, record or offloaded node makes outputs disagree with onnxruntime."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from .common import add_compile_arguments, add_input_arguments, compile_options, given_inputs, model_of, print_json
+
+SUMMARY = "find the pass, recipe, layer, record or offloaded node that makes a model's outputs wrong"
+EXAMPLE = """\
+  tvm-ext bisect model.onnx
+  tvm-ext bisect model.onnx --by record --records model.tuning.json"""
+
+_KINDS = ("pass", "recipe", "layer", "record", "offload")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("model", metavar="MODEL", help="path of the ONNX file, or zoo:NAME")
+    parser.add_argument("--by", choices=_KINDS, help="what to switch off (default: one kind after the other)")
+    add_input_arguments(parser)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
+    parser.add_argument(
+        "--tolerance", type=float, metavar="PART",
+        help="largest error of the output's range (default: by dtype; 1e-5 for float32)",
+    )  # fmt: skip
+    add_compile_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Search, with a line a trial on stderr; 1 if something is wrong, whether a culprit was found or not."""
+    from .. import bisect
+
+    result = bisect(
+        model_of(args.model), args.by, given_inputs(args), seed=args.seed, tolerance=args.tolerance, on_event=_tell,
+        **compile_options(args),
+    )  # fmt: skip
+    result = replace(result, commands=tuple(_command(args, command) for command in result.commands))
+    if args.json:
+        print_json({**result.as_dict(), "model": args.model})
+    else:
+        print(result)
+    return 0 if result.ok else 1
+
+
+def _command(args: argparse.Namespace, command: str) -> str:
+    """The command with the model, inputs and modules as they were given here."""
+    program, verb, _, *rest = shlex.split(command)
+    given = [part for name, path in args.input for part in ("--input", f"{name}={path}")]
+    given += [part for module in args.imports for part in ("--import", module)]
+    return shlex.join([program, verb, args.model, *given, *rest])
+
+
+def _tell(event: Mapping[str, Any]) -> None:
+    if event["kind"] == "trial":
+        print(event["text"], file=sys.stderr, flush=True)

@@ -1,0 +1,39 @@
+"""`tvm-ext memory`: what a compiled model works in, what lives when, and where it lies."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from .common import add_compile_arguments, compile_with_progress, model_of, print_json
+
+SUMMARY = "the memory plan of a model: arena, lower bound, what lives when"
+EXAMPLE = """\
+  tvm-ext memory resnet18.onnx
+  tvm-ext memory zoo:mobilenet_v2 --svg arena.svg"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("model", metavar="MODEL", help="path of the ONNX file, or zoo:NAME")
+    parser.add_argument(
+        "--batch", type=int, default=0, metavar="N", help="program of a symbolic batch (default: largest)"
+    )
+    parser.add_argument("--svg", metavar="FILE", help="also write a picture of the arena")
+    add_compile_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compile, print the plan."""
+    from .. import memory_plan
+
+    plan = memory_plan(compile_with_progress(args, model_of(args.model)), batch=args.batch)
+    if args.svg:
+        Path(args.svg).write_text(plan.svg(), encoding="utf-8")
+    if args.json:
+        print_json(plan.as_dict())
+    else:
+        print(plan)
+        if args.svg:
+            print(f"wrote {args.svg}")
+    return 0

@@ -1,0 +1,146 @@
+"""`tvm-ext profile`: where the time of a model goes, kernel by kernel; and what became slower between two profiles."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import OptionError
+from .common import (
+    Progress,
+    add_compile_arguments,
+    add_input_arguments,
+    compile_options,
+    given_inputs,
+    model_of,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from ..inspection.profile import Profile
+
+SUMMARY = "time every kernel of a model, against what this machine can do; compare two profiles"
+EXAMPLE = """\
+  tvm-ext profile resnet18.onnx
+  tvm-ext profile zoo:resnet18 --group-by recipe --trace trace.json --roofline roofline.svg -o before.json
+  tvm-ext profile --compare before.json after.json --fail-on-regress 5"""
+GROUPINGS = ("launch", "kernel", "node", "recipe")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="path of an ONNX file or of an artifact, or zoo:NAME")
+    parser.add_argument(
+        "--compare", nargs=2, metavar=("BEFORE.json", "AFTER.json"), help="compare two profiles instead of making one"
+    )
+    parser.add_argument(
+        "--fail-on-regress", type=float, metavar="PCT",
+        help="with --compare: exit code 1 if something is slower by more than so many percent, beyond the noise",
+    )  # fmt: skip
+    parser.add_argument("--group-by", choices=GROUPINGS, default="launch", help="rows (default: launch, in order)")
+    parser.add_argument("--top", type=int, default=0, metavar="N", help="only the N rows that take longest")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also configuration, record and machine code")
+    parser.add_argument("-o", "--output", metavar="OUT.json", help="write the profile here, for --compare")
+    parser.add_argument("--trace", metavar="OUT.json", help="write a trace for chrome://tracing and ui.perfetto.dev")
+    parser.add_argument("--trace-runs", type=int, default=1, metavar="N", help="runs in the trace (default: 1)")
+    parser.add_argument(
+        "--roofline", metavar="OUT.svg|OUT.png|-", help="write the roofline here; - prints it as text (PNG: matplotlib)"
+    )
+    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default: 7)")
+    parser.add_argument("--seconds", type=float, default=0.1, help="time of each side in a round (default: 0.1)")
+    parser.add_argument("--batch", type=int, metavar="N", help="rows of a symbolic batch (default: its largest size)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default: 0)")
+    parser.add_argument("--no-code", action="store_true", help="no facts of the machine code: quicker, by the cache")
+    add_input_arguments(parser)
+    add_compile_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Profile or compare, and print; 1 if --fail-on-regress found something.
+
+    Raises:
+        OptionError: neither a model nor --compare, or both.
+    """
+    if (args.model is None) == (args.compare is None):
+        fix = "tvm-ext profile MODEL, or tvm-ext profile --compare BEFORE.json AFTER.json"
+        raise OptionError("give a model, or --compare with two profiles", fix=fix)
+    if args.compare:
+        return _compare(args)
+    if args.fail_on_regress is not None:
+        raise OptionError("--fail-on-regress without --compare", fix="make two profiles with -o, then compare them")
+    if args.top < 0:
+        raise OptionError(f"--top {args.top}: 0 for all, or more")
+    profile = _profile(args)
+    if args.output:
+        profile.save(args.output)
+    if args.trace:
+        profile.trace(args.trace, args.trace_runs)
+    line = profile.roofline(args.group_by) if args.roofline else None
+    if line is not None and args.roofline != "-":
+        line.save(args.roofline)
+    if args.json:
+        rows = [row.as_dict() for row in profile.rows(args.group_by, args.top)]
+        plain = {
+            key: value for key, value in profile.as_dict().items() if key != "timelines"
+        }  # -o and --trace have them
+        print_json({"ok": True, **plain, "group_by": args.group_by, "rows": rows})
+        return 0
+    from ..inspection.profile import profile_text
+
+    print(profile_text(profile, args.group_by, args.top, args.verbose))
+    if line is not None and args.roofline == "-":
+        print(f"\n{line}")
+    for path in (args.output, args.trace, args.roofline if args.roofline != "-" else None):
+        if path:
+            print(f"wrote {path}")
+    return 0
+
+
+def _profile(args: argparse.Namespace) -> Profile:
+    from .. import profile
+    from ..inspection.profile import is_artifact
+
+    model = model_of(args.model)
+    options = _options(args, artifact=is_artifact(model))
+    with Progress(f"profiling {args.model}"):
+        return profile(
+            model, given_inputs(args), rounds=args.rounds, seconds=args.seconds, batch=args.batch, seed=args.seed,
+            code=not args.no_code, **options,
+        )  # fmt: skip
+
+
+def _options(args: argparse.Namespace, artifact: bool) -> dict[str, Any]:
+    """Compile options; of an artifact, none, and none may be given.
+
+    Raises:
+        OptionError: an option of the compiler for an artifact.
+    """
+    options = compile_options(args)
+    if not artifact:
+        return options
+    parser = argparse.ArgumentParser()
+    add_compile_arguments(parser)
+    default = compile_options(parser.parse_args([]))
+    given = [name for name, value in options.items() if value != default[name]]
+    if given:
+        raise OptionError(f"{args.model} is compiled already: {', '.join(given)} cannot be changed")
+    return {}
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from ..inspection.profile import Profile
+
+    before, after = (Profile.load(path) for path in args.compare)
+    comparison = before.compare(after)
+    percent = args.fail_on_regress
+    regressed = comparison.regressions(percent) if percent is not None else ()
+    if args.json:
+        rows = [one.as_dict() for one in regressed]
+        print_json({"ok": not regressed, **comparison.as_dict(), "regressions": rows})
+    else:
+        print(comparison)
+        if percent is not None:
+            print(f"\n{len(regressed)} slower by more than {percent:g} %, beyond the noise" + ":" * bool(regressed))
+        for one in regressed:
+            print(f"  {one.label}{' (' + ', '.join(one.nodes) + ')' if one.nodes else ''}: {one.ratio:.3f} of before")
+    return 1 if regressed else 0

@@ -1,0 +1,49 @@
+"""`tvm-ext report`: one page of all that is known of a model and its program."""
+
+from __future__ import annotations
+
+import argparse
+
+from .common import (
+    Progress,
+    add_compile_arguments,
+    add_input_arguments,
+    compile_options,
+    given_inputs,
+    model_of,
+    print_json,
+)
+
+SUMMARY = "write one self-contained page: what a model holds, what became of it, how right and how fast it is"
+EXAMPLE = """\
+  tvm-ext report resnet18.onnx -o report.html
+  tvm-ext report zoo:mlp -o mlp.html --no-profile"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("model", metavar="MODEL", help="path of the ONNX file, or zoo:NAME")
+    parser.add_argument("-o", "--output", metavar="FILE.html", required=True, help="page to write")
+    parser.add_argument("--no-check", action="store_true", help="leave out the comparison with onnxruntime")
+    parser.add_argument("--no-profile", action="store_true", help="leave out the times")
+    parser.add_argument("--rounds", type=int, default=7, metavar="N", help="of the profile (default: 7)")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs (default: 0)")
+    add_input_arguments(parser)
+    add_compile_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the page and print its summary; 1 if a value disagrees or a part could not be made."""
+    from .. import report
+
+    with Progress(f"{args.model}: reading") as progress:
+        made = report(
+            model_of(args.model), args.output, given_inputs(args), check=not args.no_check,
+            profile=not args.no_profile, rounds=args.rounds, seed=args.seed,
+            on_step=lambda step: progress.tell(f"{args.model}: {step}"), **compile_options(args),
+        )  # fmt: skip
+    if args.json:
+        print_json(made.as_dict())
+    else:
+        print(made)
+    return 0 if made.ok else 1

@@ -1,0 +1,179 @@
+"""Offsets of buffers in one arena: two that live at the same time do not overlap.
+
+Greedy by size (Y. Pisarchyk and J. Lee, "Efficient Memory Management for Deep Neural Net Inference", MLSys 2020,
+section 5.2): the largest buffer first, each at the lowest offset where nothing that lives at the same time lies.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+#: Buffers begin at multiples of a cache line; those of PAGED bytes or more, at multiples of a page.
+LINE, PAGE, PAGED = 64, 4096, 32768
+#: Orders that are tried by chance.
+_TRIES = 40
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A buffer and when it lives.
+
+    Attributes:
+        name: of the value in it, for people.
+        nbytes: its size.
+        first, last: steps of the program, both included, in which it is read or written.
+        workspace: whether it is of one kernel, and no activation.
+    """
+
+    name: str
+    nbytes: int
+    first: int
+    last: int
+    workspace: bool = False
+
+    def meets(self, other: Interval) -> bool:
+        """Whether both live in some step."""
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Buffers with their offsets.
+
+    Attributes:
+        intervals, offsets: one each a buffer; bytes from the start of the arena.
+        steps: what runs in each step, for people.
+    """
+
+    intervals: tuple[Interval, ...]
+    offsets: tuple[int, ...]
+    steps: tuple[str, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the arena."""
+        ends = (offset + one.nbytes for one, offset in zip(self.intervals, self.offsets, strict=True))
+        return max(ends, default=0)
+
+    @property
+    def no_reuse(self) -> int:
+        """Bytes of all buffers beside each other."""
+        return sum(one.nbytes for one in self.intervals)
+
+    @property
+    def lower_bound(self) -> int:
+        """Most bytes that live in one step: no plan can do with less, whatever the order of its offsets."""
+        return max(self.live(), default=0)
+
+    def live(self) -> list[int]:
+        """Bytes that live in each step, from step 0 to the last."""
+        steps = range(1 + max((one.last for one in self.intervals), default=-1))
+        return [sum(one.nbytes for one in self.intervals if one.first <= step <= one.last) for step in steps]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        pairs = zip(self.intervals, self.offsets, strict=True)
+        buffers = [{**asdict(one), "offset": offset} for one, offset in pairs]
+        return {"arena_bytes": self.nbytes, "steps": list(self.steps), "buffers": buffers}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a program works in, besides its inputs, weights and outputs.
+
+    Attributes:
+        arena: activations, and workspace of kernels.
+        pooled: bytes that threads take from pools of their own in each step; pools keep what the largest took.
+    """
+
+    arena: Arena
+    pooled: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arena and the pools."""
+        return self.arena.nbytes + max(self.pooled, default=0)
+
+    @property
+    def lower_bound(self) -> int:
+        """Most bytes in use in one step: no plan can do with less."""
+        return max((live + own for live, own in zip(self.arena.live(), self.pooled, strict=False)), default=0)
+
+    @property
+    def no_reuse(self) -> int:
+        """Bytes with a place of its own for everything."""
+        return self.arena.no_reuse + sum(self.pooled)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        sizes = {"bytes": self.nbytes, "lower_bound": self.lower_bound, "no_reuse": self.no_reuse}
+        return {**sizes, **self.arena.as_dict(), "pooled": list(self.pooled)}
+
+
+def plan(intervals: Sequence[Interval], steps: Sequence[str] = ()) -> Arena:
+    """Find offsets for buffers; `steps` are the names of the program's steps.
+
+    Several orders are tried, the last ones by chance around the best, until one needs no more than lives at a time.
+    """
+    best = Arena(tuple(intervals), tuple([0] * len(intervals)), tuple(steps))
+    smallest, order = None, list(range(len(intervals)))
+    chance = random.Random(0)
+    keys = (_by_size, _by_area, _by_start)
+    for attempt in range(len(keys) + _TRIES):
+        if attempt < len(keys):
+            tried = sorted(range(len(intervals)), key=lambda i: keys[attempt](intervals[i]))  # noqa: B023
+        else:
+            tried = _nearby(order, chance)
+        found = replace(best, offsets=_placed(intervals, tried))
+        if smallest is None or found.nbytes < smallest:
+            best, smallest, order = found, found.nbytes, tried
+        if smallest <= best.lower_bound:
+            break
+    return best
+
+
+def _by_size(one: Interval) -> tuple[int, ...]:
+    return (-one.nbytes, one.first)
+
+
+def _by_area(one: Interval) -> tuple[int, ...]:
+    return (-one.nbytes * (one.last - one.first + 1), one.first)
+
+
+def _by_start(one: Interval) -> tuple[int, ...]:
+    return (one.first, -one.nbytes)
+
+
+def _nearby(order: Sequence[int], chance: random.Random) -> list[int]:
+    """The order with one buffer moved to an earlier place."""
+    moved = list(order)
+    if len(moved) > 1:
+        at = chance.randrange(1, len(moved))
+        moved.insert(chance.randrange(at), moved.pop(at))
+    return moved
+
+
+def _placed(intervals: Sequence[Interval], order: Sequence[int]) -> tuple[int, ...]:
+    """Offsets of buffers that are placed in this order."""
+    offsets = [0] * len(intervals)
+    placed: list[int] = []
+    for index in order:
+        one = intervals[index]
+        meets = (i for i in placed if intervals[i].meets(one))
+        offsets[index] = _lowest(one, sorted((offsets[i], offsets[i] + intervals[i].nbytes) for i in meets))
+        placed.append(index)
+    return tuple(offsets)
+
+
+def _lowest(one: Interval, taken: Sequence[tuple[int, int]]) -> int:
+    """The lowest aligned offset at which it fits between ranges that are taken, given by where they start."""
+    alignment = PAGE if one.nbytes >= PAGED else LINE
+    offset = 0
+    for start, end in taken:
+        if offset + one.nbytes <= start:
+            break
+        offset = max(offset, -(-end // alignment) * alignment)
+    return offset

@@ -1,0 +1,85 @@
+"""If: the branch that a known condition takes stands in the graph; else both do, and a `where` selects.
+
+    y = If(c; then: f(x), else: g(x))   ->   y = where(c, f(x), g(x))
+
+Operators of ONNX have no effects, so a branch that is not taken does no harm, as long as kernels read inside their
+operands and divide by no zero, whatever an index or a divisor is. Selection costs both branches, and keeps one program
+without jumps, in which every pass and recipe works inside branches as outside. What an unknown condition decides must
+have one shape.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tvm import relax
+
+from ..core.relax_graph import dtype_of, numpy_of, shape_of
+from .refusal import Refusal
+from .sequences import TensorList, is_tensor
+from .subgraph import Graph, as_tensor, run_body
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def convert_if(node: onnx.NodeProto, graph: Graph) -> None:
+    """Convert an If and bind its outputs.
+
+    Raises:
+        Refusal: the condition is not known, and the branches give other shapes, types or lengths.
+    """
+    branches = {attribute.name: attribute.g for attribute in node.attribute}
+    given = node.input[0]
+    if (condition := graph.known(given)) is not None:
+        taken = run_body(graph, branches["then_branch" if condition.all() else "else_branch"])
+        pairs = [(name, name) for name in taken]
+    else:
+        then, other = (run_body(graph, branches[branch]) for branch in ("then_branch", "else_branch"))
+        pairs = list(zip(then, other, strict=True))
+    for output, (a, b) in zip(node.output, pairs, strict=True):
+        if output:
+            what = f"output {output!r} by condition"
+            graph.bind(output, selected(graph.value(given), graph.value(a), graph.value(b), what, given))
+
+
+def selected(condition: Any, then: Any, other: Any, what: str, by: str) -> Any:
+    """`then` where the condition, a boolean of one element, is true, else `other`.
+
+    Args:
+        condition: not known now.
+        then, other: tensors, sequences, or shapes.
+        what: is selected, for the message.
+        by: the condition's name.
+
+    Raises:
+        Refusal: they differ in shape, dtype, or number of elements.
+    """
+    if then is other:
+        return then
+    if isinstance(then, TensorList) and isinstance(other, TensorList) and len(then) == len(other):
+        pairs = zip(then.elements, other.elements, strict=True)
+        return TensorList(tuple(selected(condition, a, b, what, by) for a, b in pairs), then.dtype)
+    then, other = as_tensor(then), as_tensor(other)
+    if not is_tensor(then) or shape_of(then) is None or _kind(then) != _kind(other):
+        kinds = f"{_kind(then)} or {_kind(other)}"
+        raise Refusal(f"{what} {by!r}, which is computed, would be {kinds}", unknown=by)
+    if _is_same(then, other):
+        return then
+    block = relax.BlockBuilder.current()
+    scalar = condition if shape_of(condition) == () else block.emit(relax.op.reshape(condition, ()))
+    return block.emit(relax.op.where(scalar, then, other))
+
+
+def _kind(value: Any) -> str:
+    """Type and shape in words."""
+    if not is_tensor(value):
+        return f"a sequence of {len(value)} tensors" if isinstance(value, TensorList) else "nothing"
+    shape = shape_of(value)
+    return f"{dtype_of(value)} of " + ("a shape known at run time only" if shape is None else f"shape {shape}")
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether both are one constant."""
+    a, b = numpy_of(one), numpy_of(other)
+    return a is not None and b is not None and a.tobytes() == b.tobytes()

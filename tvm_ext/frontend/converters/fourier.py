@@ -1,0 +1,103 @@
+"""DFT and STFT: a matmul with the matrix of the transform, in float64, because values that cancel are part of spectra.
+
+    X[w] = sum over t of x[t] exp(-2 pi i w t / n)   ->   matmul(x as (.., n * parts), matrix of (n * parts, m * parts))
+
+Real and imaginary parts stand beside each other, so that one real matrix is any of: of real or complex numbers, of one
+side only, the inverse, with zeros behind the signal or the end of it cut off.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from ...core.relax_graph import dtype_of
+from ..refusal import Refusal
+from .base import Attributes, Converter, constant, emit, known, static_shape
+
+#: Elements of a matrix.
+_MOST = 1 << 24
+#: From this version on the axis is an input.
+_AXIS_IS_INPUT = 20
+
+
+def dft(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """DFT(x, length) along an axis; the last dimension of x holds real and imaginary parts, or real ones only."""
+    x, given = inputs[0], inputs[1]
+    shape = static_shape(x, "the input of DFT")
+    inverse, onesided = bool(attributes.get("inverse", 0)), bool(attributes.get("onesided", 0))
+    if opset < _AXIS_IS_INPUT:
+        axis = int(attributes.get("axis", 1))
+    else:
+        axis = -2 if inputs[2] is None else int(known(inputs[2], "axis").reshape(-1)[0])
+    axis %= len(shape)
+    length = 2 * (shape[axis] - 1) if inverse and onesided else shape[axis]
+    if given is not None:
+        length = int(known(given, "dft_length").reshape(-1)[0])
+    matrix = _matrix(shape[axis], shape[-1], length, inverse, onesided)
+    others = [i for i in range(len(shape) - 1) if i != axis]
+    rows = emit(relax.op.permute_dims(x, [*others, axis, len(shape) - 1]))
+    spectrum = _product(rows, [shape[i] for i in others], matrix)
+    order = list(range(len(others)))
+    order.insert(axis, len(others))
+    return relax.op.permute_dims(spectrum, [*order, len(others) + 1])
+
+
+def stft(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """STFT(signal, frame_step, window, frame_length): the DFT of every frame, times the window."""
+    x, window = inputs[0], inputs[2]
+    batch, samples, parts = static_shape(x, "the signal of STFT")
+    step = int(known(inputs[1], "frame_step").reshape(-1)[0])
+    if inputs[3] is not None:
+        length = int(known(inputs[3], "frame_length").reshape(-1)[0])
+    else:
+        length = samples if window is None else static_shape(window, "the window")[0]
+    if not 0 < length <= samples or step < 1:
+        raise Refusal(f"frames of {length} with steps of {step} in {samples} samples")
+    count = 1 + (samples - length) // step
+    places = np.arange(count)[:, None] * step + np.arange(length)
+    frames = emit(relax.op.take(x, constant(places.reshape(-1)), 1, mode="wrap"))
+    frames = emit(relax.op.reshape(frames, (batch, count, length, parts)))
+    if window is not None:
+        frames = emit(relax.op.multiply(frames, emit(relax.op.reshape(window, (length, 1)))))
+    return _product(frames, [batch, count], _matrix(length, parts, length, False, bool(attributes.get("onesided", 1))))
+
+
+def _product(rows: Any, others: list[int], matrix: np.ndarray) -> Any:
+    """(others, n, parts) by a matrix (n, parts, m, parts) -> (others, m, parts)."""
+    n, parts, m, results = matrix.shape
+    dtype = dtype_of(rows)
+    flat = emit(relax.op.astype(emit(relax.op.reshape(rows, (-1, n * parts))), "float64"))
+    product = emit(relax.op.matmul(flat, constant(matrix.reshape(n * parts, m * results))))
+    return emit(relax.op.reshape(emit(relax.op.astype(product, dtype)), (*others, m, results)))
+
+
+def _matrix(size: int, parts: int, length: int, inverse: bool, onesided: bool) -> np.ndarray:
+    """The transform as a real matrix (size, parts, results, parts of a result) in float64.
+
+    Args:
+        size: of the signal, of which the first `length` elements count.
+        parts: 2 if it is complex.
+        length: of the transform.
+        onesided: whether the second half of a spectrum, which mirrors the first, is left out.
+    """
+    if length < 1 or size * length * 2 * parts > _MOST:
+        raise Refusal(f"a transform of {size} elements and length {length}; matrices of up to {_MOST} elements work")
+    half = length // 2 + 1
+    results = half if onesided and not inverse else length
+    t, w = np.arange(size), np.arange(results)
+    turn = (t[:, None] * w % length) * (2 * np.pi / length) * (1 if inverse else -1)
+    weight = np.where(t < (half if inverse and onesided else length), 1.0, 0.0)
+    if inverse:
+        weight = weight / length
+        if onesided:  # what mirrors an element counts with it; the first, and the middle one, mirror themselves
+            weight = np.where((t == 0) | (2 * t == length), weight, 2 * weight)
+    real, imaginary = np.cos(turn) * weight[:, None], np.sin(turn) * weight[:, None]
+    whole = np.stack([np.stack([real, imaginary], -1), np.stack([-imaginary, real], -1)], 1)[:, :parts]
+    return whole[..., :1] if inverse and onesided else whole
+
+
+#: Operator -> converter.
+CONVERTERS: dict[str, Converter] = {"DFT": dft, "STFT": stft}

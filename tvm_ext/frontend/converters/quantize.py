@@ -1,0 +1,171 @@
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear, with blocks of scales, and of every integer and float8.
+
+    quantize(x, s, z)     saturate(round(x / s) + z), halves to even
+    dequantize(x, s, z)   (x - z) * s
+
+What relax.quantize and relax.dequantize have, passes and back ends know, goes to them. Integers of 2 and 4 bits are
+held in 8; the scales of a block of elements broadcast over it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from ...core.relax_graph import dtype_of, numpy_of, shape_of
+from ..narrow import NARROW, computed
+from ..refusal import Refusal
+from .base import Attributes, Converter, constant, emit, kernel, static_shape
+from .casts import decoded, encoded
+
+_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
+
+
+def quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """QuantizeLinear(x, scale, zero_point) to the dtype of `output_dtype`, that of the zero point, or uint8."""
+    x, scale, zero = inputs[0], inputs[1], inputs[2]
+    to = _dtype(attributes, "output_dtype") or ("uint8" if zero is None else dtype_of(zero))
+    axis, block = _axis(x, attributes), int(attributes.get("block_size", 0))
+    _check_parameters(x, scale, zero, axis, block)
+    if dtype_of(x) != "float32":
+        x = emit(relax.op.astype(x, "float32"))
+    if to in _INTEGERS and not block:
+        zero = scalar_of(0, to) if zero is None else zero
+        return relax.op.quantize(x, _float32(scale), zero, axis=axis, out_dtype=to)
+    given = _float32(scale)
+    real = emit(relax.op.divide(x, spread(given, x, axis, block)))
+    offset = None if zero is None else spread(_float32(_wide(zero)), x, axis, block)
+    if to.startswith("float8"):
+        real = real if offset is None else emit(relax.op.add(real, offset))
+        return encoded(real, to, bool(attributes.get("saturate", 1)))
+    if to not in NARROW and to not in _INTEGERS:
+        raise Refusal(f"quantization to {to}")
+    low, high = limits(to)
+    rounded = emit(relax.op.round(real))
+    shifted = rounded if offset is None else emit(relax.op.add(rounded, offset))
+    return relax.op.astype(relax.op.clip(shifted, low, high), computed(to))
+
+
+def dequantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """DequantizeLinear(x, scale, zero_point) to the dtype of `output_dtype`, or that of the scale."""
+    x, scale, zero = inputs[0], inputs[1], inputs[2]
+    given, to = dtype_of(x), _dtype(attributes, "output_dtype") or dtype_of(scale)
+    axis, block = _axis(x, attributes), int(attributes.get("block_size", 0))
+    _check_parameters(x, scale, zero, axis, block)
+    if given in _INTEGERS and not block:
+        zero = scalar_of(0, given) if zero is None else zero
+        real = relax.op.dequantize(x, _float32(scale), zero, axis=axis, out_dtype="float32")
+        return real if to == "float32" else relax.op.astype(real, to)
+    if given not in _INTEGERS and not given.startswith("float8"):
+        raise Refusal(f"dequantization of {given}")
+    whole = "int32" if "int" in given else "float32"
+    wide = _as(_wide(x), whole)
+    if zero is not None:
+        wide = emit(relax.op.subtract(wide, spread(_as(_wide(zero), whole), x, axis, block)))
+    real = relax.op.multiply(_float32(wide), spread(_float32(scale), x, axis, block))
+    return real if to == "float32" else relax.op.astype(real, to)
+
+
+def dynamic_quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """DynamicQuantizeLinear(x) -> uint8, scale, zero point; 0 is exact, and an x of nothing but 0 has scale 1."""
+    x = inputs[0]
+    low, high = (emit(relax.op.reshape(reduce(x), (1,))) for reduce in (relax.op.min, relax.op.max))
+    both = emit(kernel(_range, low, high, name="quantization_range"))
+    scale, point = (emit(relax.op.reshape(emit(relax.TupleGetItem(both, i)), ())) for i in range(2))
+    return relax.Tuple([relax.op.quantize(x, scale, point, axis=0, out_dtype="uint8"), scale, point])
+
+
+def _range(low: te.Tensor, high: te.Tensor) -> list[te.Tensor]:
+    """Scale and zero point for 256 levels; in a kernel, where no pass makes a product of the division."""
+    zero, levels = tirx.const(0, low.dtype), tirx.const(255, low.dtype)
+    least, most = tirx.min(low(0), zero), tirx.max(high(0), zero)
+    span = tirx.Select(most == least, tirx.const(1, low.dtype), (most - least) / levels)
+    scale = te.compute((1,), lambda i: span, name="scale")
+    start = te.compute((1,), lambda i: tirx.max(zero, tirx.min(levels, zero - least / scale(i))), name="start")
+    return [scale, te.compute((1,), lambda i: tirx.round(start(i)).astype("uint8"), name="point")]
+
+
+# ------------------------------------------------------------ parts
+def _check_parameters(x: Any, scale: Any, zero: Any, axis: int, block: int) -> None:
+    """Raises Refusal where a scale is 0, is of another shape than the zero point, or fits neither tensor nor axis."""
+    own = static_shape(scale, "a scale")
+    point = own if zero is None else static_shape(zero, "a zero point")
+    if point != own and not math.prod(point) == math.prod(own) == 1:
+        raise Refusal(f"a scale of shape {own} and a zero point of shape {point}")
+    values = numpy_of(scale)
+    if values is not None and not values.astype(np.float32).all():
+        raise Refusal("a scale of 0")
+    shape = static_shape(x, "what is quantized")
+    if not block and math.prod(own) != 1 and own != shape[axis : axis + 1]:
+        raise Refusal(f"a scale of shape {own} for axis {axis} of shape {shape}")
+    if not block and len(own) > 1:
+        raise Refusal(f"a scale of shape {own}, which is no vector")
+
+
+def spread(given: Any, x: Any, axis: int, block: int) -> Any:
+    """Scales or zero points as they broadcast over `x`: one, one for each index of an axis, or one a block of it."""
+    shape = static_shape(x, "what is quantized")
+    own = static_shape(given, "a scale or zero point")
+    if math.prod(own) == 1:
+        return emit(relax.op.reshape(given, ()))
+    if not block:
+        return emit(relax.op.reshape(given, [-1 if i == axis else 1 for i in range(len(shape))]))
+    repeated = emit(relax.op.repeat(given, block, axis))
+    if own[axis] * block == shape[axis]:
+        return repeated
+    return emit(relax.op.strided_slice(repeated, [axis], [0], [shape[axis]]))
+
+
+def limits(dtype: str) -> tuple[int, int]:
+    """The least and the largest number of an integer type."""
+    if (bits := NARROW.get(dtype)) is None:
+        info = np.iinfo(dtype)
+        return int(info.min), int(info.max)
+    return (0, (1 << bits) - 1) if dtype.startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+def scalar_of(value: int, dtype: str) -> Any:
+    """A constant of a dtype."""
+    return constant(np.array(value, dtype))
+
+
+def _axis(x: Any, attributes: Attributes) -> int:
+    """The axis along which scales differ; of a vector its only one, whatever is stated."""
+    rank = len(shape_of(x) or ())
+    axis = int(attributes.get("axis", 1))
+    if rank < 2:
+        return 0
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} of {rank} dimensions")
+    return axis % rank
+
+
+def _dtype(attributes: Attributes, name: str) -> str:
+    import onnx
+
+    code = int(attributes.get(name, 0))
+    return str(onnx.helper.tensor_dtype_to_np_dtype(code)) if code else ""
+
+
+def _float32(x: Any) -> Any:
+    return _as(x, "float32")
+
+
+def _as(x: Any, dtype: str) -> Any:
+    return x if dtype_of(x) == dtype else emit(relax.op.astype(x, dtype))
+
+
+def _wide(x: Any) -> Any:
+    """A float8 tensor in float32, anything else as it is."""
+    return emit(decoded(x)) if dtype_of(x).startswith("float8") else x
+
+
+#: Operator -> converter.
+CONVERTERS: dict[str, Converter] = {
+    "DequantizeLinear": dequantize_linear,
+    "DynamicQuantizeLinear": dynamic_quantize_linear,
+    "QuantizeLinear": quantize_linear,
+}

@@ -1,0 +1,44 @@
+"""Nodes of which the import leaves no work, and why: their values are known, or they hand on what they get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..core.provenance import Provenance
+    from .graph_importer import Trace
+
+
+def fates_at_import(nodes: Iterable[onnx.NodeProto], trace: Trace, provenance: Provenance) -> dict[str, str]:
+    """Label -> reason, of each node that no variable computes.
+
+    Args:
+        nodes: of the graph.
+        trace: of their import.
+        provenance: of the imported module's variables.
+    """
+    computed = {label for labels in provenance.as_dict().values() for label in labels}
+    found = {}
+    for node in nodes:
+        outputs = [name for name in node.output if name]
+        label = trace.makers.get(outputs[0], "") if outputs else ""
+        if label and label not in computed:
+            found[label] = _reason(node, outputs, trace)
+    return found
+
+
+def _reason(node: onnx.NodeProto, outputs: Iterable[str], trace: Trace) -> str:
+    from tvm import relax
+
+    if node.op_type == "Constant":
+        return "a constant of the model"
+    for name in outputs:
+        value = trace.values.get(name)
+        if isinstance(value, relax.Var):
+            return f"hands on {value.name} as it is"
+        if isinstance(value, relax.expr.ShapeExpr):
+            return "a shape, which is known"
+    return "its value is known"

@@ -1,0 +1,221 @@
+"""What ONNX itself infers of a checked graph: types and shapes of values, or which node cannot be as it is.
+
+A second opinion on what a model means, before a converter's: attributes and shapes that contradict each other are found
+here, sizes that no program can have, and afterwards converters that make another shape than ONNX says.
+
+Node by node: what ONNX infers of a node may be nonsense (a Resize by NaN gives negative sizes), and ends the process if
+it is asked about the next node with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import ModelError, UnsupportedError
+from ..runtime.spec import TensorSpec
+from .naming import node_label
+from .tensors import type_name
+
+if TYPE_CHECKING:
+    import onnx
+
+#: Elements of a constant that inference may want to see: shapes, axes.
+_SMALL = 1024
+#: Indices within a kernel are of 32 bits.
+MOST_ELEMENTS = (1 << 31) - 1
+#: As numpy 1 has it, and more than any operator needs.
+MOST_DIMENSIONS = 32
+#: Operators to which inference gives a wrong shape: STFT, whose spectrum has one side by default (onnx 1.23).
+_MISJUDGED = ("STFT",)
+_DAMAGED = "the file is damaged or its exporter is wrong: export the model again"
+
+
+def inferred_types(
+    proto: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], inputs: Iterable[TensorSpec], model: str
+) -> dict[str, onnx.TypeProto]:
+    """Value -> type, of every value of the graph that inference knows; not of those within branches and loops.
+
+    Args:
+        proto: the model, its functions inlined.
+        nodes: of its graph, in order.
+        inputs: names, dtypes and bound shapes of the inputs.
+        model: its name, for messages.
+
+    Raises:
+        ModelError: types, shapes or attributes of a node contradict each other.
+        UnsupportedError: a value is larger than programs can address.
+    """
+    known = dict(_given_types(proto, inputs))
+    for name, kind in known.items():
+        check_size(dims_known(kind), f"value {name!r}", model)
+    data = {t.name: t for t in proto.graph.initializer if math.prod(t.dims) <= _SMALL}
+    versions = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in proto.opset_import}
+    for node in nodes:
+        schema = _schema(node, versions)
+        if schema is not None and all(name in known for name in node.input if name):
+            _check_inputs(schema, node, known, model)
+            for name, kind in _outputs(schema, node, known, data, list(proto.opset_import), model).items():
+                check_size(dims_known(kind), f"value {name!r} of {_maker(node)}", model)
+                known[name] = kind
+        if node.op_type == "Constant" and node.output:
+            held = [a.t for a in node.attribute if a.HasField("t")]
+            data.update((node.output[0], tensor) for tensor in held if math.prod(tensor.dims) <= _SMALL)
+    _check_outputs(proto.graph.output, known, model)
+    return known
+
+
+def check_inner(node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto]) -> None:
+    """See that a node of a branch, a loop or a definition takes what it gets.
+
+    Args:
+        node: of which nothing is converted yet.
+        versions: domain -> version of its operators; the standard domain is "".
+        types: of its inputs, by their names, as far as they are tensors.
+
+    Raises:
+        ModelError: it lacks an input, or takes no such elements.
+    """
+    schema = _schema(node, versions)
+    if schema is not None and all(name in types for name in node.input if name):
+        _check_inputs(schema, node, types, "inside it")
+
+
+def _given_types(proto: onnx.ModelProto, inputs: Iterable[TensorSpec]) -> Iterator[tuple[str, onnx.TypeProto]]:
+    from onnx import helper
+
+    for spec in inputs:
+        yield spec.name, helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(spec.numpy_dtype), spec.shape)
+    for tensor in proto.graph.initializer:
+        yield tensor.name, helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+
+
+def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
+    """The schema of a node that can be asked about; None of one with graphs inside, or of an unknown operator."""
+    from onnx import defs
+
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    version = versions.get(domain, 0)
+    if node.op_type in _MISJUDGED:
+        return None
+    if any(a.HasField("g") or a.graphs for a in node.attribute) or not defs.has(node.op_type, version, domain):
+        return None
+    return defs.get_schema(node.op_type, version, domain)
+
+
+def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.TypeProto], model: str) -> None:
+    """A node's inputs are there, and of element types that its operator takes, equal ones where it says so.
+
+    Raises:
+        ModelError: one is not.
+    """
+    bound: dict[str, str] = {}
+    for number, name in enumerate(node.input if schema.inputs else ()):
+        formal = schema.inputs[min(number, len(schema.inputs) - 1)]
+        if not name and formal.option != formal.option.Optional:
+            raise ModelError(f"{model}: {_maker(node)}: input {number}, {formal.name!r}, is missing", fix=_DAMAGED)
+        if not name or known[name].WhichOneof("value") != "tensor_type":
+            continue
+        found = f"tensor({type_name(known[name].tensor_type.elem_type).lower()})"
+        wanted = bound.setdefault(formal.type_str, found) if formal.is_homogeneous else found
+        if found not in formal.types or found != wanted:
+            choices = wanted if found in formal.types else ", ".join(sorted(formal.types)[:8])
+            raise ModelError(
+                f"{model}: {_maker(node)}: input {number}, {name!r}, is {found}; {choices} is needed", fix=_DAMAGED
+            )
+
+
+def _outputs(
+    schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.TypeProto], data: Mapping[str, onnx.TensorProto],
+    imports: list[onnx.OperatorSetIdProto], model: str,
+) -> dict[str, onnx.TypeProto]:  # fmt: skip
+    from onnx import shape_inference
+
+    given = [name for name in node.input if name]
+    types, values = {n: known[n] for n in given}, {n: data[n] for n in given if n in data}
+    try:
+        return dict(shape_inference.infer_node_outputs(schema, node, types, values, opset_imports=imports))
+    except Exception as error:  # several classes of its C++ side
+        reason = " ".join(str(error).replace("[ShapeInferenceError]", "").replace("Inference error(s):", "").split())
+        raise ModelError(f"{model}: {_maker(node)}: not valid ONNX: {reason[:500]}", fix=_DAMAGED) from error
+
+
+def _maker(node: onnx.NodeProto) -> str:
+    return f"node {node_label(node)!r} ({node.op_type})"
+
+
+def dims_known(kind: onnx.TypeProto) -> tuple[int | None, ...] | None:
+    """Dimensions of a tensor type, None for one that is not known; None if their number is not, or it is no tensor."""
+    if kind.WhichOneof("value") != "tensor_type" or not kind.tensor_type.HasField("shape"):
+        return None
+    return tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.tensor_type.shape.dim)
+
+
+def check_size(dims: Sequence[int | None] | None, what: str, model: str) -> None:
+    """See that a program can have a value of this shape.
+
+    Raises:
+        UnsupportedError: it is too large, has too many dimensions, or a negative one.
+    """
+    if dims is None:
+        return
+    known = [d for d in dims if d is not None]
+    if len(dims) > MOST_DIMENSIONS or min(known, default=0) < 0 or math.prod(known) > MOST_ELEMENTS:
+        shape = ", ".join("?" if d is None else str(d) for d in dims[: MOST_DIMENSIONS + 1])
+        raise UnsupportedError(
+            f"{model}: {what} has shape ({shape}); 0 to {MOST_ELEMENTS} elements in up to {MOST_DIMENSIONS} dimensions "
+            "work",
+            fix="give smaller shapes, or see whether the model is damaged: sizes may come from a constant of it",
+        )
+
+
+def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: Mapping[str, onnx.TypeProto], model: str) -> None:
+    """An output has the element type that it states.
+
+    Raises:
+        ModelError: it has another one.
+    """
+    for output in outputs:
+        stated = output.type.tensor_type.elem_type
+        found = known[output.name].tensor_type.elem_type if output.name in known else 0
+        if stated and found and stated != found:
+            both = f"{type_name(stated)} and has {type_name(found)}"
+            raise ModelError(
+                f"{model}: output {output.name!r} states elements of type {both}",
+                fix=_DAMAGED,
+            )
+
+
+def check_shapes(
+    inferred: Mapping[str, onnx.TypeProto], values: Mapping[str, Any], makers: Mapping[str, str], model: str
+) -> None:
+    """Compare what converters made with what ONNX says.
+
+    Args:
+        inferred: of :func:`inferred_types`.
+        values: ONNX value -> Relax expression.
+        makers: ONNX value -> label of the node that makes it.
+
+    Raises:
+        UnsupportedError: a converter made another shape, or a value of a size that no program can have.
+    """
+    from tvm import relax
+
+    from ..core.relax_graph import dtype_of, shape_of
+
+    for name, value in values.items():
+        if not (isinstance(value, relax.Expr) and dtype_of(value)) or (shape := shape_of(value)) is None:
+            continue
+        what = f"value {name!r} of node {makers.get(name, '')!r}"
+        check_size(shape, what, model)
+        wanted = dims_known(inferred[name]) if name in inferred else None
+        if wanted is not None and not _agree(shape, wanted):
+            raise UnsupportedError(
+                f"{model}: {what} gets shape {tuple(shape)} from its converter, and ONNX says {wanted}",
+                fix="the converter is wrong here: compute it with other operators, or other attributes",
+            )
+
+
+def _agree(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
+    return len(shape) == len(wanted) and all(w in (None, s) for s, w in zip(shape, wanted, strict=True))

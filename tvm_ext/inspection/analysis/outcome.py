@@ -1,0 +1,159 @@
+"""What the passes make of a model, up to the choice of recipes: no kernel is made, nothing is compiled."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...core.group import Group
+from ...core.machine import Machine
+from ...core.options import CompileOptions
+from ...core.ownership import FOLD, OFFLOAD
+from ...core.relax_graph import dtype_of, iter_groups, main_bindings, op_name, shape_of, tuple_item
+from .result import Generic
+from .survey import Survey
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
+    from ...core.passes import CompileContext
+
+#: Calls that are no kernels: other shapes, orders and names of the same memory.
+_VIEWS = ("relax.reshape", "relax.permute_dims")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the nodes of a model.
+
+    Attributes:
+        becomes: node -> the recipe, "generic", "offload:NAME", or the pass that left nothing of it.
+        notes: node -> what passes did about it, "pass: what".
+        generic: operations that no recipe takes.
+        passes: (name, rewrites) of passes that did something, in order.
+    """
+
+    becomes: Mapping[str, str]
+    notes: Mapping[str, tuple[str, ...]]
+    generic: tuple[Generic, ...]
+    passes: tuple[tuple[str, int], ...]
+
+    def action(self, node: str) -> str:
+        """What the passes do about a node; "" for nothing."""
+        return "; ".join(self.notes.get(node, ()))
+
+
+NOTHING = Outcome({}, {}, (), ())
+
+
+def outcome(found: Survey, model: str, options: CompileOptions) -> Outcome:
+    """Run the passes.
+
+    Args:
+        found: a model of which no node was refused.
+        model: its name.
+        options: of the compile; shapes are those of the survey.
+
+    Raises:
+        OptionError, UnsupportedError: as `tvm_ext.compile`.
+    """
+    from ...byoc.settings import offloading_of
+    from ...core.ownership import Ownership
+    from ...core.passes import CompileContext, run_passes
+    from ...frontend.importer import imported
+    from ...passes.choose_recipes import ChooseRecipes
+    from ...passes.pipeline import pipeline
+
+    passes = pipeline(offloading_of(options.offload, dict(options.offload_options)))
+    last = next(at for at, one in enumerate(passes) if isinstance(one, ChooseRecipes))
+    start = imported(found.checked, found.trace, model)
+    ctx = CompileContext(Machine.detect(options.target, options.threads), options, start.provenance)
+    ctx.ownership = Ownership(start.types, start.fates)
+    ctx.ownership.see("import", start.mod, start.provenance)
+    mod = run_passes(passes[: last + 1], start.mod, ctx)
+    generic = _generic(mod, ctx)
+    done = [(report.name, len(report.fired)) for report in ctx.reports if report.fired]
+    before = itertools.takewhile(lambda one: one[0] != "group-operations", done)
+    return Outcome(_becomes(mod, ctx), _notes(ctx), generic, tuple(before))
+
+
+def _notes(ctx: CompileContext) -> dict[str, tuple[str, ...]]:
+    found = {node: [f"{step}: {what}" for step, what in done] for node, done in ctx.ownership.passes.items()}
+    for node, owner in ctx.ownership.gone.items():
+        notes = found.setdefault(node, [])
+        if (note := f"{owner.name}: {owner.reason}") not in notes:
+            notes.append(note)
+    return {node: tuple(notes) for node, notes in found.items()}
+
+
+def _becomes(mod: IRModule, ctx: CompileContext) -> dict[str, str]:
+    found = {
+        node: f"folded by {owner.name}" for node, owner in ctx.ownership.gone.items() if owner.kind == FOLD
+    }  # fmt: skip
+    for binding in main_bindings(mod):
+        kind = _kind(binding.value, ctx)
+        for node in ctx.provenance.of(binding.var.name):
+            if kind and found.get(node, "memory") == "memory":
+                found[node] = kind
+    return found
+
+
+def _kind(value: Any, ctx: CompileContext) -> str:
+    """The recipe of a group's call, and what else a binding can be; "" for an item of a tuple."""
+    from tvm.ir import Call, GlobalVar
+
+    if tuple_item(value):
+        return ""
+    name = _callee(value)
+    if name in ctx.kernels:
+        return ctx.kernels[name].recipe if ctx.kernels[name].recipe.startswith(OFFLOAD) else "generic"
+    if isinstance(value, Call) and isinstance(value.op, GlobalVar):
+        plan = ctx.plans.get(value.op.name_hint)
+        return plan.recipe.name if plan else "generic"
+    return "memory" if op_name(value) in _VIEWS else "generic"
+
+
+def _callee(value: Any) -> str:
+    """The kernel that a call_tir calls."""
+    return str(value.args[0].name_hint) if op_name(value) == "relax.call_tir" else ""
+
+
+def _generic(mod: IRModule, ctx: CompileContext) -> tuple[Generic, ...]:
+    nodes: dict[str, dict[str, None]] = {}
+    alone = []
+    for binding in main_bindings(mod):
+        name = binding.var.name
+        if _kind(binding.value, ctx) != "generic":
+            continue
+        if not op_name(binding.value):
+            called = binding.value.op.name_hint
+            nodes.setdefault(called, {}).update(dict.fromkeys(ctx.provenance.of(name)))
+            continue
+        operation, reason = op_name(binding.value), _skip(ctx, "group-operations", variable=name)
+        if function := _callee(binding.value):  # what a converter of TVM's made of TIR
+            operation, reason = function, "its converter makes a kernel of it, and no operator"
+        alone.append(_row(binding.var, ctx.provenance.of(name), operation, reason or "no operator that recipes take"))
+    grouped = [
+        _grouped(Group(gvar.name_hint, function), tuple(nodes[gvar.name_hint]), ctx)
+        for gvar, function in iter_groups(mod)
+        if gvar.name_hint in nodes
+    ]
+    return (*grouped, *alone)
+
+
+def _row(var: Any, nodes: tuple[str, ...], operation: str, reason: str) -> Generic:
+    return Generic(nodes, operation.removeprefix("relax."), dtype_of(var), shape_of(var), reason)
+
+
+def _grouped(group: Group, nodes: tuple[str, ...], ctx: CompileContext) -> Generic:
+    names = [op_name(binding.value).removeprefix("relax.") for binding in group.bindings]
+    reason = _skip(ctx, "choose-recipes", value=group.name) or "no recipe for this operation"
+    return Generic(nodes, ", ".join(names), group.dtype, group.shape, reason)
+
+
+def _skip(ctx: CompileContext, step: str, *, value: str = "", variable: str = "") -> str:
+    """Why a pass left a group, or a variable of `main`, alone."""
+    events = (event for report in ctx.reports if report.name == step for event in report.skipped)
+    return next((e.detail for e in events if (variable in e.variables if variable else e.value == value)), "")

@@ -1,0 +1,224 @@
+"""Looks into a compile: each stage as text, each pass as a diff, files that a compile can go on from.
+
+inspection = tvm_ext.inspect("resnet18.onnx")
+print(inspection.stage("grouped"))
+inspection.dump("stages")
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import OptionError, ToolError, UnsupportedError
+from ..core.instruments import Instruments
+from ..core.machine import Machine
+from ..core.options import CompileOptions
+from ..driver.lower import Clock, Lowered, run_pipeline, start
+from ..driver.stages import NAMES, STAGES, Stage, stage_named
+from ..frontend.reader import read_model
+from .constants import Tensors
+from .diffs import PassChange, pass_changes
+from .dump import file_name, write_stages
+from .snapshots import Reached, Snapshots
+from .stage_texts import kernels_module, other_text, python_text
+
+if TYPE_CHECKING:
+    from ..frontend.importer import Imported
+    from ..frontend.reader import Source
+
+#: The file of tensors in a folder of stages.
+TENSORS = "tensors.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """A compile that was looked at: nothing is built, and what passes did is kept.
+
+    Attributes:
+        lowered: the model after the last pass that ran.
+        snapshots: of each step.
+        ended: the stage at which the compile was stopped; "" if all passes ran.
+    """
+
+    lowered: Lowered
+    snapshots: Snapshots
+    ended: str = ""
+    _texts: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self.source.name
+
+    @property
+    def source(self) -> Source:
+        """The model that was read."""
+        return self.lowered.source
+
+    @property
+    def imported(self) -> Imported:
+        """The model in Relax."""
+        return self.lowered.imported
+
+    @property
+    def options(self) -> CompileOptions:
+        """Options of the compile."""
+        return self.lowered.ctx.options
+
+    @property
+    def machine(self) -> Machine:
+        """The machine compiled for."""
+        return self.lowered.ctx.machine
+
+    @functools.cached_property
+    def stages(self) -> tuple[str, ...]:
+        """Names of the stages that can be read, in order."""
+        offloads = self.lowered.ctx.offload is not None and bool(self.lowered.ctx.offload.regions)
+        last = NAMES.index(self.ended) if self.ended else len(NAMES)
+        return tuple(s.name for at, s in enumerate(STAGES) if at <= last and (s.name != "program" or offloads))
+
+    def stage(self, name: str) -> str:
+        """A stage as text.
+
+        Raises:
+            OptionError: there is no such stage, the compile ended before, or nothing is offloaded.
+        """
+        stage = stage_named(name)
+        if self.ended and NAMES.index(name) > NAMES.index(self.ended):
+            raise OptionError(f"stage {name!r}: the compile ended at {self.ended!r}", fix=f'to="{name}"')
+        if name not in self._texts:
+            self._texts[name] = self._text(stage)
+        return self._texts[name]
+
+    def _text(self, stage: Stage) -> str:
+        if not stage.after and stage.name != "tir":
+            return other_text(stage, self.lowered)
+        snapshot = self.snapshots.of(stage.after) if stage.after else None
+        mod = snapshot.mod if snapshot else kernels_module(self.snapshots)
+        self._wait()
+        return python_text(stage, self.model, mod, Tensors(), snapshot.groups if snapshot else None).text
+
+    def _wait(self) -> None:
+        for packing in self.snapshots.pending:
+            packing.result()
+
+    @functools.cached_property
+    def passes(self) -> tuple[PassChange, ...]:
+        """What each pass changed, in order."""
+        return self.changes_of()
+
+    def changes_of(self, only: Iterable[str] = ()) -> tuple[PassChange, ...]:
+        """What some passes changed.
+
+        Args:
+            only: names of passes; none for all.
+
+        Raises:
+            OptionError: no pass has this name.
+        """
+        reports, only = self.lowered.ctx.reports, tuple(only)
+        known = list(dict.fromkeys(report.name for report in reports))
+        for name in only:
+            if name not in known:
+                raise OptionError(f"no pass {name!r} ran", fix=f"passes: {', '.join(known)}")
+        self._wait()
+        return tuple(pass_changes(self.snapshots.steps, reports, only))
+
+    def dump(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
+        """Write all stages to a folder, numbered; :func:`tvm_ext.resume` goes on from most of them.
+
+        Files are written over, and none is removed. Weights are in the clear, and the Python files are run when they
+        are read: keep the folder to yourself as you would the model and your own code.
+
+        Returns:
+            The files with the texts, in order.
+
+        Raises:
+            ToolError: the folder or a file cannot be written.
+        """
+        target = Path(folder)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ToolError(f"cannot make the folder {str(folder)!r}: {error.strerror}") from error
+        files = [(stage, target / file_name(stage)) for stage in map(stage_named, self.stages)]
+        write_stages(self, files, TENSORS)
+        return tuple(path for _, path in files)
+
+    def write(self, name: str, path: str | os.PathLike[str]) -> Path:
+        """Write one stage, with its tensors and its manifest beside it.
+
+        Args:
+            name: of the stage.
+            path: of the text; .py for a stage that is a module.
+
+        Raises:
+            OptionError: there is no such stage, or another suffix.
+            ToolError: a file cannot be written.
+        """
+        stage, target = stage_named(name), Path(path)
+        if stage.suffix == ".py" and target.suffix != ".py":
+            raise OptionError(f"stage {name!r} to {str(path)!r}: it is a Python file", fix="let it end in .py")
+        self.stage(name)  # says if there is none
+        files = [(stage, target)]
+        if name == "program":
+            scheduled = stage_named("scheduled")
+            files.insert(0, (scheduled, target.with_name(f"{target.stem}_scheduled.py")))
+        write_stages(self, files, f"{target.stem}.npz")
+        return target
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON: the model, the stages' names, and what passes changed."""
+        passes = [one.as_dict() for one in self.passes]
+        return {"model": self.model, "machine": self.machine.as_dict(), "stages": list(self.stages), "passes": passes}
+
+    def html(self) -> str:
+        """A self-contained page: stages and diffs that fold, with search."""
+        from .inspection_page import inspection_page
+
+        return inspection_page(self).html()
+
+    def __str__(self) -> str:
+        reports = self.lowered.ctx.reports
+        rows = [f"{r.name:36}{len(r.fired):6}{len(r.skipped):9}{r.seconds:9.3f}" for r in reports]
+        title = f"{'pass':36}{'fired':>6}{'skipped':>9}{'seconds':>9}"
+        return "\n".join([f"{self.model} for {self.machine.mcpu}: stages {', '.join(self.stages)}", title, *rows])
+
+    def _repr_html_(self) -> str:
+        from .inspection_page import summary_fragment
+
+        return summary_fragment(self)
+
+
+def inspect(model: Any, *, to: str = "", **given: Any) -> Inspection:
+    """Compile a model up to its machine code, and keep what each step made; see :func:`tvm_ext.inspect`."""
+    last = stage_named(to) if to else None
+    options = CompileOptions.of(**given)
+    if options.symbol is not None:
+        wrong = f"a model of any batch {options.symbol} becomes one program a size, and stages are of one program"
+        shapes = {
+            name: tuple(options.sizes[-1] if isinstance(d, str) else d for d in dims) for name, dims in options.shapes
+        }
+        raise UnsupportedError(wrong, fix=f"name a size: shapes={shapes}")
+    machine = Machine.detect(options.target, options.threads)
+    snapshots = Snapshots(_last_step(last))
+    instruments, clock = Instruments(watch=snapshots.watch), Clock()
+    clock.lap("start")
+    begun = start(read_model(model), options, machine, clock, instruments)
+    try:
+        return Inspection(run_pipeline(begun, instruments), snapshots, to)
+    except Reached:
+        clock.lap("passes")
+        return Inspection(begun, snapshots, to)
+
+
+def _last_step(stage: Stage | None) -> str:
+    """The step after which no more is needed for a stage; "" for all steps."""
+    if stage is None or stage.name in ("llvm", "asm", "program"):
+        return ""
+    return {"onnx": "import", "tir": "schedule-kernels"}.get(stage.name, stage.after)

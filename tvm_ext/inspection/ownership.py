@@ -1,0 +1,147 @@
+"""Which kernel, region, memory or pass has the work of each ONNX node of a compiled model; read from its report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..core.ownership import KERNEL, MEMORY, REGION
+from . import markup, page
+
+if TYPE_CHECKING:
+    from ..runtime.model import CompiledModel
+
+
+@dataclass(frozen=True)
+class NodeOwner:
+    """One ONNX node.
+
+    Attributes:
+        node, op: its label and operator.
+        kind: "kernel", "region", "memory", "fold", or "" if nobody owns it; of its first owner.
+        owners: kernels and regions with the numbers of their call sites, or the pass.
+        how: recipes of the kernels, and the reason of what is no kernel or has no recipe.
+        passes: (pass, what it did to the node) of every rewrite before kernels were made.
+    """
+
+    node: str
+    op: str
+    kind: str
+    owners: tuple[str, ...]
+    how: str
+    passes: tuple[tuple[str, str], ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "node": self.node, "op": self.op, "kind": self.kind, "owners": list(self.owners), "how": self.how,
+            "passes": [list(one) for one in self.passes],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Owners:
+    """All nodes of a model, in its order; of a symbolic batch, in the program of the largest size.
+
+    Attributes:
+        model: its name.
+        rows: a row a node.
+    """
+
+    model: str
+    rows: tuple[NodeOwner, ...]
+
+    @property
+    def unowned(self) -> tuple[str, ...]:
+        """Nodes that nobody owns: none, unless provenance was lost."""
+        return tuple(row.node for row in self.rows if not row.kind)
+
+    @property
+    def kinds(self) -> Mapping[str, int]:
+        """How many nodes each kind of owner has."""
+        return Counter(row.kind or "nobody" for row in self.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"model": self.model, "kinds": dict(self.kinds), "rows": [row.as_dict() for row in self.rows]}
+
+    def parts(self) -> list[markup.Markup]:
+        """Parts of a page."""
+        titles = ("node", "operator", "owned by", "which", "how", "what passes did")
+        tones = {"": "bad", "fold": "dim", "memory": "dim"}
+        rows = [
+            (
+                row.node, row.op, markup.Cell(row.kind or "nobody", tone=tones.get(row.kind, "")),
+                "\n".join(row.owners), row.how, "\n".join(f"{step}: {what}" for step, what in row.passes),
+            )
+            for row in self.rows
+        ]  # fmt: skip
+        tone = "bad" if self.unowned else ""
+        return [markup.note(self.verdict, tone), markup.table(titles, rows)]
+
+    @property
+    def verdict(self) -> str:
+        """How many nodes who owns."""
+        counts = ", ".join(f"{count} by {_PLURAL.get(kind, kind)}" for kind, count in self.kinds.items())
+        return f"{len(self.rows)} nodes: {counts}"
+
+    def __str__(self) -> str:
+        rows = [("node", "operator", "owned by", "how")]
+        rows += [(r.node, r.op, ", ".join(r.owners) or r.kind or "nobody", r.how) for r in self.rows]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*lines, self.verdict])
+
+    def _repr_html_(self) -> str:
+        return page.fragment(*self.parts())
+
+
+_PLURAL = {"kernel": "kernels", "region": "offloaded regions", "memory": "another reading of memory", "fold": "folds"}
+
+
+def owners_of(compiled: CompiledModel) -> Owners:
+    """The owners of a compiled model's nodes.
+
+    Args:
+        compiled: what `tvm_ext.compile` or `tvm_ext.load` returned.
+    """
+    report = compiled.report
+    kernels = {row["name"]: row for row in report["kernels"]}
+    rows = tuple(
+        _row(node, row, kernels, _places(report)) for node, row in report.get("nodes", {}).items()
+    )  # fmt: skip
+    return Owners(str(compiled.metadata.model["name"]), rows)
+
+
+def _places(report: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Node -> the region or "cpu", and why, of a compile with a back end."""
+    ops = report.get("offload", {}).get("ops", ())
+    return {node: (place, reason) for node, _, place, reason in ops}
+
+
+def _row(
+    node: str, row: Mapping[str, Any], kernels: Mapping[str, Any], places: Mapping[str, tuple[str, str]]
+) -> NodeOwner:
+    owners = row["owners"]
+    kind = owners[0]["kind"] if owners else ""
+    names = [f"{one['name']} call {one['call']}" if "call" in one else one["name"] for one in owners]
+    reasons = [_how(one, kernels) for one in owners]
+    place, why = places.get(node, ("", ""))
+    if kind in (KERNEL, REGION) and why:
+        reasons.append(f"not offloaded: {why}" if kind == KERNEL else f"{place}: {why}")
+    passes = tuple((str(step), str(what)) for step, what in row["passes"])
+    return NodeOwner(node, row["op"], kind, tuple(names), _joined(reasons), passes)
+
+
+def _how(owner: Mapping[str, Any], kernels: Mapping[str, Any]) -> str:
+    if owner["kind"] not in (KERNEL, REGION):
+        pass_ = f"{owner['name']}: " if owner["kind"] == MEMORY else ""
+        return f"{pass_}{owner.get('reason', '')}"
+    recipe = kernels[owner["name"]]["recipe"] if owner["name"] in kernels else ""
+    return f"{recipe}: {owner['reason']}" if owner.get("reason") else recipe
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(part for part in parts if part))

@@ -1,0 +1,193 @@
+"""A profile: the launches of a model with their times, what is outside of them, and what the machine could do."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import OptionError
+from ...tuning.in_model import Ratio
+from .clock import Overhead, Span
+from .launch import Launch
+from .measure import Timeline
+from .roofs import Roofs
+from .rows import Row, rows_of
+
+if TYPE_CHECKING:
+    import os
+
+    from .compare import Comparison
+    from .roofline import Roofline
+
+FORMAT = "tvm-ext profile 1"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What :func:`tvm_ext.profile` measured.
+
+    Attributes:
+        model, sha256: the model's name and digest.
+        machine: the machine and the versions, as `benchmark` describes them, with "isa".
+        threads: that kernels use; batch: rows of a symbolic batch that was profiled, 0 if no dimension is symbolic.
+        launches: of the kernels, in the order of a run.
+        whole: seconds of an undisturbed run, one a round.
+        timelines: of the least run under observation of each round.
+        roofs: what the machine can do at most.
+        overhead: what looking costs.
+        notes: what a reader must know, such as why there are no facts of the machine code.
+    """
+
+    model: str
+    sha256: str
+    machine: Mapping[str, Any]
+    threads: int
+    batch: int
+    launches: tuple[Launch, ...]
+    whole: tuple[float, ...]
+    timelines: tuple[Timeline, ...]
+    roofs: Roofs
+    overhead: Overhead
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Of an undisturbed run, median of the rounds."""
+        return statistics.median(self.whole)
+
+    @property
+    def in_kernels(self) -> float:
+        """Seconds of all kernels of a run, each one's median."""
+        return sum(launch.median for launch in self.launches)
+
+    @property
+    def outside(self) -> float:
+        """Seconds of an undisturbed run that are no kernel's: the VM, memory, the call. Negative: less than noise."""
+        return self.seconds - self.in_kernels
+
+    @functools.cached_property
+    def coverage(self) -> Ratio:
+        """Kernels' time over that of the undisturbed run of the same round."""
+        sums = [sum(launch.seconds[at] for launch in self.launches) for at in range(len(self.whole))]
+        return Ratio.of(sums, self.whole)
+
+    def rows(self, group_by: str = "launch", top: int = 0) -> tuple[Row, ...]:
+        """Launches, alone or together.
+
+        Args:
+            group_by: "launch" (in order), "kernel", "recipe" or "node" (launches for the same ONNX nodes).
+            top: only so many, those that take longest, first; 0 for all, in order.
+
+        Raises:
+            OptionError: no such grouping.
+        """
+        rows = rows_of(self.launches, group_by, self.seconds, self.roofs)
+        return tuple(sorted(rows, key=lambda row: -row.median)[:top]) if top else rows
+
+    def compare(self, other: Profile) -> Comparison:
+        """This profile as what was before, `other` as what is now; kernels are matched by their ONNX nodes.
+
+        Raises:
+            OptionError: they are of different models.
+        """
+        from .compare import compare
+
+        return compare(self, other)
+
+    def roofline(self, group_by: str = "launch") -> Roofline:
+        """The rows on the roofline of this machine; it draws itself as text, SVG and PNG."""
+        from .roofline import roofline_of
+
+        return roofline_of(self, group_by)
+
+    def trace(self, path: str | os.PathLike[str], runs: int = 1) -> None:
+        """Write the least runs under observation for chrome://tracing and ui.perfetto.dev.
+
+        Args:
+            path: file to write.
+            runs: how many of them, of different rounds.
+        """
+        from .trace import write_trace
+
+        write_trace(self, path, runs)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write :meth:`as_dict` as JSON, which :meth:`load` reads."""
+        from .files import write_json
+
+        write_json(path, self.as_dict())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Profile:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            OptionError: the file is missing, or is none.
+        """
+        from .files import read_json
+
+        return cls.from_dict(read_json(path), str(path))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "format": FORMAT, "model": self.model, "sha256": self.sha256, "machine": dict(self.machine),
+            "threads": self.threads, "batch": self.batch, "launches": [one.as_dict() for one in self.launches],
+            "seconds": list(self.whole), "median": self.seconds, "outside": self.outside,
+            "kernels_over_run": self.coverage.median, "timelines": [_times(one) for one in self.timelines],
+            "roofs": self.roofs.as_dict(), "overhead": vars(self.overhead), "notes": list(self.notes),
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any], name: str = "the profile") -> Profile:
+        """What :meth:`as_dict` made.
+
+        Args:
+            fields: the values.
+            name: what errors call it.
+
+        Raises:
+            OptionError: it is no profile, or one of another version.
+        """
+        fix = "make one: tvm-ext profile MODEL -o profile.json"
+        if not isinstance(fields, Mapping) or fields.get("format") != FORMAT:
+            found = fields.get("format") if isinstance(fields, Mapping) else type(fields).__name__
+            raise OptionError(f"{name} is no profile: its format is {found!r}, not {FORMAT!r}", fix=fix)
+        try:
+            made = cls(
+                str(fields["model"]), str(fields["sha256"]), dict(fields["machine"]), int(fields["threads"]),
+                int(fields["batch"]), tuple(Launch.from_dict(row) for row in fields["launches"]),
+                tuple(float(s) for s in fields["seconds"]), tuple(_timeline(one) for one in fields["timelines"]),
+                Roofs(**fields["roofs"]), Overhead(**fields["overhead"]), tuple(map(str, fields["notes"])),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError) as error:
+            raise OptionError(f"{name} is no profile: {type(error).__name__}: {error}", fix=fix) from error
+        if not made.whole or not made.launches or any(len(one.seconds) != len(made.whole) for one in made.launches):
+            raise OptionError(f"{name} is no profile: each launch needs a time for each of its rounds", fix=fix)
+        return made
+
+    def __str__(self) -> str:
+        from .text import profile_text
+
+        return profile_text(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the rows and the roofline."""
+        from ..page import fragment
+        from .page import profile_parts
+
+        return fragment(*profile_parts(self))
+
+
+def _times(timeline: Timeline) -> dict[str, Any]:
+    """Times from the start of the run."""
+    spans = [[s.name, s.start - timeline.start, s.end - timeline.start] for s in timeline.spans]
+    return {"seconds": timeline.end - timeline.start, "spans": spans}
+
+
+def _timeline(fields: Mapping[str, Any]) -> Timeline:
+    spans = tuple(Span(str(name), float(start), float(end)) for name, start, end in fields["spans"])
+    return Timeline(0.0, float(fields["seconds"]), spans)

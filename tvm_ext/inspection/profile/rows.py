@@ -1,0 +1,154 @@
+"""Rows of a profile: launches, or all launches of a kernel, a recipe, or the same ONNX nodes together."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.errors import OptionError
+from ..work import Work, total
+from .code_facts import CodeFacts
+from .launch import Launch
+from .roofs import Roofs
+
+#: What launches may be grouped by -> the key of a launch.
+GROUPINGS: Mapping[str, Callable[[Launch], Any]] = {
+    "launch": lambda launch: launch.number,
+    "kernel": lambda launch: launch.kernel,
+    "recipe": lambda launch: launch.recipe,
+    "node": lambda launch: tuple(sorted(launch.nodes)),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Launches that are shown together.
+
+    Attributes:
+        label: of a launch its kernel, or the region if it is offloaded; else the kernel, the recipe, or the nodes.
+        launches: their numbers.
+        kernels, nodes, recipes: of them, each once, in order.
+        config, record, region, reason: of a row of one kernel; empty if they differ. `reason` is why no recipe took it.
+        seconds: of all of them in a run, one a round.
+        share: of the whole run, 0 to 1.
+        work: operations, as the model states them, and bytes of all of them.
+        executed: operations that the kernels do: with Winograd fewer.
+        gflops, gbs: rates of the work at the median time; None if it is not known.
+        of_peak, of_bandwidth: parts of the machine's measured rates, of operations executed and of bytes. Bytes of
+            arguments that lie in caches come faster than memory gives them: above 1.
+        of_roof: the least time that the roofs allow, over the median time.
+        bound: "compute" or "memory", the roof above it; "" if it is not known.
+        code: facts of the machine code of a row of one kernel.
+    """
+
+    label: str
+    launches: tuple[int, ...]
+    kernels: tuple[str, ...]
+    nodes: tuple[str, ...]
+    recipes: tuple[str, ...]
+    config: Mapping[str, Any]
+    record: str
+    region: str
+    reason: str
+    seconds: tuple[float, ...]
+    share: float
+    work: Work
+    executed: float | None
+    gflops: float | None
+    gbs: float | None
+    of_peak: float | None
+    of_bandwidth: float | None
+    of_roof: float | None
+    bound: str
+    code: CodeFacts | None
+
+    @property
+    def median(self) -> float:
+        """Seconds, median of the rounds."""
+        return statistics.median(self.seconds)
+
+    @property
+    def least(self) -> float:
+        """Seconds, least of the rounds."""
+        return min(self.seconds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        named = {key: list(getattr(self, key)) for key in ("launches", "kernels", "nodes", "recipes", "seconds")}
+        plain = {
+            key: getattr(self, key)
+            for key in (
+                "label", "record", "region", "reason", "share", "gflops", "gbs", "of_peak", "of_bandwidth", "of_roof",
+                "bound",
+            )
+        }  # fmt: skip
+        figures = {
+            "median": self.median, "min": self.least, "flops": self.work.flops, "bytes": self.work.bytes,
+            "executed": self.executed,
+        }  # fmt: skip
+        code = self.code.as_dict() if self.code else None
+        return {**plain, **named, **figures, "config": dict(self.config), "code": code}
+
+
+def rows_of(launches: Sequence[Launch], by: str, whole: float, roofs: Roofs) -> tuple[Row, ...]:
+    """The rows, in the order of their first launches.
+
+    Args:
+        by: one of :data:`GROUPINGS`.
+        whole: seconds of a run, which shares are parts of.
+
+    Raises:
+        OptionError: no such grouping.
+    """
+    if by not in GROUPINGS:
+        raise OptionError(f"group_by={by!r}: choose one of {', '.join(map(repr, GROUPINGS))}")
+    groups: dict[Any, list[Launch]] = {}
+    for launch in launches:
+        groups.setdefault(GROUPINGS[by](launch), []).append(launch)
+    return tuple(_row(found, by, whole, roofs) for found in groups.values())
+
+
+def _row(found: Sequence[Launch], by: str, whole: float, roofs: Roofs) -> Row:
+    seconds = tuple(map(sum, zip(*(one.seconds for one in found), strict=True)))
+    work, median = total(Work(one.flops, one.bytes) for one in found), statistics.median(seconds)
+    done = total(Work(one.executed, one.bytes) for one in found)
+    first = found[0]
+    same = all((one.config, one.kernel) == (first.config, first.kernel) for one in found)
+    nodes = tuple(dict.fromkeys(node for one in found for node in one.nodes))
+    labels = {
+        "launch": first.region or first.kernel, "recipe": first.recipe, "node": ", ".join(nodes) or first.kernel
+    }  # fmt: skip
+    return Row(
+        label=labels.get(by, first.kernel), launches=tuple(one.number for one in found),
+        kernels=tuple(dict.fromkeys(one.kernel for one in found)), nodes=nodes,
+        recipes=tuple(dict.fromkeys(one.recipe for one in found)),
+        config=first.config if same else {}, record=_common([one.record for one in found]),
+        region=_common([one.region for one in found]), reason=_common([one.reason for one in found]), seconds=seconds,
+        share=median / whole if whole else 0.0,
+        work=work, executed=done.flops, code=first.code if same else None,
+        gflops=_rate(work.flops, median), gbs=_rate(work.bytes, median), **_parts(done, median, roofs),
+    )  # fmt: skip
+
+
+def _common(values: Sequence[str]) -> str:
+    return values[0] if len(set(values)) == 1 else ""
+
+
+def _rate(amount: float | None, seconds: float) -> float | None:
+    """In 10^9 a second; None where the amount is not known, or nothing was timed."""
+    return amount / seconds / 1e9 if amount is not None and seconds else None
+
+
+def _parts(done: Work, seconds: float, roofs: Roofs) -> dict[str, Any]:
+    """What the rates are of the machine's, and the roof above; None where the work is not known."""
+    gflops, gbs = _rate(done.flops, seconds), _rate(done.bytes, seconds)
+    parts: dict[str, Any] = {
+        "of_peak": gflops * 1e9 / roofs.flops if gflops is not None else None,
+        "of_bandwidth": gbs * 1e9 / roofs.bandwidth if gbs is not None else None,
+    }
+    if done.flops is None or not done.bytes:
+        return {**parts, "of_roof": None, "bound": ""}
+    least = roofs.seconds(done.flops, done.bytes)
+    return {**parts, "of_roof": least / seconds if seconds else None, "bound": roofs.bound(done.flops, done.bytes)}

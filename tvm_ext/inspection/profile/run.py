@@ -1,0 +1,137 @@
+"""From a model, compiled or not, or an artifact, to its profile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.errors import OptionError, UnsupportedError
+from ...runtime.library import ELF_MAGIC
+from ...runtime.model import CompiledModel, load
+from ...verification.environment import describe_machine
+from ...verification.inputs import seeded_inputs
+from .clock import measured_overhead
+from .code_facts import CodeFacts, facts_of_kernels
+from .launch import launches_of, with_seconds
+from .measure import measure
+from .profile import Profile
+from .roofs import RoofMeter
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
+    from ...core.passes import CompileContext
+
+NO_FACTS = "no facts of the machine code: {}"
+
+
+def profile_model(
+    model: Any, inputs: Mapping[str, np.ndarray] | None = None, *, rounds: int = 7, seconds: float = 0.1,
+    batch: int | None = None, seed: int = 0, code: bool = True, **options: Any,
+) -> Profile:  # fmt: skip
+    """Profile a model; see :func:`tvm_ext.profile`."""
+    _check(rounds, seconds)
+    compiled, facts, note = _compiled(model, code, options)
+    rows = _rows(compiled, inputs, batch)
+    given = inputs if inputs is not None else seeded_inputs(compiled.inputs, seed, rows or 1)
+    name, kernels = str(compiled.metadata.model["name"]), frozenset(k["name"] for k in compiled.report["kernels"])
+    if not kernels:
+        raise UnsupportedError(f"{name} has no kernels: nothing of it is left to compute when it runs")
+    compiled.run(given)  # says what is wrong with the inputs before anything is measured
+    overhead, meter = measured_overhead(), RoofMeter(compiled.threads)
+    meter.measure()
+    measured = measure(compiled, given, kernels, rounds, seconds)
+    launches = launches_of(measured.order, compiled.report, facts)
+    times = measured.seconds(overhead, [launch.arguments for launch in launches])
+    return Profile(
+        name, str(compiled.metadata.model["sha256"]), {**describe_machine(), "isa": compiled.metadata.machine["isa"]},
+        compiled.threads, rows, with_seconds(launches, times), measured.whole, measured.timelines, meter.measure(),
+        overhead,
+        tuple(text for text in (note, _without_figures(launches)) if text),
+    )  # fmt: skip
+
+
+def _check(rounds: Any, seconds: Any) -> None:
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1:
+        raise OptionError(f"rounds={rounds!r}: a whole number of 1 or more is needed", fix="7 tell noise from change")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 3600:
+        raise OptionError(f"seconds={seconds!r}: a number from 0 to 3600 is needed")
+
+
+def _compiled(model: Any, code: bool, options: dict[str, Any]) -> tuple[CompiledModel, dict[str, CodeFacts], str]:
+    """The program, the facts of its machine code, and why there are none."""
+    if isinstance(model, CompiledModel) or is_artifact(model):
+        if options:
+            wrong = f"options {', '.join(options)} for a model that is compiled already"
+            raise OptionError(wrong, fix="give the ONNX model, or leave them out")
+        made = model if isinstance(model, CompiledModel) else load(model)
+        return made, {}, NO_FACTS.format("the model was compiled before, and keeps no assembly; give the ONNX model")
+    if not code:
+        from ...driver.compile import compile_model
+
+        return compile_model(model, **options), {}, NO_FACTS.format("they were not asked for")
+    return _compiled_with_facts(model, options)
+
+
+def is_artifact(model: Any) -> bool:
+    """Whether it is the path of an exported model."""
+    if not isinstance(model, str | os.PathLike) or not Path(model).is_file():
+        return False
+    with open(model, "rb") as file:
+        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
+
+
+def _compiled_with_facts(model: Any, options: dict[str, Any]) -> tuple[CompiledModel, dict[str, CodeFacts], str]:
+    """Compile in this process, past the cache, so that the assembly is that of the kernels which run."""
+    from ...core.instruments import Instruments
+    from ...driver.build import kernels_of
+    from ...driver.compile import compile_model
+    from ...driver.machine_code import code_of
+    from ...passes.pipeline import LOWER
+
+    lowered: list[tuple[IRModule, CompileContext]] = []
+
+    def watch(step: str, mod: IRModule, ctx: CompileContext) -> None:
+        if step == LOWER[-1].name:
+            lowered.append((mod, ctx))
+
+    compiled = compile_model(model, instruments=Instruments(watch=watch), **options)
+    code: dict[str, str] = {}
+    for (mod, ctx), program in zip(lowered, compiled.metadata.programs, strict=True):
+        suffix = f"_n{program.batch}" if program.batch else ""
+        texts = code_of(kernels_of(mod), ctx.machine, "asm")
+        code.update({f"{name}{suffix}": text for name, text in texts.items()})
+    facts, why = facts_of_kernels(code, compiled.metadata.machine["triple"], compiled.metadata.machine["isa"])
+    return compiled, facts, why and NO_FACTS.format(why)
+
+
+def _rows(compiled: CompiledModel, inputs: Mapping[str, np.ndarray] | None, batch: int | None) -> int:
+    """Rows of the symbolic batch; 0 if no dimension is symbolic.
+
+    Raises:
+        OptionError: a batch for a model that has none, or no whole number, or one that the inputs contradict.
+    """
+    spec = next((one for one in compiled.inputs if one.batch_axis is not None), None)
+    if spec is None:
+        if batch is not None:
+            wrong = f"batch={batch!r}, and {compiled.metadata.model['name']!r} has no symbolic batch"
+            raise OptionError(wrong, fix=f"compile it with shapes={{{compiled.inputs[0].name!r}: ('N', ...)}}")
+        return 0
+    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
+        raise OptionError(f"batch={batch!r}: a whole number of 1 or more is needed")
+    if inputs is None or spec.name not in inputs:
+        return batch or max(compiled.batches)
+    shape, axis = np.shape(inputs[spec.name]), spec.batch_axis or 0
+    found = shape[axis] if len(shape) > axis else 0
+    if batch not in (None, found):
+        raise OptionError(f"batch={batch}, and input {spec.name!r} has {found} rows", fix="leave batch out")
+    return found
+
+
+def _without_figures(launches: Any) -> str:
+    unknown = sorted({launch.kernel for launch in launches if launch.flops is None or launch.bytes is None})
+    return f"operations of {', '.join(unknown)} are not known" if unknown else ""

@@ -1,0 +1,107 @@
+"""Runs as trace events, which chrome://tracing and ui.perfetto.dev draw.
+
+One process a run, all from time 0, so that runs stand below each other; in it a track of the host (the whole call, and
+what the VM itself does), one of the kernels, and one for each back end. The format is Google's "Trace Event Format":
+complete events (ph "X") with `ts` and `dur` in microseconds, and metadata events (ph "M") that name the tracks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import OptionError
+from .files import write_json
+from .launch import Launch
+from .measure import Timeline
+
+if TYPE_CHECKING:
+    from .profile import Profile
+
+_HOST, _KERNELS = 1, 2
+
+
+def write_trace(profile: Profile, path: str | os.PathLike[str], runs: int = 1) -> None:
+    """Write :func:`trace_of` as a file.
+
+    Raises:
+        OptionError: the profile has not so many runs.
+        ToolError: the file cannot be written.
+    """
+    write_json(path, trace_of(profile, runs))
+
+
+def trace_of(profile: Profile, runs: int = 1) -> dict[str, Any]:
+    """The least runs under observation, of different rounds, as one JSON object.
+
+    Raises:
+        OptionError: the profile has not so many runs.
+    """
+    if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= len(profile.timelines):
+        raise OptionError(f"runs={runs!r}: the profile has 1 to {len(profile.timelines)} of them, one a round")
+    least = sorted(profile.timelines, key=lambda one: one.end - one.start)[:runs]
+    events = [event for number, one in enumerate(least, start=1) for event in _run(profile, one, number)]
+    return {
+        "traceEvents": events, "displayTimeUnit": "ms",
+        "otherData": {
+            "model": profile.model, "cpu": str(profile.machine.get("cpu", "")), "threads": str(profile.threads),
+            "note": "times include what looking costs, about "
+            f"{profile.overhead.per_call * 1e6:.1f} us a call; that of kernels is in their args",
+        },
+    }  # fmt: skip
+
+
+def _run(profile: Profile, timeline: Timeline, number: int) -> Iterator[dict[str, Any]]:
+    """The events of one run."""
+    backends = sorted({launch.backend for launch in profile.launches if launch.backend})
+    tracks = {"": _KERNELS, **{name: _KERNELS + 1 + at for at, name in enumerate(backends)}}
+    yield _name("process_name", number, 0, f"{profile.model}, run {number}")
+    yield {**_name("process_sort_index", number, 0, ""), "args": {"sort_index": number}}
+    yield _name("thread_name", number, _HOST, "host")
+    for backend, track in tracks.items():
+        yield _name("thread_name", number, track, backend or "kernels")
+    yield _event("run", "host", timeline.start, timeline, number, _HOST, timeline.end, {})
+    launches = iter(profile.launches)
+    kernels = {launch.kernel for launch in profile.launches}
+    for span in timeline.spans:
+        if span.name not in kernels:
+            yield _event(span.name, "vm", span.start, timeline, number, _HOST, span.end, {})
+            continue
+        launch = next(launches)
+        category = "offload" if launch.backend else "kernel"
+        args = _args(profile, launch, span.end - span.start)
+        yield _event(launch.kernel, category, span.start, timeline, number, tracks[launch.backend], span.end, args)
+
+
+def _event(
+    name: str, category: str, start: float, run: Timeline, process: int, track: int, end: float, args: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A complete event; times in whole nanoseconds, so that what lies in another one does so in the file too."""
+    first, last = (round((when - run.start) * 1e9) for when in (start, end))
+    return {
+        "name": name, "cat": category, "ph": "X", "ts": first / 1e3, "dur": (last - first) / 1e3, "pid": process,
+        "tid": track, "args": dict(args),
+    }  # fmt: skip
+
+
+def _name(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": process, "tid": track, "ts": 0, "args": {"name": name}}
+
+
+def _args(profile: Profile, launch: Launch, seconds: float) -> dict[str, Any]:
+    """What is shown of a kernel that is clicked on: its nodes, its figures in this run, how it was made."""
+    taken = seconds - profile.overhead.within(launch.arguments)
+    found: dict[str, Any] = {
+        "nodes": ", ".join(launch.nodes), "recipe": launch.recipe, "launch": launch.number,
+        "us without looking": round(taken * 1e6, 3),
+        "median us": round(launch.median * 1e6, 3),
+    }  # fmt: skip
+    for name, amount in (("GFLOP/s", launch.flops), ("GB/s", launch.bytes)):
+        if amount is not None and taken > 0:
+            found[name] = round(amount / taken / 1e9, 2)
+    more = {
+        "config": " ".join(f"{knob}={value}" for knob, value in launch.config.items()), "record": launch.record,
+        "region": launch.region, "code": str(launch.code or ""),
+    }  # fmt: skip
+    return {**found, **{name: text for name, text in more.items() if text}}

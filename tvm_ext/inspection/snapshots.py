@@ -1,0 +1,108 @@
+"""What a compile looked like after each step: a watch that keeps modules, and copies of what was decided by then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..core.passes import CompileContext
+from ..core.provenance import Provenance
+from ..driver.stage_state import context_state
+from ..driver.stages import STAGES
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from tvm import relax
+    from tvm.ir import GenericConst, IRModule
+
+_RESUMABLE = {stage.after for stage in STAGES if stage.after}
+
+
+class Reached(Exception):
+    """The step that was asked for is reached: the compile ends here."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A compile after one step.
+
+    Attributes:
+        step: "import", or the pass.
+        mod: the module.
+        state: what was decided, as :func:`.stage_state.context_state` makes it; None for steps that are no stage.
+        programs: of the regions in `state`, in order.
+        groups: functions that kernels were made of.
+    """
+
+    step: str
+    mod: IRModule
+    state: dict[str, Any] | None = None
+    programs: tuple[GenericConst, ...] = ()
+    groups: dict[str, relax.Function] | None = None
+
+
+class Snapshots:
+    """The watch of one compile.
+
+    Args:
+        until: the step after which the compile is to end; "" to let it end by itself.
+
+    Attributes:
+        steps: so far, in order.
+        ctx: of the compile; None before the first step.
+    """
+
+    def __init__(self, until: str = "") -> None:
+        self._until = until
+        self.steps: list[Snapshot] = []
+        self.ctx: CompileContext | None = None
+
+    def watch(self, step: str, mod: IRModule, ctx: CompileContext) -> None:
+        """See a step; see :data:`.instruments.Watch`.
+
+        Raises:
+            Reached: it is the last one wanted.
+        """
+        self.ctx = ctx
+        self.steps.append(_snapshot(step, mod, ctx) if step in _RESUMABLE else Snapshot(step, mod))
+        if step == self._until:
+            raise Reached
+
+    @property
+    def pending(self) -> Sequence[Future[None]]:
+        """Constants that another thread may still be packing."""
+        return self.ctx.pending if self.ctx else ()
+
+    def of(self, step: str) -> Snapshot | None:
+        """The last snapshot of a step."""
+        return next((one for one in reversed(self.steps) if one.step == step), None)
+
+
+def _snapshot(step: str, mod: IRModule, ctx: CompileContext) -> Snapshot:
+    regions = ctx.offload.regions if ctx.offload else []
+    plans = (kernel.plan for kernel in ctx.kernels.values() if kernel.plan)
+    groups = {plan.match.group.name: plan.match.group.function for plan in plans}
+    return Snapshot(step, mod, context_state(ctx), tuple(one.program for one in regions), groups)
+
+
+def all_kernels_unscheduled(snapshots: Snapshots) -> dict[str, Any]:
+    """Every kernel before its schedule: those of recipes, and those of TVM's own lowering, made once more.
+
+    Returns:
+        name -> TIR function.
+    """
+    from tvm import tirx
+
+    from ..passes.lower_rest import unscheduled
+
+    layout, before = snapshots.of("assign-layouts"), snapshots.of("schedule-kernels")
+    assert layout is not None and before is not None and snapshots.ctx is not None
+    ctx = replace(snapshots.ctx, provenance=Provenance.of_state(snapshots.ctx.provenance.state()), reports=[])
+    functions = [*layout.mod.functions_items(), *unscheduled(before.mod, ctx).functions_items()]
+    kernels: dict[str, Any] = {}
+    for gvar, function in functions:
+        if isinstance(function, tirx.PrimFunc):
+            kernels.setdefault(gvar.name_hint, function)
+    return kernels

@@ -1,0 +1,120 @@
+"""The text of each stage: a Python file with TVMScript, or what the compiler's parts print of themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import OptionError
+from ..driver.machine_code import machine_code
+from ..driver.stage_file import GROUPS, MODULE
+from ..driver.stage_programs import programs_text
+from ..driver.stages import Stage
+from .constants import FileNaming, Tensors
+from .onnx_text import onnx_text
+from .script import canonical, script
+from .snapshots import Snapshots, all_kernels_unscheduled
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
+    from ..driver.lower import Lowered
+
+_HEAD = """\
+# {what}
+# Change it, and go on from it: tvm-ext compile --from FILE. Reading this file runs it, so go on from your own only.
+from __future__ import annotations
+
+from typing import TypeVar
+
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tirx as T
+from tvm.tirx.layout import Axis
+"""
+_TENSORS = """
+from tvm_ext.driver.stage_constants import constants
+
+{name} = constants(__file__)  # the tensors beside this file
+"""
+_CLASS = re.compile(r"^@I\.ir_module\nclass Module:", re.MULTILINE)
+#: At this stage kernels write what their schedule gives another shape: types fit when they are scheduled.
+_LOOSE = "layout"
+
+
+@dataclass(frozen=True)
+class StageText:
+    """A Python file of a stage.
+
+    Attributes:
+        text: of the file.
+        mod: what it makes when it is read.
+        tensors: names of those it reads.
+    """
+
+    text: str
+    mod: IRModule
+    tensors: tuple[str, ...]
+
+
+def python_text(
+    stage: Stage, model: str, mod: IRModule, tensors: Tensors, groups: Mapping[str, Any] | None = None
+) -> StageText:
+    """The file of a stage that is a module.
+
+    Args:
+        stage: which.
+        model: its name.
+        mod: the module.
+        tensors: its tensors are added to these.
+        groups: functions that its kernels were made of, for a class of their own.
+    """
+    made, naming = canonical(mod), FileNaming(tensors)
+    loose = "(check_well_formed=False)" if stage.name == _LOOSE else ""
+    body = _CLASS.sub(f"@I.ir_module{loose}\nclass {MODULE}:", script(made, naming))
+    if groups and stage.resumes:
+        body = f"{_groups_text(groups, naming)}\n\n{body}"
+    head = _HEAD.format(what=f"Stage {stage.name!r} of {model}: {stage.summary}.")
+    if naming.used:
+        name = next(n for n in ("W", "weights", "tensors_") if not re.search(rf"\b{n}\b", body))
+        body = re.sub(rf"\b{naming.place}\b", name, body)
+        head += _TENSORS.format(name=name)
+    return StageText(f"{head}\n\n{body.rstrip()}\n", made, tuple(naming.used))
+
+
+def _groups_text(groups: Mapping[str, Any], naming: FileNaming) -> str:
+    """The groups as a class: recipes read them to schedule their kernels."""
+    from tvm.ir import GlobalVar, IRModule
+
+    body = script(IRModule({GlobalVar(name): function for name, function in groups.items()}), naming)
+    return _CLASS.sub(
+        f"@I.ir_module\nclass {GROUPS}:  # what the kernels compute; no part of the module", body
+    ).rstrip()
+
+
+def kernels_module(snapshots: Snapshots) -> IRModule:
+    """The module of all kernels before they are scheduled."""
+    from tvm.ir import GlobalVar, IRModule
+
+    return IRModule({GlobalVar(name): kernel for name, kernel in all_kernels_unscheduled(snapshots).items()})
+
+
+def other_text(stage: Stage, lowered: Lowered) -> str:
+    """The text of a stage that is no module.
+
+    Raises:
+        OptionError: programs are asked for, and nothing is offloaded.
+    """
+    if stage.name == "onnx":
+        return onnx_text(lowered.source, lowered.ctx.options)
+    if stage.name == "program":
+        plan = lowered.ctx.offload
+        if plan is None or not plan.regions:
+            fix = "--offload-report says why; with --offload-option when=always a back end gets all it takes"
+            raise OptionError(f"stage 'program': no part of {lowered.source.name!r} is offloaded", fix=fix)
+        return programs_text(plan.regions)
+    comment = ";" if stage.name == "llvm" else "#"
+    kernels = machine_code(lowered, stage.name)
+    return "\n".join(f"{comment} kernel {name}\n{text}" for name, text in kernels.items())

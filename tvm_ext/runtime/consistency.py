@@ -1,0 +1,89 @@
+"""Whether the parts of an artifact's metadata fit each other, before anything is allocated or computed by them.
+
+The checksum says that a file is what somebody wrote. It may have been written to be read wrongly.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..core.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from .expansion import Compact
+    from .spec import Metadata, Program, TensorSpec
+
+#: As numpy 1 has it.
+_MOST_DIMENSIONS = 32
+#: Of a machine that this library may be asked to use all of.
+_MOST_THREADS = 4096
+#: Of the memory that a program works in.
+_MOST_ARENA = 1 << 40
+#: How many times as large as its stored form a weight may be; Winograd's are up to 6.25 times as large.
+_MOST_EXPANSION = 16
+
+
+def check_tensor(spec: TensorSpec) -> None:
+    """See that numpy can have such an array.
+
+    Raises:
+        TypeError, ValueError: its dtype is none of numbers, or its shape is too large.
+    """
+    dtype = spec.numpy_dtype
+    numeric = dtype.kind in "biuf" or dtype.type.__module__.startswith("ml_dtypes")
+    if not numeric or dtype.name != spec.dtype:
+        raise TypeError(f"no dtype of numbers: {spec.dtype}")
+    sizes = [dim for dim in spec.shape if isinstance(dim, int)]
+    if len(spec.shape) > _MOST_DIMENSIONS or math.prod(d or 1 for d in sizes) * dtype.itemsize >= 1 << 62:
+        raise ValueError("it is larger than any memory")
+
+
+def check_consistency(metadata: Metadata) -> None:
+    """See that programs, tensors and stored forms of weights fit each other.
+
+    Raises:
+        ArtifactError: they do not; names the field.
+    """
+    for key, specs in (("inputs", metadata.inputs), ("outputs", metadata.outputs)):
+        if len({spec.name for spec in specs}) < len(specs):
+            raise ArtifactError(f"metadata field {key!r} has a name twice")
+    if not 1 <= metadata.threads <= _MOST_THREADS:
+        raise ArtifactError(f"metadata field 'threads' is {metadata.threads}; 1 to {_MOST_THREADS} can be")
+    symbolic = any(spec.batch_axis is not None for spec in (*metadata.inputs, *metadata.outputs))
+    batches = [program.batch for program in metadata.programs]
+    if (min(batches) < 1 or len(set(batches)) < len(batches)) if symbolic else batches != [0]:
+        raise ArtifactError(f"metadata field 'programs' has programs for batches of {batches}")
+    for program in metadata.programs:
+        _check_program(program, metadata.outputs)
+    weights = [one.weight for one in metadata.compact]
+    if weights != sorted(set(weights)):
+        raise ArtifactError(f"metadata field 'compact' has weights {weights}, which do not ascend")
+    for one in metadata.compact:
+        _check_expansion(one)
+
+
+def _check_program(program: Program, outputs: tuple[TensorSpec, ...]) -> None:
+    where = f"metadata field 'programs': {program.function!r}"
+    if not 0 <= program.cost < math.inf:
+        raise ArtifactError(f"{where} costs {program.cost} seconds")
+    if program.arena_bytes > _MOST_ARENA:
+        raise ArtifactError(f"{where} works in {program.arena_bytes} bytes, more than any memory")
+    written = [output for output, _ in program.destinations]
+    if len(set(written)) < len(written) or not set(written) <= set(range(len(outputs))):
+        raise ArtifactError(f"{where} writes outputs {written} of {len(outputs)}")
+    for output, shape in program.destinations:
+        spec = outputs[output].at(program.batch)
+        if min(shape, default=0) < 0 or math.prod(shape) != math.prod(spec.sizes):
+            raise ArtifactError(f"{where} writes {shape} to output {outputs[output].name!r}, which is {spec}")
+
+
+def _check_expansion(one: Compact) -> None:
+    matrix = np.array(one.expansion.matrix)
+    rows, columns = matrix.shape
+    used = np.isfinite(matrix).all() and matrix.any(axis=1).all()
+    if not used or columns < 1 or rows < columns or rows**2 > _MOST_EXPANSION * columns**2:
+        wrong = f"a matrix of {matrix.shape} expands no weight"
+        raise ArtifactError(f"metadata field 'compact', weight {one.weight}: {wrong}")

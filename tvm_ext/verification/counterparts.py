@@ -1,0 +1,128 @@
+"""Counterparts: for each tensor that a kernel writes the ONNX values that it must equal, and how closely.
+
+A kernel may write what no value of the model is: a fold moved a scale through it, or a pass made it. Then the calls
+that read it answer for its part of the difference too: they are compared with wider chains of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .magnitude import Chain, attribute
+from .operators import JUMPS, RANDOM, ROUNDS, SUMS
+from .program import Call, Graph, Program
+from .tolerance import Tolerance, winograd_growth
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..core.call_site import Written
+
+
+@dataclass(frozen=True)
+class Counterpart:
+    """One tensor that a call writes.
+
+    Attributes:
+        call: that writes it; written: the tensor.
+        nodes: in order, of the call and of all calls behind it that no value shows.
+        behind: numbers of those.
+    """
+
+    call: Call
+    written: Written
+    nodes: tuple[onnx.NodeProto, ...]
+    behind: tuple[int, ...]
+
+    def expected(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | str:
+        """ONNX value -> logical array that the tensor must equal; or why there is none."""
+        if not self.written.held:
+            return "no value of the model is what it writes: a pass made it, or moved a factor through it"
+        found, reason = {}, ""
+        for held in self.written.held:
+            if held.value not in values:
+                reason = f"{held.value!r} is no tensor of the model's graph: it lies within a function or a branch"
+                continue
+            try:
+                array = held.apply(values[held.value])
+            except ValueError as error:
+                reason = f"{held.value!r} has shape {values[held.value].shape} in the reference: {error}"
+                continue
+            if array.shape != self.written.shape:
+                reason = f"{held.value!r} has shape {array.shape} in the reference, {self.written.shape} here"
+            elif array.dtype.name != self.written.dtype:
+                reason = f"{held.value!r} is {array.dtype.name} in the reference, {self.written.dtype} here"
+            else:
+                found[held.value] = array
+        if any(node.op_type in RANDOM for node in self.nodes):
+            return "it draws random numbers"
+        return found or reason
+
+    def tolerance(self, value: str, arrays: Mapping[str, np.ndarray]) -> Tolerance:
+        """How far the tensor may be from an ONNX value, when all that is read from outside is right."""
+        chain = Chain(self.nodes, arrays)
+        growth = self._growth(arrays)
+        rounds = any(node.op_type in ROUNDS for node in self.nodes)
+        return Tolerance(
+            self.written.dtype, chain.length(), chain.magnitude(value), growth, max(1, len(self.nodes)), int(rounds)
+        )
+
+    def _growth(self, arrays: Mapping[str, np.ndarray]) -> float:
+        if self.call.kernel["recipe"] != "conv2d_winograd":
+            return 1.0
+        m = int(self.call.kernel["config"]["m"])
+        growths = [1.0]
+        for node in self.nodes:
+            if node.op_type == "Conv" and node.input[1] in arrays:
+                stride = max(attribute(node, "strides", (1,)))
+                growths.append(winograd_growth(m, -(-arrays[node.input[1]].shape[-1] // stride)))
+        return max(growths)
+
+    @property
+    def jump(self) -> str:
+        """An operator in whose result a rounding before it can make a step; "" if there is none."""
+        found = [node.op_type for node in self.nodes if node.op_type in JUMPS]
+        return found[0] if found and len(self.nodes) > 1 else ""
+
+    def wanted(self) -> set[str]:
+        """ONNX values to ask the reference for, besides the one that is compared."""
+        inside = {name for node in self.nodes for name in node.output}
+        return {
+            name
+            for node in self.nodes
+            for name in node.input
+            if name and (name not in inside or node.op_type in SUMS or "Norm" in node.op_type)
+        }
+
+
+#: Recipe of kernels that bring a value to another layout: they are of the nodes that want it so, and compute nothing.
+_TRANSFORM = "layout_transform"
+
+
+def counterparts(program: Program, graph: Graph) -> list[Counterpart]:
+    """One for each tensor that the program's kernels write, in the order they run."""
+    hidden: dict[int, tuple[int, ...]] = {}  # call -> calls that no value shows, itself included
+    nodes = {call.site.order: set(call.site.nodes) for call in program.calls if call.kernel["recipe"] != _TRANSFORM}
+    found = []
+    for call in program.calls:
+        order = call.site.order
+        behind = tuple(dict.fromkeys(one for read in call.site.reads for one in hidden.get(read, ())))
+        chain = graph.ordered({node for one in (order, *behind) for node in nodes.get(one, ())})
+        found += [Counterpart(call, written, tuple(chain), behind) for written in call.site.writes]
+        if not all(_shown(written, graph) for written in call.site.writes):
+            hidden[order] = (*behind, order)
+    return found
+
+
+def _shown(written: Written, graph: Graph) -> bool:
+    return any(held.value in graph.made or held.value in graph.inputs for held in written.held)
+
+
+def wanted_values(found: Sequence[Counterpart], graph: Graph) -> list[str]:
+    """ONNX values to ask the reference for."""
+    names = {held.value for one in found for held in one.written.held}.union(*(one.wanted() for one in found))
+    return sorted(names & graph.made)

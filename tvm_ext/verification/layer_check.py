@@ -1,0 +1,215 @@
+"""Comparing a compiled model with onnxruntime layer by layer, on the very program that runs.
+
+The program runs twice. In a plain run each kernel reads what the ones before it made, so differences add up. In the
+second run every result is replaced, once it has been looked at, by the reference's: so each kernel is judged by what it
+makes of right operands, and the first one that is wrong is the culprit, whatever the ones behind it do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.call_site import Written
+from ..core.errors import InputError, OptionError, ToolError
+from ..frontend.reader import read_model
+from .counterparts import Counterpart, counterparts, wanted_values
+from .differences import Difference, difference
+from .inputs import seeded_inputs
+from .layers import BAD, SKIPPED, LayerReport, LayerRow
+from .metrics import OutputMetrics
+from .program import Graph, Program
+from .reference import run_intermediates
+from .tolerance import Tolerance
+from .verify import frozen_inputs, report_of
+
+if TYPE_CHECKING:
+    from ..runtime.model import CompiledModel
+
+#: Share of elements that a jump may have tipped; more of them are no roundings.
+_TIPPED = 0.01
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What one ONNX value says of a tensor."""
+
+    value: str
+    expected: np.ndarray
+    tolerance: Tolerance
+
+
+def check_layers(
+    compiled: CompiledModel, model: Any, inputs: Mapping[str, np.ndarray] | None = None, *, seed: int = 0,
+    reference: Mapping[str, np.ndarray] | None = None, tolerance: float | None = None,
+) -> LayerReport:  # fmt: skip
+    """Compare every kernel's value with onnxruntime's; see :func:`tvm_ext.verify`.
+
+    Raises:
+        OptionError: no model was given, or a reference, or the artifact says nothing of its kernels.
+        InputError: the inputs do not fit.
+        UnsupportedError: onnxruntime cannot run the model.
+    """
+    if model is None:
+        raise OptionError("layers=True compares with values of the model", fix="give model=, the ONNX file it was of")
+    if reference is not None:
+        raise OptionError("layers=True takes values within the model from onnxruntime", fix="leave reference out")
+    batch = _batch_of(compiled, inputs)
+    feeds = seeded_inputs(compiled.inputs, seed, batch or 1) if inputs is None else dict(inputs)
+    program, graph = Program(compiled, batch), Graph(read_model(model).proto.graph)
+    found = counterparts(program, graph)
+    given = {**frozen_inputs(compiled), **feeds}
+    outputs = [spec.name for spec in compiled.outputs]
+    names = [*wanted_values(found, graph), *(name for name in outputs if name in graph.made)]
+    values, label = run_intermediates(model, given, list(dict.fromkeys(names)), compiled.threads)
+    known = {**graph.constants, **given, **values}
+    targets = {_key(one): _targets(one, {**given, **values}, known) for one in found}
+    totals: dict[tuple[int, str], float] = {}
+    plain = _run(compiled, program, feeds, _totals(targets, totals))
+    alone: dict[tuple[int, str], tuple[str, Difference]] = {}
+    _run(compiled, program, feeds, _alone(targets, alone))
+    rows = tuple(_row(one, targets[_key(one)], alone.get(_key(one)), totals.get(_key(one))) for one in found)
+    expected = {name: known[name] for name in outputs if name in known}
+    drawn = None if inputs is not None else seed
+    compared = report_of({n: plain[n] for n in expected}, expected, label, drawn, tolerance)
+    if tolerance is None:
+        compared = replace(compared, outputs=tuple(_within_rows(one, rows) for one in compared.outputs))
+    return LayerReport(str(compiled.metadata.model["name"]), rows, compared, label, drawn, batch)
+
+
+def _within_rows(output: OutputMetrics, rows: Sequence[LayerRow]) -> OutputMetrics:
+    """An output beyond the usual part of its range agrees if its kernel's own tolerance allows that: what cancels."""
+    mine = [row for row in rows if row.value == output.name and row.total is not None]
+    finite = not (output.nan_mismatch or output.inf_mismatch)
+    allowed = mine and all(row.total is not None and row.total <= row.tolerance for row in mine)
+    return replace(output, reason="") if allowed and finite and output.reason else output
+
+
+def _batch_of(compiled: CompiledModel, inputs: Mapping[str, np.ndarray] | None) -> int:
+    """The size of the batch whose program is looked at; 0 if it is not symbolic.
+
+    Raises:
+        InputError: the inputs have a size that is composed of several programs.
+    """
+    if not compiled.batches or inputs is None:
+        return min(compiled.batches, default=0)
+    spec = next(spec for spec in compiled.inputs if spec.batch_axis is not None)
+    shape = np.shape(inputs.get(spec.name, ()))
+    rows = shape[spec.batch_axis] if len(shape) == len(spec.shape) and spec.batch_axis is not None else 0
+    if rows not in compiled.batches:
+        raise InputError(
+            f"layers=True looks at one program, and input {spec.name!r} has {rows} rows",
+            fix=f"give one of {', '.join(map(str, compiled.batches))} rows, which have programs of their own",
+        )
+    return int(rows)
+
+
+def _key(one: Counterpart) -> tuple[int, str]:
+    return one.call.site.order, one.written.variable
+
+
+_Targets = Mapping[tuple[int, str], "tuple[_Target, ...] | str"]
+
+
+def _targets(
+    one: Counterpart, values: Mapping[str, np.ndarray], known: Mapping[str, np.ndarray]
+) -> tuple[_Target, ...] | str:
+    expected = one.expected(values)
+    if isinstance(expected, str):
+        return expected
+    return tuple(_Target(value, array, one.tolerance(value, known)) for value, array in expected.items())
+
+
+# ------------------------------------------------------------ runs
+_Look = Callable[["tuple[int, str]", np.ndarray, np.ndarray, Written], None]
+"""Called with the key of a result, its logical array, its memory, and what is known of it."""
+
+
+def _run(
+    compiled: CompiledModel, program: Program, feeds: Mapping[str, np.ndarray], look: _Look
+) -> dict[str, np.ndarray]:
+    """Run once, with a look at every result.
+
+    Raises:
+        ToolError: what runs is not what the report says.
+    """
+    done: Counter[str] = Counter()
+    wrong: list[str] = []
+
+    def inspect(name: str, before: bool, arrays: Sequence[np.ndarray]) -> None:
+        if before or wrong:
+            return
+        calls, at = program.by_kernel.get(name, []), done[name]
+        done[name] += 1
+        if at >= len(calls):
+            wrong.append(f"{name} is called more often than the {len(calls)} times that its report says")
+            return
+        writes = calls[at].site.writes
+        for written, memory in zip(writes, arrays[len(arrays) - len(writes) :], strict=True):
+            if memory.shape != written.memory_shape:
+                wrong.append(f"{name} writes {memory.shape}; its report says {written.memory_shape}")
+                return
+            logical = written.layout.unpack(memory, written.shape) if written.layout else memory.copy()
+            look((calls[at].site.order, written.variable), logical, memory, written)
+
+    outputs = compiled.run_inspected(feeds, inspect)
+    if wrong:
+        raise ToolError(f"{compiled.metadata.model['name']}: {wrong[0]}", fix="compile the model again")
+    return outputs
+
+
+def _totals(targets: _Targets, into: dict[tuple[int, str], float]) -> _Look:
+    def look(key: tuple[int, str], logical: np.ndarray, memory: np.ndarray, written: Written) -> None:
+        if not isinstance(found := targets[key], str):
+            into[key] = max(difference(logical, one.expected, one.tolerance.absolute).largest for one in found)
+
+    return look
+
+
+def _alone(targets: _Targets, into: dict[tuple[int, str], tuple[str, Difference]]) -> _Look:
+    def look(key: tuple[int, str], logical: np.ndarray, memory: np.ndarray, written: Written) -> None:
+        found = targets[key]
+        if isinstance(found, str):
+            return
+        each = [(one.value, difference(logical, one.expected, one.tolerance.absolute)) for one in found]
+        into[key] = max(each, key=lambda one: one[1].ratio)
+        right = found[0].expected
+        np.copyto(memory, written.layout.pack(right) if written.layout else right)
+
+    return look
+
+
+# ------------------------------------------------------------ rows
+def _row(
+    one: Counterpart, targets: tuple[_Target, ...] | str, alone: tuple[str, Difference] | None, total: float | None
+) -> LayerRow:
+    kernel, site = one.call.kernel, one.call.site
+    row = LayerRow(
+        site.order, kernel["name"], kernel["recipe"], kernel["config"], site.nodes, behind=one.behind,
+        layout=str(one.written.layout or ""), record=kernel.get("record", ""),
+    )  # fmt: skip
+    if isinstance(targets, str) or alone is None:
+        return replace(row, status=SKIPPED, reason=targets if isinstance(targets, str) else "it did not run")
+    value, found = alone
+    target = next(t for t in targets if t.value == value)
+    row = replace(
+        row, value=value, alone=found, total=total, tolerance=target.tolerance.absolute,
+        tolerance_text=str(target.tolerance), scale=_scale(target.expected),
+    )  # fmt: skip
+    if found.ok:
+        return row
+    if one.jump and found.mismatched <= max(1, _TIPPED * target.expected.size):
+        tipped = f"{found.mismatched} elements differ: a rounding before {one.jump} can tip its result"
+        return replace(row, status=SKIPPED, reason=tipped)
+    return replace(row, status=BAD)
+
+
+def _scale(array: np.ndarray) -> float:
+    if array.dtype.kind not in "fiu":
+        return 1.0
+    finite = np.abs(np.asarray(array, np.float64))
+    return float(finite[np.isfinite(finite)].max(initial=0.0))

@@ -1,0 +1,244 @@
+"""Lengths and magnitudes of what ONNX operators sum, from the values they read where these are known.
+
+The magnitude of a value bounds sum |x_i| |w_i| of what made it: then :mod:`.tolerance` bounds the rounding, whatever
+cancels. Through a chain of operators it is carried on by numbers; where an operand's array is known, its norm is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .operators import MOVES, ONE_STEP, WHOLE
+from .tolerance import FUNCTION_LENGTH
+
+if TYPE_CHECKING:
+    import onnx
+
+
+#: Roundings that passes add: a constant that was put together of several, a division that is a product.
+FOLDED = 4
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Nodes that one kernel computes, in an order in which they can run.
+
+    Attributes:
+        arrays: ONNX value -> its array, of values that are known.
+    """
+
+    nodes: Sequence[onnx.NodeProto]
+    arrays: Mapping[str, np.ndarray]
+
+    def length(self) -> int:
+        """Steps of all sums, one behind the other; 0 if values are only moved."""
+        total = sum(self._length(node) for node in self.nodes)
+        return total + FOLDED if total else 0
+
+    def magnitude(self, value: str) -> float:
+        """A bound on the magnitudes behind a value."""
+        known: dict[str, float] = {}
+
+        def of(name: str) -> float:
+            return known[name] if name in known else _largest(self.arrays.get(name))
+
+        for node in self.nodes:
+            found = _MAGNITUDES.get(node.op_type, _of_operands)(node, _Operands(node, self.arrays, of))
+            known.update(dict.fromkeys(filter(None, node.output), found))
+        return max(of(value), _largest(self.arrays.get(value)))
+
+    def _length(self, node: onnx.NodeProto) -> int:
+        if node.op_type in MOVES:
+            return 0
+        if node.op_type in ONE_STEP:
+            return max(1, len(node.input) - 1)
+        return _LENGTHS.get(node.op_type, _of_function)(node, self.arrays)
+
+
+@dataclass(frozen=True)
+class _Operands:
+    """Operands of a node: arrays where they are known, and magnitudes."""
+
+    node: onnx.NodeProto
+    arrays: Mapping[str, np.ndarray]
+    of: Callable[[str], float]
+
+    def array(self, index: int) -> np.ndarray | None:
+        """An operand in float64, without what is not finite; None if it is not known."""
+        known = self.arrays.get(self.node.input[index]) if index < len(self.node.input) else None
+        if known is None:
+            return None
+        return np.nan_to_num(np.asarray(known, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+
+    def magnitude(self, index: int) -> float:
+        there = index < len(self.node.input) and self.node.input[index]
+        return self.of(self.node.input[index]) if there else 0.0
+
+
+def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
+    """An attribute of a node as a Python value."""
+    from onnx import helper
+
+    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
+
+
+def _largest(array: np.ndarray | None) -> float:
+    if array is None or (array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16"):
+        return 0.0
+    finite = np.asarray(array, np.float64)
+    return float(np.abs(finite[np.isfinite(finite)]).max(initial=0.0))
+
+
+# ------------------------------------------------------------ lengths
+_Arrays = Mapping[str, np.ndarray]
+
+
+def _shape(node: onnx.NodeProto, index: int, arrays: _Arrays) -> tuple[int, ...]:
+    known = arrays.get(node.input[index]) if index < len(node.input) else None
+    return () if known is None else known.shape
+
+
+def _of_function(node: onnx.NodeProto, arrays: _Arrays) -> int:
+    return FUNCTION_LENGTH
+
+
+def _of_two(node: onnx.NodeProto, arrays: _Arrays) -> int:
+    return 2
+
+
+def _of_convolution(node: onnx.NodeProto, arrays: _Arrays) -> int:
+    return max(1, math.prod(_shape(node, 1, arrays)[1:])) + 1
+
+
+def _of_transposed(node: onnx.NodeProto, arrays: _Arrays) -> int:
+    weight = _shape(node, 1, arrays)
+    return max(1, math.prod((*weight[:1], *weight[2:]))) + 1
+
+
+def _of_product(node: onnx.NodeProto, arrays: _Arrays) -> int:
+    inner = 0 if attribute(node, "transA", 0) else -1
+    return max([1, *_shape(node, 0, arrays)[inner:][:1], *_shape(node, 1, arrays)[-2:][:1]]) + 2
+
+
+def _of_whole(node: onnx.NodeProto, arrays: _Arrays) -> int:
+    """An operator over some axes of its first operand: all of its elements, at most."""
+    return max(1, math.prod(_shape(node, 0, arrays))) + FUNCTION_LENGTH
+
+
+def _of_row(node: onnx.NodeProto, arrays: _Arrays) -> int:
+    """An operator over one axis."""
+    shape = _shape(node, 0, arrays)
+    return (max(shape) if shape else 1) + FUNCTION_LENGTH
+
+
+def _of_window(node: onnx.NodeProto, arrays: _Arrays) -> int:
+    return math.prod(attribute(node, "kernel_shape", (1,)))
+
+
+def _of_image(node: onnx.NodeProto, arrays: _Arrays) -> int:
+    return max(1, math.prod(_shape(node, 0, arrays)[2:])) + 1
+
+
+_LENGTHS: dict[str, Callable[[Any, _Arrays], int]] = {
+    "Conv": _of_convolution, "ConvInteger": _of_convolution, "QLinearConv": _of_convolution,
+    "ConvTranspose": _of_transposed, "MatMul": _of_product, "Gemm": _of_product, "AveragePool": _of_window,
+    "GlobalAveragePool": _of_image, "BatchNormalization": _of_two, "HardSigmoid": _of_two, "Softmax": _of_row,
+    "LogSoftmax": _of_row, "LRN": _of_row, "CumSum": _of_row,
+    **dict.fromkeys(WHOLE, _of_whole),
+}  # fmt: skip
+
+
+# ------------------------------------------------------------ magnitudes
+def _of_operands(node: onnx.NodeProto, given: _Operands) -> float:
+    """An operator that makes nothing larger: activations, softmax, pooling, whatever is not known."""
+    return max([1.0, *(given.magnitude(i) for i in range(len(node.input)))])
+
+
+def _of_moved(node: onnx.NodeProto, given: _Operands) -> float:
+    return max([0.0, *(given.magnitude(i) for i in range(len(node.input)))])
+
+
+def _of_sum(node: onnx.NodeProto, given: _Operands) -> float:
+    return sum(given.magnitude(i) for i in range(len(node.input)))
+
+
+def _of_factors(node: onnx.NodeProto, given: _Operands) -> float:
+    return given.magnitude(0) * given.magnitude(1)
+
+
+def _of_quotient(node: onnx.NodeProto, given: _Operands) -> float:
+    below = given.array(1)
+    least = float(np.abs(below).min(initial=math.inf)) if below is not None else 0.0
+    return given.magnitude(0) / least if least else given.magnitude(0)
+
+
+def _of_linear(node: onnx.NodeProto, given: _Operands) -> float:
+    """A convolution: |window| |weight of an output|, and the bias."""
+    weight = given.array(1)
+    if weight is None:
+        return given.magnitude(0) * given.magnitude(1)
+    apart = 1 if node.op_type == "ConvTranspose" else 0
+    squares = np.square(np.moveaxis(weight, apart, 0)).reshape(weight.shape[apart], -1)
+    taps, group = math.prod(weight.shape[2:]), int(attribute(node, "group", 1))
+    window = given.magnitude(0) * math.sqrt(squares.shape[1])
+    data = given.array(0)
+    if data is not None and data.ndim > 2 and group == 1:
+        pixels = np.square(data).sum(axis=1)
+        window = min(window, math.sqrt(min(taps * float(pixels.max(initial=0.0)), float(pixels.sum()))))
+    return window * math.sqrt(float(squares.sum(axis=1).max(initial=0.0))) + given.magnitude(2)
+
+
+def _of_matmul(node: onnx.NodeProto, given: _Operands) -> float:
+    """A product of matrices: |row| |column|, and what Gemm adds."""
+    norms = []
+    for index, transposed, axis in ((0, "transA", -1), (1, "transB", -2)):
+        array = given.array(index)
+        if array is None:
+            other = given.array(1 - index)
+            depth = other.shape[-1 if index else 0] if other is not None and other.ndim else 1
+            norms.append(given.magnitude(index) * math.sqrt(depth))
+            continue
+        at = axis if not attribute(node, transposed, 0) else -3 - axis
+        squares = np.square(array).sum(axis=at if array.ndim > 1 else -1)
+        norms.append(math.sqrt(float(np.max(squares, initial=0.0))))
+    alpha, beta = abs(attribute(node, "alpha", 1.0)), abs(attribute(node, "beta", 1.0))
+    return alpha * norms[0] * norms[1] + beta * given.magnitude(2)
+
+
+def _of_batch_norm(node: onnx.NodeProto, given: _Operands) -> float:
+    scale, mean, variance = (given.array(i) for i in (1, 3, 4))
+    if scale is None or mean is None or variance is None:
+        return _of_operands(node, given)
+    factor = np.abs(scale / np.sqrt(variance + attribute(node, "epsilon", 1e-5)))
+    return (given.magnitude(0) + _largest(mean)) * _largest(factor) + given.magnitude(2)
+
+
+def _of_normalized(node: onnx.NodeProto, given: _Operands) -> float:
+    """(x - mean) / deviation * scale + bias: what cancels in x - mean counts, relative to the least deviation."""
+    data, scale = given.array(0), given.magnitude(1) or 1.0
+    if data is None:
+        return _of_operands(node, given)
+    first = int(attribute(node, "axis", -1)) if node.op_type == "LayerNormalization" else min(2, data.ndim - 1)
+    axes = tuple(range(first % data.ndim, data.ndim))
+    spread = np.sqrt(data.var(axis=axes) + attribute(node, "epsilon", 1e-5))
+    largest = np.abs(data).max(axis=axes, initial=0.0)
+    with np.errstate(invalid="ignore"):
+        return _largest(np.asarray(largest / spread)) * scale + given.magnitude(2)
+
+
+def _of_whole_sum(node: onnx.NodeProto, given: _Operands) -> float:
+    data = given.array(0)
+    return given.magnitude(0) * (data.size if data is not None else 1)
+
+
+_MAGNITUDES: dict[str, Callable[[Any, _Operands], float]] = {
+    "Conv": _of_linear, "ConvTranspose": _of_linear, "MatMul": _of_matmul, "Gemm": _of_matmul, "Add": _of_sum,
+    "Sub": _of_sum, "Sum": _of_sum, "Mul": _of_factors, "Div": _of_quotient, "BatchNormalization": _of_batch_norm,
+    "LayerNormalization": _of_normalized, "InstanceNormalization": _of_normalized,
+    "GroupNormalization": _of_normalized, "ReduceSum": _of_whole_sum, **dict.fromkeys(MOVES, _of_moved),
+}  # fmt: skip

@@ -1,0 +1,77 @@
+"""What a compiled program says of itself: its calls of kernels in order, and the ONNX nodes behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..core.call_site import CallSite
+from ..core.errors import OptionError
+from ..frontend.naming import node_labels
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..runtime.model import CompiledModel
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a kernel.
+
+    Attributes:
+        site: what it reads and writes.
+        kernel: the row of the kernel in the report.
+    """
+
+    site: CallSite
+    kernel: Mapping[str, Any]
+
+
+class Program:
+    """The calls of a program, of one size of the batch if that is symbolic.
+
+    Args:
+        compiled: whose program it is.
+        batch: size of the batch; 0 if it is not symbolic.
+
+    Raises:
+        OptionError: the model was compiled by a release that did not keep what is needed.
+    """
+
+    def __init__(self, compiled: CompiledModel, batch: int = 0) -> None:
+        rows = [k for k in compiled.report.get("kernels", ()) if k.get("batch", 0) == batch]
+        if not all("sites" in row for row in rows):
+            raise OptionError(
+                f"{compiled.metadata.model['name']}: this artifact does not say which ONNX value each kernel writes",
+                fix="compile the model again with this release",
+            )
+        self.by_kernel: dict[str, list[Call]] = {}
+        for row in rows:
+            sites = zip(row["sites"], row["call_sites"], strict=True)
+            self.by_kernel[row["name"]] = [Call(CallSite.from_dict(site, tuple(nodes)), row) for site, nodes in sites]
+        every = [call for calls in self.by_kernel.values() for call in calls]
+        self.calls: tuple[Call, ...] = tuple(sorted(every, key=lambda call: call.site.order))
+
+
+class Graph:
+    """Nodes of an ONNX graph by the labels that reports have.
+
+    Args:
+        graph: of the model.
+    """
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        from onnx import numpy_helper
+
+        labels = node_labels(graph.node)
+        self.nodes = dict(zip(labels, graph.node, strict=True))
+        self._position = {label: at for at, label in enumerate(labels)}
+        self.made = {name for node in graph.node for name in node.output if name}
+        self.inputs = {one.name for one in graph.input}
+        self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+
+    def ordered(self, labels: set[str]) -> list[onnx.NodeProto]:
+        """The nodes of some labels in the order of the graph; labels that it does not have are left out."""
+        return [self.nodes[label] for label in sorted(labels & self.nodes.keys(), key=self._position.__getitem__)]
