@@ -78,13 +78,19 @@ def test_elided_constants_are_told_apart() -> None:
     assert a != b and first.replace(a, b) == second
 
 
-def test_vectors_of_lanes_that_the_parser_has_no_name_for() -> None:
-    v, b = tirx.Var("v", "float32x6"), tirx.decl_buffer((6,), "float32", "b")
-    lanes = tirx.Ramp(0, 1, 6)
-    body = tirx.BufferStore(b, tirx.Let(v, b[lanes], v * v), [lanes])
-    mod = IRModule({GlobalVar("kernel"): tirx.PrimFunc([b], body)})
+@pytest.mark.parametrize("lanes", [2, 6, 16, 24])
+def test_vectors_of_any_length_read_back(lanes: int) -> None:
+    dtype, b, c = f"float32x{lanes}", *(tirx.decl_buffer((lanes,), "float32", name) for name in "bc")
+    index, v, u = tirx.Ramp(0, 1, lanes), tirx.Var("v", dtype), tirx.Var("u", dtype)
+    body = tirx.SeqStmt(
+        [
+            tirx.Bind(u, b[index] + b[index]),
+            tirx.BufferStore(c, tirx.Let(v, b[index], v * u), [index]),
+        ]
+    )
+    mod = IRModule({GlobalVar("kernel"): tirx.PrimFunc([b, c], body)})
     text = script(mod, ElidedNaming())
-    assert "T.float32x6" not in text
+    assert f"T.{dtype}" not in text
     tvm.ir.assert_structural_equal(parsed(text)["kernel"], mod["kernel"], map_free_vars=True)
 
 

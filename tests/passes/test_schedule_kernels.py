@@ -13,10 +13,11 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.lowering import Stage, agrees, primfuncs, stage
 from tvm_ext.core.errors import PassError
+from tvm_ext.core.instruments import Switches
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.schedule_database import RECORDS, WORKLOADS, MetaScheduleDatabase, normalized
 from tvm_ext.passes.assign_layouts import AssignLayouts
-from tvm_ext.passes.schedule_kernels import ScheduleKernels
+from tvm_ext.passes.schedule_kernels import ScheduleKernels, metaschedule_record
 from tvm_ext.schedules.softmax import Softmax
 
 TWICE = model(
@@ -101,3 +102,12 @@ def test_a_record_that_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -
     assert not any(kernel.record for kernel in found.ctx.kernels.values())
     other = scheduled(database(tmp_path / "shape", source=SOFTMAX))
     assert any("softmax: no record of this kernel" in why for why in other.skipped.values())
+
+
+def test_a_schedule_of_a_database_can_be_switched_off(tmp_path: Path) -> None:
+    before = stage(TWICE, AssignLayouts)
+    before.ctx.schedules = database(tmp_path)
+    before.ctx.switches = Switches(records=frozenset({metaschedule_record(before.ctx.kernels["softmax"])}))
+    found = Stage(ScheduleKernels()(before.mod, before.ctx).mod, before.ctx)
+    assert found.fired["softmax"] == "scheduled by softmax"
+    assert any("switched off" in why for why in found.skipped.values())

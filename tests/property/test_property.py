@@ -57,6 +57,7 @@ def test_another_random_graph_agrees(judge: Judge, case: Case) -> None:
     check(judge, case)
 
 
+@pytest.mark.long
 def test_a_failure_shrinks_to_a_small_graph_that_can_be_run_again() -> None:
     """A judge that dislikes Conv is given a small graph with one."""
 

@@ -33,7 +33,8 @@ GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 
 VERBS: dict[str, ModuleType] = {
     "compile": compile, "run": run, "verify": verify, "bisect": bisect, "bench": bench, "tune": tune, "log": log,
-    "zoo": zoo, "analyze": analyze, "report": report, "profile": profile, "memory": memory, "new": new, "doctor": doctor, "cache": cache,
+    "zoo": zoo, "analyze": analyze, "report": report, "profile": profile, "memory": memory,
+    "new": new, "doctor": doctor, "cache": cache,
 }  # fmt: skip
 
 _EPILOG = """\

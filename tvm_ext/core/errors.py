@@ -42,7 +42,7 @@ class ArtifactError(TvmExtError, ValueError):
 
 
 class StageError(TvmExtError, ValueError):
-    """A stage file is damaged, of other versions or another machine, or says what does not hold; names file and line."""
+    """A stage file is damaged, of other versions or another machine, or holds what cannot be; names file and line."""
 
 
 class ToolError(TvmExtError, OSError):

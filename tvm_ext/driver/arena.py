@@ -7,7 +7,7 @@ section 5.2): the largest buffer first, each at the lowest offset where nothing 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -121,18 +121,19 @@ def plan(intervals: Sequence[Interval], steps: Sequence[str] = ()) -> Arena:
     best = Arena(tuple(intervals), tuple([0] * len(intervals)), tuple(steps))
     smallest, order = None, list(range(len(intervals)))
     chance = random.Random(0)
-    keys = (_by_size, _by_area, _by_start)
-    for attempt in range(len(keys) + _TRIES):
-        if attempt < len(keys):
-            tried = sorted(range(len(intervals)), key=lambda i: keys[attempt](intervals[i]))  # noqa: B023
-        else:
-            tried = _nearby(order, chance)
+    by_rule = [_ordered(intervals, key) for key in (_by_size, _by_area, _by_start)]
+    for attempt in range(len(by_rule) + _TRIES):
+        tried = by_rule[attempt] if attempt < len(by_rule) else _nearby(order, chance)
         found = replace(best, offsets=_placed(intervals, tried))
         if smallest is None or found.nbytes < smallest:
             best, smallest, order = found, found.nbytes, tried
         if smallest <= best.lower_bound:
             break
     return best
+
+
+def _ordered(intervals: Sequence[Interval], key: Callable[[Interval], tuple[int, ...]]) -> list[int]:
+    return sorted(range(len(intervals)), key=lambda i: key(intervals[i]))
 
 
 def _by_size(one: Interval) -> tuple[int, ...]:

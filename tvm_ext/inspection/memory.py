@@ -111,7 +111,7 @@ class MemoryPlan:
             ("in all", f"{_size(self.nbytes)}: {_size(self.arena_bytes)} of arena, {_size(pool)} of threads' pools"),
             (
                 "lower bound",
-                f"{_size(self.lower_bound)} live at once, in launch {self.fullest}: {self.ratio:.3f} of it",
+                f"{_size(self.lower_bound)} live in launch {self.fullest}: {self.ratio:.3f} of it",
             ),
             ("without reuse", f"{_size(self.no_reuse)}: {self.no_reuse / max(self.nbytes, 1):.1f} times as much"),
         ]

@@ -21,8 +21,8 @@ _PLACE = "tvm_ext_constant_"
 _DECLARED = re.compile(rf"^ +{_PLACE}\d+: .*\n", re.MULTILINE)
 _PLACED = re.compile(rf"\b{_PLACE}(\d+)\b")
 
-_TYPED_LET = re.compile(r"\bT\.let\[T\.(?P<dtype>\w+x\d+)\]")
-_TYPED_VAR = re.compile(r"\b(?P<name>\w+) = T\.(?P<dtype>\w+x\d+)\(\)")
+_TYPED_LET = re.compile(r"\bT\.let\[T\.\w+x\d+\]")
+_TYPED_VAR = re.compile(r"\b(\w+) = T\.(\w+x\d+)\(\)")
 
 Naming = Callable[[GenericConst, str], str]
 """(constant, variable that is bound to what reads it) -> the text that stands for it."""
@@ -43,21 +43,12 @@ def script(mod: IRModule, naming: Naming) -> str:
 
 
 def _readable_types(text: str) -> str:
-    """The text with other words for vectors of so many lanes that TVM's parser has no name for them.
+    """The text with other words for types of vectors: of most lengths TVM's parser has no name for them, or no maker.
 
     v: T.let[T.float32x6] = ...   ->   v: T.let = ...
     v = T.float32x6()             ->   v = T.Var("v", "float32x6")
     """
-    from tvm.script import tirx as names
-
-    def known(found: re.Match[str]) -> bool:
-        return hasattr(names, found["dtype"])
-
-    text = _TYPED_LET.sub(lambda found: found[0] if known(found) else "T.let", text)
-    return _TYPED_VAR.sub(
-        lambda found: found[0] if known(found) else '{name} = T.Var("{name}", "{dtype}")'.format(**found.groupdict()),
-        text,
-    )
+    return _TYPED_VAR.sub(r'\1 = T.Var("\1", "\2")', _TYPED_LET.sub("T.let", text))
 
 
 def _with_places(name: str, function: Any, constants: list[tuple[GenericConst, str]]) -> Any:
