@@ -41,7 +41,6 @@ def test_stop_and_go_on(said, path, tmp_path):
     code, out, _ = said("compile", "--from", str(stage), "-o", str(artifact), "--timing", "-v", "--only", "lower-rest")
     assert code == 0 and "dense" in out and f"wrote {artifact}" in out and "█" in out
     assert "pass lower-rest: 1 fired" in out and "pass lift-weights:" not in out
-    assert said("verify", path, "--artifact", str(artifact))[0] == 0
     stage.write_text(stage.read_text().replace("@I.ir_module", "@I.ir_modul"))
     code, out, err = said("compile", "--from", str(stage))
     assert code == 2 and out == "" and f"{stage}:" in err and "fix:" in err

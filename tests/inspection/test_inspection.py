@@ -141,6 +141,7 @@ def test_one_stage_with_its_files(tiny: Inspection, tmp_path: Path) -> None:
         tiny.dump(tmp_path / "file")
 
 
+@pytest.mark.long
 def test_names_that_tvmscript_uses_itself(tmp_path: Path) -> None:
     nodes = [node("Add", "T R", "I"), node("Mul", "I w", "W"), node("MatMul", "W v", "class")]
     weights = {"w": random(3, 3), "v": random(3, 3, seed=1)}

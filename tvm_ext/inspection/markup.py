@@ -41,6 +41,7 @@ Value = str | int | float | bool | None | Cell
 """What a table or a list of facts shows; None is an empty cell, and a `Markup` is taken as it is."""
 
 SHORT = 28  # letters of a cell that is never broken
+CODE_ROWS = 28  # of a block of code that are seen at once
 TONES = ("", "good", "bad", "warn", "dim")
 
 # Controls draw nothing, or change the direction of what follows: names of a model may not do that to a page.
@@ -90,9 +91,8 @@ def table(
     )
     lines = "".join("<tr>" + "".join(_cell(*one) for one in zip(row, classes, strict=True)) + "</tr>\n" for row in body)
     above = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return Markup(
-        f'<div class="wide"><table>{above}<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}</tbody></table></div>\n'
-    )
+    inside = f"{above}<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}</tbody>"
+    return Markup(f'<div class="wide" style="--rows:{len(body)}"><table>{inside}</table></div>\n')
 
 
 def _position(titles: Sequence[str], column: str | int) -> int:
@@ -159,7 +159,9 @@ def code(text: str, language: str = "") -> Markup:
     body = escape(text)
     if language == "diff":
         body = Markup("\n".join(_diff_line(line) for line in body.split("\n")))
-    return Markup(f'<pre class="code" tabindex="0" data-language="{escape(language)}"><code>{body}</code></pre>\n')
+    rows = min(text.count("\n") + 1, CODE_ROWS)
+    attributes = f'class="code" style="--rows:{rows}" tabindex="0" data-language="{escape(language)}"'
+    return Markup(f"<pre {attributes}><code>{body}</code></pre>\n")
 
 
 def _diff_line(line: str) -> str:

@@ -9,16 +9,15 @@ from ..graphs import check_numbers, model, node, value
 RNG = np.random.default_rng(11)
 
 
-@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
 @pytest.mark.parametrize(
-    ("shape", "reach", "axis"),
+    ("shape", "reach", "axis", "reduction"),
     [
-        ((5, 2, 17), (5, 1, 7), 2),
-        ((5, 2, 17), (3, 2, 17), 1),
-        ((4, 6, 5), (2, 3, 4), 0),
-        ((4, 6, 5), (4, 6, 5), 1),
-        ((7,), (3,), 0),
-        ((3, 4), (1, 1), -1),
+        ((5, 2, 17), (5, 1, 7), 2, "none"),
+        ((5, 2, 17), (3, 2, 17), 1, "add"),
+        *(((4, 6, 5), (2, 3, 4), 0, reduction) for reduction in ("none", "add", "mul", "max", "min")),
+        ((4, 6, 5), (4, 6, 5), 1, "none"),
+        ((7,), (3,), 0, "mul"),
+        ((3, 4), (1, 1), -1, "none"),
     ],
 )
 def test_indices_shorter_than_the_data(shape, reach, axis, reduction):

@@ -148,11 +148,15 @@
     label();
   });
   for (const one of sections) one.addEventListener("toggle", label);
+  const arrive = (target, tries) => {
+    target.scrollIntoView(); // what comes into view on the way may have another height than was taken for it
+    if (tries) requestAnimationFrame(() => arrive(target, tries - 1));
+  };
   const reveal = () => {
     const target = location.hash && document.getElementById(location.hash.slice(1));
     if (target && target.matches(".section")) {
       target.open = true;
-      target.scrollIntoView();
+      arrive(target, 8);
     }
   };
   addEventListener("hashchange", reveal);
