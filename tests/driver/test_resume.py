@@ -76,6 +76,20 @@ def check_every_stage(model: onnx.ModelProto, folder: Path, **options: Any) -> N
             assert json.loads(file.with_suffix(".json").read_text())["gaps"] == {}
 
 
+@pytest.fixture(scope="module")
+def expected() -> dict[str, np.ndarray]:
+    """What the tiny model gives when it is compiled in one go."""
+    return outputs_of(tvm_ext.compile(stage_models.tiny(), cache=False))
+
+
+@pytest.mark.parametrize("file", ["02_relax.py", "03_grouped.py", "04_layout.py", "06_scheduled.py"])
+def test_a_stage_that_was_not_edited_gives_the_same_bits(
+    tiny: Path, expected: dict[str, np.ndarray], file: str
+) -> None:
+    assert same_bits(outputs_of(tvm_ext.resume(tiny / file)), expected)
+
+
+@pytest.mark.long
 def test_every_stage_of_a_tiny_model(tmp_path: Path) -> None:
     check_every_stage(stage_models.tiny(), tmp_path)
 

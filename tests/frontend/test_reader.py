@@ -174,3 +174,21 @@ def test_something_else_names_its_type(given):
 def test_a_file_without_permission_or_with_a_bad_name():
     with pytest.raises(ModelError, match="cannot be read"):
         read_model(pathlib.Path("a\0b.onnx"))
+
+
+@pytest.mark.parametrize("old", [b"act", b"small", b"x"])
+def test_names_that_are_no_text_are_refused(old):
+    data = relu_model().SerializeToString().replace(old, b"\xff" * len(old))
+    with pytest.raises(ModelError, match="no UTF-8 text") as error:
+        read_model(data)
+    assert message(error.value)
+
+
+def test_a_location_that_is_no_text_is_refused(tmp_path):
+    tensor = onnx.TensorProto(name="w", data_type=1, dims=[2], data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="weights.bin")
+    proto = relu_model()
+    proto.graph.initializer.append(tensor)
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString().replace(b"weights.bin", b"weights\xff\xfe\xfdx"))
+    with pytest.raises(ModelError, match=r"no UTF-8 text|does not exist"):
+        read_model(tmp_path / "m.onnx")

@@ -66,3 +66,20 @@ def test_every_cut_of_a_model_is_read_without_an_error():
     for size in range(len(data)):
         wire.graph_name(data[:size])
         assert wire.external_locations(data[:size]) == ()
+
+
+def test_messages_nested_without_end_are_not_followed():
+    """Protobuf decodes a hundred within each other; Python would fall over its own limit at a thousand."""
+    entry = b"\x0a\x08location"
+    data = entry
+    for tag in (b"\x0a", b"\x2a", b"\x32") * 1500:  # node of a graph, attribute of a node, graph of an attribute
+        data = tag + varint(len(data)) + data
+    assert wire.external_locations(b"\x3a" + varint(len(data)) + data) == ()
+
+
+def varint(value):
+    out = b""
+    while value >= 0x80:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])

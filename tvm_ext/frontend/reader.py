@@ -216,7 +216,7 @@ def _check_complete(proto: onnx.ModelProto, content: _Content) -> None:
 
 def _no_text(message: Any) -> str:
     """The first field for text, of a message and all within it, that holds other bytes; "" if none does."""
-    for field, value in message.ListFields():
+    for field, value in _fields(message):
         values = value if hasattr(value, "extend") else (value,)  # what is repeated, in any version of protobuf
         if field.type == field.TYPE_STRING and not all(isinstance(one, str) for one in values):
             return f"field {field.name!r} of a {message.DESCRIPTOR.name}"
@@ -225,6 +225,14 @@ def _no_text(message: Any) -> str:
                 if where := _no_text(one):
                     return where
     return ""
+
+
+def _fields(message: Any) -> list[tuple[Any, Any]]:
+    """(descriptor, value) of fields that are there; of a tensor without its data, which Python would copy."""
+    if message.DESCRIPTOR.name != "TensorProto":
+        return list(message.ListFields())
+    names = ("name", "doc_string", "external_data")
+    return [(message.DESCRIPTOR.fields_by_name[name], getattr(message, name)) for name in names]
 
 
 def _not_onnx(content: _Content) -> ModelError:

@@ -23,6 +23,8 @@ CHILDREN = {
 }  # fmt: skip
 GRAPH_NAME = 2
 EXTERNAL_DATA, DATA_LOCATION = 13, 14
+#: Messages within messages that protobuf decodes.
+_DEEPEST = 100
 _LOCATION_ENTRY = b"\x0a\x08location"
 
 
@@ -38,17 +40,17 @@ def graph_name(data: bytes) -> str:
 
 def external_locations(data: bytes) -> tuple[str, ...]:
     """Locations of the external files that tensors of the model use, sorted, each once."""
-    return tuple(sorted(set(_locations(data, "ModelProto", 0, len(data)))))
+    return tuple(sorted(set(_locations(data, "ModelProto", 0, len(data), _DEEPEST))))
 
 
-def _locations(data: bytes, message: str, start: int, end: int) -> Iterator[str]:
-    children = CHILDREN[message]
+def _locations(data: bytes, message: str, start: int, end: int, depth: int) -> Iterator[str]:
+    children = CHILDREN[message] if depth else {}
     for number, first, last in _fields(data, start, end):
         child = children.get(number)
         if child == "TensorProto":
             yield from _tensor_location(data, first, last)
         elif child and (child == "GraphProto" or data.find(_LOCATION_ENTRY, first, last) >= 0):
-            yield from _locations(data, child, first, last)
+            yield from _locations(data, child, first, last, depth - 1)
 
 
 def _tensor_location(data: bytes, start: int, end: int) -> Iterator[str]:

@@ -85,7 +85,7 @@ class _Checker:
         """
         a, b = one.value, other.value
         if _what(a) != _what(b):
-            raise NotRowWise(f"it is {_what(b)} for another size of the batch")
+            raise NotRowWise(f"{_what(a)} stands here for {self._sizes[0]} rows, {_what(b)} for {self._sizes[1]}")
         if isinstance(a, relax.Var | GenericConst | relax.Tuple | TupleGetItem):
             self._results(a, b)
         elif isinstance(a, Call) and op_name(a):

@@ -123,7 +123,7 @@ def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
             first = tirx.any(one[1] > other[1], tirx.all(one[1] == other[1], one[0] < other[0]))
             return tirx.Select(first, one[0], other[0]), tirx.Select(first, one[1], other[1])
 
-        best = te.comm_reducer(pick, lambda i, v: (tirx.const(-1, i), tirx.min_value(v)), name="best")
+        best = te.comm_reducer(pick, lambda i, v: (tirx.max_value(i), tirx.min_value(v)), name="best")
 
         def element(n: Any, c: Any, *at: Any) -> Any:
             where = [at[d] * strides[d] - pads[d] + taps[d] * dilations[d] for d in range(rank)]
