@@ -51,10 +51,12 @@ def picture(buffers: Sequence[Buffer], launches: Sequence[str], nbytes: int) -> 
 def _grid(nbytes: int, scale: float, floor: float) -> list[str]:
     """Lines of address, a quarter of the arena apart."""
     parts = []
+    unit, name = (1e6, "MB") if nbytes >= 1e5 else (1e3, "kB")
     for quarter in range(5):
         y = floor - nbytes * quarter / 4 * scale
         parts.append(f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{nbytes * quarter / 4e6:.2f} MB</text>')
+        label = f"{nbytes * quarter / 4 / unit:.2f} {name}"
+        parts.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
     return parts
 
 
