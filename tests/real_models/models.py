@@ -116,7 +116,7 @@ def _ocr(kind: str, draw_images: Draw, *sizes: tuple[int, ...]) -> RealModel:
 
 MODELS: dict[str, RealModel] = {
     "open-nsfw": RealModel(pinned.OPEN_NSFW, "open-nsfw.onnx", _open_nsfw("input:0"), ((1,),)),
-    "yahoo-open-nsfw": RealModel(pinned.YAHOO_OPEN_NSFW, "open_nsfw.onnx", _open_nsfw("input_0"), ((1,), (3,))),
+    "yahoo-open-nsfw": RealModel(pinned.YAHOO_OPEN_NSFW, "open_nsfw.onnx", _open_nsfw("input_0"), ((1,),)),
     "pp-ocr-det": _ocr("PP-OCRv4_det", _scene, (1, 160, 224), (1, 96, 32)),
     "pp-ocr-rec": _ocr("PP-OCRv4_rec", _text_image, (1, 48, 320), (2, 48, 157)),
     "pp-ocr-cls": _ocr("ppocr_mobile_v2.0_cls", _text_image, (1, 48, 192), (5, 48, 75)),

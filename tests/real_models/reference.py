@@ -12,8 +12,8 @@ from tvm_ext.verification.metrics import OutputMetrics, compare
 #: Least cosine of an output of a model whose activations are rounded to 8 bits on the way; that of onnxruntime with its
 #: optimizations, against onnxruntime without them, goes down to 0.995.
 REQUANTIZED = 0.99
-#: Where a model magnifies rounding, its outputs may be so many times as far from the truth as onnxruntime's: magika, whose
-#: layer norm takes E[x^2] - E[x]^2 of nearly constant channels, is 1 to 12 times as far.
+#: Where a model magnifies rounding, its outputs may be so many times as far from the truth as onnxruntime's: magika,
+#: whose layer norm takes E[x^2] - E[x]^2 of nearly constant channels, is 1 to 12 times as far.
 MAGNIFIED = 30.0
 
 Outputs = Mapping[str, np.ndarray]
@@ -55,8 +55,8 @@ def judge(
     Args:
         found, wanted: to compare.
         roughly: whether only their directions must agree.
-        truth: the outputs in double precision. A difference where `wanted` is itself as far from the truth, or a thirtieth
-            as far, says that the model magnifies rounding errors, and nothing more.
+        truth: the outputs in double precision. A difference where `wanted` is itself as far from the truth, or a
+            thirtieth as far, says that the model magnifies rounding errors, and nothing more.
     """
     if list(found) != list(wanted):
         return Verdict(np.inf, f"outputs {list(found)}, not {list(wanted)}")
