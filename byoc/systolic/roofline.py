@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from ...core.errors import OptionError
-from ...core.plot_labels import LETTER, clusters, free_place, label_box, ranges
+from ...core.plot_labels import Box, numbered
 from .config import Accelerator
 from .report import LayerRow
 
@@ -200,19 +200,11 @@ def _power(exponent: int) -> str:
 def _marks(points: Sequence[RooflinePoint], axes: _Axes) -> Iterator[str]:
     """Dots, and numbers where there is room, with a line to their dots where that is not beside them."""
     places = [(axes.x(p.intensity), axes.y(p.rate)) for p in points]
-    taken = [(x - _DOT, y - _DOT, x + _DOT, y + _DOT) for x, y in places]
+    taken: list[Box] = [(x - _DOT, y - _DOT, x + _DOT, y + _DOT) for x, y in places]
     for point, (x, y) in zip(points, places, strict=True):
         yield f'<circle class="{point.bound}" cx="{x}" cy="{y}" r="{_DOT}"><title>{escape(point.name)}</title></circle>'
     within = (LEFT, TOP, LEFT + PLOT_WIDTH, TOP + PLOT_HEIGHT)
-    for members in clusters(places):
-        text = ranges([points[at].number for at in members])
-        x, y = (sum(places[at][axis] for at in members) / len(members) for axis in (0, 1))
-        half = LETTER * len(text) / 2
-        at_x, at_y = free_place(x, y, half, taken, within)
-        taken.append(label_box(at_x, at_y, half))
-        if math.hypot(at_x - x, at_y - y) > half + 20:
-            yield f'<line class="leader" x1="{x:.1f}" y1="{y:.1f}" x2="{at_x:.1f}" y2="{at_y:.1f}"/>'
-        yield f'<text class="number" x="{at_x:.1f}" y="{at_y + 4.5:.1f}" text-anchor="middle">{text}</text>'
+    yield from numbered(places, [point.number for point in points], taken, within)
 
 
 def _legend(points: Sequence[RooflinePoint]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom."""
@@ -63,3 +63,25 @@ def label_box(x: float, y: float, half: float) -> Box:
 
 def _overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def numbered(
+    places: Sequence[tuple[float, float]], numbers: Sequence[int], taken: list[Box], within: Box
+) -> Iterator[str]:
+    """SVG text: numbers of points, one where several lie together, and a line to a point that it is not beside.
+
+    Args:
+        places: of the points.
+        numbers: one a point.
+        taken: boxes that labels avoid; those of the labels are added.
+        within: where labels may stand.
+    """
+    for members in clusters(places):
+        text = ranges([numbers[at] for at in members])
+        x, y = (sum(places[at][axis] for at in members) / len(members) for axis in (0, 1))
+        half = LETTER * len(text) / 2
+        at_x, at_y = free_place(x, y, half, taken, within)
+        taken.append(label_box(at_x, at_y, half))
+        if math.hypot(at_x - x, at_y - y) > half + 20:
+            yield f'<line class="leader" x1="{x:.1f}" y1="{y:.1f}" x2="{at_x:.1f}" y2="{at_y:.1f}"/>'
+        yield f'<text class="number" x="{at_x:.1f}" y="{at_y + 4.5:.1f}" text-anchor="middle">{text}</text>'

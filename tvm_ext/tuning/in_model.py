@@ -7,6 +7,7 @@ with a look at every kernel, then undisturbed. Figures are ratios of the same ro
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 import time
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..benchmarking.machine_speed import round_minimum
 from ..core.task_key import TaskKey
 from ..runtime.model import CompiledModel
 from ..schedules import layout_transform
@@ -79,21 +81,10 @@ def paired(
     for turn in range(rounds + 1):
         order = (0, 1) if turn % 2 else (1, 0)
         for index in order:
-            best = _minimum((first, second)[index], inputs, seconds)
+            best = round_minimum(functools.partial((first, second)[index].run, inputs), seconds)
             if turn:  # the round before warms up
                 times[index].append(best)
     return Ratio.of(*times)
-
-
-def _minimum(model: CompiledModel, inputs: Mapping[str, np.ndarray], seconds: float) -> float:
-    best, end = math.inf, time.perf_counter() + seconds
-    while True:
-        start = time.perf_counter()
-        model.run(inputs)
-        now = time.perf_counter()
-        best = min(best, now - start)
-        if now >= end:
-            return best
 
 
 def task_seconds(

@@ -6,12 +6,14 @@ round:  run x times undisturbed, the least time      |  in turn the one
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from ...benchmarking.machine_speed import round_minimum
 from ...core.errors import UnsupportedError
 from ...runtime.model import CompiledModel
 from .clock import Clock, Overhead, Span
@@ -73,11 +75,12 @@ def measure(
         UnsupportedError: no kernel ran, or not the same ones in each run.
     """
     whole, timelines = [], []
+    run = functools.partial(model.run, inputs)
     for turn in range(rounds + _WARM_UP):
         if turn % 2:
-            plain, seen = _undisturbed(model, inputs, seconds), _observed(model, inputs, kernels, seconds)
+            plain, seen = round_minimum(run, seconds), _observed(model, inputs, kernels, seconds)
         else:
-            seen, plain = _observed(model, inputs, kernels, seconds), _undisturbed(model, inputs, seconds)
+            seen, plain = _observed(model, inputs, kernels, seconds), round_minimum(run, seconds)
         if turn >= _WARM_UP:
             whole.append(plain)
             timelines.append(seen)
@@ -85,17 +88,6 @@ def measure(
     if len(orders) > 1:
         raise UnsupportedError(f"{model.metadata.model['name']}: the kernels that run differ from run to run")
     return Rounds(orders.pop(), tuple(whole), tuple(timelines))
-
-
-def _undisturbed(model: CompiledModel, inputs: Mapping[str, np.ndarray], seconds: float) -> float:
-    best, end = float("inf"), time.perf_counter() + seconds
-    while True:
-        start = time.perf_counter()
-        model.run(inputs)
-        now = time.perf_counter()
-        best = min(best, now - start)
-        if now >= end:
-            return best
 
 
 def _observed(

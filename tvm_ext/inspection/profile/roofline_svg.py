@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from ...core.plot_labels import LETTER, Box, clusters, free_place, label_box, ranges
+from ...core.plot_labels import Box, numbered
 from .axes import LogAxes, power_text, ticks
 from .roofline import longest
 from .text import short
@@ -115,15 +115,7 @@ def _marks(roofline: Roofline, axes: LogAxes) -> Iterator[str]:
         title = f"<title>{escape(point.detail)}</title>"
         yield f'<circle class="{point.bound}" cx="{x}" cy="{y}" r="{radii[at]:.1f}">{title}</circle>'
     within = (LEFT, TOP, LEFT + PLOT_WIDTH, TOP + PLOT_HEIGHT)
-    for members in clusters(places):
-        text = ranges([points[at].number for at in members])
-        x, y = (sum(places[at][axis] for at in members) / len(members) for axis in (0, 1))
-        half = LETTER * len(text) / 2
-        at_x, at_y = free_place(x, y, half, taken, within)
-        taken.append(label_box(at_x, at_y, half))
-        if math.hypot(at_x - x, at_y - y) > half + 20:
-            yield f'<line class="leader" x1="{x:.1f}" y1="{y:.1f}" x2="{at_x:.1f}" y2="{at_y:.1f}"/>'
-        yield f'<text class="number" x="{at_x:.1f}" y="{at_y + 4.5:.1f}" text-anchor="middle">{text}</text>'
+    yield from numbered(places, [point.number for point in points], taken, within)
 
 
 def _boxes_of_roofs(roofline: Roofline, axes: LogAxes) -> Iterator[Box]:
