@@ -94,7 +94,8 @@ def test_a_png_is_drawn_by_matplotlib(tmp_path):
 
 
 def test_without_matplotlib_the_error_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in ("matplotlib", "matplotlib.figure", "matplotlib.backends.backend_agg"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ToolError, match="needs matplotlib") as raised:
         sample().roofline().save(tmp_path / "a.png")
     assert "tvm-ext[plots]" in raised.value.fix
