@@ -98,11 +98,12 @@ class Pool2d(Recipe):
 
 
 def _window_leaves_image(a: Mapping[str, Any], data: Sequence[int], out: Sequence[int]) -> bool:
-    """Whether some window has no pixel of the image, or skips its border pixel because of dilation."""
-    if a["dilation"] != (1, 1) and any(a["padding"]):
+    """Whether some window has no pixel of the image, or leaves it and may skip its border pixel because of dilation."""
+    axes = list(zip(a["strides"], a["padding"][:2], a["pool_size"], a["dilation"], data[2:], out[2:], strict=True))
+    beyond = any((o - 1) * s - p + (k - 1) * dilation >= size for s, p, k, dilation, size, o in axes)
+    if a["dilation"] != (1, 1) and (any(a["padding"]) or beyond):
         return True
-    pads = zip(a["strides"], a["padding"][:2], a["pool_size"], data[2:], out[2:], strict=True)
-    return any((o - 1) * s - p >= d for s, p, _, d, o in pads)
+    return any((o - 1) * s - p >= size for s, p, _, _, size, o in axes)
 
 
 def _taps(match: Match) -> tuple[te.IterVar, te.IterVar]:

@@ -10,6 +10,8 @@ import pytest
 from onnx import helper
 from tvm import relax
 
+import tvm_ext
+from tests.onnx_graphs import model, node, value
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
@@ -81,6 +83,19 @@ def test_agrees_with_onnxruntime(
 def test_refuses(attrs: Any, reason: str) -> None:
     miss = RECIPE.match(pool_group("max", (1, 8, 9, 9), **attrs), Machine.detect())
     assert isinstance(miss, Miss) and reason in miss.reason
+
+
+@pytest.mark.parametrize(("width", "fits"), [(4, False), (5, True)])
+def test_refuses_a_dilated_window_that_leaves_the_image(width: int, fits: bool, machine: Machine) -> None:
+    """In ceil mode, without any padding: the border pixel that stands for what is outside is not in such a window."""
+    attrs = {"pool_size": (1, 2), "strides": (1, 2), "dilation": (1, 2), "ceil_mode": True}
+    found = RECIPE.match(pool_group("max", (1, 1, 3, width), **attrs), machine)
+    assert isinstance(found, Miss) != fits
+    x = np.random.default_rng(0).standard_normal((1, 1, 3, width), dtype=np.float32)
+    nodes = [node("MaxPool", "x", "y", kernel_shape=[1, 2], strides=[1, 2], dilations=[1, 2], ceil_mode=1)]
+    proto = model(nodes, [value("x", x.shape)], [value("y", None)])
+    compiled = tvm_ext.compile(proto, cache=False, threads=1)
+    assert tvm_ext.verify(compiled, proto, {"x": x}, tolerance=0.0).ok
 
 
 def test_refuses_average_in_ceil_mode() -> None:
