@@ -29,8 +29,8 @@ def main() -> int:
     args = parser.parse_args()
     rows = [_row(name, args.threads) for name in args.only]
     note = (
-        "Activations and workspace of kernels lie in one arena; what a thread needs for itself and fits half its L2 "
-        "cache, it takes from a pool of its own, which keeps what the largest kernel took. Both are counted. The lower "
+        "Activations and workspace of kernels lie in one arena; what a thread needs for itself, up to 256 KiB, "
+        "it takes from a pool of its own, which keeps what the largest kernel took. Both are counted. The lower "
         "bound is the most that is in use in one launch. Inputs, weights and outputs are the caller's and not counted."
     )
     write_results(args.output, "memory_plan", rows, {"threads": args.threads}, note)

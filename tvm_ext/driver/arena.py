@@ -118,17 +118,17 @@ def plan(intervals: Sequence[Interval], steps: Sequence[str] = ()) -> Arena:
 
     Several orders are tried, the last ones by chance around the best, until one needs no more than lives at a time.
     """
-    best = Arena(tuple(intervals), tuple([0] * len(intervals)), tuple(steps))
-    smallest, order = None, list(range(len(intervals)))
-    chance = random.Random(0)
     by_rule = [_ordered(intervals, key) for key in (_by_size, _by_area, _by_start)]
-    for attempt in range(len(by_rule) + _TRIES):
+    order, chance = by_rule[0], random.Random(0)
+    best = Arena(tuple(intervals), _placed(intervals, order), tuple(steps))
+    enough = best.lower_bound
+    for attempt in range(1, len(by_rule) + _TRIES):
+        if best.nbytes <= enough:
+            break
         tried = by_rule[attempt] if attempt < len(by_rule) else _nearby(order, chance)
         found = replace(best, offsets=_placed(intervals, tried))
-        if smallest is None or found.nbytes < smallest:
-            best, smallest, order = found, found.nbytes, tried
-        if smallest <= best.lower_bound:
-            break
+        if found.nbytes < best.nbytes:
+            best, order = found, tried
     return best
 
 

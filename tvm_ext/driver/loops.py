@@ -6,8 +6,8 @@
 TVM takes buffers that a kernel needs for itself from a pool, in every run and for each thread, beside all memory that
 is planned, and it does so even for a tile that fits the registers. Here small buffers stay on the stack, where LLVM
 finds registers for them. Larger ones are parameters: one for all threads, or a share of it for each iteration of a
-parallel loop. What a thread needs for itself, and fits half its L2 cache, is left to the pool of that thread, where it
-is still in that cache: planned among activations, it cost ResNet-50 6 % of its time.
+parallel loop. What a thread needs for itself, up to 256 KiB, is left to the pool of that thread, where it is
+still in its L2 cache: planned among activations, it cost ResNet-50 6 % of its time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from ..runtime.arrays import ARGUMENT_ALIGNMENT
 
 #: A buffer of up to this many bytes stays on the stack of its thread.
 STACK_BYTES = 8192
-#: One of a single thread, up to this many bytes, is left to TVM's pool of that thread: half an L2 cache.
+#: One of a single thread, up to this many bytes, is left to TVM's pool of that thread. ResNet-50 takes as
+#: long with 512 KiB, which is more memory in all.
 POOLED_BYTES = 256 * 1024
 #: TVM's annotation of an allocation that LowerTVMBuiltin leaves alone.
 _ON_STACK = "disable_lower_builtin"
@@ -157,12 +158,14 @@ class Kernel:
     Attributes:
         function: after the first half of the lowering.
         workspace: parameters for workspace, which stand before the outputs.
+        place: of the first of them.
         pooled: bytes that its threads take from their pools, together.
     """
 
     function: tirx.PrimFunc
-    workspace: tuple[Any, ...] = ()
-    pooled: int = 0
+    workspace: tuple[Any, ...]
+    place: int
+    pooled: int
 
 
 def with_workspace(function: tirx.PrimFunc, outputs: int) -> Kernel:
@@ -181,7 +184,7 @@ def with_workspace(function: tirx.PrimFunc, outputs: int) -> Kernel:
     everything = [*function.params[:at], *params, *function.params[at:]]
     rest = (one for one in buffers if one.nbytes > STACK_BYTES and one.buffer not in moved)
     pooled = sum(one.nbytes * math.prod(extent for _, extent in one.loops) for one in rest)
-    return Kernel(tirx.PrimFunc(everything, body, function.ret_type, function.attrs), params, pooled)
+    return Kernel(tirx.PrimFunc(everything, body, function.ret_type, function.attrs), params, at, pooled)
 
 
 def _kept_bytes(one: _Buffer) -> int:

@@ -6,7 +6,7 @@ y = alloc(); k(x, y)   ->   t = alloc(); y = alloc(); k(x, t, y)
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tvm import relax, tirx
@@ -29,15 +29,12 @@ def with_workspace_of_kernels(mod: IRModule, entry: str, machine: Machine) -> tu
     Returns:
         The module, and for each kernel the bytes that its threads still take from TVM's pools.
     """
-    outputs = _outputs(mod[entry])
     lowered = kernels_with_workspace(mod, entry, machine)
     function = in_destination_style()(mod)[entry]
-    builder, calls = relax.BlockBuilder(), {}
-    for gvar, _ in mod.functions_items():
-        if gvar.name_hint in lowered:
-            kernel = lowered[gvar.name_hint]
-            at = len(kernel.function.params) - len(kernel.workspace) - outputs.get(gvar.name_hint, 1)
-            calls[gvar] = builder.add_func(kernel.function, gvar.name_hint), at, kernel.workspace
+    builder = relax.BlockBuilder()
+    calls = {
+        mod.get_global_var(name): (builder.add_func(kernel.function, name), kernel) for name, kernel in lowered.items()
+    }
     builder.add_func(_with_allocations(function, calls), entry)
     return builder.get(), {name: kernel.pooled for name, kernel in lowered.items()}
 
@@ -64,13 +61,13 @@ def _outputs(function: relax.Function) -> dict[str, int]:
 
 
 def _with_allocations(
-    function: relax.Function, kernels: Mapping[GlobalVar, tuple[GlobalVar, int, Sequence[Any]]]
+    function: relax.Function, kernels: Mapping[GlobalVar, tuple[GlobalVar, Kernel]]
 ) -> relax.Function:
     """A function in destination-passing style whose calls give kernels their workspace.
 
     Args:
         function: calls kernels as they were, without workspace.
-        kernels: what it calls -> what to call, the place of the first parameter for workspace, and these parameters.
+        kernels: what it calls -> what to call.
     """
     blocks = []
     made = 0
@@ -81,13 +78,13 @@ def _with_allocations(
             if not (isinstance(value, Call) and value.op in kernels):
                 bindings.append(binding)
                 continue
-            kernel, at, params = kernels[value.op]
+            gvar, kernel = kernels[value.op]
             memory = []
-            for param in params:
+            for param in kernel.workspace:
                 memory.append(_allocated(param, f"{WORKSPACE}{made}", bindings))
                 made += 1
-            args = [*value.args[:at], *memory, *value.args[at:]]
-            call = Call(kernel, args, value.attrs, value.ty_args, ret_ty=value.ty)
+            args = [*value.args[: kernel.place], *memory, *value.args[kernel.place :]]
+            call = Call(gvar, args, value.attrs, value.ty_args, ret_ty=value.ty)
             bindings.append(relax.VarBinding(binding.var, call))
         blocks.append(relax.BindingBlock(bindings))
     body = relax.SeqExpr(blocks, function.body.body)

@@ -14,11 +14,11 @@ from .page import fragment
 
 T = TypeVar("T", LayerReport, Bisection)
 
-_TITLES = (
+LAYER_TITLES = (
     "call", "kernel", "recipe", "ONNX value", "difference", "tolerance", "ratio", "in a plain run", "result", "nodes",
     "why",
 )  # fmt: skip
-_NUMERIC = ("call", "difference", "tolerance", "ratio", "in a plain run")
+LAYER_NUMERIC = ("call", "difference", "tolerance", "ratio", "in a plain run")
 
 
 def layer_parts(report: LayerReport) -> list[Markup]:
@@ -28,8 +28,12 @@ def layer_parts(report: LayerReport) -> list[Markup]:
     looked_at = report.first_bad or report.worst
     if looked_at is not None and looked_at.alone is not None:
         parts += [facts(_worst(looked_at)), _histogram(looked_at)]
-    rows = [_row(row, row is report.first_bad) for row in report.rows]
-    return [*parts, table(_TITLES, rows, _NUMERIC, "each kernel on the reference's operands")]
+    return [*parts, table(LAYER_TITLES, layer_rows(report), LAYER_NUMERIC, "each kernel on the reference's operands")]
+
+
+def layer_rows(report: LayerReport) -> list[list[Value]]:
+    """A row under :data:`LAYER_TITLES` for each value of a kernel."""
+    return [_row(row, row is report.first_bad) for row in report.rows]
 
 
 def _row(row: LayerRow, first: bool) -> list[Value]:

@@ -71,12 +71,11 @@ class MemoryPlan:
             OptionError: it has no program for such a batch, or no plan.
         """
         programs = report.get("programs") or [report]
-        chosen = next((one for one in programs if not batch or one.get("batch") == batch), None)
-        if chosen is None:
+        chosen = [one for one in programs if one.get("batch") == batch] if batch else programs[-1:]
+        if not chosen:
             sizes = ", ".join(str(one.get("batch")) for one in programs)
             raise OptionError(f"{model} has no program for a batch of {batch}", fix=f"choose one of {sizes}")
-        plan = (programs[-1] if not batch else chosen).get("memory")
-        if plan is None:
+        if (plan := chosen[0].get("memory")) is None:
             raise OptionError(f"the report of {model} has no memory plan", fix="compile it again")
         buffers = tuple(Buffer(b["name"], b["nbytes"], b["offset"], b["first"], b["last"], b["workspace"])
                         for b in plan["buffers"])  # fmt: skip

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..verification.layers import BAD, LayerReport, LayerRow
+from ..verification.layers import LayerReport
 from ..verification.metrics import OutputMetrics
 from .analysis.result import scaled
+from .checks import LAYER_NUMERIC, LAYER_TITLES, layer_rows
 from .markup import Cell, Markup, Value, facts, fold, note, table
 from .memory import MemoryPlan
 from .page import Page
@@ -79,15 +80,14 @@ def _accuracy(layers: LayerReport) -> list[Markup]:
         [_output(one) for one in layers.outputs.outputs],
         caption=f"outputs, against {layers.reference}, {source}",
     )
-    titles = (
-        "call", "kernel", "recipe", "ONNX value", "difference", "tolerance", "ratio", "in a plain run", "result",
-        "nodes", "why",
-    )  # fmt: skip
-    numeric = ("call", "difference", "tolerance", "ratio", "in a plain run")
-    rows = [_layer(row) for row in layers.rows]
     problems = [note(problem, "bad") for problem in (*layers.outputs.problems, *layers.outputs.warnings)]
     verdict = note(layers.verdict[0].upper() + layers.verdict[1:] + ".", "good" if layers.ok else "bad")
-    return [verdict, *problems, outputs, _filled(titles, rows, numeric, "each kernel, on the reference's operands")]
+    return [
+        verdict,
+        *problems,
+        outputs,
+        _filled(LAYER_TITLES, layer_rows(layers), LAYER_NUMERIC, "each kernel, on the reference's operands"),
+    ]
 
 
 def _output(one: OutputMetrics) -> list[Value]:
@@ -95,17 +95,6 @@ def _output(one: OutputMetrics) -> list[Value]:
     shape = "x".join(map(str, one.shape)) or "()"
     return [one.name, one.dtype, shape, one.max_abs, one.of_range, one.max_ulp, one.cosine,
             one.nan, one.inf, result]  # fmt: skip
-
-
-def _layer(row: LayerRow) -> list[Value]:
-    tone = "bad" if row.status == BAD else "good" if row.alone else "dim"
-    found = row.alone
-    return [
-        row.order, row.kernel, row.recipe, row.value, found.largest if found else None,
-        Cell(row.tolerance, title=row.tolerance_text) if found else None, found.ratio if found else None, row.total,
-        Cell(row.status, tone=tone),
-        ", ".join(row.nodes), row.reason,
-    ]  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------ program
