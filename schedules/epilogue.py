@@ -12,10 +12,10 @@ from tvm.tirx import FloatImm, IntImm
 
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
-from tvm_ext.core.relax_graph import dtype_of, scalar_of, shape_of
+from tvm_ext.core.relax_graph import dtype_of, op_name, scalar_of, shape_of
 
 from .expressions import let
-from .scalar_ops import scalar_call
+from .scalar_ops import PER_AXIS, scalar_call
 
 Index = Sequence[Any]
 Values = Mapping[relax.Var, Any]
@@ -30,7 +30,7 @@ def placeholders(group: Group, layouts: Sequence[Layout]) -> list[te.Tensor]:
 
 
 class Epilogue:
-    """Everything of a group but its anchor, evaluated at a logical index.
+    """Everything of a group behind its anchor, evaluated at a logical index.
 
     Args:
         group: the group.
@@ -43,7 +43,7 @@ class Epilogue:
         self._of: Mapping[Any, tuple[Param, te.Tensor, Layout]] = {
             p.var: (p, t, layout) for p, t, layout in zip(group.params, tensors, layouts, strict=True)
         }
-        self._reads = collections.Counter(a for b in group.bindings for a in b.value.args if isinstance(a, relax.Var))
+        self._reads = collections.Counter(a for b in group.behind for a in b.value.args if isinstance(a, relax.Var))
 
     def __call__(self, index: Index, anchor: Any = None) -> Any:
         """The group's result at a logical index of its result, given the anchor's value there.
@@ -52,22 +52,29 @@ class Epilogue:
         """
         own = self.group.anchor_var
         if own is None:
-            return self._result(self.group.bindings, index, {})
-        todo = [b for b in self.group.bindings if not b.var.same_as(own)]
-        return self._bind(own, anchor, lambda values: self._result(todo, index, values), {})
+            return self._result(self.group.behind, index, {})
+        return self._bind(own, anchor, lambda values: self._result(self.group.behind, index, values), {})
 
     def _result(self, todo: Sequence[Any], index: Index, values: Values) -> Any:
         """The result, once all bindings of `todo`, in order, are computed."""
         if not todo:
             return values[self.group.result]
         call: Call = todo[0].value
-        operands = [self._operand(a, call, index, values) for a in call.args]
+        operands = [self._operand(a, call, self._at(call, k, index), values) for k, a in enumerate(call.args)]
         return self._bind(todo[0].var, scalar_call(call, operands), lambda v: self._result(todo[1:], index, v), values)
 
     def _bind(self, var: relax.Var, value: Any, rest: Callable[[Values], Any], values: Values) -> Any:
         if self._reads[var] > 1:
             return let(value, lambda name: rest({**values, var: name}))
         return rest({**values, var: value})
+
+    @staticmethod
+    def _at(call: Call, number: int, index: Index) -> Index:
+        """The index of an operand: scales and zero points of an axis have that one only."""
+        if number and op_name(call) in PER_AXIS and shape_of(call.args[number]):
+            rank = len(shape_of(call) or ())
+            return [index[len(index) - rank + int(call.attrs.axis) % rank]]
+        return index
 
     def _operand(self, expr: Any, call: Call, index: Index, values: Values) -> Any:
         if isinstance(expr, FloatImm | IntImm):

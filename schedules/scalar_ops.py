@@ -12,6 +12,8 @@ from typing import Any
 from tvm import tirx
 from tvm.ir import Call
 
+from tvm_ext.core.storage import STORED
+
 from . import strict_floats, vector_math
 from .expressions import dtype_of, let, like
 from .strict_floats import times
@@ -81,6 +83,27 @@ def _cast(x: Any, dtype: str) -> Any:
     return tirx.NE(x, like(0, x)) if dtype == "bool" else x.astype(dtype)
 
 
+def _quantize(x: Any, scale: Any, zero: Any, out_dtype: str) -> Any:
+    """saturate(round(x / scale) + zero), halves to even; of NaN the smallest number, as onnxruntime has it on x86-64.
+
+    Saturated before it is rounded, so that the conversion to a whole number is defined for every x.
+    """
+    low, high = (tirx.const(v, "int32") for v in _LIMITS[out_dtype])
+    offset = zero.astype("int32")
+    least, most = (low - offset).astype("float32"), (high - offset).astype("float32")
+
+    def saturated(q: Any) -> Any:
+        q = let(tirx.Select(q > least, q, least), lambda q: tirx.Select(q < most, q, most))
+        return (tirx.round(q).astype("int32") + offset).astype(out_dtype)
+
+    return let(_quotient(x, scale), saturated)
+
+
+def _dequantize(x: Any, scale: Any, zero: Any) -> Any:
+    """(x - zero) * scale."""
+    return times((x.astype("int32") - zero.astype("int32")).astype("float32"), scale)
+
+
 #: Relax operator -> scalar expression of its tensor operands (attributes by keyword where there are any).
 SCALAR_OPS: dict[str, Scalar] = {
     "relax.add": lambda a, b: a + b,
@@ -127,9 +150,16 @@ TYPED_OPS: dict[str, Scalar] = {
     "relax.logical_not": strict_floats.logical_not,
     "relax.where": tirx.Select,
     "relax.astype": _cast,
+    "relax.quantize": _quantize,
+    "relax.dequantize": _dequantize,
 }
 FLOATS = ("float32", "float64")
 TYPES = (*FLOATS, "int32", "int64", "bool")
+_LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
+#: Operators whose operands but the first may be vectors along an axis.
+PER_AXIS = frozenset({"relax.quantize", "relax.dequantize"})
+#: Operators that change the type a value is stored in (:mod:`tvm_ext.core.storage`).
+CONVERSIONS = frozenset({"relax.astype", *PER_AXIS})
 #: Operators of one type that integers have too. Division is left out: by zero it ends the process.
 _OF_INTEGERS = frozenset({"relax.add", "relax.subtract", "relax.multiply", "relax.negative", "relax.abs"})
 
@@ -143,6 +173,7 @@ _WORK = {
 _ATTRIBUTES: dict[str, dict[str, Callable[[Any], Any]]] = {
     "relax.nn.leakyrelu": {"alpha": float},
     "relax.astype": {"dtype": str},
+    "relax.quantize": {"out_dtype": str},
 }
 
 
@@ -160,6 +191,11 @@ def is_elementwise(name: str) -> bool:
 
 def takes(name: str, operands: Sequence[str], result: str) -> bool:
     """Whether an elementwise operator is computed for these types; what is one floating-point type fits an epilogue."""
+    if name in PER_AXIS:
+        stored, real = (result, operands[0]) if name == "relax.quantize" else (operands[0], result)
+        return real == operands[1] == "float32" and stored == operands[2] and stored in _LIMITS
+    if name == "relax.astype":
+        return all(t in TYPES or t in STORED for t in (*operands, result))
     if name in TYPED_OPS:
         known = all(t in TYPES for t in (*operands, result))
         return known and not (name in _COMPARISONS and "bool" in operands)

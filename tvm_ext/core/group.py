@@ -14,6 +14,7 @@ from tvm import relax
 from tvm.ir import Call
 
 from .relax_graph import bindings_of, dtype_of, op_name, shape_of
+from .storage import chain_of
 
 GROUP, CONSTANTS = "tvm_ext.group", "tvm_ext.constants"
 #: Attributes of groups with a plan, and of the kernels that are made of them.
@@ -24,12 +25,22 @@ OPAQUE = 8
 
 @dataclass(frozen=True)
 class Param:
-    """One input of a group: logical shape and dtype; constant if every call site passes a constant."""
+    """One input of a group: logical shape and dtype; constant if every call site passes a constant.
+
+    Attributes:
+        decode: operations that make of it what the anchor reads (:mod:`.storage`); none if it is read as it is.
+    """
 
     var: relax.Var
     shape: tuple[int, ...]
     dtype: str
     constant: bool
+    decode: tuple[Call, ...] = ()
+
+    @property
+    def computed(self) -> str:
+        """The dtype that the anchor reads."""
+        return dtype_of(self.decode[-1]) if self.decode else self.dtype
 
 
 class Group:
@@ -43,21 +54,25 @@ class Group:
         call: the anchor's call; None for an elementwise group.
         params: the inputs, in order.
         shape, dtype: logical, of the result.
+        computed: dtype of the anchor's value; what follows it may store the result in another one.
     """
 
     def __init__(self, name: str, function: relax.Function) -> None:
         self.name, self.function = name, function
         self.anchor = str(function.attrs[GROUP])
         constant = {int(i) for i in function.attrs[CONSTANTS]}
-        self.params = tuple(
-            Param(p, shape_of(p) or (), dtype_of(p), i in constant) for i, p in enumerate(function.params)
-        )
         self.bindings = bindings_of(function)
         self.result: relax.Var = function.body.body
         self.shape, self.dtype = shape_of(self.result) or (), dtype_of(self.result)
         anchors = [b for b in self.bindings if op_name(b.value) == self.anchor]
         self.anchor_var: relax.Var | None = anchors[0].var if anchors else None
         self.call: Call | None = anchors[0].value if anchors else None
+        self.computed = self.dtype if self.anchor_var is None else dtype_of(self.anchor_var)
+        decodes = {chain[0].args[0]: chain for chain in self._read_by_anchor()}
+        self.params = tuple(
+            Param(p, shape_of(p) or (), dtype_of(p), i in constant, decodes.get(p, ()))
+            for i, p in enumerate(function.params)
+        )
 
     @functools.cached_property
     def definitions(self) -> Mapping[relax.Var, Any]:
@@ -65,19 +80,46 @@ class Group:
         return {b.var: b.value for b in self.bindings}
 
     @functools.cached_property
+    def _chains(self) -> Mapping[relax.Var, tuple[Call, ...]]:
+        """Variable -> the decodes that make it of a stored tensor."""
+        found: dict[relax.Var, tuple[Call, ...]] = {}
+        for binding in self.bindings:
+            if (chain := chain_of(binding.value, found)) is not None:
+                found[binding.var] = chain
+        return found
+
+    def _read_by_anchor(self) -> list[tuple[Call, ...]]:
+        """The decodes of operands of the anchor."""
+        operands = [] if self.call is None else [p for a in self.call.args for p in getattr(a, "fields", [a])]
+        return [self._chains[a] for a in operands if a in self._chains]
+
+    @functools.cached_property
+    def behind(self) -> tuple[relax.VarBinding, ...]:
+        """What is computed of the anchor's value, in order, with decodes of what only that reads: all operations of a
+        group without an anchor."""
+        if self.anchor_var is None:
+            return tuple(self.bindings)
+        found: list[relax.VarBinding] = []
+        needed = {self.result}
+        for binding in reversed(self.bindings):
+            if binding.var in needed and not binding.var.same_as(self.anchor_var):
+                found.insert(0, binding)
+                needed.update(a for a in binding.value.args if isinstance(a, relax.Var))
+        return tuple(found)
+
+    @functools.cached_property
     def epilogue(self) -> tuple[str, ...]:
-        """Operator names after the anchor, in order, without the "relax." prefix."""
-        names = (
-            op_name(b.value) for b in self.bindings if self.anchor_var is None or not b.var.same_as(self.anchor_var)
-        )
-        return tuple(n.rpartition(".")[2] for n in names)
+        """Operator names of :attr:`behind`, without the "relax." prefix."""
+        return tuple(op_name(b.value).rpartition(".")[2] for b in self.behind)
 
     def param(self, expr: Any) -> Param | None:
-        """The parameter that an operand is; None if it is computed inside or is a scalar constant."""
+        """The parameter that an operand is, or is decoded of; None if it is computed inside or is a scalar constant."""
+        if expr in self._chains:
+            expr = self._chains[expr][0].args[0]
         return next((p for p in self.params if p.var.same_as(expr)), None)
 
     def operand(self, index: int) -> Param | None:
-        """The parameter that is operand `index` of the anchor."""
+        """The parameter that operand `index` of the anchor is, or is decoded of (:attr:`Param.decode`)."""
         return self.param(self.call.args[index]) if self.call is not None else None
 
     def __repr__(self) -> str:

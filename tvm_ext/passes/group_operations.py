@@ -29,13 +29,17 @@ from tvm_ext.core.relax_graph import (
     shape_of,
     static_tensor,
 )
+from tvm_ext.core.storage import STORED
 from tvm_ext.schedules import recipes
 from tvm_ext.schedules.expression_size import operand_reads
-from tvm_ext.schedules.scalar_ops import FLOATS, is_elementwise, takes
+from tvm_ext.schedules.scalar_ops import CONVERSIONS, FLOATS, is_elementwise, takes
 
 from .branches import meeting
+from .decodes import Decodes
 
 ELEMENTWISE = "elementwise"
+#: Anchors whose sums may be integers.
+PRODUCTS = frozenset({"relax.nn.conv2d", "relax.matmul"})
 
 
 @dataclass(eq=False)
@@ -48,6 +52,11 @@ class _Group:
     @property
     def result(self) -> relax.Var:
         return self.members[-1].var
+
+    @property
+    def anchored(self) -> relax.VarBinding | None:
+        """The anchor's binding; None of an elementwise group."""
+        return next((b for b in self.members if op_name(b.value) == self.anchor), None)
 
 
 class GroupOperations(Pass):
@@ -65,9 +74,9 @@ class GroupOperations(Pass):
         inner = {b.var for g in groups for b in g.members[:-1]}
 
         def visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
-            if binding.var in inner:
+            if (group := last.get(binding.var)) is None and binding.var in inner:
                 return None
-            if (group := last.get(binding.var)) is None:
+            if group is None:
                 rw.skip(grouper.why_not(binding))
                 return None
             return _call(group, rw)
@@ -86,16 +95,55 @@ class _Grouper:
         self._branch: dict[relax.Var, _Group] = {}
         self._bindings = {b.var: b for b in bindings_of(rewriter.function)}
         self._position = {var: i for i, var in enumerate(self._bindings)}
+        apart = rewriter.ctx.options.fusion == "none"
+        self._decodes = Decodes([] if apart else self._bindings.values(), rewriter.uses, self._is_elementwise)
+        self._decoded_by: dict[relax.Var, set[relax.Var]] = {}
 
     def groups(self) -> list[_Group]:
         for binding in self._bindings.values():
-            if self.why_not(binding):
+            if self.why_not(binding) or self._decodes.copied(binding.var):
                 continue
             name = op_name(binding.value)
-            group = self._open(name, binding) if name in self._anchors else self._join(binding)
+            if name in self._anchors:
+                group = self._open(name, binding)
+                self._decode(binding, group)
+            else:
+                group = self._join(binding)
             if binding.var not in self._branch:
                 self._reserve(group)
+        self._decode_for_others()
         return self._groups
+
+    def _is_elementwise(self, binding: relax.VarBinding) -> bool:
+        return op_name(binding.value) not in self._anchors and not self.why_not(binding)
+
+    def _decode(self, binding: relax.VarBinding, group: _Group) -> None:
+        """Put the decodes of an operation's operands into its group."""
+        for operand in (p for a in binding.value.args for p in getattr(a, "fields", [a])):
+            if self._decodes.copied(operand) or self._withdrawn(operand, binding, group):
+                known = {b.var for b in group.members}
+                group.members.extend(b for b in self._decodes.chain(operand) if b.var not in known)
+                self._decoded_by.setdefault(operand, set()).add(binding.var)
+        group.members.sort(key=lambda b: self._position[b.var])
+
+    def _withdrawn(self, operand: Any, reader: relax.VarBinding, group: _Group) -> bool:
+        """Whether the decodes that end another group were taken out of it, so that it stores what it stored before."""
+        chain, other = self._decodes.chain(operand), self._of.get(operand) if isinstance(operand, relax.Var) else None
+        if not chain or other is None or other is group or set(self._rw.uses[operand]) != {reader.var}:
+            return False
+        if not other.result.same_as(operand) or len(other.members) <= len(chain):
+            return False
+        del other.members[-len(chain) :]
+        for one in chain:
+            del self._of[one.var]
+        return True
+
+    def _decode_for_others(self) -> None:
+        """Kernels for what is decoded for readers that are in no group."""
+        for var in self._decodes.all_copied:
+            readers = set(self._rw.uses.get(var, ()))
+            if readers - self._decoded_by.get(var, set()):
+                self._groups.append(_Group(ELEMENTWISE, list(self._decodes.chain(var))))
 
     def why_not(self, binding: relax.VarBinding) -> str:
         """Why an operation is in no group; "" if it is in one."""
@@ -119,8 +167,8 @@ class _Grouper:
         """Put an elementwise operation behind the group of one operand, with the elementwise groups of the others."""
         own = self._branch.get(binding.var)
         feeding = [self._of[a] for a in dict.fromkeys(binding.value.args) if self._absorbable(a, binding)]
-        operands = (a for a in binding.value.args if isinstance(a, relax.Var))
-        size = _expression(binding, {a: self._size[a] for a in operands if self._of.get(a) in feeding})
+        operands = (a for a in binding.value.args if isinstance(a, relax.Var) and a in self._of)
+        size = _expression(binding, {a: self._size[a] for a in operands if self._of[a] in feeding})
         target = own or self._target(binding, feeding, size)
         if target is None:
             target, feeding, size = self._open(ELEMENTWISE), [], _expression(binding, {})
@@ -130,9 +178,10 @@ class _Grouper:
                 target.members.extend(chain.members)
                 self._groups.remove(chain)
                 self._branch.update({var: target for var, group in self._branch.items() if group is chain})
-        target.members.sort(key=lambda b: self._position[b.var])
+        self._of.update({b.var: target for b in target.members if not self._decodes.copied(b.var)})
+        self._decode(binding, target)
         target.members.append(binding)
-        self._of.update({b.var: target for b in target.members})
+        self._of[binding.var] = target
         return target
 
     def _target(self, binding: relax.VarBinding, feeding: Sequence[_Group], size: int) -> _Group | None:
@@ -153,8 +202,8 @@ class _Grouper:
 
         def joins(var: relax.Var) -> bool:
             binding = self._bindings[var]
-            elementwise = op_name(binding.value) not in self._anchors and not self.why_not(binding)
-            fits = elementwise and (group.anchor == ELEMENTWISE or _fits_anchor(binding))
+            elementwise = self._is_elementwise(binding) and not self._decodes.copied(var)
+            fits = elementwise and (group.anchor == ELEMENTWISE or _fits_anchor(binding, group))
             return fits and var not in self._branch and shape_of(var) == shape_of(value)
 
         between = [self._bindings[v] for v in meeting(value, self._rw.uses, self._position, joins)]
@@ -177,7 +226,7 @@ class _Grouper:
         group = self._of.get(operand) if isinstance(operand, relax.Var) else None
         if group is None or shape_of(operand) != shape_of(binding.var):
             return False
-        if group.anchor != ELEMENTWISE and not _fits_anchor(binding):
+        if group.anchor != ELEMENTWISE and not _fits_anchor(binding, group):
             return False
         own = self._branch.get(binding.var)
         if own is group:
@@ -196,10 +245,10 @@ def _expression(binding: relax.VarBinding, inside: Mapping[relax.Var, int]) -> i
 def _work(group: _Group) -> int:
     """Multiply-adds of the anchor. The largest takes a shared epilogue: in residual networks the kernels of a stage
     are then the same with and without a projection on the other branch."""
-    anchor = group.members[0].value
-    if group.anchor == ELEMENTWISE or len(anchor.args) < 2:
+    anchored = group.anchored
+    if anchored is None or len(anchored.value.args) < 2:
         return 0
-    result, weight = shape_of(group.members[0].var) or (), shape_of(anchor.args[1]) or ()
+    result, weight = shape_of(anchored.var) or (), shape_of(anchored.value.args[1]) or ()
     depth = math.prod(weight[1:]) if len(weight) > 2 else weight[0] if weight else 1
     return math.prod(result) * depth
 
@@ -218,9 +267,17 @@ def _computed(binding: relax.VarBinding) -> bool:
     return takes(op_name(binding.value), _types(binding), dtype_of(binding.var))
 
 
-def _fits_anchor(binding: relax.VarBinding) -> bool:
-    """Whether an elementwise operation may follow an anchor, whose recipe computes one floating-point type."""
-    return dtype_of(binding.var) in FLOATS and set(_types(binding)) <= {dtype_of(binding.var)}
+def _fits_anchor(binding: relax.VarBinding, group: _Group) -> bool:
+    """Whether an elementwise operation may follow an anchor, whose recipe computes one type: in float32 or float64,
+    or on the way from sums of int32 or to and from a type that tensors are stored in."""
+    anchored = group.anchored
+    sums = anchored is not None and dtype_of(anchored.var) == "int32" and group.anchor in PRODUCTS
+    if anchored is None or not (sums or dtype_of(anchored.var) in FLOATS):
+        return False
+    types = {dtype_of(binding.var), *_types(binding)}
+    if op_name(binding.value) in CONVERSIONS:
+        return types <= {"float32", "int32", *STORED}
+    return len(types) == 1 and (types <= set(FLOATS) or (sums and types == {"int32"}))
 
 
 def _call(group: _Group, rw: Rewriter) -> Call:
