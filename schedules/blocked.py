@@ -11,10 +11,14 @@ stay in L1 while every tile of a unit of work passes over them; between chunks t
                 acc[tile] += tile
         out[unit] = epilogue(acc[unit])
 
+With one chunk there is no buffer: each tile goes through the epilogue when it is computed.
+
 Output blocks and pixels are rounded up to whole tiles: the weights are padded with zeros, pixels beyond the last are
 computed as the last one again, and only real outputs are stored. Loops therefore divide, and no inner loop has a
 condition. The blocking for registers and caches follows K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication", ACM TOMS 34(3), 2008.
+
+Of narrow numbers (:mod:`.dots`) a step of the reduction is a word of 32 bits: sizes and rates stay those of float32.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,10 +40,10 @@ from tvm.s_tir import Schedule
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Recipe
 
+from .cache_speed import L3_BYTES, MEMORY_BYTES, stream
+from .dots import Dot
 from .steps import SERIAL_SECONDS, parallel_units, unroll_and_vectorize
 
-#: Bytes a cycle a core streams from each level, for the cost model: conservative figures for current x86-64 cores.
-_L2_BYTES, _L3_BYTES, _MEMORY_BYTES = 24.0, 10.0, 9.0
 CLOCK = 3.0e9
 #: Pixels whose addresses do not advance by a constant need a pointer register each. Where a multiply-add takes no
 #: broadcast operand, LLVM also loads all broadcasts of a wide tile early, and spills.
@@ -58,7 +63,7 @@ class Problem:
         row: pixels whose inputs lie at a constant stride; a row of the image, or all rows of a matmul.
         blocks: blocks of the reduction, each of `inner` steps per tap.
         taps: kernel positions (KH, KW); (1, 1) for a matmul.
-        inner: reduction steps that stand together in a block.
+        inner: reduction steps that stand together in a block. A step is one number, or one word of narrow numbers.
         lanes: outputs in a block.
         weight_sets: problems of the batch with weights of their own; 1 if all share them.
     """
@@ -216,8 +221,8 @@ def cost(problem: Problem, config: Config, machine: Machine, units: int = 1, apa
     compute = count * each / threads
     unit_bytes = 4 * to * problem.lanes * problem.steps
     again = max(0, count * unit_bytes - problem.weight_bytes) / threads / stream(problem.weight_bytes, machine)
-    cold = problem.weight_bytes / (_MEMORY_BYTES * threads**0.7)
-    foreign = 0.0 if apart else _foreign_bytes(problem, work, threads) / _L3_BYTES
+    cold = problem.weight_bytes / (MEMORY_BYTES * threads**0.7)
+    foreign = 0.0 if apart else _foreign_bytes(problem, work, threads) / L3_BYTES
     return (max(compute, cold) + 0.35 * min(compute, cold) + 0.5 * (again + foreign)) / CLOCK
 
 
@@ -243,20 +248,12 @@ def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machin
     return float(cycles)
 
 
-def stream(size: int, machine: Machine) -> float:
-    """Bytes a cycle at which something of this size is read again and again."""
-    if size <= machine.l1d * 0.6:
-        return 64.0
-    if size <= machine.l2 * 0.6:
-        return _L2_BYTES
-    return _L3_BYTES if size <= machine.l3 * 0.5 else _MEMORY_BYTES
+LoadData = Callable[..., Any]
+"""(batch, pixel, reduction block, tap y, tap x, step in the block [, element of the word]) -> the input value."""
 
-
-LoadData = Callable[[Any, Any, Any, Any, Any, Any], Any]
-"""(batch, pixel, reduction block, tap y, tap x, step in the block) -> the input value."""
-
-LoadWeight = Callable[[Any, Any, Any, Any, Any, Any, Any], Any]
-"""(batch, block of outputs, reduction block, tap y, tap x, step in the block, output in the block) -> the weight."""
+LoadWeight = Callable[..., Any]
+"""(batch, block of outputs, reduction block, tap y, tap x, step in the block, output in the block [, element of the
+word]) -> the weight."""
 
 
 def shared(weight: te.Tensor) -> LoadWeight:
@@ -265,19 +262,19 @@ def shared(weight: te.Tensor) -> LoadWeight:
 
 
 def reduce_tiles(
-    problem: Problem, units: Units, load: LoadData, weight: LoadWeight, batch: int | None = None
+    problem: Problem, units: Units, load: LoadData, weight: LoadWeight, batch: int | None = None, dot: Dot | None = None
 ) -> te.Tensor:
     """TE tensors "tile" and (with several chunks) "acc": (batch, padded blocks, padded pixels, lanes).
 
     Args:
         batch: problems of the tensors, if they are more than those scheduled together.
+        dot: what multiplies words of narrow numbers.
     """
     taps_y, taps_x = problem.taps
-    axes = [
-        te.reduce_axis((0, extent), name=name)
-        for name, extent in (("rc", units.chunk), ("ry", taps_y), ("rx", taps_x), ("ri", problem.inner))
-    ]
-    rc, ry, rx, ri = axes
+    extents = [("rc", units.chunk), ("ry", taps_y), ("rx", taps_x), ("ri", problem.inner)]
+    axes = [te.reduce_axis((0, e), name=name) for name, e in [*extents, *([("rk", dot.group)] if dot else [])]]
+    rc, ry, rx, ri, *rk = axes
+    product = dot.product if dot else operator.mul
     chunks, last = problem.blocks // units.chunk, problem.pixels - 1
     to, lanes = units.tile_o, problem.lanes
     shape = (batch or problem.batch, units.padded_blocks, units.padded_pixels, lanes)
@@ -285,8 +282,8 @@ def reduce_tiles(
     def value(g: Any, n: Any, o: Any, q: Any, j: Any) -> Any:
         pixel = q if units.padded_pixels == problem.pixels else tirx.min(q, last)
         block = g * units.chunk + rc
-        w = weight(n, tirx.floordiv(o, to), block, ry, rx, ri, tirx.floormod(o, to) * lanes + j)
-        return te.sum(load(n, pixel, block, ry, rx, ri) * w, axis=axes)
+        w = weight(n, tirx.floordiv(o, to), block, ry, rx, ri, tirx.floormod(o, to) * lanes + j, *rk)
+        return te.sum(product(load(n, pixel, block, ry, rx, ri, *rk), w), axis=axes)
 
     if chunks == 1:
         return te.compute(shape, lambda n, o, q, j: value(0, n, o, q, j), name="tile")
@@ -342,21 +339,24 @@ def blocked_by(blocker: Blocker) -> Iterator[None]:
         _BLOCKER.reset(token)
 
 
-def schedule_tiles(sch: Schedule, problem: Problem, config: Config, result: str = "out") -> Any:
+def schedule_tiles(sch: Schedule, problem: Problem, config: Config, result: str = "out", dot: Dot | None = None) -> Any:
     """Schedule "tile" and "acc" under the block `result`, whose last loops are (batch, blocks, pixels, lanes).
+
+    Args:
+        dot: that of :func:`reduce_tiles`. The loops that it takes the place of are left to :func:`.dots.multiply`.
 
     Returns:
         The loop over the units of one thread.
     """
     blocking = _BLOCKER.get()(sch, problem, config, result)
-    tile, unit = sch.get_sblock("tile"), blocking.unit
+    tile, unit, axes = sch.get_sblock("tile"), blocking.unit, 8 if dot else 7
     sch.vectorize(sch.get_loops(sch.get_sblock(result))[-1])
     sch.set_scope(tile, 0, "local")
     if problem.blocks == config["chunk"]:
-        sch.compute_at(tile, unit, preserve_unit_loops=True)
-        o, q, j, *reduction = sch.get_loops(tile)[-7:]
+        o, q, j = sch.get_loops(sch.get_sblock(result))[-3:]
         qo, qi = sch.split(q, [None, blocking.tile_p])
         sch.reorder(qo, o, qi, j)
+        sch.compute_at(tile, qo, preserve_unit_loops=True)
     else:
         acc = sch.get_sblock("acc")
         sch.compute_at(acc, unit, preserve_unit_loops=True)
@@ -366,10 +366,16 @@ def schedule_tiles(sch: Schedule, problem: Problem, config: Config, result: str 
         unroll_and_vectorize(sch, [o, qi], j)
         sch.compute_at(tile, qo, preserve_unit_loops=True)
         unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(acc, rg)))
-        o, qi, j, *reduction = sch.get_loops(tile)[-7:]
+    o, qi, j, *reduction = sch.get_loops(tile)[-axes:]
     inner = [o, qi] if blocking.outputs_outer else [qi, o]
-    sch.reorder(*reduction, *inner, j)
-    unroll_and_vectorize(sch, inner, j)
+    elements = [reduction.pop()] if dot else []
+    sch.reorder(*reduction, *inner, *elements, j)
+    if dot is not None and dot.feature:
+        sch.reorder(j, *elements)
+        for loop in inner:
+            sch.unroll(loop)
+    else:
+        unroll_and_vectorize(sch, [*inner, *elements], j)
     unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
     if blocking.unroll is not None:
         sch.unroll(sch.split(reduction[-1], [None, blocking.unroll])[1])

@@ -29,7 +29,7 @@ class Concat(RegionRecipe):
         found = [p for p in params if p is not None]
         if not found or len(found) < len(params):
             return Miss("an operand is no parameter of the group")
-        if {p.dtype for p in group.params} != {group.dtype}:
+        if {p.computed for p in found} != {group.computed}:
             return Miss("operands and result are of several types")
         given, rank = call.attrs.axis, len(group.shape)  # type: ignore[union-attr]
         axis = int(given) % rank if given is not None else 0

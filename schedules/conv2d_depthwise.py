@@ -33,6 +33,8 @@ from .blocked import CLOCK
 from .convolution import facts_of
 from .epilogue import Epilogue, blocked_layout, placeholders
 from .steps import parallel_image, thread_choices, unroll_and_vectorize
+from .storage import Reader, reader
+from .widened import scale_layouts, scaled, widened
 
 #: Cycles a tile takes besides its multiply-adds: loop control, conditions, the latency of the first and the last.
 _TILE_CYCLES = 8.0
@@ -70,7 +72,9 @@ class Conv2dDepthwise(Recipe):
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         result = Layout.blocked(4, match.lanes)
-        own = {match.data.var: result, match.weight.var: Layout.blocked(4, match.lanes, axis=0)}
+        weight = widened(match.group, match.weight, Layout.blocked(4, match.lanes, axis=0))
+        scales = scale_layouts(match.group, match.weight, match.lanes)
+        own: dict[Any, Layout] = {**scales, match.data.var: result, match.weight.var: weight}
         params = [own.get(p.var) or blocked_layout(p.shape, match.lanes) for p in match.group.params]
         return Layouts(tuple(params), result)
 
@@ -80,10 +84,16 @@ class Conv2dDepthwise(Recipe):
         n, blocks, h, w, lanes = layouts.output.physical_shape(match.group.shape)
         whole_tiles = -(-w // config["tile_p"]) * config["tile_p"]
         of = {p.var: (t, layout) for p, t, layout in zip(match.group.params, tensors, layouts.params, strict=True)}
-        (data, layout), (weight, _) = of[match.data.var], of[match.weight.var]
-        sums = window(match, data, weight, layout)
+        data, layout = reader(match.group, tensors, layouts.params, match.data), of[match.data.var][1]
+        sums = window(match, data, of[match.weight.var][0], layout)
+        scale = scaled(match.group, tensors, layouts.params, match.weight)
+
+        def value(*index: Any) -> Any:
+            at = layouts.output.logical(index)
+            return epilogue(at, scale(conv(*index), at[1]))
+
         conv = te.compute((n, blocks, h, whole_tiles, lanes), sums, name="conv")
-        out = te.compute((n, blocks, h, w, lanes), lambda *i: epilogue(layouts.output.logical(i), conv(*i)), name="out")
+        out = te.compute((n, blocks, h, w, lanes), value, name="out")
         return te.create_prim_func([*tensors, out])
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
@@ -120,7 +130,7 @@ def depthwise_cycles(match: Match, tile: int, machine: Machine) -> float:
     return float(tiles * cycles)
 
 
-def window(match: Match, data: te.Tensor, weight: te.Tensor, layout: Layout) -> Any:
+def window(match: Match, data: Reader, weight: te.Tensor, layout: Layout) -> Any:
     """The sum over the window as a function of a physical index; taps outside the image add nothing."""
     (h, w), (kh, kw) = match.image, match.weight.shape[2:]
     (sy, sx), (dy, dx), (top, left) = match.strides, match.dilation, match.pads[:2]

@@ -30,6 +30,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 from . import blocked
 from .convolution import facts_of, padded, schedule_padding
 from .epilogue import Epilogue, blocked_layout, placeholders
+from .widened import scale_layouts, scaled, widened
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,10 @@ class Conv2dGrouped(blocked.BlockedRecipe):
         packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o)
         weight = GroupedWeight((0, 1, 2, 3), None, match.merged, match.merge, packed)
         result = Layout.blocked(4, p.lanes)
-        own: Mapping[Any, Layout] = {match.data.var: result, match.weight.var: weight}
+        own: Mapping[Any, Layout] = {
+            **scale_layouts(match.group, match.weight, p.lanes),
+            match.data.var: result, match.weight.var: widened(match.group, match.weight, weight),
+        }  # fmt: skip
         params = [own.get(q.var) or blocked_layout(q.shape, p.lanes) for q in match.group.params]
         return Layouts(tuple(params), result)
 
@@ -108,8 +112,8 @@ class Conv2dGrouped(blocked.BlockedRecipe):
         tensors = placeholders(match.group, layouts.params)
         epilogue = Epilogue(match.group, tensors, layouts.params)
         where = {p.var: i for i, p in enumerate(match.group.params)}
-        data, weight = tensors[where[match.data.var]], tensors[where[match.weight.var]]
-        image = padded(match, data, layouts.output)
+        weight, image = tensors[where[match.weight.var]], padded(match, tensors, layouts.params)
+        scale = scaled(match.group, tensors, layouts.params, match.weight)
         (sy, sx), (dy, dx) = match.strides, match.dilation
 
         def load(b: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any) -> Any:
@@ -124,7 +128,7 @@ class Conv2dGrouped(blocked.BlockedRecipe):
         def value(b: Any, o: Any, q: Any, j: Any) -> Any:
             channel = tirx.floormod(b, merged) * problem.outputs + o * problem.lanes + j
             at = (tirx.floordiv(b, merged), channel, tirx.floordiv(q, ow), tirx.floormod(q, ow))
-            return epilogue(at, acc(b, o, q, j))
+            return epilogue(at, scale(acc(b, o, q, j), channel))
 
         shape = (problem.batch, problem.output_blocks, problem.pixels, problem.lanes)
         return te.create_prim_func([*tensors, te.compute(shape, value, name="out")])

@@ -21,6 +21,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 from . import blocked
 from .convolution import channel_lanes, facts_of, inner_steps, padded, schedule_padding
 from .epilogue import Epilogue, blocked_layout, placeholders
+from .widened import scale_layouts, scaled, widened
 
 
 class Conv2dNCHWc(blocked.BlockedRecipe):
@@ -43,16 +44,17 @@ class Conv2dNCHWc(blocked.BlockedRecipe):
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem
-        result = Layout.blocked(4, p.lanes)
+        result, scales = Layout.blocked(4, p.lanes), scale_layouts(match.group, match.weight, p.lanes)
         params: list[Layout] = []
         for param, given in zip(match.group.params, offered, strict=True):
             if param is match.weight:
                 outer_o = blocked.Units.of(p, config).outer_o
-                params.append(PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], outer_o))
+                packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], outer_o)
+                params.append(widened(match.group, param, packed))
             elif param is match.data:
                 params.append(given if self._reads(match, given) else Layout.blocked(4, match.input_lanes))
             else:
-                params.append(blocked_layout(param.shape, p.lanes))
+                params.append(scales.get(param.var) or blocked_layout(param.shape, p.lanes))
         return Layouts(tuple(params), result)
 
     @staticmethod
@@ -68,8 +70,7 @@ class Conv2dNCHWc(blocked.BlockedRecipe):
         tensors = placeholders(group, layouts.params)
         epilogue = Epilogue(group, tensors, layouts.params)
         where = {p.var: i for i, p in enumerate(group.params)}
-        data, layout = tensors[where[match.data.var]], layouts.params[where[match.data.var]]
-        image = padded(match, data, layout)
+        image, layout = padded(match, tensors, layouts.params), layouts.params[where[match.data.var]]
         (sy, sx), (dy, dx), ow = match.strides, match.dilation, match.out_image[1]
         units = blocked.Units.of(problem, config)
 
@@ -79,14 +80,15 @@ class Conv2dNCHWc(blocked.BlockedRecipe):
             return image(*layout.index((n, block * problem.inner + ri, y, x)))
 
         acc = blocked.reduce_tiles(problem, units, load, blocked.shared(tensors[where[match.weight.var]]))
-        out = te.compute(
-            (problem.batch, problem.output_blocks, problem.pixels, problem.lanes),
-            lambda n, o, q, j: epilogue(
-                (n, o * problem.lanes + j, tirx.floordiv(q, ow), tirx.floormod(q, ow)), acc(n, o, q, j)
-            ),
-            name="out",
-        )
-        return te.create_prim_func([*tensors, out])
+        scale = scaled(group, tensors, layouts.params, match.weight)
+
+        def value(n: Any, o: Any, q: Any, j: Any) -> Any:
+            channel = o * problem.lanes + j
+            at = (n, channel, tirx.floordiv(q, ow), tirx.floormod(q, ow))
+            return epilogue(at, scale(acc(n, o, q, j), channel))
+
+        shape = (problem.batch, problem.output_blocks, problem.pixels, problem.lanes)
+        return te.create_prim_func([*tensors, te.compute(shape, value, name="out")])
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
         schedule_padding(sch, match, config["threads"])

@@ -33,6 +33,7 @@ from . import blocked
 from .convolution import facts_of, padded, schedule_padding
 from .epilogue import Epilogue, blocked_layout, placeholders
 from .steps import flat_map
+from .widened import scale_layouts, scaled, widened
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,9 @@ class Conv2dTranspose(blocked.BlockedRecipe):
         p = match.problem
         packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o)
         result = Layout.blocked(4, p.lanes)
-        own = {match.data.var: result, match.weight.var: PhaseWeight((0, 1, 2, 3), None, match.axes, packed)}
+        weight = widened(match.group, match.weight, PhaseWeight((0, 1, 2, 3), None, match.axes, packed))
+        scales = scale_layouts(match.group, match.weight, p.lanes)
+        own: dict[Any, Layout] = {**scales, match.data.var: result, match.weight.var: weight}
         params = [own.get(q.var) or blocked_layout(q.shape, p.lanes) for q in match.group.params]
         return Layouts(tuple(params), result)
 
@@ -166,12 +169,14 @@ class Conv2dTranspose(blocked.BlockedRecipe):
         tensors = placeholders(match.group, layouts.params)
         epilogue = Epilogue(match.group, tensors, layouts.params)
         acc = _phases(match, config, tensors, layouts)
+        scale = scaled(match.group, tensors, layouts.params, match.weight)
         shape = (problem.batch, problem.output_blocks, problem.pixels, problem.lanes)
         if _interleaves(match):
 
             def value(b: Any, o: Any, q: Any, j: Any) -> Any:
                 n, o, y, x, j = _place(match, b, o, q, j)
-                return epilogue((n, o * problem.lanes + j, y, x), acc(b, o, q, j))
+                channel = o * problem.lanes + j
+                return epilogue((n, channel, y, x), scale(acc(b, o, q, j), channel))
 
             return te.create_prim_func([*tensors, te.compute(shape, value, name="out")])
         product = te.compute(shape, lambda *i: acc(*i), name="product")
@@ -181,7 +186,8 @@ class Conv2dTranspose(blocked.BlockedRecipe):
             n, o, y, x, j = index
             phase = (n * sy + tirx.floormod(y, sy)) * sx + tirx.floormod(x, sx)
             q = tirx.floordiv(y, sy) * columns + tirx.floordiv(x, sx)
-            return epilogue(layouts.output.logical(index), product(phase, o, q, j))
+            at = layouts.output.logical(index)
+            return epilogue(at, scale(product(phase, o, q, j), at[1]))
 
         out = te.compute(layouts.output.physical_shape(match.group.shape), pixel, name="out")
         return te.create_prim_func([*tensors, out])
@@ -222,7 +228,7 @@ def _phases(match: Match, config: Config, tensors: Sequence[te.Tensor], layouts:
     """Sums of all phases: (image and phase, output block, pixel of the phase, lane)."""
     problem, (y, x), (sy, sx), (dy, dx) = match.problem, match.axes, match.strides, match.dilation
     where = {p.var: i for i, p in enumerate(match.group.params)}
-    image = padded(match, tensors[where[match.data.var]], layouts.output)
+    image = padded(match, tensors, layouts.params)
     weight = tensors[where[match.weight.var]]
     top, left = match.pads[:2]
 

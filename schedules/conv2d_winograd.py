@@ -28,9 +28,12 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
 from . import blocked
+from .cache_speed import stream
 from .conv2d_nchwc import Conv2dNCHWc
 from .epilogue import Epilogue, blocked_layout, placeholders
 from .steps import parallel_loops, parallel_rows, unroll_and_vectorize
+from .storage import reader
+from .widened import scale_layouts, scaled, widened
 from .winograd import TILES, WinogradWeight
 from .winograd_stages import Tiling, input_tiles, output_tiles, schedule_input, schedule_output, schedule_planes
 
@@ -103,7 +106,7 @@ class Conv2dWinograd(Recipe):
             return math.inf
         held = problem.products_bytes
         sharing = threads if not config["rows"] else 1
-        traffic = 0.7 * held / blocked.stream(held // sharing, machine)
+        traffic = 0.7 * held / stream(held // sharing, machine)
         extra = tiling.units * (tiling.vectors(problem) / _OPERATIONS + traffic) / threads / blocked.CLOCK
         return extra + blocked.cost(problem, config, machine, units=tiling.units, apart=bool(config["rows"]))
 
@@ -119,7 +122,10 @@ class Conv2dWinograd(Recipe):
         data = given if given.block is None and tiling.planar else Layout.plain(4)
         if not tiling.planar:
             data = Layout.blocked(4, match.input_lanes)
-        own = {match.data.var: data, match.weight.var: weight}
+        own: dict[Any, Layout] = {
+            **scale_layouts(match.group, match.weight, problem.lanes),
+            match.data.var: data, match.weight.var: widened(match.group, match.weight, weight),
+        }  # fmt: skip
         params = [own.get(p.var) or blocked_layout(p.shape, problem.lanes) for p in match.group.params]
         return Layouts(tuple(params), result)
 
@@ -129,7 +135,7 @@ class Conv2dWinograd(Recipe):
         tensors = placeholders(group, layouts.params)
         where = {p.var: i for i, p in enumerate(group.params)}
         weight = tensors[where[match.weight.var]]
-        data, layout = tensors[where[match.data.var]], layouts.params[where[match.data.var]]
+        data, layout = reader(group, tensors, layouts.params, match.data), layouts.params[where[match.data.var]]
         v = input_tiles(match, tiling, data, layout)
         acc = blocked.reduce_tiles(
             problem,
@@ -141,11 +147,12 @@ class Conv2dWinograd(Recipe):
         shape = (tiling.units * count, problem.output_blocks, problem.pixels, problem.lanes)
         product = te.compute(shape, lambda n, o, q, j: acc(n, o, q, j), name="product")
         epilogue, m, lanes = Epilogue(group, tensors, layouts.params), tiling.transform.m, problem.lanes
-        y = output_tiles(tiling, product)
+        y, scale = output_tiles(tiling, product), scaled(group, tensors, layouts.params, match.weight)
 
         def value(n: Any, o: Any, r: Any, c: Any, j: Any) -> Any:
             unit, q = tiling.where(n, tirx.floordiv(r, m), tirx.floordiv(c, m))
-            return epilogue((n, o * lanes + j, r, c), y(unit, o, q, tirx.floormod(r, m), tirx.floormod(c, m), j))
+            element = y(unit, o, q, tirx.floormod(r, m), tirx.floormod(c, m), j)
+            return epilogue((n, o * lanes + j, r, c), scale(element, o * lanes + j))
 
         out = te.compute(layouts.output.physical_shape(group.shape), value, name="out")
         return te.create_prim_func([*tensors, out])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import te, tirx
@@ -15,13 +16,18 @@ from tvm_ext.core.recipe import Match, Miss
 from tvm_ext.core.relax_graph import attrs_of
 
 from .steps import parallel_rows
+from .storage import reader, why_not_float32
+from .widened import why_not_widened
 
 _LAYOUTS = ("data_layout", "kernel_layout", "out_layout")
 _ATTRIBUTES = ("strides", "padding", "dilation", "groups", *_LAYOUTS)
 
 
-def facts_of(group: Group, kernel_layout: str = "OIHW") -> dict[str, Any] | Miss:
-    """Operands and attributes of a float32 NCHW convolution with a constant weight; or why it is none.
+def facts_of(group: Group, kernel_layout: str = "OIHW", any_type: bool = False) -> dict[str, Any] | Miss:
+    """Operands and attributes of an NCHW convolution in float32 with a constant weight; or why it is none.
+
+    Args:
+        any_type: whether the recipe looks at the types of operands itself.
 
     Returns:
         `data`, `weight` (parameters), `image` and `out_image` (height, width), `strides`, `dilation`, `groups`, and
@@ -33,8 +39,10 @@ def facts_of(group: Group, kernel_layout: str = "OIHW") -> dict[str, Any] | Miss
         return Miss("data or weight is computed inside the group")
     if tuple(a[k] for k in _LAYOUTS) != ("NCHW", kernel_layout, "NCHW"):
         return Miss(f"layouts {a['data_layout']}/{a['kernel_layout']} are not NCHW/{kernel_layout}")
-    if {data.dtype, weight.dtype, group.dtype} != {"float32"}:
-        return Miss(f"dtype {data.dtype}: this recipe computes float32")
+    if not any_type and (why := why_not_float32(group, data, weight)):
+        return Miss(why)
+    if not any_type and (why := why_not_widened(group, weight, kernel_layout.index("O"))):
+        return Miss(why)
     if not weight.constant:
         return Miss("the weight is not a constant, so it cannot be packed")
     pads = a["padding"] if len(a["padding"]) == 4 else a["padding"] * 2
@@ -58,18 +66,31 @@ def inner_steps(channels: int, lanes: int) -> int:
 
 def schedule_padding(sch: Schedule, match: Match, threads: int) -> None:
     """The stage of :func:`padded`, if there is one: rows among threads, blocks of channels in vectors."""
-    if any(match.pads):
+    if _copied(match):
         *rows, last = sch.get_loops(sch.get_sblock("pad"))
         parallel_rows(sch, rows[:3], threads)
         if len(rows) == 4:
             sch.vectorize(last)
 
 
-def padded(match: Match, data: te.Tensor, layout: Layout) -> te.Tensor:
-    """The image with `match.pads` rows and columns of zeros around it; a stage "pad", or `data` itself without pads."""
-    top, left, bottom, right = match.pads
-    if not any(match.pads):
-        return data
+def _copied(match: Match) -> bool:
+    """Whether the image is copied: with zeros around it, or because its elements are read many times decoded."""
+    return any(match.pads) or bool(match.data.decode)
+
+
+def padded(match: Match, tensors: Sequence[te.Tensor], layouts: Sequence[Layout]) -> te.Tensor:
+    """The image with `match.pads` rows and columns of zeros around it, in float32.
+
+    A stage "pad" in the image's own layout; the image itself if it has no pads and needs no decoding.
+
+    Args:
+        match: of a convolution.
+        tensors, layouts: of the parameters of its group, in order.
+    """
+    data, at = reader(match.group, tensors, layouts, match.data), match.group.params.index(match.data)
+    if not _copied(match):
+        return tensors[at]
+    layout, (top, left, bottom, right) = layouts[at], match.pads
     h, w = match.image
     n, c = match.data.shape[:2]
 
@@ -77,7 +98,7 @@ def padded(match: Match, data: te.Tensor, layout: Layout) -> te.Tensor:
         b, ch, y, x = layout.logical(index)
         inside = tirx.all(y >= top, y < h + top, x >= left, x < w + left)
         return tirx.if_then_else(
-            inside, data(*layout.index((b, ch, y - top, x - left))), tirx.const(0, match.data.dtype)
+            inside, data(*layout.index((b, ch, y - top, x - left))), tirx.const(0, match.data.computed)
         )
 
     return te.compute(layout.physical_shape((n, c, h + top + bottom, w + left + right)), value, name="pad")

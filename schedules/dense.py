@@ -34,7 +34,10 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
 from . import blocked
+from .dots import Dot
 from .epilogue import Epilogue, placeholders
+from .storage import decoded, schedule_decoded, why_not_float32
+from .widened import scaled, why_not_widened, widened
 
 #: Seconds until the other threads have begun, for workers that are awake, with what is lost of their caches.
 _WAKE_SECONDS = 2.5e-6
@@ -78,8 +81,8 @@ class Dense(MatmulRecipe):
             return Miss(f"the right operand {weight.shape} is not a constant matrix")
         if len(data.shape) < 2:
             return Miss(f"the left operand has shape {data.shape}: rows are needed")
-        if {data.dtype, weight.dtype, group.dtype} != {"float32"}:
-            return Miss(f"dtype {data.dtype}: this recipe computes float32")
+        if why := why_not_float32(group, data, weight) or why_not_widened(group, weight, 1):
+            return Miss(why)
         k, n = weight.shape
         rows = math.prod(data.shape[:-1])
         if 0 in (k, n, rows):
@@ -91,25 +94,27 @@ class Dense(MatmulRecipe):
         weight = PackedWeight.make(
             2, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o, transposed=True
         )
-        params = tuple(weight if q is match.weight else Layout.plain(len(q.shape)) for q in match.group.params)
+        own = widened(match.group, match.weight, weight)
+        params = tuple(own if q is match.weight else Layout.plain(len(q.shape)) for q in match.group.params)
         return Layouts(params, Layout.plain(len(match.group.shape)))
 
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         group, problem = match.group, match.problem
         tensors = placeholders(group, layouts.params)
         where = {p.var: i for i, p in enumerate(group.params)}
-        data, weight = tensors[where[match.data.var]], tensors[where[match.weight.var]]
-        lead = group.shape[:-1]
+        data, weight = decoded(group, tensors, layouts.params, match.data), tensors[where[match.weight.var]]
+        scale, lead = scaled(group, tensors, layouts.params, match.weight), group.shape[:-1]
 
         def load(n: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any) -> Any:
             return data(*unflatten(q, lead), block * problem.inner + ri)
 
         acc = blocked.reduce_tiles(problem, blocked.Units.of(problem, config), load, blocked.shared(weight))
         epilogue = Epilogue(group, tensors, layouts.params)
-        out = result(problem, acc, lambda n, q, c, value: epilogue((*unflatten(q, lead), c), value))
+        out = result(problem, acc, lambda n, q, c, value: epilogue((*unflatten(q, lead), c), scale(value, c)))
         return te.create_prim_func([*tensors, out])
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+        schedule_decoded(sch, match.data, config["threads"], machine.lanes)
         lead = match.group.shape[:-1]
         schedule_matmul(sch, match.problem, config, lambda n, q, c: (*unflatten(q, lead), c))
 
@@ -137,8 +142,11 @@ def result(problem: blocked.Problem, acc: te.Tensor, value: Any) -> te.Tensor:
     )
 
 
-def schedule_matmul(sch: Schedule, problem: blocked.Problem, config: Config, index: Any) -> Any:
+def schedule_matmul(sch: Schedule, problem: blocked.Problem, config: Config, index: Any, dot: Dot | None = None) -> Any:
     """Schedule a blocked matmul with the stage "out"; `index(n, q, c)` is where a result lies.
+
+    Args:
+        dot: that of :func:`.blocked.reduce_tiles`.
 
     Returns:
         The loop over the units of one thread.
@@ -147,7 +155,7 @@ def schedule_matmul(sch: Schedule, problem: blocked.Problem, config: Config, ind
     # The last vector of a row may be partly beyond it: it is computed whole, only real columns are stored.
     o, j = sch.split(c, [None, problem.lanes])
     sch.reorder(n, o, q, j)
-    unit = blocked.schedule_tiles(sch, problem, config)
+    unit = blocked.schedule_tiles(sch, problem, config, dot=dot)
     sch.transform_layout(sch.get_sblock("out"), ("write", 0), index)
     return unit
 

@@ -17,6 +17,7 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 from tvm_ext.core.relax_graph import op_name
+from tvm_ext.core.storage import STORED
 
 from .epilogue import Epilogue, operand_layouts, placeholders
 from .scalar_ops import TYPES, work
@@ -30,8 +31,8 @@ class Elementwise(Recipe):
     anchors = frozenset({"elementwise"})
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
-        if other := ({p.dtype for p in group.params} | {group.dtype}) - {*TYPES}:
-            return Miss(f"{', '.join(sorted(other))} is none of {', '.join(TYPES)}")
+        if other := ({p.dtype for p in group.params} | {group.dtype}) - {*TYPES, *STORED}:
+            return Miss(f"{', '.join(sorted(other))} is none of {', '.join((*TYPES, *sorted(STORED)))}")
         if 0 in group.shape:
             return Miss("the result is empty")
         operations = sum(work(op_name(b.value)) for b in group.bindings) + len(group.params)

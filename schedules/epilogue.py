@@ -24,7 +24,7 @@ Values = Mapping[relax.Var, Any]
 def placeholders(group: Group, layouts: Sequence[Layout]) -> list[te.Tensor]:
     """One TE placeholder for each parameter of the group, in physical shape."""
     return [
-        te.placeholder(layout.physical_shape(p.shape), dtype=p.dtype, name=f"p{i}")
+        te.placeholder(layout.physical_shape(p.shape), dtype=layout.element_type(p.dtype), name=f"p{i}")
         for i, (p, layout) in enumerate(zip(group.params, layouts, strict=True))
     ]
 
@@ -70,10 +70,11 @@ class Epilogue:
 
     @staticmethod
     def _at(call: Call, number: int, index: Index) -> Index:
-        """The index of an operand: scales and zero points of an axis have that one only."""
-        if number and op_name(call) in PER_AXIS and shape_of(call.args[number]):
+        """The index of an operand: scales and zero points of an axis have that one only; lanes beyond its end, whose
+        value nothing reads, have the last ones."""
+        if number and op_name(call) in PER_AXIS and (own := shape_of(call.args[number])):
             rank = len(shape_of(call) or ())
-            return [index[len(index) - rank + int(call.attrs.axis) % rank]]
+            return [tirx.min(index[len(index) - rank + int(call.attrs.axis) % rank], own[0] - 1)]
         return index
 
     def _operand(self, expr: Any, call: Call, index: Index, values: Values) -> Any:

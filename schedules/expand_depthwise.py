@@ -32,6 +32,7 @@ from . import blocked
 from .conv2d_depthwise import Conv2dDepthwise, beyond_l2, depthwise_cycles, schedule_window, window
 from .conv2d_nchwc import Conv2dNCHWc
 from .epilogue import Epilogue, blocked_layout, placeholders
+from .scalar_ops import CONVERSIONS
 from .steps import parallel_units, unroll_and_vectorize
 
 
@@ -42,6 +43,8 @@ class ExpandDepthwise(Recipe):
     anchors = frozenset({"expand_depthwise"})
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
+        if any(op_name(b.value) in CONVERSIONS for b in group.bindings):
+            return Miss("a tensor of it is stored in another type than float32")
         expand, depthwise = _parts(group)
         inner, outer = Conv2dNCHWc().match(expand, machine), Conv2dDepthwise().match(depthwise, machine)
         for miss in (inner, outer):

@@ -20,9 +20,9 @@ from .scalar_ops import SCALAR_OPS
 _CHILDREN = ("a", "b", "condition", "true_value", "false_value", "value")
 
 
-#: Operators whose first operand is a condition, or is saturated. TVM's analyzer looks at it again for each of the two
+#: Operators whose first operand is a condition. TVM's analyzer looks at it again for each of the two
 #: values, and at conditions within conditions as often as that makes: a chain of ten takes seconds.
-_CONDITIONS = {"relax.logical_xor": 3, "relax.where": 3, "relax.quantize": 4}
+_CONDITIONS = {"relax.logical_xor": 3, "relax.where": 3}
 
 
 @functools.cache

@@ -24,6 +24,7 @@ from . import row_reduction
 from .dense import unflatten
 from .epilogue import Epilogue, placeholders
 from .steps import parallel_rows, thread_choices, vectorize_all
+from .storage import Reader, reader, why_not_float32
 
 #: Work an element takes, in units of loading or storing one: three passes over the first level of cache.
 _OPERATIONS = 4
@@ -38,8 +39,10 @@ class LayerNorm(Recipe):
     def match(self, group: Group, machine: Machine) -> Match | Miss:
         data = group.operand(0)
         operands = [group.operand(i) for i in range(len(group.call.args))]  # type: ignore[union-attr]
-        if data is None or {p.dtype for p in operands if p} | {group.dtype} != {"float32"}:
-            return Miss("this recipe takes float32 operands")
+        if data is None:
+            return Miss("the operand is computed inside the group")
+        if why := why_not_float32(group, *(p for p in operands if p)):
+            return Miss(why)
         rank = len(data.shape)
         axes = sorted(int(a) % rank for a in group.call.attrs.axes)  # type: ignore[union-attr]
         if axes != list(range(rank - len(axes), rank)):
@@ -62,9 +65,9 @@ class LayerNorm(Recipe):
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         group, row = match.group, match.row
         tensors = placeholders(group, layouts.params)
-        data = tensors[group.params.index(match.data)]
+        read = [reader(group, tensors, layouts.params, p) for p in group.params]
         lead = match.lead or (1,)
-        element = _elements(match, data)
+        element = _elements(match, read[group.params.index(match.data)])
         attrs, count = group.call.attrs, tirx.const(1.0 / math.prod(row), "float32")  # type: ignore[union-attr]
         centered = _centered(match, lead, element)
         sums = _sum("square", match, lead, lambda *i: centered(*i) * centered(*i))
@@ -79,7 +82,7 @@ class LayerNorm(Recipe):
             flat: Any = 0
             for i, d in zip(inner, row, strict=True):
                 flat = flat * d + i
-            return epilogue(index, _affine(match, tensors, inner, centered(*outer, flat) * scale(*outer, 0)))
+            return epilogue(index, _affine(match, read, inner, centered(*outer, flat) * scale(*outer, 0)))
 
         return te.create_prim_func([*tensors, te.compute(group.shape, value, name="out")])
 
@@ -109,7 +112,7 @@ def _sum(name: str, match: Match, lead: Sequence[int], term: Callable[..., Any])
     return row_reduction.compute(name, "sum", lead, math.prod(match.row), match.lanes, term)
 
 
-def _elements(match: Match, data: te.Tensor) -> Callable[..., Any]:
+def _elements(match: Match, data: Reader) -> Callable[..., Any]:
     """Element k of a row, the axes of a row being one."""
     return lambda *i: data(*i[: len(match.lead)], *unflatten(i[-1], match.row))
 
@@ -124,7 +127,7 @@ def _centered(match: Match, lead: Sequence[int], element: Callable[..., Any]) ->
     return lambda *i: element(*i) - mean(*i[:-1], 0)
 
 
-def _affine(match: Match, tensors: Sequence[te.Tensor], index: Sequence[Any], value: Any) -> Any:
+def _affine(match: Match, read: Sequence[Reader], index: Sequence[Any], value: Any) -> Any:
     """value * g + b, those of them that the operator has."""
     group, call = match.group, match.group.call
     assert call is not None
@@ -132,9 +135,7 @@ def _affine(match: Match, tensors: Sequence[te.Tensor], index: Sequence[Any], va
     def operand(position: int) -> Any:
         param = group.operand(position)
         return (
-            tensors[group.params.index(param)](*index)
-            if param
-            else tirx.const(scalar_of(call.args[position]), "float32")
+            read[group.params.index(param)](*index) if param else tirx.const(scalar_of(call.args[position]), "float32")
         )
 
     if _is_rms(match):

@@ -46,9 +46,13 @@ _ITEMSIZE = {
 }  # fmt: skip
 
 
+#: What is copied as the bits of another type: TVM lowers no variables of bfloat16, and no vectors of either in memory.
+_BITS = {"bfloat16": "uint16", "bool": "uint8"}
+
+
 def cost(shape: Sequence[int], dtype: str, machine: Machine) -> float:
     """Estimated seconds of a transform."""
-    seconds = _seconds(shape, dtype, machine)
+    seconds = _seconds(shape, _BITS.get(dtype, dtype), machine)
     return seconds / _threads(seconds, machine)
 
 
@@ -62,9 +66,10 @@ def compute(shape: Sequence[int], dtype: str, source: Layout, target: Layout, ma
         T.func_name("main")
         T.func_attr({"tirx.noalias": True})
         own = [T.arg(name, T.buffer(s, dtype)) for name, s in zip(("p0", "out"), physical, strict=True)]
-        flat = [T.decl_buffer((math.prod(s),), dtype, data=b.data) for s, b in zip(physical, own, strict=True)]
+        bits = _BITS.get(dtype, dtype)
+        flat = [T.decl_buffer((math.prod(s),), bits, data=b.data) for s, b in zip(physical, own, strict=True)]
         with T.sblock("root"):
-            _copy(shape, source, target, dtype, flat, machine)
+            _copy(shape, source, target, bits, flat, machine)
     return builder.get()
 
 
@@ -141,9 +146,8 @@ class _Loops:
             T.buffer_store(self._target, vector, [_lanes(target + i * apart, lanes)])
 
     def _loaded(self, index: Any) -> Any:
-        """A vector in a register; an element of another type as it is: TVM lowers no variable of bfloat16."""
-        value = self._source[index]
-        return T.bind(value) if str(self._source.dtype) in _ITEMSIZE else value
+        """A vector in a register."""
+        return T.bind(self._source[index])
 
 
 def _lanes(start: Any, lanes: int) -> Any:

@@ -25,8 +25,8 @@ class Pad(RegionRecipe):
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
         data, attrs = group.operand(0), group.call.attrs  # type: ignore[union-attr]
-        if data is None or {p.dtype for p in group.params} != {group.dtype}:
-            return Miss("the operand is no parameter of the group, or operands and result are of several types")
+        if data is None or data.computed != group.computed:
+            return Miss("the operand is no parameter of the group, or operand and result are of several types")
         widths = [int(w) for w in attrs.pad_width]
         if attrs.pad_mode != "constant":
             return Miss(f"padding mode {attrs.pad_mode} is not constant")
@@ -36,7 +36,7 @@ class Pad(RegionRecipe):
         where = source(group.params, data)
         inside = Box(where, data.shape, before, (0,) * rank, (1,) * rank)
         boxes = (inside, *_borders(data.shape, before, group.shape))
-        value = tirx.const(getattr(attrs.pad_value, "value", attrs.pad_value), group.dtype)
+        value = tirx.const(getattr(attrs.pad_value, "value", attrs.pad_value), group.computed)
         return Match(group, {"boxes": boxes, "sources": (where,), "value": value})
 
 

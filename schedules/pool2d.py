@@ -20,10 +20,13 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 from tvm_ext.core.relax_graph import attrs_of
+from tvm_ext.core.storage import STORED
 
 from .epilogue import Epilogue, blocked_layout, placeholders
 from .row_reduction import COMBINE
+from .scalar_ops import cast
 from .steps import parallel_rows, thread_choices, unroll_and_vectorize
+from .storage import Reader, reader, why_not_float32
 
 _ATTRIBUTES = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "count_include_pad", "layout")
 
@@ -37,15 +40,18 @@ class Pool2d(Recipe):
     def match(self, group: Group, machine: Machine) -> Match | Miss:
         a = attrs_of(group.call, _ATTRIBUTES)
         data = group.operand(0)
-        if data is None or data.dtype != "float32" or group.dtype != "float32":
-            return Miss("this recipe pools one float32 input")
+        if data is None:
+            return Miss("the operand is computed inside the group")
+        average = group.anchor == "relax.nn.avg_pool2d"
+        if (why := why_not_float32(group, data)) and (average or data.computed not in STORED):
+            return Miss(why)
         if a["layout"] != "NCHW":
             return Miss(f"layout {a['layout']} is not NCHW")
         if any(p >= k for p, k in zip(a["padding"], a["pool_size"] * 2, strict=True)):
             return Miss(f"padding {a['padding']} reaches a whole window of {a['pool_size']}")
-        if group.anchor == "relax.nn.avg_pool2d" and a["ceil_mode"]:
+        if average and a["ceil_mode"]:
             return Miss("average pooling in ceil mode divides by clipped windows")
-        if group.anchor == "relax.nn.max_pool2d" and _window_leaves_image(a, data.shape, group.shape):
+        if not average and _window_leaves_image(a, data.shape, group.shape):
             return Miss("a window of ceil mode or dilation lies outside the image")
         return Match(group, {**a, "data": data})
 
@@ -70,8 +76,8 @@ class Pool2d(Recipe):
         group = match.group
         tensors = placeholders(group, layouts.params)
         epilogue = Epilogue(group, tensors, layouts.params)
-        where = group.params.index(match.data)
-        data, layout = tensors[where], layouts.params[where]
+        data = reader(group, tensors, layouts.params, match.data)
+        layout = layouts.params[group.params.index(match.data)]
         average = group.anchor == "relax.nn.avg_pool2d"
         window = (_average if average else _maximum)(match, data, layout)
         shape = layouts.output.physical_shape(group.shape)
@@ -121,13 +127,22 @@ def _window(match: Match, index: Sequence[Any], layout: Layout, ry: Any, rx: Any
     return layout.index(clamped), iy, ix
 
 
-def _maximum(match: Match, data: te.Tensor, layout: Layout) -> Any:
-    """ONNX says nothing of NaN in a window, and to look for it takes four times as long."""
+def _maximum(match: Match, data: Reader, layout: Layout) -> Any:
+    """ONNX says nothing of NaN in a window, and to look for it takes four times as long.
+
+    Numbers of bfloat16 are compared as float32, whole numbers as they are.
+    """
     ry, rx = _taps(match)
-    return lambda *i: COMBINE["max_number"][0](data(*_window(match, i, layout, ry, rx)[0]), axis=[ry, rx])
+    over = COMBINE["max_number"][0]
+
+    def value(*index: Any) -> Any:
+        tap = data(*_window(match, index, layout, ry, rx)[0])
+        return over(cast(tap, "float32") if match.data.computed == "bfloat16" else tap, axis=[ry, rx])
+
+    return value
 
 
-def _average(match: Match, data: te.Tensor, layout: Layout) -> Any:
+def _average(match: Match, data: Reader, layout: Layout) -> Any:
     ry, rx = _taps(match)
     h, w = match.data.shape[2:]
 
@@ -143,7 +158,7 @@ def _divide(match: Match, layouts: Layouts, index: Sequence[Any], pooled: te.Ten
     """The pooled value; for an average, over the number of pixels that count."""
     value = pooled(*index)
     if match.group.anchor != "relax.nn.avg_pool2d":
-        return value
+        return cast(value, match.data.computed)
     ky, kx = match.pool_size
     if match.count_include_pad or not any(match.padding):
         return value * tirx.const(1.0 / (ky * kx), "float32")

@@ -24,6 +24,7 @@ from . import row_reduction
 from .dense import flatten, unflatten
 from .epilogue import Epilogue, placeholders
 from .steps import flat_map, parallel_rows, thread_choices, unroll_and_vectorize
+from .storage import Reader, reader, why_not_float32
 
 _KINDS = {"relax.mean": "sum", "relax.sum": "sum", "relax.max": "max", "relax.min": "min"}
 #: Vectors of results that are summed side by side: they fill the latency of an addition.
@@ -31,15 +32,17 @@ _SIDE_BY_SIDE = 4
 
 
 class Reduction(Recipe):
-    """Reduction over any axes of a float32 tensor."""
+    """Reduction over any axes, in float32."""
 
     name = "reduction"
     anchors = frozenset(_KINDS)
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
         data = group.operand(0)
-        if data is None or data.dtype != "float32" or group.dtype != "float32":
-            return Miss("this recipe reduces one float32 input")
+        if data is None:
+            return Miss("the operand is computed inside the group")
+        if why := why_not_float32(group, data):
+            return Miss(why)
         given = group.call.attrs.axis  # type: ignore[union-attr]
         rank = len(data.shape)
         axes = sorted({int(a) % rank for a in given}) if given is not None else list(range(rank))
@@ -67,10 +70,9 @@ class Reduction(Recipe):
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         group = match.group
         tensors = placeholders(group, layouts.params)
-        where = group.params.index(match.data)
-        data, layout = tensors[where], layouts.params[where]
+        layout = layouts.params[group.params.index(match.data)]
         reduced = _Physical(match, layout)
-        result = reduced.compute(data)
+        result = reduced.compute(reader(group, tensors, layouts.params, match.data))
         epilogue = Epilogue(group, tensors, layouts.params)
         count = tirx.const(1.0 / math.prod(match.data.shape[a] for a in match.axes), "float32")
 
@@ -116,7 +118,7 @@ class _Physical:
         run = flatten([at[d] for d in self.run], self._extents(self.run))
         return (*(at[d] for d in self.lead), run)
 
-    def compute(self, data: te.Tensor) -> te.Tensor:
+    def compute(self, data: Reader) -> te.Tensor:
         """Rows first, if the innermost dimension is reduced; then what is reduced further out."""
         inner = self._rows(data) if self.row else lambda *i: data(*i)
         axes = {d: te.reduce_axis((0, self.shape[d]), name=f"r{d}") for d in self.outer}
@@ -130,7 +132,7 @@ class _Physical:
 
         return te.compute([*self._extents(self.lead), math.prod(shape)], value, name="reduce" if axes else "rows")
 
-    def _rows(self, data: te.Tensor) -> Any:
+    def _rows(self, data: Reader) -> Any:
         lead = self.shape[: len(self.shape) - len(self.row)]
 
         def term(*i: Any) -> Any:

@@ -25,6 +25,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Recipe
 
 from .epilogue import Epilogue, operand_layouts
 from .steps import flat_map, thread_choices
+from .storage import reader
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,9 @@ class RegionRecipe(Recipe):
                 for i, (p, layout) in enumerate(zip(group.params, layouts.params, strict=True))
             ]
             out = T.arg("out", T.buffer(layouts.output.physical_shape(group.shape), group.dtype))
-            readers: list[Any] = [lambda *i, b=b: b[i] for b in buffers]
-            epilogue = Epilogue(group, readers, layouts.params)
+            tensors: list[Any] = [lambda *i, b=b: b[i] for b in buffers]
+            readers = [reader(group, tensors, layouts.params, p) for p in group.params]
+            epilogue = Epilogue(group, tensors, layouts.params)
             for number, box in enumerate(match.boxes):
                 _copy(_Physical(box, layouts.output, match), f"box{number}", readers, out, epilogue, match.value)
         return builder.get()

@@ -11,12 +11,16 @@ from tvm_ext.core.recipe import Recipe
 from .attention import Attention
 from .batch_matmul import BatchMatmul
 from .concat import Concat
+from .conv2d_amx import Conv2dAmx
 from .conv2d_depthwise import Conv2dDepthwise
+from .conv2d_dot import Conv2dDot
 from .conv2d_grouped import Conv2dGrouped
 from .conv2d_nchwc import Conv2dNCHWc
 from .conv2d_transpose import Conv2dTranspose
 from .conv2d_winograd import Conv2dWinograd
 from .dense import Dense
+from .dense_amx import DenseAmx
+from .dense_dot import DenseDot
 from .elementwise import Elementwise
 from .expand_depthwise import ExpandDepthwise
 from .layer_norm import LayerNorm
@@ -38,11 +42,15 @@ def recipes() -> tuple[Recipe, ...]:
     found: list[Recipe] = [
         Conv2dNCHWc(),
         Conv2dWinograd(),
+        Conv2dAmx(),
+        Conv2dDot(),
         Conv2dDepthwise(),
         ExpandDepthwise(),
         Conv2dGrouped(),
         Conv2dTranspose(),
         Dense(),
+        DenseAmx(),
+        DenseDot(),
         BatchMatmul(),
         Attention(),
         Pool2d(),

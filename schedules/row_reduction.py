@@ -33,7 +33,13 @@ Combine = Callable[[Any, Any], Any]
 
 def _from(start: float, combine: Combine) -> tuple[Callable[..., Any], Combine]:
     """TVM's own reductions start from the largest finite number: the maximum of a row of nothing but -inf."""
-    return te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(start, dtype)), combine
+
+    def first(dtype: str) -> Any:
+        if dtype.startswith("float"):
+            return tirx.const(start, dtype)
+        return tirx.min_value(dtype) if start < 0 else tirx.max_value(dtype)
+
+    return te.comm_reducer(lambda a, b: combine(a, b), first), combine
 
 
 #: Reduction of a name: over an axis, and of two values. What is NaN is lost in "max_number", where TVM's own maximum

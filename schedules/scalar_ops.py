@@ -74,29 +74,57 @@ def _exclusive_or(a: Any, b: Any) -> Any:
     return let(b, lambda b: tirx.Select(a, strict_floats.logical_not(b), b))
 
 
-def _cast(x: Any, dtype: str) -> Any:
+def cast(x: Any, dtype: str) -> Any:
     """A value converted; what is not zero is true."""
     if dtype_of(x) == dtype:
         return x
     if dtype_of(x) == "bool":  # a vector of truth values cannot be converted where a definition holds it: see `let`
         return tirx.Select(x, tirx.const(1, dtype), tirx.const(0, dtype))
+    if dtype_of(x) == "bfloat16":
+        return cast(_widened(x), dtype)
+    if dtype == "bfloat16":
+        return _narrowed(cast(x, "float32"))
     return tirx.NE(x, like(0, x)) if dtype == "bool" else x.astype(dtype)
+
+
+# bfloat16 is the upper half of a float32. What TVM makes of these conversions reads a number twice, which a `let` in it
+# does not survive, and misses those within a `let`.
+def _widened(x: Any) -> Any:
+    """A bfloat16 as float32."""
+    return tirx.reinterpret("float32", tirx.reinterpret("uint16", x).astype("uint32") << 16)
+
+
+def _narrowed(x: Any) -> Any:
+    """A float32 rounded to the nearest bfloat16, halves to even; NaN stays NaN."""
+
+    def upper(bits: Any) -> Any:
+        rounded = (bits + (tirx.const(0x7FFF, "uint32") + ((bits >> 16) & 1))) >> 16
+        nan = (bits & tirx.const(0x7FFFFFFF, "uint32")) > tirx.const(0x7F800000, "uint32")
+        return tirx.Select(nan, tirx.const(0x7FC0, "uint32"), rounded).astype("uint16")
+
+    return tirx.reinterpret("bfloat16", let(tirx.reinterpret("uint32", x), upper))
 
 
 def _quantize(x: Any, scale: Any, zero: Any, out_dtype: str) -> Any:
     """saturate(round(x / scale) + zero), halves to even; of NaN the smallest number, as onnxruntime has it on x86-64.
 
-    Saturated before it is rounded, so that the conversion to a whole number is defined for every x.
+    Saturated before it is rounded, so that the conversion to a whole number is defined for every x; by a constant
+    scale before it is divided, so that the quotient is a small number.
     """
     low, high = (tirx.const(v, "int32") for v in _LIMITS[out_dtype])
     offset = zero.astype("int32")
     least, most = (low - offset).astype("float32"), (high - offset).astype("float32")
 
-    def saturated(q: Any) -> Any:
-        q = let(tirx.Select(q > least, q, least), lambda q: tirx.Select(q < most, q, most))
+    def limited(x: Any, least: Any, most: Any, then: Scalar) -> Any:
+        return then(tirx.min(tirx.max(x, least), most))  # least of NaN; x is read once: `expression_size`
+
+    def whole(q: Any) -> Any:
         return (tirx.round(q).astype("int32") + offset).astype(out_dtype)
 
-    return let(_quotient(x, scale), saturated)
+    if isinstance(scale, tirx.FloatImm) and scale.value > 0 and isinstance(least, tirx.FloatImm):
+        first, last = (tirx.const(end.value * scale.value, "float32") for end in (least, most))
+        return limited(x, first, last, lambda x: whole(x / scale))
+    return limited(_quotient(x, scale), least, most, whole)
 
 
 def _dequantize(x: Any, scale: Any, zero: Any) -> Any:
@@ -149,7 +177,7 @@ TYPED_OPS: dict[str, Scalar] = {
     "relax.logical_xor": _exclusive_or,
     "relax.logical_not": strict_floats.logical_not,
     "relax.where": tirx.Select,
-    "relax.astype": _cast,
+    "relax.astype": cast,
     "relax.quantize": _quantize,
     "relax.dequantize": _dequantize,
 }

@@ -24,6 +24,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 from . import row_reduction, vector_math
 from .epilogue import Epilogue, placeholders
 from .steps import parallel_rows, thread_choices, vectorize_all
+from .storage import reader, why_not_float32
 
 #: Work an element takes, in units of loading or storing one: an exponential, and loads, stores and additions.
 _OPERATIONS = 10
@@ -37,8 +38,10 @@ class Softmax(Recipe):
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
         data = group.operand(0)
-        if data is None or data.dtype != "float32" or group.dtype != "float32":
-            return Miss("this recipe takes one float32 input")
+        if data is None:
+            return Miss("the operand is computed inside the group")
+        if why := why_not_float32(group, data):
+            return Miss(why)
         if 0 in data.shape:
             return Miss("the input is empty")
         axis = int(group.call.attrs.axis) % len(data.shape)  # type: ignore[union-attr]
@@ -59,7 +62,7 @@ class Softmax(Recipe):
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         group, row = match.group, match.row
         tensors = placeholders(group, layouts.params)
-        data = tensors[group.params.index(match.data)]
+        data = reader(group, tensors, layouts.params, match.data)
         shape = layouts.output.physical_shape(group.shape)
         lead = shape[:-1]
         top = row_reduction.compute("top", "max_number", lead, row, match.lanes, data)

@@ -12,15 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import tirx
+from tvm import te, tirx
 from tvm.ir import Call
+from tvm.s_tir import Schedule
 
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.relax_graph import dtype_of, op_name, scalar_of, shape_of
-from tvm_ext.core.storage import STORED
 
 from .scalar_ops import PER_AXIS, scalar_call
+from .steps import flat_map
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ def reader(group: Group, tensors: Sequence[Any], layouts: Sequence[Layout], para
         if (value := scalar_of(operand)) is not None:
             return tirx.const(value, dtype_of(operand))
         shape, axis = shape_of(operand) or (), int(call.attrs.axis) % max(len(param.shape), 1)
-        at = [0 if d == 1 else layout.logical(index)[axis] for d in shape]
-        return tensors[where[operand]](*at)
+        at = [tirx.min(layout.logical(index)[axis], d - 1) for d in shape]  # a lane beyond the last channel: the last
+        return tensors[where[operand]](*layouts[where[operand]].index(at))
 
     def read(*index: Any) -> Any:
         value = tensor(*index)
@@ -97,10 +98,26 @@ def reader(group: Group, tensors: Sequence[Any], layouts: Sequence[Layout], para
     return read if param.decode else tensor
 
 
+def decoded(group: Group, tensors: Sequence[Any], layouts: Sequence[Layout], param: Param) -> Any:
+    """An operand whose elements are read many times: a stage "decoded" in its own layout, or as it is."""
+    at = next(i for i, p in enumerate(group.params) if p is param)
+    if not param.decode:
+        return tensors[at]
+    read = reader(group, tensors, layouts, param)
+    return te.compute(layouts[at].physical_shape(param.shape), lambda *i: read(*i), name="decoded")
+
+
+def schedule_decoded(sch: Schedule, param: Param, threads: int, lanes: int) -> None:
+    """The stage of :func:`decoded`, if there is one."""
+    if param.decode:
+        flat_map(sch, sch.get_sblock("decoded"), threads, lanes)
+
+
 def _scalars(call: Call) -> list[Any]:
     return [tirx.const(scalar_of(a), dtype_of(a)) for a in call.args[1:]]
 
 
-def is_stored(dtype: str) -> bool:
-    """Whether a recipe that computes in float32 may read or write this type."""
-    return dtype == "float32" or dtype in STORED
+def why_not_float32(group: Group, *operands: Param) -> str:
+    """Why a recipe that computes in float32 does not take an anchor of these operands; "" if it does."""
+    other = next((t for t in (*(p.computed for p in operands), group.computed) if t != "float32"), "")
+    return f"dtype {other}: this recipe computes float32" if other else ""

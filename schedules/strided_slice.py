@@ -25,8 +25,8 @@ class StridedSlice(RegionRecipe):
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
         data = group.operand(0)
-        if data is None or {p.dtype for p in group.params} != {group.dtype}:
-            return Miss("the operand is no parameter of the group, or operands and result are of several types")
+        if data is None or data.computed != group.computed:
+            return Miss("the operand is no parameter of the group, or operand and result are of several types")
         axes, begin, _, *more = (_integers(a) for a in group.call.args[1:])  # type: ignore[union-attr]
         steps = more[0] if more else [1] * len(axes or ())
         if axes is None or begin is None or steps is None:

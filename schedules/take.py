@@ -22,6 +22,7 @@ from tvm_ext.core.relax_graph import scalar_of, shape_of
 
 from .epilogue import Epilogue, placeholders
 from .steps import parallel_rows, thread_choices, vectorize_all
+from .storage import reader
 
 #: Vector operations a row takes before its first element: load the index, divide it, compute the address.
 _ROW = 40
@@ -38,8 +39,8 @@ class Take(Recipe):
         fixed = scalar_of(call.args[1])  # type: ignore[union-attr]
         if data is None or (indices is None and fixed is None):
             return Miss("the table or the indices are computed inside the group")
-        if data.dtype != group.dtype:
-            return Miss(f"the table is {data.dtype}, the result {group.dtype}")
+        if data.computed != group.computed:
+            return Miss(f"the table is {data.computed}, the result {group.computed}")
         mode, axis = str(call.attrs.mode), call.attrs.axis  # type: ignore[union-attr]
         if mode not in ("wrap", "clip"):
             return Miss(f"mode {mode!r} reads foreign memory where an index is out of bounds; 'wrap' and 'clip' do not")
@@ -62,7 +63,7 @@ class Take(Recipe):
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         group, axis, picked = match.group, match.axis, match.picked
         tensors = placeholders(group, layouts.params)
-        data = tensors[group.params.index(match.data)]
+        data = reader(group, tensors, layouts.params, match.data)
         epilogue = Epilogue(group, tensors, layouts.params)
 
         def picks(index: Sequence[Any]) -> Any:

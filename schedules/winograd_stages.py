@@ -23,6 +23,7 @@ from tvm_ext.core.recipe import Match
 
 from . import blocked
 from .steps import parallel_rows, unroll_and_vectorize
+from .storage import Reader
 from .winograd import Transform, transformed
 
 
@@ -105,7 +106,7 @@ Element = Callable[[Any, Any, Any, Any, Any, Any], Any]
 """(unit, channel or block of channels, vector of tiles or tile, x, y, lane) -> the input value."""
 
 
-def input_tiles(match: Match, tiling: Tiling, data: te.Tensor, layout: Layout) -> Callable[[Any, Any, Any, Any], Any]:
+def input_tiles(match: Match, tiling: Tiling, data: Reader, layout: Layout) -> Callable[[Any, Any, Any, Any], Any]:
     """V as a function of (unit and product, block of channels, tile, step in the block)."""
     width = tiling.width
     if tiling.planar:
@@ -117,7 +118,7 @@ def input_tiles(match: Match, tiling: Tiling, data: te.Tensor, layout: Layout) -
     return lambda n, block, q, ri: v(n, block, q, ri)
 
 
-def _from_blocks(match: Match, tiling: Tiling, data: te.Tensor) -> Element:
+def _from_blocks(match: Match, tiling: Tiling, data: Reader) -> Element:
     """Tiles of a blocked input; padding is a condition on whole vectors."""
     _, ci, h, w = match.data.shape
     stride, m, (top, left) = tiling.stride, tiling.transform.m, match.pads[:2]
@@ -129,12 +130,12 @@ def _from_blocks(match: Match, tiling: Tiling, data: te.Tensor) -> Element:
         r = (row * m + x) * stride + tirx.floordiv(phase, stride) - top
         s = (column * m + y) * stride + tirx.floormod(phase, stride) - left
         inside = tirx.all(r >= 0, r < h, s >= 0, s < w)
-        return tirx.if_then_else(inside, data(image, c, r, s, i), tirx.const(0, match.data.dtype))
+        return tirx.if_then_else(inside, data(image, c, r, s, i), tirx.const(0, match.data.computed))
 
     return element
 
 
-def _from_planes(match: Match, tiling: Tiling, data: te.Tensor, layout: Layout) -> Element:
+def _from_planes(match: Match, tiling: Tiling, data: Reader, layout: Layout) -> Element:
     """Tiles of the planar copy: lanes are neighbouring tile columns."""
     n, ci, h, w = match.data.shape
     stride, m, (top, left) = tiling.stride, tiling.transform.m, match.pads[:2]
@@ -144,7 +145,7 @@ def _from_planes(match: Match, tiling: Tiling, data: te.Tensor, layout: Layout) 
     def plane(image: Any, c: Any, row: Any, t: Any, column: Any) -> Any:
         r, s = row - top, column * step + t - left
         inside = tirx.all(r >= 0, r < h, s >= 0, s < w)
-        return tirx.if_then_else(inside, data(*layout.index((image, c, r, s))), tirx.const(0, match.data.dtype))
+        return tirx.if_then_else(inside, data(*layout.index((image, c, r, s))), tirx.const(0, match.data.computed))
 
     planar = te.compute(shape, plane, name="planar")
 

@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 #: Bottom to top; a room imports itself and what stands before it. Rooms in one row do not import each other.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("runtime",), ("core",), ("schedules", "byoc"), ("passes",), ("frontend",), ("driver",), ("quantization",),
-    ("verification",), ("benchmarking",), ("tuning",), ("inspection",), ("api",), ("byoc.testing",),
+    ("runtime",), ("core",), ("schedules", "byoc"), ("passes",), ("frontend",), ("precision",), ("driver",),
+    ("verification",), ("quantization",), ("benchmarking",), ("tuning",), ("inspection",), ("api",), ("byoc.testing",),
     ("cli",),
 )  # fmt: skip
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
@@ -75,7 +75,8 @@ def read_tree(root: Path) -> list[Source]:
     sources = []
     for top in ("tvm_ext", "tests", "benchmarks", "tuning_logs"):
         for folder, folders, files in os.walk(root / top, followlinks=True):
-            folders[:] = [name for name in folders if Path(folder, name) != root / "tvm_ext" / "tuning_logs"]
+            logs = root / "tvm_ext" / "tuning_logs"
+            folders[:] = [name for name in folders if Path(folder, name) != logs and not name.startswith(".")]
             for path in (Path(folder, name) for name in files if name.endswith(".py")):
                 text = path.read_text(encoding="utf-8")
                 sources.append(Source(path.relative_to(root).as_posix(), text, ast.parse(text, str(path))))

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from .inspection.inspection import Inspection
     from .inspection.memory import memory_plan as memory_plan
     from .inspection.profile import Profile
+    from .inspection.quantize import quantize as quantize
     from .inspection.report import report as report
+    from .precision.measure import sensitivity as sensitivity
     from .runtime.model import CompiledModel
     from .tuning.report import TuneReport
     from .tuning.template import template as template
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompileOptions", "InferenceSession", "__version__", "analyze", "benchmark", "bisect", "compile", "errors",
-    "inspect", "load", "memory_plan", "profile", "report", "resume", "template", "tune", "verify", "zoo",
+    "inspect", "load", "memory_plan", "profile", "quantize", "report", "resume", "sensitivity", "template", "tune",
+    "verify", "zoo",
 ]  # fmt: skip
 
 # name -> (module, attribute); an empty attribute is the module itself
@@ -51,7 +54,9 @@ _LAZY = {
     "analyze": ("tvm_ext.inspection.analysis", "analyze"),
     "errors": ("tvm_ext.core.errors", ""),
     "memory_plan": ("tvm_ext.inspection.memory", "memory_plan"),
+    "quantize": ("tvm_ext.inspection.quantize", "quantize"),
     "report": ("tvm_ext.inspection.report", "report"),
+    "sensitivity": ("tvm_ext.precision.measure", "sensitivity"),
     "template": ("tvm_ext.tuning.template", "template"),
     "zoo": ("tvm_ext.frontend.zoo", ""),
 }
@@ -65,9 +70,10 @@ def compile(model: Any, **options: Any) -> CompiledModel:
         **options: fields of :class:`CompileOptions`: `shapes` (input name -> shape, for free dimensions; `("N", 3,
             224, 224)` takes any batch), `specialize` (sizes of that batch to make programs for), `freeze` (input name
             -> value, for inputs that decide a shape, or never change), `target` (an LLVM CPU name; default: this
-            machine), `threads` (default: every core this process may use), `fusion` ("default" or "none"), `records`
-            (tuning logs; "auto" takes those shipped), `offload` (a back end that runs a part of the model) with
-            `offload_options`, `cache` (default: True).
+            machine), `threads` (default: every core this process may use), `fusion` ("default" or "none"), `precision`
+            ("float32" or "bf16") with `max_error` (of an output's range: layers that exceed it keep float32, as
+            measured) and `keep_float32` (ONNX nodes that keep it), `records` (tuning logs; "auto" takes those
+            shipped), `offload` (a back end that runs a part of the model) with `offload_options`, `cache`.
 
     Returns:
         A program: `run` takes and returns numpy arrays by their ONNX names, from any number of threads;
@@ -365,9 +371,7 @@ def profile(
     """
     from .inspection.profile import profile_model
 
-    return profile_model(
-        model, inputs, rounds=rounds, seconds=seconds, batch=batch, seed=seed, code=code, **options
-    )  # fmt: skip
+    return profile_model(model, inputs, rounds=rounds, seconds=seconds, batch=batch, seed=seed, code=code, **options)
 
 
 def __getattr__(name: str) -> Any:

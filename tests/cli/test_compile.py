@@ -1,5 +1,7 @@
 """`tvm-ext compile`."""
 
+from tests.cli.conftest import REPORT
+
 
 def test_summary_names_tensors_recipes_and_warnings(cli, fake, model):
     code, out, err = cli("compile", model)
@@ -20,17 +22,33 @@ def test_options_reach_the_compiler(cli, fake, model):
     cli(
         "compile", model, "--shape", "x=N,3", "--shape", "s=", "--specialize", "N=1,8", "--threads", "2",
         "--target", "haswell", "--no-cache", "--records", "a.json", "--records", "b.json",
+        "--precision", "bf16", "--max-error", "0.01", "--keep-float32", "a", "--keep-float32", "b",
     )  # fmt: skip
     default, given = (options for _, options in fake.calls)
     assert default == {
         "shapes": {}, "specialize": {}, "freeze": {}, "threads": None, "target": None, "fusion": "default",
         "cache": True, "records": "auto", "offload": None, "offload_options": {},
+        "precision": "float32", "max_error": None, "keep_float32": (),
     }  # fmt: skip
     assert given == {
         "shapes": {"x": ("N", 3), "s": ()}, "specialize": {"N": (1, 8)}, "freeze": {}, "threads": 2,
         "target": "haswell", "fusion": "default", "cache": False, "records": ("a.json", "b.json"),
-        "offload": None, "offload_options": {},
+        "offload": None, "offload_options": {}, "precision": "bf16", "max_error": 0.01, "keep_float32": ("a", "b"),
     }  # fmt: skip
+
+
+def test_what_precision_came_to_is_printed(cli, fake, model, monkeypatch):
+    layers = [
+        {"nodes": ["fc1", "bias"], "operator": "matmul", "precision": "bf16", "why": "its operands are rounded"},
+        {"nodes": ["fc2"], "operator": "matmul", "precision": "float32", "why": "kept by hand"},
+    ]
+    monkeypatch.setitem(REPORT, "precision", {"layers": layers, "measured": 0.0123})
+    out = cli("compile", model, "--precision", "bf16")[1]
+    assert "bf16: 1 of 2 products, 1.2 % of the range as measured" in out
+    assert "float32  matmul: fc2: kept by hand" in out and "fc1" not in out
+    assert (
+        "bf16     matmul: fc1, bias: its operands are rounded" in cli("compile", model, "--precision", "bf16", "-v")[1]
+    )
 
 
 def test_no_record_is_an_option_of_its_own(cli, fake, model):

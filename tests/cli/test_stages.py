@@ -59,7 +59,7 @@ def test_all_stages_and_the_page(said, path, tmp_path):
 def test_passes_as_diffs(said, path):
     code, out, _ = said("compile", path, "-vv", "--only", "group-operations", "--timing")
     assert code == 0 and "--- before/main" in out and "+++ after/fused_matmul_add_relu_multiply" in out
-    assert "pass 1 " not in out and "17 group-operations" in out
+    assert "pass 1 " not in out and "20 group-operations" in out
     code, out, _ = said("compile", path, "-vv", "--only", "fold", "--json")
     assert code == 2 and "no pass 'fold' ran" in json.loads(out)["error"]["message"]
 

@@ -49,8 +49,28 @@ def test_a_symbolic_batch_has_sizes_and_can_be_bound() -> None:
         ({"target": 3}, "CPU name"),
         ({"fusion": "most"}, "'default', 'none'"),
         ({"cache": 1}, "True or False"),
+        ({"precision": "fp16"}, "'float32' or 'bf16'"),
+        ({"precision": "bf16", "max_error": 0}, "above 0"),
+        ({"precision": "bf16", "max_error": 1.5}, "at most 1"),
+        ({"precision": "bf16", "max_error": "small"}, "share of an output's range"),
+        ({"precision": "bf16", "max_error": float("nan")}, "share of an output's range"),
+        ({"max_error": 0.1}, "with precision='float32'"),
+        ({"keep_float32": ["a"]}, "with precision='float32'"),
+        ({"precision": "bf16", "keep_float32": "a"}, "names of ONNX nodes"),
+        ({"precision": "bf16", "keep_float32": [3]}, "names of ONNX nodes"),
+        ({"precision": "bf16", "keep_float32": {"a": 3}}, "names of ONNX nodes"),
     ],
 )
 def test_a_bad_option_is_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         CompileOptions.of(**given)
+
+
+def test_layers_kept_in_float32_are_names_with_reasons() -> None:
+    names = CompileOptions.of(precision="bf16", keep_float32=["b", "a"])
+    assert names.keep_float32 == (("a", "kept by hand"), ("b", "kept by hand"))
+    given = CompileOptions.of(precision="bf16", keep_float32={"a": "kept by hand", "b": "it costs 1 %"}, max_error=1)
+    assert given.keep_float32 == (("a", "kept by hand"), ("b", "it costs 1 %")) and given.max_error == 1.0
+    assert CompileOptions.of(
+        precision="bf16", keep_float32=[list(pair) for pair in given.keep_float32]
+    ).keep_float32 == (given.keep_float32), "as a stage's manifest has it"

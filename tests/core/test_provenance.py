@@ -80,6 +80,18 @@ def test_other_names_hold_both_values() -> None:
     assert set(ctx.provenance.held("a")) == set(ctx.provenance.held("b")) == {Held("A"), Held("B")}
 
 
+def test_what_is_stored_in_bfloat16_holds_what_it_is_read_as() -> None:
+    mod, ctx = function(("a", lambda m: relax.op.exp(m["x"]))), context(a=[Held("A")])
+
+    def visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
+        stored = rw.emit(relax.op.astype(rw.emit(binding.value, "raw"), "bfloat16"), "stored")
+        return relax.op.astype(stored, "float32")
+
+    Rewriter(mod, ctx).rewrite(visit)
+    assert ctx.provenance.held("stored") == ctx.provenance.held("a") == (Held("A"),)
+    assert ctx.provenance.held("raw") == (), "it is not rounded yet"
+
+
 def test_a_variable_with_another_value_holds_nothing() -> None:
     mod, ctx = function(("a", lambda m: relax.op.exp(m["x"]))), context(a=[Held("A")])
 
@@ -91,3 +103,10 @@ def test_a_variable_with_another_value_holds_nothing() -> None:
 
     Rewriter(mod, ctx).rewrite(visit)
     assert ctx.provenance.held("a") == ()
+
+
+def test_a_variable_can_do_no_nodes_work() -> None:
+    known = Provenance({"a": ["A"], "b": ["B"]}, {"a": [Held("x")]})
+    known.disown("a")
+    known.disown("never heard of")
+    assert known.of("a") == () and known.of("b") == ("B",) and known.held("a") == (Held("x"),)

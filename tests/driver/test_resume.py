@@ -95,6 +95,15 @@ def test_every_stage_of_a_tiny_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_stages_in_bf16_know_what_was_decided(tmp_path: Path) -> None:
+    direct = tvm_ext.compile(stage_models.tiny(), precision="bf16", cache=False)
+    tvm_ext.inspect(stage_models.tiny(), precision="bf16").dump(tmp_path)
+    for file in ("02_relax.py", "03_grouped.py", "04_layout.py"):
+        resumed = tvm_ext.resume(tmp_path / file)
+        assert same_bits(outputs_of(resumed), outputs_of(direct))
+        assert resumed.report["precision"] == direct.report["precision"]
+
+
 def test_every_stage_with_a_back_end(tmp_path: Path) -> None:
     check_every_stage(stage_models.tiny(), tmp_path, **OFFLOAD)
 

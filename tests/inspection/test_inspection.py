@@ -98,7 +98,7 @@ def test_only_some_passes(tiny: Inspection) -> None:
 
 def test_json_and_texts(tiny: Inspection) -> None:
     plain = tiny.as_dict()
-    assert plain["stages"][0] == "onnx" and plain["passes"][16]["name"] == "group-operations"
+    assert plain["stages"][0] == "onnx" and plain["passes"][19]["name"] == "group-operations"
     assert "group-operations" in str(tiny) and "<table" in tiny._repr_html_()
 
 

@@ -44,8 +44,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
 def test_simplification_comes_before_lowering() -> None:
     assert [type(p) for p in pipeline()] == [*SIMPLIFY, *LOWER]
     assert [p.name for p in LOWER] == [
-        "group-operations", "fuse-expansions", "choose-recipes", "assign-layouts", "schedule-kernels", "lower-rest",
-        "lift-weights",
+        "lower-precision", "prepare-storage", "group-operations", "fuse-expansions", "choose-recipes", "assign-layouts",
+        "schedule-kernels", "lower-rest", "lift-weights",
     ]  # fmt: skip
 
 

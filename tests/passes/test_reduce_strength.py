@@ -62,6 +62,16 @@ def test_division_is_kept_for_exact_results() -> None:
     assert ops(ReduceStrength()(power, ctx).mod) == ["multiply"]
 
 
+def test_a_quotient_that_becomes_a_whole_number_stays() -> None:
+    def body(emit: Any, x: Any) -> Any:
+        shifted = emit(R.add(emit(R.divide(x, const(0.3))), const(7.0)))
+        return emit(R.quantize(shifted, const(1.0), const(0, "uint8"), axis=0, out_dtype="uint8"))
+
+    result = apply(ReduceStrength(), build(body, (3, 5)))
+    assert ops(result.mod) == ["divide", "add", "quantize"]
+    assert "ties" in result.skipped[0].detail
+
+
 def test_constants_of_a_batch_norm_have_the_rank_of_its_operand() -> None:
     multiply, add = (b.value for b in main_bindings(apply(ReduceStrength(), build(batch_norm, (2, 3, 7, 5))).mod))
     assert shape_of(multiply.args[1]) == shape_of(add.args[1]) == (1, 3, 1, 1)

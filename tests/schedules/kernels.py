@@ -24,13 +24,18 @@ def make_group(
     shapes: Sequence[Sequence[int]],
     body: Callable[..., Sequence[Any]],
     constants: Sequence[int] = (),
-    dtype: str = "float32",
+    dtype: str | Sequence[str] = "float32",
 ) -> Group:
     """A group as grouping writes it: `body` gets the parameters and yields the operator calls in order.
 
+    `dtype` is that of all parameters, or one for each.
+
     Each call is bound to a variable; `body` is a generator that is sent the variable of the call it yielded.
     """
-    params = [relax.Var(f"p{i}", relax.TensorType(tuple(s), dtype)) for i, s in enumerate(shapes)]
+    dtypes = [dtype] * len(shapes) if isinstance(dtype, str) else dtype
+    params = [
+        relax.Var(f"p{i}", relax.TensorType(tuple(s), d)) for i, (s, d) in enumerate(zip(shapes, dtypes, strict=True))
+    ]
     builder = relax.BlockBuilder()
     with builder.function("g", params):
         with builder.dataflow():
@@ -74,7 +79,7 @@ def run_kernel(
     config: Config | None = None,
     offered: Sequence[Layout] | None = None,
 ) -> np.ndarray:
-    """The logical result of the kernel on logical arrays; every lane without a value, and the output, start as NaN."""
+    """The logical result of the kernel on logical arrays; every lane without a value, and the output, are poisoned."""
     match = matched(recipe, group, machine)
     config = config or recipe.default(match, machine)
     layouts, mod = scheduled(recipe, match, config, machine, offered)
@@ -89,17 +94,17 @@ def run_kernel(
 
 def _poison(dtype: np.dtype[Any]) -> Any:
     """A value that no kernel of a test computes."""
-    if dtype.kind == "f":
+    if dtype.kind in "fV":  # V: bfloat16
         return np.nan
     return True if dtype.kind == "b" else np.iinfo(dtype).max - 1
 
 
 def _poisoned(layout: Layout, array: np.ndarray) -> np.ndarray:
-    """Pack; lanes beyond the last channel hold NaN, which must reach no result."""
+    """Pack; lanes beyond the last channel hold NaN or a large number, which must reach no result."""
     packed = layout.pack(array)
     if layout.block and array.shape[layout.block[0]] % layout.block[1]:
         mask = layout.pack(np.ones(array.shape, bool))
-        packed = np.where(mask, packed, np.nan).astype(array.dtype)
+        packed = np.where(mask, packed, np.array(_poison(array.dtype), array.dtype))
     return packed
 
 

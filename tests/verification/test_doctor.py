@@ -66,6 +66,13 @@ def test_machine_is_described():
     assert "f32 lanes" in check.detail and "L1d" in check.detail
 
 
+def test_tile_registers_of_a_cpu_that_has_them():
+    assert doctor.check_tiles({"avx2"}, "") == []
+    (given,) = doctor.check_tiles({"amx_tile"}, "")
+    (refused,) = doctor.check_tiles({"amx_tile"}, "Linux gives this process no AMX tile registers: reasons")
+    assert given.status == "ok" and refused.status == "warn" and refused.detail.endswith("reasons")
+
+
 def test_environment_surprises():
     assert [c.status for c in doctor.check_environment({}, 4)] == ["ok"]
     assert [c.status for c in doctor.check_environment({"OMP_NUM_THREADS": "4"}, 4)] == ["ok"]

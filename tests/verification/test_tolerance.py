@@ -63,3 +63,11 @@ def test_moved_values_and_integers_must_be_equal() -> None:
 def test_half_types_are_rounded_once_an_operator() -> None:
     one, three = (Tolerance("float16", 64, 1.0, operators=n).absolute for n in (1, 3))
     assert 2 * 2.0**-11 < one < 2.1 * 2.0**-11 and three == pytest.approx(3 * one, rel=0.01)
+
+
+def test_rounded_operands_count_twice_each() -> None:
+    """|x w - h(x) h(w)| <= (2 u + u^2) |x| |w|, whatever the sum's length."""
+    plain, lowered = (Tolerance("float32", 64, 2.0, rounded=times).absolute for times in (0, 1))
+    assert lowered - plain == pytest.approx(2 * 2.0**-8 * 2.0)
+    assert Tolerance("float32", 0, 2.0).absolute == 0.0 < Tolerance("float32", 0, 2.0, rounded=1).absolute
+    assert "rounded to bfloat16 1 times" in str(Tolerance("float32", 64, 2.0, rounded=1))

@@ -149,7 +149,8 @@ class Race:
             self.samples[name] = []
 
     def _check(self, name: str) -> None:
-        report = report_of(self._found(name), self._found(REFERENCE), self.reference)
+        tolerance = self.ready[name].get("details", {}).get("tolerance")
+        report = report_of(self._found(name), self._found(REFERENCE), self.reference, tolerance=tolerance)
         self.of_range[name] = max((o.of_range for o in report.outputs), default=0.0)
         if not report.ok:
             why = [*report.problems, *(f"{o.name}: {o.reason}" for o in report.outputs if not o.ok)]

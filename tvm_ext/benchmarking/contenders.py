@@ -40,6 +40,7 @@ def prepare_tvm_ext(model: str, threads: int, options: dict[str, Any]) -> Prepar
     """This library: `compile`, then `run`; first it imports what registers a back end."""
     from ..core.machine import Machine
     from ..driver.compile import compile_model
+    from ..verification.verify import tolerance_of
 
     options = dict(options)
     sys.path += [path for path in options.pop("path", ()) if path not in sys.path]
@@ -49,7 +50,8 @@ def prepare_tvm_ext(model: str, threads: int, options: dict[str, Any]) -> Prepar
     report = compiled.report
     details = {
         "launches": report.get("launches"), "bytes_moved": report.get("bytes_moved"),
-        "kernels": len(report.get("kernels", ())), "warnings": list(report.get("warnings", ())),
+        "kernels": len(report.get("kernels", ())), "tolerance": tolerance_of(compiled),
+        "warnings": list(report.get("warnings", ())),
         "machine": Machine.detect(options.get("target"), threads).as_dict(),
     }  # fmt: skip
     return Prepared(compiled.run, f"tvm-ext {compiled.metadata.versions['tvm_ext']}", details)

@@ -26,14 +26,31 @@ from ..core.errors import (
     TvmExtError,
     UnsupportedError,
 )
-from . import analyze, bench, bisect, cache, compile, doctor, log, memory, new, profile, report, run, tune, verify, zoo
+from . import (
+    analyze,
+    bench,
+    bisect,
+    cache,
+    compile,
+    doctor,
+    log,
+    memory,
+    new,
+    profile,
+    quantize,
+    report,
+    run,
+    tune,
+    verify,
+    zoo,
+)
 from .offload import import_modules
 
 GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 
 VERBS: dict[str, ModuleType] = {
     "compile": compile, "run": run, "verify": verify, "bisect": bisect, "bench": bench, "tune": tune, "log": log,
-    "zoo": zoo, "analyze": analyze, "report": report, "profile": profile, "memory": memory,
+    "quantize": quantize, "zoo": zoo, "analyze": analyze, "report": report, "profile": profile, "memory": memory,
     "new": new, "doctor": doctor, "cache": cache,
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
+from ..core.precision import PRECISIONS
 from .offload import add_offload_arguments, offload_options
 
 if TYPE_CHECKING:
@@ -40,6 +41,18 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", metavar="CPU", help="LLVM CPU name, or TRIPLE:CPU (default: this machine)")
     parser.add_argument("--fusion", choices=("default", "none"), default="default", help="grouping of operations")
     parser.add_argument(
+        "--precision", choices=PRECISIONS, default="float32",
+        help="bf16: products and tensors between them in bfloat16, sums in float32 (default: float32)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-error", type=float, metavar="PART",
+        help="with bf16: largest error of the outputs, of their range; layers that exceed it keep float32, as measured",
+    )  # fmt: skip
+    parser.add_argument(
+        "--keep-float32", metavar="NODE", action="append", default=[],
+        help="with bf16: an ONNX convolution or matmul that keeps float32; any number of times",
+    )  # fmt: skip
+    parser.add_argument(
         "--records", metavar="LOG", action="append", default=[],
         help="log of tuning records to use, or none (default: those shipped with the library that fit this machine)",
     )  # fmt: skip
@@ -52,6 +65,7 @@ def compile_options(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "shapes": dict(args.shape), "specialize": dict(args.specialize), "freeze": _frozen(args.freeze),
         "threads": args.threads, "target": args.target, "fusion": args.fusion, "records": _records(args.records),
+        "precision": args.precision, "max_error": args.max_error, "keep_float32": tuple(args.keep_float32),
         "cache": not args.no_cache, **offload_options(args),
     }  # fmt: skip
 

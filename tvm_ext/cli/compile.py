@@ -127,6 +127,8 @@ def _print(result: dict[str, Any], args: argparse.Namespace) -> None:
     for program in report.get("programs", [report] if "bytes_moved" in report else []):
         print(_facts(program))
     print_table([("recipe", "kernels", "launches"), *_by_recipe(kernels)])
+    if "precision" in report:
+        _print_precision(report["precision"], bool(args.verbose))
     if args.verbose:
         _print_details(report, args)
     if seconds := report.get("timing"):
@@ -135,6 +137,16 @@ def _print(result: dict[str, Any], args: argparse.Namespace) -> None:
         print(f"warning: {warning}")
     if result["artifact"]:
         print(f"wrote {result['artifact']}")
+
+
+def _print_precision(plan: dict[str, Any], every: bool) -> None:
+    """Which products keep float32, and why; or what each one has."""
+    layers = plan["layers"]
+    kept = [one for one in layers if one["precision"] == "float32"]
+    measured = "" if plan["measured"] is None else f", {100 * plan['measured']:.2g} % of the range as measured"
+    print(f"bf16: {len(layers) - len(kept)} of {len(layers)} products{measured}")
+    for one in layers if every else kept:
+        print(f"  {one['precision']:7}  {one['operator']}: {', '.join(one['nodes'][:3])}: {one['why']}")
 
 
 def _facts(program: dict[str, Any]) -> str:

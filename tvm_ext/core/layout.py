@@ -62,6 +62,10 @@ class Layout:
         axis, lanes = self.block
         return (*(-(-shape[a] // lanes) if a == axis else shape[a] for a in self.order), lanes)
 
+    def element_type(self, dtype: str) -> str:
+        """The type of elements in memory, of a tensor of `dtype`."""
+        return dtype
+
     def index(self, logical: Sequence[Any]) -> tuple[Any, ...]:
         """Physical index of a logical index; works on ints and on TIR expressions."""
         if not self.block:

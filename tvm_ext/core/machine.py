@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import functools
 import pathlib
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.cpu import cpu_flags, missing_features
 from ..runtime.threads import available_cores as available_cores
+from ..runtime.tiles import TILE_FEATURES, needs_tiles, why_no_tiles
 from .errors import OptionError
 
 if TYPE_CHECKING:
@@ -110,11 +113,20 @@ class Machine:
         description: dict[str, Any] = {"kind": "llvm", "mcpu": self.mcpu, "num-cores": self.threads, "opt-level": level}
         if self.triple:
             description["mtriple"] = self.triple
+        if tiles := [f"+{feature}" for feature in self.features if feature.startswith("amx")]:
+            description["mattr"] = tiles  # what recipes may use; LLVM itself makes no use of it
         return tvm.target.Target(description)
 
     def peak_gflops(self, gigahertz: float = 3.0) -> float:
         """f32 GFLOP/s of one core at a clock; an estimate for cost models, never a measured figure."""
         return 2.0 * self.lanes * self.fma_per_cycle * gigahertz
+
+    def why_no_tiles(self) -> str:
+        """Why recipes may use no AMX tile registers; "" if they may."""
+        if "amx-tile" in self.features:
+            return ""
+        same = not self.triple and "amx_tile" in cpu_flags() and self.mcpu == _detect(None, self.threads).mcpu
+        return (why_no_tiles() if same else "") or f"{self.mcpu or self.isa} has no amx-tile"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -135,6 +147,8 @@ def _detect(target: str | None, threads: int) -> Machine:
         raise OptionError(f"target={target!r}: LLVM does not know it ({error})", fix=_TARGET_FIX) from error
     if not known:
         raise OptionError(f"target={target!r}: LLVM knows no CPU {mcpu!r}", fix=_TARGET_FIX)
+    if target is None:
+        found -= _tiles_left_out(found)
     isa = next((row for row in _INSTRUCTION_SETS if row[1] in found), ("scalar", "", 4, 16, 1, False))
     fma = 1 if (isa[0] == "avx2" and "fma" not in found) or (isa[0] == "avx512" and mcpu in _TWO_PASSES) else isa[4]
     return Machine(
@@ -142,6 +156,13 @@ def _detect(target: str | None, threads: int) -> Machine:
         lanes=isa[2], registers=isa[3], fma_per_cycle=fma,
         operand_broadcast=isa[5], threads=threads, **_caches(),
     )  # fmt: skip
+
+
+def _tiles_left_out(found: Collection[str]) -> set[str]:
+    """Features of AMX that LLVM knows of this CPU by its name, but Linux hides, or gives this process no room for."""
+    if not needs_tiles(found):
+        return set()
+    return set(TILE_FEATURES) if why_no_tiles() else set(missing_features(TILE_FEATURES))
 
 
 _TARGET_FIX = (

@@ -11,6 +11,7 @@ from typing import Any
 from .errors import OptionError
 from .frozen import FrozenInput, frozen_inputs
 from .fusion import FUSION_MODELS, FusionModel
+from .precision import PRECISIONS, Kept, checked_error, checked_kept
 
 #: Batches a symbolic model is specialized for unless `specialize` says otherwise.
 DEFAULT_SIZES = (1, 4, 16)
@@ -38,6 +39,12 @@ class CompileOptions:
             infinity among activations reaches every output of its tile; grouped and transposed convolutions may add
             products with zeros, by which one reaches outputs of a neighbouring group or phase. "exact" uses only
             kernels that sum the products the operation states.
+        precision: "float32", or "bf16": operands of convolutions and matmuls, and tensors between them, are rounded to
+            bfloat16; sums, epilogues, softmax and normalization, inputs and outputs stay float32.
+        max_error: with "bf16": largest error of the outputs, of their range, as measured on random inputs. Layers that
+            would exceed it keep float32, those first that cost most by themselves; see :func:`tvm_ext.sensitivity`.
+        keep_float32: with "bf16": ONNX nodes that keep float32; names, or a mapping of names to reasons, as the report
+            has it under "precision", "kept".
         records: tuning records to use: "auto" takes those shipped with this library, where instruction set and number
             of threads fit; None takes none; a path, or several, takes those logs; a folder is a MetaSchedule database.
         offload: an accelerator's back end that gets part of the model: its name, or a :class:`tvm_ext.byoc.Backend`.
@@ -57,6 +64,9 @@ class CompileOptions:
     threads: int | None = None
     fusion: str | FusionModel = "default"
     accuracy: str = "default"
+    precision: str = "float32"
+    max_error: float | None = None
+    keep_float32: Kept = field(default=())
     records: str | tuple[str, ...] | None = "auto"
     offload: Any = None
     offload_options: tuple[tuple[str, Any], ...] = field(default=())
@@ -78,6 +88,13 @@ class CompileOptions:
             )
         if self.accuracy not in ("default", "exact"):
             raise OptionError(f"accuracy={self.accuracy!r}: choose 'default' or 'exact'")
+        if self.precision not in PRECISIONS:
+            raise OptionError(f"precision={self.precision!r}: choose {' or '.join(map(repr, PRECISIONS))}")
+        object.__setattr__(self, "max_error", checked_error(self.max_error, self.precision))
+        object.__setattr__(self, "keep_float32", checked_kept(self.keep_float32))
+        if self.keep_float32 and self.precision == "float32":
+            names = [name for name, _ in self.keep_float32]
+            raise OptionError(f"keep_float32={names} with precision='float32'", fix="give precision='bf16' with it")
         object.__setattr__(self, "records", _checked_records(self.records))
         object.__setattr__(self, "offload_options", _checked_offload(self.offload, self.offload_options))
         if not isinstance(self.cache, bool):

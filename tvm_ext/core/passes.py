@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .layout import Layout
     from .offload_plan import OffloadPlan
     from .plan import Kernel, Plan
+    from .precision import PrecisionPlan
     from .schedule_database import MetaScheduleDatabase
 
 
@@ -92,6 +93,9 @@ class CompileContext:
         ownership: who has the work of each ONNX node so far.
         offload: regions that a back end runs, and where each ONNX node runs; None if nothing was to be offloaded.
         switches: what is off in this compile.
+        alone: ONNX node -> error of the outputs when it alone is computed in bf16, if that was measured.
+        together: the same of all nodes in bf16 together; None if it was not measured.
+        precision: what was decided about each product; None of a compile in float32.
     """
 
     machine: Machine
@@ -109,6 +113,9 @@ class CompileContext:
     ownership: Ownership = field(default_factory=Ownership)
     offload: OffloadPlan | None = None
     switches: Switches = field(default_factory=Switches)
+    alone: Mapping[str, float] = field(default_factory=dict)
+    together: float | None = None
+    precision: PrecisionPlan | None = None
 
 
 Condition = Callable[["IRModule"], "str | None"]

@@ -82,6 +82,10 @@ class Provenance:
             merged.update(dict.fromkeys(self._nodes.get(source, ())))
         self._nodes[name] = tuple(merged)
 
+    def disown(self, name: str) -> None:
+        """Say that a variable does no node's work: it is another form of what another one computed."""
+        self._nodes.pop(name, None)
+
     def held(self, name: str) -> tuple[Held, ...]:
         """ONNX values that a variable holds; several for one that a pass found equal; none if no ONNX value is it."""
         return self._held.get(name, ())

@@ -61,12 +61,14 @@ class Recipe(abc.ABC):
         version: a whole number, raised when a configuration means something else than before.
         anchors: operator names of the groups it may take.
         exact: whether it computes the sums of products that the operation states, and no transformed ones.
+        features: LLVM features that nothing but its kernels uses: a program without one of them runs without these.
     """
 
     name: str
     version: int = 1
     anchors: frozenset[str]
     exact: bool = True
+    features: tuple[str, ...] = ()
 
     @abc.abstractmethod
     def match(self, group: Group, machine: Machine) -> Match | Miss:

@@ -120,7 +120,7 @@ class Rewriter:
     def emit(self, expr: Any, hint: str | None = None) -> relax.Var:
         """Bind `expr` to a fresh variable before the current binding; its origin is the current binding's."""
         expr = self.normalize(expr)
-        name = self._fresh(hint or (self._current.name if self._current is not None else "lv"))
+        name = self._fresh(hint or self.current)
         var = relax.DataflowVar(name, expr.ty) if self._dataflow else relax.Var(name, expr.ty)
         self._out.append(relax.VarBinding(var, expr))
         self.defs[var] = expr
@@ -161,6 +161,11 @@ class Rewriter:
         """Put `function` in the place of another; callers must be changed to the variable this returns."""
         self._replaced.add(old)
         return self._builder.add_func(function, old.name_hint)
+
+    @property
+    def current(self) -> str:
+        """Name of the variable that is visited."""
+        return self._current.name if self._current is not None else "lv"
 
     def single_use(self, var: relax.Var) -> bool:
         """Whether exactly one binding (or the result) reads `var`."""
@@ -238,9 +243,11 @@ class Rewriter:
 def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
     """Of y = x, y = reshape(x) or y = permute_dims(x): what is held by one of the two, the other one holds as a view.
 
-    Of another name both hold what either does. Of a view, only one that holds nothing so far is told.
+    A bfloat16 x and the same numbers as a float32 y are one value. Of another name both hold what either does. Of a
+    view, only one that holds nothing so far is told.
     """
-    source = value if isinstance(value, relax.Var) else value.args[0] if op_name(value) in _VIEWS else None
+    same = isinstance(value, relax.Var) or _widens(value)
+    source = value if isinstance(value, relax.Var) else value.args[0] if same or op_name(value) in _VIEWS else None
     if not isinstance(source, relax.Var) or any(provenance.placement(v.name) for v in (source, var)):
         return  # of what lies in another layout, names say nothing about memory
     steps = _view_steps(source, var, value)
@@ -257,12 +264,16 @@ def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
 _VIEWS = ("relax.reshape", "relax.permute_dims")
 
 
+def _widens(value: Any) -> bool:
+    return op_name(value) == "relax.astype" and (dtype_of(value), dtype_of(value.args[0])) == ("float32", "bfloat16")
+
+
 def _view_steps(source: relax.Var, var: relax.Var, value: Any) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:
     """What makes the array of `var` of that of `source`, and the other way round; None for unknown shapes."""
     before, after = shape_of(source), shape_of(var)
     if before is None or after is None:
         return None
-    if isinstance(value, relax.Var):
+    if isinstance(value, relax.Var) or _widens(value):
         return (), ()
     if op_name(value) == "relax.reshape":
         return (("reshape", after),), (("reshape", before),)

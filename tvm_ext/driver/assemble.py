@@ -23,6 +23,7 @@ from ..frontend.reader import Source
 from ..runtime.drivers import Offload
 from ..runtime.expansion import Compact, Expansion
 from ..runtime.spec import Metadata, Program, TensorSpec, View, installed_versions
+from ..runtime.tiles import TILE_FEATURES
 from .arena import Memory
 from .build import has_parallel_loops
 from .destinations import Destinations, with_destinations
@@ -63,9 +64,16 @@ class Assembled:
         machine, source = self.machine, self.source
         return Metadata(
             self.model.inputs, self.model.outputs, weights, self.programs, machine.threads,
-            has_parallel_loops(self.mod), machine.as_dict(), installed_versions(),
+            has_parallel_loops(self.mod), self._needed_machine(), installed_versions(),
             {"name": source.name, "sha256": source.sha256}, self._report(), compact, offloads=self.offloads,
         )  # fmt: skip
+
+    def _needed_machine(self) -> dict[str, Any]:
+        """The machine, without tile registers where no kernel uses them: other code of LLVM's never does."""
+        kernels = [kernel for one in self.model.lowered for kernel in one.ctx.kernels.values() if kernel.plan]
+        used = {feature for kernel in kernels if kernel.calls for feature in kernel.plan.recipe.features}  # type: ignore[union-attr]
+        features = [f for f in self.machine.features if f not in TILE_FEATURES or f in used]
+        return {**self.machine.as_dict(), "features": features}
 
     def compact(self) -> dict[int, np.ndarray]:
         """Smaller forms of the weights that have one, by their numbers."""
@@ -91,6 +99,8 @@ class Assembled:
         }
         if freeze := lowered[-1].ctx.options.freeze:
             report["frozen"] = [asdict(one) for one in freeze]
+        if (precision := lowered[-1].ctx.precision) is not None:
+            report["precision"] = precision.as_dict()
         if (plan := lowered[-1].ctx.offload) is not None:
             report["offload"] = plan.as_dict(lowered[-1].ctx.ownership.types)
         if len(self.facts) > 1:

@@ -26,6 +26,7 @@ from tvm.target import Target
 from tvm.tirx import compilation_pipeline
 
 from ..runtime.arrays import ARGUMENT_ALIGNMENT
+from . import bfloat16, quotients
 
 #: A buffer of up to this many bytes stays on the stack of its thread.
 STACK_BYTES = 8192
@@ -89,6 +90,9 @@ def lower_to_loops(kernels: Mapping[str, tirx.PrimFunc], target: Target) -> dict
         t.NarrowDataType(32),
         s.LoopPartition(),
         t.VectorizeLoop(True),
+        bfloat16.round_in_one(),
+        bfloat16.bring_dots(),
+        quotients.multiply(),
         t.StorageRewrite(),
     ]
     with tvm.transform.PassContext(opt_level=3):
@@ -135,6 +139,7 @@ def back_pipeline() -> tuple[tvm.transform.Pass, _MakePass, _MakePass]:
         t.SplitHostDevice(),
         t.MakePackedAPI(),
         t.FP8StorageLegalize(),
+        bfloat16.broadcast_bits(),
         t.BF16StorageLegalize(),
     ]
     sequential = tvm.transform.Sequential

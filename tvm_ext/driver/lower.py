@@ -15,6 +15,7 @@ from ..core.ownership import Ownership
 from ..frontend.freezing import frozen_source
 from ..frontend.reader import Source, read_model
 from ..frontend.shapes import input_specs
+from ..precision.decide import measured, with_kept
 from ..runtime.spec import TensorSpec
 from .records import book_of, schedules_of
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ..core.passes import CompileContext
     from ..frontend.importer import Imported
+    from ..precision.sensitivity import Sensitivity
 
 #: Sizes of the batch at which a model is read to prove that it works row by row: of sizes that no model states.
 _PROBES = (37, 53, 61, 71, 83)
@@ -103,29 +105,40 @@ def lower_all(
     inputs = input_specs(graph, dict(options.shapes), source.name)
     outputs = _row_wise_outputs(source, options, machine, inputs)
     clock.lap("import")
-    lowered = tuple(_lower(source, options.bound(n), machine, clock, instruments, n) for n in options.sizes)
+    found = measured(source, options)
+    lowered = tuple(_lower(source, options.bound(n), machine, clock, instruments, n, found) for n in options.sizes)
     return Programs(inputs, outputs, lowered)
 
 
 def _lower(
-    source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments, batch: int = 0
-) -> Lowered:
-    return run_pipeline(start(source, options, machine, clock, instruments, batch), instruments)
+    source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments, batch: int = 0,
+    found: Sensitivity | None = None,
+) -> Lowered:  # fmt: skip
+    return run_pipeline(start(source, options, machine, clock, instruments, batch, found), instruments)
 
 
 def start(
-    source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments, batch: int = 0
-) -> Lowered:
-    """A model of static shapes after its import, before any pass."""
+    source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments, batch: int = 0,
+    found: Sensitivity | None = None,
+) -> Lowered:  # fmt: skip
+    """A model of static shapes after its import, before any pass.
+
+    Args:
+        found: the sensitivity run; None makes one if `max_error` asks for it.
+    """
     from ..core.passes import CompileContext
     from ..frontend.importer import import_model
 
+    found = found or measured(source, options)
+    options = with_kept(options, found)
     imported = import_model(source, options)
     clock.lap("import")
     ctx = CompileContext(machine, options, imported.provenance, book_of(options), schedules_of(options))
     ctx.ownership = Ownership(imported.types, imported.fates)
     ctx.ownership.see("import", imported.mod, imported.provenance)
     ctx.switches = instruments.switches
+    if found is not None:
+        ctx.alone, ctx.together = found.alone, found.together
     return Lowered(source, imported, imported.mod, ctx, clock, batch)
 
 

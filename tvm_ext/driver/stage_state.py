@@ -13,6 +13,7 @@ from ..core.options import CompileOptions
 from ..core.ownership import Owner, Ownership
 from ..core.passes import CompileContext, Event, PassReport
 from ..core.plan import Kernel
+from ..core.precision import PrecisionPlan
 from ..core.provenance import Provenance
 from .records import book_of, schedules_of
 
@@ -57,6 +58,8 @@ def context_state(ctx: CompileContext) -> dict[str, Any]:
         "passes": [report.as_dict() for report in ctx.reports],
         "kernels": {name: _kernel_state(kernel) for name, kernel in ctx.kernels.items()},
     }
+    if ctx.precision is not None:
+        state["precision"] = ctx.precision.as_dict()
     if ctx.offload is not None:
         state["offload"] = _offload_state(ctx.offload)
     return state
@@ -75,6 +78,8 @@ def context_of(
     ctx.ownership = _ownership(state["ownership"])
     ctx.reports += [_report(row) for row in state["passes"]]
     ctx.kernels = {name: Kernel(name, **_kernel_fields(row)) for name, row in state["kernels"].items()}
+    if "precision" in state:
+        ctx.precision = PrecisionPlan.of_dict(state["precision"])
     if "offload" in state:
         ctx.offload = _offload_plan(state["offload"], constant_of)
     return ctx

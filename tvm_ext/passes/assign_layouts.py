@@ -24,12 +24,17 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.plan import Kernel, Plan
 from tvm_ext.core.recipe import Layouts
-from tvm_ext.core.relax_graph import DROP, Rewriter, bindings_of, dtype_of, op_name, shape_of, static_tensor
+from tvm_ext.core.relax_graph import DROP, Rewriter, array_of, bindings_of, dtype_of, op_name, shape_of, static_tensor
+from tvm_ext.runtime.arrays import zero_copy
 from tvm_ext.schedules import layout_transform
 
 
 def _pack_into(tensor: tvm.runtime.Tensor, value: GenericConst, layout: Layout) -> None:
-    np.copyto(np.from_dlpack(tensor), layout.pack(np.from_dlpack(value.value)))
+    packed = layout.pack(array_of(value))
+    if zero_copy(packed.dtype, packed.shape):
+        np.copyto(np.from_dlpack(tensor), packed)
+    else:
+        tensor.copyfrom(packed)
 
 
 class AssignLayouts(Pass):
@@ -130,7 +135,7 @@ class _Assigner:
             if known.same_as(value) and how == layout:
                 return packed
         shape, dtype = shape_of(value) or (), dtype_of(value)
-        tensor = tvm.runtime.empty(layout.physical_shape(shape), dtype)
+        tensor = tvm.runtime.empty(layout.physical_shape(shape), layout.element_type(dtype))
         self._ctx.pending.append(self._packer.submit(_pack_into, tensor, value, layout))
         packed = relax.const(tensor)
         self._ctx.packed.append((packed, value, layout))

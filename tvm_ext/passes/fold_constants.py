@@ -15,6 +15,7 @@ from ..core.passes import CompileContext, Pass, PassResult
 from ..core.relax_graph import Rewriter, dtype_of, op_name, shape_of, tuple_item
 from .conditions import has_main
 from .constants import NUMPY_DTYPES, constant, view_of
+from .integer_weights import is_integer_weight
 from .liveness import drop_leftovers
 from .numpy_ops import EVALUATORS, NotEvaluated, evaluate
 
@@ -38,18 +39,20 @@ class FoldConstants(Pass):
     A result without any element depends on nothing: it is a constant too.
 
     A result that is over 1 MiB and over 16 times its operands stays an operator (a broadcast is cheaper to run
-    than to load), and so does `relax.dequantize`: its operand is the smaller and better form of the weight.
+    than to load), and so does `relax.dequantize`: its operand is the smaller and better form of the weight. A weight
+    of 8 bits that is widened to int32 for a product of integers, less one zero point, stays what it is as well.
     """
 
     name = "fold-constants"
     requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        result = Rewriter(mod, ctx).rewrite(_visit)
+        result = Rewriter(mod, ctx).rewrite(fold)
         return replace(result, mod=drop_leftovers(mod, result.mod)) if result.modified else result
 
 
-def _visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
+def fold(binding: relax.VarBinding, rw: Rewriter) -> Any:
+    """The value of a binding that depends on constants alone; None if it is none."""
     value = binding.value
     if (empty := _empty(binding, rw)) is not None:
         return empty
@@ -61,8 +64,17 @@ def _visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
         return _known_shape(value, rw)
     operands = [_resolved(rw, a) for a in value.args]
     if _foldable(op_name(value), operands):
-        return _folded(binding, operands, rw)
+        if is_integer_weight(binding, rw):
+            rw.skip(f"a weight of {dtype_of(value.args[0])}, which its product widens as it reads it")
+            return None
+        return _folded(value, binding.var.ty, operands, rw)
     return _with_shapes_inlined(value, operands, rw)
+
+
+def folded_call(call: Call, rw: Rewriter) -> Any:
+    """The constant that a call with its type inferred is; None if it depends on more than constants."""
+    operands = [_resolved(rw, a) for a in call.args]
+    return _folded(call, call.ty, operands, rw) if _foldable(op_name(call), operands) else None
 
 
 def _empty(binding: relax.VarBinding, rw: Rewriter) -> Any:
@@ -112,12 +124,12 @@ def _foldable(name: str, operands: list[Any]) -> bool:
     return all(map(_is_known, operands))
 
 
-def _folded(binding: relax.VarBinding, operands: list[Any], rw: Rewriter) -> Any:
-    name = op_name(binding.value)
+def _folded(call: Call, ty: Any, operands: list[Any], rw: Rewriter) -> Any:
+    name = op_name(call)
     if name not in EVALUATORS:
         rw.skip(_KEPT.get(name, f"{name} on constants, which has no evaluator"))
         return None
-    types = _tensor_types(binding.var.ty)
+    types = _tensor_types(ty)
     if types is None:
         rw.skip(f"{name}: the result has no static shape, or a dtype numpy lacks")
         return None
@@ -125,7 +137,7 @@ def _folded(binding: relax.VarBinding, operands: list[Any], rw: Rewriter) -> Any
         rw.skip(f"{name}: the result is over {_SMALL >> 20} MiB and over {_MAX_GROWTH} times its operands")
         return None
     try:
-        result = evaluate(binding.value, [_value(a) for a in operands], types[0][1])
+        result = evaluate(call, [_value(a) for a in operands], types[0][1])
         new = _as_constants(result, types)
     except NotEvaluated as reason:
         rw.skip(f"{name}: {reason}")

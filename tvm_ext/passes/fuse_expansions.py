@@ -55,11 +55,15 @@ def _pair(call: Any, rw: Rewriter) -> tuple[Call, Call] | None:
     depthwise = _conv_group(call, rw.mod)
     if depthwise is None or depthwise.call is None or int(depthwise.call.attrs.groups) == 1:
         return None
+    if {depthwise.dtype, *(p.dtype for p in depthwise.params)} != {"float32"}:
+        return None  # tensors that are stored in fewer bits need no kernel that saves their traffic
     data = depthwise.operand(0)
     value = call.args[depthwise.params.index(data)] if data is not None else None
     first = rw.definition(value) if isinstance(value, relax.Var) and rw.single_use(value) else None
     expand = _conv_group(first, rw.mod)
     if expand is None or any(not p.constant for p in expand.params if p != expand.operand(0)):
+        return None
+    if {expand.dtype, *(p.dtype for p in expand.params)} != {"float32"}:
         return None
     return first, call
 

@@ -14,6 +14,7 @@ import numpy as np
 from tvm.ir import Call
 
 from ..core.relax_graph import attrs_of
+from .quantized_numpy import quantized
 
 
 class NotEvaluated(Exception):
@@ -129,6 +130,11 @@ def _clip(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
     return np.clip(x, np.asarray(low).astype(dtype), np.asarray(high).astype(dtype))
 
 
+def _quantize(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    x, scale, zero = values
+    return quantized(x, scale, zero, int(call.attrs.axis), str(dtype))
+
+
 # ------------------------------------------------------------ data movement
 def _permute_dims(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
     return np.transpose(values[0], attrs_of(call, ["axes"])["axes"])
@@ -212,6 +218,7 @@ EVALUATORS: dict[str, Evaluator] = {
     "relax.take": _take,
     "relax.astype": _cast,
     "relax.clip": _clip,
+    "relax.quantize": _quantize,
     "relax.where": _plain(np.where),
     "relax.divide": _divide,
     "relax.floor_divide": _floor_divide,

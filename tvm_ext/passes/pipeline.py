@@ -18,8 +18,11 @@ from .fold_constants import FoldConstants
 from .fuse_expansions import FuseExpansions
 from .group_operations import GroupOperations
 from .lift_weights import LiftWeights
+from .lower_precision import LowerPrecision
 from .lower_rest import LowerRest
+from .move_strides import MoveStrides
 from .offload import Offload
+from .prepare_storage import PrepareStorage
 from .recognize_activations import RecognizeActivations
 from .recognize_attention import RecognizeAttention
 from .recognize_layer_norm import RecognizeLayerNorm
@@ -43,11 +46,14 @@ SIMPLIFY: tuple[type[Pass], ...] = (
     FoldAffine,
     SimplifyAlgebra,
     WidenConv1d,
+    MoveStrides,
     EliminateCommonSubexpressions,
     EliminateDeadCode,
 )
 
 LOWER: tuple[type[Pass], ...] = (
+    LowerPrecision,
+    PrepareStorage,
     GroupOperations,
     FuseExpansions,
     ChooseRecipes,

@@ -9,7 +9,7 @@ from tvm import relax
 from tvm.ir import Call, IRModule
 
 from ..core.passes import CompileContext, Pass, PassResult
-from ..core.relax_graph import attrs_of, dtype_of, scalar_of, shape_of
+from ..core.relax_graph import attrs_of, dtype_of, op_name, scalar_of, shape_of
 from .batch_norm import match_batch_norm
 from .conditions import has_main
 from .constants import channel_constant, constant, view_of
@@ -22,7 +22,8 @@ class ReduceStrength(Pass):
     Before -> after::
 
         x / 8                       -> x * 0.125            # exact
-        x / 6                       -> x * (1 / 6)          # one rounding more: not with accuracy="exact"
+        x / 6                       -> x * (1 / 6)          # one rounding more: not with accuracy="exact", and not
+                                                            # of what becomes a whole number next
         power(x, 1), (x, 2), (x, 3) -> x, x * x, (x * x) * x
         power(x, 0.5)               -> sqrt(x)              # differs at -inf alone
         batch_norm(x, ...)[0]       -> x * scale + shift    # constants of shape (1, C, 1, 1)
@@ -52,8 +53,23 @@ def _divide_by_constant(call: Call, site: Site) -> Any:
     if not exact and site.rw.ctx.options.accuracy == "exact":
         site.rw.skip('accuracy="exact": a multiplication by a reciprocal would round twice')
         return None
+    if not exact and _is_rounded(site.var, site):
+        site.rw.skip("a quotient that is rounded to a whole number: a reciprocal would decide ties otherwise")
+        return None
     site.rw.fire(f"division by {'a power of two' if exact else 'a constant'} made a multiplication")
     return relax.op.multiply(call.args[0], constant(1.0 / divisor.astype(np.float64), str(divisor.dtype)))
+
+
+_WHOLE = frozenset(f"relax.{name}" for name in ("round", "floor", "ceil", "trunc", "quantize"))
+
+
+def _is_rounded(var: relax.Var, site: Site) -> bool:
+    """Whether a reader makes it a whole number, a shift before that aside."""
+    for reader in site.readers.of(var):
+        name = op_name(site.rw.defs.get(reader)) if reader is not None else ""
+        if name in _WHOLE or (name in ("relax.add", "relax.subtract") and _is_rounded(reader, site)):
+            return True
+    return False
 
 
 def _power(call: Call, site: Site) -> Any:

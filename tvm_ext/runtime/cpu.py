@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .tiles import needs_tiles, why_no_tiles
+
 #: LLVM's feature name -> the flags of /proc/cpuinfo that must all be there. The kernel drops the flags of
 #: instructions whose registers it does not save, so a flag means that the instructions can be used.
 FLAGS_OF_FEATURE: dict[str, tuple[str, ...]] = {
@@ -68,6 +70,8 @@ def why_not_here(machine: Mapping[str, Any]) -> str:
         return f"{made_for} of {machine['triple']}, this machine is {architecture()}"
     if lacking := missing_features(machine["features"]):
         return f"{made_for}; it needs {', '.join(lacking)}, which this {architecture()} CPU lacks"
+    if needs_tiles(machine["features"]) and (refused := why_no_tiles()):
+        return f"{made_for}; {refused}"
     return ""
 
 

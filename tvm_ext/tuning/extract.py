@@ -22,6 +22,7 @@ from ..frontend.importer import import_model
 from ..frontend.reader import read_model
 from ..passes.choose_recipes import ChooseRecipes, least_cost, matches
 from ..passes.pipeline import pipeline
+from ..precision.decide import measured, with_kept
 from .task import RecipeTask
 
 #: A recipe whose default is estimated to take this many times as long as the best one's is not tuned.
@@ -56,6 +57,7 @@ def workloads_of(model: Any, options: CompileOptions, machine: Machine) -> list[
         ModelError, UnsupportedError: as in a compile.
     """
     source = read_model(model)
+    options = with_kept(options, measured(source, options))
     found: dict[TaskKey, Workload] = {}
     for bound in [options.bound(size) for size in options.sizes] or [options]:
         imported = import_model(source, bound)

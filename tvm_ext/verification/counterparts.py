@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..core.precision import rounded
 from .magnitude import Chain, attribute
 from .operators import JUMPS, RANDOM, ROUNDS, SUMS
 from .program import Call, Graph, Program
@@ -31,12 +32,15 @@ class Counterpart:
         call: that writes it; written: the tensor.
         nodes: in order, of the call and of all calls behind it that no value shows.
         behind: numbers of those.
+        roundings: how many times operands are rounded to bfloat16 among these calls, one behind the other; None of a
+            program that rounds nothing.
     """
 
     call: Call
     written: Written
     nodes: tuple[onnx.NodeProto, ...]
     behind: tuple[int, ...]
+    roundings: int | None = None
 
     def expected(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | str:
         """ONNX value -> logical array that the tensor must equal; or why there is none."""
@@ -54,6 +58,8 @@ class Counterpart:
                 continue
             if array.shape != self.written.shape:
                 reason = f"{held.value!r} has shape {array.shape} in the reference, {self.written.shape} here"
+            elif self.roundings is not None and (array.dtype.name, self.written.dtype) == ("float32", "bfloat16"):
+                found[held.value] = rounded(array)
             elif array.dtype.name != self.written.dtype:
                 reason = f"{held.value!r} is {array.dtype.name} in the reference, {self.written.dtype} here"
             else:
@@ -67,9 +73,12 @@ class Counterpart:
         chain = Chain(self.nodes, arrays)
         growth = self._growth(arrays)
         rounds = any(node.op_type in ROUNDS for node in self.nodes)
-        return Tolerance(
-            self.written.dtype, chain.length(), chain.magnitude(value), growth, max(1, len(self.nodes)), int(rounds)
-        )
+        length, magnitude = chain.length(), chain.magnitude(value)
+        if self.roundings is None:
+            return Tolerance(self.written.dtype, length, magnitude, growth, max(1, len(self.nodes)), int(rounds))
+        moved = not length and self.written.dtype == "bfloat16"  # rounded values are moved, and the reference's too
+        times = 0 if moved else self.roundings
+        return Tolerance(self.written.dtype, length, magnitude, growth, 1, int(rounds), times)
 
     def _growth(self, arrays: Mapping[str, np.ndarray]) -> float:
         if self.call.kernel["recipe"] != "conv2d_winograd":
@@ -108,11 +117,17 @@ def counterparts(program: Program, graph: Graph) -> list[Counterpart]:
     hidden: dict[int, tuple[int, ...]] = {}  # call -> calls that no value shows, itself included
     nodes = {call.site.order: set(call.site.nodes) for call in program.calls if call.kernel["recipe"] != _TRANSFORM}
     found = []
+    layers = program.lowered_layers
+    stored = {c.site.order for c in program.calls if any(w.dtype == "bfloat16" for w in c.site.writes)}
     for call in program.calls:
         order = call.site.order
         behind = tuple(dict.fromkeys(one for read in call.site.reads for one in hidden.get(read, ())))
-        chain = graph.ordered({node for one in (order, *behind) for node in nodes.get(one, ())})
-        found += [Counterpart(call, written, tuple(chain), behind) for written in call.site.writes]
+        computed = {node for one in (order, *behind) for node in nodes.get(one, ())}
+        chain = graph.ordered(computed)
+        times = None
+        if layers is not None:
+            times = max(sum(not computed.isdisjoint(one) for one in layers), int(bool(stored & {*call.site.reads})))
+        found += [Counterpart(call, written, tuple(chain), behind, times) for written in call.site.writes]
         if not all(_shown(written, graph) for written in call.site.writes):
             hidden[order] = (*behind, order)
     return found

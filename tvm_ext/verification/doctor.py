@@ -9,13 +9,15 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..core.errors import ToolError
 from ..core.machine import Machine, available_cores
+from ..runtime.cpu import cpu_flags
 from ..runtime.linker import find_linker
+from ..runtime.tiles import why_no_tiles
 from .environment import cpu_name, package_version
 
 #: what this release was made for; setup.cfg pins the same
@@ -52,6 +54,7 @@ def run_checks() -> list[Check]:
     checks += [_guarded(name, functools.partial(check_pin, name)) for name in PINS]
     checks += [_guarded(name, functools.partial(check_least, name)) for name in LEAST]
     checks += [_guarded("linker", check_linker), _guarded("machine", check_machine)]
+    checks += check_tiles(cpu_flags(), why_no_tiles()) if "amx_tile" in cpu_flags() else []
     checks += check_environment(os.environ, available_cores())
     return [*checks, _guarded("cache", check_cache), _guarded("self-test", check_self_test)]
 
@@ -109,6 +112,20 @@ def check_machine() -> Check:
     if m.isa == "scalar":
         return Check("machine", "warn", text, "no vector instructions were found: expect slow programs")
     return Check("machine", "ok", text)
+
+
+def check_tiles(flags: Collection[str], refused: str) -> list[Check]:
+    """Whether this process may use the tile registers of a CPU that has AMX; nothing is said of other CPUs.
+
+    Args:
+        flags: of the CPU, as the kernel reports them.
+        refused: why Linux gives this process none; "" if it does.
+    """
+    if "amx_tile" not in flags:
+        return []
+    if refused:
+        return [Check("AMX", "warn", refused, "bfloat16 and 8-bit models run by AVX-512 meanwhile")]
+    return [Check("AMX", "ok", "Linux gives this process the tile registers")]
 
 
 def check_environment(environ: Mapping[str, str], cores: int) -> list[Check]:

@@ -25,7 +25,7 @@ from .metrics import OutputMetrics
 from .program import Graph, Program
 from .reference import run_intermediates
 from .tolerance import Tolerance
-from .verify import frozen_inputs, report_of
+from .verify import frozen_inputs, report_of, tolerance_of
 
 if TYPE_CHECKING:
     from ..runtime.model import CompiledModel
@@ -75,7 +75,7 @@ def check_layers(
     rows = tuple(_row(one, targets[_key(one)], alone.get(_key(one)), totals.get(_key(one))) for one in found)
     expected = {name: known[name] for name in outputs if name in known}
     drawn = None if inputs is not None else seed
-    compared = report_of({n: plain[n] for n in expected}, expected, label, drawn, tolerance)
+    compared = report_of({n: plain[n] for n in expected}, expected, label, drawn, tolerance_of(compiled, tolerance))
     if tolerance is None:
         compared = replace(compared, outputs=tuple(_within_rows(one, rows) for one in compared.outputs))
     return LayerReport(str(compiled.metadata.model["name"]), rows, compared, label, drawn, batch)

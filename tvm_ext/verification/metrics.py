@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.accuracy import value_range as value_range
+
 #: Largest error of an output, as a part of the reference's range. A float32 network sums hundreds of products in an
 #: order of its own choice, so two correct programs differ by some tens of roundings: 1e-5 is 84 units of float32's
 #: 1.2e-7; float64 gets about as many units. Half types are usually summed in float32 and rounded once a layer, so
@@ -110,14 +112,6 @@ def compare(name: str, actual: np.ndarray, expected: np.ndarray, tolerance: floa
     if actual.dtype.name not in TOLERANCES:
         return _exact(base, actual, expected)
     return _floating(base, actual, expected, TOLERANCES[actual.dtype.name] if tolerance is None else tolerance)
-
-
-def value_range(reference: np.ndarray) -> float:
-    """max - min of the finite values of a reference; of a constant one its magnitude, and of zeros (or nothing) 1."""
-    finite = reference[np.isfinite(reference)].astype(np.float64)
-    if not finite.size:
-        return 1.0
-    return float(finite.max() - finite.min()) or float(np.abs(finite).max()) or 1.0
 
 
 def ulp_distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:

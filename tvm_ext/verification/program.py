@@ -36,6 +36,10 @@ class Program:
         compiled: whose program it is.
         batch: size of the batch; 0 if it is not symbolic.
 
+    Attributes:
+        calls: in the order they run; by_kernel: by the kernel's name.
+        lowered_layers: ONNX nodes of each product in bf16; None of a program in float32.
+
     Raises:
         OptionError: the model was compiled by a release that did not keep what is needed.
     """
@@ -53,6 +57,13 @@ class Program:
             self.by_kernel[row["name"]] = [Call(CallSite.from_dict(site, tuple(nodes)), row) for site, nodes in sites]
         every = [call for calls in self.by_kernel.values() for call in calls]
         self.calls: tuple[Call, ...] = tuple(sorted(every, key=lambda call: call.site.order))
+        plan = compiled.report.get("precision")
+        self.lowered_layers = None if plan is None else lowered_layers(plan)
+
+
+def lowered_layers(plan: Mapping[str, Any]) -> tuple[frozenset[str], ...]:
+    """The ONNX nodes of each product in bf16, from what a report says of precision."""
+    return tuple(frozenset(row["nodes"]) for row in plan["layers"] if row["precision"] == "bf16")
 
 
 class Graph:

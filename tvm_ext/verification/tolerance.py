@@ -40,6 +40,7 @@ class Tolerance:
         growth: factor of a recipe that transforms the sums, such as Winograd's.
         operators: how many results are rounded to `dtype`, where sums have a wider type.
         steps: of integers: how many apart they may be, where a real number was rounded to them.
+        rounded: operands that are rounded to bfloat16 before they are used, one behind the other.
     """
 
     dtype: str
@@ -48,27 +49,32 @@ class Tolerance:
     growth: float = 1.0
     operators: int = 1
     steps: int = 0
+    rounded: int = 0
 
     @property
     def absolute(self) -> float:
-        """The bound itself; 0 means that results must be equal."""
+        """The bound itself; 0 means that results must be equal.
+
+        A product whose two operands are rounded is off by two roundings of it, 2 u |x_i| |w_i|, and so is their sum.
+        """
         if self.dtype not in UNIT_ROUNDOFF:
             return float(self.steps)
-        if not self.length:
-            return 0.0
-        wide = ACCUMULATOR.get(self.dtype, self.dtype)
-        error = gamma(self.length, wide) * self.growth
-        if wide != self.dtype:
-            error += 2.0 * self.operators * UNIT_ROUNDOFF[self.dtype]
-        return error * self.magnitude
+        error = 2.0 * self.rounded * UNIT_ROUNDOFF["bfloat16"]
+        if self.length:
+            wide = ACCUMULATOR.get(self.dtype, self.dtype)
+            error += gamma(self.length, wide) * self.growth
+            if wide != self.dtype:
+                error += 2.0 * self.operators * UNIT_ROUNDOFF[self.dtype]
+        return error * self.magnitude if error else 0.0
 
     def __str__(self) -> str:
         if self.dtype not in UNIT_ROUNDOFF:
             return f"{self.dtype}: equal" if not self.steps else f"{self.dtype}: {self.steps} apart"
-        if not self.length:
+        if not self.length and not self.rounded:
             return "equal: values are moved"
-        grown = f", growth {self.growth:.3g}" if self.growth != 1.0 else ""
-        return f"{self.dtype}: length {self.length}, magnitude {self.magnitude:.3g}{grown}"
+        more = f", growth {self.growth:.3g}" if self.growth != 1.0 else ""
+        more += f", operands rounded to bfloat16 {self.rounded} times" if self.rounded else ""
+        return f"{self.dtype}: length {self.length}, magnitude {self.magnitude:.3g}{more}"
 
 
 def gamma(length: int, dtype: str) -> float:

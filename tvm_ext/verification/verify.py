@@ -114,6 +114,7 @@ def verify(
         raise OptionError(f"tolerance={tolerance!r}: a part of the output's range, 0 or more, is needed")
     if inputs is None and reference is None and any(spec.batch_axis is not None for spec in compiled.inputs):
         return _verify_batches(compiled, model, seed, tolerance)
+    tolerance = tolerance_of(compiled, tolerance)
     feeds = seeded_inputs(compiled.inputs, seed) if inputs is None else dict(inputs)
     outputs = compiled.run(feeds)  # first: it says more clearly than onnxruntime what is wrong with an input
     label = "the given reference"
@@ -129,12 +130,18 @@ def _verify_batches(compiled: CompiledModel, model: Any, seed: int, tolerance: f
         feeds = seeded_inputs(compiled.inputs, seed, batch)
         outputs = compiled.run(feeds)
         reference, label = run_reference(model, _with_frozen(compiled, feeds), compiled.threads)
-        report = report_of(outputs, reference, label, seed, tolerance)
+        report = report_of(outputs, reference, label, seed, tolerance_of(compiled, tolerance))
         rows = tuple(replace(row, name=f"{row.name} (batch {batch})") for row in report.outputs)
         reports.append(replace(report, outputs=rows))
     rows = tuple(row for report in reports for row in report.outputs)
     problems = tuple(dict.fromkeys(p for report in reports for p in report.problems))
     return replace(reports[0], outputs=rows, problems=problems)
+
+
+def tolerance_of(compiled: CompiledModel, given: float | None = None) -> float | None:
+    """The part of an output's range that is allowed: what is given, else what reduced precision explains, else None."""
+    plan = compiled.report.get("precision")
+    return given if given is not None or plan is None else plan["tolerance"]
 
 
 def _with_frozen(compiled: CompiledModel, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -61,6 +61,49 @@ def test_of_one(operator: str, attributes: dict[str, Any], dtype: str) -> None:
     assert np.abs(found.astype(int) - wanted).max() <= (operator in ("QLinearSigmoid", "QLinearSoftmax"))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("operator", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize(
+    ("scale", "ratio", "step"), [(0.3, 1, 2), (0.0123, 3, 2), pytest.param(0.0717, 5, 8, marks=pytest.mark.long)]
+)
+def test_ties_fall_to_the_same_side(operator: str, scale: float, ratio: float, step: float, dtype: str) -> None:
+    """Scales in simple ratios, which are no powers of two: many results lie in the middle of two stored values, but for
+    a rounding."""
+    one = np.float32(scale)
+    weights = {"sa": one, "sb": one * np.float32(ratio), "sy": one * np.float32(step)}
+    if operator == "QLinearMul":
+        weights["sy"] = one * weights["sb"] * np.float32(128)
+    rng = rng_of(13)
+    weights |= {name: integers(rng, dtype) for name in ("za", "zb", "zy")}
+    names = ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"]
+    for other in ([50, 77], []):
+        proto = small(operator, names, {"a": [3, 50, 77], "b": other}, dtype, weights)
+        equal_bits(proto, {"a": integers(rng, dtype, 3, 50, 77), "b": integers(rng, dtype, *other)})
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize("last", [0, 1])
+def test_ties_of_a_global_pool(last: int, dtype: str) -> None:
+    for scale in (0.3, 0.0123):
+        weights = {"sx": np.float32(scale), "sy": np.float32(scale) * np.float32(0.125)}
+        weights |= {"zx": np.array(120 if dtype == "uint8" else -8, dtype), "zy": np.array(60, dtype)}
+        names, shape = ["x", "sx", "zx", "sy", "zy"], {"x": [5, 16, 8, 8]}
+        proto = small("QLinearGlobalAveragePool", names, shape, dtype, weights, channels_last=last)
+        equal_bits(proto, {"x": integers(rng_of(15), dtype, 5, 16, 8, 8)})
+
+
+@pytest.mark.parametrize("floats", [False, True])
+def test_gemm_with_a_factor(floats: bool) -> None:
+    rng = rng_of(16)
+    weights = {"b": integers(rng, "int8", 33, 11), "c": np.arange(-5000, 6000, 1000, dtype=np.int32)}
+    weights |= {"sa": np.float32(0.0371), "za": np.array(120, np.uint8), "sb": np.float32(rng.uniform(0.001, 0.02, 11))}
+    weights |= {"zb": np.zeros(11, np.int8), "sy": np.float32(0.13), "zy": np.array(100, np.uint8)}
+    names = ["a", "sa", "za", "b", "sb", "zb", "c", *([] if floats else ["sy", "zy"])]
+    proto = small("QGemm", names, {"a": [5, 33]}, "uint8", {n: weights[n] for n in names if n != "a"}, alpha=0.3)
+    proto.graph.output[0].CopyFrom(value("y", None, TensorProto.FLOAT if floats else TensorProto.UINT8))
+    equal_bits(proto, {"a": integers(rng, "uint8", 5, 33)})
+
+
 def test_concat() -> None:
     weights = scales(6, "uint8", "a", "b", "y")
     names = ["sy", "zy", "a", "sa", "za", "b", "sb", "zb"]

@@ -1,20 +1,21 @@
 """Quantized operators that onnxruntime adds to ONNX (domain com.microsoft), as its quantization tools write them.
 
-    QLinearAdd(a, sa, za, b, sb, zb, sy, zy)   ->   quantize((a - za) * sa + (b - zb) * sb, sy, zy)
+    QLinearMul(a, sa, za, b, sb, zb, sy, zy)   ->   round((a - za) * (b - zb) * (sa * sb / sy) + zy)
 
-Products of integers are summed in int32, as by QLinearMatMul; everything else is computed in float32 between integers.
+Products of integers are summed in int32, as by QLinearMatMul; everything else is computed in float32 between integers,
+in the order of onnxruntime's kernels for AVX2, so that ties fall to the same side.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from tvm import relax
 
-from ...core.relax_graph import dtype_of
 from .base import Attributes, Converter, emit, scalar, static_shape, stock
-from .quantize import dequantize_linear, dynamic_quantize_linear, limits, quantize_linear
+from .quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from .quantized import less_zero_point, requantized
 
 
@@ -27,20 +28,56 @@ def _whole(x: Any, scale: Any, zero: Any) -> Any:
     return quantize_linear([x, scale, zero], {}, 0)
 
 
+def _nearest(real: Any, zero: Any) -> Any:
+    """A number in steps, zero point included, to the nearest stored value, halves to even."""
+    return quantize_linear([real, relax.const(1.0, "float32"), scalar(0, zero)], {}, 0)
+
+
 def _shifted(x: Any, scale: Any, zero: Any) -> Any:
     """round(x / scale + zero point): some of onnxruntime's kernels round behind the shift, not before it."""
-    low, high = limits(dtype_of(zero))
-    real = emit(relax.op.add(relax.op.divide(x, scale), relax.op.astype(zero, "float32")))
-    return relax.op.astype(relax.op.clip(relax.op.round(real), low, high), dtype_of(zero))
+    return _nearest(emit(relax.op.add(relax.op.divide(x, scale), _float(zero))), zero)
 
 
-def _of_two(combine: Callable[[Any, Any], Any]) -> Converter:
-    def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
-        a, b = (_real(*(inputs[i + k] for k in range(3))) for i in (0, 3))
-        zero = inputs[7] if inputs[7] is not None else scalar(0, inputs[0])
-        return _shifted(emit(combine(a, b)), inputs[6], zero)
+def _float(x: Any) -> Any:
+    return emit(relax.op.astype(x, "float32"))
 
-    return converter
+
+def _operands(inputs: Any) -> tuple[Any, ...]:
+    """(a, sa, za, b, sb, zb, sy, zy) with all zero points."""
+    given = [inputs[i] for i in range(8)]
+    return tuple(scalar(0, given[0]) if k in (2, 5, 7) and x is None else x for k, x in enumerate(given))
+
+
+def add(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """QLinearAdd -> round(a ra + (b rb + (zy - (ra za + rb zb)))) with ra = sa / sy and rb = sb / sy."""
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = _operands(inputs)
+    left, right = (emit(relax.op.divide(scale, y_scale)) for scale in (a_scale, b_scale))
+    shifts = [emit(relax.op.multiply(r, _float(zero))) for r, zero in ((left, a_zero), (right, b_zero))]
+    fixed = emit(relax.op.subtract(_float(y_zero), emit(relax.op.add(*shifts))))
+    rest = emit(relax.op.add(relax.op.multiply(_float(b), right), fixed))
+    return _nearest(emit(relax.op.add(relax.op.multiply(_float(a), left), rest)), y_zero)
+
+
+def multiply(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """QLinearMul -> round((a - za) (b - zb) r + zy) with r = sa sb / sy; the product of two differences is exact."""
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = _operands(inputs)
+    left, right = (emit(relax.op.subtract(_float(x), _float(zero))) for x, zero in ((a, a_zero), (b, b_zero)))
+    factor = emit(relax.op.divide(emit(relax.op.multiply(a_scale, b_scale)), y_scale))
+    real = emit(relax.op.multiply(emit(relax.op.multiply(left, right)), factor))
+    return _nearest(emit(relax.op.add(real, _float(y_zero))), y_zero)
+
+
+def global_average_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """QLinearGlobalAveragePool -> quantize(sum(x - zx) r, 1, zy), r = sx / (sy n); sums are exact up to n = 65,000."""
+    x, x_scale, y_scale = inputs[0], inputs[1], inputs[3]
+    x_zero, y_zero = (scalar(0, x) if inputs[k] is None else inputs[k] for k in (2, 4))
+    shape = static_shape(x, "what is pooled")
+    first = 1 if attributes.get("channels_last", 0) else 2
+    axes = list(range(first, first + len(shape) - 2))
+    steps = emit(relax.op.sum(_real(x, relax.const(1.0, "float32"), x_zero), axes, keepdims=True))
+    pixels = relax.const(float(math.prod(shape[i] for i in axes)), "float32")
+    factor = emit(relax.op.divide(x_scale, emit(relax.op.multiply(y_scale, pixels))))
+    return _whole(emit(relax.op.multiply(steps, factor)), relax.const(1.0, "float32"), y_zero)
 
 
 def _of_one(compute: Callable[[Any, Attributes], Any], quantize: Callable[[Any, Any, Any], Any]) -> Converter:
@@ -96,9 +133,9 @@ def gemm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     left, right = less_zero_point(a, a_zero), less_zero_point(b, b_zero)
     sums = emit(relax.op.matmul(left, right, out_dtype="int32"))
     sums = sums if c is None else emit(relax.op.add(sums, c))
-    factor = emit(relax.op.multiply(a_scale, b_scale))
     if (alpha := float(attributes.get("alpha", 1.0))) != 1.0:
-        factor = emit(relax.op.multiply(factor, scalar(alpha, factor)))
+        a_scale = emit(relax.op.multiply(a_scale, scalar(alpha, a_scale)))
+    factor = emit(relax.op.multiply(a_scale, b_scale))
     if y_scale is None:
         return relax.op.multiply(relax.op.astype(sums, "float32"), factor)
     return requantized(sums, emit(relax.op.divide(factor, y_scale)), y_zero)
@@ -124,12 +161,12 @@ CONTRIBUTED: dict[str, Converter] = {
     "DynamicQuantizeMatMul": dynamic_matmul,
     "MatMulIntegerToFloat": matmul_to_float,
     "QGemm": gemm,
-    "QLinearAdd": _of_two(relax.op.add),
+    "QLinearAdd": add,
     "QLinearAveragePool": _of_one(_pooled("AveragePool"), _shifted),
     "QLinearConcat": concat,
-    "QLinearGlobalAveragePool": _of_one(_pooled("GlobalAveragePool"), _whole),
+    "QLinearGlobalAveragePool": global_average_pool,
     "QLinearLeakyRelu": _of_one(_leaky_relu, _whole),
-    "QLinearMul": _of_two(relax.op.multiply),
+    "QLinearMul": multiply,
     "QLinearSigmoid": _of_one(lambda x, attributes: relax.op.sigmoid(x), _whole),
     "QLinearSoftmax": _of_one(_softmax, _whole),
 }

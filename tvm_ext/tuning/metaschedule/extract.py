@@ -17,6 +17,7 @@ from ...frontend.importer import import_model
 from ...frontend.reader import read_model
 from ...passes.pipeline import pipeline
 from ...passes.schedule_kernels import ScheduleKernels
+from ...precision.decide import measured, with_kept
 from .designs import default_of, designs_of
 from .workload import Workload
 
@@ -32,6 +33,7 @@ def kernels_of(model: Any, options: CompileOptions, machine: Machine) -> dict[st
         ModelError, UnsupportedError: as in a compile.
     """
     source = read_model(model)
+    options = with_kept(options, measured(source, options))
     imported = import_model(source, options)
     ctx = CompileContext(machine, options, imported.provenance)
     passes = pipeline()

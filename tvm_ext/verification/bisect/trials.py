@@ -15,7 +15,7 @@ from ...driver.compile import compile_model
 from ..inputs import seeded_inputs
 from ..metrics import OutputMetrics
 from ..reference import run_reference
-from ..verify import VerifyReport, frozen_inputs, report_of
+from ..verify import VerifyReport, frozen_inputs, report_of, tolerance_of
 from .result import Trial
 from .suspects import Seen, Suspect, switches
 
@@ -100,9 +100,10 @@ class Bench:
     def _judged(self, compiled: CompiledModel) -> tuple[OutputMetrics | None, str]:
         """The worst output, and what is wrong with it; "" if every output agrees."""
         self.name = str(compiled.metadata.model["name"])
+        tolerance = tolerance_of(compiled, self._tolerance)
         worst, details = [], []
         for feeds, expected in self._expected or self._make_expected(compiled):
-            report = report_of(compiled.run(feeds), expected, self.reference, tolerance=self._tolerance)
+            report = report_of(compiled.run(feeds), expected, self.reference, tolerance=tolerance)
             worst += [report.worst] if report.worst else []
             details += [] if report.ok else [_wrong(report)]
         return max(worst, key=lambda one: one.severity, default=None), "; ".join(details[:1])

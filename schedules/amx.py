@@ -1,0 +1,256 @@
+"""Products of tile registers: Intel AMX, and plain loops that compute the same.
+
+    acc (M, 16) += a (M, K) x b (K, 16)        bfloat16 into float32, or bytes into int32; K in groups of 32 bits
+
+Kernels are written once, over :class:`Tiles`. :class:`AmxTiles` has the CPU's instructions; :class:`PlainTiles` keeps
+registers in arrays, adds in the same order, and runs anywhere: the two give equal bits, but for bfloat16 numbers below
+2^-126, which AMX takes for zero.
+
+A tile register has up to 16 rows of 64 bytes; a group of 32 bits in a row of a meets the row of b of that number:
+b[k, n] is the group k of column n. Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from .expressions import dtype_of
+
+#: Rows of a tile register, bytes of a row, columns of 32 bits.
+ROWS, ROW_BYTES, COLUMNS = 16, 64, 16
+#: Bytes that a thread's configuration takes.
+_CONFIGURATION_BYTES = 64
+
+Element = Callable[[Any, Any], Any]
+"""(row, column) -> the load of an element of a buffer; rows are at a constant distance in memory."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """An instruction that multiplies tiles.
+
+    Attributes:
+        instruction: LLVM's name.
+        feature: the CPU feature that has it, beside "amx-tile".
+        left, right: dtypes of the operands.
+        result: dtype of the accumulator.
+        group: elements in 32 bits.
+    """
+
+    instruction: str
+    feature: str
+    left: str
+    right: str
+    result: str
+    group: int
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a row of an operand."""
+        return COLUMNS * self.group
+
+
+#: dtypes of activations and weights -> their product.
+PRODUCTS: Mapping[tuple[str, str], Product] = {
+    ("bfloat16", "bfloat16"): Product("tdpbf16ps", "amx-bf16", "bfloat16", "bfloat16", "float32", 2),
+    **{
+        (left, right): Product(f"tdpb{left[0]}{right[0]}d".replace("i", "s"), "amx-int8", left, right, "int32", 4)
+        for left in ("int8", "uint8")
+        for right in ("int8", "uint8")
+    },
+}
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Which tile registers hold what: `pixels` x `outputs` accumulators, then the operands.
+
+    Attributes:
+        pixels, outputs: tiles of either side.
+        rows: of an accumulator and of a left operand.
+        depth: groups of 32 bits in a row of a left operand, which are the rows of a right one.
+    """
+
+    pixels: int
+    outputs: int
+    rows: int
+    depth: int
+
+    @property
+    def count(self) -> int:
+        return self.pixels * self.outputs + self.pixels + self.outputs
+
+    def accumulator(self, pixel: int, output: int) -> int:
+        return pixel * self.outputs + output
+
+    def left(self, pixel: int) -> int:
+        return self.pixels * self.outputs + pixel
+
+    def right(self, output: int) -> int:
+        return self.pixels * self.outputs + self.pixels + output
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """(rows, bytes a row) of each register in use."""
+        accumulator, left, right = (self.rows, 4 * COLUMNS), (self.rows, 4 * self.depth), (self.depth, 4 * COLUMNS)
+        return [accumulator] * (self.pixels * self.outputs) + [left] * self.pixels + [right] * self.outputs
+
+
+class Tiles(abc.ABC):
+    """The tile registers of one thread; each method adds statements to the function that is being built."""
+
+    def __init__(self, product: Product, registers: Registers) -> None:
+        self.product, self.registers = product, registers
+
+    @abc.abstractmethod
+    def begin(self) -> None:
+        """What a thread does before it uses tiles."""
+
+    @abc.abstractmethod
+    def end(self) -> None:
+        """What a thread does when it is done with them."""
+
+    @abc.abstractmethod
+    def zero(self, tile: int) -> None:
+        """All zeros."""
+
+    @abc.abstractmethod
+    def load(self, tile: int, element: Element, stride: int) -> None:
+        """An operand or accumulator, from rows that are `stride` bytes apart."""
+
+    @abc.abstractmethod
+    def load_row(self, tile: int, element: Element) -> None:
+        """An accumulator whose rows are all equal, from the bytes of one row of int32: `element(0, byte)`."""
+
+    @abc.abstractmethod
+    def store(self, tile: int, buffer: Any, index: Callable[[Any, Any], Sequence[Any]], stride: int) -> None:
+        """An accumulator, into rows that are `stride` bytes apart; `index(row, column)` is where an element goes."""
+
+    @abc.abstractmethod
+    def multiply(self, accumulator: int, left: int, right: int) -> None:
+        """accumulator += left x right."""
+
+
+class AmxTiles(Tiles):
+    """The CPU's registers. Each thread configures its own, and gives them back: a thread that holds tiles makes Linux
+    save 8 KiB more at each switch."""
+
+    def begin(self) -> None:
+        config = _local("config", (_CONFIGURATION_BYTES,), "uint8")
+        T.buffer_store(config, tirx.Broadcast(_byte(0), _CONFIGURATION_BYTES), [tirx.Ramp(0, 1, _CONFIGURATION_BYTES)])
+        T.buffer_store(config, _byte(1), [0])  # palette
+        for tile, (rows, row_bytes) in enumerate(self.registers.shapes):
+            T.buffer_store(config, _byte(row_bytes), [16 + 2 * tile])
+            T.buffer_store(config, _byte(rows), [48 + tile])
+        _call("ldtilecfg", T.address_of(config[0]))
+
+    def end(self) -> None:
+        _call("tilerelease")
+
+    def zero(self, tile: int) -> None:
+        _call("tilezero", _byte(tile))
+
+    def load(self, tile: int, element: Element, stride: int) -> None:
+        _call("tileloadd64", _byte(tile), T.address_of(element(0, 0)), tirx.const(stride, "int64"))
+
+    def load_row(self, tile: int, element: Element) -> None:
+        self.load(tile, element, 0)
+
+    def store(self, tile: int, buffer: Any, index: Callable[[Any, Any], Sequence[Any]], stride: int) -> None:
+        address = T.address_of(tirx.BufferLoad(buffer, list(index(0, 0))))
+        _call("tilestored64", _byte(tile), address, tirx.const(stride, "int64"))
+
+    def multiply(self, accumulator: int, left: int, right: int) -> None:
+        _call(self.product.instruction, _byte(accumulator), _byte(left), _byte(right))
+
+
+class PlainTiles(Tiles):
+    """Registers in arrays."""
+
+    def begin(self) -> None:
+        p, r = self.product, self.registers
+        groups = ((r.pixels * r.outputs, p.result, 1), (r.pixels, p.left, p.group), (r.outputs, p.right, p.group))
+        kinds = [(_computed(dtype), group) for count, dtype, group in groups for _ in range(count)]
+        self._arrays = [
+            _local(f"tile{i}", (rows, row_bytes // 4 * group), dtype)
+            for i, ((rows, row_bytes), (dtype, group)) in enumerate(zip(r.shapes, kinds, strict=True))
+        ]
+
+    def end(self) -> None:
+        pass
+
+    def zero(self, tile: int) -> None:
+        self._fill(tile, lambda m, n: tirx.const(0, self.product.result))
+
+    def load(self, tile: int, element: Element, stride: int) -> None:
+        self._fill(tile, element)
+
+    def load_row(self, tile: int, element: Element) -> None:
+        def number(m: Any, n: Any) -> Any:
+            low = [element(0, 4 * n + i).astype("int32") & tirx.const(255, "int32") for i in range(3)]
+            high = element(0, 4 * n + 3).astype("int32")
+            return low[0] + low[1] * 256 + low[2] * 65536 + high * 16777216
+
+        self._fill(tile, number)
+
+    def _fill(self, tile: int, value: Element) -> None:
+        array = self._arrays[tile]
+        rows, columns = (int(d) for d in array.shape)
+        with T.serial(rows) as m, T.serial(columns) as n:
+            T.buffer_store(array, _number(value(m, n)), [m, n])
+
+    def store(self, tile: int, buffer: Any, index: Callable[[Any, Any], Sequence[Any]], stride: int) -> None:
+        with T.serial(self.registers.rows) as m, T.serial(COLUMNS) as n:
+            T.buffer_store(buffer, self._arrays[tile][m, n], list(index(m, n)))
+
+    def multiply(self, accumulator: int, left: int, right: int) -> None:
+        """In the manual's order: of floats, the first and the second elements of all groups are summed apart."""
+        p, (c, a, b) = self.product, (self._arrays[i] for i in (accumulator, left, right))
+        apart = p.group if p.result == "float32" else 1
+        sums = _local("sums", (apart, COLUMNS), p.result)
+        with T.serial(self.registers.rows) as m:
+            with T.serial(apart) as i, T.vectorized(COLUMNS) as n:
+                T.buffer_store(sums, tirx.const(0, p.result), [i, n])
+            with T.serial(self.registers.depth) as k, T.unroll(p.group) as i, T.serial(COLUMNS) as n:
+                x, y = a[m, k * p.group + i].astype(p.result), b[k, n * p.group + i].astype(p.result)
+                at = i if apart > 1 else 0
+                T.buffer_store(sums, sums[at, n] + x * y, [at, n])
+            with T.vectorized(COLUMNS) as n:
+                total = sums[0, n] + sums[1, n] if apart > 1 else sums[0, n]
+                T.buffer_store(c, c[m, n] + total, [m, n])
+
+
+def as_bits(value: Any) -> Any:
+    """A bfloat16 as the 16 bits that it is, any other number as it is."""
+    return tirx.reinterpret("uint16", value) if dtype_of(value) == "bfloat16" else value
+
+
+def _number(value: Any) -> Any:
+    """Of a bfloat16, or its bits, the float32; any other number as it is."""
+    bits = as_bits(value)
+    return tirx.reinterpret("float32", bits.astype("uint32") << 16) if dtype_of(bits) == "uint16" else value
+
+
+def _computed(dtype: str) -> str:
+    return "float32" if dtype == "bfloat16" else dtype
+
+
+def _call(name: str, *args: Any) -> None:
+    T.evaluate(tirx.call_llvm_intrin("void", f"llvm.x86.{name}", *args))
+
+
+def _byte(value: int) -> Any:
+    return tirx.const(value, "uint8")
+
+
+def _local(name: str, shape: tuple[int, ...], dtype: str) -> Any:
+    buffer = T.alloc_buffer(shape, dtype, scope="local")
+    IRBuilder.name(name, buffer)
+    return buffer

@@ -1,0 +1,169 @@
+"""What convolution and matmul on tile registers share: operands, knobs, and what they cost.
+
+Figures are those of Sapphire Rapids, out of Intel's optimization manual where it has them, else estimates: nothing here
+was fitted to a measurement.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.group import Group, Param
+from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config, Match, Miss, Recipe
+from tvm_ext.runtime.tiles import TILE_FEATURES
+
+from .amx import COLUMNS, PRODUCTS, AmxTiles, Product, Tiles
+from .amx_kernel import Blocks
+from .blocked import CLOCK
+from .steps import SERIAL_SECONDS
+from .storage import Decoding
+from .tile_image import TileImage
+from .tile_weight import TileWeight
+
+#: Cycles of a product, of a load and of a store of a tile of sixteen rows; and from a product to the next one of the
+#: same accumulator.
+_PRODUCT, _LOAD, _STORE, _LATENCY = 16, 8, 16, 52
+#: Bytes a cycle of a core from L2, and from what is behind it.
+_L2_BYTES, _FAR_BYTES = 40.0, 9.0
+#: Cycles of the epilogue for sixteen channels of a pixel; of a pixel of the copy, and of a number where it is packed.
+_EPILOGUE, _COPY, _NUMBER = 4, 3, 0.5
+#: Cycles to configure tiles.
+_BEGIN = 200
+
+
+class TileRecipe(Recipe):
+    """A recipe whose match has the facts `image` (kind -> how tiles read the data), `product`, `data` and `weight`.
+
+    Args:
+        tiles: the registers: the CPU's, or the plain twin of them.
+    """
+
+    features = TILE_FEATURES
+
+    def __init__(self, tiles: type[Tiles] = AmxTiles) -> None:
+        self.tiles = tiles
+
+    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+        """Knobs: how the image is read, tile registers over pixels, parts of the pixels, blocks of channels a chunk."""
+        image = next(iter(match.images.values()))
+        alone = seconds(image, match.product, {"pixels": 1, "parts": 1, "chunk": image.blocks, "threads": 1}, machine)
+        threads = machine.threads if alone > SERIAL_SECONDS else 1
+        blocks = {image.blocks for image in match.images.values()}
+        return {
+            "image": list(match.images),
+            "pixels": [1, 2],
+            "parts": sorted({1, threads, 2 * threads, 4 * threads}),
+            "chunk": sorted({c for n in blocks for c in range(1, n + 1) if n % c == 0}),
+            "threads": [threads],
+        }
+
+    def points(self, match: Match, machine: Machine) -> Iterator[Config]:
+        """Points whose chunks divide the blocks of channels, and whose parts have tiles."""
+        knobs = self.space(match, machine)
+        for values in itertools.product(*knobs.values()):
+            config = dict(zip(knobs, values, strict=True))
+            if is_legal(match.images[config["image"]], config):
+                yield config
+
+    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+        image = match.images[config["image"]]
+        return seconds(image, match.product, config, machine) if is_legal(image, config) else math.inf
+
+    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+        """Tile registers are no buffers that a schedule knows: loops stand already."""
+
+
+def is_legal(image: TileImage, config: Config) -> bool:
+    """Whether the image can be cut so: whole chunks, two tiles where there are two, parts that have tiles."""
+    if image.blocks % config["chunk"] or (config["pixels"] > 1 and image.pixels <= image.rows):
+        return False
+    blocks = Blocks.of(image, config)
+    return blocks.parts == 1 or (blocks.parts - 1) * blocks.each < blocks.tiles
+
+
+def seconds(image: TileImage, product: Product, config: Config, machine: Machine) -> float:
+    """Estimated seconds of a kernel: the copy of the image, then the units of the thread that has the most."""
+    blocks, window = Blocks.of(image, config), image.window
+    weights = 2 * COLUMNS * image.width * image.taps * 4 // product.group  # bytes of a step
+    units = -(-window.images * blocks.outputs * blocks.parts // blocks.threads)
+    longest = units * min(blocks.each, blocks.tiles) * _tile_cycles(image, blocks, weights, machine)
+    readers = blocks.threads if blocks.by_pixels else 1
+    stream = image.steps * weights * blocks.outputs * readers / _FAR_BYTES / blocks.threads
+    both = max(longest, stream) + 0.1 * min(longest, stream)  # weights arrive while others are multiplied, nearly
+    return (both + _copy_cycles(image) / blocks.threads + _BEGIN) / CLOCK
+
+
+def _tile_cycles(image: TileImage, blocks: Blocks, weights: int, machine: Machine) -> float:
+    """Cycles of one tile of pixels by one block of outputs: of products, loads or bytes out of L2, whatever is slowest.
+
+    Args:
+        weights: bytes of a step.
+    """
+    steps, pixels = image.steps / blocks.chunks, blocks.pixels
+    far = image.steps * weights > machine.l2 // 2
+    speed = math.inf if steps * weights <= machine.l1d // 2 else _FAR_BYTES if far else _L2_BYTES
+    taps = image.window.kernel[0] * len(image.groups)  # which read nearly the same pixels, from L1
+    moved = weights / speed + pixels * weights / 2 / taps / _L2_BYTES
+    step = max(pixels * 2 * _PRODUCT, _LATENCY, (pixels + 2) * _LOAD, moved)
+    spill = 2 * pixels * (_STORE + (_LOAD if blocks.chunks > 1 else 0))
+    return blocks.chunks * (steps * step + spill) + pixels * image.rows * 2 * _EPILOGUE
+
+
+def _copy_cycles(image: TileImage) -> float:
+    """Cycles to copy the image, pixel by pixel, or number by number where there are few channels."""
+    if image.kind == "direct":
+        return 0.0
+    return image.elements * _NUMBER if image.kind == "packed" else image.elements / image.width * _COPY
+
+
+def operands_of(group: Group, machine: Machine, tiles: type[Tiles], output_axis: int) -> dict[str, Any] | Miss:
+    """Facts of a match that tiles need, of a group with two stored operands; or why they cannot take it."""
+    data, weight = group.operand(0), group.operand(1)
+    if data is None or weight is None:
+        return Miss("an operand is computed inside the group")
+    if not weight.constant:
+        return Miss("the weight is not a constant, so it cannot be packed")
+    left, right = Decoding.of(group, data), Decoding.of(group, weight)
+    if left.kind != right.kind or left.kind == "none":
+        return Miss(f"{data.dtype} by {weight.dtype}, read as {data.computed}: tiles multiply bfloat16 or bytes")
+    flipped = right.stored == "uint8" and right.zero_point == 128
+    product = PRODUCTS.get((left.stored, "int8" if flipped else right.stored))
+    if product is None:
+        return Miss(f"{left.stored} by {right.stored}: no tile instruction multiplies these")
+    if left.zero_point is None or (isinstance(left.scale, Param) and left.scale.shape not in ((), (1,))):
+        return Miss("scale or zero point of the data is no number")
+    if right.zero_point != (128 if flipped else 0):
+        return Miss(f"zero point {right.zero_point} of {right.stored} weights would need sums of the data")
+    if isinstance(right.scale, Param) and right.scale.shape not in ((), (1,)) and right.axis != output_axis:
+        return Miss(f"weight scales along axis {right.axis}: outputs have axis {output_axis}")
+    if tiles is AmxTiles and (lacking := _lacking(product, machine)):
+        return Miss(lacking)
+    return {"data": data, "weight": weight, "product": product, "zero_point": left.zero_point, "flipped": flipped}
+
+
+def _lacking(product: Product, machine: Machine) -> str:
+    """Why a machine cannot run the instruction; "" if it can."""
+    if lacks := machine.why_no_tiles():
+        return lacks
+    if machine.mcpu.startswith("znver"):
+        # its scheduling model has LLVM rename registers after allocation, to tile registers that are not configured
+        return f"LLVM schedules tile registers of {machine.mcpu} wrongly"
+    return "" if product.feature in machine.features else f"{machine.mcpu or machine.isa} has no {product.feature}"
+
+
+def weight_layout(match: Match, image: TileImage) -> TileWeight:
+    """How the weight is packed for an image."""
+    rank = len(match.weight.shape)
+    return TileWeight.make(rank, match.product.group, image.width, image.taps, match.zero_point, match.flipped)
+
+
+def vector_layout(shape: Sequence[int], outputs: int, lanes: int) -> Layout | None:
+    """Of a vector of one number a channel (scales, zero points): whole blocks can be read; None of other shapes."""
+    return Layout.blocked(1, lanes, 0) if tuple(shape) == (outputs,) and outputs > 1 else None

@@ -1,0 +1,1 @@
+"""Instructions that this CPU lacks, executed in Python."""

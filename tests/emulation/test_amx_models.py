@@ -1,0 +1,195 @@
+"""Whole models compiled for a CPU with AMX, run here under the emulator and compared with onnxruntime."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tvm_ext
+from tvm_ext.core.errors import ArtifactError
+from tvm_ext.core.machine import Machine
+from tvm_ext.frontend import zoo
+from tvm_ext.runtime import cpu
+
+from ..schedules.amx_cases import HOST, MACHINE
+from .amx import emulated
+
+_AMX_FLAGS = {"amx_tile", "amx_bf16", "amx_int8"}
+
+
+@pytest.fixture
+def amx_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine, as if it had AMX and Linux gave it the registers."""
+    flags = cpu.cpu_flags() | _AMX_FLAGS
+    monkeypatch.setattr(
+        Machine, "detect", staticmethod(lambda target=None, threads=1: MACHINE.with_threads(threads or 1))
+    )
+    monkeypatch.setattr(cpu, "cpu_flags", lambda: flags)
+    monkeypatch.setattr(cpu, "why_no_tiles", lambda: "")
+
+
+class _Network:
+    """Adds nodes to a model one after the other."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self.nodes: list[Any] = []
+        self.initializers: list[Any] = []
+
+    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        out = f"{operator.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [out], **attributes))
+        return out
+
+    def weight(self, *shape: int) -> str:
+        value = self._rng.standard_normal(shape) / max(np.sqrt(np.prod(shape[1:])), 1)
+        self.initializers.append(numpy_helper.from_array(value.astype("float32"), f"w{len(self.initializers)}"))
+        return f"w{len(self.initializers) - 1}"
+
+    def conv(self, x: str, inputs: int, outputs: int, kernel: int, stride: int) -> str:
+        pads = [kernel // 2] * 4
+        weights = self.weight(outputs, inputs, kernel, kernel), self.weight(outputs)
+        return self.node("Conv", x, *weights, strides=[stride] * 2, pads=pads, kernel_shape=[kernel] * 2)
+
+
+def residual_network(size: int = 56, width: int = 64) -> onnx.ModelProto:
+    """A stem, a pool, a block with its shortcut, one with a convolution in it, global pooling and a matmul."""
+    net = _Network(1)
+    x = net.node("Relu", net.conv("x", 3, width, 7, 2))
+    x = net.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    y = net.node("Relu", net.conv(x, width, width, 3, 1))
+    x = net.node("Relu", net.node("Add", net.conv(y, width, width, 3, 1), x))
+    y = net.node("Relu", net.conv(x, width, 2 * width, 3, 2))
+    x = net.node("Relu", net.node("Add", net.conv(y, 2 * width, 2 * width, 3, 1), net.conv(x, width, 2 * width, 1, 2)))
+    x = net.node("Flatten", net.node("GlobalAveragePool", x))
+    out = net.node("Gemm", x, net.weight(2 * width, 50), net.weight(50))
+    graph = helper.make_graph(
+        net.nodes, "residual", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, size, size])],
+        [helper.make_tensor_value_info(out, TensorProto.FLOAT, [1, 50])], net.initializers,
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def quantized(model: onnx.ModelProto, signed: bool) -> onnx.ModelProto:
+    """The model with QuantizeLinear and DequantizeLinear, scales of weights for each channel."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self._left: Iterator[dict[str, np.ndarray]] = (inputs_of(model, seed) for seed in range(3))
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return next(self._left, None)
+
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder, "model.onnx"), Path(folder, "quantized.onnx")
+        onnx.save(model, source)
+        kind = QuantType.QInt8 if signed else QuantType.QUInt8
+        quantize_static(source, target, Reader(), per_channel=True, activation_type=kind, weight_type=QuantType.QInt8)
+        return onnx.load(target)
+
+
+def inputs_of(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray]:
+    shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
+    return {"x": np.random.default_rng(seed).standard_normal(shape).astype("float32")}
+
+
+def reference(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, inputs)[0]
+
+
+def recipes_and_layouts(model: Any) -> list[tuple[str, str]]:
+    return [(k["recipe"], k["layouts"]) for k in model.metadata.report["kernels"]]
+
+
+def check_layouts(model: Any, block: str) -> None:
+    """Blocks of one width from the first convolution to the global pool, and nothing that converts them."""
+    kernels = recipes_and_layouts(model)
+    convolutions = [layouts for recipe, layouts in kernels if recipe == "conv2d_amx"]
+    assert len(convolutions) == 6 and all(layouts.endswith(f"-> {block}") for layouts in convolutions)
+    assert not [recipe for recipe, _ in kernels if recipe in ("layout_transform", "generic")]
+    assert [layouts for recipe, layouts in kernels if recipe == "pool2d"] == [f"{block} -> {block}"]
+
+
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_bf16(threads: int, amx_machine: None) -> None:
+    proto = residual_network()
+    model = tvm_ext.compile(proto, precision="bf16", threads=threads, cache=False)
+    inputs = inputs_of(proto, 7)
+    with emulated() as amx:
+        got = next(iter(model.run(inputs).values()))
+    wanted = reference(proto, inputs)
+    assert np.abs(got - wanted).max() <= 0.01 * np.abs(wanted).max()
+    assert amx.executed["tdpbf16ps"]
+    check_layouts(model, "NCHW32c")
+
+
+@pytest.mark.parametrize("signed", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_int8(signed: bool, amx_machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal bits without tiles; of onnxruntime, whose sums are float32, a tie may fall to the other side."""
+    proto = quantized(residual_network(), signed)
+    model = tvm_ext.compile(proto, threads=1, cache=False)
+    inputs = inputs_of(proto, 7)
+    with emulated() as amx:
+        got = next(iter(model.run(inputs).values()))
+    wanted = reference(proto, inputs)
+    off = np.abs(got - wanted)
+    step = np.diff(np.unique(wanted)).min()
+    assert off.max() <= 1.01 * step and np.mean(off > 0) <= 0.1
+    monkeypatch.setattr(Machine, "detect", staticmethod(lambda target=None, threads=1: HOST))
+    assert np.array_equal(got, next(iter(tvm_ext.compile(proto, threads=1, cache=False).run(inputs).values())))
+    assert amx.executed["tdpbssd" if signed else "tdpbusd"]
+    check_layouts(model, "NCHW64c")
+
+
+def test_only_programs_with_tiles_ask_for_them(amx_machine: None, tmp_path: Path) -> None:
+    proto = residual_network(16, 8)
+    plain = tvm_ext.compile(proto, threads=1, cache=False)
+    tiled = tvm_ext.compile(proto, precision="bf16", threads=1, cache=False)
+    assert "conv2d_amx" in dict(recipes_and_layouts(tiled))
+    assert not {f for f in plain.metadata.machine["features"] if f.startswith("amx")}
+    assert {"amx-tile", "amx-bf16"} <= set(tiled.metadata.machine["features"])
+    plain.export(tmp_path / "plain.so")
+    tiled.export(tmp_path / "tiled.so")
+    inputs = inputs_of(proto, 7)
+    with emulated() as amx:
+        again = tvm_ext.load(tmp_path / "tiled.so").run(inputs)
+        assert amx.executed["tdpbf16ps"]
+    assert np.isfinite(next(iter(again.values()))).all()
+
+
+def test_another_cpu_refuses_them(
+    amx_machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    tvm_ext.compile(residual_network(16, 8), precision="bf16", threads=1, cache=False).export(tmp_path / "tiled.so")
+    flags = cpu.cpu_flags() - _AMX_FLAGS
+    monkeypatch.setattr(cpu, "cpu_flags", lambda: flags)
+    with pytest.raises(ArtifactError, match="it needs amx-bf16, amx-int8, amx-tile, which this"):
+        tvm_ext.load(tmp_path / "tiled.so")
+
+
+@pytest.mark.long
+def test_resnet18(amx_machine: None, tmp_path: Path) -> None:
+    path = zoo.save("resnet18", tmp_path / "resnet18.onnx")
+    model = tvm_ext.compile(path, precision="bf16", threads=1, cache=False)
+    name, shape = model.inputs[0].name, model.inputs[0].shape
+    inputs = {name: np.random.default_rng(0).standard_normal(shape).astype("float32")}
+    with emulated() as amx:
+        got = next(iter(model.run(inputs).values()))
+    wanted = onnxruntime.InferenceSession(str(path)).run(None, inputs)[0]
+    assert np.abs(got - wanted).max() <= 0.0035 * np.ptp(wanted)
+    kernels = recipes_and_layouts(model)
+    convolutions = [layouts for recipe, layouts in kernels if recipe == "conv2d_amx"]
+    assert convolutions and all(layouts.endswith("-> NCHW32c") for layouts in convolutions)
+    assert not {"layout_transform", "generic", "conv2d_dot", "conv2d_nchwc"} & {recipe for recipe, _ in kernels}
+    assert amx.executed["tdpbf16ps"] > 200_000

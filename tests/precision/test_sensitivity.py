@@ -1,0 +1,135 @@
+"""Sensitivity: what is measured, which layers are kept for a bound, and how a compile uses and reports it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import tvm_ext
+from tests.onnx_graphs import model, node, random, value
+from tvm_ext.core.errors import InputError, OptionError, UnsupportedError
+from tvm_ext.precision import decide
+
+
+def layers(count: int = 4, spoiled: int = 2) -> onnx.ModelProto:
+    """Products in a row; what one of them reads is near 30, and cancels in its sum: rounding spoils that."""
+    nodes, constants = [], {"large": np.float32([30.0])}
+    for i in range(count):
+        weight = random(8, 8, seed=i, scale=0.35)
+        constants[f"w{i}"] = weight - weight.mean(axis=0) if i == spoiled else weight
+        shifted = f"s{i}" if i == spoiled else f"v{i}"
+        nodes += (
+            [node("Mul", f"v{i} v{i}", f"q{i}", f"square{i}"), node("Add", f"q{i} large", shifted, f"add{i}")]
+            if i == spoiled
+            else []
+        )
+        nodes += [node("MatMul", f"{shifted} w{i}", f"a{i}", f"fc{i}"), node("Tanh", f"a{i}", f"v{i + 1}", f"tanh{i}")]
+    return model(nodes, [value("v0", (5, 8))], [value(f"v{count}", (5, 8))], constants)
+
+
+def test_the_most_sensitive_layer_is_found() -> None:
+    found = tvm_ext.sensitivity(layers())
+    assert next(iter(found.alone)) == "fc2" and list(found.alone.values()) == sorted(found.alone.values(), reverse=True)
+    assert set(found.alone) == {"fc0", "fc1", "fc2", "fc3"} and found.kept == () and found.seeds == (0, 1)
+    assert found.together == found.all_lowered > 0 and found.alone["fc2"] > 3 * found.alone["fc0"] > 0
+    text = str(found)
+    assert "fc2" in text and "all in bf16" in text and "random inputs of seeds 0, 1" in text
+
+
+def test_it_is_the_same_each_time() -> None:
+    assert tvm_ext.sensitivity(layers()) == tvm_ext.sensitivity(layers())
+
+
+def test_the_fewest_layers_are_kept() -> None:
+    everything = tvm_ext.sensitivity(layers())
+    bound = everything.all_lowered / 2
+    found = tvm_ext.sensitivity(layers(), max_error=bound)
+    assert found.kept == ("fc2",) and found.together <= bound < found.all_lowered == everything.all_lowered
+    assert "alone it costs" in found.reasons["fc2"]
+    assert tvm_ext.sensitivity(layers(), max_error=1.0).kept == ()
+    assert found.as_dict()["kept"] == found.reasons
+
+
+def test_a_bound_that_leaves_nothing_says_the_figures() -> None:
+    with pytest.raises(OptionError, match=r"leaves nothing to bf16: all 4 layers in bf16 cost .* the least sensitive"):
+        tvm_ext.sensitivity(layers(), max_error=1e-9)
+
+
+def test_given_inputs() -> None:
+    sample = {"v0": random(5, 8, seed=9)}
+    one, several = (
+        tvm_ext.sensitivity(layers(), sample),
+        tvm_ext.sensitivity(layers(), [sample, {"v0": sample["v0"] * 3}]),
+    )
+    assert one.seeds == () and all(several.alone[name] >= one.alone[name] for name in one.alone)
+    with pytest.raises(InputError, match="onnxruntime cannot run"):
+        tvm_ext.sensitivity(layers(), {"v0": random(5, 9)})
+
+
+def test_layers_kept_by_hand_are_not_measured() -> None:
+    assert "fc2" not in tvm_ext.sensitivity(layers(), keep_float32=["fc2"]).alone
+
+
+def test_progress_is_told() -> None:
+    events: list[Any] = []
+    tvm_ext.sensitivity(layers(), on_event=events.append)
+    assert [one["done"] for one in events] == list(range(1, 13)) and events[0]["of"] == 20
+
+
+def test_a_model_without_products() -> None:
+    proto = model([node("Relu", "x", "y", "relu")], [value("x", (3, 7))], [value("y", (3, 7))])
+    found = tvm_ext.sensitivity(proto, max_error=0.1)
+    assert found.alone == {} and found.kept == () and found.together == 0.0
+
+
+def test_a_model_that_onnxruntime_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    import onnxruntime
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", fails)
+    with pytest.raises(UnsupportedError, match="no kernel") as error:
+        tvm_ext.sensitivity(layers())
+    assert "keep_float32" in error.value.fix
+
+
+# ------------------------------------------------------------ in a compile
+def test_a_compile_keeps_what_was_found_and_measures_once(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path))
+    monkeypatch.setattr(decide, "_known", {})
+    bound = tvm_ext.sensitivity(layers()).all_lowered / 2
+    compiled = tvm_ext.compile(layers(), precision="bf16", max_error=bound, threads=1)
+    plan = compiled.report["precision"]
+    assert list(plan["kept"]) == ["fc2"] and "named by the sensitivity run" in plan["kept"]["fc2"]
+    assert plan["measured"] <= bound == plan["max_error"] == plan["tolerance"]
+    assert all(row["error"] is not None and "%" in row["why"] for row in plan["layers"])
+
+    monkeypatch.setattr(decide, "sensitivity_of", None)  # whoever measures again fails
+    monkeypatch.setattr(decide, "_known", {})
+    again = tvm_ext.compile(layers(), precision="bf16", max_error=bound, threads=1)
+    assert again.report["precision"] == plan, "the cache has the decision"
+
+
+def test_a_symbolic_batch_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    proto = layers()
+    for one in (*proto.graph.input, *proto.graph.output):
+        one.type.tensor_type.shape.dim[0].dim_param = "N"
+    runs = []
+    real = decide.sensitivity_of
+    monkeypatch.setattr(decide, "_known", {})
+    monkeypatch.setattr(decide, "sensitivity_of", lambda *given: runs.append(given) or real(*given))
+    compiled = tvm_ext.compile(
+        proto,
+        precision="bf16",
+        max_error=0.05,
+        shapes={"v0": ("N", 8)},
+        specialize={"N": (1, 4)},
+        cache=False,
+        threads=1,
+    )
+    assert len(runs) == 1 and dict(runs[0][1].shapes) == {"v0": (1, 8)}
+    assert tvm_ext.verify(compiled, proto).ok

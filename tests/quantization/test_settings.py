@@ -1,0 +1,34 @@
+"""Options of `quantize`: what is refused, and what the message says."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvm_ext.core.errors import OptionError
+from tvm_ext.quantization.settings import QuantizeSettings, check_operators
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"method": "max"}, "choose one of 'minmax', 'entropy', 'percentile'"),
+        ({"activations": "int4"}, "choose one of 'uint8', 'int8'"),
+        ({"percentile": 0}, "above 50, up to 100"), ({"percentile": True}, "above 50, up to 100"),
+        ({"percentile": "99"}, "above 50, up to 100"),
+        ({"per_channel": None}, "True or False"), ({"reduce_range": 1}, "True or False"),
+        ({"exclude": 3}, "a name or several"), ({"operators": [""]}, "a name or several"),
+    ],
+)  # fmt: skip
+def test_bad_values_are_refused(given: dict, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        QuantizeSettings(**given)
+
+
+def test_one_name_may_stand_alone() -> None:
+    assert QuantizeSettings(exclude="conv1").exclude == ("conv1",)
+
+
+def test_operators_that_cannot_be_quantized() -> None:
+    check_operators(("Conv", "Softmax"))
+    with pytest.raises(OptionError, match="did you mean 'Conv'"):
+        check_operators(("Conf",))

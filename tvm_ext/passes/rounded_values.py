@@ -1,0 +1,166 @@
+"""Which values lie in memory as bfloat16, once it is known which products read bfloat16 operands.
+
+    x -> conv -> relu -> conv -> add(x) -> relu -> conv            rounded: x, both relu
+    x -> matmul -> gelu -> matmul -> add(x) -> layer_norm          rounded: gelu, and a copy of x
+
+A value is rounded for all its readers, so that it is one tensor in memory, unless a rounding would reach what is
+sensitive to it without a product between, in whose sum roundings cancel: then products read a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tvm import relax
+from tvm.ir import GenericConst, IRModule, TupleGetItem
+
+from tvm_ext.schedules.scalar_ops import is_elementwise
+
+from ..core.passes import CompileContext
+from ..core.provenance import Provenance
+from ..core.relax_graph import bindings_of, dtype_of, main_bindings, op_name, uses_of
+from .group_operations import GroupOperations
+from .movement import is_movement, moved
+from .products import Product
+
+#: Operators that pass on a rounding of their operand no larger than it is, of the result's size.
+_GENTLE = frozenset(
+    f"relax.{name}"
+    for name in (
+        "add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "clip", "sigmoid", "tanh", "erf",
+        "where", "nn.relu", "nn.leakyrelu", "nn.prelu", "nn.silu", "nn.gelu", "nn.gelu_tanh", "nn.avg_pool1d",
+        "nn.avg_pool2d", "nn.avg_pool3d", "nn.adaptive_avg_pool2d", "mean", "sum", "max", "min", "image.resize2d",
+        "nn.pad", "stack", "take", "gather_elements", "gather_nd",
+    )
+)  # fmt: skip
+
+
+@dataclass
+class Roundings:
+    """What is rounded.
+
+    Attributes:
+        values: computed values -> why; every reader reads the rounded one.
+        copies: values that stay float32, such as inputs and outputs of the model -> readers of a rounded copy.
+        left: values between kernels that a product makes and that stay float32 -> why.
+    """
+
+    values: dict[relax.Var, str] = field(default_factory=dict)
+    copies: dict[relax.Var, set[relax.Var]] = field(default_factory=dict)
+    left: dict[relax.Var, str] = field(default_factory=dict)
+
+
+def roundings_of(mod: IRModule, ctx: CompileContext, products: Sequence[Product]) -> Roundings:
+    """The values to round, for products of which some are lowered."""
+    graph, found = _Graph(mod["main"]), Roundings()
+    lowered = [product for product in products if not product.kept]
+    for product in lowered:
+        for operand in product.operands:
+            if isinstance(operand, relax.Var):
+                _round_operand(operand, product.var, f"an operand of {product.name}", graph, found)
+    made = {product.var.name: product for product in lowered}
+    for var in list(found.values):
+        if graph.sensitive_reader(var, made, found.values):
+            del found.values[var]
+            found.copies[var] = graph.takers[var]
+    for var, members in _in_memory(mod, ctx):
+        maker = next((made[name] for name in members if name in made), None)
+        if maker is None or var in found.values or dtype_of(var) != "float32" or var in graph.outputs:
+            continue
+        reason = graph.sensitive_reader(var, made, found.values)
+        if reason:
+            found.left[var] = reason
+        else:
+            found.values[var] = f"{maker.name} makes it, and all that read it pass a rounding on as it is"
+    return found
+
+
+def _round_operand(var: relax.Var, reader: relax.Var, why: str, graph: _Graph, found: Roundings) -> None:
+    """Round the values that an operand's elements are of, where they are computed."""
+    if var in graph.inputs or var in graph.outputs:
+        found.copies.setdefault(var, set()).add(reader)
+        return
+    if (var, reader) in graph.walked:
+        return
+    graph.walked.add((var, reader))
+    mover, sources = graph.sources(var)
+    for source in sources:
+        _round_operand(source, mover, why, graph, found)
+    if not sources:
+        found.values.setdefault(var, why)
+        graph.takers.setdefault(var, set()).add(reader)
+
+
+def _in_memory(mod: IRModule, ctx: CompileContext) -> Iterator[tuple[relax.Var, tuple[str, ...]]]:
+    """Variables that the results of kernels would be, with the variables that each kernel computes, by a dry run."""
+    own = Provenance({b.var.name: (b.var.name,) for b in main_bindings(mod)})
+    options = ctx.options if ctx.options.fusion != "none" else replace(ctx.options, fusion="default")
+    scratch = CompileContext(ctx.machine, options, own, switches=ctx.switches)
+    grouped = GroupOperations().run(mod, scratch).mod
+    variables = {b.var.name: b.var for b in main_bindings(mod)}
+    for binding in main_bindings(grouped):
+        if binding.var.name in variables:
+            yield variables[binding.var.name], own.of(binding.var.name)
+
+
+class _Graph:
+    """Definitions and readers of the variables of `main`.
+
+    Attributes:
+        inputs: of the model.
+        outputs: of the model, and values whose elements one takes.
+        walked: values that some operand takes its elements of, with their readers on the way there.
+        takers: of those that are rounded: these readers.
+    """
+
+    def __init__(self, function: relax.Function) -> None:
+        self.inputs = set(function.params)
+        self._defs: Mapping[relax.Var, Any] = {b.var: b.value for b in bindings_of(function)}
+        self._uses = uses_of(function)
+        self.walked: set[tuple[relax.Var, relax.Var]] = set()
+        self.takers: dict[relax.Var, set[relax.Var]] = {}
+        self.outputs: set[relax.Var] = set()
+        for var in reversed(list(self._defs)):
+            if any(r is None or (r in self.outputs and is_movement(self._defs[r])) for r in self._uses.get(var, ())):
+                self.outputs.add(var)
+
+    def sources(self, var: relax.Var) -> tuple[relax.Var, tuple[relax.Var, ...]]:
+        """What moves the elements of a value, and where from; from nowhere if a source is no plain value.
+
+        An item of a tuple is moved by what makes the tuple.
+        """
+        value = self._defs[var]
+        mover = value.tuple_value if isinstance(value, TupleGetItem) else var
+        value = self._defs.get(mover)
+        if not is_movement(value) or isinstance(value, TupleGetItem):
+            return var, ()
+        found = moved(value)
+        return mover, found if all(isinstance(one, relax.Var) for one in found) else ()
+
+    def sensitive_reader(self, var: relax.Var, lowered: Mapping[str, Product], rounded: Container[relax.Var]) -> str:
+        """A reader for which the value must stay float32, through what is elementwise; "" if there is none."""
+        level, seen = [var], {var}
+        while level:
+            operand = level.pop()
+            for reader in self._uses.get(operand, ()):
+                if reader is None or reader in seen:
+                    continue
+                value = self._defs[reader]
+                moves = is_movement(value)
+                if not moves and not self._passes_on(value, reader, operand, lowered):
+                    return f"{op_name(value).removeprefix('relax.') or 'an expression'} reads it"
+                if moves or (is_elementwise(op_name(value)) and reader not in rounded):
+                    seen.add(reader)
+                    level.append(reader)
+        return ""
+
+    @staticmethod
+    def _passes_on(value: Any, reader: Any, var: relax.Var, lowered: Mapping[str, Product]) -> bool:
+        name = op_name(value)
+        if (product := lowered.get(reader.name)) is not None:
+            return any(var.same_as(operand) for operand in product.operands)
+        if name == "relax.divide":
+            return isinstance(value.args[1], GenericConst)
+        return name in _GENTLE

@@ -1,0 +1,193 @@
+"""Sensitivity: what each convolution and matmul costs in accuracy when it alone is computed in bf16, measured.
+
+onnxruntime runs the model on the same inputs with the operands of one product after another rounded, then of all, and
+of all but the most sensitive, until the error of the outputs is within a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.accuracy import largest_error
+from ..core.errors import InputError, OptionError, UnsupportedError
+from ..core.machine import available_cores
+from ..core.options import CompileOptions
+from ..core.sample_inputs import seeded_inputs
+from ..frontend.checker import check_model
+from ..frontend.freezing import frozen_source
+from ..frontend.reader import LIMIT, Source
+from .switched import SWITCHES, Switched, switched_model
+
+#: Random inputs that a compile measures on.
+SEEDS = (0, 1)
+
+Inputs = Mapping[str, np.ndarray]
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What a sensitivity run found. Errors are the largest of any output and input, of the output's range.
+
+    Attributes:
+        model: its name.
+        alone: product -> error when it alone is computed in bf16, the largest first.
+        kept: products that must keep float32 for the bound, the most sensitive first.
+        together: error when all others are computed in bf16.
+        all_lowered: error when all are.
+        max_error: the bound; None if there was none.
+        seeds: of the inputs; none if they were given.
+    """
+
+    model: str
+    alone: Mapping[str, float]
+    kept: tuple[str, ...]
+    together: float
+    all_lowered: float
+    max_error: float | None = None
+    seeds: tuple[int, ...] = ()
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """The products to keep, and why: as `compile(keep_float32=...)` takes them."""
+        return {
+            name: f"named by the sensitivity run: alone it costs {percent(self.alone[name])} of the range"
+            for name in self.kept
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "model": self.model, "alone": dict(self.alone), "kept": self.reasons, "together": self.together,
+            "all_lowered": self.all_lowered, "max_error": self.max_error, "seeds": list(self.seeds),
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        width = max(map(len, self.alone), default=0)
+        rows = [f"{name.ljust(width)}  {percent(error):>9}  {'float32' if name in self.kept else 'bf16'}"
+                for name, error in self.alone.items()]  # fmt: skip
+        source = f"random inputs of seeds {', '.join(map(str, self.seeds))}" if self.seeds else "given inputs"
+        bound = "" if self.max_error is None else f", at most {percent(self.max_error)} wanted"
+        last = (
+            f"all in bf16: {percent(self.all_lowered)}; "
+            f"{len(self.kept)} of {len(self.alone)} kept: {percent(self.together)}{bound}"
+        )
+        return "\n".join([f"{self.model}: error of the range when one layer is in bf16, {source}", *rows, last])
+
+
+def percent(share: float) -> str:
+    """A share in per cent, of two digits."""
+    return f"{100 * share:.2g} %"
+
+
+def sensitivity_of(
+    source: Source, options: CompileOptions, samples: Sequence[Inputs] = (), *, seeds: Sequence[int] = SEEDS,
+    on_event: Tell | None = None,
+) -> Sensitivity:  # fmt: skip
+    """Measure a model, and find the fewest products to keep, the most sensitive first.
+
+    Args:
+        source: the model.
+        options: `shapes`, `freeze`, `keep_float32` (kept anyway, and not measured) and `max_error` count.
+        samples: inputs to measure on; none for random ones of `seeds`.
+        seeds: of the random inputs.
+        on_event: is told before each run: "done" and "of", the most there will be.
+
+    Raises:
+        OptionError: no product is left in bf16 within `max_error`; the message has the figures.
+        InputError: the samples do not fit the model.
+        UnsupportedError: onnxruntime cannot run the model.
+    """
+    checked = check_model(frozen_source(source, options.freeze), dict(options.shapes))
+    switched = switched_model(checked, source.proto.ir_version)
+    inputs = list(samples) or [seeded_inputs(checked.inputs, seed) for seed in seeds]
+    by_hand = dict(options.keep_float32)
+    candidates = [label for label in switched.layers if label not in by_hand]
+    run = _Runs(source.name, switched, inputs, 2 * len(candidates) + 1, on_event or _nobody)
+    alone = {label: run.error([label]) for label in candidates}
+    ranked = sorted(alone, key=lambda label: -alone[label])
+    kept, together, everything = _fewest(ranked, run, options.max_error)
+    drawn = () if samples else tuple(seeds)
+    found = Sensitivity(
+        source.name, {label: alone[label] for label in ranked}, kept, together, everything, options.max_error, drawn
+    )
+    if ranked and len(kept) == len(ranked):
+        raise OptionError(_out_of_reach(found), fix=f"allow {max(alone[ranked[-1]], 1e-6):.1e}, or leave precision out")
+    return found
+
+
+def _fewest(ranked: Sequence[str], run: _Runs, max_error: float | None) -> tuple[tuple[str, ...], float, float]:
+    """How many of the products, from the first one, have to be kept; the error then, and with none kept."""
+    everything = error = run.error(ranked)
+    count = 0
+    while max_error is not None and not error <= max_error and count < len(ranked):
+        count += 1
+        error = run.error(ranked[count:])
+    return tuple(ranked[:count]), error, everything
+
+
+def _out_of_reach(found: Sensitivity) -> str:
+    least = list(found.alone)[-1]
+    return (
+        f"{found.model}: max_error={found.max_error:g} leaves nothing to bf16: all {len(found.alone)} layers in bf16 "
+        f"cost {percent(found.all_lowered)} of the range, and {least!r}, the least sensitive one, alone "
+        f"{percent(found.alone[least])}"
+    )
+
+
+def _nobody(event: Mapping[str, Any]) -> None:
+    """Nobody listens."""
+
+
+class _Runs:
+    """Runs of one model with switches on the same inputs, compared with the run in which all are off."""
+
+    def __init__(self, model: str, switched: Switched, inputs: Sequence[Inputs], total: int, tell: Tell) -> None:
+        self._switched, self._inputs = switched, inputs
+        self._tell, self._done, self._total = tell, 0, (total + 1) * len(inputs)
+        self._session = _session(model, switched)
+        self._names = [one.name for one in self._session.get_outputs()]
+        self._expected = [self._outputs((), one) for one in inputs]
+
+    def error(self, lowered: Iterable[str]) -> float:
+        """The largest error of the outputs when these products are computed in bf16."""
+        pairs = zip(self._inputs, self._expected, strict=True)
+        return max(largest_error(self._outputs(lowered, one), expected) for one, expected in pairs)
+
+    def _outputs(self, lowered: Iterable[str], inputs: Inputs) -> dict[str, np.ndarray]:
+        self._done += 1
+        self._tell({"kind": "run", "done": self._done, "of": self._total})
+        switches = np.array(self._switched.switches(lowered), np.float32)
+        try:
+            values = self._session.run(self._names, {**inputs, SWITCHES: switches})
+        except Exception as error:
+            failed = InputError if type(error).__name__ in ("InvalidArgument", "ValueError") else UnsupportedError
+            raise failed(f"onnxruntime cannot run the model to measure its layers: {error}") from error
+        return {name: value for name, value in zip(self._names, values, strict=True) if isinstance(value, np.ndarray)}
+
+
+def _session(model: str, switched: Switched) -> Any:
+    """An onnxruntime session of the model with switches.
+
+    Raises:
+        UnsupportedError: there is none.
+    """
+    import onnxruntime
+
+    fix = "name the layers yourself: keep_float32=[...], without max_error"
+    if switched.proto.ByteSize() > LIMIT:
+        raise UnsupportedError(f"{model}: more than 2 GiB, which onnxruntime cannot be given to measure", fix=fix)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = available_cores(), 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(
+            switched.proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        wrong = f"{model}: onnxruntime cannot open it to measure its layers: {error}"
+        raise UnsupportedError(wrong, fix=fix) from error

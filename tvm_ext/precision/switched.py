@@ -1,0 +1,192 @@
+"""An ONNX model in which each operand of a product can be rounded to bfloat16, or not, from run to run.
+
+    y = MatMul(x, W)   ->   y = MatMul(x + s0 * (h(x) - x), W + s1 * (h(W) - W))
+
+h rounds as T. J. Dekker, "A floating-point technique for extending the available precision", Numerische Mathematik 18
+(1971), splits a number: with c = (2^16 + 1) x it is c - (c - x), the upper 8 of x's 24 bits; only of ties it may take
+the odd one. It needs no conversion, which ONNX has for bfloat16 only since version 13. One session serves all runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..frontend.naming import node_labels
+from .gentle import ELEMENTWISE, GENTLE, MOVES
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..frontend.checker import Checked
+
+#: Operators that sum products -> which operands are multiplied.
+_PRODUCTS = {
+    "Conv": (0, 1), "ConvTranspose": (0, 1), "MatMul": (0, 1), "Gemm": (0, 1), "Einsum": (0, 1), "LSTM": (0, 1, 2),
+    "GRU": (0, 1, 2), "RNN": (0, 1, 2), "Attention": (0, 1, 2),
+}  # fmt: skip
+#: Name of the input that has the switches, and the beginning of all names that are added.
+SWITCHES = "tvm_ext_precision"
+_SPLIT = 65537.0
+
+
+@dataclass(frozen=True)
+class Switched:
+    """A model with switches.
+
+    Attributes:
+        proto: takes float32 switches, 0 or 1, as one more input, one for each of `values`.
+        values: ONNX values that can be rounded.
+        layers: label of each product -> those of the values that its being in bf16 rounds.
+    """
+
+    proto: onnx.ModelProto
+    values: tuple[str, ...]
+    layers: Mapping[str, tuple[str, ...]]
+
+    def switches(self, lowered: Iterable[str]) -> list[float]:
+        """The input that computes these products in bf16."""
+        on = {value for label in lowered for value in self.layers[label]}
+        return [float(value in on) for value in self.values]
+
+
+def switched_model(checked: Checked, ir_version: int) -> Switched:
+    """A checked model with a switch for each value that bf16 would round.
+
+    Args:
+        ir_version: of the model that was checked.
+    """
+    graph = _Graph(checked)
+    layers = {label: graph.rounded_by(node) for label, node in graph.products()}
+    values = tuple(dict.fromkeys(value for rounded in layers.values() for value in rounded))
+    return Switched(graph.with_switches(values, ir_version), values, layers)
+
+
+class _Graph:
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+        named = zip(checked.graph.node, node_labels(checked.graph.node), strict=True)
+        self._labels = {tuple(node.output): label for node, label in named}
+        self._outputs = {value.name for value in checked.graph.output}
+        self._readers: dict[str, list[onnx.NodeProto]] = {}
+        for node in checked.nodes:
+            for name in dict.fromkeys(node.input):
+                self._readers.setdefault(name, []).append(node)
+        self._free = {spec.name for spec in checked.inputs} | self._outputs
+        self._multiplied = {name for node in checked.nodes if _is_product(node) for name in _operands(node)}
+        self._free |= {name for name in self._multiplied if self._is_sensitive(name)}
+
+    def products(self) -> list[tuple[str, onnx.NodeProto]]:
+        """Label and node of each product of float32 operands."""
+        nodes = [one for one in self._checked.nodes if _is_product(one) and all(map(self._is_float32, _operands(one)))]
+        return [(self._labels[tuple(node.output)], node) for node in nodes]
+
+    def rounded_by(self, node: onnx.NodeProto) -> tuple[str, ...]:
+        """Operands of a product, and what comes of its result, if nothing that reads this is sensitive."""
+        end = self._end(node.output[0])
+        kept = end in self._outputs or any(one.op_type not in GENTLE for one in self._readers[end])
+        return tuple(dict.fromkeys([*_operands(node), *([] if kept else [end])]))
+
+    def _end(self, value: str) -> str:
+        """The last value of the chain of elementwise operators that only this value starts."""
+        while value not in self._outputs and len(readers := self._readers.get(value, [])) == 1:
+            if readers[0].op_type not in ELEMENTWISE or not readers[0].output[0]:
+                break
+            value = readers[0].output[0]
+        return value
+
+    def _is_sensitive(self, value: str) -> bool:
+        """Whether a rounding would reach a sensitive operator, such as a normalization, with no product between."""
+        level, seen = [value], {value}
+        while level:
+            for node in self._readers.get(level.pop(), []):
+                if _is_product(node):
+                    continue
+                if node.op_type not in GENTLE:
+                    return True
+                goes_on = set(node.output) if node.op_type in ELEMENTWISE | MOVES else set()
+                level += sorted(goes_on - seen - (self._multiplied if node.op_type in ELEMENTWISE else set()))
+                seen |= goes_on
+        return False
+
+    def _is_float32(self, value: str) -> bool:
+        import onnx
+
+        if value in self._checked.weights:
+            return str(self._checked.weights[value].dtype) == "float32"
+        known = self._checked.types.get(value)
+        return known is not None and known.tensor_type.elem_type == onnx.TensorProto.FLOAT
+
+    def with_switches(self, values: Iterable[str], ir_version: int) -> onnx.ModelProto:
+        import onnx
+        from onnx import helper
+
+        numbers = {value: i for i, value in enumerate(values)}
+        nodes = [_constant("split", _SPLIT)]
+        nodes += [n for v in numbers if self._is_given(v) for n in _rounding(v, numbers[v])]
+        for node in self._checked.nodes:
+            nodes.append(self._rewired(node, numbers))
+            nodes += [n for v in node.output if v in numbers for n in _rounding(v, numbers[v])]
+        graph = self._checked.graph
+        switches = helper.make_tensor_value_info(SWITCHES, onnx.TensorProto.FLOAT, [len(numbers)])
+        made = helper.make_graph(nodes, graph.name, [*graph.input, switches], graph.output, graph.initializer)
+        opsets = [helper.make_opsetid(domain, version) for domain, version in self._checked.opsets.items()]
+        return helper.make_model(made, opset_imports=opsets, ir_version=ir_version)
+
+    def _is_given(self, value: str) -> bool:
+        return value in self._checked.weights or any(spec.name == value for spec in self._checked.inputs)
+
+    def _rewired(self, node: onnx.NodeProto, numbers: Mapping[str, int]) -> onnx.NodeProto:
+        """A node that reads rounded values; of what stays float32 for others, products do only."""
+        wanted = set(node.input) & set(numbers)
+        if not _is_product(node):
+            wanted -= self._free
+        if not wanted:
+            return node
+        copy = type(node)()
+        copy.CopyFrom(node)
+        copy.input[:] = [_name(one) if one in wanted else one for one in node.input]
+        return copy
+
+
+def _operands(node: onnx.NodeProto) -> list[str]:
+    return [node.input[i] for i in _PRODUCTS[node.op_type] if i < len(node.input) and node.input[i]]
+
+
+def _is_product(node: onnx.NodeProto) -> bool:
+    return node.op_type in _PRODUCTS and node.domain in ("", "ai.onnx")
+
+
+def _name(value: str, step: str = "rounded") -> str:
+    return f"{SWITCHES}/{step}/{value}"
+
+
+def _constant(name: str, value: float) -> onnx.NodeProto:
+    import onnx
+    from onnx import helper
+
+    tensor = helper.make_tensor("", onnx.TensorProto.FLOAT, [], [value])
+    return helper.make_node("Constant", [], [_name(name, "")], value=tensor)
+
+
+def _rounding(value: str, number: int) -> list[onnx.NodeProto]:
+    """value + switch * (h(value) - value)"""
+    import onnx
+    from onnx import helper
+
+    index = helper.make_tensor("", onnx.TensorProto.INT64, [], [number])
+    steps: tuple[tuple[str, list[str], str], ...] = (
+        ("Constant", [], "number"),
+        ("Gather", [SWITCHES, _name(value, "number")], "switch"),
+        ("Mul", [value, _name("split", "")], "scaled"),
+        ("Sub", [_name(value, "scaled"), value], "lower"),
+        ("Sub", [_name(value, "scaled"), _name(value, "lower")], "upper"),
+        ("Sub", [_name(value, "upper"), value], "error"),
+        ("Mul", [_name(value, "error"), _name(value, "switch")], "switched"),
+        ("Add", [value, _name(value, "switched")], "rounded"),
+    )
+    return [
+        helper.make_node(op, inputs, [_name(value, step)], **({"value": index} if op == "Constant" else {}))
+        for op, inputs, step in steps
+    ]

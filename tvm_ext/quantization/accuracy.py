@@ -1,0 +1,175 @@
+"""How far the values of a quantized model are from those of the float32 model, layer by layer.
+
+Both run in onnxruntime with its graph optimizations off, as the nodes say. The error of a layer is that of a plain run:
+it has what the layers before it contributed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..verification.reference import onnxruntime_session
+from .calibration import Sample
+
+if TYPE_CHECKING:
+    import onnx
+
+    from .ranges import Tell
+
+#: Samples that are compared, evenly picked of those given: more of them change the figures' last digits only.
+SAMPLES = 8
+
+
+@dataclass(frozen=True)
+class LayerAccuracy:
+    """A value of the float32 model, and the same one of the quantized model.
+
+    Attributes:
+        nodes: what computes it: a node, and an activation that went into its rounding.
+        operator: of the first one.
+        value: the ONNX name.
+        dtype: "uint8" or "int8" if it is rounded, else "float32".
+        reason: why the node stays in float32; "" if it is quantized.
+        sqnr: signal to quantization noise, in dB: 10 log10(sum of squares / sum of squared errors).
+        of_range: largest error, of the value's range (max - min).
+        cosine: cosine similarity of the two as vectors.
+        output: whether it is an output of the model.
+    """
+
+    nodes: tuple[str, ...]
+    operator: str
+    value: str
+    dtype: str
+    reason: str
+    sqnr: float
+    of_range: float
+    cosine: float
+    output: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; an infinite SQNR (no error at all) is None."""
+        return {
+            "nodes": list(self.nodes), "operator": self.operator, "value": self.value, "dtype": self.dtype,
+            "reason": self.reason, "sqnr_db": self.sqnr if math.isfinite(self.sqnr) else None,
+            "of_range": self.of_range, "cosine": self.cosine, "output": self.output,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A value's name in both models, and what there is to say of it before it is measured."""
+
+    nodes: tuple[str, ...]
+    operator: str
+    value: str
+    counterpart: str
+    dtype: str
+    reason: str
+    output: bool
+
+
+def compare_layers(
+    original: onnx.ModelProto, quantized: onnx.ModelProto, reasons: Mapping[str, str], samples: Sequence[Sample],
+    tell: Tell,
+) -> tuple[LayerAccuracy, ...]:  # fmt: skip
+    """A row for each float value that both models have, in the order they are computed.
+
+    Args:
+        original: the float32 model, before folding.
+        quantized: of it.
+        reasons: name of each node that makes floats -> why it stays in float32.
+        samples: inputs, of which :data:`SAMPLES` are run.
+        tell: is told ("comparing", samples that ran, samples).
+    """
+    pairs = _pairs(original, quantized, reasons)
+    step = max(1, len(samples) / SAMPLES)
+    picked = [samples[int(index * step)] for index in range(min(SAMPLES, len(samples)))]
+    sides = [_session(original, [one.value for one in pairs]), _session(quantized, [one.counterpart for one in pairs])]
+    sums = [_Sums() for _ in pairs]
+    for number, sample in enumerate(picked):
+        tell("comparing layers", number, len(picked))
+        wanted, found = (session.run(names, sample) for session, names in sides)
+        for one, a, b in zip(sums, wanted, found, strict=True):
+            one.add(np.asarray(a), np.asarray(b))
+    return tuple(
+        LayerAccuracy(one.nodes, one.operator, one.value, one.dtype, one.reason, *sum_.metrics(), one.output)
+        for one, sum_ in zip(pairs, sums, strict=True)
+    )
+
+
+def _pairs(original: onnx.ModelProto, quantized: onnx.ModelProto, reasons: Mapping[str, str]) -> list[_Pair]:
+    makers = {name: node for node in original.graph.node for name in node.output if name}
+    outputs = {one.name for one in original.graph.output}
+    kept = {node.name for node in quantized.graph.node}
+    rounded = _rounded(quantized)
+    pairs = []
+    for node in quantized.graph.node:
+        for name in node.output:
+            counterpart, dtype = rounded.get(name, (name, "float32"))
+            value = name if name in makers else counterpart
+            if node.name not in reasons or value not in makers:
+                continue
+            last = makers[value].name  # an activation that went into the rounding, or a batch norm that was folded
+            nodes = (node.name, last) if last != node.name and last not in kept else (node.name,)
+            pairs.append(
+                _Pair(nodes, node.op_type, value, counterpart, dtype, reasons[node.name], value in outputs)
+            )  # fmt: skip
+    return pairs
+
+
+def _rounded(model: onnx.ModelProto) -> dict[str, tuple[str, str]]:
+    """Value that QuantizeLinear reads -> what DequantizeLinear makes of it, and the type between."""
+    import onnx
+
+    types = {one.name: one.data_type for one in model.graph.initializer}
+    decoded = {one.input[0]: one.output[0] for one in model.graph.node if one.op_type == "DequantizeLinear"}
+    found: dict[str, tuple[str, str]] = {}
+    for node in model.graph.node:
+        if node.op_type == "QuantizeLinear" and node.output[0] in decoded:
+            kind = onnx.helper.tensor_dtype_to_np_dtype(types[node.input[2]])
+            found.setdefault(node.input[0], (decoded[node.output[0]], np.dtype(kind).name))
+    return found
+
+
+def _session(model: onnx.ModelProto, names: list[str]) -> tuple[Any, list[str]]:
+    copy = type(model)()
+    copy.CopyFrom(model)
+    there = {one.name for one in copy.graph.output}
+    for name in dict.fromkeys(names):
+        if name not in there:
+            copy.graph.output.add().name = name
+    return onnxruntime_session(copy, optimized=False), names
+
+
+class _Sums:
+    """Sums over samples, in float64, that the metrics are made of."""
+
+    def __init__(self) -> None:
+        self.signal = self.noise = self.other = self.product = self.largest = 0.0
+        self.low, self.high = math.inf, -math.inf
+
+    def add(self, wanted: np.ndarray, found: np.ndarray) -> None:
+        if not wanted.size or wanted.shape != found.shape:
+            return
+        a, b = wanted.astype(np.float64).ravel(), found.astype(np.float64).ravel()
+        error = b - a
+        self.signal += float(a @ a)
+        self.noise += float(error @ error)
+        self.other += float(b @ b)
+        self.product += float(a @ b)
+        self.largest = max(self.largest, float(np.abs(error).max()))
+        self.low, self.high = min(self.low, float(a.min())), max(self.high, float(a.max()))
+
+    def metrics(self) -> tuple[float, float, float]:
+        """SQNR in dB, largest error of the range, cosine."""
+        if not self.noise:
+            return math.inf, 0.0, 1.0
+        sqnr = 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
+        span = (self.high - self.low) or abs(self.high) or 1.0
+        norms = math.sqrt(self.signal * self.other)
+        return sqnr, self.largest / span, min(1.0, self.product / norms) if norms else 0.0

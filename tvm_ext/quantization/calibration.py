@@ -1,0 +1,168 @@
+"""Calibration samples: what a user gives, checked against the model's inputs and cut into single batches."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.errors import InputError, OptionError
+from ..verification.arrays import load_npy, load_npz
+
+Sample = dict[str, np.ndarray]
+
+_FIX = (
+    "give inputs that are typical of what the model will see (some hundred are enough): an iterable of arrays or of "
+    "dicts input name -> array, an .npz file (a stack for each input), an .npy file, or a folder of such files"
+)
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """An input of an ONNX model: sizes are numbers, or names where the model leaves them free ("" has no name)."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int | str, ...]
+
+
+def input_specs(model: Any) -> tuple[InputSpec, ...]:
+    """The inputs of an `onnx.ModelProto` that are no weights."""
+    import onnx
+
+    weights = {one.name for one in model.graph.initializer}
+    return tuple(
+        InputSpec(one.name, np.dtype(onnx.helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type)), _shape(one))
+        for one in model.graph.input
+        if one.name not in weights
+    )
+
+
+def read_samples(calibration: Any, model: Any) -> list[Sample]:
+    """Samples of one batch each, in the order given; files of a folder by their names.
+
+    Args:
+        calibration: an array, a dict, an iterable of these, or the path of an .npz or .npy file or of a folder of
+            them. An array that is a stack of batches along its first axis is cut into them.
+        model: the `onnx.ModelProto`; it says what an input looks like.
+
+    Raises:
+        OptionError: there is no calibration, or it is something else.
+        InputError: a sample does not fit the model; the message says which one.
+    """
+    if calibration is None:
+        raise OptionError("quantize needs calibration=: ranges of activations cannot be known without inputs", fix=_FIX)
+    specs, splits = input_specs(model), _splits(model)
+    samples = [
+        part
+        for label, given in _labelled(calibration)
+        for part in _cut(_checked(given, specs, label), specs, splits)
+    ]  # fmt: skip
+    if not samples:
+        raise InputError(f"calibration={_short(calibration)}: no sample in it", fix=_FIX)
+    return samples
+
+
+class OneSample:
+    """A sample as onnxruntime's calibrators read it: the sample, then None."""
+
+    def __init__(self, sample: Sample) -> None:
+        self._left: list[Sample] = [sample]
+
+    def get_next(self) -> Sample | None:
+        """The sample at the first call."""
+        return self._left.pop() if self._left else None
+
+
+def _labelled(calibration: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(calibration, str | os.PathLike):
+        yield from _read(pathlib.Path(calibration))
+    elif isinstance(calibration, np.ndarray | Mapping):
+        yield "calibration", calibration
+    elif isinstance(calibration, Iterable):
+        yield from ((f"calibration sample {number}", one) for number, one in enumerate(calibration))
+    else:
+        raise OptionError(f"calibration={_short(calibration)}: no samples", fix=_FIX)
+
+
+def _read(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    if path.is_dir():
+        files = sorted(one for one in path.iterdir() if one.suffix in (".npz", ".npy"))
+        if not files:
+            raise InputError(f"calibration={str(path)!r}: no .npz or .npy file is in the folder", fix=_FIX)
+        for one in files:
+            yield from _read(one)
+    elif path.suffix == ".npz":
+        yield path.name, load_npz(path)
+    elif path.suffix == ".npy":
+        yield path.name, load_npy(path)
+    else:
+        raise InputError(f"calibration={str(path)!r}: neither .npz, nor .npy, nor a folder", fix=_FIX)
+
+
+def _checked(given: Any, specs: tuple[InputSpec, ...], label: str) -> Sample:
+    if not isinstance(given, Mapping):
+        if len(specs) != 1:
+            names = ", ".join(spec.name for spec in specs)
+            raise InputError(f"{label} is one array, and the model has inputs {names}", fix="give dicts name -> array")
+        given = {specs[0].name: given}
+    if unknown := [name for name in given if name not in {spec.name for spec in specs}]:
+        names = ", ".join(spec.name for spec in specs)
+        raise InputError(f"{label}: {unknown[0]!r} is no input of the model; inputs: {names}")
+    return {spec.name: _array(given, spec, label) for spec in specs}
+
+
+def _array(given: Mapping[str, Any], spec: InputSpec, label: str) -> np.ndarray:
+    if spec.name not in given:
+        raise InputError(f"{label}: input {spec.name!r} is missing")
+    array = np.asarray(given[spec.name])
+    wanted = f"{spec.dtype.name}[{', '.join(str(size or '?') for size in spec.shape)}]"
+    found = f"{array.dtype.name}[{', '.join(map(str, array.shape))}]"
+    if array.dtype != spec.dtype:
+        raise InputError(
+            f"{label}: input {spec.name!r} is {found}, and the model takes {wanted}",
+            fix=f"preprocess samples as for the model itself; array.astype('{spec.dtype.name}') changes the type only",
+        )
+    sizes = zip(array.shape[1:], spec.shape[1:], strict=False)
+    fits = array.ndim == len(spec.shape) and all(isinstance(size, str) or size == n for n, size in sizes)
+    if fits and array.ndim and isinstance(spec.shape[0], int):
+        fits = array.shape[0] > 0 and array.shape[0] % spec.shape[0] == 0
+    if not fits or not array.size:
+        raise InputError(f"{label}: input {spec.name!r} is {found}, and the model takes {wanted}")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise InputError(f"{label}: input {spec.name!r} has NaN or infinite elements, of which there is no range")
+    return array
+
+
+def _splits(model: Any) -> bool:
+    """Whether the first axis is free and the same one, a batch, in every input and output."""
+    weights = {one.name for one in model.graph.initializer}
+    ends = [*(one for one in model.graph.input if one.name not in weights), *model.graph.output]
+    first = {(_shape(one) or ("",))[0] for one in ends}
+    return len(first) == 1 and all(isinstance(size, str) and size for size in first)
+
+
+def _cut(sample: Sample, specs: tuple[InputSpec, ...], splits: bool) -> Iterator[Sample]:
+    """Batches of the model's own size; of a free batch, single rows, so that memory holds one at a time."""
+    sizes = {spec.name: 1 if isinstance(spec.shape[0], str) else spec.shape[0] for spec in specs if spec.shape}
+    free = any(isinstance(spec.shape[0], str) for spec in specs if spec.shape)
+    counts = {sample[name].shape[0] // size for name, size in sizes.items()}
+    if len(sizes) < len(specs) or len(counts) != 1 or (free and not splits):
+        yield sample
+        return
+    for index in range(counts.pop()):
+        yield {name: sample[name][index * size : (index + 1) * size] for name, size in sizes.items()}
+
+
+def _shape(value: Any) -> tuple[int | str, ...]:
+    sizes = value.type.tensor_type.shape.dim
+    return tuple(one.dim_value if one.HasField("dim_value") and one.dim_value > 0 else one.dim_param for one in sizes)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"

@@ -1,0 +1,185 @@
+"""A float32 model made ready for quantization, with its nodes' names kept: constants as weights, batch norms folded.
+
+onnxruntime's own optimizer would fold batch norms too, and rename, merge and move nodes as it does; here a
+convolution keeps its name, and its output takes the batch norm's, which is the value that the user's model had there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import onnx
+
+#: What exporters put between a weight and its user.
+_BETWEEN = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
+
+
+def fold(model: onnx.ModelProto) -> list[str]:
+    """Change a model in place: constants become initializers, batch norms go into the layer before them.
+
+    Args:
+        model: its nodes have names, each another one.
+
+    Returns:
+        What was done, as sentences.
+    """
+    constants = _fold_constants(model.graph)
+    folded, left = _fold_batch_norms(model.graph)
+    _drop_unused(model.graph)
+    notes = [f"{folded} batch norms were folded into the layers before them"] if folded else []
+    if left:
+        notes.append(f"batch norms that no layer could take: {', '.join(left)}")
+    return notes + ([f"{constants} weights were computed from others"] if constants else [])
+
+
+def uses_of(graph: onnx.GraphProto) -> Counter[str]:
+    """How often each value is read: by nodes, by graphs inside of nodes, and as an output."""
+    uses = Counter(output.name for output in graph.output)
+    for node in graph.node:
+        uses.update(node.input)
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                uses.update(uses_of(inner))
+    return uses
+
+
+def _fold_constants(graph: onnx.GraphProto) -> int:
+    """Constant nodes, and what only reorders a weight, become initializers; returns how many of the latter."""
+    from onnx import numpy_helper
+
+    known = {one.name: one for one in graph.initializer}
+    outputs = {one.name for one in graph.output}
+    kept, computed = [], 0
+    for node in graph.node:
+        value = None
+        if len(node.output) == 1 and node.output[0] not in outputs and not node.domain:
+            value = _constant(node) if node.op_type == "Constant" else _reordered(node, known)
+        if value is None:
+            kept.append(node)
+            continue
+        computed += node.op_type != "Constant"
+        made = graph.initializer.add()
+        made.CopyFrom(numpy_helper.from_array(value, node.output[0]))
+        known[made.name] = made
+    _set_nodes(graph, kept)
+    return computed
+
+
+def _constant(node: onnx.NodeProto) -> np.ndarray | None:
+    from onnx import helper, numpy_helper
+
+    attribute = node.attribute[0]
+    value = helper.get_attribute_value(attribute)
+    if attribute.name == "value":
+        return np.asarray(numpy_helper.to_array(value))
+    kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
+    return np.asarray(value, kinds[attribute.name]) if attribute.name in kinds else None  # sparse, or strings
+
+
+def _reordered(node: onnx.NodeProto, known: dict[str, onnx.TensorProto]) -> np.ndarray | None:
+    from onnx import numpy_helper
+    from onnx.reference import ReferenceEvaluator
+
+    if node.op_type not in _BETWEEN or not all(name in known for name in node.input if name):
+        return None
+    feeds = {name: numpy_helper.to_array(known[name]) for name in node.input if name}
+    return np.asarray(ReferenceEvaluator(node).run(None, feeds)[0])
+
+
+def _fold_batch_norms(graph: onnx.GraphProto) -> tuple[int, list[str]]:
+    makers = {name: node for node in graph.node for name in node.output}
+    uses = uses_of(graph)
+    weights = {one.name: one for one in graph.initializer}
+    kept, left, folded = [], [], 0
+    for node in graph.node:
+        if node.op_type != "BatchNormalization":
+            kept.append(node)
+            continue
+        layer = makers.get(node.input[0])
+        if layer is not None and uses[node.input[0]] == 1 and _takes(layer, node, weights):
+            _fold_one(graph, layer, node, weights, uses)
+            makers[node.output[0]] = layer
+            folded += 1
+        else:
+            kept.append(node)
+            left.append(node.name)
+    _set_nodes(graph, kept)
+    return folded, left
+
+
+def _takes(layer: onnx.NodeProto, norm: onnx.NodeProto, weights: dict[str, onnx.TensorProto]) -> bool:
+    """Whether all that decides the result is constant, and the norm has but the one output of inference."""
+    constants = [*list(layer.input)[1:], *list(norm.input)[1:]]
+    single = not any(list(norm.output)[1:]) and not _attribute(norm, "training_mode", 0)
+    known = layer.op_type in ("Conv", "ConvTranspose", "Gemm") and not layer.domain
+    return known and single and all(not name or name in weights for name in constants)
+
+
+def _fold_one(
+    graph: onnx.GraphProto, layer: onnx.NodeProto, norm: onnx.NodeProto, weights: dict[str, onnx.TensorProto],
+    uses: Counter[str],
+) -> None:  # fmt: skip
+    """layer, then (x - mean) * scale + bias -> layer with weight * scale and (its bias - mean) * scale + bias."""
+    from onnx import numpy_helper
+
+    def of(name: str) -> np.ndarray:
+        return np.asarray(numpy_helper.to_array(weights[name]), np.float64)
+
+    gamma, beta, mean, variance = (of(name) for name in norm.input[1:5])
+    scale = gamma / np.sqrt(variance + _attribute(norm, "epsilon", 1e-5))
+    weight = of(layer.input[1])
+    old = of(layer.input[2]) if len(layer.input) > 2 and layer.input[2] else np.zeros_like(mean)
+    factor = _attribute(layer, "beta", 1.0) if layer.op_type == "Gemm" else 1.0
+    bias = (factor * old - mean) * scale + beta
+    made = {"weight": weight * _along_outputs(layer, weight, scale), "bias": np.broadcast_to(bias, mean.shape)}
+    dtype = numpy_helper.to_array(weights[layer.input[1]]).dtype
+    names = []
+    for index, (kind, array) in enumerate(made.items(), start=1):
+        given = layer.input[index] if len(layer.input) > index else ""
+        name = given if given and uses[given] == 1 else f"{layer.name}.{kind}"
+        if name not in weights:
+            weights[name] = graph.initializer.add()
+        weights[name].CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array, dtype), name))
+        names.append(name)
+    layer.input[:] = [layer.input[0], *names]
+    layer.output[0] = norm.output[0]
+    for attribute in layer.attribute:
+        if layer.op_type == "Gemm" and attribute.name == "beta":
+            attribute.f = 1.0
+
+
+def _along_outputs(layer: onnx.NodeProto, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """The scale of each output channel, in a shape that broadcasts over the weight."""
+    if layer.op_type == "Conv":  # O, I / groups, ...
+        return scale.reshape(-1, *[1] * (weight.ndim - 1))
+    if layer.op_type == "Gemm":
+        return scale[:, None] if _attribute(layer, "transB", 0) else scale[None, :]
+    groups = _attribute(layer, "group", 1)  # ConvTranspose: I, O / groups, ...
+    rows = np.repeat(scale.reshape(groups, -1), weight.shape[0] // groups, axis=0)
+    return rows.reshape(*rows.shape, *[1] * (weight.ndim - 2))
+
+
+def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    from onnx import helper
+
+    return next((helper.get_attribute_value(one) for one in node.attribute if one.name == name), default)
+
+
+def _set_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
+    nodes = list(nodes)
+    if len(nodes) != len(graph.node):
+        copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(copies)
+
+
+def _drop_unused(graph: onnx.GraphProto) -> None:
+    uses = uses_of(graph)
+    for index in reversed(range(len(graph.initializer))):
+        if not uses[graph.initializer[index].name]:
+            del graph.initializer[index]

@@ -1,0 +1,112 @@
+"""From a user's model to one that can be quantized: float32, of opset 13 or newer, named, folded, with its types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import ModelError, UnsupportedError
+from ..frontend.naming import node_labels
+from ..frontend.reader import LIMIT, read_model
+from .folding import fold
+
+if TYPE_CHECKING:
+    import onnx
+
+#: The first opset whose QuantizeLinear and DequantizeLinear take a scale for each channel.
+OPSET = 13
+#: Operators that only a quantized model has.
+QUANTIZED = (
+    "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger",
+    "MatMulInteger", "QLinearAdd", "QGemm", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model before and after folding.
+
+    Attributes:
+        name: the file's or the graph's, for messages.
+        original: what the user gave, in the opset that is quantized.
+        model: folded; this one is quantized.
+        notes: what was changed, as sentences.
+    """
+
+    name: str
+    original: onnx.ModelProto
+    model: onnx.ModelProto
+    notes: tuple[str, ...]
+
+
+def prepare(model: Any) -> Prepared:
+    """Read, check, upgrade, name and fold a model.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`, which is not changed.
+
+    Raises:
+        ModelError: it cannot be read, or is quantized already.
+        UnsupportedError: it has 2 GiB or more with its weights, or its opset cannot be upgraded.
+    """
+    source = read_model(model)
+    if source.proto.ByteSize() > LIMIT:
+        raise UnsupportedError(
+            f"{source.name}: {source.proto.ByteSize()} bytes with its weights, and onnxruntime's tools take 2 GiB",
+            fix="quantize its parts one by one",
+        )
+    _check_float(source.proto, source.name)
+    original, notes = _upgraded(source.proto, source.name)
+    _weights_are_constants(original)
+    for node, label in zip(original.graph.node, node_labels(original.graph.node), strict=True):
+        node.name = label
+    folded = type(original)()
+    folded.CopyFrom(original)
+    notes += fold(folded)
+    return Prepared(source.name, original, _with_types(folded), tuple(notes))
+
+
+def _check_float(proto: onnx.ModelProto, name: str) -> None:
+    found = next((node for node in proto.graph.node if node.op_type in QUANTIZED), None)
+    if found is not None:
+        raise ModelError(
+            f"{name}: quantized already: node {found.name or found.output[0]!r} is {found.op_type}",
+            fix="compile it as it is, or quantize the float32 model that it was made from",
+        )
+
+
+def _upgraded(proto: onnx.ModelProto, name: str) -> tuple[onnx.ModelProto, list[str]]:
+    """A copy of opset 13 or newer."""
+    import onnx
+
+    opset = next((one.version for one in proto.opset_import if one.domain in ("", "ai.onnx")), OPSET)
+    if opset >= OPSET:
+        copy = type(proto)()
+        copy.CopyFrom(proto)
+        return copy, []
+    try:
+        made = onnx.version_converter.convert_version(proto, OPSET)
+    except Exception as error:  # the converter is C++, with RuntimeError and worse for whatever it does not know
+        raise UnsupportedError(
+            f"{name}: opset {opset} has no scales for each channel, and onnx cannot convert it to {OPSET}: {error}",
+            fix=f"export the model again with opset {OPSET} or newer",
+        ) from error
+    return made, [f"opset {opset} was upgraded to {OPSET}, the first with scales for each channel"]
+
+
+def _weights_are_constants(proto: onnx.ModelProto) -> None:
+    """Initializers that are inputs too, as before IR version 4, may be given other values: here they are weights."""
+    weights = {one.name for one in proto.graph.initializer}
+    for index in reversed(range(len(proto.graph.input))):
+        if proto.graph.input[index].name in weights:
+            del proto.graph.input[index]
+    proto.ir_version = max(proto.ir_version, 7)  # of opset 13's time; 3 would need the inputs that went
+
+
+def _with_types(proto: onnx.ModelProto) -> onnx.ModelProto:
+    import onnx
+
+    try:
+        return onnx.shape_inference.infer_shapes(proto)
+    except Exception:  # nodes of unknown domains: what has no type is left in float32, and the report says so
+        return proto

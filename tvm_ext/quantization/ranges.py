@@ -1,0 +1,94 @@
+"""Ranges of activations, by onnxruntime's calibrators: one sample at a time, so that memory holds one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import pathlib
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.errors import InputError, UnsupportedError
+from .calibration import OneSample, Sample
+from .settings import QuantizeSettings
+
+if TYPE_CHECKING:
+    import onnx
+
+Tell = Callable[[str, int, int], None]
+
+
+def calibrate(
+    model: onnx.ModelProto, operators: Iterable[str], samples: Sequence[Sample], settings: QuantizeSettings, tell: Tell
+) -> Any:
+    """The range of each value that nodes of these operators read or make.
+
+    Args:
+        model: prepared.
+        operators: of the nodes that will be quantized.
+        samples: inputs, one batch each.
+        settings: method and percentile.
+        tell: is told ("calibrating", samples that ran, samples).
+
+    Returns:
+        onnxruntime's `TensorsData`.
+
+    Raises:
+        InputError: a sample cannot be run, or makes a value infinite or NaN.
+        UnsupportedError: onnxruntime cannot run the model.
+    """
+    with tempfile.TemporaryDirectory(prefix="tvm_ext_quantize_") as folder, _quiet():
+        calibrator = _calibrator(model, sorted(set(operators)), pathlib.Path(folder), settings)
+        for number, sample in enumerate(samples):
+            tell("calibrating", number, len(samples))
+            try:
+                calibrator.collect_data(OneSample(sample))
+            except Exception as error:  # of onnxruntime's, which have no common base but this
+                raise InputError(f"calibration sample {number}: onnxruntime cannot run it: {error}") from error
+        tell("choosing ranges", len(samples), len(samples))
+        found = calibrator.compute_data()
+    _check_finite(found)
+    return found
+
+
+def _calibrator(
+    model: onnx.ModelProto, operators: list[str], folder: pathlib.Path, settings: QuantizeSettings
+) -> Any:  # fmt: skip
+    from onnxruntime.quantization import CalibrationMethod, create_calibrator
+
+    methods: dict[str, tuple[Any, dict[str, Any]]] = {
+        "minmax": (CalibrationMethod.MinMax, {}),
+        "entropy": (CalibrationMethod.Entropy, {}),
+        "percentile": (CalibrationMethod.Percentile, {"percentile": settings.percentile}),
+    }
+    method, options = methods[settings.method]
+    path = folder / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    try:
+        return create_calibrator(
+            path, operators, str(folder / "augmented.onnx"), calibrate_method=method, extra_options=options
+        )
+    except Exception as error:
+        raise UnsupportedError(f"onnxruntime cannot run the model for calibration: {error}") from error
+
+
+def _check_finite(found: Any) -> None:
+    for name, one in found.items():
+        if not all(np.isfinite(np.asarray(bound, np.float64)).all() for bound in one.range_value):
+            low, high = (np.asarray(bound).ravel()[0] for bound in one.range_value)
+            raise InputError(
+                f"calibration: value {name!r} ranges from {low} to {high}, which 8 bits cannot hold",
+                fix="look for samples, or weights, that make infinities or NaN (tvm-ext verify shows them)",
+            )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Calibrators print what they do, and stdout is the caller's; NaN, of which numpy warns, is an error later."""
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield

@@ -1,0 +1,108 @@
+"""What a user may ask of `quantize`: one frozen object that checks itself when it is made."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..core.errors import OptionError
+
+METHODS = ("minmax", "entropy", "percentile")
+ACTIVATIONS = ("uint8", "int8")
+
+#: With a constant weight, these have the products: they are what int8 is for.
+ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+#: These only move elements or pick some of them, so 8 bits lose nothing.
+MOVES = (
+    "MaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Pad", "Concat", "Resize",
+)  # fmt: skip
+#: Cheap arithmetic that may stay in 8 bits between two anchors.
+BETWEEN = ("Add", "Relu", "Clip", "LeakyRelu", "AveragePool", "GlobalAveragePool")
+
+
+@dataclass(frozen=True)
+class QuantizeSettings:
+    """How a model is quantized.
+
+    Attributes:
+        method: how the range of an activation is chosen: "minmax" takes all of what calibration showed; "percentile"
+            cuts off the largest magnitudes; "entropy" cuts where the histogram loses the least information (least
+            Kullback-Leibler divergence; Migacz, "8-bit inference with TensorRT", GTC 2017), as coarsely as
+            onnxruntime does: 128 bins, and cuts beyond the range of the first sample only.
+        percentile: with "percentile": part of the elements, in percent, that the range holds.
+        per_channel: a scale for each output channel of a weight, rather than one for all of it.
+        activations: type of activations; "uint8" is what the dot products of x86 (VNNI) take beside int8 weights.
+        exclude: names of nodes that stay in float32.
+        operators: operators to quantize, and no others; empty: :data:`ANCHORS` with a constant weight, and of
+            :data:`MOVES` and :data:`BETWEEN` those whose operands are 8-bit values already.
+        reduce_range: weights of 7 bits, so that sums of two products of kernels without VNNI cannot saturate; None is
+            True only where this machine has no VNNI.
+
+    Raises:
+        OptionError: a value does not fit; the message says what would.
+    """
+
+    method: str = "minmax"
+    percentile: float = 99.999
+    per_channel: bool = True
+    activations: str = "uint8"
+    exclude: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    reduce_range: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("exclude", "operators"):
+            object.__setattr__(self, name, _names(name, getattr(self, name)))
+        _choice("method", self.method, METHODS)
+        _choice("activations", self.activations, ACTIVATIONS)
+        for name in ("per_channel", "reduce_range"):
+            if not (isinstance(getattr(self, name), bool) or (name == "reduce_range" and self.reduce_range is None)):
+                raise OptionError(f"{name}={getattr(self, name)!r}: True or False is needed")
+        number = self.percentile
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 50 < number <= 100:
+            raise OptionError(
+                f"percentile={number!r}: a number above 50, up to 100, is needed", fix="99.999 is the default"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**asdict(self), "exclude": list(self.exclude), "operators": list(self.operators)}
+
+
+@functools.cache
+def known_operators() -> tuple[str, ...]:
+    """Operators that onnxruntime's tools can quantize, sorted."""
+    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
+
+    return tuple(sorted({*QDQRegistry, *QLinearOpsRegistry}))
+
+
+def check_operators(given: tuple[str, ...]) -> None:
+    """Raises OptionError for an operator that cannot be quantized."""
+    known = known_operators() if given else ()
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise OptionError(
+                f"operators: {name!r} is none that can be quantized", fix=f"{hint}operators: {', '.join(known)}"
+            )
+
+
+def _names(option: str, given: Any) -> tuple[str, ...]:
+    if isinstance(given, str):
+        given = (given,)
+    try:
+        found = tuple(given)
+    except TypeError:
+        found = (None,)
+    if not all(isinstance(name, str) and name for name in found):
+        raise OptionError(f"{option}={given!r}: a name or several are needed")
+    return found
+
+
+def _choice(option: str, given: Any, choices: tuple[str, ...]) -> None:
+    if given not in choices:
+        raise OptionError(f"{option}={given!r}: choose one of {', '.join(map(repr, choices))}")
