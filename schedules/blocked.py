@@ -152,10 +152,10 @@ def by_pixels(problem: Problem, units: Units, threads: int) -> bool:
 
     Then each reads all weights and its own pixels, which it wrote itself if the kernel before was shared alike
     (:func:`.steps.parallel_image`); else each reads its own weights and all pixels, most of them out of another core's
-    cache. The smaller is read by all.
+    cache. The smaller is read by all; of two equal ones, the weights.
     """
     alone = problem.batch % threads > 0 and problem.weight_sets == 1
-    return threads > 1 and alone and units.outer_p % threads == 0 and problem.weight_bytes < problem.input_bytes
+    return threads > 1 and alone and units.outer_p % threads == 0 and problem.weight_bytes <= problem.input_bytes
 
 
 def _round_up(value: int, multiple: int) -> int:

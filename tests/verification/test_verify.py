@@ -121,3 +121,22 @@ def test_as_dict_is_json():
     model, w = dense_model()
     plain = json.loads(json.dumps(verify(program(w), model).as_dict(), allow_nan=False))
     assert plain["ok"] and [o["name"] for o in plain["outputs"]] == ["file", "/sum"]
+
+
+@pytest.mark.parametrize("operator", ["QuantizeLinear", "QLinearConv", "DynamicQuantizeLinear"])
+def test_where_activations_are_rounded_to_8_bits_a_few_steps_are_allowed(operator):
+    _, w = dense_model()
+    step = 12.0 / 255  # about the range of an output
+
+    def off_by(steps):
+        compiled = program(w, lambda y: y + steps * step * np.eye(1, 5))
+        compiled.report = {"nodes": {"q": {"op": operator}, "d": {"op": "MatMul"}}}
+        return compiled
+
+    x = {"x": np.linspace(-1, 2, 21, dtype=np.float32).reshape(3, 7)}
+    reference = program(w).run(x)
+    scale = np.ptp(reference["file"]) / 12.0
+    assert verify(off_by(2 * scale), inputs=x, reference=reference).ok
+    assert not verify(off_by(6 * scale), inputs=x, reference=reference).ok
+    plain = program(w, lambda y: y + 2 * scale * step * np.eye(1, 5))
+    assert not verify(plain, inputs=x, reference=reference).ok
