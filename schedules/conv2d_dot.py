@@ -4,18 +4,22 @@
 
 It is the kernel of `conv2d_nchwc` with words of 4 (int8) or 2 (bfloat16) input channels for steps (:mod:`.dots`).
 Around the image stands what decodes to zero. The kernel writes that border itself, into a workspace that its threads
-share; there it also makes signed inputs unsigned, and puts channels of a plain image side by side.
+share; there it also makes signed inputs unsigned, and puts few channels side by side (:mod:`.narrow_image`). A row of
+the kernel is one run of numbers then, and is read in words that cross pixels where these are fewer: 6 for 7 pixels of 3
+channels, not 7.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.dot_weight import DotWeight
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
@@ -23,15 +27,13 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
 from . import blocked
 from .convolution import facts_of
-from .dot_kernel import AnchorValue, operands_of, schedule_shifts, weight_layout, words_of
+from .dot_kernel import AnchorValue, Operands, operands_of, schedule_shifts, weight_layout, words_of
 from .dots import multiply
 from .epilogue import Epilogue, blocked_layout, placeholders
-from .steps import parallel_rows
+from .narrow_image import ReadWord, copied_blocks, copied_rows, in_blocks, schedule_copy
 
 #: So many channels are read of a plain image.
 _FEW = 4
-#: An image of so many bytes is copied by each thread.
-_OWN_BYTES = 256 * 1024
 
 
 class Conv2dDot(blocked.BlockedRecipe):
@@ -56,24 +58,21 @@ class Conv2dDot(blocked.BlockedRecipe):
         operands = operands_of(group, machine, output_axis=0, plain=self._plain)
         if isinstance(operands, Miss):
             return operands
-        co, ci, kh, kw = facts["weight"].shape
-        oh, ow = facts["out_image"]
-        words, lanes = -(-ci // operands.dot.group), machine.lanes
-        inner = math.gcd(words, lanes // operands.dot.group)
-        problem = blocked.Problem(group.shape[0], co, oh * ow, ow, words // inner, (kh, kw), inner, lanes)
-        few = ci <= _FEW
+        ci, few = facts["weight"].shape[1], facts["weight"].shape[1] <= _FEW
+        merged = _merges(facts, operands)
+        problem = _problem(group, facts, operands, machine.lanes, merged)
         # A channel beyond the last one, in a word with the last one, may hold NaN: it is read as zero.
         copied = any(facts["pads"]) or few or (operands.kind == "widen" and ci % operands.dot.group > 0)
         dot = operands.copied_dot if copied else operands.dot
-        more = {"problem": problem, "operands": operands, "few": few, "copied": copied, "dot": dot}
-        return Match(group, {**facts, **more})
+        more = {"problem": problem, "operands": operands, "few": few, "merged": merged, "copied": copied, "dot": dot}
+        return Match(group, {**facts, **more, "depth": ci if merged else problem.inner * dot.group})
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         lanes = match.problem.lanes
         params: list[Layout] = []
         for param, given in zip(match.group.params, offered, strict=True):
             if param is match.weight:
-                params.append(weight_layout(match, config))
+                params.append(_weight_layout(match, config))
             elif param is match.data:
                 params.append(given if _reads(match, given) else _preferred(match))
             elif param is match.operands.weight_scale and param.shape not in ((), (1,)):
@@ -89,15 +88,13 @@ class Conv2dDot(blocked.BlockedRecipe):
         where = {p.var: i for i, p in enumerate(group.params)}
         at = where[match.data.var]
         data, layout = tensors[at], layouts.params[at]
-        image, layout = _copied(match, data, layout) if match.copied else (data, layout)
         (sy, sx), (dy, dx), ow = match.strides, match.dilation, match.out_image[1]
-        units, words = blocked.Units.of(problem, config), layout.physical_shape(match.data.shape)[-1] // match.dot.group
+        units, read = blocked.Units.of(problem, config), _reader(match, data, layout)
 
         def load(n: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any, rk: Any) -> Any:
             y = tirx.floordiv(q, ow) * sy + ry * dy
             x = tirx.floormod(q, ow) * sx + rx * dx
-            word = block * problem.inner + ri
-            return image(n, word // words, y, x, word % words * match.dot.group + rk)
+            return read(n, y, x, block * problem.inner + ri, rk)
 
         weight = words_of(match, tensors[where[match.weight.var]])
         acc = blocked.reduce_tiles(problem, units, load, weight, dot=match.dot)
@@ -115,7 +112,7 @@ class Conv2dDot(blocked.BlockedRecipe):
         unit = blocked.schedule_tiles(sch, match.problem, config, dot=match.dot)
         schedule_shifts(sch, match, unit)
         if match.copied:
-            _schedule_copy(sch, match, config)
+            schedule_copy(sch, match, config)
         multiply(sch, match.dot)
         ow = match.out_image[1]
         sch.transform_layout(
@@ -123,6 +120,32 @@ class Conv2dDot(blocked.BlockedRecipe):
             ("write", 0),
             lambda n, o, q, j: (n, o, tirx.floordiv(q, ow), tirx.floormod(q, ow), j),
         )
+
+
+def _merges(facts: Mapping[str, Any], operands: Operands) -> bool:
+    """Whether words run over the channels of neighbouring pixels, because a row of the kernel has fewer of them so.
+
+    The last word of a row may reach into pixels beside the kernel, whose weights are zero: a NaN of bfloat16 would
+    spread from there, so that bfloat16 rows must be whole words.
+    """
+    (_, ci, _, kw), group = facts["weight"].shape, operands.dot.group
+    fewer = -(-kw * ci // group) < kw * -(-ci // group)
+    exact = operands.kind != "widen" or kw * ci % group == 0
+    return ci <= _FEW and fewer and exact and facts["dilation"][1] == 1
+
+
+def _problem(group: Group, facts: Mapping[str, Any], operands: Operands, lanes: int, merged: bool) -> blocked.Problem:
+    (co, ci, kh, kw), (oh, ow) = facts["weight"].shape, facts["out_image"]
+    if merged:
+        inner = -(-kw * ci // operands.dot.group)
+        return blocked.Problem(group.shape[0], co, oh * ow, ow, 1, (kh, 1), inner, lanes)
+    words = -(-ci // operands.dot.group)
+    inner = math.gcd(words, lanes // operands.dot.group)
+    return blocked.Problem(group.shape[0], co, oh * ow, ow, words // inner, (kh, kw), inner, lanes)
+
+
+def _weight_layout(match: Match, config: Config) -> DotWeight:
+    return replace(weight_layout(match, config), rows=match.merged)
 
 
 def _preferred(match: Match) -> Layout:
@@ -134,47 +157,12 @@ def _reads(match: Match, layout: Layout) -> bool:
     if layout.block is None:
         return layout == _preferred(match)
     lanes, together = layout.block[1], match.problem.inner * match.dot.group
-    return layout == Layout.blocked(4, lanes) and lanes % together == 0
+    return layout == Layout.blocked(4, lanes) and (match.few or lanes % together == 0)
 
 
-def _copied(match: Match, data: te.Tensor, source: Layout) -> tuple[te.Tensor, Layout]:
-    """The image with its border, and how it lies: the stage "image"."""
-    top, left, bottom, right = match.pads
-    (h, w), (n, c) = match.image, match.data.shape[:2]
-    operands, border = match.operands, match.operands.border
-    width = match.problem.inner * match.problem.blocks * match.dot.group
-    layout = Layout.blocked(4, width) if source.block is None else source
-
-    def value(*index: Any) -> Any:
-        b, ch, y, x = layout.logical(index)
-        inside = [y >= top, y < h + top, x >= left, x < w + left]
-        if source.block is None and c < width:
-            inside.append(ch < c)
-        element = operands.copied(data(*source.index((b, ch, y - top, x - left))))
-        if source.block is not None and c % match.dot.group:
-            element = tirx.Select(ch < c, element, border)
-        return tirx.if_then_else(tirx.all(*inside), element, border)
-
-    shape = layout.physical_shape((n, c, h + top + bottom, w + left + right))
-    return te.compute(shape, value, name="image"), layout
-
-
-def _schedule_copy(sch: Schedule, match: Match, config: Config) -> None:
-    """Each thread copies what it reads, so that none waits for others; what many would copy whole, they share by rows.
-
-    Waking threads for a copy of its own takes as long as the copy, and half of it lies in another core's cache then.
-    """
-    image, threads = sch.get_sblock("image"), config["threads"]
-    words = match.problem.blocks * match.problem.inner
-    own = _shared_out(match, config) or 4 * words * math.prod(match.image) <= _OWN_BYTES
-    if threads > 1 and own:
-        sch.compute_at(image, sch.get_loops(sch.get_sblock("out"))[0], preserve_unit_loops=True)
-    elif threads > 1:
-        parallel_rows(sch, sch.get_loops(image)[:3], threads)
-    sch.vectorize(sch.get_loops(image)[-1])
-
-
-def _shared_out(match: Match, config: Config) -> bool:
-    """Whether threads read different images, or different rows of one."""
-    problem, threads = match.problem, config["threads"]
-    return problem.batch % threads == 0 or blocked.by_pixels(problem, blocked.Units.of(problem, config), threads)
+def _reader(match: Match, data: te.Tensor, layout: Layout) -> ReadWord:
+    if match.few:
+        return copied_rows(match, data, layout)
+    if match.copied:
+        return copied_blocks(match, data, layout)
+    return in_blocks(match, data, layout.physical_shape(match.data.shape)[-1] // match.dot.group)

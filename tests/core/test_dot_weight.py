@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -27,6 +29,22 @@ def test_every_element_of_a_convolution(dtype: str) -> None:
     np.testing.assert_array_equal(sums[:o], 7 * (w.astype(int) - zero).sum(axis=(1, 2, 3)))
     assert not sums[o:].any()
     assert not signed[:, 3::3, :, 2:].any()  # channels beyond the tenth
+
+
+def test_words_that_run_over_a_row_of_the_kernel() -> None:
+    rng, (o, i, kh, kw) = np.random.default_rng(2), (17, 3, 2, 7)
+    w = rng.integers(-128, 128, (o, i, kh, kw)).astype("int8")
+    layout = replace(DotWeight.of(4, inner=6, out=16, blocks=2, group=4, shift=5), rows=True)
+    packed = layout.pack(w)
+    assert packed.shape == layout.physical_shape(w.shape) == (2, 1 + 6 * kh, 16, 4)
+    for at in np.ndindex(*w.shape):
+        b, c, y, x = at
+        element = x * i + c
+        assert packed[b // 16, 1 + y * 6 + element // 4, b % 16, element % 4] == w[at]
+    assert not packed[:, 6::6, :, 1:].any()  # elements beyond the 21st
+    plain = DotWeight.of(4, inner=1, out=16, blocks=2, group=4, shift=5).pack(w)
+    np.testing.assert_array_equal(packed[:, 0], plain[:, 0])
+    assert str(layout) == "OHWI6i16o4i+sums"
 
 
 def test_a_matmul_in_bfloat16() -> None:

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
-from tvm_ext.schedules import conv2d_dot
+from tvm_ext.schedules import narrow_image
 from tvm_ext.schedules.conv2d_dot import Conv2dDot
 
 from .kernels import ROUNDOFF, make_group
@@ -55,8 +55,25 @@ CASES = {
     "one pixel, padded": Case((1, 16, 1, 1), (16, 16, 3, 3), padding=(1, 1, 1, 1)),
     "batch 2, asymmetric": Case((2, 20, 9, 9), (24, 20, 3, 2), (2, 1), (0, 1, 2, 0)),
     "dilated": Case((1, 16, 12, 12), (16, 16, 3, 3), padding=(2, 2, 2, 2), dilation=(2, 2)),
+    "rows": Case((1, 1, 13, 11), (17, 1, 5, 5), padding=(2, 2, 2, 2)),
+    "rows of 2 channels": Case((1, 2, 9, 10), (16, 2, 3, 3), padding=(1, 1, 1, 1)),
+    "rows of 3 channels": Case((2, 3, 6, 17), (18, 3, 1, 7), (1, 3), (0, 5, 0, 2)),
+    "rows, asymmetric": Case((2, 3, 14, 15), (33, 3, 2, 5), (3, 2), (0, 1, 3, 4)),
+    "rows, dilated down": Case((1, 3, 14, 9), (16, 3, 3, 4), padding=(1, 0, 2, 1), dilation=(3, 1)),
+    "rows, even": Case((1, 3, 9, 8), (5, 3, 3, 6), padding=(0, 1, 1, 0)),
+    "no rows, dilated across": Case((1, 3, 9, 19), (16, 3, 3, 7), (1, 2), (1, 3, 1, 3), (1, 2)),
+    "no rows, 4 channels": Case((1, 4, 9, 8), (5, 4, 3, 3), padding=(1, 1, 1, 1)),
     "long reduction": Case((1, 256, 7, 7), (64, 256, 3, 3), padding=(1, 1, 1, 1)),
 }
+
+#: Words of a row of the kernel, by the data's type, of the cases whose words cross pixels.
+FEW_WORDS = {
+    "uint8": {
+        "stem": 6, "one channel": 1, "rows": 2, "rows of 2 channels": 2, "rows of 3 channels": 6,
+        "rows, asymmetric": 4, "rows, dilated down": 3, "rows, even": 5,
+    },
+    "bfloat16": {"rows, dilated down": 6, "rows, even": 9},
+}  # fmt: skip
 
 
 def offered_to(group: Any) -> list[Layout]:
@@ -104,13 +121,15 @@ def test_integers_are_exact(case: str, types: str) -> None:
 
 @needs["int8"]
 @pytest.mark.parametrize("types", TYPES)
-@pytest.mark.parametrize("case", ["17 channels", "1x1", "stem"])
+@pytest.mark.parametrize("case", ["17 channels", "1x1", "stem", "rows", "rows, asymmetric"])
 def test_types(case: str, types: str) -> None:
     check_integers(CASES[case], TYPES[types], RECIPE)
 
 
 @pytest.mark.parametrize("types", TYPES)
-@pytest.mark.parametrize("case", ["5 channels", "1x1 stride 2", "one channel"])
+@pytest.mark.parametrize(
+    "case", ["5 channels", "1x1 stride 2", "one channel", "rows of 2 channels", "rows of 3 channels"]
+)
 def test_the_plain_twin_has_the_same_bits(case: str, types: str) -> None:
     check_integers(CASES[case], TYPES[types], TWIN)
 
@@ -130,11 +149,54 @@ def test_configurations(config: Any) -> None:
 @needs["int8"]
 @pytest.mark.parametrize("own", [0, 1 << 20], ids=["by all threads", "by each thread"])
 def test_who_copies_the_image(own: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conv2d_dot, "_OWN_BYTES", own)
+    monkeypatch.setattr(narrow_image, "_OWN_BYTES", own)
     for threads, tile_p in ((2, 7), (2, 6), (3, 5)):
         config = {"tile_o": 2, "tile_p": tile_p, "parts": 2, "chunk": 16, "threads": threads}
         check_integers(CASES["long reduction"], TYPES["integers"], RECIPE, config)
-        check_integers(CASES["3x3 stride 2"], TYPES["integers"], RECIPE, {**config, "chunk": 1})
+        for case in ("3x3 stride 2", "stem", "rows, asymmetric", "no rows, dilated across"):
+            config |= {"chunk": 1, "tile_o": 1}
+            check_integers(CASES[case], TYPES["integers"], RECIPE, config)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("narrow", [TYPES["uint8"], BF16], ids=["uint8", "bfloat16"])
+def test_when_words_cross_pixels(case: str, narrow: Narrow) -> None:
+    """Where a row of the kernel has fewer words so; in bfloat16 only of whole words."""
+    one = CASES[case]
+    _, channels, _, kw = one.w
+    match = TWIN.match(make(one, narrow, np.random.default_rng(0))[0], MACHINE)
+    assert not isinstance(match, Miss)
+    words = FEW_WORDS[narrow.data].get(case)
+    assert match.merged == (words is not None)
+    if words is not None:
+        assert (match.problem.taps[1], match.problem.inner) == (1, words)
+    else:
+        assert match.problem.steps == one.w[2] * kw * -(-channels // match.dot.group)
+
+
+@needs["int8"]
+@pytest.mark.parametrize("case", ["rows", "rows of 3 channels", "no rows, 4 channels", "no rows, dilated across"])
+def test_few_channels_of_an_image_in_blocks(case: str) -> None:
+    """Lanes beyond the last channel are poisoned."""
+    one, types = CASES[case], TYPES["integers"]
+    group, arrays, expected = make(one, types, np.random.default_rng(5))
+    offered = [Layout.blocked(4, 16), *offered_to(group)[1:]]
+    np.testing.assert_array_equal(run_narrow(RECIPE, group, arrays, MACHINE, None, offered), expected)
+
+
+@pytest.mark.parametrize("case", ["stem", "rows of 3 channels", "rows, even", "no rows, dilated across"])
+@pytest.mark.parametrize("recipe", [pytest.param(RECIPE, marks=needs["bf16"]), TWIN], ids=["vdpbf16ps", "plain"])
+def test_a_nan_stays_within_its_window(case: str, recipe: Conv2dDot) -> None:
+    one, types = CASES[case], BF16
+    group, arrays, _ = make(one, types, np.random.default_rng(6))
+    y, x = one.x[2] // 2, one.x[3] // 2
+    arrays[0][:, :, y, x] = np.inf
+    arrays[1] = abs(arrays[1]) + arrays[1].dtype.type(1)
+    got = run_narrow(recipe, group, arrays, MACHINE, None, offered_to(group))
+    mark = np.zeros(one.x)
+    mark[:, :, y, x] = 1
+    reached = one.sums(mark, np.ones(one.w)) > 0
+    np.testing.assert_array_equal(np.isfinite(got), ~reached)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -23,14 +23,19 @@ class DotWeight(PackedWeight):
     channels: KH, KW and `inner` words of each block of input channels. Channels beyond I and outputs beyond O are zero.
     Of uint8 weights, the bits of w - 128 are kept.
 
+    With :attr:`rows`, a row of the kernel stands for the channels: a step is `group` neighbours of its KW * I weights,
+    and KW is 1.
+
     Attributes:
         group: input channels of a word.
         shift: what the sums of each output's weights are multiplied by; the products stand in front of each block, as
             the planes of their bytes (lowest first). None leaves them out.
+        rows: whether words run over the channels of neighbouring positions.
     """
 
     group: int = 1
     shift: int | None = None
+    rows: bool = False
 
     @staticmethod
     def of(rank: int, inner: int, out: int, blocks: int, group: int, shift: int | None) -> DotWeight:
@@ -38,7 +43,7 @@ class DotWeight(PackedWeight):
         return DotWeight(tuple(range(rank)), None, inner, out, blocks, rank == 2, group, shift)
 
     def __str__(self) -> str:
-        axes = "IO" if self.transposed else "OIHW"
+        axes = "IO" if self.transposed else ("OHWI" if self.rows else "OIHW")
         return f"{axes}{self.inner}i{self.out}o{self.group}i" + ("" if self.shift is None else "+sums")
 
     @property
@@ -48,6 +53,7 @@ class DotWeight(PackedWeight):
 
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         _, i, h, w = self._oihw(shape)
+        i, w = (w * i, 1) if self.rows else (i, w)
         words = -(-i // self.group)
         return (self.blocks, self.first + words * h * w, self.out, self.group)
 
@@ -57,6 +63,8 @@ class DotWeight(PackedWeight):
         bits, offset = array.dtype, 128 if array.dtype == np.uint8 else 0
         array = (array.astype("int16") - offset).astype("int8") if offset else array
         o, i, h, w = array.shape if array.ndim == 4 else (*array.shape, 1, 1)
+        if self.rows:
+            array, i, w = array.transpose(0, 3, 1, 2), w * i, 1
         short = (self.blocks * self.out - o, -i % self.group)
         array = np.pad(array.reshape(o, i, h, w), ((0, short[0]), (0, short[1]), (0, 0), (0, 0)))
         words = array.reshape(self.blocks, self.out, -1, self.inner, self.group, h, w).transpose(0, 2, 5, 6, 3, 1, 4)
