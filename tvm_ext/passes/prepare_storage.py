@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from tvm import relax
-from tvm.ir import Call, IRModule
+from tvm.ir import Call, GenericConst, IRModule
 
 from ..core.passes import CompileContext, Pass, PassResult
 from ..core.relax_graph import Rewriter, dtype_of, op_name, shape_of
@@ -49,6 +49,7 @@ class PrepareStorage(Pass):
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         rw = Rewriter(mod, ctx)
         readers, movement = Readers(rw), Movement()
+        made: set[relax.Var] = set()  # constants that this pass made: what is computed of them is another one
 
         def visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
             if op_name(binding.value) == "" and not isinstance(binding.value, relax.TupleGetItem):
@@ -56,10 +57,20 @@ class PrepareStorage(Pass):
             site, value, changed = Site(binding, rw, readers), binding.value, None
             while (new := _first(value, site, (*_RULES.get(op_name(value), ()), movement))) is not None:
                 value = changed = new
-            return changed if changed is not None or op_name(value) == DEQUANTIZE else fold(binding, rw)
+            if changed is None and op_name(value) != DEQUANTIZE and not made.isdisjoint(_operands(value)):
+                changed = fold(binding, rw)
+            if isinstance(changed, GenericConst):
+                made.add(binding.var)
+            return changed
 
         result = rw.rewrite(visit)
         return replace(result, mod=drop_leftovers(mod, result.mod)) if result.modified else result
+
+
+def _operands(value: Any) -> list[relax.Var]:
+    args = [value.tuple_value] if isinstance(value, relax.TupleGetItem) else getattr(value, "args", ())
+    found = [part for a in args for part in getattr(a, "fields", [a])]
+    return [part for part in found if isinstance(part, relax.Var)]
 
 
 def _first(value: Any, site: Site, rules: tuple[Rule, ...]) -> Any:
