@@ -14,10 +14,10 @@ from _models import MODELS, Model
 
 from tvm_ext.benchmarking.benchmark import OURS, REFERENCE, benchmark
 from tvm_ext.benchmarking.table import BenchmarkTable
+from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.frontend.reader import read_model
 from tvm_ext.frontend.shapes import input_specs
 from tvm_ext.verification.arrays import save_npz
-from tvm_ext.verification.inputs import seeded_inputs
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 
 import tvm_ext
-from tvm_ext.verification.inputs import seeded_inputs
+from tvm_ext.core.sample_inputs import seeded_inputs
 
 ALL = {"when": "always"}
 

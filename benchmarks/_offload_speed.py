@@ -11,8 +11,8 @@ from typing import Any
 
 import tvm_ext
 from tvm_ext.byoc.systolic import DesignPoint, programs_of, simulate, sweep
+from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.driver.regions import regions_of
-from tvm_ext.verification.inputs import seeded_inputs
 
 #: Of the design sweep: 12 settings; the memories of the default accelerator, and four times as large ones.
 ARRAYS, DATAFLOWS = ((8, 8), (16, 16), (32, 32), (64, 64)), ("ws", "os", "is")

@@ -23,9 +23,9 @@ from _templates import TASKS
 
 import tvm_ext
 from tvm_ext.core.machine import Machine
+from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.tuning.in_model import Ratio, paired
 from tvm_ext.verification.environment import describe_machine
-from tvm_ext.verification.inputs import seeded_inputs
 
 MODELS = ("resnet18", "resnet50", "mobilenet_v2")
 STORED = RESULTS / "tuning.json"

@@ -37,7 +37,7 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.recipe import Layouts, Match
 
 from .amx import COLUMNS, Element, Product, Registers, Tiles, as_bits
-from .epilogue import Epilogue
+from .epilogue import Epilogue, buffers
 from .storage import Decoding
 from .strict_floats import times
 from .tile_image import TileImage, vector
@@ -124,10 +124,7 @@ class TileKernel:
 
     def _declare(self) -> None:
         group = self._match.group
-        self._buffers = [
-            T.arg(f"p{i}", T.buffer(layout.physical_shape(p.shape), p.dtype))
-            for i, (p, layout) in enumerate(zip(group.params, self._layouts.params, strict=True))
-        ]
+        self._buffers = buffers(group, self._layouts.params)
         self._out = T.arg("out", T.buffer(self._layouts.output.physical_shape(group.shape), group.dtype))
         readers = [lambda *i, b=b: b[i] for b in self._buffers]
         self._epilogue = Epilogue(group, readers, self._layouts.params)

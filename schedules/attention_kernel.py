@@ -34,7 +34,7 @@ from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.recipe import Config, Layouts, Match
 
-from .epilogue import Epilogue
+from .epilogue import Epilogue, buffers
 from .storage import reader
 from .vector_math import exp_flushed
 
@@ -108,10 +108,7 @@ class AttentionKernel:
 
     def _declare(self) -> None:
         params = self._match.group.params
-        self._buffers = [
-            T.arg(f"p{i}", T.buffer(layout.physical_shape(p.shape), p.dtype))
-            for i, (p, layout) in enumerate(zip(params, self._layouts.params, strict=True))
-        ]
+        self._buffers = buffers(self._match.group, self._layouts.params)
         self._out = T.arg("out", T.buffer(self._match.group.shape, self._match.group.dtype))
         tensors = [lambda *i, b=b: b[i] for b in self._buffers]
         self._readers = [reader(self._match.group, tensors, self._layouts.params, p) for p in params]

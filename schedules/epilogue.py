@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 from tvm.ir import Call
+from tvm.script.ir_builder import tirx as T
 from tvm.tirx import FloatImm, IntImm
 
 from tvm_ext.core.group import Group, Param
@@ -25,6 +26,14 @@ def placeholders(group: Group, layouts: Sequence[Layout]) -> list[te.Tensor]:
     """One TE placeholder for each parameter of the group, in physical shape."""
     return [
         te.placeholder(layout.physical_shape(p.shape), dtype=layout.element_type(p.dtype), name=f"p{i}")
+        for i, (p, layout) in enumerate(zip(group.params, layouts, strict=True))
+    ]
+
+
+def buffers(group: Group, layouts: Sequence[Layout]) -> list[Any]:
+    """One buffer argument for each parameter of the group, of the function that is being built, in physical shape."""
+    return [
+        T.arg(f"p{i}", T.buffer(layout.physical_shape(p.shape), layout.element_type(p.dtype)))
         for i, (p, layout) in enumerate(zip(group.params, layouts, strict=True))
     ]
 

@@ -23,7 +23,7 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Recipe
 
-from .epilogue import Epilogue, operand_layouts
+from .epilogue import Epilogue, buffers, operand_layouts
 from .steps import flat_map, thread_choices
 from .storage import reader
 
@@ -71,12 +71,8 @@ class RegionRecipe(Recipe):
         with IRBuilder() as builder, T.prim_func(s_tir=True):
             T.func_name("main")
             T.func_attr({"tirx.noalias": True})
-            buffers = [
-                T.arg(f"p{i}", T.buffer(layout.physical_shape(p.shape), p.dtype))
-                for i, (p, layout) in enumerate(zip(group.params, layouts.params, strict=True))
-            ]
+            tensors: list[Any] = [lambda *i, b=b: b[i] for b in buffers(group, layouts.params)]
             out = T.arg("out", T.buffer(layouts.output.physical_shape(group.shape), group.dtype))
-            tensors: list[Any] = [lambda *i, b=b: b[i] for b in buffers]
             readers = [reader(group, tensors, layouts.params, p) for p in group.params]
             epilogue = Epilogue(group, tensors, layouts.params)
             for number, box in enumerate(match.boxes):

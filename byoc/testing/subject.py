@@ -94,7 +94,7 @@ class Subject:
 
 def feeds_of(compiled: CompiledModel, seed: int = 0, batch: int = 1) -> Arrays:
     """Seeded inputs of a model."""
-    from ...verification.inputs import seeded_inputs
+    from ...core.sample_inputs import seeded_inputs
 
     return seeded_inputs(compiled.inputs, seed, batch)
 

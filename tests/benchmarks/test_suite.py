@@ -11,7 +11,7 @@ from _rows import RATIO, ROWS, SuiteRow
 
 from tests.frontend.graphs import run_onnxruntime
 from tvm_ext.benchmarking.table import BenchmarkRow, BenchmarkTable
-from tvm_ext.verification.inputs import seeded_inputs
+from tvm_ext.core.sample_inputs import seeded_inputs
 
 
 def test_rows_have_keys_of_their_own_and_models():

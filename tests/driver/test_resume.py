@@ -15,8 +15,8 @@ import pytest
 import tvm_ext
 from tests.inspection import stage_models
 from tvm_ext.core.errors import OptionError, StageError, UnsupportedError
+from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.driver.stages import STAGES
-from tvm_ext.verification.inputs import seeded_inputs
 
 RESUMABLE = {stage.name for stage in STAGES if stage.resumes}
 OFFLOAD: dict[str, Any] = {"offload": "systolic", "offload_options": {"when": "always"}}

@@ -88,7 +88,7 @@ def _run(model: Any, mutant: Mutant, path: str) -> str:
 
 def feeds_of(mutant: Mutant, specs: Any) -> dict[str, np.ndarray]:
     """Inputs: the seed's where they fit, else random ones; if the mutant says so, integers of all sizes."""
-    from tvm_ext.verification.inputs import seeded_inputs
+    from tvm_ext.core.sample_inputs import seeded_inputs
 
     feeds = {}
     for spec in specs:

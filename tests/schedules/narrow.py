@@ -142,3 +142,14 @@ def _tensor(array: np.ndarray) -> Any:
     tensor = tvm.runtime.empty(array.shape, str(array.dtype))
     tensor.copyfrom(array)
     return tensor
+
+
+def assert_exact(narrow: Narrow, got: np.ndarray, expected: np.ndarray, bias: np.ndarray) -> None:
+    """Sums of integers plus a bias are equal; where they are scaled, but for one rounding of float32.
+
+    A product and a sum may be one instruction, which rounds once: of a wrong sum the error is many times larger.
+    """
+    if narrow.kind == "shift":
+        np.testing.assert_array_equal(got, expected)
+        return
+    assert np.all(np.abs(got - expected) <= 2.0**-23 * (expected + 2 * abs(bias)))

@@ -16,7 +16,7 @@ from tvm_ext.schedules import narrow_image
 from tvm_ext.schedules.conv2d_dot import Conv2dDot
 
 from .kernels import ROUNDOFF, make_group
-from .narrow import BF16, DATA_SCALE, TYPES, Narrow, narrow_group, needs, run_narrow
+from .narrow import BF16, DATA_SCALE, TYPES, Narrow, assert_exact, narrow_group, needs, run_narrow
 from .test_conv2d_nchwc import reference
 
 MACHINE = Machine.detect()
@@ -105,11 +105,7 @@ def make(case: Case, narrow: Narrow, rng: np.random.Generator) -> tuple[Any, lis
 def check_integers(case: Case, narrow: Narrow, recipe: Conv2dDot, config: Any = None) -> None:
     group, arrays, expected = make(case, narrow, np.random.default_rng(1))
     got = run_narrow(recipe, group, arrays, MACHINE, config, offered_to(group))
-    if narrow.kind == "shift":
-        np.testing.assert_array_equal(got, expected)
-        return
-    # A product and a sum may be one instruction, which rounds once: of a wrong sum the error is many times larger.
-    assert np.all(np.abs(got - expected) <= 2.0**-23 * (expected + 2 * abs(arrays[-1])))
+    assert_exact(narrow, got, expected, arrays[-1])
 
 
 @needs["int8"]

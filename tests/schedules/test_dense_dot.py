@@ -13,7 +13,7 @@ from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.dense_dot import DenseDot
 
 from .kernels import ROUNDOFF
-from .narrow import BF16, DATA_SCALE, TYPES, narrow_group, needs, run_narrow
+from .narrow import BF16, DATA_SCALE, TYPES, assert_exact, narrow_group, needs, run_narrow
 
 MACHINE = Machine.detect()
 RECIPE, TWIN = DenseDot(), DenseDot(plain=True)
@@ -54,10 +54,7 @@ def make(case: str, types: Any, rng: np.random.Generator) -> tuple[Any, list[np.
 def check_integers(case: str, types: Any, recipe: DenseDot, config: Any = None) -> None:
     group, arrays, expected = make(case, types, np.random.default_rng(1))
     got = run_narrow(recipe, group, arrays, MACHINE, config)
-    if types.kind == "shift":
-        np.testing.assert_array_equal(got, expected)
-        return
-    assert np.all(np.abs(got - expected) <= 2.0**-23 * (expected + 2 * abs(arrays[-1])))
+    assert_exact(types, got, expected, arrays[-1])
 
 
 @needs["int8"]

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run, save, print a line per output."""
-    from ..verification.inputs import seeded_inputs
+    from ..core.sample_inputs import seeded_inputs
 
     given = given_inputs(args)
     compiled = opened(args)

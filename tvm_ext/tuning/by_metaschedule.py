@@ -13,8 +13,8 @@ from typing import Any
 from ..core.errors import OptionError
 from ..core.machine import Machine
 from ..core.options import CompileOptions
+from ..core.sample_inputs import seeded_inputs
 from ..driver.compile import compile_model
-from ..verification.inputs import seeded_inputs
 from ..verification.verify import verify
 from .in_model import Ratio, paired
 from .metaschedule import Trial, Workload, kernels_of, tune_kernels

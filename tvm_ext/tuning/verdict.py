@@ -21,11 +21,11 @@ from ..core.plan import Plan
 from ..core.recipe import config_text
 from ..core.record import Record
 from ..core.record_book import Verdict, machine_fields
+from ..core.sample_inputs import seeded_inputs
 from ..core.task_key import TaskKey
 from ..driver.compile import compile_model
 from ..runtime.cpu import why_not_here
 from ..runtime.model import CompiledModel
-from ..verification.inputs import seeded_inputs
 from ..verification.verify import VerifyReport, verify
 from .extract import Workload
 from .in_model import Ratio, paired, task_seconds

@@ -16,10 +16,10 @@ import numpy as np
 
 from ..core.call_site import Written
 from ..core.errors import InputError, OptionError, ToolError
+from ..core.sample_inputs import seeded_inputs
 from ..frontend.reader import read_model
 from .counterparts import Counterpart, counterparts, wanted_values
 from .differences import Difference, difference
-from .inputs import seeded_inputs
 from .layers import BAD, SKIPPED, LayerReport, LayerRow
 from .metrics import OutputMetrics
 from .program import Graph, Program

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.errors import OptionError
 from ..core.frozen import FrozenInput
-from .inputs import seeded_inputs
+from ..core.sample_inputs import seeded_inputs
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
 
@@ -153,7 +153,8 @@ def tolerance_of(compiled: CompiledModel, given: float | None = None) -> float |
     if given is not None:
         return given
     if plan is not None:
-        return float(plan["tolerance"]) if plan["tolerance"] is not None else None
+        explained: float | None = plan["tolerance"]
+        return explained
     operators = (str(node.get("op", "")) for node in compiled.report.get("nodes", {}).values())
     return _QUANTIZED_STEPS / 255 if any(map(_rounds_to_8_bits, operators)) else None
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import OptionError, UnsupportedError
+from ...core.sample_inputs import seeded_inputs
 from ...runtime.library import ELF_MAGIC
 from ...runtime.model import CompiledModel, load
 from ...verification.environment import describe_machine
-from ...verification.inputs import seeded_inputs
 from .clock import measured_overhead
 from .code_facts import CodeFacts, facts_of_kernels
 from .launch import launches_of, with_seconds

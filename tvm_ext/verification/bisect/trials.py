@@ -11,8 +11,8 @@ import numpy as np
 
 from ...core.instruments import Instruments, Switches
 from ...core.options import CompileOptions
+from ...core.sample_inputs import seeded_inputs
 from ...driver.compile import compile_model
-from ..inputs import seeded_inputs
 from ..metrics import OutputMetrics
 from ..reference import run_reference
 from ..verify import VerifyReport, frozen_inputs, report_of, tolerance_of

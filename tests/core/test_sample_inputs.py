@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tvm_ext.core.errors import InputError
+from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.runtime.spec import TensorSpec
-from tvm_ext.verification.inputs import seeded_inputs
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool"])
