@@ -42,6 +42,7 @@ from tvm_ext.core.recipe import Config, Match, Recipe
 
 from .cache_speed import L3_BYTES, MEMORY_BYTES, stream
 from .dots import Dot
+from .prefetch import sprinkle
 from .steps import SERIAL_SECONDS, parallel_units, unroll_and_vectorize
 
 CLOCK = 3.0e9
@@ -339,11 +340,15 @@ def blocked_by(blocker: Blocker) -> Iterator[None]:
         _BLOCKER.reset(token)
 
 
-def schedule_tiles(sch: Schedule, problem: Problem, config: Config, result: str = "out", dot: Dot | None = None) -> Any:
+def schedule_tiles(
+    sch: Schedule, problem: Problem, config: Config, result: str = "out", dot: Dot | None = None,
+    weight: str | None = None,
+) -> Any:  # fmt: skip
     """Schedule "tile" and "acc" under the block `result`, whose last loops are (batch, blocks, pixels, lanes).
 
     Args:
         dot: that of :func:`reduce_tiles`. The loops that it takes the place of are left to :func:`.dots.multiply`.
+        weight: name of the buffer of packed weights, to be prefetched a chunk ahead; None prefetches nothing.
 
     Returns:
         The loop over the units of one thread.
@@ -379,6 +384,10 @@ def schedule_tiles(sch: Schedule, problem: Problem, config: Config, result: str 
     unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
     if blocking.unroll is not None:
         sch.unroll(sch.split(reduction[-1], [None, blocking.unroll])[1])
+    if weight is not None and _BLOCKER.get() is configured:  # a tuner that samples sizes has no chunk yet
+        panel = int(sch.get(o).extent) * problem.lanes * (dot.group if dot else 1)  # elements of a step
+        steps = config["chunk"] * math.prod(problem.taps) * problem.inner
+        sprinkle(sch, qo, reduction[2], weight, steps * panel, problem.inner * int(sch.get(o).extent))
     return unit
 
 

@@ -31,6 +31,7 @@ from .dot_kernel import AnchorValue, Operands, operands_of, schedule_shifts, wei
 from .dots import multiply
 from .epilogue import Epilogue, blocked_layout, placeholders
 from .narrow_image import ReadWord, copied_blocks, copied_rows, in_blocks, schedule_copy
+from .prefetch import weight_name
 
 #: So many channels are read of a plain image.
 _FEW = 4
@@ -109,7 +110,7 @@ class Conv2dDot(blocked.BlockedRecipe):
         return te.create_prim_func([*tensors, out])
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
-        unit = blocked.schedule_tiles(sch, match.problem, config, dot=match.dot)
+        unit = blocked.schedule_tiles(sch, match.problem, config, dot=match.dot, weight=weight_name(match))
         schedule_shifts(sch, match, unit)
         if match.copied:
             schedule_copy(sch, match, config)

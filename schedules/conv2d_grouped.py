@@ -30,6 +30,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 from . import blocked
 from .convolution import facts_of, padded, schedule_padding
 from .epilogue import Epilogue, blocked_layout, placeholders
+from .prefetch import weight_name
 from .widened import scale_layouts, scaled, widened
 
 
@@ -135,7 +136,7 @@ class Conv2dGrouped(blocked.BlockedRecipe):
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
         schedule_padding(sch, match, config["threads"])
-        blocked.schedule_tiles(sch, match.problem, config)
+        blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match))
         blocks, merged, ow = match.problem.output_blocks, match.merged, match.out_image[1]
         sch.transform_layout(
             sch.get_sblock("out"),

@@ -21,6 +21,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 from . import blocked
 from .convolution import channel_lanes, facts_of, inner_steps, padded, schedule_padding
 from .epilogue import Epilogue, blocked_layout, placeholders
+from .prefetch import weight_name
 from .widened import scale_layouts, scaled, widened
 
 
@@ -92,7 +93,7 @@ class Conv2dNCHWc(blocked.BlockedRecipe):
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
         schedule_padding(sch, match, config["threads"])
-        blocked.schedule_tiles(sch, match.problem, config)
+        blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match))
         ow = match.out_image[1]
         sch.transform_layout(
             sch.get_sblock("out"),

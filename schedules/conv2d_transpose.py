@@ -33,6 +33,7 @@ from . import blocked
 from .convolution import facts_of, padded, schedule_padding
 from .epilogue import Epilogue, blocked_layout, placeholders
 from .steps import flat_map
+from .prefetch import weight_name
 from .widened import scale_layouts, scaled, widened
 
 
@@ -195,10 +196,10 @@ class Conv2dTranspose(blocked.BlockedRecipe):
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
         schedule_padding(sch, match, config["threads"])
         if _interleaves(match):
-            blocked.schedule_tiles(sch, match.problem, config)
+            blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match))
             sch.transform_layout(sch.get_sblock("out"), ("write", 0), lambda b, o, q, j: _place(match, b, o, q, j))
         else:
-            blocked.schedule_tiles(sch, match.problem, config, "product")
+            blocked.schedule_tiles(sch, match.problem, config, "product", weight=weight_name(match))
             flat_map(sch, sch.get_sblock("out"), config["threads"], machine.lanes)
 
 

@@ -31,6 +31,7 @@ from . import blocked
 from .cache_speed import stream
 from .conv2d_nchwc import Conv2dNCHWc
 from .epilogue import Epilogue, blocked_layout, placeholders
+from .prefetch import weight_name
 from .steps import parallel_loops, parallel_rows, unroll_and_vectorize
 from .storage import reader
 from .widened import scale_layouts, scaled, widened
@@ -163,7 +164,7 @@ class Conv2dWinograd(Recipe):
         unit = _schedule_result(sch, tiling, config)
         if unit is not None:
             sch.compute_at(sch.get_sblock("product"), unit, preserve_unit_loops=True)
-        blocked.schedule_tiles(sch, tiling.problem(match), _inside(config), "product")
+        blocked.schedule_tiles(sch, tiling.problem(match), _inside(config), "product", weight=weight_name(match))
         if unit is not None:
             sch.compute_at(sch.get_sblock("v"), unit, preserve_unit_loops=True)
         schedule_input(sch, tiling, 1 if config["rows"] else threads)

@@ -36,6 +36,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 from . import blocked
 from .dots import Dot
 from .epilogue import Epilogue, placeholders
+from .prefetch import weight_name
 from .storage import decoded, schedule_decoded, why_not_float32
 from .widened import scaled, why_not_widened, widened
 
@@ -116,7 +117,8 @@ class Dense(MatmulRecipe):
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
         schedule_decoded(sch, match.data, config["threads"], machine.lanes)
         lead = match.group.shape[:-1]
-        schedule_matmul(sch, match.problem, config, lambda n, q, c: (*unflatten(q, lead), c))
+        weight = weight_name(match)
+        schedule_matmul(sch, match.problem, config, lambda n, q, c: (*unflatten(q, lead), c), weight=weight)
 
 
 def matmul_problem(batch: int, rows: int, k: int, n: int, machine: Machine) -> blocked.Problem:
@@ -142,11 +144,14 @@ def result(problem: blocked.Problem, acc: te.Tensor, value: Any) -> te.Tensor:
     )
 
 
-def schedule_matmul(sch: Schedule, problem: blocked.Problem, config: Config, index: Any, dot: Dot | None = None) -> Any:
+def schedule_matmul(
+    sch: Schedule, problem: blocked.Problem, config: Config, index: Any, dot: Dot | None = None,
+    weight: str | None = None,
+) -> Any:  # fmt: skip
     """Schedule a blocked matmul with the stage "out"; `index(n, q, c)` is where a result lies.
 
     Args:
-        dot: that of :func:`.blocked.reduce_tiles`.
+        dot, weight: those of :func:`.blocked.schedule_tiles`.
 
     Returns:
         The loop over the units of one thread.
@@ -155,7 +160,7 @@ def schedule_matmul(sch: Schedule, problem: blocked.Problem, config: Config, ind
     # The last vector of a row may be partly beyond it: it is computed whole, only real columns are stored.
     o, j = sch.split(c, [None, problem.lanes])
     sch.reorder(n, o, q, j)
-    unit = blocked.schedule_tiles(sch, problem, config, dot=dot)
+    unit = blocked.schedule_tiles(sch, problem, config, dot=dot, weight=weight)
     sch.transform_layout(sch.get_sblock("out"), ("write", 0), index)
     return unit
 

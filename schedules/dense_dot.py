@@ -25,6 +25,7 @@ from .dense import MatmulRecipe, result, schedule_matmul, unflatten
 from .dot_kernel import AnchorValue, operands_of, schedule_shifts, weight_layout, words_of
 from .dots import multiply
 from .epilogue import Epilogue, placeholders
+from .prefetch import weight_name
 from .steps import parallel_rows
 
 
@@ -89,7 +90,8 @@ class DenseDot(MatmulRecipe):
         if match.copied:
             parallel_rows(sch, sch.get_loops(sch.get_sblock("rows"))[:1], config["threads"])
         lead = match.group.shape[:-1]
-        unit = schedule_matmul(sch, match.problem, config, lambda n, q, c: (*unflatten(q, lead), c), match.dot)
+        weight = weight_name(match)
+        unit = schedule_matmul(sch, match.problem, config, lambda n, q, c: (*unflatten(q, lead), c), match.dot, weight)
         schedule_shifts(sch, match, unit)
         multiply(sch, match.dot)
 

@@ -26,7 +26,7 @@ from tvm.target import Target
 from tvm.tirx import compilation_pipeline
 
 from ..runtime.arrays import ARGUMENT_ALIGNMENT
-from . import bfloat16, quotients
+from . import bfloat16, prefetches, quotients
 
 #: A buffer of up to this many bytes stays on the stack of its thread.
 STACK_BYTES = 8192
@@ -87,6 +87,7 @@ def lower_to_loops(kernels: Mapping[str, tirx.PrimFunc], target: Target) -> dict
         s.LowerOpaqueBlock(),
         t.FlattenBuffer(),
         t.BF16ComputeLegalize(),
+        prefetches.insert(),
         t.NarrowDataType(32),
         s.LoopPartition(),
         t.VectorizeLoop(True),

@@ -1,0 +1,46 @@
+"""Software prefetch of packed weights, sprinkled into the reduction: annotations of loops that the build lowers.
+
+    for tile of a chunk:                             for tile of a chunk:
+        for rc, ry, rx:                  ->              for rc, ry, rx:
+            for ri: tile += x * w[ri]                        prefetch w[next chunk, a share of the lines of (rc, ry, rx)]
+                                                             for ri: tile += x * w[ri]
+
+The weights of a model are cold: each call streams them through L3 or from memory, and a hardware prefetcher gives up at
+the end of each short panel that a kernel walks over several times. Every tile of a chunk therefore asks for its share
+of the next chunk's lines, a few at a time between multiply-adds, into L2. Addresses run past the last chunk; a
+prefetch does not fault.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.recipe import Match
+
+#: Annotation of the loop whose iterations each prefetch some lines: (buffer, elements to the next chunk, lines).
+LINES = "tvm_ext.prefetch.lines"
+#: Annotation of the loop around it, over the tiles that share the lines of a chunk.
+SHARED_BY = "tvm_ext.prefetch.shared_by"
+#: Bytes of a cache line.
+LINE_BYTES = 64
+
+
+def sprinkle(sch: Schedule, tiles: Any, body: Any, weight: str, ahead: int, lines: int) -> None:
+    """Annotate a reduction so that it prefetches its weights a chunk ahead.
+
+    Args:
+        tiles: the loop over the register tiles of a chunk, which all read the same panel of weights.
+        body: a loop of the reduction inside it; each of its iterations reads `lines` cache lines of the panel.
+        weight: name of the buffer.
+        ahead: elements of the weight from a chunk to the next one.
+    """
+    share = -(-lines // int(sch.get(tiles).extent))
+    sch.annotate(tiles, SHARED_BY, 1)
+    sch.annotate(body, LINES, [weight, ahead, share])
+
+
+def weight_name(match: Match) -> str:
+    """Name of the buffer of the packed weight; :func:`.epilogue.placeholders` names buffers by their position."""
+    return f"p{next(i for i, p in enumerate(match.group.params) if p is match.weight)}"

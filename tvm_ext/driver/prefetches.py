@@ -1,0 +1,80 @@
+"""Lowers the annotations of :mod:`..schedules.prefetch`: each iteration of a loop asks for lines that a later one reads.
+
+    for r in ...:  # lines ("p1", ahead, 2), inside a loop t that shares them
+        y += p1[f(t, r)]
+    ->
+    for r in ...:
+        prefetch(&p1[f(t, r) + ahead + 2 t lines]); prefetch(&p1[f(t, r) + ahead + (2 t + 1) lines])
+        y += p1[f(t, r)]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Var
+from tvm.ir.expr import TensorLoad
+
+from ..schedules.prefetch import LINE_BYTES, LINES, SHARED_BY
+
+#: Arguments of LLVM's prefetch: a read, into L2, of data. Into L1 it evicts what the tile is using (10 % slower).
+_READ, _INTO_L2, _DATA = 0, 2, 1
+
+
+def insert() -> tvm.transform.Pass:
+    """A pass on kernels whose buffers are flat; a kernel without annotations is left as it is."""
+
+    def shared(tiles: tirx.For) -> tirx.For:
+        if SHARED_BY not in tiles.annotations:
+            return tiles
+        body = tvm_ffi.structural_map(tiles.body, (tirx.For, lambda loop: _prefetching(loop, tiles.loop_var)))
+        return _with_body(tiles, body, SHARED_BY)
+
+    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
+        return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, shared)))
+
+    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.InsertPrefetches")
+
+
+def _prefetching(loop: tirx.For, share: Any) -> tirx.For:
+    """The loop with prefetches before its body, if it is annotated so."""
+    if LINES not in loop.annotations:
+        return loop
+    name, ahead, lines = loop.annotations[LINES]
+    weight, index = _first_load(loop, str(name))
+    per_line = LINE_BYTES * 8 // tvm.DataType(str(weight.ty.dtype)).bits
+    first = index + int(ahead) + share * (int(lines) * per_line)
+    asks = [_prefetch(weight, first + line * per_line) for line in range(int(lines))]
+    return _with_body(loop, tirx.SeqStmt([*asks, loop.body]), LINES)
+
+
+def _first_load(loop: tirx.For, name: str) -> tuple[Any, Any]:
+    """The buffer of a name, and the index at which an iteration of the loop begins to read it."""
+    loads: list[Any] = []
+    inner: dict[Any, Any] = {}
+
+    def load(expr: TensorLoad) -> None:
+        if expr.source.name == name:
+            loads.append(expr)
+
+    def begin(each: tirx.For) -> None:
+        inner[each.loop_var] = each.min
+
+    tvm_ffi.structural_walk(loop.body, [(TensorLoad, load), (tirx.For, begin)])
+    assert loads, f"no load of {name} in the loop that is to prefetch it"
+    index = loads[0].indices[0]
+    index = index.base if isinstance(index, tirx.Ramp) else index
+    return loads[0].source, tvm_ffi.structural_map(index, (Var, lambda var: inner.get(var, var)))
+
+
+def _prefetch(buffer: Any, index: Any) -> Any:
+    address = tirx.address_of(tirx.BufferLoad(buffer, [index]))
+    return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", address, _READ, _INTO_L2, _DATA))
+
+
+def _with_body(loop: tirx.For, body: Any, annotation: str) -> tirx.For:
+    rest = {key: value for key, value in loop.annotations.items() if key != annotation}
+    return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, rest, loop.step)
