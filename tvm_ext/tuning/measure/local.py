@@ -11,6 +11,7 @@ do so some milliseconds after a kernel).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 
 from ...core.errors import OptionError
 from ...core.machine import Machine, available_cores
@@ -44,5 +45,5 @@ class LocalMeasurer(WorkerPool):
         if cold < 0:
             raise OptionError(f"cold={cold!r}: 0 or more is needed")
         limits = Limits(workers, max(0, available_cores() - machine.threads), build_timeout, run_timeout)
-        hello = {"plugins": list(plugins), "cold": cold, "repeats": [repeats.count, repeats.seconds]}
+        hello = {"plugins": list(plugins), "cold": cold, "repeats": list(astuple(repeats))}
         super().__init__(machine, workers, machine.threads, limits, hello)

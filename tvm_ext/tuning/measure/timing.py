@@ -19,27 +19,33 @@ class Repeats:
     Attributes:
         count: calls, each a sample.
         seconds: of all of them together.
+        warm: seconds of calls before them; at least one call. A pool of threads that begins to run has them on one
+            core until Linux's scheduler spreads them, some milliseconds later: kernels took 1.7 times as long until then.
     """
 
     count: int = 10
     seconds: float = 0.02
+    warm: float = 0.0
 
 
 #: Enough for a median, and short beside a build.
-DEFAULT_REPEATS = Repeats()
+DEFAULT_REPEATS = Repeats(warm=0.02)
 
 
 def timed(
     function: Callable[..., Any], arguments: Sequence[Sequence[Any]], best: float, repeats: Repeats
 ) -> tuple[tuple[float, ...], bool]:
-    """Seconds of each repeat, after one call that warms up; and whether it was given up as a clear loser.
+    """Seconds of each repeat, after calls that warm up; and whether it was given up as a clear loser.
 
     Args:
         arguments: of one call after the other, from the beginning again if there are fewer than calls.
         best: seconds of the best candidate so far.
     """
     following = itertools.cycle(arguments)
+    warm = time.perf_counter() + repeats.warm
     function(*next(following))
+    while time.perf_counter() < warm:
+        function(*next(following))
     costs: list[float] = []
     while len(costs) < repeats.count and sum(costs) < repeats.seconds:
         given = next(following)

@@ -1,6 +1,6 @@
 """A worker process: reads a JSON object a line, answers with one. Started by :mod:`.process`; it imports once.
 
-    {"do": "start", "machine": {...}, "plugins": [...], "cold": 2.0, "repeats": [10, 0.02], ...}     the first one
+    {"do": "start", "machine": {...}, "plugins": [...], "cold": 2.0, "repeats": [10, 0.02, 0.02], ...}     the first one
     {"do": "reference", "task": key, "describe": {...}, "path": ...}           save what the unscheduled function gives
     {"do": "build", "task": key, "describe": {...}, "trial": 7, "batch": 1, "candidate": {...}}
     {"do": "run", "trial": 7, "path": ..., "best": 1e-3}
