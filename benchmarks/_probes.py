@@ -115,8 +115,8 @@ def bandwidth(model: str, floats: str, threads: str, rounds: str, seconds: str) 
     import numpy as np
 
     import tvm_ext
-    from tvm_ext.benchmarking.machine_speed import call_of_read, round_minimum
     from tvm_ext.core.machine import Machine
+    from tvm_ext.rates.loops import call_of_read, round_minimum
 
     compiled = tvm_ext.compile(model, threads=int(threads), records=None, cache=False)
     read, read_bytes = call_of_read(Machine.detect(None, int(threads)), int(floats))
@@ -139,8 +139,8 @@ def scaling(model: str, rounds: str, seconds: str) -> dict[str, object]:
     import numpy as np
 
     import tvm_ext
-    from tvm_ext.benchmarking.machine_speed import call_of_fma, round_minimum
     from tvm_ext.core.machine import Machine
+    from tvm_ext.rates.loops import call_of_fma, round_minimum
 
     calls = []
     for threads in (1, 2):

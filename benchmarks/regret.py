@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import pathlib
-import sys
 import time
 from collections.abc import Iterator
 
@@ -63,8 +62,21 @@ def measure(model: str, path: pathlib.Path, minutes: float, seed: int) -> None:
             if len(configs) <= RANDOM or time.monotonic() > end:
                 continue
             for one in measurer.measure(task, configs):
-                record = Record(task.key, task.recipe, task.version, one.config, one.costs, one.error, one.detail,
-                                one.check, one.discarded, machine_fields(machine), "regret", time.time(), one.seconds)
+                record = Record(
+                    task.key,
+                    task.recipe,
+                    task.version,
+                    one.config,
+                    one.costs,
+                    one.error,
+                    one.detail,
+                    one.check,
+                    one.discarded,
+                    machine_fields(machine),
+                    "regret",
+                    time.time(),
+                    one.seconds,
+                )
                 file.write(record.to_row() + "\n")
             say(f"{task.name}: {len(configs)}")
             file.flush()
@@ -72,6 +84,9 @@ def measure(model: str, path: pathlib.Path, minutes: float, seed: int) -> None:
 
 if __name__ == "__main__":
     p = argparse.ArgumentParser()
-    p.add_argument("--model", default="resnet18"); p.add_argument("--minutes", type=float, default=1); p.add_argument("--path", type=pathlib.Path); p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--model", default="resnet18")
+    p.add_argument("--minutes", type=float, default=1)
+    p.add_argument("--path", type=pathlib.Path)
+    p.add_argument("--seed", type=int, default=0)
     a = p.parse_args()
     measure(a.model, a.path, a.minutes, a.seed)

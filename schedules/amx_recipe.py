@@ -13,6 +13,8 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
+from tvm_ext.core import estimate
+from tvm_ext.core.estimate import threads_of
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
@@ -21,8 +23,6 @@ from tvm_ext.runtime.tiles import TILE_FEATURES
 
 from .amx import COLUMNS, PRODUCTS, AmxTiles, Product, Tiles
 from .amx_kernel import Blocks
-from .blocked import CLOCK
-from .steps import SERIAL_SECONDS
 from .storage import Decoding
 from .tile_image import TileImage
 from .tile_weight import TileWeight
@@ -54,7 +54,7 @@ class TileRecipe(Recipe):
         """Knobs: how the image is read, tile registers over pixels, parts of the pixels, blocks of channels a chunk."""
         image = next(iter(match.images.values()))
         alone = seconds(image, match.product, {"pixels": 1, "parts": 1, "chunk": image.blocks, "threads": 1}, machine)
-        threads = machine.threads if alone > SERIAL_SECONDS else 1
+        threads = threads_of(alone * machine.rates.clock * 1e9, machine)
         blocks = {image.blocks for image in match.images.values()}
         return {
             "image": list(match.images),
@@ -97,7 +97,8 @@ def seconds(image: TileImage, product: Product, config: Config, machine: Machine
     readers = blocks.threads if blocks.by_pixels else 1
     stream = image.steps * weights * blocks.outputs * readers / _FAR_BYTES / blocks.threads
     both = max(longest, stream) + 0.1 * min(longest, stream)  # weights arrive while others are multiplied, nearly
-    return (both + _copy_cycles(image) / blocks.threads + _BEGIN) / CLOCK
+    cycles = both + _copy_cycles(image) / blocks.threads + _BEGIN
+    return float(estimate.seconds(cycles, [], machine, blocks.threads))
 
 
 def _tile_cycles(image: TileImage, blocks: Blocks, weights: int, machine: Machine) -> float:

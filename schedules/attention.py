@@ -15,14 +15,13 @@ from typing import Any
 from tvm import tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.estimate import seconds, threads_of
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
 from .attention_kernel import AttentionKernel, Tile
-from .blocked import CLOCK
-from .steps import SERIAL_SECONDS
 from .storage import why_not_float32
 
 #: Vector instructions of an exponential with the subtraction before it, the sum and the store after it.
@@ -62,7 +61,7 @@ class Attention(Recipe):
         value_lanes = _value_lanes(width, machine)
         tile_v = next(t for t in range(6 if wide else 2, 0, -1) if -(-width // value_lanes) % t == 0)
         fitting = (t for t in (8, 4, 2, 1) if t * tile_v + tile_v + 1 <= machine.registers - 4 and lanes % t == 0)
-        seconds = _flops(match) / machine.peak_gflops() / 1e9
+        cycles = _flops(match) / (2 * machine.lanes * machine.fma_per_cycle)
         return {
             "lanes": [lanes],
             "vectors": [1, 2] if rows > lanes else [1],
@@ -71,7 +70,7 @@ class Attention(Recipe):
             "tile_q": [next(fitting)],
             "tile_v": [tile_v],
             "value_lanes": [value_lanes],
-            "threads": [machine.threads if seconds > SERIAL_SECONDS else 1],
+            "threads": [threads_of(cycles, machine)],
         }
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
@@ -83,7 +82,7 @@ class Attention(Recipe):
         memory = 4 * tile.queries * (tile.block + tile.depth + tile.columns)
         cycles = (products + _EXP * tile.keys * tile.vectors) * (1.0 if memory <= machine.l1d else 1.03) + state
         turn = tile.queries * (tile.depth + 2 * tile.columns / tile.value_lanes)
-        return -(-tile.units // config["threads"]) * (cycles + turn) / CLOCK
+        return float(seconds(-(-tile.units // config["threads"]) * (cycles + turn), [], machine, config["threads"]))
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         """Operands are read in any order of axes; v with the axis of its vectors last."""

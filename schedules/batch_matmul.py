@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.estimate import level_of, seconds
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
@@ -59,6 +61,8 @@ class BatchMatmul(MatmulRecipe):
         rows = math.prod(group.shape[:-1]) if one else group.shape[-2]
         k, n = right.shape[-2:]
         problem = matmul_problem(1 if one else math.prod(lead), rows, k, n, machine)
+        computed = level_of(4 * math.prod(right.shape), machine)  # the right operand was written by a kernel before
+        problem = replace(problem, weights_in=computed, prefetched=False)
         return Match(group, {"problem": problem, "left": left, "right": right, "one": one, "lead": lead})
 
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
@@ -75,7 +79,7 @@ class BatchMatmul(MatmulRecipe):
         panel = 4 * problem.steps * units.tile_o * problem.lanes
         if config["pack"]:
             packing = problem.batch * units.outer_o * units.outer_p * panel / _PACK_BYTES / config["threads"]
-            return super().cost(match, config, machine) + packing / blocked.CLOCK
+            return super().cost(match, config, machine) + float(seconds(packing, [], machine, 1))
         scattered = 4 * problem.outputs >= _STRIDE_LIMIT and panel >= machine.l1d // 4
         return super().cost(match, config, machine) * (1.3 if scattered and units.block_p > 1 else 1.0)
 

@@ -37,20 +37,21 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.estimate import Stream, bandwidth, level_of, seconds, thread_counts
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Recipe
 
-from .cache_speed import L3_BYTES, MEMORY_BYTES, stream
 from .dots import Dot
 from .prefetch import sprinkle
-from .steps import SERIAL_SECONDS, parallel_units, unroll_and_vectorize
+from .steps import parallel_units, unroll_and_vectorize
 
-CLOCK = 3.0e9
 #: Pixels whose addresses do not advance by a constant need a pointer register each. Where a multiply-add takes no
 #: broadcast operand, LLVM also loads all broadcasts of a wide tile early, and spills.
 _POINTERS = 6
 #: Cycles between dependent multiply-adds, with what out-of-order execution loses of it.
 _LATENCY = 4.5
+#: How much of the time of weights that are not prefetched, of those that units read again, and of inputs out of another core, no instruction hides.
+_COLD, _AGAIN, _FOREIGN = 0.5, 0.5, 0.5
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,9 @@ class Problem:
         inner: reduction steps that stand together in a block. A step is one number, or one word of narrow numbers.
         lanes: outputs in a block.
         weight_sets: problems of the batch with weights of their own; 1 if all share them.
+        weights_in: the level of the memory hierarchy where a call finds the weights (:mod:`tvm_ext.core.residence`).
+        prefetched: whether the kernel prefetches them.
+        instruction: the rate of the machine at which products run: "fma", "dot_int8" or "dot_bf16".
     """
 
     batch: int
@@ -78,6 +82,9 @@ class Problem:
     inner: int
     lanes: int
     weight_sets: int = 1
+    weights_in: str = "memory"
+    prefetched: bool = True
+    instruction: str = "fma"
 
     @property
     def output_blocks(self) -> int:
@@ -164,15 +171,35 @@ def _round_up(value: int, multiple: int) -> int:
 
 
 def space(problem: Problem, machine: Machine) -> Mapping[str, Sequence[Any]]:
-    """Knobs: the register tile, parts the pixels are cut in, reduction blocks whose weights stay in cache."""
+    """Knobs: the register tile, parts the pixels are cut in, reduction blocks whose weights stay in cache, threads."""
+    return {**_tiling(problem, machine), "threads": [threads_for(problem, machine)]}
+
+
+def _tiling(problem: Problem, machine: Machine) -> dict[str, Sequence[Any]]:
+    """The knobs of :func:`space` but the threads."""
     chunks = [c for c in (1, 2, 4, 8, 16, 32, 64, problem.blocks) if problem.blocks % c == 0]
     return {
         "tile_o": [t for t in (1, 2, 3, 4, 6, 8) if t <= problem.output_blocks],
         "tile_p": [t for t in (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 24, 28) if t <= problem.pixels],
-        "parts": [t for t in (1, 2, 4, 8) if t <= problem.pixels],
+        "parts": sorted({t for t in (1, 2, 4, 8, machine.threads) if t <= problem.pixels}),
         "chunk": sorted(set(chunks)),
-        "threads": [machine.threads if problem.flops / machine.peak_gflops() / 1e9 > SERIAL_SECONDS else 1],
     }
+
+
+@functools.lru_cache(maxsize=1024)
+def threads_for(problem: Problem, machine: Machine) -> int:
+    """The number of threads whose best tile is estimated to take least, of :func:`.estimate.thread_counts`."""
+    counts = thread_counts(problem.flops / 2 / problem.lanes / product_rate(problem, machine), machine)
+    if len(counts) == 1:
+        return counts[0]
+    return min(counts, key=lambda t: (cost(problem, default(problem, machine, t), machine), t))
+
+
+def product_rate(problem: Problem, machine: Machine) -> float:
+    """Products of vectors a cycle."""
+    if problem.instruction == "fma":
+        return machine.fma_at(problem.lanes)
+    return float(getattr(machine.rates, problem.instruction)) or machine.rates.fma
 
 
 @functools.lru_cache(maxsize=1024)
@@ -182,9 +209,8 @@ def default(problem: Problem, machine: Machine, threads: int | None = None) -> M
     Args:
         threads: those the kernel will use; None takes the choice of :func:`space`.
     """
-    knobs = dict(space(problem, machine))
-    if threads is not None:
-        knobs["threads"] = [threads]
+    knobs = dict(_tiling(problem, machine))
+    knobs["threads"] = [threads_for(problem, machine) if threads is None else threads]
     tiles = itertools.product(knobs.pop("tile_o"), knobs.pop("tile_p"))
     legal = [t for t in ({"tile_o": o, "tile_p": p} for o, p in tiles) if tile_fits(problem, t, machine)]
     rest = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
@@ -217,14 +243,16 @@ def cost(problem: Problem, config: Config, machine: Machine, units: int = 1, apa
         return math.inf
     to, threads = config["tile_o"], config["threads"]
     work = Units.of(problem, {**config, "threads": 1} if apart else config)
-    each = work.block_p * _tile_cycles(problem, config, work, machine)
     count = problem.batch * work.outer_o * work.outer_p * units
-    compute = count * each / threads
-    unit_bytes = 4 * to * problem.lanes * problem.steps
-    again = max(0, count * unit_bytes - problem.weight_bytes) / threads / stream(problem.weight_bytes, machine)
-    cold = problem.weight_bytes / (MEMORY_BYTES * threads**0.7)
-    foreign = 0.0 if apart else _foreign_bytes(problem, work, threads) / L3_BYTES
-    return (max(compute, cold) + 0.35 * min(compute, cold) + 0.5 * (again + foreign)) / CLOCK
+    cycles = count * work.block_p * _tile_cycles(problem, config, work, machine) / threads
+    again = max(0, 4 * count * to * problem.lanes * problem.steps - problem.weight_bytes)
+    readers = threads if by_pixels(problem, work, threads) else 1
+    streams = [
+        Stream(problem.weight_bytes * readers / threads, problem.weights_in, 0.0 if problem.prefetched else _COLD),
+        Stream(again / threads, level_of(problem.weight_bytes, machine), _AGAIN),
+        Stream(0 if apart else _foreign_bytes(problem, work, threads), "foreign", _FOREIGN),
+    ]
+    return float(seconds(cycles, streams, machine, threads))
 
 
 def _foreign_bytes(problem: Problem, units: Units, threads: int) -> float:
@@ -238,10 +266,10 @@ def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machin
     """Cycles of one register tile over the whole reduction."""
     to, tp, chunk = config["tile_o"], config["tile_p"], config["chunk"]
     chunks = problem.blocks // chunk
-    step = max(to * tp / machine.fma_at(problem.lanes), (to + tp) / 2, _LATENCY) + 0.08 * (to + tp)
+    step = max(to * tp / product_rate(problem, machine), (to + tp) / 2, _LATENCY) + 0.08 * (to + tp)
     step *= 1 + 0.03 * tp if problem.scattered(tp) else 1.0
     chunk_bytes = 4 * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
-    weight_cycles = 4 * to * problem.lanes / stream(chunk_bytes, machine)
+    weight_cycles = 4 * to * problem.lanes / bandwidth(level_of(chunk_bytes, machine), machine)
     cycles = problem.steps * max(step + weight_cycles / 4, weight_cycles) + 10
     if chunks > 1:
         fits = 4 * units.block_p * tp * to * problem.lanes <= machine.l2 // 2

@@ -24,12 +24,12 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.estimate import Stream, level_of, seconds
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
-from .blocked import CLOCK
 from .convolution import facts_of
 from .epilogue import Epilogue, blocked_layout, placeholders
 from .steps import parallel_image, thread_choices, unroll_and_vectorize
@@ -39,8 +39,6 @@ from .widened import scale_layouts, scaled, widened
 #: Cycles a tile takes besides its multiply-adds: loop control, conditions, the latency of the first and the last.
 _TILE_CYCLES = 8.0
 _LATENCY = 4.0
-#: Bytes a cycle one core moves between its own caches and what lies beyond.
-_MEMORY_BYTES = 16.0
 
 
 class Conv2dDepthwise(Recipe):
@@ -68,7 +66,8 @@ class Conv2dDepthwise(Recipe):
         blocks = -(-c // match.lanes)
         cycles = n * blocks * h * depthwise_cycles(match, config["tile_p"], machine)
         moved = 4 * match.lanes * n * blocks * (math.prod(match.image) + h * w)
-        return cycles / config["threads"] / CLOCK + beyond_l2(moved, machine, config["threads"])
+        threads = config["threads"]
+        return float(seconds(cycles / threads, beyond_l2(moved, machine, threads), machine, threads))
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         result = Layout.blocked(4, match.lanes)
@@ -116,9 +115,10 @@ def schedule_window(sch: Schedule, conv: Any, at: Any) -> None:
     unroll_and_vectorize(sch, [xi], lane)
 
 
-def beyond_l2(moved: int, machine: Machine, threads: int) -> float:
-    """Seconds in which threads move so many bytes beyond their own caches; none if these hold them."""
-    return moved / _MEMORY_BYTES / threads / CLOCK if moved > machine.l2 * threads else 0.0
+def beyond_l2(moved: int, machine: Machine, threads: int) -> list[Stream]:
+    """What each thread moves beyond its own caches, of so many bytes that all move; nothing if these hold them."""
+    each = moved / threads
+    return [Stream(each, level_of(each, machine, threads), 1.0)] if each > machine.l2 else []
 
 
 def depthwise_cycles(match: Match, tile: int, machine: Machine) -> float:

@@ -136,13 +136,13 @@ def _merges(facts: Mapping[str, Any], operands: Operands) -> bool:
 
 
 def _problem(group: Group, facts: Mapping[str, Any], operands: Operands, lanes: int, merged: bool) -> blocked.Problem:
-    (co, ci, kh, kw), (oh, ow) = facts["weight"].shape, facts["out_image"]
+    (co, ci, kh, kw), (oh, ow), rate = facts["weight"].shape, facts["out_image"], operands.dot.rate
     if merged:
         inner = -(-kw * ci // operands.dot.group)
-        return blocked.Problem(group.shape[0], co, oh * ow, ow, 1, (kh, 1), inner, lanes)
+        return blocked.Problem(group.shape[0], co, oh * ow, ow, 1, (kh, 1), inner, lanes, instruction=rate)
     words = -(-ci // operands.dot.group)
     inner = math.gcd(words, lanes // operands.dot.group)
-    return blocked.Problem(group.shape[0], co, oh * ow, ow, words // inner, (kh, kw), inner, lanes)
+    return blocked.Problem(group.shape[0], co, oh * ow, ow, words // inner, (kh, kw), inner, lanes, instruction=rate)
 
 
 def _weight_layout(match: Match, config: Config) -> DotWeight:

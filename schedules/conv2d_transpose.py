@@ -32,8 +32,8 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 from . import blocked
 from .convolution import facts_of, padded, schedule_padding
 from .epilogue import Epilogue, blocked_layout, placeholders
-from .steps import flat_map
 from .prefetch import weight_name
+from .steps import flat_map
 from .widened import scale_layouts, scaled, widened
 
 

@@ -22,13 +22,13 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.estimate import Stream, launch_seconds, level_of, seconds
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
 from . import blocked
-from .cache_speed import stream
 from .conv2d_nchwc import Conv2dNCHWc
 from .epilogue import Epilogue, blocked_layout, placeholders
 from .prefetch import weight_name
@@ -40,6 +40,9 @@ from .winograd_stages import Tiling, input_tiles, output_tiles, schedule_input, 
 
 #: Vector operations of the transforms a core does in a cycle, loads and stores included.
 _OPERATIONS = 0.8
+#: How often V and M, which are written once and read once, cost what a read costs: transforms hide part of it in L2;
+#: beyond it lines that are written leave the cache, too.
+_MOVED, _MOVED_OUT = 0.7, 1.4
 #: Input channels up to which tile columns are the vectors of the input transform.
 _FEW = 4
 
@@ -107,8 +110,12 @@ class Conv2dWinograd(Recipe):
             return math.inf
         held = problem.products_bytes
         sharing = threads if not config["rows"] else 1
-        traffic = 0.7 * held / stream(held // sharing, machine)
-        extra = tiling.units * (tiling.vectors(problem) / _OPERATIONS + traffic) / threads / blocked.CLOCK
+        level = level_of(held // sharing, machine)
+        times = _MOVED if level in ("l1", "l2") else _MOVED_OUT
+        moved = Stream(times * tiling.units * held / threads, level, 1.0)
+        transforms = tiling.units * tiling.vectors(problem) / _OPERATIONS / threads
+        extra = float(seconds(transforms, [moved], machine, 1))
+        extra += (0 if config["rows"] else 2) * launch_seconds(machine, threads)
         return extra + blocked.cost(problem, config, machine, units=tiling.units, apart=bool(config["rows"]))
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:

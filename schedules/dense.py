@@ -40,31 +40,16 @@ from .prefetch import weight_name
 from .storage import decoded, schedule_decoded, why_not_float32
 from .widened import scaled, why_not_widened, widened
 
-#: Seconds until the other threads have begun, for workers that are awake, with what is lost of their caches.
-_WAKE_SECONDS = 2.5e-6
-#: Bytes a second one core reads from its caches in a long stream; from memory a third of it.
-_STREAM_BYTES = 80e9
-#: Cycles from a multiply-add to the next one of the same accumulator.
-_LATENCY = 4
-
 
 class MatmulRecipe(blocked.BlockedRecipe):
     """What matmuls share: knobs for one register tile of columns and rows, and streaming for few rows."""
-
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        knobs = dict(blocked.space(match.problem, machine))
-        return {**knobs, "threads": [threads_for(match.problem, machine)]}
 
     def default(self, match: Match, machine: Machine) -> Config:
         problem = match.problem
         if problem.pixels <= streamed_rows(machine):
             return dict(streamed(problem, machine))
-        tile = blocked.default(problem, machine, threads_for(problem, machine))
+        tile = blocked.default(problem, machine)
         return {**tile, "chunk": _longest_chunk(problem, tile["tile_o"], machine)}
-
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        wake = _WAKE_SECONDS if config["threads"] > 1 else 0.0
-        return max(blocked.cost(match.problem, config, machine), stream_seconds(match.problem, config)) + wake
 
 
 class Dense(MatmulRecipe):
@@ -178,38 +163,19 @@ def streamed_rows(machine: Machine) -> int:
     return 4 if machine.registers < 32 else 6
 
 
-def stream_seconds(problem: blocked.Problem, config: Config) -> float:
-    """Seconds to read all weights once, at the speed of a cache."""
-    return problem.weight_bytes / _STREAM_BYTES / float(config["threads"])
-
-
-def threads_for(problem: blocked.Problem, machine: Machine) -> int:
-    """All threads if they save more than it takes to wake them, else one."""
-    compute = problem.flops / machine.peak_gflops() / 1e9
-    alone = max(compute, stream_seconds(problem, {"threads": 1}))
-    return machine.threads if alone * (1 - 1 / machine.threads) > _WAKE_SECONDS else 1
-
-
 @functools.lru_cache(maxsize=1024)
 def streamed(problem: blocked.Problem, machine: Machine) -> Mapping[str, Any]:
     """The register tile that streams the weights of all columns in least time: all rows, one chunk."""
+    knobs = blocked.space(problem, machine)
     rows = problem.pixels
-    tile_p = rows if rows in blocked.space(problem, machine)["tile_p"] else 1
-    fixed = {"tile_p": tile_p, "parts": 1, "chunk": problem.blocks, "threads": threads_for(problem, machine)}
-    points: Iterator[Config] = ({"tile_o": o, **fixed} for o in blocked.space(problem, machine)["tile_o"])
+    fixed = {"tile_p": rows if rows in knobs["tile_p"] else 1, "parts": 1, "chunk": problem.blocks}
+    points: Iterator[Config] = (
+        {"tile_o": o, **fixed, "threads": t}
+        for o in knobs["tile_o"] for t in knobs["threads"]
+    )  # fmt: skip
     legal: list[Config] = [p for p in points if blocked.registers_used(p) <= machine.registers]
-    best: Config = min(legal, key=lambda p: _streaming_cycles(problem, p, machine))
+    best: Config = min(legal, key=lambda p: (blocked.cost(problem, p, machine), -p["tile_o"]))
     return types.MappingProxyType(best)
-
-
-def _streaming_cycles(problem: blocked.Problem, config: Config, machine: Machine) -> float:
-    """Cycles of one thread: a step takes its loads, its multiply-adds, or the latency of an accumulator."""
-    to, tp = config["tile_o"], config["tile_p"]
-    units = blocked.Units.of(problem, config)
-    step = max(4 * to * problem.lanes * blocked.CLOCK / _STREAM_BYTES, to * tp / machine.fma_per_cycle, _LATENCY)
-    # Wide tiles read longer runs; each unit begins and ends once.
-    each = problem.steps * step + 20 + 4 * to * tp
-    return problem.batch * units.outer_o * units.outer_p * units.block_p * each / config["threads"]
 
 
 # ------------------------------------------------------------ indices

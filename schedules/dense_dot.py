@@ -55,7 +55,7 @@ class DenseDot(MatmulRecipe):
             return Miss("an operand is empty")
         words, lanes = -(-k // operands.dot.group), machine.lanes
         inner = next(i for i in range(lanes, 0, -1) if words % i == 0)
-        problem = blocked.Problem(1, n, rows, rows, words // inner, (1, 1), inner, lanes)
+        problem = blocked.Problem(1, n, rows, rows, words // inner, (1, 1), inner, lanes, instruction=operands.dot.rate)
         copied = k % operands.dot.group > 0
         dot = operands.copied_dot if copied else operands.dot
         facts = {"problem": problem, "data": data, "weight": weight, "operands": operands}

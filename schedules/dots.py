@@ -77,6 +77,11 @@ class Dot:
         return 128 if self.data == "int8" else 0
 
     @property
+    def rate(self) -> str:
+        """The field of :class:`tvm_ext.rates.Rates` that it runs at."""
+        return "dot_bf16" if self.weight == "bfloat16" else "dot_int8"
+
+    @property
     def plain(self) -> Dot:
         """The twin: the same sums without the instruction."""
         return replace(self, feature="")

@@ -12,6 +12,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.estimate import vector_seconds
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
@@ -42,7 +43,7 @@ class Elementwise(Recipe):
         return {"threads": thread_choices(match.elements * match.operations, machine)}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return match.elements * match.operations / machine.lanes / 3e9 / config["threads"]
+        return vector_seconds(match.elements * match.operations, machine, config["threads"])
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         params, rank = match.group.params, len(match.group.shape)

@@ -22,6 +22,7 @@ from typing import Any
 from tvm import relax, te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.estimate import seconds
 from tvm_ext.core.group import CONSTANTS, GROUP, Group
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
@@ -96,7 +97,7 @@ class ExpandDepthwise(Recipe):
         units = n * (h // strip) * (blocks // to)
         moved = 4 * n * (channels * height * width + c * h * w)
         busy = _busy_threads((n, h // strip, blocks // to), config["threads"])
-        return units * unit / busy / blocked.CLOCK + beyond_l2(moved, machine, busy)
+        return float(seconds(units * unit / busy, beyond_l2(moved, machine, busy), machine, busy))
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         result = Layout.blocked(4, match.lanes)

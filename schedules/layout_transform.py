@@ -28,17 +28,15 @@ from tvm.s_tir import Schedule
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from tvm_ext.core.estimate import bandwidth, level_of, seconds, threads_of
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 
 from .copies import Axis, axes_of
-from .steps import SERIAL_SECONDS
 from .tiles import Span, Tile, choose, spans
 
 NAME = "layout_transform"
 
-#: Bytes a second that one core reads and writes: within caches (90e9 were measured on Zen 4), and beyond them.
-_CACHE_SPEED, _MEMORY_SPEED = 45e9, 15e9
 #: Bytes of an element, of types that are copied in vectors.
 _ITEMSIZE = {
     "float16": 2, "float32": 4, "float64": 8, "int8": 1, "int16": 2, "int32": 4, "int64": 8,
@@ -52,8 +50,9 @@ _BITS = {"bfloat16": "uint16", "bool": "uint8"}
 
 def cost(shape: Sequence[int], dtype: str, machine: Machine) -> float:
     """Estimated seconds of a transform."""
-    seconds = _seconds(shape, _BITS.get(dtype, dtype), machine)
-    return seconds / _threads(seconds, machine)
+    cycles = _cycles(shape, _BITS.get(dtype, dtype), machine)
+    threads = threads_of(cycles, machine)
+    return float(seconds(cycles / threads, [], machine, threads))
 
 
 def compute(shape: Sequence[int], dtype: str, source: Layout, target: Layout, machine: Machine) -> tirx.PrimFunc:
@@ -86,17 +85,13 @@ def _copy(
         return
     axes, itemsize = axes_of(shape, source, target), _ITEMSIZE.get(dtype, 0)
     tile = choose(axes, 4 * machine.lanes // itemsize if itemsize else 1, itemsize)
-    _Loops(axes, tile, *buffers).emit(_threads(_seconds(shape, dtype, machine), machine))
+    _Loops(axes, tile, *buffers).emit(threads_of(_cycles(shape, dtype, machine), machine))
 
 
-def _seconds(shape: Sequence[int], dtype: str, machine: Machine) -> float:
-    """On one thread."""
+def _cycles(shape: Sequence[int], dtype: str, machine: Machine) -> float:
+    """Of one thread, which reads and writes all of it in turn."""
     moved = 2 * math.prod(shape) * _ITEMSIZE.get(dtype, 4)
-    return moved / (_CACHE_SPEED if moved <= machine.l3 else _MEMORY_SPEED)
-
-
-def _threads(seconds: float, machine: Machine) -> int:
-    return machine.threads if seconds > SERIAL_SECONDS else 1
+    return moved / bandwidth(level_of(moved, machine), machine)
 
 
 class _Loops:

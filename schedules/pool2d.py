@@ -15,6 +15,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.estimate import vector_seconds
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
@@ -61,7 +62,7 @@ class Pool2d(Recipe):
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
         work = math.prod(match.group.shape) * match.pool_size[0] * match.pool_size[1]
-        return work / machine.lanes / 3e9 / config["threads"]
+        return vector_seconds(work, machine, config["threads"])
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         where = match.group.params.index(match.data)

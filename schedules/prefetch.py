@@ -2,7 +2,7 @@
 
     for tile of a chunk:                             for tile of a chunk:
         for rc, ry, rx:                  ->              for rc, ry, rx:
-            for ri: tile += x * w[ri]                        prefetch w[next chunk, a share of the lines of (rc, ry, rx)]
+            for ri: tile += x * w[ri]                        prefetch w[next chunk, a share of its lines]
                                                              for ri: tile += x * w[ri]
 
 The weights of a model are cold: each call streams them through L3 or from memory, and a hardware prefetcher gives up at

@@ -15,6 +15,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.estimate import vector_seconds
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
@@ -56,7 +57,7 @@ class Reduction(Recipe):
         return {"threads": thread_choices(math.prod(match.data.shape), machine)}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return math.prod(match.data.shape) / machine.lanes / 1e9 / config["threads"]
+        return vector_seconds(3 * math.prod(match.data.shape), machine, config["threads"])
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         params, shape = match.group.params, match.data.shape

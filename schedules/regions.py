@@ -18,6 +18,7 @@ from tvm.s_tir import Schedule
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from tvm_ext.core.estimate import vector_seconds
 from tvm_ext.core.group import Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
@@ -53,7 +54,7 @@ class RegionRecipe(Recipe):
         return {"threads": thread_choices(2 * math.prod(match.group.shape), machine)}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return 2 * math.prod(match.group.shape) / machine.lanes / 3e9 / config["threads"]
+        return vector_seconds(2 * math.prod(match.group.shape), machine, config["threads"])
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         """The layout of the largest operand whose blocks no box cuts, or as ONNX has it."""

@@ -9,10 +9,8 @@ from typing import Any
 from tvm import tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.estimate import threads_of
 from tvm_ext.core.machine import Machine
-
-#: Below this many seconds of work on one thread, waking the others costs more than it saves.
-SERIAL_SECONDS = 8e-6
 
 
 def parallel_units(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:
@@ -88,9 +86,9 @@ def unroll_and_vectorize(sch: Schedule, unrolled: Sequence[Any], vectorized: Any
 
 
 def thread_choices(operations: float, machine: Machine) -> list[int]:
-    """All threads if `operations` f32 vector operations are worth waking them, else one."""
-    seconds = operations / machine.lanes / 1.5e9
-    return [machine.threads if seconds > SERIAL_SECONDS else 1]
+    """The number of threads for so many f32 operations in whole vectors, as the only choice of a knob; operands out of
+    another core's cache take as long again as the operations."""
+    return [threads_of(2 * operations / machine.lanes, machine)]
 
 
 def flat_map(sch: Schedule, block: Any, threads: int, lanes: int) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.estimate import vector_seconds
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
@@ -54,7 +55,7 @@ class Take(Recipe):
         return {"threads": thread_choices(_operations(match, machine), machine)}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return _operations(match, machine) / machine.lanes / 3e9 / config["threads"]
+        return vector_seconds(_operations(match, machine), machine, config["threads"])
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         params = tuple(Layout.plain(len(p.shape)) for p in match.group.params)

@@ -91,8 +91,9 @@ class Tiling:
         phases = self.stride**2
         blocks, inner = (1, p.blocks * p.inner * phases) if self.planar else (p.blocks * phases, p.inner)
         return blocked.Problem(
-            self.products, p.outputs, self.pixels, self.pixels, blocks, (1, 1), inner, p.lanes, self.products
-        )
+            self.products, p.outputs, self.pixels, self.pixels, blocks, (1, 1), inner, p.lanes, self.products,
+            p.weights_in, p.prefetched,
+        )  # fmt: skip
 
     def vectors(self, problem: blocked.Problem) -> float:
         """Vector operations of both transforms of a unit, loads and stores included."""

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 #: Bottom to top; a room imports itself and what stands before it. Rooms in one row do not import each other.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("runtime",), ("core",), ("schedules", "byoc"), ("passes",), ("frontend",), ("precision",), ("driver",),
+    ("runtime",), ("rates",), ("core",), ("schedules", "byoc"), ("passes",), ("frontend",), ("precision",), ("driver",),
     ("verification",), ("quantization",), ("benchmarking",), ("tuning",), ("inspection",), ("api",), ("byoc.testing",),
     ("cli",),
 )  # fmt: skip

@@ -18,7 +18,8 @@ from tvm_ext.core.errors import OptionError, ToolError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.driver import cache as cache_module
-from tvm_ext.driver.cache import Cache, CacheWarning, cache_key, default_folder, default_limit
+from tvm_ext.driver.cache import Cache, CacheWarning, cache_key, default_limit
+from tvm_ext.runtime.files import default_folder
 from tvm_ext.runtime.model import load
 
 KEYS = [f"{i:064x}" for i in range(10)]

@@ -6,18 +6,23 @@ Recipes read this object; none of them knows a vector width of its own.
 from __future__ import annotations
 
 import functools
-import pathlib
-from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..runtime.cpu import cpu_flags, missing_features
+from ..rates import Rates
+from ..runtime.cpu import FLAGS_OF_FEATURE, cpu_flags, missing_features
 from ..runtime.threads import available_cores as available_cores
 from ..runtime.tiles import TILE_FEATURES, needs_tiles, why_no_tiles
 from .errors import OptionError
+from .machine_files import description_of, nearest_rates, similar_rates
 
 if TYPE_CHECKING:
     import tvm
+
+    from .options import CompileOptions
 
 #: Host features an artifact may need, by LLVM's name; what is not listed changes no instruction we emit.
 RELEVANT_FEATURES = (
@@ -27,18 +32,17 @@ RELEVANT_FEATURES = (
     "amx-tile", "amx-bf16", "amx-int8", "neon", "dotprod", "fullfp16", "sve", "sve2", "bf16", "i8mm",
 )  # fmt: skip
 
-# name, feature that shows it, f32 lanes, vector registers, f32 fused multiply-adds a cycle, broadcast in the operand
+# name, features that show it, f32 lanes, vector registers, broadcast in the operand
 _INSTRUCTION_SETS = (
-    ("avx512", "avx512f", 16, 32, 2, True),
-    ("avx2", "avx2", 8, 16, 2, False),
-    ("avx", "avx", 8, 16, 1, False),
-    ("sse4.2", "sse4.2", 4, 16, 1, False),
-    ("sve", "sve", 4, 32, 2, True),
-    ("neon", "neon", 4, 32, 2, True),
+    ("avx512", ("avx512f", "avx512bw", "avx512dq", "avx512vl", "fma"), 16, 32, True),
+    ("avx2", ("avx2",), 8, 16, False),
+    ("avx", ("avx",), 8, 16, False),
+    ("sse4.2", ("sse4.2",), 4, 16, False),
+    ("sve", ("sve",), 4, 32, True),
+    ("neon", ("neon",), 4, 32, True),
 )
-
-#: CPUs whose 512-bit instructions take two passes, of one of 256 bits or through two units of them.
-_TWO_PASSES = frozenset({"znver4", "icelake-client", "tigerlake", "rocketlake", "cannonlake"})
+#: The CPU that LLVM schedules for where it does not know the host's, by the instruction set.
+_STAND_INS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "avx": "sandybridge", "sse4.2": "x86-64-v2"}
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,10 @@ class Machine:
         features: the LLVM features generated code may use, of :data:`RELEVANT_FEATURES`, sorted.
         lanes: f32 lanes of one vector register.
         registers: vector registers.
-        fma_per_cycle: f32 vector multiply-adds a core starts in a cycle.
         operand_broadcast: whether a multiply-add takes a scalar of memory (or of a lane) as an operand.
         l1d, l2, l3: bytes of the data caches: a core's own L1 and L2, the L3 that cores share.
         threads: threads a parallel kernel uses; 1 makes every kernel serial.
+        rates: what its cores do in a cycle.
     """
 
     isa: str
@@ -64,12 +68,12 @@ class Machine:
     features: tuple[str, ...]
     lanes: int
     registers: int
-    fma_per_cycle: int
     operand_broadcast: bool
     l1d: int
     l2: int
     l3: int
     threads: int
+    rates: Rates
 
     @staticmethod
     def detect(target: str | None = None, threads: int | None = None) -> Machine:
@@ -88,11 +92,14 @@ class Machine:
             raise OptionError(f"threads={threads!r}: a whole number of 1 or more is needed")
         return _detect(target, threads)
 
-    def fma_at(self, lanes: int) -> int:
-        """f32 vector multiply-adds a cycle of vectors of so many lanes: twice as many of half the width, where the
-        whole width takes two passes."""
-        double = self.isa == "avx512" and self.mcpu in _TWO_PASSES and lanes <= self.lanes // 2
-        return self.fma_per_cycle * (2 if double else 1)
+    @property
+    def fma_per_cycle(self) -> float:
+        """f32 multiply-adds of whole vectors that a core starts in a cycle."""
+        return self.rates.fma
+
+    def fma_at(self, lanes: int) -> float:
+        """f32 vector multiply-adds a cycle of vectors of so many lanes."""
+        return self.rates.fma_half if lanes <= self.lanes // 2 else self.rates.fma
 
     def with_threads(self, threads: int) -> Machine:
         """The same machine, with another number of threads."""
@@ -113,68 +120,166 @@ class Machine:
         description: dict[str, Any] = {"kind": "llvm", "mcpu": self.mcpu, "num-cores": self.threads, "opt-level": level}
         if self.triple:
             description["mtriple"] = self.triple
-        if tiles := [f"+{feature}" for feature in self.features if feature.startswith("amx")]:
-            description["mattr"] = tiles  # what recipes may use; LLVM itself makes no use of it
+        if attributes := _attributes(self.mcpu, self.triple, self.features):
+            description["mattr"] = list(attributes)
         return tvm.target.Target(description)
 
-    def peak_gflops(self, gigahertz: float = 3.0) -> float:
-        """f32 GFLOP/s of one core at a clock; an estimate for cost models, never a measured figure."""
-        return 2.0 * self.lanes * self.fma_per_cycle * gigahertz
+    def measured(self) -> Machine:
+        """The same machine with the rates of the cores this process runs on: measured now, or kept from before."""
+        return replace(self, rates=_rates_here(self))
 
     def why_no_tiles(self) -> str:
         """Why recipes may use no AMX tile registers; "" if they may."""
         if "amx-tile" in self.features:
             return ""
-        same = not self.triple and "amx_tile" in cpu_flags() and self.mcpu == _detect(None, self.threads).mcpu
-        return (why_no_tiles() if same else "") or f"{self.mcpu or self.isa} has no amx-tile"
+        here = not self.triple and "amx_tile" in cpu_flags() and self.mcpu == _host().mcpu
+        return (why_no_tiles() if here else "") or f"{self.mcpu or self.isa} has no amx-tile"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {**asdict(self), "features": list(self.features)}
+        return {**asdict(self), "features": list(self.features), "rates": self.rates.as_dict()}
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> Machine:
+        """From plain values, as :meth:`as_dict` gives them.
+
+        Raises:
+            OptionError: a field is missing, unknown or of another type.
+        """
+        fields_of = {field.name for field in fields(Machine)}
+        if wrong := fields_of ^ set(values):
+            raise OptionError(f"a machine: {', '.join(sorted(wrong))} missing or unknown", fix=_MACHINE_FIX)
+        numbers = ("lanes", "registers", "l1d", "l2", "l3", "threads")
+        whole = all(type(values[name]) is int and values[name] >= 1 for name in numbers)
+        texts = all(isinstance(values[name], str) for name in ("isa", "mcpu", "triple"))
+        features = values["features"]
+        if not whole or not texts or isinstance(features, str) or set(features) - set(RELEVANT_FEATURES):
+            raise OptionError(f"a machine: {dict(values)!r}: a field is of another kind", fix=_MACHINE_FIX)
+        return Machine(**{**values, "features": tuple(sorted(features)), "rates": Rates.of(values["rates"])})
+
+    @staticmethod
+    def described(name: str | Path, threads: int | None = None) -> Machine:
+        """A machine by the name of a description that comes with this library, or by the path of one.
+
+        Args:
+            threads: to plan for; None takes those of the description.
+
+        Raises:
+            OptionError: there is no such description, or it describes no machine.
+        """
+        machine = Machine.of(description_of(name).machine)
+        return machine if threads is None else machine.with_threads(threads)
 
 
 @functools.lru_cache(maxsize=64)
 def _detect(target: str | None, threads: int) -> Machine:
-    import tvm
     from tvm.target import codegen
 
-    triple, _, mcpu = (target or codegen.llvm_get_system_cpu()).rpartition(":")
-    description = {"kind": "llvm", "mcpu": mcpu, **({"mtriple": triple} if triple else {})}
+    if target is None:
+        return replace(_host(), threads=threads)
+    triple, _, mcpu = target.rpartition(":")
     try:
         known = codegen.llvm_is_valid_cpu(mcpu, triple or codegen.llvm_get_system_triple())
-        found = {str(f) for f in codegen.llvm_get_cpu_features(tvm.target.Target(description))} if known else set()
+        features = _implied(mcpu, triple) if known else frozenset()
     except Exception as error:
         raise OptionError(f"target={target!r}: LLVM does not know it ({error})", fix=_TARGET_FIX) from error
     if not known:
         raise OptionError(f"target={target!r}: LLVM knows no CPU {mcpu!r}", fix=_TARGET_FIX)
-    if target is None:
-        found -= _tiles_left_out(found)
-    isa = next((row for row in _INSTRUCTION_SETS if row[1] in found), ("scalar", "", 4, 16, 1, False))
-    fma = 1 if (isa[0] == "avx2" and "fma" not in found) or (isa[0] == "avx512" and mcpu in _TWO_PASSES) else isa[4]
-    return Machine(
-        isa=isa[0], mcpu=mcpu, triple=triple, features=tuple(f for f in sorted(RELEVANT_FEATURES) if f in found),
-        lanes=isa[2], registers=isa[3], fma_per_cycle=fma,
-        operand_broadcast=isa[5], threads=threads, **_caches(),
-    )  # fmt: skip
+    return machine_of_features(features, mcpu, triple, threads, caches())
 
 
-def _tiles_left_out(found: Collection[str]) -> set[str]:
-    """Features of AMX that LLVM knows of this CPU by its name, but Linux hides, or gives this process no room for."""
-    if not needs_tiles(found):
-        return set()
-    return set(TILE_FEATURES) if why_no_tiles() else set(missing_features(TILE_FEATURES))
+@functools.cache
+def _host() -> Machine:
+    """The machine this process runs on, with all cores that it may use."""
+    from tvm.target import codegen
+
+    flags = cpu_flags()
+    features = frozenset(f for f in RELEVANT_FEATURES if f in FLAGS_OF_FEATURE and not missing_features([f], flags))
+    if needs_tiles(features) and why_no_tiles():
+        features -= set(TILE_FEATURES)
+    return machine_of_features(features, str(codegen.llvm_get_system_cpu()), "", available_cores(), caches())
 
 
+def machine_for(options: CompileOptions) -> Machine:
+    """The machine that options compile for: the described one, the CPU they name, or this one with measured rates.
+
+    Raises:
+        OptionError: no such machine or CPU.
+    """
+    if options.machine is not None:
+        return Machine.described(options.machine, options.threads)
+    machine = Machine.detect(options.target, options.threads)
+    return machine.measured() if options.target is None else machine
+
+
+def _rates_here(machine: Machine) -> Rates:
+    """The rates of the cores this process runs on; $TVM_EXT_RATES=typical takes those of a similar machine instead."""
+    from ..rates import store
+    from ..rates.measure import Caches, measure
+    from ..runtime.threads import dispatcher
+
+    if os.environ.get("TVM_EXT_RATES", "measured") == "typical":
+        return machine.rates
+    vectors = machine.with_threads(min(machine.threads, available_cores()))
+    sizes = {"l1d": machine.l1d, "l2": machine.l2, "l3": machine.l3}
+
+    def now() -> Rates:
+        found = dispatcher.call(measure, vectors, Caches(**sizes))
+        return found.on_grid(nearest_rates(found, machine.isa))
+
+    return store.kept(vectors.threads, sizes, now)
+
+
+def machine_of_features(
+    features: Collection[str], mcpu: str, triple: str, threads: int, sizes: Mapping[str, int]
+) -> Machine:
+    """The machine that has these features, whatever its name stands for; its rates are those of a similar one.
+
+    Args:
+        features: LLVM's names of what the CPU has.
+        mcpu: LLVM's name of the CPU, by which it schedules instructions. "generic" and a name that is more than half a
+            lie (of the features that decide on vectors) are replaced by the general name of the instruction set.
+        sizes: bytes of "l1d", "l2" and "l3".
+    """
+    row = next((row for row in _INSTRUCTION_SETS if set(row[1]) <= set(features)), ("scalar", (), 4, 16, False))
+    isa, shown, lanes, registers, broadcast = row
+    if isa in _STAND_INS and not set(shown) <= _implied(mcpu, triple):
+        mcpu = _STAND_INS[isa]
+    ordered = tuple(f for f in sorted(RELEVANT_FEATURES) if f in features)
+    rates = similar_rates(isa, ordered, mcpu)
+    return Machine(isa, mcpu, triple, ordered, lanes, registers, broadcast, **sizes, threads=threads, rates=rates)
+
+
+@functools.lru_cache(maxsize=64)
+def _implied(mcpu: str, triple: str) -> frozenset[str]:
+    """Features that LLVM takes a CPU to have by its name."""
+    import tvm
+    from tvm.target import codegen
+
+    description = {"kind": "llvm", "mcpu": mcpu, **({"mtriple": triple} if triple else {})}
+    return frozenset(str(f) for f in codegen.llvm_get_cpu_features(tvm.target.Target(description)))
+
+
+@functools.lru_cache(maxsize=64)
+def _attributes(mcpu: str, triple: str, features: tuple[str, ...]) -> tuple[str, ...]:
+    """LLVM's attributes that make the features of a name those of the machine: "+f" adds, "-f" takes away."""
+    implied = _implied(mcpu, triple)
+    more = [f"+{f}" for f in features if f not in implied]
+    return (*more, *(f"-{f}" for f in sorted(RELEVANT_FEATURES) if f in implied and f not in features))
+
+
+_MACHINE_FIX = "give the fields that `tvm-ext machine --json` prints"
 _TARGET_FIX = (
     'leave target out for this machine, or give an LLVM CPU name such as "haswell", "skylake-avx512", '
     '"x86-64-v2", or a triple and a CPU: "aarch64-linux-gnu:cortex-a72"'
 )
 
 
-def _caches() -> dict[str, int]:
+@functools.cache
+def caches() -> dict[str, int]:
     """Cache sizes in bytes from Linux's sysfs; common sizes where it does not tell."""
     sizes = {"l1d": 32 << 10, "l2": 512 << 10, "l3": 8 << 20}
-    for index in pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
             level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
         except OSError:

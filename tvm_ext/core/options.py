@@ -31,6 +31,8 @@ class CompileOptions:
         freeze: input name -> value, for inputs that are the same in every run: they are inputs no more. What decides a
             shape (axes, pads, repeats, k, sizes) must be an initializer of the model, or be frozen.
         target: CPU to compile for; see :meth:`tvm_ext.core.Machine.detect`. None is this machine.
+        machine: described machine to compile for, with its rates: a name ("zen4") or a JSON file, as
+            `tvm-ext machine --json` prints it. None is this machine, or the CPU of `target`.
         threads: threads of the parallel kernels. None takes all cores this process may use.
         fusion: "default" groups each anchor operation with its epilogue; "none" leaves every operation alone; a
             function of a :class:`tvm_ext.core.fusion.FusionCandidate` decides each step itself (such a compile does not
@@ -61,6 +63,7 @@ class CompileOptions:
     specialize: tuple[tuple[str, tuple[int, ...]], ...] = field(default=())
     freeze: tuple[FrozenInput, ...] = field(default=())
     target: str | None = None
+    machine: str | None = None
     threads: int | None = None
     fusion: str | FusionModel = "default"
     accuracy: str = "default"
@@ -78,6 +81,12 @@ class CompileOptions:
         object.__setattr__(self, "freeze", frozen_inputs(self.freeze))
         if self.target is not None and not (isinstance(self.target, str) and self.target):
             raise OptionError(f"target={self.target!r}: a CPU name is needed, or None for this machine")
+        object.__setattr__(self, "machine", None if self.machine is None else str(self.machine))
+        if self.machine is not None and self.target is not None:
+            raise OptionError(
+                f"machine={self.machine!r} and target={self.target!r}: a described machine names its CPU",
+                fix="give one of both",
+            )
         if self.threads is not None and (
             isinstance(self.threads, bool) or not isinstance(self.threads, int) or not 1 <= self.threads <= 1024
         ):

@@ -21,7 +21,7 @@ from ..core.errors import ArtifactError, OptionError, TvmExtError
 from ..core.machine import Machine
 from ..core.options import CompileOptions
 from ..runtime.artifact import read_metadata
-from ..runtime.files import TEMPORARY_SUFFIX, temporary_name
+from ..runtime.files import TEMPORARY_SUFFIX, default_folder, temporary_name
 from ..runtime.model import CompiledModel, load
 
 DEFAULT_BYTES = 2 << 30
@@ -66,16 +66,6 @@ def cache_key(model_sha256: str, machine: Machine, options: CompileOptions, vers
     choices = {key: value for key, value in asdict(options).items() if key != "cache"}
     parts = {"model": model_sha256, "machine": machine.as_dict(), "options": choices, "versions": dict(versions)}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def default_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """$TVM_EXT_CACHE, else tvm-ext in $XDG_CACHE_HOME, else ~/.cache/tvm-ext."""
-    if given := environ.get("TVM_EXT_CACHE"):
-        return Path(given).expanduser()
-    base = environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):  # the XDG specification: a relative path is to be ignored
-        base = os.path.expanduser("~/.cache")
-    return Path(base, "tvm-ext")
 
 
 def default_limit(environ: Mapping[str, str] = os.environ) -> int:

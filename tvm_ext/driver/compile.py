@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ToolError
 from ..core.instruments import Instruments
-from ..core.machine import Machine
+from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..frontend.reader import fingerprint
 from ..runtime.artifact import write_artifact
@@ -45,7 +45,7 @@ def compile_model(
     options = options or CompileOptions.of(**given)
     clock = Clock()
     sha256, _ = fingerprint(model)
-    machine = Machine.detect(options.target, options.threads)
+    machine = machine_for(options)
     if instruments or not options.cache or _has_no_key(options) or why_not_here(machine.as_dict()):
         return in_memory(_assembled(model, options, machine, clock, instruments))
     versions = {**installed_versions(), "source": source_state(), "records": fingerprint_of(options)}

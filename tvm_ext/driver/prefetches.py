@@ -1,11 +1,11 @@
-"""Lowers the annotations of :mod:`..schedules.prefetch`: each iteration of a loop asks for lines that a later one reads.
+"""Lowers the annotations of :mod:`..schedules.prefetch`: iterations of a loop ask for lines that later ones read.
 
-    for r in ...:  # lines ("p1", ahead, 2), inside a loop t that shares them
-        y += p1[f(t, r)]
-    ->
-    for r in ...:
-        prefetch(&p1[f(t, r) + ahead + 2 t lines]); prefetch(&p1[f(t, r) + ahead + (2 t + 1) lines])
-        y += p1[f(t, r)]
+for r in ...:  # lines ("p1", ahead, 2), inside a loop t that shares them
+    y += p1[f(t, r)]
+->
+for r in ...:
+    prefetch(&p1[f(t, r) + ahead + 2 t lines]); prefetch(&p1[f(t, r) + ahead + (2 t + 1) lines])
+    y += p1[f(t, r)]
 """
 
 from __future__ import annotations

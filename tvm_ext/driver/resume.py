@@ -68,7 +68,7 @@ def _context(base: StageFile) -> CompileContext:
     """
     manifest = base.manifest
     try:
-        machine = Machine(**{**manifest.machine, "features": tuple(manifest.machine["features"])})
+        machine = Machine.of(manifest.machine)
         options = options_of(manifest.options)
         return context_of(manifest.context, options, machine, lambda name: getattr(base.weights, name))
     except OptionError as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError, ToolError, UnsupportedError
 from ..core.instruments import Instruments
-from ..core.machine import Machine
+from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..driver.lower import Clock, Lowered, run_pipeline, start
 from ..driver.stages import NAMES, STAGES, Stage, stage_named
@@ -205,7 +205,7 @@ def inspect(model: Any, *, to: str = "", **given: Any) -> Inspection:
             name: tuple(options.sizes[-1] if isinstance(d, str) else d for d in dims) for name, dims in options.shapes
         }
         raise UnsupportedError(wrong, fix=f"name a size: shapes={shapes}")
-    machine = Machine.detect(options.target, options.threads)
+    machine = machine_for(options)
     snapshots = Snapshots(_last_step(last))
     instruments, clock = Instruments(watch=snapshots.watch), Clock()
     clock.lap("start")

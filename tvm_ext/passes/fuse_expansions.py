@@ -9,6 +9,7 @@ import numpy as np
 from tvm import relax
 from tvm.ir import Call, GlobalVar, IRModule
 
+from tvm_ext.core.estimate import seconds
 from tvm_ext.core.fusion import FUSION_MODELS, FusionCandidate
 from tvm_ext.core.group import CONSTANTS, GROUP, Group
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
@@ -97,12 +98,13 @@ def _fused(first: Call, second: Call, rw: Rewriter, ctx: CompileContext) -> Call
         return None
     # The cost of a kernel is that of its reads; what the first one writes is brought into cache and written back.
     written = 2 * math.prod(groups[0].shape) * np.dtype(groups[0].dtype).itemsize
-    seconds = sum(p.cost for p in apart if p is not None) + beyond_l2(written, ctx.machine, ctx.machine.threads)
-    if together.cost >= WORTH * seconds:
-        rw.skip(f"as one kernel {together.cost * 1e6:.0f} us are expected, as two {seconds * 1e6:.0f} us")
+    moved = beyond_l2(written, ctx.machine, ctx.machine.threads)
+    two = sum(p.cost for p in apart if p is not None) + seconds(0, moved, ctx.machine, 1)
+    if together.cost >= WORTH * two:
+        rw.skip(f"as one kernel {together.cost * 1e6:.0f} us are expected, as two {two * 1e6:.0f} us")
         return None
     gvar = rw.add_function(function, f"fused_{ANCHOR}")
-    rw.fire(f"{gvar.name_hint}: {together.cost * 1e6:.0f} us are expected, as two kernels {seconds * 1e6:.0f} us")
+    rw.fire(f"{gvar.name_hint}: {together.cost * 1e6:.0f} us are expected, as two kernels {two * 1e6:.0f} us")
     rw.absorb(*(a for a in second.args if isinstance(a, relax.Var) and rw.definition(a) is first))
     return Call(gvar, args)
 

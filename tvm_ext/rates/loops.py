@@ -1,37 +1,49 @@
-"""Two loops in TIR that measure the machine itself: a read of a buffer, and fused multiply-adds in registers.
+"""Loops in TIR that measure the machine itself. Counts and sizes are arguments, so that each is compiled once.
 
-read: out[t] = sum of x[t]      a thread's share of a buffer, in vectors, several sums at once
-fma:  out[t] = out[t] * a + b   over and over, enough chains at once to hide the latency
+chain:    x = (x ^ a) * a                    dependent integers: CYCLES_OF_LINK cycles a step on x86-64 and Arm
+fma:      c[0:CHAINS] = c * a + b            enough chains at once to hide the latency
+read:     out[t] = sum of x[t]               a thread's share of a buffer, in vectors, several sums at once
+exchange: x[t] = pass; out[t] = sum of x[t + shift]    lines that the thread itself (shift 0) or another wrote last
+launch:   a parallel loop with nothing in it
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tvm
 from tvm.script import tirx as T
 
-from tvm_ext.core.machine import Machine
-
 #: sums or chains at once: latency (4 cycles) times throughput (2 a cycle), with some to spare; they fit 16 registers
 CHAINS = 10
+#: Cycles of an exclusive-or (1) and a multiplication (3) of 64-bit integers. Sources: the instruction tables of A. Fog;
+#: Arm's Neoverse software optimization guides.
+CYCLES_OF_LINK = 4
 
 
-def read_kernel(machine: Machine, floats: int, passes: int = 1) -> tuple[tvm.runtime.Module, tuple[int, ...]]:
-    """A kernel that sums a buffer of (threads, steps, CHAINS, lanes) floats, so many times over, and that shape:
-    `floats` or a few more."""
-    threads, lanes = machine.threads, machine.lanes
-    steps = -(-floats // (threads * CHAINS * lanes))
+class Vectors(Protocol):
+    """What loops are made for; a :class:`tvm_ext.core.machine.Machine` is one."""
+
+    lanes: int
+    threads: int
+
+    def target(self) -> tvm.target.Target: ...
+
+
+def read_kernel(lanes: int, threads: int, name: str = "read") -> tvm.tirx.PrimFunc:
+    """read(passes, start, steps, x, out): x[start:] as (threads, steps, CHAINS, lanes), summed over steps in each pass."""
 
     @T.prim_func(s_tir=True)
     def read(  # type: ignore[no-untyped-def]
-        x: T.Buffer((threads, steps, CHAINS, lanes), "float32"),  # type: ignore[valid-type]
+        passes: T.int32, start: T.int32, steps: T.int32, x_of: T.handle,
         out: T.Buffer((threads, CHAINS, lanes), "float32"),  # type: ignore[valid-type]
-    ):
-        T.func_attr({"global_symbol": "read", "tirx.noalias": True})
+    ):  # fmt: skip
+        T.func_attr({"global_symbol": name, "tirx.noalias": True})
+        size = T.int32()
+        x = T.match_buffer(x_of, (size,), "float32")
         for t in T.parallel(threads):
             sums = T.alloc_buffer((CHAINS, lanes), "float32", scope="local")
             for c in T.unroll(CHAINS):
@@ -41,32 +53,64 @@ def read_kernel(machine: Machine, floats: int, passes: int = 1) -> tuple[tvm.run
                 for i in T.serial(steps):
                     for c in T.unroll(CHAINS):
                         for v in T.vectorized(lanes):
-                            sums[c, v] = sums[c, v] + x[t, i, c, v]
+                            sums[c, v] = sums[c, v] + x[start + ((t * steps + i) * CHAINS + c) * lanes + v]
             for c in T.unroll(CHAINS):
                 for v in T.vectorized(lanes):
                     out[t, c, v] = sums[c, v]
 
-    return tvm.compile(read, target=machine.target()), (threads, steps, CHAINS, lanes)
+    return read
 
 
-def fma_kernel(machine: Machine, steps: int) -> tvm.runtime.Module:
-    """A kernel of `steps` multiply-adds a chain in all, shared among the machine's threads."""
-    threads, lanes = machine.threads, machine.lanes
-    each = steps // threads
+def exchange_kernel(lanes: int, threads: int) -> tvm.tirx.PrimFunc:
+    """exchange(passes, steps, shift, x, out): in each pass all threads write their share, then read one."""
+
+    @T.prim_func(s_tir=True)
+    def exchange(  # type: ignore[no-untyped-def]
+        passes: T.int32, steps: T.int32, shift: T.int32, x_of: T.handle,
+        out: T.Buffer((threads, CHAINS, lanes), "float32"),  # type: ignore[valid-type]
+    ):  # fmt: skip
+        T.func_attr({"global_symbol": "exchange", "tirx.noalias": True})
+        size = T.int32()
+        x = T.match_buffer(x_of, (size,), "float32")
+        for p in T.serial(passes):
+            for t in T.parallel(threads):
+                for i in T.serial(steps):
+                    for c in T.unroll(CHAINS):
+                        for v in T.vectorized(lanes):
+                            x[((t * steps + i) * CHAINS + c) * lanes + v] = T.Cast("float32", p + 1)
+            for t in T.parallel(threads):
+                sums = T.alloc_buffer((CHAINS, lanes), "float32", scope="local")
+                for c in T.unroll(CHAINS):
+                    for v in T.vectorized(lanes):
+                        sums[c, v] = T.float32(0)
+                for i in T.serial(steps):
+                    for c in T.unroll(CHAINS):
+                        for v in T.vectorized(lanes):
+                            sums[c, v] = sums[c, v] + x[(((t + shift) % threads * steps + i) * CHAINS + c) * lanes + v]
+                for c in T.unroll(CHAINS):
+                    for v in T.vectorized(lanes):
+                        out[t, c, v] = sums[c, v]
+
+    return exchange
+
+
+def fma_kernel(lanes: int, threads: int, name: str = "fma") -> tvm.tirx.PrimFunc:
+    """fma(steps, a, b, out): CHAINS multiply-adds of vectors a step and thread."""
 
     @T.prim_func(s_tir=True)
     def fma(  # type: ignore[no-untyped-def]
+        steps: T.int32,
         a: T.Buffer((lanes,), "float32"),  # type: ignore[valid-type]
         b: T.Buffer((lanes,), "float32"),  # type: ignore[valid-type]
         out: T.Buffer((threads, CHAINS, lanes), "float32"),  # type: ignore[valid-type]
     ):
-        T.func_attr({"global_symbol": "fma", "tirx.noalias": True})
+        T.func_attr({"global_symbol": name, "tirx.noalias": True})
         for t in T.parallel(threads):
             chains = T.alloc_buffer((CHAINS, lanes), "float32", scope="local")
             for c in T.unroll(CHAINS):
                 for v in T.vectorized(lanes):
                     chains[c, v] = T.Cast("float32", c)
-            for _ in T.serial(each):
+            for _ in T.serial(steps):
                 for c in T.unroll(CHAINS):
                     for v in T.vectorized(lanes):
                         chains[c, v] = chains[c, v] * a[v] + b[v]
@@ -74,33 +118,60 @@ def fma_kernel(machine: Machine, steps: int) -> tvm.runtime.Module:
                 for v in T.vectorized(lanes):
                     out[t, c, v] = chains[c, v]
 
-    return tvm.compile(fma, target=machine.target())
+    return fma
 
 
-def call_of_read(machine: Machine, floats: int, passes: int = 1) -> tuple[Callable[[], Any], int]:
+@T.prim_func(s_tir=True)
+def chain_kernel(steps: T.int32, x: T.Buffer((2,), "uint64")):  # type: ignore[no-untyped-def,valid-type]
+    """chain(steps, x): x[0] after so many steps with the factor x[1]."""
+    T.func_attr({"global_symbol": "chain", "tirx.noalias": True})
+    last = T.alloc_buffer((1,), "uint64", scope="local")
+    last[0] = x[0]
+    for _ in T.serial(steps):
+        last[0] = T.bitwise_xor(last[0], x[1]) * x[1]
+    x[0] = last[0]
+
+
+def launch_kernel(threads: int) -> tvm.tirx.PrimFunc:
+    """launch(count, out): so many parallel loops, each of which writes which one it was."""
+
+    @T.prim_func(s_tir=True)
+    def launch(count: T.int32, out: T.Buffer((threads, 64), "int32")):  # type: ignore[no-untyped-def,valid-type]
+        T.func_attr({"global_symbol": "launch", "tirx.noalias": True})
+        for n in T.serial(count):
+            for t in T.parallel(threads):
+                out[t, 0] = n
+
+    return launch
+
+
+def call_of_read(machine: Vectors, floats: int, passes: int = 1) -> tuple[Callable[[], Any], int]:
     """A call that reads a buffer of random floats, checked to have read all of them, and the bytes it reads.
 
     Args:
         passes: how often it reads the buffer: more than once, one that caches hold.
     """
-    module, shape = read_kernel(machine, floats, passes)
-    x = np.random.default_rng(0).random(shape, dtype=np.float32)
-    argument, out = tvm.runtime.tensor(x), tvm.runtime.tensor(np.zeros((shape[0], *shape[2:]), np.float32))
-    function = module["read"]
-    function(argument, out)
+    lanes, threads = machine.lanes, machine.threads
+    steps = -(-floats // (threads * CHAINS * lanes))
+    x = np.random.default_rng(0).random((threads, steps, CHAINS, lanes), dtype=np.float32)
+    argument, out = tvm.runtime.tensor(x.ravel()), tvm.runtime.tensor(np.zeros((threads, CHAINS, lanes), np.float32))
+    function = tvm.compile(read_kernel(lanes, threads), target=machine.target())["read"]
+    function(passes, 0, steps, argument, out)
     np.testing.assert_allclose(out.numpy(), passes * x.astype(np.float64).sum(1), rtol=1e-3)
-    return lambda: function(argument, out), passes * x.nbytes
+    return lambda: function(passes, 0, steps, argument, out), passes * x.nbytes
 
 
-def call_of_fma(machine: Machine, steps: int) -> tuple[Callable[[], Any], float]:
-    """A call of the multiply-adds, checked against their closed form, and how many operations it does."""
-    function = fma_kernel(machine, steps)["fma"]
-    vectors = (tvm.runtime.tensor(np.full(machine.lanes, v, np.float32)) for v in (0.5, 1.0))
-    a, b = vectors
-    out = tvm.runtime.tensor(np.zeros((machine.threads, CHAINS, machine.lanes), np.float32))
-    function(a, b, out)
+def call_of_fma(machine: Vectors, steps: int) -> tuple[Callable[[], Any], float]:
+    """A call of `steps` multiply-adds a chain in all, shared among the machine's threads, checked against their closed
+    form; and how many operations it does."""
+    lanes, threads = machine.lanes, machine.threads
+    function = tvm.compile(fma_kernel(lanes, threads), target=machine.target())["fma"]
+    a, b = (tvm.runtime.tensor(np.full(lanes, v, np.float32)) for v in (0.5, 1.0))
+    out = tvm.runtime.tensor(np.zeros((threads, CHAINS, lanes), np.float32))
+    each = steps // threads
+    function(each, a, b, out)
     np.testing.assert_array_equal(out.numpy(), 2.0)  # x = x / 2 + 1 ends at 2
-    return lambda: function(a, b, out), 2.0 * steps // machine.threads * machine.threads * CHAINS * machine.lanes
+    return lambda: function(each, a, b, out), 2.0 * each * threads * CHAINS * lanes
 
 
 def round_minimum(call: Callable[[], Any], seconds: float) -> float:

@@ -1,15 +1,25 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and the folder of those that this library keeps."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 TEMPORARY_SUFFIX = ".tmp"
+
+
+def default_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """$TVM_EXT_CACHE, else tvm-ext in $XDG_CACHE_HOME, else ~/.cache/tvm-ext."""
+    if given := environ.get("TVM_EXT_CACHE"):
+        return Path(given).expanduser()
+    base = environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # the XDG specification: a relative path is to be ignored
+        base = os.path.expanduser("~/.cache")
+    return Path(base, "tvm-ext")
 
 
 def temporary_name(path: Path) -> Path:

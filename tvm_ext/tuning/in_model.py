@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..benchmarking.machine_speed import round_minimum
 from ..core.task_key import TaskKey
+from ..rates.loops import round_minimum
 from ..runtime.model import CompiledModel
 from ..schedules import layout_transform
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -117,8 +117,3 @@ def _number(value: Any, choices: Sequence[Any]) -> float:
     if isinstance(value, int | float) and value >= 0:
         return math.log2(1 + value)
     return float(list(choices).index(value)) if value in choices else -1.0
-
-
-def machine_of(fields: Mapping[str, Any]) -> Machine:
-    """The machine that `Machine.as_dict` described."""
-    return Machine(**{**fields, "features": tuple(fields["features"])})

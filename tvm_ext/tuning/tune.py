@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..benchmarking.machine_speed import call_of_fma, round_minimum
 from ..core.errors import OptionError, TvmExtError
-from ..core.machine import Machine
+from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.recipe import Config
 from ..core.task_key import TaskKey
 from ..frontend.reader import read_model
+from ..rates.loops import call_of_fma, round_minimum
 from ..runtime.cpu import why_not_here
 from .extract import Workload, workloads_of
 from .log import TuningLog
@@ -49,7 +49,7 @@ def tune(
     if trials is None and minutes is None:
         minutes = DEFAULT_MINUTES
     compile_options = CompileOptions.of(**options)
-    machine = Machine.detect(compile_options.target, compile_options.threads)
+    machine = machine_for(compile_options)
     on_event = on_event or (lambda event: None)
     way = _Way(machine, Budget(trials, minutes, patience, goal), tuner, seed, measurer, rpc, on_event)
     _check(way)

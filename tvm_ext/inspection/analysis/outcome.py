@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.group import Group
-from ...core.machine import Machine
+from ...core.machine import machine_for
 from ...core.options import CompileOptions
 from ...core.ownership import FOLD, OFFLOAD
 from ...core.relax_graph import dtype_of, iter_groups, main_bindings, op_name, shape_of, tuple_item
@@ -69,7 +69,7 @@ def outcome(found: Survey, model: str, options: CompileOptions) -> Outcome:
     passes = pipeline(offloading_of(options.offload, dict(options.offload_options)))
     last = next(at for at, one in enumerate(passes) if isinstance(one, ChooseRecipes))
     start = imported(found.checked, found.trace, model)
-    ctx = CompileContext(Machine.detect(options.target, options.threads), options, start.provenance)
+    ctx = CompileContext(machine_for(options), options, start.provenance)
     ctx.ownership = Ownership(start.types, start.fates)
     ctx.ownership.see("import", start.mod, start.provenance)
     mod = run_passes(passes[: last + 1], start.mod, ctx)

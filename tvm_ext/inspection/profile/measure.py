@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...benchmarking.machine_speed import round_minimum
 from ...core.errors import UnsupportedError
+from ...rates.loops import round_minimum
 from ...runtime.model import CompiledModel
 from .clock import Clock, Overhead, Span
 

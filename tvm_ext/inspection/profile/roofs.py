@@ -1,6 +1,6 @@
 """What this machine can do at most, measured: multiply-adds, and bytes read from memory and from the L2 caches.
 
-The loops are those of :mod:`tvm_ext.benchmarking.machine_speed`, in TIR, on the threads that the model runs on.
+The loops are those of :mod:`tvm_ext.rates.loops`, in TIR, on the threads that the model runs on.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class RoofMeter:
     """
 
     def __init__(self, threads: int) -> None:
-        from ...benchmarking.machine_speed import call_of_fma, call_of_read
         from ...core.machine import Machine
+        from ...rates.loops import call_of_fma, call_of_read
 
         machine = Machine.detect(None, threads)
         self._threads = threads
@@ -85,7 +85,7 @@ class RoofMeter:
 
     def measure(self) -> Roofs:
         """The best rates so far; takes a second, on the threads that the model runs on."""
-        from ...benchmarking.machine_speed import round_minimum
+        from ...rates.loops import round_minimum
         from ...runtime.threads import dispatcher
 
         loops: tuple[tuple[Callable[[], Any], float], ...] = (self._fma, self._far, self._near)

@@ -25,7 +25,6 @@ from ...core.layout import Layout
 from ...core.machine import Machine
 from ...core.recipe import Miss, Recipe
 from ...schedules.registry import recipes
-from ..task import machine_of
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class GroupProgram(Program):
     """A group of a model with a recipe that takes it; the unscheduled function is TVM's own lowering of it."""
 
     def __init__(self, task: Mapping[str, Any]) -> None:
-        self._machine = machine_of(task["machine"])
+        self._machine = Machine.of(task["machine"])
         function = tvm.ir.load_json(task["module"])[task["group"]]
         self._group = Group(task["group"], function)
         self._recipe = _recipe(task["recipe"])

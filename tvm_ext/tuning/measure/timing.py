@@ -20,7 +20,7 @@ class Repeats:
         count: calls, each a sample.
         seconds: of all of them together.
         warm: seconds of calls before them; at least one call. A pool of threads that begins to run has them on one
-            core until Linux's scheduler spreads them, some milliseconds later: kernels took 1.7 times as long until then.
+            core until Linux's scheduler spreads them, milliseconds later: kernels took 1.7 times as long until then.
     """
 
     count: int = 10

@@ -66,14 +66,14 @@ def _channel() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _start(message: Mapping[str, Any]) -> Workbench:
-    from ..task import machine_of
+    from ...core.machine import Machine
     from .programs import add_recipes
     from .timing import Repeats
     from .workbench import Workbench
 
     for name in message["plugins"]:
         add_recipes(getattr(importlib.import_module(name), "RECIPES", ()))
-    machine, repeats = machine_of(message["machine"]), Repeats(*message["repeats"])
+    machine, repeats = Machine.of(message["machine"]), Repeats(*message["repeats"])
     if "rpc" not in message:
         return Workbench(machine, message["cold"], repeats)
     from .remote import Fleet, RemoteWorkbench

@@ -1,0 +1,105 @@
+"""Described machines: JSON files of facts and rates, some of which come with this library (`core/machines/`).
+
+{"name": "zen4", "source": "where the figures come from", "machine": {"isa": "avx512", ..., "rates": {...}}}
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..rates import Rates
+from .errors import OptionError
+
+FOLDER = Path(__file__).parent / "machines"
+#: Features of which a machine without them is no stand-in for one that has them.
+_DECISIVE = ("amx-tile", "avx512bf16", "avx512vnni", "avxvnni")
+
+
+@dataclass(frozen=True)
+class Description:
+    """A described machine.
+
+    Attributes:
+        name: by which it is named, as in `machine="zen4"`.
+        source: of its figures.
+        machine: facts and rates, as :meth:`.Machine.as_dict` has them.
+    """
+
+    name: str
+    source: str
+    machine: Mapping[str, Any]
+
+    @property
+    def rates(self) -> Rates:
+        return Rates.of(self.machine["rates"])
+
+
+@functools.cache
+def descriptions() -> dict[str, Description]:
+    """The machines that come with this library, by name."""
+    return {path.stem: read_description(path) for path in sorted(FOLDER.glob("*.json"))}
+
+
+def description_of(name: str | Path) -> Description:
+    """A described machine by its name, or by the path of its file.
+
+    Raises:
+        OptionError: there is no such machine or file, or the file describes none.
+    """
+    known = descriptions()
+    if str(name) in known:
+        return known[str(name)]
+    if not Path(name).is_file():
+        choices = ", ".join(known)
+        fix = f"choose from {choices}, or write one with `tvm-ext machine --json > FILE`"
+        raise OptionError(f"machine={str(name)!r}: neither a described machine nor a file", fix=fix)
+    return read_description(Path(name))
+
+
+def read_description(path: Path) -> Description:
+    """The machine that a file describes.
+
+    Raises:
+        OptionError: the file cannot be read, or describes none.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        machine = document["machine"]
+        return Description(str(document.get("name", path.stem)), str(document.get("source", "")), dict(machine))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = f"machine={str(path)!r}: no description of a machine ({type(error).__name__}: {error})"
+        raise OptionError(what, fix="`tvm-ext machine --json` prints one") from error
+
+
+def similar_rates(isa: str, features: Collection[str], mcpu: str) -> Rates:
+    """The rates of the described machine that is most like one: of its name, else of its instruction set and features.
+
+    An estimate for machines that nobody measured: a target by its name, or one to be measured yet.
+    """
+    known = [d for d in descriptions().values() if "cluster" not in d.name]
+    same = [d for d in known if d.machine["mcpu"] == mcpu and d.machine["isa"] == isa]
+    return min(same or known, key=lambda d: _unlike(d, isa, features)).rates
+
+
+def nearest_rates(measured: Rates, isa: str) -> Rates:
+    """The described rates that are nearest to measured ones: of machines with this instruction set, or of all."""
+    known = list(descriptions().values())
+    same = [d for d in known if d.machine["isa"] == isa] or known
+
+    def distance(other: Rates) -> float:
+        names = ("fma", "fma_half", "l1", "l2", "l3")
+        return sum(abs(math.log2(getattr(other, n) / getattr(measured, n))) for n in names)
+
+    return min((d.rates for d in same), key=distance)
+
+
+def _unlike(description: Description, isa: str, features: Collection[str]) -> tuple[bool, int, str]:
+    have = set(description.machine["features"])
+    differ = sum((f in have) != (f in features) for f in _DECISIVE)
+    return description.machine["isa"] != isa, differ, description.name

@@ -1,0 +1,157 @@
+"""Measures the rates of the cores this process runs on, in well under a second.
+
+Every figure is the least time of several short calls, taken in turn over some rounds, so that something else on the
+machine spoils a call or a round, and no figure. Bytes and instructions are counted by cycles of a chain of dependent
+integers that is timed in the same rounds: a clock that moves changes no ratio.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+
+from . import loops
+from .rates import Rates
+
+#: Rounds, and seconds that each loop is called for in one, at least twice.
+_ROUNDS, _SECONDS = 6, 0.004
+#: Bytes that a call reads of what caches hold, steps of chains in a call, and parallel loops in a call.
+_READ_BYTES, _STEPS, _LAUNCHES = 4 << 20, 20_000, 20
+#: The share of a cache that a buffer takes to lie in it, and the most that is read for L3. What is read as memory are
+#: windows of a buffer four times as large as L3, where that is not too much to touch.
+_SHARE, _MOST_OF_L3, _MOST, _WINDOW = 0.25, 64 << 20, 256 << 20, 16 << 20
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Bytes of the data caches: a core's own L1 and L2, and the L3 that cores share."""
+
+    l1d: int
+    l2: int
+    l3: int
+
+
+def measure(vectors: loops.Vectors, caches: Caches, more: Mapping[str, Callable[[], float]] | None = None) -> Rates:
+    """The rates of this machine, as measured; :meth:`.Rates.on_grid` rounds them.
+
+    Args:
+        vectors: lanes, threads and target of the loops; rates of several threads are of so many.
+        caches: which sizes to read.
+        more: field of :class:`.Rates` -> what times it once, in seconds a unit; its cycles or its inverse.
+    """
+    bench = _Bench(vectors, caches)
+    seconds = bench.run()
+    cycle = seconds["chain"] / (_STEPS * loops.CYCLES_OF_LINK)
+    instructions = _STEPS * loops.CHAINS
+
+    def per_cycle(name: str, amount: float) -> float:
+        return amount * cycle / seconds[name]
+
+    reads = {name: per_cycle(f"read {name}", bench.bytes[f"read {name}"]) for name in ("l1", "l2", "l3", "memory")}
+    shared = {name: per_cycle(f"read {name}_all", bench.bytes[f"read {name}_all"]) for name in ("l3", "memory")}
+    return Rates(
+        clock=1e-9 / cycle, fma=per_cycle("fma", instructions), fma_half=per_cycle("fma_half", instructions), **reads,
+        **{f"{name}_all": max(rate, reads[name]) for name, rate in shared.items()},
+        foreign=_foreign(bench, seconds, cycle, reads["l2"]),
+        launch=max(seconds["launch"] / _LAUNCHES * 1e6, 0.05), cores=vectors.threads,
+    )  # fmt: skip
+
+
+def _foreign(bench: _Bench, seconds: Mapping[str, float], cycle: float, l2: float) -> float:
+    """Bytes a cycle of lines that another core wrote: what reading them takes longer than reading one's own."""
+    share = bench.bytes["exchange other"]
+    longer = (seconds["exchange other"] - seconds["exchange own"]) / cycle + share / l2
+    return min(l2, share / longer) if longer > 0 else l2
+
+
+class _Bench:
+    """The loops, compiled as one module, with their buffers.
+
+    Attributes:
+        bytes: that a call of each loop reads: of one thread, of all for names that end in "_all"; of an exchange, those
+            that each thread reads.
+    """
+
+    def __init__(self, vectors: loops.Vectors, caches: Caches) -> None:
+        lanes, threads = vectors.lanes, vectors.threads
+        self._threads, self._row = threads, loops.CHAINS * lanes * 4
+        functions = {
+            "chain": loops.chain_kernel, "fma": loops.fma_kernel(lanes, 1),
+            "fma_half": loops.fma_kernel(max(1, lanes // 2), 1, "fma_half"), "launch": loops.launch_kernel(threads),
+            "read": loops.read_kernel(lanes, 1), "read_all": loops.read_kernel(lanes, threads, "read_all"),
+            "exchange": loops.exchange_kernel(lanes, threads),
+        }  # fmt: skip
+        self._code = tvm.compile(tvm.IRModule(functions), target=vectors.target())
+        memory = min(4 * caches.l3, _MOST)
+        size = max(memory, 2 * threads * caches.l2, 2 * _WINDOW)
+        self._starts = itertools.cycle(range(0, size // 4 - _WINDOW // 4, _WINDOW // 4))
+        self._x = tvm.runtime.tensor(np.ones(size // 4 + self._row, np.float32))
+        self._out = {t: tvm.runtime.tensor(np.zeros((t, loops.CHAINS, lanes), np.float32)) for t in {1, threads}}
+        self.bytes: dict[str, int] = {}
+        l3 = min(max(4 * threads * caches.l2, caches.l3 // 8), caches.l3 // 2, _MOST_OF_L3)
+        sizes = {"l1": int(_SHARE * caches.l1d), "l2": int(_SHARE * caches.l2), "l3": l3, "memory": _WINDOW}
+        self._calls = {
+            "chain": self._chain(), "fma": self._fma("fma", lanes),
+            "fma_half": self._fma("fma_half", max(1, lanes // 2)), "launch": self._launch(),
+            **{f"read {name}": self._read(f"read {name}", size, 1) for name, size in sizes.items()},
+            **{f"read {name}_all": self._read(f"read {name}_all", sizes[name], threads) for name in ("l3", "memory")},
+            "exchange own": self._exchange("exchange own", sizes["l2"], 0),
+            "exchange other": self._exchange("exchange other", sizes["l2"], 1),
+        }  # fmt: skip
+
+    def run(self) -> dict[str, float]:
+        """Least seconds of a call of each loop."""
+        best = dict.fromkeys(self._calls, math.inf)
+        for _ in range(_ROUNDS):
+            for name, call in self._calls.items():
+                best[name] = min(best[name], _least(call))
+        return best
+
+    def _chain(self) -> Callable[[], Any]:
+        x = tvm.runtime.tensor(np.array([1, 0x9E3779B97F4A7C15], np.uint64))
+        function = self._code["chain"]
+        return lambda: function(_STEPS, x)
+
+    def _fma(self, name: str, lanes: int) -> Callable[[], Any]:
+        half, one = (tvm.runtime.tensor(np.full(lanes, v, np.float32)) for v in (0.5, 1.0))
+        out = tvm.runtime.tensor(np.zeros((1, loops.CHAINS, lanes), np.float32))
+        function = self._code[name]
+        return lambda: function(_STEPS, half, one, out)
+
+    def _read(self, name: str, size: int, threads: int) -> Callable[[], Any]:
+        steps = max(1, size // (threads * self._row))
+        passes = max(1, _READ_BYTES // (steps * threads * self._row))
+        self.bytes[name] = passes * steps * threads * self._row
+        function, out = self._code["read_all" if name.endswith("_all") else "read"], self._out[threads]
+        if size == _WINDOW:
+            return lambda: function(passes, next(self._starts), steps, self._x, out)
+        return lambda: function(passes, 0, steps, self._x, out)
+
+    def _exchange(self, name: str, size: int, shift: int) -> Callable[[], Any]:
+        steps = max(1, size // self._row)
+        passes = max(1, _READ_BYTES // 8 // (steps * self._row))
+        self.bytes[name] = passes * steps * self._row
+        function, out = self._code["exchange"], self._out[self._threads]
+        return lambda: function(passes, steps, shift, self._x, out)
+
+    def _launch(self) -> Callable[[], Any]:
+        out = tvm.runtime.tensor(np.zeros((self._threads, 64), np.int32))
+        function = self._code["launch"]
+        return lambda: function(_LAUNCHES, out)
+
+
+def _least(call: Callable[[], Any]) -> float:
+    """Least seconds of a call, of those within a short time and of two at least."""
+    best, calls, end = math.inf, 0, time.perf_counter() + _SECONDS
+    while calls < 2 or time.perf_counter() < end:
+        begin = time.perf_counter()
+        call()
+        best, calls = min(best, time.perf_counter() - begin), calls + 1
+    return best
