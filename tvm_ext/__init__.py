@@ -67,13 +67,9 @@ def compile(model: Any, **options: Any) -> CompiledModel:
 
     Args:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
-        **options: fields of :class:`CompileOptions`: `shapes` (input name -> shape, for free dimensions; `("N", 3,
-            224, 224)` takes any batch), `specialize` (sizes of that batch to make programs for), `freeze` (input name
-            -> value, for inputs that decide a shape, or never change), `target` (an LLVM CPU name; default: this
-            machine), `threads` (default: every core this process may use), `fusion` ("default" or "none"), `precision`
-            ("float32" or "bf16") with `max_error` (of an output's range: layers that exceed it keep float32, as
-            measured) and `keep_float32` (ONNX nodes that keep it), `records` (tuning logs; "auto" takes those
-            shipped), `offload` (a back end that runs a part of the model) with `offload_options`, `cache`.
+        **options: fields of :class:`CompileOptions`, which explains them: `shapes`, `specialize` and `freeze` of
+            inputs, `target` and `threads`, `fusion`, `accuracy`, `precision` with `max_error` and `keep_float32`,
+            `records`, `offload` with `offload_options`, `cache`.
 
     Returns:
         A program: `run` takes and returns numpy arrays by their ONNX names, from any number of threads;

@@ -23,17 +23,14 @@ def test_options_reach_the_compiler(cli, fake, model):
         "compile", model, "--shape", "x=N,3", "--shape", "s=", "--specialize", "N=1,8", "--threads", "2",
         "--target", "haswell", "--no-cache", "--records", "a.json", "--records", "b.json",
         "--precision", "bf16", "--max-error", "0.01", "--keep-float32", "a", "--keep-float32", "b",
+        "--accuracy", "exact",
     )  # fmt: skip
     default, given = (options for _, options in fake.calls)
-    assert default == {
-        "shapes": {}, "specialize": {}, "freeze": {}, "threads": None, "target": None, "fusion": "default",
-        "cache": True, "records": "auto", "offload": None, "offload_options": {},
-        "precision": "float32", "max_error": None, "keep_float32": (),
-    }  # fmt: skip
+    assert default == {}, "defaults are those of CompileOptions"
     assert given == {
-        "shapes": {"x": ("N", 3), "s": ()}, "specialize": {"N": (1, 8)}, "freeze": {}, "threads": 2,
-        "target": "haswell", "fusion": "default", "cache": False, "records": ("a.json", "b.json"),
-        "offload": None, "offload_options": {}, "precision": "bf16", "max_error": 0.01, "keep_float32": ("a", "b"),
+        "shapes": {"x": ("N", 3), "s": ()}, "specialize": {"N": (1, 8)}, "threads": 2, "target": "haswell",
+        "cache": False, "records": ("a.json", "b.json"), "precision": "bf16", "max_error": 0.01,
+        "keep_float32": ("a", "b"), "accuracy": "exact",
     }  # fmt: skip
 
 

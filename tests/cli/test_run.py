@@ -42,8 +42,9 @@ def test_seeds_change_the_inputs(cli_json, fake, model):
 def test_an_artifact_takes_no_compile_options(cli, fake, tmp_path):
     path = tmp_path / "m.so"
     path.write_bytes(b"\x7fELF")
-    code, _, err = cli("run", str(path), "--threads", "2")
-    assert code == 2 and "compiled already" in err and not fake.calls
+    for flags in (["--threads", "2"], ["--precision", "bf16"], ["--accuracy", "exact"], ["--no-cache"]):
+        code, _, err = cli("run", str(path), *flags)
+        assert code == 2 and f"is compiled already: {flags[0]} cannot be changed" in err and not fake.calls
 
 
 def test_bad_files_exit_2(cli, fake, model, tmp_path):

@@ -75,7 +75,7 @@ def test_passes_as_diffs(said, path):
         (("x.onnx", "--ir", "asm", "--timing"), "--timing with --ir, which builds nothing"),
         (("x.onnx", "--only", "offload"), "--only without -v"),
         (("x.onnx", "--to", "program", "-o", "p.txt"), "--to program without --offload"),
-        (("--from", "y.py", "--threads", "1", "--no-cache"), "with --threads, --no-cache"),
+        (("--from", "y.py", "--threads", "1", "--no-cache"), "--from y.py is compiled already: --threads, --no-cache"),
         (("--from", "y.py", "-vv"), "diffs are of a whole compile"),
         (("--from", "y.py"), "there is no file 'y.py'"),
     ],

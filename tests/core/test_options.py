@@ -1,13 +1,22 @@
-"""Compile options check themselves and suggest what was meant."""
+"""Compile options check themselves and suggest what was meant; docstrings and documents list those there are."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import re
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import tvm_ext
 from tvm_ext.core.errors import OptionError
-from tvm_ext.core.options import CompileOptions
+from tvm_ext.core.options import FLAGS, CompileOptions
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "options.md"
+NAMES = [one.name for one in dataclasses.fields(CompileOptions)]
 
 
 def test_shapes_are_kept_in_one_order() -> None:
@@ -47,7 +56,8 @@ def test_a_symbolic_batch_has_sizes_and_can_be_bound() -> None:
         ({"shapes": {"x": ("N", 2)}, "specialize": (4, 1)}, "no dimension in `shapes`"),
         ({"target": ""}, "CPU name"),
         ({"target": 3}, "CPU name"),
-        ({"fusion": "most"}, "'default', 'none'"),
+        ({"fusion": "most"}, "'default' or 'none'"),
+        ({"accuracy": "fast"}, "'default' or 'exact'"),
         ({"cache": 1}, "True or False"),
         ({"precision": "fp16"}, "'float32' or 'bf16'"),
         ({"precision": "bf16", "max_error": 0}, "above 0"),
@@ -74,3 +84,49 @@ def test_layers_kept_in_float32_are_names_with_reasons() -> None:
     assert CompileOptions.of(
         precision="bf16", keep_float32=[list(pair) for pair in given.keep_float32]
     ).keep_float32 == (given.keep_float32), "as a stage's manifest has it"
+
+
+def test_every_option_has_its_place_on_the_command_line() -> None:
+    assert list(FLAGS) == NAMES
+    taken = [word for flag in FLAGS.values() for word in {flag.name, *flag.switches}]
+    assert len(taken) == len(set(taken)) and all(word.startswith("--") for word in taken)
+    for name, flag in FLAGS.items():
+        assert flag.help and flag.name in flag.example.split() and (flag.form or flag.switches), name
+        assert not flag.choices or f"(default: {getattr(CompileOptions(), name)})" in flag.help, name
+
+
+def test_docstrings_have_every_option_and_no_other() -> None:
+    attributes = (inspect.getdoc(CompileOptions) or "").partition("Attributes:")[2].partition("Raises:")[0]
+    assert re.findall(r"^    (\w+): ", attributes, re.MULTILINE) == NAMES
+    listed = (inspect.getdoc(tvm_ext.compile) or "").partition("**options:")[2].partition("Returns:")[0]
+    assert re.findall(r"(?<!:)`(\w+)`", listed) == NAMES
+
+
+def test_compile_takes_every_option_by_its_name() -> None:
+    model, options = inspect.signature(tvm_ext.compile).parameters.values()
+    assert (model.name, options.kind) == ("model", inspect.Parameter.VAR_KEYWORD)
+    assert set(inspect.signature(CompileOptions).parameters) == set(NAMES)
+    with pytest.raises(OptionError, match="unknown compile option 'speed'") as error:
+        tvm_ext.compile("no.onnx", speed=1)
+    assert error.value.fix.endswith("options: " + ", ".join(NAMES))
+
+
+def test_the_document_lists_every_option() -> None:
+    rows = []
+    for name, flag in FLAGS.items():
+        written = ([f"{flag.name} {flag.form}"] if flag.form else []) + list(flag.switches)
+        rows.append(f"| `{name}` | {', '.join(f'`{one}`' for one in written)} | {flag.help} | `{flag.example}` |")
+    assert re.findall(r"^\| `.*$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE) == rows
+
+
+def test_the_command_line_of_options_leaves_out_defaults_and_what_has_no_text() -> None:
+    assert CompileOptions.of().arguments() == []
+    assert CompileOptions.of(fusion=lambda candidate: True, threads=2).arguments() == ["--threads", "2"]
+    given = CompileOptions.of(
+        shapes={"x": ("N", 3), "s": ()}, specialize={"N": (1, 8)}, freeze={"k": 3, "m": np.ones((2, 2))}, fusion="none",
+        records=None, precision="bf16", keep_float32={"-a": "it costs 1 %"}, cache=False,
+    )  # fmt: skip
+    assert given.arguments() == [
+        "--shape", "s=", "--shape", "x=N,3", "--specialize", "N=1,8", "--freeze", "k=3", "--freeze", "m=m.npy",
+        "--fusion", "none", "--precision", "bf16", "--keep-float32=-a", "--records", "none", "--no-cache",
+    ]  # fmt: skip

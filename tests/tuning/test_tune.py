@@ -169,7 +169,8 @@ def test_servers_of_another_kind_are_not_judged_here(tmp_path, monkeypatch):
 def test_options_that_make_no_sense_are_errors(tmp_path):
     for wrong, words in (
         ({"tuner": "magic"}, "choose one of 'grid'"), ({"target": "aarch64-linux-gnu:cortex-a72"}, "measured here"),
-        ({"trials": 0}, "trials=0"),
+        ({"trials": 0}, "trials=0"), ({"records": None}, "compares with the defaults"),
+        ({"offload": "systolic"}, "kernels of the CPU"),
     ):  # fmt: skip
         with pytest.raises(OptionError, match=words):
             tvm_ext.tune(small_model(), log=tmp_path / "x.json", **wrong)

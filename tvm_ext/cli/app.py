@@ -44,7 +44,7 @@ from . import (
     verify,
     zoo,
 )
-from .offload import import_modules
+from .options import import_modules
 
 GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 

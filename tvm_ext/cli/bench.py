@@ -7,15 +7,8 @@ import json
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
-from .common import (
-    Progress,
-    add_compile_arguments,
-    add_input_arguments,
-    compile_options,
-    given_inputs,
-    model_of,
-    print_json,
-)
+from .common import Progress, add_input_arguments, given_inputs, model_of, print_json
+from .options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
     from ..benchmarking.table import BenchmarkTable

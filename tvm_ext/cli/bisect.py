@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .common import add_compile_arguments, add_input_arguments, compile_options, given_inputs, model_of, print_json
+from .common import add_input_arguments, given_inputs, model_of, print_json
+from .options import add_compile_arguments, compile_options
 
 SUMMARY = "find the pass, recipe, layer, record or offloaded node that makes a model's outputs wrong"
 EXAMPLE = """\
@@ -53,7 +54,8 @@ def _command(args: argparse.Namespace, command: str) -> str:
     program, verb, _, *rest = shlex.split(command)
     given = [part for name, path in args.input for part in ("--input", f"{name}={path}")]
     given += [part for module in args.imports for part in ("--import", module)]
-    return shlex.join([program, verb, args.model, *given, *rest])
+    frozen = {f"{name}={name}.npy": text for text in args.option_freeze or () for name in [text.rpartition("=")[0]]}
+    return shlex.join([program, verb, args.model, *given, *(frozen.get(word, word) for word in rest)])
 
 
 def _tell(event: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What verbs share: arguments of the compiler, models by path or zoo name, tables, JSON, progress."""
+"""What verbs share: inputs, models by path or zoo name, tables, JSON, progress."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
-from ..core.precision import PRECISIONS
-from .offload import add_offload_arguments, offload_options
+from .options import compile_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,106 +19,6 @@ if TYPE_CHECKING:
     from ..runtime.model import CompiledModel
 
 ZOO = "zoo:"
-
-
-def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `compile` that every verb which compiles takes."""
-    parser.add_argument(
-        "--shape", metavar="NAME=1,3,224,224", type=shape_argument, action="append", default=[],
-        help="shape of an input whose dimensions the model leaves free; once per input; a name, as in N,3,224,224, is "
-        "a batch of any size",
-    )  # fmt: skip
-    parser.add_argument(
-        "--specialize", metavar="N=1,4,16", type=specialize_argument, action="append", default=[],
-        help="sizes of a symbolic batch to make programs for (default: 1,4,16)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--freeze", metavar="NAME=1,2,3", type=freeze_argument, action="append", default=[],
-        help="value of an input that is the same in every run, as numbers or NAME=FILE.npy; once per input",
-    )  # fmt: skip
-    parser.add_argument("--threads", type=int, metavar="N", help="threads (default: all cores this process may use)")
-    parser.add_argument("--target", metavar="CPU", help="LLVM CPU name, or TRIPLE:CPU (default: this machine)")
-    parser.add_argument("--fusion", choices=("default", "none"), default="default", help="grouping of operations")
-    parser.add_argument(
-        "--precision", choices=PRECISIONS, default="float32",
-        help="bf16: products and tensors between them in bfloat16, sums in float32 (default: float32)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--max-error", type=float, metavar="PART",
-        help="with bf16: largest error of the outputs, of their range; layers that exceed it keep float32, as measured",
-    )  # fmt: skip
-    parser.add_argument(
-        "--keep-float32", metavar="NODE", action="append", default=[],
-        help="with bf16: an ONNX convolution or matmul that keeps float32; any number of times",
-    )  # fmt: skip
-    parser.add_argument(
-        "--records", metavar="LOG", action="append", default=[],
-        help="log of tuning records to use, or none (default: those shipped with the library that fit this machine)",
-    )  # fmt: skip
-    add_offload_arguments(parser)
-    parser.add_argument("--no-cache", action="store_true", help="neither read nor write the on-disk cache")
-
-
-def compile_options(args: argparse.Namespace) -> dict[str, Any]:
-    """The keywords of `tvm_ext.compile` from the arguments of :func:`add_compile_arguments`."""
-    return {
-        "shapes": dict(args.shape), "specialize": dict(args.specialize), "freeze": _frozen(args.freeze),
-        "threads": args.threads, "target": args.target, "fusion": args.fusion, "records": _records(args.records),
-        "precision": args.precision, "max_error": args.max_error, "keep_float32": tuple(args.keep_float32),
-        "cache": not args.no_cache, **offload_options(args),
-    }  # fmt: skip
-
-
-def _records(given: Sequence[str]) -> str | tuple[str, ...] | None:
-    if "none" in given and len(given) > 1:
-        raise OptionError(f"--records {' --records '.join(given)}: none is no log among others")
-    return None if "none" in given else tuple(given) or "auto"
-
-
-def shape_argument(text: str) -> tuple[str, tuple[int | str, ...]]:
-    """Parse NAME=1,3,224,224 or NAME=N,3,224,224; a scalar is NAME= with nothing behind it."""
-    name, found, dims = text.rpartition("=")
-    try:
-        shape = tuple(d.strip() if d.strip().isidentifier() else int(d) for d in dims.split(",")) if dims else ()
-    except ValueError:
-        found = ""
-    if not (found and name):
-        raise argparse.ArgumentTypeError(f"{text!r}: NAME=1,3,224,224 or NAME=N,3,224,224 is needed")
-    return name, shape
-
-
-def specialize_argument(text: str) -> tuple[str, tuple[int, ...]]:
-    """Parse N=1,4,16."""
-    name, found, sizes = text.rpartition("=")
-    try:
-        parsed = tuple(int(size) for size in sizes.split(","))
-    except ValueError:
-        found = ""
-    if not (found and name):
-        raise argparse.ArgumentTypeError(f"{text!r}: N=1,4,16 is needed")
-    return name, parsed
-
-
-def freeze_argument(text: str) -> tuple[str, str | list[float] | float]:
-    """Parse NAME=FILE.npy, NAME=1,2,3 or NAME=4; one number is a scalar, or the one element of a vector."""
-    name, found, value = text.rpartition("=")
-    if not (found and name and value):
-        raise argparse.ArgumentTypeError(f"{text!r}: NAME=1,2,3 or NAME=FILE.npy is needed")
-    if value.endswith(".npy"):
-        return name, value
-    try:
-        numbers = [int(n) if n.strip().lstrip("+-").isdecimal() else float(n) for n in value.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: {value!r} is neither numbers nor a path that ends in .npy"
-        ) from None
-    return name, numbers if len(numbers) > 1 else numbers[0]
-
-
-def _frozen(given: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    from ..verification.arrays import load_npy
-
-    return {name: load_npy(value) if isinstance(value, str) else value for name, value in given}
 
 
 def input_argument(text: str) -> tuple[str, str]:

@@ -6,15 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
-from .common import (
-    Progress,
-    add_compile_arguments,
-    compile_with_progress,
-    model_of,
-    print_json,
-    print_table,
-    spec_dicts,
-)
+from .common import Progress, compile_with_progress, model_of, print_json, print_table, spec_dicts
+from .options import add_compile_arguments, refuse_compile_options
 from .stages import add_stage_arguments, inspected, look_inside, looks_inside, print_changes
 from .timing import print_timing
 
@@ -82,23 +75,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.offload_report and not (args.offload or args.start):
+    if args.offload_report and not (args.option_offload or args.start):
         raise OptionError("--offload-report without --offload", fix="name a back end, such as --offload systolic")
     if args.only and not args.verbose:
         raise OptionError("--only without -v or -vv", fix="-vv --only PASS shows what the pass changed")
     if args.start and args.verbose > 1:
         raise OptionError("-vv with --from: diffs are of a whole compile", fix="give the model, or -v")
-    if args.start and (given := _given_options(args)):
-        raise OptionError(f"--from {args.start} with {', '.join(given)}: options come with the stage's file")
-
-
-def _given_options(args: argparse.Namespace) -> list[str]:
-    """Compile options that are not the default."""
-    parser = argparse.ArgumentParser()
-    add_compile_arguments(parser)
-    usual = vars(parser.parse_args([]))
-    return [f"--{name.replace('_', '-')}" for name, value in usual.items() if name != "imports"
-            and getattr(args, name) != value]  # fmt: skip
+    if args.start:
+        refuse_compile_options(args, f"--from {args.start}")
 
 
 def _resumed(args: argparse.Namespace) -> CompiledModel:

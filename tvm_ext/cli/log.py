@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
 from .common import print_json, print_table
+from .options import add_options, compile_options
 
 if TYPE_CHECKING:
     from ..core.record import Record
@@ -38,15 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", metavar="TEXT", help="show: only tasks whose name, key or recipe contains this")
     parser.add_argument("--keep", metavar="N", type=int, help="prune: records of each task and machine (default: 3)")
     parser.add_argument("-o", "--output", metavar="FILE", help="merge, prune: the log to write")
-    parser.add_argument("--threads", metavar="N", type=int, help="best: threads (default: all cores)")
-    parser.add_argument("--target", metavar="CPU", help="best: LLVM CPU name (default: this machine)")
+    add_options(parser.add_argument_group("best, for another machine"), ("threads", "target"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Do what the action says; 1 if `validate` found a bad line."""
     action, takes = _ACTIONS[args.action]
-    for option in ("task", "keep", "output", "threads", "target"):
-        if getattr(args, option) is not None and option not in takes:
+    for name in ("task", "keep", "output", "option_threads", "option_target"):
+        if getattr(args, name) is not None and name not in takes:
+            option = name.removeprefix("option_")
             raise OptionError(f"log {args.action}: --{option} is no option of it", fix="tvm-ext log --help")
     return action(args)
 
@@ -88,7 +89,7 @@ def _best(args: argparse.Namespace) -> int:
     from ..core.machine import Machine
     from ..tuning.summary import choices
 
-    machine = Machine.detect(args.target, args.threads)
+    machine = Machine.detect(**compile_options(args))
     book = _read(args)
     found = choices(book, machine)
     here = f"{machine.isa} ({machine.mcpu}), {machine.threads} threads"
@@ -153,7 +154,7 @@ def _rewritten(args: argparse.Namespace, output: str, done: Rewritten) -> int:
 
 
 _ACTIONS: Mapping[str, tuple[Callable[[argparse.Namespace], int], tuple[str, ...]]] = {
-    "ls": (_ls, ()), "show": (_show, ("task",)), "best": (_best, ("threads", "target")),
+    "ls": (_ls, ()), "show": (_show, ("task",)), "best": (_best, ("option_threads", "option_target")),
     "merge": (_merge, ("output",)), "prune": (_prune, ("keep", "output")), "validate": (_validate, ()),
 }  # fmt: skip
 

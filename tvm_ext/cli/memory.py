@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .common import add_compile_arguments, compile_with_progress, model_of, print_json
+from .common import compile_with_progress, model_of, print_json
+from .options import add_compile_arguments
 
 SUMMARY = "the memory plan of a model: arena, lower bound, what lives when"
 EXAMPLE = """\

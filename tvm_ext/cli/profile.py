@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
-from .common import (
-    Progress,
-    add_compile_arguments,
-    add_input_arguments,
-    compile_options,
-    given_inputs,
-    model_of,
-    print_json,
-)
+from .common import Progress, add_input_arguments, given_inputs, model_of, print_json
+from .options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
     from ..inspection.profile import Profile
@@ -98,33 +91,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _profile(args: argparse.Namespace) -> Profile:
     from .. import profile
-    from ..inspection.profile import is_artifact
 
-    model = model_of(args.model)
-    options = _options(args, artifact=is_artifact(model))
+    options = compile_options(args)
     with Progress(f"profiling {args.model}"):
         return profile(
-            model, given_inputs(args), rounds=args.rounds, seconds=args.seconds, batch=args.batch, seed=args.seed,
-            code=not args.no_code, **options,
+            model_of(args.model), given_inputs(args), rounds=args.rounds, seconds=args.seconds,
+            batch=args.batch, seed=args.seed, code=not args.no_code, **options,
         )  # fmt: skip
-
-
-def _options(args: argparse.Namespace, artifact: bool) -> dict[str, Any]:
-    """Compile options; of an artifact, none, and none may be given.
-
-    Raises:
-        OptionError: an option of the compiler for an artifact.
-    """
-    options = compile_options(args)
-    if not artifact:
-        return options
-    parser = argparse.ArgumentParser()
-    add_compile_arguments(parser)
-    default = compile_options(parser.parse_args([]))
-    given = [name for name, value in options.items() if value != default[name]]
-    if given:
-        raise OptionError(f"{args.model} is compiled already: {', '.join(given)} cannot be changed")
-    return {}
 
 
 def _compare(args: argparse.Namespace) -> int:

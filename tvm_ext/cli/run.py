@@ -6,16 +6,9 @@ import argparse
 import pathlib
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import OptionError, ToolError
-from .common import (
-    add_compile_arguments,
-    add_input_arguments,
-    compile_with_progress,
-    given_inputs,
-    model_of,
-    print_json,
-    print_table,
-)
+from ..core.errors import ToolError
+from .common import add_input_arguments, compile_with_progress, given_inputs, model_of, print_json, print_table
+from .options import add_compile_arguments, refuse_compile_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,13 +59,7 @@ def opened(args: argparse.Namespace) -> CompiledModel:
     """
     if not is_artifact(args.model):
         return compile_with_progress(args, model_of(args.model))
-    given = args.shape, args.specialize, args.freeze, args.threads, args.target, args.offload, args.offload_option
-    if any(given) or args.fusion != "default":
-        raise OptionError(
-            f"{args.model} is compiled already: --shape, --specialize, --freeze, --threads, --target, --fusion and "
-            "--offload do not apply",
-            fix="leave them out, or give the ONNX model",
-        )
+    refuse_compile_options(args, args.model)
     from .. import load
 
     return load(args.model)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError, ToolError
 from ..driver.stages import NAMES, STAGES
-from .common import Progress, compile_options, model_of, print_json
+from .common import Progress, model_of, print_json
+from .options import compile_options
 
 if TYPE_CHECKING:
     from ..inspection.diffs import PassChange
@@ -62,7 +63,7 @@ def look_inside(args: argparse.Namespace) -> int:
         OptionError: nothing is offloaded, and programs are asked for.
         ToolError: a file cannot be written.
     """
-    if "program" in (args.ir, args.to) and not args.offload:
+    if "program" in (args.ir, args.to) and not args.option_offload:
         asked = f"--ir {args.ir}" if args.ir else f"--to {args.to}"
         raise OptionError(f"{asked} without --offload", fix="name a back end, such as --offload systolic")
     with Progress(f"compiling {args.model}") as progress:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..core.errors import OptionError
-from .common import add_compile_arguments, compile_options, model_of
+from .common import model_of
+from .options import add_compile_arguments, compile_options
 
 SUMMARY = "search configurations of a model's kernels by measuring them; writes a log of records"
 EXAMPLE = """\
@@ -58,18 +59,12 @@ def run(args: argparse.Namespace) -> int:
     """Tune and print the report; 130 after Ctrl-C, 1 if the tuned model is wrong or no task can be measured."""
     from .. import tune
 
-    options = compile_options(args)
-    if args.records:
-        raise OptionError("--records: tune compares with the defaults", fix="to go on with a log: --log LOG --resume")
-    if args.offload:
-        raise OptionError("--offload: tune measures kernels of the CPU", fix="leave it out; compile takes it")
-    for name in ("records", "offload", "offload_options"):
-        options.pop(name)
     progress = _JsonLines() if args.json else _Lines()
     report = tune(
         model_of(args.model), log=args.log, trials=args.trials, minutes=args.minutes, tasks=args.tasks,
         tuner=args.tuner, patience=args.patience, goal=args.goal, seed=args.seed, resume=args.resume,
-        dry_run=args.dry_run, rpc=_tracker(args), on_event=progress, **options,
+        dry_run=args.dry_run, rpc=_tracker(args), on_event=progress,
+        **compile_options(args),
     )  # fmt: skip
     progress.close()
     print(json.dumps({"event": "report", **report.as_dict()}) if args.json else report)

@@ -6,15 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
-from .common import (
-    Progress,
-    add_compile_arguments,
-    add_input_arguments,
-    compile_options,
-    given_inputs,
-    model_of,
-    print_json,
-)
+from .common import Progress, add_input_arguments, given_inputs, model_of, print_json
+from .options import add_compile_arguments, compile_options
 from .run import opened
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Options of `compile`: one frozen object that checks itself when it is made."""
+"""Options of `compile`: one frozen object that checks itself, and says how its fields stand on a command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from . import flags
 from .errors import OptionError
+from .flags import Flag
 from .frozen import FrozenInput, frozen_inputs
 from .fusion import FUSION_MODELS, FusionModel
 from .precision import PRECISIONS, Kept, checked_error, checked_kept
@@ -19,9 +21,14 @@ DEFAULT_SIZES = (1, 4, 16)
 Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
 
 
+def _flag(name: str, metavar: str, help: str, **how: Any) -> dict[str, Flag]:
+    """Metadata of a field: its place on the command line."""
+    return {"flag": Flag(name, metavar, help, **how)}
+
+
 @dataclass(frozen=True)
 class CompileOptions:
-    """How a model is compiled.
+    """How a model is compiled: each field is an option of :func:`tvm_ext.compile` and of every verb that compiles.
 
     Attributes:
         shapes: input name -> shape, for inputs whose dimensions the model leaves free. A name in the place of a number,
@@ -59,21 +66,70 @@ class CompileOptions:
         OptionError: a value does not fit; the message says what would.
     """
 
-    shapes: Shapes = field(default=())
-    specialize: tuple[tuple[str, tuple[int, ...]], ...] = field(default=())
-    freeze: tuple[FrozenInput, ...] = field(default=())
-    target: str | None = None
-    machine: str | None = None
-    threads: int | None = None
-    fusion: str | FusionModel = "default"
-    accuracy: str = "default"
-    precision: str = "float32"
-    max_error: float | None = None
-    keep_float32: Kept = field(default=())
-    records: str | tuple[str, ...] | None = "auto"
-    offload: Any = None
-    offload_options: tuple[tuple[str, Any], ...] = field(default=())
-    cache: bool = True
+    shapes: Shapes = field(default=(), metadata=_flag(
+        "--shape", "NAME=1,3,224,224", "shape of an input whose dimensions the model leaves free; once per input; a "
+        "name, as in N,3,224,224, is a batch of any size",
+        example="--shape input=1,3,224,224", parse=flags.dims, join=dict, write=flags.write_dims,
+    ))  # fmt: skip
+    specialize: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_flag(
+        "--specialize", "N=1,4,16", "sizes of a symbolic batch to make programs for (default: 1,4,16)",
+        example="--shape input=N,3,224,224 --specialize N=1,8", parse=flags.dims, join=dict, write=flags.write_dims,
+    ))  # fmt: skip
+    freeze: tuple[FrozenInput, ...] = field(default=(), metadata=_flag(
+        "--freeze", "NAME=1,2,3", "value of an input that is the same in every run, as numbers or NAME=FILE.npy; once "
+        "per input", example="--freeze axes=0,2", parse=flags.frozen, join=dict, write=flags.write_frozen,
+    ))  # fmt: skip
+    target: str | None = field(default=None, metadata=_flag(
+        "--target", "CPU", "LLVM CPU name, or TRIPLE:CPU (default: this machine)", example="--target haswell",
+    ))  # fmt: skip
+    machine: str | None = field(default=None, metadata=_flag(
+        "--machine", "NAME", "described machine to compile for: zen4, xeon-amx, ... or a JSON file, as `tvm-ext machine "
+        "--json` prints it (default: this machine, measured)", example="--machine zen4",
+    ))  # fmt: skip
+    threads: int | None = field(default=None, metadata=_flag(
+        "--threads", "N", "threads of the parallel kernels (default: all cores this process may use)",
+        example="--threads 2", parse=flags.number,
+    ))  # fmt: skip
+    fusion: str | FusionModel = field(default="default", metadata=_flag(
+        "--fusion", "", "grouping of operations: each anchor with its epilogue, or none (default: default)",
+        example="--fusion none", choices=tuple(FUSION_MODELS),
+        write=lambda value: (value,) if isinstance(value, str) else (),
+    ))  # fmt: skip
+    accuracy: str = field(default="default", metadata=_flag(
+        "--accuracy", "", "exact: no kernels, such as Winograd's, that sum other products than the operations state "
+        "(default: default)", example="--accuracy exact", choices=("default", "exact"),
+    ))  # fmt: skip
+    precision: str = field(default="float32", metadata=_flag(
+        "--precision", "", "bf16: products and tensors between them in bfloat16, sums in float32 (default: float32)",
+        example="--precision bf16", choices=PRECISIONS,
+    ))  # fmt: skip
+    max_error: float | None = field(default=None, metadata=_flag(
+        "--max-error", "PART", "with bf16: largest error of the outputs, of their range; layers that exceed it keep "
+        "float32, as measured", example="--precision bf16 --max-error 0.01", parse=flags.number,
+    ))  # fmt: skip
+    keep_float32: Kept = field(default=(), metadata=_flag(
+        "--keep-float32", "NODE", "with bf16: an ONNX convolution or matmul that keeps float32; any number of times",
+        example="--precision bf16 --keep-float32 /conv1/Conv", join=tuple, write=dict,
+    ))  # fmt: skip
+    records: str | tuple[str, ...] | None = field(default="auto", metadata=_flag(
+        "--records", "LOG", "log of tuning records to use, or none; any number of times (default: auto, those shipped "
+        "with the library that fit this machine)",
+        example="--records model.tuning.json", join=flags.join_records, write=flags.write_records,
+    ))  # fmt: skip
+    offload: Any = field(default=None, metadata=_flag(
+        "--offload", "NAME", "back end that gets part of the model",
+        example="--offload systolic", write=lambda value: (getattr(value, "name", value),),
+    ))  # fmt: skip
+    offload_options: tuple[tuple[str, Any], ...] = field(default=(), metadata=_flag(
+        "--offload-option", "KEY=VALUE", "a setting of the back end, or when=always (default: pays), skip=NODE,OP, "
+        "minimum_work=N; once per key, skip any number of times; values are JSON, or text",
+        example="--offload systolic --offload-option when=always",
+        parse=flags.setting, join=flags.join_settings, write=flags.write_settings,
+    ))  # fmt: skip
+    cache: bool = field(default=True, metadata=_flag(
+        "--no-cache", "", "neither read nor write the on-disk cache",
+        example="--no-cache", switches={"--no-cache": False},
+    ))  # fmt: skip
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shapes", _checked_shapes(self.shapes))
@@ -91,14 +147,8 @@ class CompileOptions:
             isinstance(self.threads, bool) or not isinstance(self.threads, int) or not 1 <= self.threads <= 1024
         ):
             raise OptionError(f"threads={self.threads!r}: a whole number from 1 to 1024, or None for all cores")
-        if not callable(self.fusion) and self.fusion not in FUSION_MODELS:
-            raise OptionError(
-                f"fusion={self.fusion!r}: choose {', '.join(map(repr, FUSION_MODELS))}, or give a function"
-            )
-        if self.accuracy not in ("default", "exact"):
-            raise OptionError(f"accuracy={self.accuracy!r}: choose 'default' or 'exact'")
-        if self.precision not in PRECISIONS:
-            raise OptionError(f"precision={self.precision!r}: choose {' or '.join(map(repr, PRECISIONS))}")
+        for name, flag in FLAGS.items():
+            _check_choice(name, getattr(self, name), flag.choices)
         object.__setattr__(self, "max_error", checked_error(self.max_error, self.precision))
         object.__setattr__(self, "keep_float32", checked_kept(self.keep_float32))
         if self.keep_float32 and self.precision == "float32":
@@ -138,6 +188,22 @@ class CompileOptions:
         """These options with a number for the symbolic batch."""
         shapes = tuple((name, tuple(size if isinstance(d, str) else d for d in dims)) for name, dims in self.shapes)
         return replace(self, shapes=shapes, specialize=())
+
+    def arguments(self) -> list[str]:
+        """Arguments of the command line that say the same; a function, which has no text, is left out."""
+        default = CompileOptions()
+        chosen = [name for name in FLAGS if getattr(self, name) != getattr(default, name)]
+        return [word for name in chosen for word in FLAGS[name].arguments(getattr(self, name))]
+
+
+#: Option -> how it is written on a command line.
+FLAGS: dict[str, Flag] = {one.name: one.metadata["flag"] for one in fields(CompileOptions)}
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if choices and value not in choices and not (name == "fusion" and callable(value)):
+        more = ", or give a function" if name == "fusion" else ""
+        raise OptionError(f"{name}={value!r}: choose {' or '.join(map(repr, choices))}{more}")
 
 
 def _checked_records(records: Any) -> str | tuple[str, ...] | None:

@@ -48,7 +48,11 @@ def tune(
     """
     if trials is None and minutes is None:
         minutes = DEFAULT_MINUTES
+    if "records" in options:
+        raise OptionError("records: tune compares with the defaults", fix="to go on with a log: log=LOG, resume=True")
     compile_options = CompileOptions.of(**options)
+    if compile_options.offload is not None:
+        raise OptionError("offload: tune measures kernels of the CPU", fix="leave it out; compile takes it")
     machine = machine_for(compile_options)
     on_event = on_event or (lambda event: None)
     way = _Way(machine, Budget(trials, minutes, patience, goal), tuner, seed, measurer, rpc, on_event)

@@ -3,9 +3,7 @@
 from .compare import Change, Comparison, compare
 from .profile import Profile
 from .roofline import Roofline
-from .run import is_artifact, profile_model
+from .run import profile_model
 from .text import profile_text
 
-__all__ = [
-    "Change", "Comparison", "Profile", "Roofline", "compare", "is_artifact", "profile_model", "profile_text",
-]  # fmt: skip
+__all__ = ["Change", "Comparison", "Profile", "Roofline", "compare", "profile_model", "profile_text"]

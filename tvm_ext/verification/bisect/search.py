@@ -148,18 +148,4 @@ def _numbers(seed: int, tolerance: float | None) -> list[str]:
 def _arguments(model: Any, name: str, options: CompileOptions) -> list[str]:
     """Arguments of the command line that compile the same."""
     path = os.fspath(model) if isinstance(model, str | os.PathLike) else name
-    found = [path]
-    for input_name, shape in options.shapes:
-        found += ["--shape", f"{input_name}={','.join(map(str, shape))}"]
-    found += ["--threads", str(options.threads)] if options.threads else []
-    found += ["--target", options.target] if options.target else []
-    found += ["--fusion", options.fusion] if isinstance(options.fusion, str) and options.fusion != "default" else []
-    if options.records != "auto":
-        for record in options.records or ("none",):
-            found += ["--records", record]
-    if isinstance(options.offload, str):
-        found += ["--offload", options.offload]
-        for key, value in options.offload_options:
-            text = ",".join(value) if key == "skip" and not isinstance(value, str) else str(value)
-            found += ["--offload-option", f"{key}={text}"]
-    return found
+    return [path, *replace(options, cache=True).arguments()]
