@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import _precision_page as page
+import machines
 from _accuracy import NOTES, accuracy
 from _common import Row, Unavailable, say
 from _machine import this_machine
@@ -59,6 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     if not args.quick:
         parts = {**page.read()["parts"], **found}
         page.write({"parts": {key: parts[key] for key in PARTS if key in parts}})
+        machines.write()
     return 0 if all(row["met"] is not False for part in found.values() for row in part["rows"]) else 1
 
 

@@ -191,6 +191,7 @@ def parts(monkeypatch, tmp_path):
     found = {"good": ("Good", lambda s: precision.Found(rows, ["a table"]))}
     monkeypatch.setattr(precision, "PARTS", {**found, "bad": ("Bad", broken)})
     read, write = page.read, page.write
+    monkeypatch.setattr(precision.machines, "write", lambda: None)
     monkeypatch.setattr(page, "read", lambda: read(tmp_path))
     monkeypatch.setattr(page, "write", lambda document: write(document, tmp_path))
     return tmp_path
