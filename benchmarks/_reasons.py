@@ -27,8 +27,9 @@ from tvm_ext.verification.arrays import save_npz
 NOT_PROFILED = "not profiled in that run"
 #: Part of a roof from which on a kernel is bound by it, and part of the run's time that bound kernels explain.
 NEAR, EXPLAINED = 0.8, 0.5
-#: Bytes may come a little faster than the memory roof, as it was measured; faster ones came from caches.
-FROM_MEMORY = 1.1
+#: What goes on at a roof may be a little faster than the roof was measured to be. Bytes that are faster came from
+#: caches, and operations that are faster are other ones than those that the roof is of.
+AT_MOST = 1.1
 #: Recipes whose products are of 8 or 16 bits: the peak of float32 multiply-adds says nothing of them.
 NARROW = ("_dot", "_amx")
 #: Kernels are told until they are this part of the run, no more than so many, and none below a part of it; the time
@@ -54,8 +55,8 @@ class Share:
     @property
     def bound(self) -> str:
         """The roof it is near; "" for none."""
-        name = max(self.roofs, key=lambda roof: self.roofs[roof], default="")
-        return name if name and self.roofs[name] >= NEAR else ""
+        near = [roof for roof, part in self.roofs.items() if NEAR <= part <= AT_MOST]
+        return max(near, key=lambda roof: self.roofs[roof], default="")
 
     def __str__(self) -> str:
         parts = ", ".join(f"{part:.0%} of the {roof}".replace("%", " %") for roof, part in self.roofs.items())
@@ -94,7 +95,7 @@ def _share(label: str, rows: Sequence[Row], roofs: Roofs) -> Share:
         parts["multiply-add peak"] = sum(row.median * (peak or 0.0) for row, peak in pairs) / seconds
     if seconds and all(row.work.bytes is not None for row in rows):
         rate = sum(row.work.bytes or 0 for row in rows) / seconds
-        near = rate <= FROM_MEMORY * roofs.bandwidth
+        near = rate <= AT_MOST * roofs.bandwidth
         name, roof = ("memory roof", roofs.bandwidth) if near else ("L2 roof", roofs.cache_bandwidth)
         parts[name] = rate / roof
     return Share(f"{label}{count}", share, parts)

@@ -43,6 +43,10 @@ def test_products_of_narrow_numbers_have_a_peak_of_their_own() -> None:
     assert share(COMPUTE, recipe="dense_amx").bound == ""
 
 
+def test_above_a_roof_it_is_another_roof() -> None:
+    assert share({"executed": 3.4e8, "bytes": 1_000_000}).bound == ""
+
+
 def test_a_kernel_whose_work_is_not_known_is_near_no_roof() -> None:
     found = share({"executed": None, "bytes": None})
     assert found.roofs == {} and found.bound == ""
@@ -86,5 +90,5 @@ def test_a_profile_has_a_shape_a_launch(tmp_path: pathlib.Path) -> None:
     graph = model([node("MatMul", "x w", "h"), node("Softmax", "h", "y")], [value("x", (3, 7))], [value("y", (3, 5))],
                   {"w": random(7, 5)})  # fmt: skip
     (tmp_path / "m.onnx").write_bytes(graph.SerializeToString())
-    found, shapes = _reasons.profiled(tmp_path / "m.onnx", 1, {"precision": "f32"}, {"x": np.ones((3, 7), np.float32)})
+    found, shapes = _reasons.profiled(tmp_path / "m.onnx", 1, {"precision": "float32"}, {"x": np.ones((3, 7), np.float32)})
     assert len(shapes) == len(found.launches) and [3, 5] in shapes and found.threads == 1
