@@ -90,5 +90,7 @@ def test_a_profile_has_a_shape_a_launch(tmp_path: pathlib.Path) -> None:
     graph = model([node("MatMul", "x w", "h"), node("Softmax", "h", "y")], [value("x", (3, 7))], [value("y", (3, 5))],
                   {"w": random(7, 5)})  # fmt: skip
     (tmp_path / "m.onnx").write_bytes(graph.SerializeToString())
-    found, shapes = _reasons.profiled(tmp_path / "m.onnx", 1, {"precision": "float32"}, {"x": np.ones((3, 7), np.float32)})
+    found, shapes = _reasons.profiled(
+        tmp_path / "m.onnx", 1, {"precision": "float32"}, {"x": np.ones((3, 7), np.float32)}
+    )
     assert len(shapes) == len(found.launches) and [3, 5] in shapes and found.threads == 1
