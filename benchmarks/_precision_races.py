@@ -40,7 +40,7 @@ class Bar:
         what = f"{title}: {self.what}"
         if not ratios:
             why = [f"{key}: {standing.rows[key].reason}" for key in (self.ours, other) if not standing.rows[key].ok]
-            return Row(what, bar, "; ".join(why), False)
+            return Row(what, bar, "; ".join(why), None if self.at_most is None else False)
         ratio = statistics.median(ratios)
         met = None if self.at_most is None else ratio <= self.at_most
         return Row(what, bar, _text(standing, self.ours, other, ratios), met,
