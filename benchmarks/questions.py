@@ -13,73 +13,24 @@ machine with AMX, and only there they are judged; the bar of the chains is that 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import datetime
-import functools
-import json
 import os
 import pathlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
-import _chains
-import _measures
 import _openvino
-import _precision_page
-import machines
-from _common import RESULTS, Row, Unavailable, markdown_table, say, table, write_text
-from _machine import instructions, machine_text, this_machine
+from _common import RESULTS, Row, Unavailable, say
 from _measures import Settings
 from _pinned import PHOTOGRAPHS
-from _precision_models import MODELS, quantized
-from _precision_races import Bar, RaceOf, add_reasons, all_precisions, float32
-from _reasons import profiled, shares
-
-from tvm_ext.benchmarking.benchmark import REFERENCE
-from tvm_ext.inspection.profile.text import percent
+from _precision_models import MODELS
+from _question_page import Answer, Page
+from _questions import Question, questions
 
 ROUNDS = 7
 #: Part of the budget in which the contenders' calls are timed; the rest is preparing them.
 TIMED = 0.25
-
-
-@dataclasses.dataclass
-class Answer:
-    """What a question found.
-
-    Attributes:
-        rows: of the table.
-        notes: Markdown below it.
-        details: plain values for the JSON file.
-        explain: puts the reasons of missed bars into the rows; takes a profile each.
-    """
-
-    rows: list[Row]
-    notes: list[str] = dataclasses.field(default_factory=list)
-    details: dict[str, Any] = dataclasses.field(default_factory=dict)
-    explain: Callable[[], None] = lambda: None
-
-
-@dataclasses.dataclass(frozen=True)
-class Question:
-    """One question.
-
-    Attributes:
-        key: its name, for `--only`.
-        title: for the table, where there is no answer.
-        ask: answers it.
-        model: of :data:`_precision_models.MODELS`, whose file it needs; "" for none.
-        kind: questions of one kind take about as long.
-    """
-
-    key: str
-    title: str
-    ask: Callable[[Settings], Answer]
-    model: str = ""
-    kind: str = ""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -111,20 +62,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=2, help="of every contender (default: 2)")
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS, help="folder of the two result files")
     return parser
-
-
-def questions() -> list[Question]:
-    """All of them, in the order they are asked: what would be missed most, first."""
-    return [
-        _float32("resnet18", 0.6),
-        *(Question(f"chain-{chain.size}", chain.title, functools.partial(_chain, chain), kind="chain")
-          for chain in _chains.CHAINS),
-        *(Question(f"layers-{precision}", f"ResNet-18, {precision}, by launch",
-                   functools.partial(_layers, precision), kind="layers") for precision in ("f32", "bf16", "int8")),
-        _narrow("resnet18", 0.8, 0.95), _float32("resnet50", 0.8), _narrow("pp-ocr-rec", 0.85, None),
-        _narrow("minilm", 0.85, 0.85), _float32("open-nsfw", 0.75), _float32("resnet34", 0.6),
-        _narrow("open-nsfw", 0.85, 0.85),
-    ]  # fmt: skip
 
 
 def answered(
@@ -187,124 +124,6 @@ def lacking(models: Iterable[str], folder: pathlib.Path) -> dict[str, str]:
         except Unavailable as error:
             missing[key] = str(error)
     return missing
-
-
-def _judged(at_most: float | None) -> float | None:
-    """A bar, where the machine is one of those that it is for."""
-    return at_most if "amx" in instructions(this_machine()) else None
-
-
-def _float32(key: str, at_most: float) -> Question:
-    title = f"{MODELS[key].title}: f32 / onnxruntime"
-    race = RaceOf(float32(key), (Bar("f32 / onnxruntime", "f32", (REFERENCE,), _judged(at_most)),))
-    return Question(f"f32-{key}", title, functools.partial(_race, key, race), key, "f32")
-
-
-def _narrow(key: str, bf16: float, int8: float | None) -> Question:
-    """bf16 and int8 of a model; without OpenVINO only against our float32 and onnxruntime's int8."""
-    told = (
-        Bar("bf16 / f32, ours", "bf16", ("f32",)), Bar("int8 / f32, ours", "tvm_ext-uint8", ("f32",)),
-        Bar("int8 / onnxruntime int8", "tvm_ext-uint8", ("onnxruntime-uint8",)),
-    )  # fmt: skip
-    judged = (
-        Bar("bf16 / OpenVINO default", "bf16", ("openvino",), _judged(bf16)),
-        Bar("int8 / OpenVINO int8", "tvm_ext-uint8", ("openvino-uint8",), _judged(int8)),
-    )
-    there = _openvino.installed()
-
-    def contenders(folder: pathlib.Path) -> list[Any]:
-        every = all_precisions(key, ("uint8",))(folder)
-        return [one for one in every if there or one.runtime != "openvino"]
-
-    race = RaceOf(contenders, (*judged, *told) if there else told)
-    title = f"{MODELS[key].title}: bf16 and int8"
-    return Question(f"narrow-{key}", title, functools.partial(_race, key, race, left_out=() if there else judged),
-                    key, "narrow")  # fmt: skip
-
-
-def _race(key: str, race: RaceOf, settings: Settings, left_out: Sequence[Bar] = ()) -> Answer:
-    """A contest; a line for each bar whose peer is not installed."""
-    model = MODELS[key]
-    contenders, standing = race.run(model, settings.folder / f"{key}-{len(race.bars)}", settings.threads,
-                                    settings.rounds, settings.seconds)  # fmt: skip
-    rows = [bar.row(model.title, standing) for bar in race.bars]
-    explain = functools.partial(add_reasons, rows, contenders, model.inputs(0), settings.threads)
-    lines = [Row(f"{model.title}: {bar.what}", "-", f"skipped: {NO_OPENVINO}", None) for bar in left_out]
-    notes = [f"## {model.title}", "", *_precision_page.contenders(contenders, standing), ""]
-    return Answer(rows + lines, notes, _precision_page.details(standing), explain)
-
-
-NO_OPENVINO = "OpenVINO is not installed here; --openvino names a Python that has it, precision.py installs one"
-
-
-def _chain(chain: _chains.Chain, settings: Settings) -> Answer:
-    precisions = ["f32", *(["bf16"] if "bf16" in instructions(this_machine()) else [])]
-    return Answer([_chains.measured(chain, precision, settings) for precision in precisions])
-
-
-def _layers(precision: str, settings: Settings) -> Answer:
-    """Every launch of ResNet-18, and how much of the time is spent near a roof."""
-    model = MODELS["resnet18"]
-    path = quantized("resnet18", settings.folder, "uint8") if precision == "int8" else model.write(settings.folder)
-    profile, shapes = profiled(path, settings.threads, {"precision": "bf16"} if precision == "bf16" else {},
-                               model.inputs(0))  # fmt: skip
-    rows = profile.rows("launch")
-    cells = [("#", "recipe", "result", "ms", "% of run", "of peak", "of memory", "of L2")]
-    for number, (row, shape) in enumerate(zip(rows, shapes, strict=True), start=1):
-        of_l2 = None if row.gbs is None else row.gbs * 1e9 / profile.roofs.cache_bandwidth
-        cells.append((
-            str(number), ", ".join(row.recipes), "x".join(map(str, shape)), f"{1e3 * row.median:.4f}",
-            f"{100 * row.share:.1f}", percent(row.of_peak), percent(row.of_bandwidth), percent(of_l2),
-        ))  # fmt: skip
-    groups = shares(profile, shapes)
-    near = sum(one.share for one in groups if one.bound)
-    what = f"ResNet-18, {precision}: part of the time at 80 % of a roof or more"
-    text = f"{near:.2f} (of {1e3 * profile.seconds:.3g} ms; in kernels {profile.in_kernels / profile.seconds:.2f})"
-    notes = [f"## ResNet-18, {precision}, by launch", "", str(profile.roofs), "", *markdown_table(cells), "",
-             *(f"* {one}" for one in groups), ""]  # fmt: skip
-    details = {"roofs": profile.roofs.as_dict(), "rows": [row.as_dict() for row in rows], "shapes": shapes}
-    return Answer([Row(what, "(told)", text, None)], notes, details)
-
-
-@dataclasses.dataclass(frozen=True)
-class Page:
-    """The two result files.
-
-    Attributes:
-        folder: where they are.
-        minutes, threads: of this run.
-    """
-
-    folder: pathlib.Path
-    minutes: float
-    threads: int
-
-    @functools.cached_property
-    def machine(self) -> dict[str, Any]:
-        """This machine with its roofs, measured once."""
-        return {**this_machine(), "roofs": _measures.roofs(self.threads)}
-
-    def write(self, answers: Mapping[str, Answer]) -> None:
-        """Write what is known so far."""
-        document = {
-            "machine": self.machine, "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-            "minutes": self.minutes, "threads": self.threads,
-            "rows": [dataclasses.asdict(row) for answer in answers.values() for row in answer.rows],
-            "details": {key: answer.details for key, answer in answers.items() if answer.details},
-        }  # fmt: skip
-        write_text(self.folder / "questions.json", json.dumps(document, indent=1))
-        write_text(self.folder / "questions.md", self.markdown(answers))
-        if self.folder == RESULTS:
-            machines.write()
-
-    def markdown(self, answers: Mapping[str, Answer]) -> str:
-        """The table, the reasons of missed bars, and the notes of each question."""
-        rows = [row for answer in answers.values() for row in answer.rows]
-        about = f"{machine_text(self.machine)}; {instructions(self.machine)}; {self.threads} threads."
-        reasons = [f"* {row.what}: {row.details['reason']}" for row in rows if row.details.get("reason")]
-        lines = ["# Questions", "", about, "", *table(rows), ""]
-        lines += ["Bars that are missed:", "", *reasons, ""] if reasons else []
-        return "\n".join([*lines, *(line for answer in answers.values() for line in answer.notes)])
 
 
 if __name__ == "__main__":

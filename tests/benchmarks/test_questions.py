@@ -7,20 +7,23 @@ import pathlib
 import time
 
 import _chains
+import _question_page
+import _questions
 import onnx
 import pytest
 import questions
 from _chains import Chain
 from _common import Row, Unavailable
 from _measures import Settings
-from questions import Answer, Page, Question
+from _question_page import Answer, Page
+from _questions import Question
 
 SETTINGS = Settings(pathlib.Path(), 2)
 
 
 @pytest.fixture
 def page(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Page:
-    monkeypatch.setattr(questions._measures, "roofs", lambda threads: {"threads": threads})
+    monkeypatch.setattr(_question_page._measures, "roofs", lambda threads: {"threads": threads})
     return Page(tmp_path, 5.0, 2)
 
 
@@ -110,8 +113,8 @@ def test_files_that_cannot_be_had_are_known_before_the_clock_starts(
 
 def test_without_openvino_its_bars_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     for there, count in (("", 2), ("/usr/bin/python3", 0)):
-        monkeypatch.setattr(questions._openvino, "installed", lambda there=there: there)
-        ask = questions._narrow("minilm", 0.85, 0.85).ask
+        monkeypatch.setattr(_questions._openvino, "installed", lambda there=there: there)
+        ask = _questions._narrow("minilm", 0.85, 0.85).ask
         assert len(ask.keywords["left_out"]) == count  # type: ignore[attr-defined]
 
 
