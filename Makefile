@@ -43,7 +43,7 @@ demo: $(STAMP) ## ResNet-18: compile, check against onnxruntime, time against on
 	$(VENV)/bin/tvm-ext verify zoo:resnet18
 	$(VENV)/bin/tvm-ext bench zoo:resnet18 --against onnxruntime
 
-bench: $(STAMP) ## the benchmarks whose results are committed in benchmarks/results, about a quarter of an hour
+bench: $(STAMP) ## suite and ResNet-18 on this machine, into benchmarks/results/MACHINE, about a quarter of an hour
 	@status=0; for script in resnet18 suite; do $(RUN) benchmarks/$$script.py || status=1; done; exit $$status
 
 test: $(STAMP) ## the tests, without the long ones

@@ -1,4 +1,5 @@
-"""What the benchmark scripts share: probes in fresh processes, rows with a bar, tables as JSON and Markdown."""
+"""What the benchmark scripts share: where results go, probes in fresh processes, rows with a bar, tables as JSON and
+Markdown."""
 
 from __future__ import annotations
 
@@ -14,11 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from _machine import machine_text, this_machine
+
 from tvm_ext.verification.arrays import write_whole
-from tvm_ext.verification.environment import describe_machine
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-RESULTS = FOLDER / "results"
+#: Of all machines, a folder each; and the folder of this one.
+ALL_RESULTS = FOLDER / "results"
+RESULTS = ALL_RESULTS / this_machine()["name"]
 
 
 class Unavailable(RuntimeError):
@@ -27,12 +31,13 @@ class Unavailable(RuntimeError):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a result: what was measured, the bar, the figure as text, whether the bar was met."""
+    """One line of a result: what was measured, the bar, the figure as text, whether the bar was met (None: nothing was
+    measured that could meet it)."""
 
     what: str
     bar: str
     measured: str
-    met: bool
+    met: bool | None
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -102,7 +107,7 @@ def fresh(command: Sequence[str], env: Mapping[str, str]) -> tuple[float, dict[s
 
 def write_results(folder: pathlib.Path, name: str, rows: Sequence[Row], extra: Mapping[str, Any], notes: str) -> None:
     """Write NAME.json and NAME.md into a folder, and print the table."""
-    machine = describe_machine()
+    machine = this_machine()
     document = {"machine": machine, "rows": [asdict(row) for row in rows], **extra}
     markdown = "\n".join([f"# {name}", "", machine_text(machine), "", *table(rows), "", notes])
     write_text(folder / f"{name}.json", json.dumps(document, indent=1))
@@ -119,19 +124,16 @@ def write_text(path: pathlib.Path, text: str) -> None:
 
 def table(rows: Sequence[Row]) -> list[str]:
     """Lines of a Markdown table."""
-    cells = [("what", "bar", "measured", "met"), *((r.what, r.bar, r.measured, "yes" if r.met else "NO") for r in rows)]
+    cells = [("what", "bar", "measured", "met"), *((r.what, r.bar, r.measured, met_text(r.met)) for r in rows)]
     return markdown_table(cells)
+
+
+def met_text(met: bool | None) -> str:
+    """Whether a bar is met, in a table's cell."""
+    return "-" if met is None else "yes" if met else "NO"
 
 
 def markdown_table(cells: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a Markdown table; the first row is its head."""
     head, *body = ["| " + " | ".join(text.replace("|", "/") for text in row) + " |" for row in cells]
     return [head, "|" + " --- |" * len(cells[0]), *body]
-
-
-def machine_text(machine: Mapping[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
-    return (
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB; {machine['system']}; "
-        f"Python {machine['python']}; {versions}"
-    )

@@ -11,6 +11,7 @@ from typing import Any
 
 from _common import Unavailable, probe, probes, say
 from _models import MODELS, Model
+from _reasons import explained
 
 from tvm_ext.benchmarking.benchmark import OURS, REFERENCE, benchmark
 from tvm_ext.benchmarking.table import BenchmarkTable
@@ -53,6 +54,7 @@ class Outcome:
         of_range: largest error against onnxruntime, of the output's range; None if the row has no outputs.
         text: the absolute figures behind it.
         why: why there is no figure.
+        reason: what the profile says of a figure that misses its bar.
         noisy: the rounds scatter too much to tell.
         peers: peer -> its time / onnxruntime's, or why it has none.
         details: plain values for the JSON file.
@@ -63,6 +65,7 @@ class Outcome:
     of_range: float | None = None
     text: str = ""
     why: str = ""
+    reason: str = ""
     noisy: bool = False
     peers: dict[str, float | str] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
@@ -106,6 +109,17 @@ def _peer(table: BenchmarkTable, peer: str) -> float | str:
     if not (row.ok and reference.ok):
         return row.reason or "onnxruntime has no time"
     return statistics.median(a / b for a, b in zip(row.minima, reference.minima, strict=True))
+
+
+def reason(key: str, settings: Settings) -> str:
+    """What the profile of a model says, taken now."""
+    model = MODELS[key]
+    return explained(model.write(settings.folder), settings.threads, {"shapes": dict(model.shapes)}, model.inputs())
+
+
+def roofs(threads: int) -> dict[str, Any]:
+    """What this machine does at most, measured in a process of its own: the fields of the profile's roofs."""
+    return probe("roofs", threads, env={"TVM_NUM_THREADS": str(threads)})
 
 
 def milliseconds(seconds: float) -> str:

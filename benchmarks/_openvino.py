@@ -1,8 +1,10 @@
-"""OpenVINO in a virtual environment of its own, made by pip in the cache folder: it is no dependency of the project."""
+"""OpenVINO in a Python of its own, for it is no dependency of the project: one that is named, one that has it already,
+or a virtual environment that pip makes in the cache folder."""
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -25,21 +27,43 @@ INSTALL, RUN = 600.0, 300.0
 Arrays = dict[str, np.ndarray]
 
 
+_named: list[str] = []
+
+
+def use(program: str) -> None:
+    """Take the OpenVINO of this Python, which needs numpy too, before any other one."""
+    _named[:] = [program]
+
+
+def installed() -> str:
+    """A Python that has OpenVINO: that of :func:`use`, of the cache folder, or this one; "" where none has it yet."""
+    if _named:
+        return _named[0]
+    if (_folder() / "complete").exists():
+        return str(_folder() / "bin" / "python")
+    return sys.executable if importlib.util.find_spec("openvino") else ""
+
+
+def _folder() -> pathlib.Path:
+    return FOLDER / ".cache" / REQUIREMENTS[0].replace("==", "-")
+
+
 @functools.cache
 def python() -> str:
-    """The Python of the environment, made if it is not there yet.
+    """A Python that has OpenVINO; the environment in the cache folder, made now, where there is none.
 
     Raises:
         Unavailable: it cannot be made; says pip's last words.
     """
-    folder = FOLDER / ".cache" / REQUIREMENTS[0].replace("==", "-")
+    if there := installed():
+        return there
+    folder = _folder()
     program = folder / "bin" / "python"
-    if not (folder / "complete").exists():
-        say(f"installing {', '.join(REQUIREMENTS)} into {folder}")
-        _told([sys.executable, "-m", "venv", "--clear", str(folder)])
-        _told([str(program), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
-               "--retries", "2", *REQUIREMENTS])  # fmt: skip
-        (folder / "complete").touch()  # a run that was stopped half-way leaves none
+    say(f"installing {', '.join(REQUIREMENTS)} into {folder}")
+    _told([sys.executable, "-m", "venv", "--clear", str(folder)])
+    _told([str(program), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
+           "--retries", "2", *REQUIREMENTS])  # fmt: skip
+    (folder / "complete").touch()  # a run that was stopped half-way leaves none
     return str(program)
 
 

@@ -1,4 +1,5 @@
-"""The models of `precision.py`: ResNet-18, three trained models, a product of matrices, and their quantized forms."""
+"""The models of `precision.py` and `questions.py`: ResNets, three trained models, a product of matrices; and their
+quantized forms."""
 
 from __future__ import annotations
 
@@ -55,12 +56,13 @@ def drawn(title: str, key: str, shape: tuple[int, ...]) -> Model:
 
 
 MODELS: dict[str, Model] = {
-    "resnet18": drawn("ResNet-18", "resnet18", (1, 3, 224, 224)),
+    **{key: drawn(title, key, (1, 3, 224, 224))
+       for key, title in (("resnet18", "ResNet-18"), ("resnet34", "ResNet-34"), ("resnet50", "ResNet-50"))},
     "open-nsfw": real("open-nsfw (trained)", "open-nsfw"),
     "minilm": real("paraphrase-MiniLM-L3 (trained), 64 tokens", "minilm-l3"),
     "pp-ocr-rec": real("PP-OCRv4 rec (trained), 1x3x48x320", "pp-ocr-rec"),
     "matmul": drawn("MatMul 512x512x512, constant weights", "matmul-512-weights", (512, 512)),
-}
+}  # fmt: skip
 
 
 def outputs_of(path: pathlib.Path) -> list[str]:

@@ -7,8 +7,10 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from _common import RESULTS, machine_text, markdown_table, write_text
+from _common import RESULTS, markdown_table, met_text, write_text
 from _contest import COSINE, WITHIN, Contender, Standing
+from _machine import instructions, machine_text
+from _reasons import NOT_PROFILED
 
 NAME = "precision"
 Document = dict[str, Any]
@@ -47,7 +49,7 @@ def markdown(document: Document) -> str:
         lines += ["", "Bars that are missed:", "", *missed]
     for part in parts:
         machine = part["machine"]
-        about = f"{machine_text(machine)}; {machine['isa']}, {machine['threads']} threads; {part['date']}."
+        about = f"{machine_text(machine)}; {instructions(machine)}, {machine['threads']} threads; {part['date']}."
         lines += ["", f"## {part['title']}", "", about, *(["", *part["notes"]] if part["notes"] else [])]
     return "\n".join(lines)
 
@@ -94,31 +96,10 @@ def _taken(entry: Contender, standing: Standing) -> str:
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    return (row["what"], row["bar"], row["measured"], "yes" if row["met"] else "NO")
+    return (row["what"], row["bar"], row["measured"], met_text(row["met"]))
 
 
 def _reason(row: Mapping[str, Any]) -> str:
-    """Why a row misses its bar, where that is known; empty where it meets it."""
-    return f"* {row['what']}: {REASONS.get(row['what'], 'not explained yet')}" if not row["met"] else ""
-
-
-#: what a row is called -> why it misses its bar on the machine of the committed page: two cores with AVX-512, VNNI and
-#: bf16 dot products and no AMX, which do 236, 471 and 943 GFLOP/s in float32, bf16 and int8
-REASONS: dict[str, str] = {
-    "ResNet-18: int8 / OpenVINO int8, the faster of the two": (
-        "both programs run at 85 to 90 % of the peak of vpdpbusd (3.85 ms for 3.63 GFLOP); OpenVINO also skips the "
-        "products with padding, 5 to 18 % of the layers on 14x14 and 7x7"
-    ),
-    "ResNet-18: int8 / onnxruntime int8, uint8 activations": (
-        "out of reach on this CPU: onnxruntime uses the same instruction there, and half its time is less than the "
-        "3.85 ms that 3.63 GFLOP take at the peak of vpdpbusd; for int8 activations it has no such kernel"
-    ),
-    "ResNet-18: int8 / f32, ours": (
-        "the machine has two modes, minutes long; in the fast one float32 takes 8.5 ms by Winograd, which multiplies a "
-        "third as much, and int8 is direct, at 87 % of the peak of vpdpbusd. In the slow mode it is 0.37"
-    ),
-    "MatMul 512x512x512, constant weights: bf16 / OpenVINO default": (
-        "0.9 is the peak itself: 0.27 GFLOP take 0.570 ms at 471 GFLOP/s; the input's rounding is a kernel of its own, "
-        "whose result the other core reads: 0.02 ms in the machine's fast mode, 0.1 ms in the slow one (ratio 1.14)"
-    ),
-}
+    """What the profile says of a row that misses its bar; empty where it meets it, or is no ratio of times."""
+    missed = row["met"] is False and "ratio" in row["details"]
+    return f"* {row['what']}: {row['details'].get('reason', NOT_PROFILED)}" if missed else ""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pathlib
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from _common import Row
-from _contest import Contender, Standing
-from _precision_models import MODELS, quantized
+import numpy as np
+from _common import Row, say
+from _contest import Contender, Standing, contest
+from _precision_models import MODELS, Model, outputs_of, quantized
+from _reasons import explained
 
 from tvm_ext.benchmarking.benchmark import REFERENCE
 from tvm_ext.benchmarking.noise import RATIO_SPREAD, spread
@@ -38,9 +40,10 @@ class Bar:
         what = f"{title}: {self.what}"
         if not ratios:
             why = [f"{key}: {standing.rows[key].reason}" for key in (self.ours, other) if not standing.rows[key].ok]
-            return Row(what, bar, "; ".join(why), False)
+            return Row(what, bar, "; ".join(why), None if self.at_most is None else False)
         ratio = statistics.median(ratios)
-        return Row(what, bar, _text(standing, self.ours, other, ratios), self.at_most is None or ratio <= self.at_most,
+        met = None if self.at_most is None else ratio <= self.at_most
+        return Row(what, bar, _text(standing, self.ours, other, ratios), met,
                    {"ratio": ratio, "rounds": ratios, "ours": self.ours, "other": other})  # fmt: skip
 
 
@@ -51,6 +54,46 @@ class RaceOf:
     contenders: Callable[[pathlib.Path], Sequence[Contender]]
     bars: tuple[Bar, ...]
 
+    def run(
+        self, model: Model, folder: pathlib.Path, threads: int, rounds: int, seconds: float
+    ) -> tuple[list[Contender], Standing]:
+        """The contenders and what the contest found.
+
+        Args:
+            model: whose inputs all take.
+            folder: for inputs and outputs of this race; models are kept in its parent.
+            threads, rounds, seconds: as for :func:`_contest.contest`.
+        """
+        contenders = list(self.contenders(folder.parent))
+        names = outputs_of(model.write(folder.parent))
+        return contenders, contest(contenders, model.inputs(0), names, folder, threads, rounds, seconds)
+
+
+def add_reasons(
+    rows: Sequence[Row], contenders: Sequence[Contender], inputs: Mapping[str, np.ndarray], threads: int
+) -> None:
+    """Put what the profile of our program says into the details of each row of :meth:`Bar.row` that misses its bar."""
+    programs = {contender.key: contender for contender in contenders}
+    for row in rows:
+        if row.met is False and "ratio" in row.details:
+            ours = programs[row.details["ours"]]
+            shapes = {name: array.shape for name, array in inputs.items()}
+            say(f"  profiling {ours.title}")
+            row.details["reason"] = explained(ours.model, threads, {"shapes": shapes, **ours.options}, inputs)
+
+
+def float32(key: str) -> Callable[[pathlib.Path], list[Contender]]:
+    """Ours and onnxruntime, both in float32."""
+
+    def contenders(folder: pathlib.Path) -> list[Contender]:
+        path = MODELS[key].write(folder)
+        return [
+            Contender("f32", "ours, f32", "tvm_ext", path, "f32"),
+            Contender(REFERENCE, "onnxruntime, f32", "onnxruntime", path, "f32"),
+        ]
+
+    return contenders
+
 
 def floats(key: str) -> Callable[[pathlib.Path], list[Contender]]:
     """A float32 model: ours in float32 and bf16, onnxruntime, OpenVINO as it comes."""
@@ -59,15 +102,14 @@ def floats(key: str) -> Callable[[pathlib.Path], list[Contender]]:
         path = MODELS[key].write(folder)
         return [
             Contender("bf16", "ours, bf16", "tvm_ext", path, "bf16", {"precision": "bf16"}),
-            Contender("f32", "ours, f32", "tvm_ext", path, "f32"),
-            Contender(REFERENCE, "onnxruntime, f32", "onnxruntime", path, "f32"),
+            *float32(key)(folder),
             Contender("openvino", "OpenVINO, default", "openvino", path, "bf16"),
         ]
 
     return contenders
 
 
-def all_precisions(key: str) -> Callable[[pathlib.Path], list[Contender]]:
+def all_precisions(key: str, types: Sequence[str] = ("uint8", "int8")) -> Callable[[pathlib.Path], list[Contender]]:
     """The same, and the model quantized with each type of activations: every program gets the same files."""
     names = (("tvm_ext", "ours"), ("onnxruntime", "onnxruntime"), ("openvino", "OpenVINO"))
 
@@ -75,7 +117,7 @@ def all_precisions(key: str) -> Callable[[pathlib.Path], list[Contender]]:
         return floats(key)(folder) + [
             Contender(f"{runtime}-{activations}", f"{name}, int8 ({activations} activations)", runtime,
                       quantized(key, folder, activations), "int8")
-            for activations in ("uint8", "int8") for runtime, name in names
+            for activations in types for runtime, name in names
         ]  # fmt: skip
 
     return contenders

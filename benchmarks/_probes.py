@@ -154,6 +154,65 @@ def scaling(model: str, rounds: str, seconds: str) -> dict[str, object]:
     return {"rounds": found, "gflops": gflops}
 
 
+def profile(model: str, threads: str, options: str, inputs: str) -> dict[str, object]:
+    """The profile of a model without records, and the shape of each launch's result.
+
+    Args:
+        options: of the compile, as JSON.
+        inputs: an .npz; what is missing in it is drawn by seed.
+    """
+    import numpy as np
+
+    import tvm_ext
+    from tvm_ext.core.sample_inputs import seeded_inputs
+
+    compiled = tvm_ext.compile(model, threads=int(threads), records=None, **json.loads(options))
+    found = tvm_ext.profile(compiled, {**seeded_inputs(compiled.inputs), **np.load(inputs)})
+    sites = {kernel["name"]: kernel.get("sites") or [] for kernel in compiled.report["kernels"]}
+    seen: dict[str, int] = dict.fromkeys(sites, 0)
+    shapes = []
+    for launch in found.launches:
+        here, at = sites[launch.kernel], seen[launch.kernel]
+        shapes.append(here[at % len(here)]["writes"][0]["shape"] if here else [])
+        seen[launch.kernel] += 1
+    return {"profile": found.as_dict(), "shapes": shapes}
+
+
+def roofs(threads: str) -> dict[str, object]:
+    """Multiply-adds and bytes a second of this machine, the best of three looks."""
+    from tvm_ext.inspection.profile.roofs import RoofMeter
+
+    meter = RoofMeter(int(threads))
+    return [meter.measure() for _ in range(3)][-1].as_dict()
+
+
+def stream(model: str, threads: str, rounds: str, seconds: str, options: str) -> dict[str, object]:
+    """Rounds of (a model, a read of as many bytes as its kernels read and write, multiply-adds), in seconds; all on
+    TVM's threads, so in one process.
+
+    Args:
+        options: of the compile, as JSON.
+    """
+    import numpy as np
+
+    import tvm_ext
+    from tvm_ext.benchmarking.machine_speed import call_of_fma, call_of_read, round_minimum
+    from tvm_ext.core.machine import Machine
+
+    compiled = tvm_ext.compile(model, threads=int(threads), records=None, **json.loads(options))
+    kernels, machine = compiled.report["kernels"], Machine.detect(None, int(threads))
+    work = {key: sum(kernel[key] * kernel["calls"] for kernel in kernels) for key in ("bytes", "executed", "flops")}
+    (read, read_bytes), (fma, operations) = call_of_read(machine, work["bytes"] // 4), call_of_fma(machine, 400_000)
+    feeds = {s.name: np.random.default_rng(0).standard_normal(s.shape).astype(s.dtype) for s in compiled.inputs}
+    calls = (lambda: compiled.run(feeds), read, fma)
+    found = [[round_minimum(call, float(seconds)) for call in calls] for _ in range(int(rounds))]
+    report = tvm_ext.verify(compiled, model)  # only now: onnxruntime's threads would disturb the rounds
+    return {
+        "rounds": found, **work, "read_bytes": read_bytes, "operations": operations, "ok": report.ok,
+        "of_range": max(o.of_range for o in report.outputs), "recipes": sorted({k["recipe"] for k in kernels}),
+    }  # fmt: skip
+
+
 def call_overhead(threads: str) -> dict[str, object]:
     """Least time of a call of a model that is one ReLU of 512 floats, numpy to numpy."""
     import numpy as np

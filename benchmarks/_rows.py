@@ -16,11 +16,12 @@ class SuiteRow:
     """One row.
 
     Attributes:
-        key: its name, for `--only` and for the reasons.
+        key: its name, for `--only`.
         title: what is measured, for the table.
         bar: the most the figure may be; the least with `at_least`.
         figure: what the figure is; rows of :data:`RATIO` are drawn in the chart.
         measure: how it is found.
+        model: of the models, whose program is timed, and profiled where the bar is missed; "" where nothing is timed.
     """
 
     key: str
@@ -29,6 +30,7 @@ class SuiteRow:
     measure: Callable[[Settings], Outcome]
     figure: str = RATIO
     at_least: bool = False
+    model: str = ""
 
     def met(self, value: float | None) -> bool:
         """Whether the bar is met; without a figure it is not."""
@@ -38,14 +40,14 @@ class SuiteRow:
 
 
 def _race(key: str, title: str, bar: float) -> SuiteRow:
-    return SuiteRow(key, title, bar, lambda settings: measures.race(key, settings))
+    return SuiteRow(key, title, bar, lambda settings: measures.race(key, settings), model=key)
 
 
 def _bandwidth(k: int, n: int) -> SuiteRow:
     key = f"dense-1x{k}x{n}"
     title = f"Dense 1x{k}x{n}, {4 * k * n / 1e6:.0f} MB of weights"
     return SuiteRow(
-        key, title, 0.8, lambda s: measures.bandwidth(key, k, n, s), "bytes a second / a plain read's", True
+        key, title, 0.8, lambda s: measures.bandwidth(key, k, n, s), "bytes a second / a plain read's", True, key
     )
 
 
@@ -93,5 +95,5 @@ ROWS: tuple[SuiteRow, ...] = (
     _memory("mobilenet-v2", "MobileNetV2"),
     _memory("minilm", "paraphrase-MiniLM-L3"),
     SuiteRow("scaling-resnet18", "ResNet-18", 1.1, measures.scaling,
-             "2 threads / 1 thread, over an FMA loop's"),
+             "2 threads / 1 thread, over an FMA loop's", model="resnet18"),
 )  # fmt: skip

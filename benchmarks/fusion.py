@@ -1,4 +1,4 @@
-"""What fusion is worth: launches, bytes moved and time with each fusion model. Writes results/fusion.*
+"""What fusion is worth: launches, bytes moved and time with each fusion model. Writes results/MACHINE/fusion.*
 
 default     everything an expression of bounded size can hold joins the kernel behind its operand
 none        each operation is a kernel
@@ -11,11 +11,11 @@ import json
 import sys
 from typing import Any
 
-from _common import RESULTS, machine_text, markdown_table, say, write_text
+from _common import RESULTS, markdown_table, say, write_text
+from _machine import machine_text, this_machine
 
 import tvm_ext
 from tvm_ext.core.fusion import FUSION_MODELS
-from tvm_ext.verification.environment import describe_machine
 
 MODELS = ("resnet18", "mobilenet_v2", "bert")
 
@@ -48,7 +48,7 @@ def _measure(model: str, fusion: str, rounds: int) -> dict[str, Any]:
 
 
 def _write(rows: list[dict[str, Any]]) -> None:
-    machine = describe_machine()
+    machine = this_machine()
     cells = [("model", "fusion", "launches", "MB moved", "least ms", "time / onnxruntime's", "error of range")]
     cells += [
         (

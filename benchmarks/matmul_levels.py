@@ -1,4 +1,6 @@
-"""What each level of a tiled matmul is worth, from naive to packed, against BLAS. Writes results/matmul_levels.*
+"""What each level of a tiled matmul is worth, from naive to packed, against BLAS.
+
+Writes results/MACHINE/matmul_levels.*
 
     naive       for i, j, k: c[i, j] += a[i, k] * b[k, j]
     cache       blocks of 64 x 64 x 64 that stay in L1 and L2; rows of c in vectors
@@ -21,7 +23,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _common import RESULTS, fresh, machine_text, markdown_table, say, write_text
+from _common import RESULTS, fresh, markdown_table, say, write_text
+from _machine import machine_text, this_machine
 
 LEVELS = ("naive", "cache", "registers", "packed", "prepacked", "BLAS")
 _MEANING = {
@@ -164,7 +167,6 @@ def _group(size: int, constant: bool) -> Any:
 
 def _write(answers: dict[str, list[dict[str, Any]]], args: argparse.Namespace) -> int:
     """The two result files; 1 if an error is larger than rounding of so many terms explains."""
-    from tvm_ext.verification.environment import describe_machine
 
     best = {level: max(a["gflops"] for a in found) for level, found in answers.items()}
     error = {level: max(a["error"] for a in found) for level, found in answers.items()}
@@ -174,7 +176,7 @@ def _write(answers: dict[str, list[dict[str, Any]]], args: argparse.Namespace) -
         share = f"{best[level] / best['BLAS']:.2f}"
         figures = (f"{best[level]:.1f}", share) if right[level] else ("wrong result", "")
         cells.append((level, _MEANING[level], *figures, f"{error[level]:.1e}"))
-    machine = describe_machine()
+    machine = this_machine()
     size = " x ".join([str(args.size)] * 3)
     how = f"float32, {size}, one thread; the best of {args.rounds} processes; errors relative to the sum of magnitudes."
     text = f"# matmul_levels\n\n{machine_text(machine)}\n\n{how}\n\n" + "\n".join(markdown_table(cells))

@@ -1,4 +1,4 @@
-"""Memory that programs work in, over the least that any plan needs. Writes results/memory_plan.*"""
+"""Memory that programs work in, over the least that any plan needs. Writes results/MACHINE/memory_plan.*"""
 
 from __future__ import annotations
 

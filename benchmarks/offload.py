@@ -1,4 +1,4 @@
-"""What offloading to the simulated accelerator must show, each figure with its bar. Writes results/offload*.
+"""What offloading to the simulated accelerator must show, each figure with its bar. Writes results/MACHINE/offload*.
 
 cycles       closed form against SCALE-Sim's printed cycles; stepper against the two other views, 300 random GEMMs
 int8         quantized layers against onnxruntime, graph optimizations off and on: elements that differ
@@ -22,18 +22,16 @@ from typing import Any
 import _offload_int8
 import _offload_models
 import _offload_views
-from _common import FOLDER, RESULTS, Row, fresh, machine_text, markdown_table, say, table, write_text
+from _common import FOLDER, RESULTS, Row, fresh, markdown_table, say, table, write_text
+from _machine import machine_text, this_machine
 from _offload_speed import MEMORIES
-from _page import README, insert
 from _sweep_chart import sweep_chart
 
 import tvm_ext
 from tvm_ext.byoc.systolic import Accelerator, roofline_svg, sweep
 from tvm_ext.driver.regions import regions_of
-from tvm_ext.verification.environment import describe_machine
 
 STORED = RESULTS / "offload.json"
-BEGIN, END = "<!-- offload: begin of what benchmarks/offload.py writes -->", "<!-- offload: end -->"
 Part = tuple[list[Row], dict[str, Any]]
 
 
@@ -49,11 +47,10 @@ def main() -> int:
     for name in args.only:
         say(f"{name} ...")
         rows, more = PARTS[name]()
-        results[name] = {"machine": describe_machine(), "rows": [asdict(row) for row in rows], **more}
+        results[name] = {"machine": this_machine(), "rows": [asdict(row) for row in rows], **more}
         write_text(STORED, json.dumps(results, indent=1))
     page = _page(results)
     write_text(RESULTS / "offload.md", page)
-    insert(README, main_table(results), BEGIN, END)
     print(page)
     return 0
 

@@ -1,4 +1,4 @@
-"""Planted bugs: does bisect name each one exactly, and in how many compiles? Writes results/bisect.*
+"""Planted bugs: does bisect name each one exactly, and in how many compiles? Writes results/MACHINE/bisect.*
 
 Each bug breaks a pass, a recipe, a weight, a record, or a back end's lowering or driver, in a small model that uses it
 (tests/verification/bisect/planted.py). It is searched by its kind, and with every kind tried in turn; and the kernels
@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _common import RESULTS, machine_text, markdown_table, say, write_text
+from _common import RESULTS, markdown_table, say, write_text
+from _machine import machine_text, this_machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.verification.bisect.planted import BUGS, Bug
 from tvm_ext.driver.compile import compile_model
 from tvm_ext.verification.bisect import Bisection, bisect
-from tvm_ext.verification.environment import describe_machine
 from tvm_ext.verification.layer_check import check_layers
 
 
@@ -72,7 +72,7 @@ def _first_bad(proto: Any, options: dict[str, Any]) -> str:
 
 
 def _write(rows: list[dict[str, Any]]) -> None:
-    machine = describe_machine()
+    machine = this_machine()
     cells = [("planted bug", "kind", "named by kind", "compiles", "in turn", "compiles", "seconds", "first bad value")]
     cells += [
         (

@@ -1,6 +1,7 @@
 """Reduced precision: bf16 and int8 against OpenVINO as it comes, onnxruntime, and our own float32; and what they cost.
 
-Writes results/precision.md and .json. A run of some parts (--only) replaces these in both and keeps the others; a
+Writes results/MACHINE/precision.md and .json. A ratio that misses its bar is followed by what the profile says of our
+program, taken then and there. A run of some parts (--only) replaces these in both and keeps the others; a
 --quick one prints and writes nothing. OpenVINO is installed by pip into an environment of its own in
 benchmarks/.cache/; where that fails, its rows say so.
 """
@@ -18,17 +19,12 @@ from collections.abc import Callable
 from typing import Any
 
 import _precision_page as page
+import machines
 from _accuracy import NOTES, accuracy
 from _common import Row, Unavailable, say
-from _contest import contest
-from _precision_models import MODELS, outputs_of
-from _precision_races import RACES
-
-from tvm_ext.core.machine import Machine
-from tvm_ext.verification.environment import describe_machine
-
-#: Instructions for narrow numbers, of which the page names those that the machine has.
-NARROW = ("avx512vnni", "avx512bf16", "amx-int8", "amx-bf16")
+from _machine import this_machine
+from _precision_models import MODELS
+from _precision_races import RACES, add_reasons
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +60,8 @@ def main(argv: list[str] | None = None) -> int:
     if not args.quick:
         parts = {**page.read()["parts"], **found}
         page.write({"parts": {key: parts[key] for key in PARTS if key in parts}})
-    return 0 if all(row["met"] for part in found.values() for row in part["rows"]) else 1
+        machines.write()
+    return 0 if all(row["met"] is not False for part in found.values() for row in part["rows"]) else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -90,9 +87,7 @@ def _part(key: str, settings: Settings) -> dict[str, Any]:
     except Exception as error:
         kind = "not available" if isinstance(error, Unavailable) else f"failed: {type(error).__name__}"
         found = Found([Row(title, "-", f"{kind}: {error}", False)])
-    seen = Machine.detect(None, settings.threads)
-    isa = ", ".join([seen.isa, *(name for name in NARROW if name in seen.features)])
-    machine = {**describe_machine(), "isa": isa, "threads": settings.threads}
+    machine = {**this_machine(), "threads": settings.threads}
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     return {"title": title, "date": date, "machine": machine, **dataclasses.asdict(found)}
 
@@ -100,12 +95,10 @@ def _part(key: str, settings: Settings) -> dict[str, Any]:
 def _race(key: str) -> Callable[[Settings], Found]:
     def measure(settings: Settings) -> Found:
         model, race = MODELS[key], RACES[key]
-        contenders = race.contenders(settings.folder)
-        standing = contest(
-            contenders, model.inputs(0), outputs_of(model.write(settings.folder)), settings.folder / key,
-            settings.threads, settings.rounds, settings.seconds,
-        )  # fmt: skip
+        contenders, standing = race.run(model, settings.folder / key, settings.threads, settings.rounds,
+                                        settings.seconds)  # fmt: skip
         rows = [bar.row(model.title, standing) for bar in race.bars]
+        add_reasons(rows, contenders, model.inputs(0), settings.threads)
         return Found(rows, page.contenders(contenders, standing), page.details(standing))
 
     return measure

@@ -1,4 +1,7 @@
-"""Whether a profile is true: its kernels together, over a run nobody looks at. Writes results/profile_overhead.*"""
+"""Whether a profile is true: its kernels together, over a run nobody looks at.
+
+Writes results/MACHINE/profile_overhead.*
+"""
 
 from __future__ import annotations
 

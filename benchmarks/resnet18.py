@@ -1,4 +1,7 @@
-"""The main job in figures: ResNet-18 against onnxruntime, and everything around a call. Writes results/resnet18.*"""
+"""The main job in figures: ResNet-18 against onnxruntime, and everything around a call.
+
+Writes results/MACHINE/resnet18.*
+"""
 
 from __future__ import annotations
 

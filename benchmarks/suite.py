@@ -1,12 +1,14 @@
 """The benchmark suite: every model and operator of the list against onnxruntime, and what is around them.
 
-Writes benchmarks/results/suite.json, suite.svg and the generated part of benchmarks/README.md; a run of some rows only
-(--only) or a --quick one prints and writes nothing. stdout is the result, stderr the progress.
+Writes benchmarks/results/MACHINE/suite.json, .md and .svg, and benchmarks/results/README.md, the page of all machines;
+a run of some rows only (--only) or a --quick one prints and writes nothing. A row that misses its bar is profiled then
+and there: that is its reason. stdout is the result, stderr the progress.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import fnmatch
 import os
 import pathlib
@@ -15,16 +17,17 @@ import sys
 import tempfile
 import time
 
+import _measures
 import _page
-from _common import Unavailable, say
+import machines
+from _common import RESULTS, Unavailable, say
+from _machine import this_machine
 from _measures import Outcome, Settings
 from _rows import ROWS, SuiteRow
 
 from tvm_ext.benchmarking.contenders import CONTENDERS
 from tvm_ext.cli.bench import add_python_argument, pythons
 from tvm_ext.core.errors import TvmExtError
-from tvm_ext.core.machine import Machine
-from tvm_ext.verification.environment import describe_machine
 
 EXAMPLE = """\
 examples:
@@ -44,7 +47,8 @@ def main(argv: list[str] | None = None) -> int:
     except (ValueError, TvmExtError) as error:
         parser.error(str(error))
     if args.list:
-        print("\n".join(f"{row.key:22} {_page.bar_text(row):12} {_page.what(row)}" for row in rows))
+        listed = [_page.plain(row, Outcome()) for row in rows]
+        print("\n".join(f"{row['key']:22} {_page.bar_text(row):12} {_page.what(row)}" for row in listed))
         return 0
     with tempfile.TemporaryDirectory(prefix="tvm-ext-suite-") as folder:
         os.environ["TVM_EXT_CACHE"] = str(pathlib.Path(folder, "cache"))  # compiled in this run, by this code
@@ -55,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
             peers=args.peers, python=python,
         )  # fmt: skip
         results = [(row, measured(row, settings, f"{i} of {len(rows)}")) for i, row in enumerate(rows, start=1)]
-    _show(results, settings, whole=not (args.only or args.quick))
+        _show(results, settings, whole=not (args.only or args.quick))
     return 0 if all(row.met(outcome.value) for row, outcome in results) else 1
 
 
@@ -100,25 +104,32 @@ def chosen(patterns: list[str]) -> list[SuiteRow]:
 
 
 def measured(row: SuiteRow, settings: Settings, where: str) -> Outcome:
-    """The outcome of a row. What fails is an outcome too: the other rows go on."""
+    """The outcome of a row, with what the profile says if it misses its bar. What fails is an outcome too: the other
+    rows go on."""
     say(f"[{where}] {row.key}")
     start = time.monotonic()
     try:
         outcome = row.measure(settings)
+        if row.model and outcome.value is not None and not row.met(outcome.value):
+            say(f"[{where}] {row.key}: profiling")
+            outcome = dataclasses.replace(outcome, reason=_measures.reason(row.model, settings))
     except Unavailable as error:
         outcome = Outcome(why=f"not available: {error}")
     except Exception as error:
         outcome = Outcome(why=f"failed: {type(error).__name__}: {error}")
-    say(f"[{where}] {_page.line(row, outcome)}; took {time.monotonic() - start:.0f} s")
+    say(f"[{where}] {_page.line(_page.plain(row, outcome))}; took {time.monotonic() - start:.0f} s")
     return outcome
 
 
 def _show(results: _page.Results, settings: Settings, whole: bool) -> None:
-    machine = {**describe_machine(), "isa": Machine.detect(None, settings.threads).isa}
-    print("\n".join(_page.table(results, settings.peers)))
+    machine = this_machine()
     if whole:
-        _page.write(results, settings, machine)
-        say(f"wrote {_page.README} and {_page.RESULTS / 'suite.json'}")
+        machine = {**machine, "roofs": _measures.roofs(settings.threads)}
+    document = _page.document(results, settings, machine)
+    print("\n".join(_page.table(document)))
+    if whole:
+        _page.write(document, RESULTS)
+        say(f"wrote {RESULTS / 'suite.json'}, .md, .svg and {machines.write()}")
 
 
 if __name__ == "__main__":

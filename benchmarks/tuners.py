@@ -1,4 +1,6 @@
-"""How many trials each tuner needs to come within 5 % of the best point of a frozen table. Writes results/tuners.*
+"""How many trials each tuner needs to come within 5 % of the best point of a frozen table.
+
+Writes results/MACHINE/tuners.*
 
     python benchmarks/tuners.py                        # the table in data/, 20 seeds; some minutes
     python benchmarks/tuners.py --only winograd --seeds 5 --tuners random xgb

@@ -1,4 +1,6 @@
-"""What tuning does: trials a second, models before and after, templates before and after. Writes results/tuning.*
+"""What tuning does: trials a second, models before and after, templates before and after.
+
+Writes results/MACHINE/tuning.*
 
 rate           our tuner over the recipes of ResNet-18's convolutions, and MetaSchedule over the same kernels
 models         shipped logs (tuning_logs/): the whole model tuned / untuned, paired rounds with an interval
@@ -17,15 +19,15 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from _common import RESULTS, machine_text, markdown_table, say, write_text
+from _common import RESULTS, markdown_table, say, write_text
 from _kills import kill_sessions
+from _machine import machine_text, this_machine
 from _templates import TASKS
 
 import tvm_ext
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.tuning.in_model import Ratio, paired
-from tvm_ext.verification.environment import describe_machine
 
 MODELS = ("resnet18", "resnet50", "mobilenet_v2")
 STORED = RESULTS / "tuning.json"
@@ -45,7 +47,7 @@ def main() -> int:
     results = json.loads(STORED.read_text()) if STORED.exists() else {}
     for name in args.only:
         say(f"{name} ...")
-        results[name] = {"machine": describe_machine(), "rows": PARTS[name](args.trials)}
+        results[name] = {"machine": this_machine(), "rows": PARTS[name](args.trials)}
         write_text(STORED, json.dumps(results, indent=1) + "\n")
     write_text(RESULTS / "tuning.md", _page(results))
     return 0

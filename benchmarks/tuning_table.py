@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from _common import FOLDER, say
+from _machine import this_machine
 from _tuning_table import TABLE, Entry, write_table
 
 from tvm_ext.core.machine import Machine
@@ -36,7 +37,6 @@ from tvm_ext.tuning.extract import Workload, workloads_of
 from tvm_ext.tuning.measure import LocalMeasurer
 from tvm_ext.tuning.space import ConfigSpace
 from tvm_ext.tuning.task import RecipeTask
-from tvm_ext.verification.environment import describe_machine
 
 #: (output channels, input channels, kernel) of the layers; the first of stride 2, the others of stride 1.
 LAYERS = ((64, 3, 7), (64, 64, 3), (128, 128, 3), (256, 256, 3), (512, 512, 3))
@@ -83,7 +83,7 @@ def main() -> int:
                 file.write("\n" + json.dumps(row))  # whatever the last line is
                 file.flush()
                 pending.pop(0)
-    write_table(args.output, describe_machine(), [entry_of(g, read_rows(args.rows, g.task.name)) for g in grids])
+    write_table(args.output, this_machine(), [entry_of(g, read_rows(args.rows, g.task.name)) for g in grids])
     say(f"wrote {args.output}")
     return 0
 

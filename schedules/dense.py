@@ -3,8 +3,8 @@
     matmul(x, w) -> +bias, relu, ...        x: (..., K), w: (K, N) as IO{i}i{o}o, result: (..., N)
 
 All leading dimensions of x are rows. The tiling has two levels, caches and registers. What each is worth at 512 x 512 x
-512, in GFLOP/s of one thread of a Zen 4 core (benchmarks/matmul_levels.py measures it anew, results/matmul_levels.md is
-the table it writes):
+512, in GFLOP/s of one thread of a Zen 4 core (benchmarks/matmul_levels.py measures it anew and writes
+results/MACHINE/matmul_levels.md):
 
     three loops                                0.9
     blocks for the caches, vectors            55

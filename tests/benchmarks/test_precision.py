@@ -12,7 +12,7 @@ import pytest
 from _common import Row, Unavailable
 from _contest import Contender, Standing, contest
 from _precision_models import MODELS, outputs_of
-from _precision_races import RACES, Bar
+from _precision_races import RACES, Bar, add_reasons
 
 from tests.onnx_graphs import model, node, random, value
 from tvm_ext.benchmarking.table import BenchmarkRow
@@ -96,7 +96,8 @@ def test_outputs_that_disagree_have_no_time(dense, fake, tmp_path):
     _, found = race(dense, tmp_path / "race")
     assert "outputs disagree" in found.rows["openvino"].reason and found.ratios("f32", "openvino") == []
     row = Bar("f32 / OpenVINO", "f32", ("openvino",), 1.0).row("Dense", found)
-    assert not row.met and "outputs disagree" in row.measured
+    assert row.met is False and "outputs disagree" in row.measured
+    assert Bar("told", "f32", ("openvino",)).row("Dense", found).met is None
 
 
 def test_without_openvino_the_others_go_on(dense, tmp_path, monkeypatch):
@@ -146,7 +147,8 @@ def test_a_bar_is_held_against_the_fastest():
     assert row.met and row.measured.startswith("0.500 (rounds 0.40 to 0.62; least 1e+03 / 1.6e+03 ms")
     assert row.details["other"] == "fast" and row.what == "M: int8 / int8"
     assert not Bar("", "ours", ("fast",), 0.49).row("M", found).met
-    assert Bar("", "ours", ("fast",)).row("M", found).bar == "(told)"
+    told = Bar("", "ours", ("fast",)).row("M", found)
+    assert told.bar == "(told)" and told.met is None
 
 
 def test_races_are_of_known_models_and_contenders(dense, tmp_path, monkeypatch):
@@ -158,9 +160,17 @@ def test_races_are_of_known_models_and_contenders(dense, tmp_path, monkeypatch):
         assert {key for bar in RACES[name].bars for key in (bar.ours, *bar.others)} <= set(keys)
 
 
-def test_the_reasons_are_of_rows_that_exist():
-    rows = {f"{MODELS[key].title}: {bar.what}" for key, race in RACES.items() for bar in race.bars}
-    assert page.REASONS.keys() <= rows
+def test_missed_ratios_are_explained_by_a_profile_of_our_program(dense, monkeypatch):
+    asked = []
+    monkeypatch.setattr("_precision_races.explained", lambda *args: asked.append(args) or "memory-bound")
+    entry = Contender("bf16", "ours", "tvm_ext", dense, "bf16", {"precision": "bf16"})
+    rows = [
+        Row("met", "1", "0.5", True, {"ratio": 0.5, "ours": "bf16"}), Row("lost", "1", "drop", False),
+        Row("missed", "1", "2", False, {"ratio": 2.0, "ours": "bf16"}),
+    ]  # fmt: skip
+    add_reasons(rows, [entry], X, 2)
+    assert asked == [(dense, 2, {"shapes": {"x": (3, 7)}, "precision": "bf16"}, X)]
+    assert [row.details.get("reason") for row in rows] == [None, None, "memory-bound"]
 
 
 def test_errors_are_of_floating_outputs():
@@ -175,9 +185,14 @@ def parts(monkeypatch, tmp_path):
     def broken(settings):
         raise Unavailable("no network")
 
-    found = {"good": ("Good", lambda s: precision.Found([Row("g", "1 or less", "0.5", True)], ["a table"]))}
+    rows = [
+        Row("g", "1 or less", "0.5", True),
+        Row("slow", "1 or less", "2", False, {"ratio": 2, "reason": "L2-bound"}),
+    ]
+    found = {"good": ("Good", lambda s: precision.Found(rows, ["a table"]))}
     monkeypatch.setattr(precision, "PARTS", {**found, "bad": ("Bad", broken)})
     read, write = page.read, page.write
+    monkeypatch.setattr(precision.machines, "write", lambda: None)
     monkeypatch.setattr(page, "read", lambda: read(tmp_path))
     monkeypatch.setattr(page, "write", lambda document: write(document, tmp_path))
     return tmp_path
@@ -185,11 +200,11 @@ def parts(monkeypatch, tmp_path):
 
 def test_parts_are_replaced_one_by_one(parts, capsys):
     assert precision.main(["--only", "bad"]) == 1
-    assert precision.main(["--only", "good"]) == 0
+    assert precision.main(["--only", "good"]) == 1
     document, text = json.loads((parts / "precision.json").read_text()), (parts / "precision.md").read_text()
     assert list(document["parts"]) == ["good", "bad"]
     assert "| Bad | - | not available: no network | NO |" in text and "| g | 1 or less | 0.5 | yes |" in text
-    assert "* Bad: not explained yet" in text and "a table" in text
+    assert "* slow: L2-bound" in text and "* Bad" not in text and "a table" in text
     assert "Bad" not in capsys.readouterr().out.rpartition("# Reduced")[2]
 
 

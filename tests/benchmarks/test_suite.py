@@ -73,6 +73,16 @@ def test_a_row_that_fails_is_an_outcome(tmp_path, capsys):
     assert out == "" and "[1 of 2] k" in err
 
 
+def test_a_missed_bar_is_profiled_then_and_there(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(suite._measures, "reason", lambda key, settings: asked.append(key) or "memory-bound")
+    rows = [SuiteRow(key, "t", 1.0, lambda s, v=v: Outcome(v), model=m) for key, v, m in
+            (("slow", 1.5, "mlp"), ("fast", 0.5, "mlp"), ("large", 1.5, ""), ("none", None, "mlp"))]  # fmt: skip
+    outcomes = [suite.measured(row, Settings(tmp_path), "") for row in rows]
+    assert [outcome.reason for outcome in outcomes] == ["memory-bound", "", "", ""] and asked == ["mlp"]
+    assert {row.model for row in ROWS} - {""} <= MODELS.keys()
+
+
 OURS = BenchmarkRow("tvm_ext", "tvm-ext 1", ((0.001,), (0.002,), (0.003,)), 1e-7)
 THEIRS = BenchmarkRow("onnxruntime", "ort", ((0.004,), (0.004,), (0.004,)), 0.0)
 PEER = BenchmarkRow("openvino", "ov", ((0.002,), (0.004,), (0.006,)), 0.0)
@@ -102,13 +112,16 @@ def fake_rows(monkeypatch):
     monkeypatch.setattr(suite, "ROWS", rows)
     written = []
     monkeypatch.setattr(suite._page, "write", lambda *args: written.append(args))
+    monkeypatch.setattr(suite.machines, "write", lambda: "README.md")
+    monkeypatch.setattr(suite._measures, "roofs", lambda threads: {"threads": threads})
     return written
 
 
 def test_a_whole_run_writes_and_tells_missed_bars(fake_rows, capsys):
     assert suite.main(["--threads", "1"]) == 1
-    ((results, settings, machine),) = fake_rows
-    assert [o.value for _, o in results] == [0.5, 1.5] and settings.threads == 1 and machine["cpu"]
+    ((document, folder),) = fake_rows
+    assert [row["value"] for row in document["rows"]] == [0.5, 1.5] and document["threads"] == 1
+    assert document["machine"]["roofs"] == {"threads": 1} and folder.name == document["machine"]["name"]
     assert "| Good | 0.500 |" in capsys.readouterr().out
 
 

@@ -38,4 +38,4 @@ def _without_lets(store: tirx.BufferStore) -> Any:
     if not bound:
         return store
     stores = [tirx.BufferStore(store.buffer, one, store.indices) for one in (*bound, value) if one.ty == value.ty]
-    return tirx.SeqStmt(stores)
+    return tirx.SeqStmt(stores) if len(stores) > 1 else stores[0]  # TVM refuses a sequence of one statement
