@@ -50,7 +50,8 @@ from .steps import parallel_units, unroll_and_vectorize
 _POINTERS = 6
 #: Cycles between dependent multiply-adds, with what out-of-order execution loses of it.
 _LATENCY = 4.5
-#: How much of the time of weights that are not prefetched, of those that units read again, and of inputs out of another core, no instruction hides.
+#: The exposed share of the time of weights that are not prefetched, of weights that units read again, and of inputs
+#: that come out of another core's cache.
 _COLD, _AGAIN, _FOREIGN = 0.5, 0.5, 0.5
 
 
@@ -192,7 +193,7 @@ def threads_for(problem: Problem, machine: Machine) -> int:
     counts = thread_counts(problem.flops / 2 / problem.lanes / product_rate(problem, machine), machine)
     if len(counts) == 1:
         return counts[0]
-    return min(counts, key=lambda t: (cost(problem, default(problem, machine, t), machine), t))
+    return min(counts, key=lambda t: (cost(problem, dict(default(problem, machine, t)), machine), t))
 
 
 def product_rate(problem: Problem, machine: Machine) -> float:

@@ -34,6 +34,7 @@ from . import (
     compile,
     doctor,
     log,
+    machine,
     memory,
     new,
     profile,
@@ -51,7 +52,7 @@ GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 VERBS: dict[str, ModuleType] = {
     "compile": compile, "run": run, "verify": verify, "bisect": bisect, "bench": bench, "tune": tune, "log": log,
     "quantize": quantize, "zoo": zoo, "analyze": analyze, "report": report, "profile": profile, "memory": memory,
-    "new": new, "doctor": doctor, "cache": cache,
+    "new": new, "machine": machine, "doctor": doctor, "cache": cache,
 }  # fmt: skip
 
 _EPILOG = """\

@@ -124,9 +124,13 @@ class Machine:
             description["mattr"] = list(attributes)
         return tvm.target.Target(description)
 
-    def measured(self) -> Machine:
-        """The same machine with the rates of the cores this process runs on: measured now, or kept from before."""
-        return replace(self, rates=_rates_here(self))
+    def measured(self, again: bool = False) -> Machine:
+        """The same machine with the rates of the cores this process runs on: measured now, or kept from before.
+
+        Args:
+            again: measure now, whatever was kept.
+        """
+        return replace(self, rates=_rates_here(self, again))
 
     def why_no_tiles(self) -> str:
         """Why recipes may use no AMX tile registers; "" if they may."""
@@ -212,7 +216,7 @@ def machine_for(options: CompileOptions) -> Machine:
     return machine.measured() if options.target is None else machine
 
 
-def _rates_here(machine: Machine) -> Rates:
+def _rates_here(machine: Machine, again: bool) -> Rates:
     """The rates of the cores this process runs on; $TVM_EXT_RATES=typical takes those of a similar machine instead."""
     from ..rates import store
     from ..rates.measure import Caches, measure
@@ -224,10 +228,10 @@ def _rates_here(machine: Machine) -> Rates:
     sizes = {"l1d": machine.l1d, "l2": machine.l2, "l3": machine.l3}
 
     def now() -> Rates:
-        found = dispatcher.call(measure, vectors, Caches(**sizes))
-        return found.on_grid(nearest_rates(found, machine.isa))
+        rates = dispatcher.call(measure, vectors, Caches(**sizes), machine.rates)
+        return rates.on_grid(nearest_rates(rates, machine.isa))
 
-    return store.kept(vectors.threads, sizes, now)
+    return store.kept(vectors.threads, sizes, now, again)
 
 
 def machine_of_features(

@@ -83,8 +83,8 @@ class CompileOptions:
         "--target", "CPU", "LLVM CPU name, or TRIPLE:CPU (default: this machine)", example="--target haswell",
     ))  # fmt: skip
     machine: str | None = field(default=None, metadata=_flag(
-        "--machine", "NAME", "described machine to compile for: zen4, xeon-amx, ... or a JSON file, as `tvm-ext machine "
-        "--json` prints it (default: this machine, measured)", example="--machine zen4",
+        "--machine", "NAME", "described machine to compile for: zen4, xeon-amx, ... or a JSON file as `tvm-ext machine "
+        "--json` prints (default: this machine, measured)", example="--machine zen4",
     ))  # fmt: skip
     threads: int | None = field(default=None, metadata=_flag(
         "--threads", "N", "threads of the parallel kernels (default: all cores this process may use)",

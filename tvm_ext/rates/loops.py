@@ -27,14 +27,17 @@ CYCLES_OF_LINK = 4
 class Vectors(Protocol):
     """What loops are made for; a :class:`tvm_ext.core.machine.Machine` is one."""
 
-    lanes: int
-    threads: int
+    @property
+    def lanes(self) -> int: ...
+
+    @property
+    def threads(self) -> int: ...
 
     def target(self) -> tvm.target.Target: ...
 
 
 def read_kernel(lanes: int, threads: int, name: str = "read") -> tvm.tirx.PrimFunc:
-    """read(passes, start, steps, x, out): x[start:] as (threads, steps, CHAINS, lanes), summed over steps in each pass."""
+    """read(passes, start, steps, x, out): x[start:] as (threads, steps, CHAINS, lanes), summed over steps."""
 
     @T.prim_func(s_tir=True)
     def read(  # type: ignore[no-untyped-def]

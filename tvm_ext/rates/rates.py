@@ -15,6 +15,9 @@ from ..core.errors import OptionError
 
 #: Instructions a cycle are one of these.
 _PORTS = (0.25, 0.5, 1.0, 2.0, 4.0)
+#: Octaves between two points of the grid, where it is not one: more for what another guest of the machine, or the place
+#: that a virtual machine has on it, moves from one second to the next.
+_OCTAVES = {"clock": 0.25, "l1": 2.0, "l2": 2.0, "memory": 2.0, "memory_all": 1.5, "foreign": 2.0, "launch": 2.0}
 _INSTRUCTIONS = ("fma", "fma_half", "dot_int8", "dot_bf16")
 
 
@@ -78,7 +81,7 @@ class Rates:
         return Rates(**values)
 
     def on_grid(self, anchor: Rates) -> Rates:
-        """The nearest rates of a coarse grid: each is that of the anchor, or a power of two times it.
+        """The nearest rates of a coarse grid: each is that of the anchor, or whole steps from it.
 
         Args:
             anchor: rates of a machine like this one. Instructions a cycle are the ports of the processor, and the clock
@@ -90,7 +93,7 @@ class Rates:
             if field.name in _INSTRUCTIONS:
                 values[field.name] = _port(value)
             elif field.name != "cores":
-                values[field.name] = _stepped(value, near, 0.25 if field.name == "clock" else 1.0)
+                values[field.name] = _stepped(value, near, _OCTAVES.get(field.name, 1.0))
         return Rates(**values)
 
     def as_dict(self) -> dict[str, float]:

@@ -18,16 +18,17 @@ from .rates import Rates
 _VERSION = 1
 
 
-def kept(threads: int, caches: Mapping[str, int], measure: Callable[[], Rates]) -> Rates:
+def kept(threads: int, caches: Mapping[str, int], measure: Callable[[], Rates], again: bool = False) -> Rates:
     """The rates of this machine: those kept from before, else measured now and kept.
 
     Args:
         threads: that rates of several threads are of.
         caches: bytes of "l1d", "l2" and "l3".
         measure: measures them.
+        again: measure whatever was kept.
     """
     path = default_folder() / f"rates-{key_of(threads, caches)}.json"
-    return read(path) or write(path, measure())
+    return (None if again else read(path)) or write(path, measure())
 
 
 def key_of(threads: int, caches: Mapping[str, int]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..core.errors import ToolError
 from ..core.machine import Machine, available_cores
+from ..rates import Rates
 from ..runtime.cpu import cpu_flags
 from ..runtime.linker import find_linker
 from ..runtime.tiles import why_no_tiles
@@ -111,7 +112,25 @@ def check_machine() -> Check:
     text = f"{cpu_name()}: {m.isa} ({m.lanes} f32 lanes, {m.registers} registers), {m.threads} cores, {caches}"
     if m.isa == "scalar":
         return Check("machine", "warn", text, "no vector instructions were found: expect slow programs")
+    if why := check_rates(m, m.measured().rates):
+        return Check("machine", "warn", f"{text}; {why}", "stop other programs, then `tvm-ext machine --measure`")
     return Check("machine", "ok", text)
+
+
+def check_rates(machine: Machine, measured: Rates) -> str:
+    """What of the measured rates contradicts the processor; "" if nothing.
+
+    Args:
+        machine: as detected, with the rates of a similar machine.
+    """
+    typical = machine.rates
+    if measured.fma < typical.fma and measured.fma_half <= typical.fma:
+        return f"{measured.fma:g} multiply-adds a cycle were measured, where such a processor does {typical.fma:g}"
+    order = [measured.l1, measured.l2, measured.l3, measured.memory]
+    if order != sorted(order, reverse=True):
+        text = ", ".join(f"{value:g}" for value in order)
+        return f"L1, L2, L3 and memory deliver {text} bytes a cycle: a cache is slower than what lies behind it"
+    return ""
 
 
 def check_tiles(flags: Collection[str], refused: str) -> list[Check]:
