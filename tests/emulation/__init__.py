@@ -1,1 +1,1 @@
-"""Instructions that this CPU lacks, executed in Python."""
+"""Instructions that a CPU may lack, executed in Python there."""
