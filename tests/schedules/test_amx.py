@@ -109,6 +109,16 @@ def test_integer_convolution_wraps_nothing_and_shifts_the_data(rng: np.random.Ge
 
 
 # ------------------------------------------------------------ weights
+@pytest.mark.parametrize(("dtype", "flipped"), [("int8", False), ("uint8", False), ("uint8", True)])
+def test_sums_are_those_of_the_weights_that_are_multiplied(dtype: str, flipped: bool) -> None:
+    layout = TileWeight.make(2, 4, 64, zero_point=7, flipped=flipped)
+    limits = np.iinfo(dtype)
+    array = np.random.default_rng(1).integers(limits.min, limits.max, (50, 40), dtype, endpoint=True)
+    sums = np.ascontiguousarray(layout.pack(array)[:, : layout.sums_elements]).view("<i4").reshape(-1)
+    wanted = -7 * (array.astype("int64") - (128 if flipped else 0)).sum(0)
+    assert np.array_equal(sums[:40], wanted) and not sums[40:].any()
+
+
 @pytest.mark.parametrize(
     ("shape", "layout"),
     [

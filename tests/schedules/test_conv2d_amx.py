@@ -194,6 +194,10 @@ def test_unsigned_weights_without_a_zero_point(left: str, name: str, rng: np.ran
     got, amx = run_tiles(Conv2dAmx, group, arrays)
     assert np.array_equal(got, run_twin(Conv2dAmx, group, arrays))
     amx.assert_entered(name)
+    x, w, b, scale = (a.astype("float64") for a in arrays)
+    sums = reference(x - 5, w, (1, 1), (1, 1, 1, 1), (1, 1)) * X_SCALE * scale[None, :, None, None] + b
+    limits = np.iinfo(group.dtype)
+    assert np.abs(got - np.clip(np.round(np.maximum(sums, 0) / Y_SCALE) + 5, limits.min, limits.max)).max() <= 1
 
 
 def test_bytes_stay_in_blocks_of_64_and_bf16_in_32() -> None:
