@@ -13,6 +13,7 @@ from ...core.errors import OptionError, UnsupportedError
 from ...core.sample_inputs import seeded_inputs
 from ...runtime.library import ELF_MAGIC
 from ...runtime.model import CompiledModel, load
+from ...tuning.task import machine_of
 from ...verification.environment import describe_machine
 from .clock import measured_overhead
 from .code_facts import CodeFacts, facts_of_kernels
@@ -42,7 +43,9 @@ def profile_model(
     if not kernels:
         raise UnsupportedError(f"{name} has no kernels: nothing of it is left to compute when it runs")
     compiled.run(given)  # says what is wrong with the inputs before anything is measured
-    overhead, meter = measured_overhead(), RoofMeter(compiled.threads)
+    instructions = [kernel.get("instruction", "") for kernel in compiled.report["kernels"]]
+    machine = machine_of(compiled.metadata.machine)
+    overhead, meter = measured_overhead(), RoofMeter(compiled.threads, machine, instructions)
     meter.measure()
     measured = measure(compiled, given, kernels, rounds, seconds)
     launches = launches_of(measured.order, compiled.report, facts)
