@@ -6,6 +6,7 @@ tiles:  acc[p, h] += left[p] x right[h]    a product of AMX, two by two accumula
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -109,8 +110,8 @@ def _tiles_kernel(tiles: AmxTiles, threads: int, each: int) -> tirx.PrimFunc:
         with T.sblock("root"), T.parallel(threads) as t:
             tiles.begin()
             for i in range(_SIDE):
-                tiles.load(registers.left(i), lambda m, k, i=i: a[i, m, k], ROW_BYTES)
-                tiles.load(registers.right(i), lambda k, n, i=i: b[i, k, n], ROW_BYTES)
+                tiles.load(registers.left(i), functools.partial(_element, a, i), ROW_BYTES)
+                tiles.load(registers.right(i), functools.partial(_element, b, i), ROW_BYTES)
             pairs = [(p, h, registers.accumulator(p, h)) for p in range(_SIDE) for h in range(_SIDE)]
             for *_, accumulator in pairs:
                 tiles.zero(accumulator)
@@ -118,9 +119,19 @@ def _tiles_kernel(tiles: AmxTiles, threads: int, each: int) -> tirx.PrimFunc:
                 for p, h, accumulator in pairs:
                     tiles.multiply(accumulator, registers.left(p), registers.right(h))
             for p, h, accumulator in pairs:
-                tiles.store(accumulator, out, lambda m, n, p=p, h=h: (t, p, h, m, n), ROW_BYTES)
+                tiles.store(accumulator, out, functools.partial(_place, t, p, h), ROW_BYTES)
             tiles.end()
     return builder.get()
+
+
+def _element(operand: Any, tile: int, row: Any, column: Any) -> Any:
+    """Of a tile of an operand."""
+    return operand[tile, row, column]
+
+
+def _place(*index: Any) -> tuple[Any, ...]:
+    """Of a sum: thread, tile of either side, row, column."""
+    return index
 
 
 def _declared(*arguments: tuple[tuple[int, ...], str]) -> list[Any]:
