@@ -194,10 +194,10 @@ def stream(model: str, threads: str, rounds: str, seconds: str, options: str) ->
         options: of the compile, as JSON.
     """
     import numpy as np
-    from tvm_ext.benchmarking.machine_speed import call_of_fma, call_of_read, round_minimum
 
     import tvm_ext
     from tvm_ext.core.machine import Machine
+    from tvm_ext.rates.loops import call_of_fma, call_of_read, round_minimum
 
     compiled = tvm_ext.compile(model, threads=int(threads), records=None, **json.loads(options))
     kernels, machine = compiled.report["kernels"], Machine.detect(None, int(threads))

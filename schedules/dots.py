@@ -67,6 +67,11 @@ class Dot:
         return 2 if self.weight == "bfloat16" else 4
 
     @property
+    def instruction(self) -> str:
+        """Its mnemonic; empty for the plain twin."""
+        return {"": "", "avx512vnni": "vpdpbusd", "avx512bf16": "vdpbf16ps"}[self.feature]
+
+    @property
     def result(self) -> str:
         """The dtype of sums."""
         return "float32" if self.weight == "bfloat16" else "int32"
@@ -131,7 +136,7 @@ def _registered(dot: Dot) -> str:
     with _function(dot) as (builder, x, w, acc):
         word = tirx.reinterpret("int32", x.vload([0], f"{dot.data}x{dot.group}"))
         words = w.vload([0, 0], f"{dot.weight}x{LANES * dot.group}")
-        T.buffer_store(acc, _added(dot, acc.vload([0], f"{dot.result}x{LANES}"), word, words), [tirx.Ramp(0, 1, LANES)])
+        T.buffer_store(acc, added(dot, acc.vload([0], f"{dot.result}x{LANES}"), word, words), [tirx.Ramp(0, 1, LANES)])
     TensorIntrin.register(name, description, builder.get(), override=True)
     return name
 
@@ -151,8 +156,14 @@ def _function(dot: Dot) -> Iterator[tuple[IRBuilder, Any, Any, Any]]:
             yield builder, x, w, acc
 
 
-def _added(dot: Dot, acc: Any, word: Any, words: Any) -> Any:
-    """The accumulator after the instruction."""
+def added(dot: Dot, acc: Any, word: Any, words: Any) -> Any:
+    """The accumulator after the instruction.
+
+    Args:
+        acc: a vector of :data:`LANES` sums.
+        word: of the input, as an int32.
+        words: of the weights, a vector of as many elements as there are in the words of all lanes.
+    """
     if dot.weight == "bfloat16":
         words = tirx.reinterpret(f"int32x{LANES}", words)
         return tirx.call_pure_extern(f"float32x{LANES}", BF16, acc, tirx.Broadcast(word, LANES), words)

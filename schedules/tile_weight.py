@@ -109,7 +109,8 @@ class TileWeight(Layout):
         if not self.zero_point:
             return np.zeros((outputs, 0), array.dtype)
         sums = np.zeros(outputs * BLOCK, np.int64)
-        sums[: len(array)] = array.view(np.int8).astype(np.int64).sum(axis=(1, 2, 3))
+        weights = array.view(np.int8) if self.flipped else array
+        sums[: len(array)] = weights.astype(np.int64).sum(axis=(1, 2, 3))
         return (-self.zero_point * sums).astype(np.int32).view(array.dtype).reshape(outputs, -1)
 
 

@@ -31,6 +31,21 @@ def test_winograd_executes_less_than_the_convolution_states():
     assert exact["flops"] == stated and exact["executed"] == pytest.approx(stated, rel=0.2)
 
 
+@pytest.mark.parametrize(
+    ("target", "recipe", "instruction"),
+    [("cooperlake", "dense_dot", "vdpbf16ps"), ("sapphirerapids", "dense_amx", "tdpbf16ps"), ("haswell", "dense", "")],
+)
+def test_the_instruction_of_the_products_is_named(target, recipe, instruction):
+    proto = make_model(
+        [node("MatMul", "x w", "y")], [value("x", [256, 512])], [value("y", [256, 512])], {"w": random(512, 512)}
+    )
+    options = CompileOptions.of(records=None, threads=1, precision="bf16", target=target)
+    lowered = lower(proto, options, Machine.detect(target, 1))
+    found = {lowered.ctx.kernels[name].recipe: figures for name, figures in kernel_figures(lowered).items()}
+    assert found[recipe]["instruction"] == instruction
+    assert all(not one["instruction"] for name, one in found.items() if name != recipe)
+
+
 def test_of_a_table_only_the_rows_that_are_read_count():
     taken = figures(
         [node("Gather", "w i", "y")], [value("i", [5], 7)], [value("y", [5, 24])], {"w": random(1000, 24)}

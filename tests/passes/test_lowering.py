@@ -47,7 +47,8 @@ def block() -> Any:
 def test_the_choice_stands_on_the_group() -> None:
     found = stage(block(), ChooseRecipes)
     recipes = {p.recipe.name for p in found.ctx.plans.values()}
-    assert recipes == {"conv2d_winograd", "pool2d", "reduction", "elementwise"} | (recipes & {"conv2d_nchwc"})
+    convolutions = {"conv2d_winograd", "conv2d_nchwc"}  # which of them is a matter of the machine
+    assert recipes & convolutions and recipes - convolutions == {"pool2d", "reduction", "elementwise"}
     for name, plan in found.ctx.plans.items():
         assert str(found.mod[name].attrs["tvm_ext.recipe"]) == plan.recipe.name
 

@@ -33,8 +33,9 @@ def test_reasons_of_refusals() -> None:
     assert "Numerical argument" in tiles.refusal(lambda: errno.EDOM)
 
 
-def test_linux_answers_what_the_cpu_has() -> None:
-    assert bool(tiles.request()) == ("amx_tile" not in cpu.cpu_flags())
+def test_linux_gives_only_what_the_cpu_has() -> None:
+    """A sandbox, or an older Linux, may refuse what the CPU has."""
+    assert tiles.request() or "amx_tile" in cpu.cpu_flags()
 
 
 def test_it_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +96,8 @@ def test_the_reason_is_that_of_linux_on_the_machine_itself(monkeypatch: pytest.M
     monkeypatch.setattr(machine_module, "why_no_tiles", lambda: "no room")
     without = dataclasses.replace(host, features=("avx2",))
     assert without.why_no_tiles() == "no room"
-    assert dataclasses.replace(without, mcpu="haswell").why_no_tiles() == "haswell has no amx-tile"
+    other = "nehalem"  # a CPU whose name no machine that runs this has
+    assert dataclasses.replace(without, mcpu=other).why_no_tiles() == "nehalem has no amx-tile"
     assert Machine.detect("sapphirerapids", 1).why_no_tiles() == ""
 
 

@@ -1,9 +1,8 @@
-"""Groups on stored operands, as grouping makes them, and what they compute; kernels of them on emulated tiles."""
+"""Groups on stored operands, as grouping makes them, and what they compute; kernels of them on tile registers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -13,20 +12,15 @@ from tvm import relax
 
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config
 from tvm_ext.driver.build import compile_kernels
 from tvm_ext.schedules.amx import AmxTiles, PlainTiles
 from tvm_ext.schedules.amx_recipe import TileRecipe
 
-from ..emulation.amx import Emulator, emulated
+from ..emulation.execution import MACHINE, Execution, tile_instructions
 from .kernels import _poisoned, make_group, matched, scheduled
 
 BF16 = ml_dtypes.bfloat16
-#: An Intel CPU whose instructions this one should have, and AMX, which is emulated. LLVM's models of AMD's CPUs rename
-#: tile registers after it has allocated registers, to some that no kernel configures.
-HOST = Machine.detect("cooperlake", 1)
-MACHINE = replace(HOST, features=tuple(sorted({*HOST.features, "amx-tile", "amx-bf16", "amx-int8"})))
 X_SCALE, R_SCALE, Y_SCALE = 0.043, 0.051, 0.27
 
 
@@ -132,8 +126,8 @@ def run_twin(
 def run_tiles(
     recipe: type[TileRecipe], group: Group, arrays: Sequence[np.ndarray], config: Config | None = None,
     offered: Sequence[Layout] | None = None, threads: int = 1,
-) -> tuple[np.ndarray, Emulator]:  # fmt: skip
-    """The result of the machine code, and what was emulated."""
-    with emulated() as amx:
+) -> tuple[np.ndarray, Execution]:  # fmt: skip
+    """The result of the machine code, and what executed it."""
+    with tile_instructions() as amx:
         out = _run(recipe(AmxTiles), group, arrays, config, offered, threads)
     return out, amx

@@ -18,7 +18,8 @@ from tvm_ext.schedules.dense_amx import DenseAmx
 from tvm_ext.schedules.tile_image import TileImage, Window
 from tvm_ext.schedules.tile_weight import TileWeight, tap_groups
 
-from .amx_cases import MACHINE, arrays_of, conv_group, dense_group, run_tiles, run_twin
+from ..emulation.execution import MACHINE
+from .amx_cases import arrays_of, conv_group, dense_group, run_tiles, run_twin
 from .kernels import make_group, matched, scheduled
 
 _PADDED = {"strides": (1, 1), "padding": (1, 1, 1, 1)}
@@ -99,7 +100,8 @@ def test_integer_convolution_wraps_nothing_and_shifts_the_data(rng: np.random.Ge
     group = make_group("relax.nn.conv2d", [(1, 70, 5, 6), (9, 70, 3, 3)], body, [1], ["uint8", "int8"])
     x, w = arrays_of(group, rng)
     got, amx = run_tiles(Conv2dAmx, group, [x, w])
-    assert got.dtype == np.int32 and amx.executed["tdpbusd"]
+    assert got.dtype == np.int32
+    amx.assert_entered("tdpbusd")
     assert np.array_equal(got, run_twin(Conv2dAmx, group, [x, w]))
     padded = np.pad(x.astype("int64") - 131, ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
@@ -107,6 +109,16 @@ def test_integer_convolution_wraps_nothing_and_shifts_the_data(rng: np.random.Ge
 
 
 # ------------------------------------------------------------ weights
+@pytest.mark.parametrize(("dtype", "flipped"), [("int8", False), ("uint8", False), ("uint8", True)])
+def test_sums_are_those_of_the_weights_that_are_multiplied(dtype: str, flipped: bool) -> None:
+    layout = TileWeight.make(2, 4, 64, zero_point=7, flipped=flipped)
+    limits = np.iinfo(dtype)
+    array = np.random.default_rng(1).integers(limits.min, limits.max, (50, 40), dtype, endpoint=True)
+    sums = np.ascontiguousarray(layout.pack(array)[:, : layout.sums_elements]).view("<i4").reshape(-1)
+    wanted = -7 * (array.astype("int64") - (128 if flipped else 0)).sum(0)
+    assert np.array_equal(sums[:40], wanted) and not sums[40:].any()
+
+
 @pytest.mark.parametrize(
     ("shape", "layout"),
     [

@@ -1,4 +1,4 @@
-"""Matmul on tile registers: emulated machine code against its plain twin, and both against float64."""
+"""Matmul on tile registers: machine code against its plain twin, and both against float64."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.amx_recipe import is_legal
 from tvm_ext.schedules.dense_amx import DenseAmx
 
-from .amx_cases import HOST, MACHINE, R_SCALE, X_SCALE, Y_SCALE, arrays_of, dense_group, run_tiles, run_twin
+from ..emulation.execution import HOST, MACHINE
+from .amx_cases import R_SCALE, X_SCALE, Y_SCALE, arrays_of, dense_group, run_tiles, run_twin
 from .kernels import matched
 
 #: rows x K, K x N
@@ -36,7 +37,7 @@ def check(case: str, kind: str, rng: np.random.Generator, residual: bool = True)
     twin = run_twin(DenseAmx, group, arrays)
     got, amx = run_tiles(DenseAmx, group, arrays)
     assert got.tobytes() == twin.tobytes()
-    assert amx.executed[{"bf16": "tdpbf16ps", "u8": "tdpbusd", "s8": "tdpbssd"}[kind]]
+    amx.assert_entered({"bf16": "tdpbf16ps", "u8": "tdpbusd", "s8": "tdpbssd"}[kind])
     x, w, b, *rest = (a.astype("float64") for a in arrays)
     factor = 1.0 if kind == "bf16" else X_SCALE * rest.pop(0)
     exact = ((x - zero) @ w) * factor + b + sum((r if kind == "bf16" else (r - 3) * R_SCALE) for r in rest)

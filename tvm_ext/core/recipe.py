@@ -101,6 +101,14 @@ class Recipe(abc.ABC):
         """
         return self.exact
 
+    def instruction(self, match: Match) -> str:
+        """Mnemonic of the instruction that adds its products, where it is no multiply-add of floats; "" where it is.
+
+        What multiplies is the fact "dot" or "product" of a match.
+        """
+        multiplies = match.facts.get("dot") or match.facts.get("product")
+        return str(getattr(multiplies, "instruction", ""))
+
     def default(self, match: Match, machine: Machine) -> Config:
         """The configuration of least estimated cost; no search on hardware."""
         return min(self.points(match, machine), key=lambda config: self.cost(match, config, machine))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def kernel_figures(lowered: Lowered) -> dict[str, dict[str, Any]]:
-    """Kernel -> "arguments", "flops", "executed" and "bytes" of one call of it.
+    """Kernel -> "arguments", "flops", "executed", "bytes" and "instruction" of one call of it.
 
     "flops" are operations as the model states them, "executed" those of the kernel: Winograd does fewer, a kernel that
     computes beyond the edge of a tensor more. The operations of what TVM made are counted in its TIR (None where TVM
@@ -48,4 +48,5 @@ def _figures(call: Any, kernel: Kernel, mod: IRModule) -> dict[str, Any]:
     return {
         "arguments": len(operands) + results, "flops": stated, "executed": counted or stated,
         "bytes": read + bytes_of(call),
+        "instruction": kernel.plan.recipe.instruction(kernel.plan.match) if kernel.plan else "",
     }  # fmt: skip

@@ -15,7 +15,8 @@ import platform
 import sys
 from collections.abc import Callable, Iterable
 
-_ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18
+#: The system call: arch_prctl, ARCH_REQ_XCOMP_PERM, tile data.
+REQUEST = (158, 0x1023, 18)
 #: LLVM's names of what needs the permission.
 TILE_FEATURES = ("amx-tile", "amx-bf16", "amx-int8")
 
@@ -33,17 +34,16 @@ def request() -> int:
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "AMD64"):
         return errno.EOPNOTSUPP
     libc = ctypes.CDLL(None, use_errno=True)
-    arguments = (ctypes.c_long(_ARCH_PRCTL), ctypes.c_long(_REQUEST), ctypes.c_long(_TILE_DATA))
-    return ctypes.get_errno() if libc.syscall(*arguments) else 0
+    return ctypes.get_errno() if libc.syscall(*map(ctypes.c_long, REQUEST)) else 0
 
 
-def refusal(ask: Callable[[], int] = request) -> str:
-    """Why this process gets no tile registers; "" if it has them.
+def refusal(ask: Callable[[], int] | None = None) -> str:
+    """Why a process gets no tile registers; "" if it has them.
 
     Args:
-        ask: asks Linux.
+        ask: asks Linux, as :func:`request` does for this process.
     """
-    if not (number := ask()):
+    if not (number := (ask or request)()):
         return ""
     return f"Linux gives this process no AMX tile registers: {_WHY.get(number, os.strerror(number))}"
 

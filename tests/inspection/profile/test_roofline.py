@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.inspection.profile.fakes import around, launch, profile, sample
+from tests.inspection.profile.fakes import ROOFS, around, launch, profile, sample
 from tvm_ext.core.errors import OptionError, ToolError, UnsupportedError
 from tvm_ext.inspection.profile.axes import LogAxes
 
@@ -22,6 +23,20 @@ def test_points_lie_where_work_and_time_put_them():
     assert line.left_out == ("copy", "odd")
     low = profile([launch(1, "add", ["a"], [1e-3], executed=1e6, bytes=2_000_000)]).roofline().points[0]
     assert low.bound == "memory" and (low.roof, low.rate) == pytest.approx((5e9, 1e9))
+
+
+def test_instructions_have_peaks_of_their_own():
+    roofs = replace(ROOFS, instructions={"vpdpbusd": 800e9})
+    dot = launch(1, "dot", ["conv"], [2e-3], executed=8e8, bytes=1_000_000, instruction="vpdpbusd")
+    line = profile([dot, launch(2, "dense", ["fc"], [2e-3])], roofs=roofs).roofline()
+    assert [point.roof for point in line.points] == [800e9, 100e9]
+    assert [point.of_roof for point in line.points] == pytest.approx([0.5, 0.5])
+    root = ElementTree.fromstring(line.svg())
+    titles = [p.find(f"{SVG}title").text for p in root.iter(f"{SVG}polyline")]
+    assert len(titles) == 4 and sum("800 GFLOP/s by vpdpbusd" in title for title in titles) == 2
+    axes = LogAxes.around(line)
+    assert 0 < axes.along(800e9) <= 1 and 0 < axes.across(800e9 / roofs.bandwidth) <= 1
+    assert "800 by vpdpbusd" in line.about and "800.0" in str(line)
 
 
 def test_groups_are_drawn_too():

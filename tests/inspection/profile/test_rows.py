@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tests.emulation.execution import MACHINE, tile_instructions
 from tests.inspection.profile.fakes import CODE, ROOFS, around, launch, profile, sample
+from tests.schedules.narrow import needs
 from tvm_ext.core.errors import OptionError
 from tvm_ext.inspection.profile.launch import Launch, launches_of, with_seconds
 from tvm_ext.inspection.profile.roofs import RoofMeter
@@ -25,6 +29,35 @@ def test_a_launch_bound_by_memory_may_be_faster_than_memory():
 def test_rates_are_of_what_is_stated_and_parts_of_what_is_executed():
     (row,) = profile([launch(1, "winograd", ["conv"], [1e-3], flops=4e8, executed=1e8)]).rows()
     assert row.gflops == pytest.approx(400) and row.of_peak == pytest.approx(1.0)
+
+
+#: The machine of round numbers, which does eight times as many operations by dot products.
+DOTS = replace(ROOFS, instructions={"vpdpbusd": 800e9})
+
+
+def test_products_have_the_peak_of_their_instruction():
+    """8e8 operations take 1 ms at the peak of dot products, and 8 at that of multiply-adds."""
+    dot = launch(1, "dot", ["conv"], [2e-3], executed=8e8, instruction="vpdpbusd")
+    (row,) = profile([dot], roofs=DOTS).rows()
+    assert (row.peak, row.of_peak, row.of_roof, row.bound) == (800e9, 0.5, 0.5, "compute")
+    (plain,) = profile([replace(dot, instruction="")], roofs=DOTS).rows()
+    assert (plain.peak, plain.of_peak) == (100e9, 4.0)
+    (unknown,) = profile([dot]).rows()  # of a profile before instructions were measured
+    assert (unknown.peak, unknown.of_peak) == (100e9, 4.0)
+
+
+def test_launches_of_two_instructions_have_the_peak_of_both_one_behind_the_other():
+    launches = [launch(1, "a", ["x"], [1e-3]), launch(2, "b", ["x"], [3e-3], executed=8e8, instruction="vpdpbusd")]
+    (row,) = profile(launches, roofs=DOTS).rows("node")
+    assert row.of_peak == pytest.approx(0.5) and row.peak == pytest.approx(9e8 / 2e-3)
+
+
+def test_what_fits_below_memory_with_multiply_adds_may_not_with_dot_products():
+    """4e8 operations on 2e7 bytes: 4 ms, or half a millisecond, beside 2 of memory."""
+    both = [launch(n, "k", ["x"], [5e-3], executed=4e8, bytes=20_000_000, instruction=name)
+            for n, name in ((1, ""), (2, "vpdpbusd"))]  # fmt: skip
+    assert [row.bound for row in profile(both, roofs=DOTS).rows()] == ["compute", "memory"]
+    assert DOTS.seconds(4e8, 2e7, instruction="vpdpbusd") == pytest.approx(2e-3) and DOTS.seconds(4e8, 2e7) == 4e-3
 
 
 def test_unknown_work_has_no_rates():
@@ -61,7 +94,7 @@ def test_call_sites_go_by_the_order_of_the_run():
     report = {
         "kernels": [
             {"name": "a", "recipe": "dense", "call_sites": [["x"], ["y", "z"]], "config": {"t": 1}, "flops": 8.0,
-             "executed": 9.0, "bytes": 4, "arguments": 3, "record": "s", "reason": ""},
+             "executed": 9.0, "bytes": 4, "arguments": 3, "record": "s", "reason": "", "instruction": "vpdpbusd"},
             {"name": "r", "recipe": "offload:npu", "call_sites": [["q"]]},
         ],
         "offload": {"regions": [{"name": "region_0", "nodes": ["q"]}]},
@@ -69,7 +102,7 @@ def test_call_sites_go_by_the_order_of_the_run():
     first, region, second = launches_of(["a", "r", "a"], report, {"a": CODE})
     assert first.nodes == ("x",) and second.nodes == ("y", "z") and second.number == 3
     assert (first.flops, first.executed, first.bytes, first.arguments, first.record) == (8.0, 9.0, 4, 3, "s")
-    assert first.code == CODE and first.backend == "" and first.region == ""
+    assert first.code == CODE and first.backend == "" and first.region == "" and first.instruction == "vpdpbusd"
     assert (region.region, region.backend, region.flops, region.code) == ("region_0", "npu", None, None)
     timed = with_seconds([first, region, second], [(1.0, 2.0, 3.0), (4.0, 5.0, 6.0)])
     assert [one.seconds for one in timed] == [(1.0, 4.0), (2.0, 5.0), (3.0, 6.0)]
@@ -82,11 +115,32 @@ def test_roofs_allow_the_least_of_both():
     assert ROOFS.bound(1e9, 10**8) == "compute" and ROOFS.bound(1e9 - 1, 10**8) == "memory"
 
 
-def test_the_roofs_of_this_machine_are_measured(monkeypatch):
+@pytest.fixture
+def short(monkeypatch):
+    """Loops of some microseconds."""
     from tvm_ext.inspection.profile import roofs
 
     for name, value in (("_SECONDS", 0.002), ("_STEPS", 1000), ("_TIMES_L3", 0), ("_LEAST_STREAM", 1 << 20)):
         monkeypatch.setattr(roofs, name, value)
+
+
+@needs["int8"]
+def test_instructions_of_a_model_are_measured(short):
+    found = RoofMeter(1, None, ["vpdpbusd", "", "vpdpbusd", "an instruction of nobody's"]).measure()
+    assert list(found.instructions) == ["vpdpbusd"] and found.peak("vpdpbusd") > 0 and "(vpdpbusd)" in str(found)
+
+
+def test_tiles_are_measured_for_the_machine_of_the_model(short, monkeypatch):
+    from tvm_ext.inspection.profile import roofs
+
+    monkeypatch.setattr(roofs, "_STEPS", 400)
+    with tile_instructions() as amx:
+        found = RoofMeter(1, MACHINE, ["tdpbf16ps"]).measure()
+    amx.assert_entered("tdpbf16ps")
+    assert found.peak("tdpbf16ps") > 0
+
+
+def test_the_roofs_of_this_machine_are_measured(short):
     meter = RoofMeter(1)
     first = meter.measure()
     second = meter.measure()

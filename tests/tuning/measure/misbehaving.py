@@ -6,6 +6,7 @@ import ctypes
 import os
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import tvm_ffi
@@ -19,8 +20,18 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Recipe
 
 #: Far longer than any time-out of a test.
 _LONG = 1000.0
+#: Variable of the environment that names a file: it appears when a kernel hangs.
+HANGS = "TVM_EXT_TEST_HANGS"
+
+
+def _hang() -> None:
+    if path := os.environ.get(HANGS):
+        Path(path).touch()
+    time.sleep(_LONG)
+
+
 _CALLS = {
-    "hang in run": lambda: time.sleep(_LONG),
+    "hang in run": _hang,
     "segfault": lambda: ctypes.string_at(0),
     "exit": lambda: os._exit(7),
     "nothing": lambda: None,

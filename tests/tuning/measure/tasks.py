@@ -37,11 +37,11 @@ class GroupTask:
         return {"config": dict(config)}
 
 
-def relu_group(*shape: int) -> Group:
+def relu_group(*shape: int, dtype: str = "float32") -> Group:
     def body(x: relax.Var) -> Any:
         yield relax.op.nn.relu(x)
 
-    return make_group("elementwise", [shape], body)
+    return make_group("elementwise", [shape], body, dtype=dtype)
 
 
 def misbehaving(machine: Machine) -> GroupTask:

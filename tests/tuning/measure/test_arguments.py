@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import ml_dtypes
 import numpy as np
+import pytest
 
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.tuning.measure.arguments import ColdCopies, Packed, poison, random_inputs
+from tvm_ext.tuning.measure.dtypes import is_float
 from tvm_ext.tuning.measure.programs import Argument
 
 
@@ -21,8 +26,21 @@ def test_inputs_are_the_same_everywhere_and_indices_are_within_bounds() -> None:
     assert first[1].max() < 3
 
 
+def test_bytes_are_all_there_and_scales_are_positive() -> None:
+    arguments = [
+        Argument((3, 5000), "int8"), Argument((5000,), "uint8"), Argument((400,), "float32", scale=0.01),
+        Argument((400,), "bfloat16"), Argument((400,), "float16"), Argument((2, 2), "int32"),
+    ]  # fmt: skip
+    signed, unsigned, scale, *floats, index = random_inputs(arguments)
+    assert np.unique(signed).tolist() == list(range(-128, 128)) and np.unique(unsigned).tolist() == list(range(256))
+    assert scale.dtype == np.float32 and 0.005 <= scale.min() < scale.max() <= 0.015
+    assert [x.dtype.name for x in floats] == ["bfloat16", "float16"]
+    assert all((x < 0).any() and (x > 0).any() for x in floats)
+    assert index.max() < 64
+
+
 def test_poison() -> None:
-    for dtype in ("float32", "float16"):
+    for dtype in ("float32", "float16", ml_dtypes.bfloat16):
         array = np.zeros(3, dtype)
         poison(array)
         assert np.isnan(array).all()
@@ -31,11 +49,14 @@ def test_poison() -> None:
     assert (array == 126).all()
 
 
-def test_lanes_without_a_value_hold_nan() -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float16", ml_dtypes.bfloat16, "int8", "uint8"])
+def test_lanes_without_a_value_are_poisoned(dtype: Any) -> None:
     layout = Layout.blocked(4, 8)
-    array = np.random.default_rng(0).standard_normal((1, 11, 2, 3)).astype("float32")
+    array = np.random.default_rng(0).standard_normal((1, 11, 2, 3)).astype(dtype)
     packed = Packed().get("x", array, layout)
-    assert np.isnan(packed[0, 1, :, :, 3:]).all()
+    assert packed.dtype == dtype
+    lanes = packed[0, 1, :, :, 3:]
+    assert (np.isnan(lanes) if is_float(dtype) else lanes == np.iinfo(dtype).max - 1).all()
     assert np.array_equal(layout.unpack(packed, array.shape), array)
     assert packed.ctypes.data % 64 == 0
 

@@ -8,16 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.emulation import FOLDER, GRANTED
+from tests.emulation.execution import ON_HARDWARE
+from tests.schedules.narrow import needs
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
 from tvm_ext.tuning.measure import MeasureError, RPCMeasurer
 from tvm_ext.tuning.measure.rpc import servers_of
 
+from .stored_tasks import DOTS, INSTRUCTIONS, TILES, stored
 from .tasks import PLUGIN, children, misbehaving
 
 pytestmark = pytest.mark.long
@@ -69,21 +75,41 @@ def count(port: int) -> int:
         return 0
 
 
-@pytest.fixture
-def fleet() -> Iterator[tuple[int, list[subprocess.Popen[bytes]]]]:
-    """A tracker's port, and three servers."""
+#: A server that has TVM alone, and one whose CPU lacks the tile registers that its clients use: it is TVM's too, in the
+#: process that emulates them.
+_SERVER = ("-m", "tvm.exec.rpc_server", "--silent", "--port", "19000", "--port-end", "19180", "--host", "127.0.0.1")
+_EMULATING = """
+import sys
+from tests.emulation import granted
+from tvm.rpc.server import PopenRPCServerState
+granted.emulate()
+host, port = sys.argv[sys.argv.index("--tracker") + 1].split(":")
+key = sys.argv[sys.argv.index("--key") + 1]
+PopenRPCServerState("127.0.0.1", 19000, 19180, tracker_addr=(host, int(port)), key=key, silent=True).thread.join()
+"""
+
+
+@contextmanager
+def tracked(servers: int, command: Sequence[str] = _SERVER) -> Iterator[tuple[int, list[subprocess.Popen[bytes]]]]:
+    """A tracker's port, and servers."""
     tracker = start("-c", _TRACKER)
     assert tracker.stdout is not None
     port = int(re.sub(rb"\D", b"", tracker.stdout.readline()))
-    server = ["-m", "tvm.exec.rpc_server", "--tracker", f"127.0.0.1:{port}", "--key", KEY, "--silent"]
-    servers = [start(*server, "--host", "127.0.0.1", "--port", "19000", "--port-end", "19180") for _ in range(3)]
+    started = [start(*command, "--tracker", f"127.0.0.1:{port}", "--key", KEY) for _ in range(servers)]
     try:
-        until(lambda: count(port) == 3)
-        yield port, servers
+        until(lambda: count(port) == servers)
+        yield port, started
     finally:
-        for process in [*servers, tracker]:
+        for process in [*started, tracker]:
             if process.poll() is None:
                 kill(process)
+
+
+@pytest.fixture
+def fleet() -> Iterator[tuple[int, list[subprocess.Popen[bytes]]]]:
+    """A tracker's port, and three servers."""
+    with tracked(3) as found:
+        yield found
 
 
 def how(*names: str) -> list[dict[str, Any]]:
@@ -112,6 +138,40 @@ def test_every_trial_is_accounted_for_when_a_server_dies(fleet) -> None:
         with pytest.raises(MeasureError, match=f"no server under key '{KEY}'"):
             list(RPCMeasurer(machine, "127.0.0.1", port, KEY).measure(misbehaving(machine), configs))
     assert set(children()) <= before | {server.pid for server in servers}
+
+
+@pytest.mark.parametrize("kind", ["bf16", "u8"])
+def test_a_server_asks_for_tile_registers(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two servers of TVM's; where they emulate, what they ask Linux is asked, and not answered by it."""
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    plugins, command = ([], _SERVER) if ON_HARDWARE else ([GRANTED], ("-c", _EMULATING))
+    with tracked(2, command) as (port, _):
+        for recipe in TILES:
+            one = stored(recipe, kind, threads=2)
+            with RPCMeasurer(one.machine, "127.0.0.1", port, KEY, plugins=plugins, run_timeout=60) as measurer:
+                found = list(measurer.measure(one.task, one.configs))
+            assert len(found) == len(one.configs) and not [f for f in found if f.error or f.check is None], found
+    assert ON_HARDWARE or (tmp_path / INSTRUCTIONS[kind]).exists()
+
+
+@pytest.mark.skipif(ON_HARDWARE, reason="this CPU has tile registers")
+def test_a_server_without_tile_registers_is_said() -> None:
+    one = stored(TILES[0], "bf16", threads=2)
+    with (
+        tracked(1) as (port, _),
+        RPCMeasurer(one.machine, "127.0.0.1", port, KEY) as measurer,
+        pytest.raises(MeasureError, match=f"a server under key '{KEY}': Linux gives this process no AMX"),
+    ):
+        list(measurer.measure(one.task, one.configs))
+
+
+@needs["bf16"]
+def test_bfloat16_goes_there_and_back(fleet) -> None:
+    for recipe in DOTS:
+        one = stored(recipe, "bf16", threads=2)
+        with RPCMeasurer(one.machine, "127.0.0.1", fleet[0], KEY) as measurer:
+            found = list(measurer.measure(one.task, one.configs))
+        assert len(found) == len(one.configs) and not [f for f in found if f.error or f.check is None], found
 
 
 def test_a_tracker_that_is_not_there_is_said() -> None:

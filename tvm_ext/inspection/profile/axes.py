@@ -28,9 +28,10 @@ class LogAxes:
     def around(cls, roofline: Roofline) -> LogAxes:
         """Axes on which the points, and the ridges where roofs meet, have room."""
         points, roofs = roofline.points, roofline.roofs
-        ridges = roofs.ridge, roofs.flops / roofs.cache_bandwidth
+        peaks = roofs.peaks.values()
+        ridges = [peak / bandwidth for peak in peaks for bandwidth in (roofs.bandwidth, roofs.cache_bandwidth)]
         across = [math.log2(x) for x in (*(p.intensity for p in points), *ridges)]
-        along = [math.log2(y / 1e9) for y in (*(p.rate for p in points), roofs.flops)]
+        along = [math.log2(y / 1e9) for y in (*(p.rate for p in points), *peaks)]
         return cls(
             math.floor(min(across) - 0.3), math.ceil(max(across) + 0.3), math.floor(min(along) - 0.3),
             math.ceil(max(along) + 0.2),

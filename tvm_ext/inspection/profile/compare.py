@@ -150,12 +150,13 @@ def _machine(launches: Iterable[Launch], roofs: tuple[Roofs, Roofs]) -> float:
 
     Launches that were faster than memory had their arguments in caches: the roof of L2 is theirs.
     """
-    known = [(one.executed, one.bytes, one.median) for one in launches if one.executed is not None and one.bytes]
     first = second = 0.0
-    for flops, size, seconds in known:
-        cached = seconds < size / roofs[0].bandwidth
-        first += roofs[0].seconds(flops, size, cached)
-        second += roofs[1].seconds(flops, size, cached)
+    for one in launches:
+        if one.executed is None or not one.bytes:
+            continue
+        cached = one.median < one.bytes / roofs[0].bandwidth
+        first += roofs[0].seconds(one.executed, one.bytes, cached, one.instruction)
+        second += roofs[1].seconds(one.executed, one.bytes, cached, one.instruction)
     return second / first if first else roofs[0].flops / roofs[1].flops
 
 

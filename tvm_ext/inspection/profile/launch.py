@@ -30,6 +30,7 @@ class Launch:
         executed: operations that the kernel does; None if they are not known.
         seconds: one a round, without what looking costs.
         code: facts of its machine code; None if they are not known.
+        instruction: that adds its products; "" for multiply-adds of floats.
     """
 
     number: int
@@ -47,6 +48,7 @@ class Launch:
     bytes: int | None = None
     seconds: tuple[float, ...] = ()
     code: CodeFacts | None = None
+    instruction: str = ""
 
     @property
     def backend(self) -> str:
@@ -97,7 +99,7 @@ def launches_of(order: Sequence[str], report: Mapping[str, Any], code: Mapping[s
                 kernel.get("reason", ""), regions.get(frozenset(nodes), name) if _offloaded(kernel) else "",
                 kernel.get("batch", 0), kernel.get("arguments", 4), kernel.get("flops"),
                 kernel.get("executed", kernel.get("flops")), kernel.get("bytes"), (),
-                None if _offloaded(kernel) else code.get(name),
+                None if _offloaded(kernel) else code.get(name), kernel.get("instruction", ""),
             )
         )  # fmt: skip
     return tuple(found)

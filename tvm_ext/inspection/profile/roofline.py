@@ -5,7 +5,8 @@ allows (Williams, Waterman and Patterson, CACM 2009)::
 
     operations a second <= min(multiply-adds in registers, x * bytes a second of memory)
 
-What lies in a cache comes faster: the roof of L2 is drawn too, and a kernel may stand above that of memory.
+A kernel whose products another instruction adds (dot products, tile registers) has the peak of that one. What lies in a
+cache comes faster: the roof of L2 is drawn too, and a kernel may stand above that of memory.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Point:
         label: of the row; detail: all figures, in words.
         intensity: operations executed for each byte of arguments and results.
         rate: operations executed a second.
-        roof: the most that both roofs allow, in the same unit.
+        roof: the most that memory and the kernel's instruction allow, in the same unit.
         bound: "compute" or "memory", the roof above it.
         share: of the whole run.
     """
@@ -118,10 +119,11 @@ def roofline_of(profile: Profile, group_by: str = "launch") -> Roofline:
     numbers = {number for number, _ in drawn}
     threads = f"{profile.threads} thread{'s' if profile.threads > 1 else ''}"
     batch = f", batch {profile.batch}" if profile.batch else ""
+    products = "".join(f"{rate / 1e9:.0f} by {name}, " for name, rate in profile.roofs.instructions.items())
     return Roofline(
         f"{profile.model}{batch}: {'launches' if group_by == 'launch' else f'by {group_by}'} on the roofline",
         f"{profile.machine.get('cpu', '')}, {profile.machine.get('isa', '')}, {threads}; "
-        f"{profile.roofs.flops / 1e9:.0f} GFLOP/s, memory {profile.roofs.bandwidth / 1e9:.1f} GB/s, "
+        f"{profile.roofs.flops / 1e9:.0f} GFLOP/s, {products}memory {profile.roofs.bandwidth / 1e9:.1f} GB/s, "
         f"L2 {profile.roofs.cache_bandwidth / 1e9:.0f} GB/s",
         tuple(_point(number, row, profile.roofs) for number, row in drawn), profile.roofs,
         tuple(row.label for number, row in enumerate(rows, start=1) if number not in numbers),
@@ -131,7 +133,7 @@ def roofline_of(profile: Profile, group_by: str = "launch") -> Roofline:
 def _point(number: int, row: Row, roofs: Roofs) -> Point:
     executed, size = row.executed or 0.0, row.work.bytes or 1
     intensity, rate = executed / size, executed / row.median
-    roof = min(roofs.flops, intensity * roofs.bandwidth)
+    roof = min(row.peak, intensity * roofs.bandwidth)
     label, nodes = row.label, f" ({', '.join(row.nodes)})" if row.nodes and row.label != ", ".join(row.nodes) else ""
     detail = (
         f"{number}: {label}{nodes}: {row.median * 1e3:.4f} ms, {100 * row.share:.1f} % of the run; "

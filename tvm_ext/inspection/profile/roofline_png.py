@@ -47,9 +47,11 @@ def _draw(axes: Axes, roofline: Roofline) -> None:
     """Roofs and dots."""
     limits, roofs = LogAxes.around(roofline), roofline.roofs
     for bandwidth, style, name in ((roofs.cache_bandwidth, "--", "L2"), (roofs.bandwidth, "-", "memory")):
-        corners = limits.roof(roofs.flops, bandwidth)
-        label = f"{name} {bandwidth / 1e9:.1f} GB/s"
-        axes.plot([x for x, _ in corners], [y / 1e9 for _, y in corners], style, color="#1f2328", lw=1.5, label=label)
+        for instruction, peak in roofs.peaks.items():
+            corners = limits.roof(peak, bandwidth)
+            label = None if instruction else f"{name} {bandwidth / 1e9:.1f} GB/s"
+            across, along = [x for x, _ in corners], [y / 1e9 for _, y in corners]
+            axes.plot(across, along, style, color="#1f2328", lw=1.5, label=label)
     for bound, colour in _COLOURS.items():
         points = [point for point in roofline.points if point.bound == bound]
         sizes = [20 + 1500 * max(point.share, 0.0) for point in points]

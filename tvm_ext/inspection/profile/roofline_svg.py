@@ -86,10 +86,12 @@ def _roofs(roofline: Roofline, axes: LogAxes) -> Iterator[str]:
     roofs = roofline.roofs
     for name, bandwidth in (("cache", roofs.cache_bandwidth), ("roof", roofs.bandwidth)):
         corners = axes.roof(roofs.flops, bandwidth)
-        text = " ".join(f"{_x(axes, x)},{_y(axes, y)}" for x, y in corners)
         kind = "L2" if name == "cache" else "memory"
-        title = f"{kind}: {bandwidth / 1e9:.1f} GB/s, up to {roofs.flops / 1e9:.0f} GFLOP/s"
-        yield f'<polyline class="{name}" points="{text}"><title>{title}</title></polyline>'
+        for instruction, peak in roofs.peaks.items():
+            text = " ".join(f"{_x(axes, x)},{_y(axes, y)}" for x, y in axes.roof(peak, bandwidth))
+            by = f" by {instruction}" if instruction else ""
+            title = f"{kind}: {bandwidth / 1e9:.1f} GB/s, up to {peak / 1e9:.0f} GFLOP/s{by}"
+            yield f'<polyline class="{name}" points="{text}"><title>{title}</title></polyline>'
         yield _roof_name(kind, corners, axes)
 
 
@@ -124,8 +126,9 @@ def _boxes_of_roofs(roofline: Roofline, axes: LogAxes) -> Iterator[Box]:
     for bandwidth in (roofs.bandwidth, roofs.cache_bandwidth):
         for step in range(4 * (axes.right - axes.left) + 1):
             intensity = 2.0 ** (axes.left + step / 4)
-            x, y = _x(axes, intensity), _y(axes, min(roofs.flops, intensity * bandwidth))
-            yield x - 6, y - 1, x + 6, y + 1
+            for peak in roofs.peaks.values():
+                x, y = _x(axes, intensity), _y(axes, min(peak, intensity * bandwidth))
+                yield x - 6, y - 1, x + 6, y + 1
 
 
 def _legend(roofline: Roofline) -> Iterator[str]:

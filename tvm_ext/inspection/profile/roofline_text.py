@@ -48,14 +48,15 @@ def _picture(roofline: Roofline, marks: dict[int, str]) -> list[str]:
 
 
 def _draw_roofs(canvas: list[list[str]], axes: LogAxes, roofline: Roofline) -> None:
-    """The roof of memory as a line, that of L2 as dots."""
+    """The roof of memory as a line, that of L2 as dots, each up to every peak."""
     roofs = roofline.roofs
-    for bandwidth, slope, level in ((roofs.cache_bandwidth, "'", "-"), (roofs.bandwidth, "/", "-")):
-        for column in range(_COLUMNS):
-            intensity = 2.0 ** (axes.left + (axes.right - axes.left) * (column + 0.5) / _COLUMNS)
-            rate = min(roofs.flops, intensity * bandwidth)
-            if rate >= 2.0**axes.bottom * 1e9:
-                canvas[_line(axes.along(rate))][column] = level if rate == roofs.flops else slope
+    for bandwidth, slope in ((roofs.cache_bandwidth, "'"), (roofs.bandwidth, "/")):
+        for peak in sorted(roofs.peaks.values(), reverse=True):
+            for column in range(_COLUMNS):
+                intensity = 2.0 ** (axes.left + (axes.right - axes.left) * (column + 0.5) / _COLUMNS)
+                rate = min(peak, intensity * bandwidth)
+                if rate >= 2.0**axes.bottom * 1e9:
+                    canvas[_line(axes.along(rate))][column] = "-" if rate == peak else slope
 
 
 def _column(part: float) -> int:

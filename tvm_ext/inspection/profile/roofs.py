@@ -1,13 +1,17 @@
-"""What this machine can do at most, measured: multiply-adds, and bytes read from memory and from the L2 caches.
+"""What this machine can do at most, measured: multiply-adds, products of the instructions that multiply narrow numbers,
+and bytes read from memory and from the L2 caches.
 
 The loops are those of :mod:`tvm_ext.rates.loops`, in TIR, on the threads that the model runs on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...core.machine import Machine
 
 #: Seconds that each loop is timed for, multiply-adds a chain in one call, and how often a call reads what lies in L2.
 _SECONDS, _STEPS, _PASSES = 0.25, 400_000, 50
@@ -25,6 +29,7 @@ class Roofs:
         cache_bandwidth: bytes a second, of a read of buffers that lie in L2.
         threads: all of it on so many.
         stream_bytes, cache_bytes: sizes of these buffers.
+        instructions: mnemonic -> operations a second, of those that kernels of the model have for their products.
     """
 
     flops: float
@@ -33,24 +38,39 @@ class Roofs:
     threads: int
     stream_bytes: int
     cache_bytes: int
+    instructions: Mapping[str, float] = field(default_factory=dict)
+
+    def peak(self, instruction: str) -> float:
+        """Operations a second of an instruction; of multiply-adds for "", and for one that was not measured."""
+        return self.instructions.get(instruction, self.flops)
+
+    @property
+    def peaks(self) -> dict[str, float]:
+        """Operations a second of multiply-adds, as "", and of each instruction that was measured."""
+        return {"": self.flops, **self.instructions}
 
     @property
     def ridge(self) -> float:
         """Operations a byte at which both roofs meet."""
         return self.flops / self.bandwidth
 
-    def seconds(self, flops: float, size: float, cached: bool = False) -> float:
+    def seconds(self, flops: float, size: float, cached: bool = False, instruction: str = "") -> float:
         """The least time for work, by the roof that allows less (Williams et al., CACM 2009).
 
         Args:
             flops, size: operations and bytes.
             cached: whether the bytes lie in L2.
+            instruction: that does the operations.
         """
-        return max(flops / self.flops, size / (self.cache_bandwidth if cached else self.bandwidth))
+        return max(flops / self.peak(instruction), size / (self.cache_bandwidth if cached else self.bandwidth))
 
-    def bound(self, flops: float, size: float) -> str:
-        """ "compute" or "memory": the roof that allows less."""
-        return "compute" if flops / self.flops >= size / self.bandwidth else "memory"
+    def bound(self, flops: float, size: float, peak: float | None = None) -> str:
+        """ "compute" or "memory": the roof that allows less.
+
+        Args:
+            peak: operations a second of the instructions; None for multiply-adds.
+        """
+        return "compute" if flops / (peak or self.flops) >= size / self.bandwidth else "memory"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -58,9 +78,10 @@ class Roofs:
 
     def __str__(self) -> str:
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        products = "".join(f"{rate / 1e9:.0f} GFLOP/s ({name}), " for name, rate in self.instructions.items())
         return (
-            f"{self.flops / 1e9:.0f} GFLOP/s (multiply-adds in registers), {self.bandwidth / 1e9:.1f} GB/s (a read of "
-            f"{self.stream_bytes >> 20} MiB), {self.cache_bandwidth / 1e9:.0f} GB/s (a read of "
+            f"{self.flops / 1e9:.0f} GFLOP/s (multiply-adds in registers), {products}{self.bandwidth / 1e9:.1f} GB/s "
+            f"(a read of {self.stream_bytes >> 20} MiB), {self.cache_bandwidth / 1e9:.0f} GB/s (a read of "
             f"{self.cache_bytes >> 10} KiB in L2), {threads}, measured by loops in TIR in this session"
         )
 
@@ -70,26 +91,34 @@ class RoofMeter:
 
     Args:
         threads: that the model's kernels use.
+        machine: that they are compiled for; None for this one.
+        instructions: that add their products.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, machine: Machine | None = None, instructions: Iterable[str] = ()) -> None:
+        from ...benchmarking.instruction_speed import INSTRUCTIONS, call_of_instruction
         from ...core.machine import Machine
         from ...rates.loops import call_of_fma, call_of_read
 
-        machine = Machine.detect(None, threads)
+        here = Machine.detect(None, threads)
         self._threads = threads
-        self._fma = call_of_fma(machine, _STEPS)
-        self._far = call_of_read(machine, max(_TIMES_L3 * machine.l3, _LEAST_STREAM) // 4)
-        self._near = call_of_read(machine, machine.l2 * threads // 2 // 4, _PASSES)
-        self._best = [0.0, 0.0, 0.0]
+        self._names = [name for name in dict.fromkeys(instructions) if name in INSTRUCTIONS]
+        self._far = call_of_read(here, max(_TIMES_L3 * here.l3, _LEAST_STREAM) // 4)
+        self._near = call_of_read(here, here.l2 * threads // 2 // 4, _PASSES)
+        for_model = (machine or here).with_threads(threads)
+        products = [call_of_instruction(for_model, name, _STEPS) for name in self._names]
+        self._loops: list[tuple[Callable[[], Any], float]] = [
+            call_of_fma(here, _STEPS), self._far, self._near, *products
+        ]  # fmt: skip
+        self._best = [0.0 for _ in self._loops]
 
     def measure(self) -> Roofs:
         """The best rates so far; takes a second, on the threads that the model runs on."""
         from ...rates.loops import round_minimum
         from ...runtime.threads import dispatcher
 
-        loops: tuple[tuple[Callable[[], Any], float], ...] = (self._fma, self._far, self._near)
-        for at, (call, amount) in enumerate(loops):
+        for at, (call, amount) in enumerate(self._loops):
             self._best[at] = max(self._best[at], amount / dispatcher.call(round_minimum, call, _SECONDS))
-        flops, far, near = self._best
-        return Roofs(flops, far, near, self._threads, self._far[1], self._near[1] // _PASSES)
+        flops, far, near, *products = self._best
+        rates = dict(zip(self._names, products, strict=True))
+        return Roofs(flops, far, near, self._threads, int(self._far[1]), int(self._near[1]) // _PASSES, rates)

@@ -36,6 +36,7 @@ class Row:
         work: operations, as the model states them, and bytes of all of them.
         executed: operations that the kernels do: with Winograd fewer.
         gflops, gbs: rates of the work at the median time; None if it is not known.
+        peak: operations a second that the machine does at most of these, by the instructions of their kernels.
         of_peak, of_bandwidth: parts of the machine's measured rates, of operations executed and of bytes. Bytes of
             arguments that lie in caches come faster than memory gives them: above 1.
         of_roof: the least time that the roofs allow, over the median time.
@@ -58,6 +59,7 @@ class Row:
     executed: float | None
     gflops: float | None
     gbs: float | None
+    peak: float
     of_peak: float | None
     of_bandwidth: float | None
     of_roof: float | None
@@ -80,8 +82,8 @@ class Row:
         plain = {
             key: getattr(self, key)
             for key in (
-                "label", "record", "region", "reason", "share", "gflops", "gbs", "of_peak", "of_bandwidth", "of_roof",
-                "bound",
+                "label", "record", "region", "reason", "share", "gflops", "gbs", "peak", "of_peak", "of_bandwidth",
+                "of_roof", "bound",
             )
         }  # fmt: skip
         figures = {
@@ -128,7 +130,8 @@ def _row(found: Sequence[Launch], by: str, whole: float, roofs: Roofs) -> Row:
         region=_common([one.region for one in found]), reason=_common([one.reason for one in found]), seconds=seconds,
         share=median / whole if whole else 0.0,
         work=work, executed=done.flops, code=first.code if same else None,
-        gflops=_rate(work.flops, median), gbs=_rate(work.bytes, median), **_parts(done, median, roofs),
+        gflops=_rate(work.flops, median), gbs=_rate(work.bytes, median), 
+        **_parts(done, median, roofs, _peak(found, roofs)),
     )  # fmt: skip
 
 
@@ -141,14 +144,22 @@ def _rate(amount: float | None, seconds: float) -> float | None:
     return amount / seconds / 1e9 if amount is not None and seconds else None
 
 
-def _parts(done: Work, seconds: float, roofs: Roofs) -> dict[str, Any]:
+def _peak(found: Sequence[Launch], roofs: Roofs) -> float:
+    """Operations a second of launches at their peaks, one behind the other."""
+    known = [(one.executed, roofs.peak(one.instruction)) for one in found if one.executed]
+    least = sum(executed / peak for executed, peak in known)
+    return sum(executed for executed, _ in known) / least if least else roofs.peak(found[0].instruction)
+
+
+def _parts(done: Work, seconds: float, roofs: Roofs, peak: float) -> dict[str, Any]:
     """What the rates are of the machine's, and the roof above; None where the work is not known."""
     gflops, gbs = _rate(done.flops, seconds), _rate(done.bytes, seconds)
     parts: dict[str, Any] = {
-        "of_peak": gflops * 1e9 / roofs.flops if gflops is not None else None,
+        "peak": peak,
+        "of_peak": gflops * 1e9 / peak if gflops is not None else None,
         "of_bandwidth": gbs * 1e9 / roofs.bandwidth if gbs is not None else None,
     }
     if done.flops is None or not done.bytes:
         return {**parts, "of_roof": None, "bound": ""}
-    least = roofs.seconds(done.flops, done.bytes)
-    return {**parts, "of_roof": least / seconds if seconds else None, "bound": roofs.bound(done.flops, done.bytes)}
+    least, bound = max(done.flops / peak, done.bytes / roofs.bandwidth), roofs.bound(done.flops, done.bytes, peak)
+    return {**parts, "of_roof": least / seconds if seconds else None, "bound": bound}

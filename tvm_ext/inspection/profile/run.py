@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.errors import OptionError, UnsupportedError
+from ...core.machine import Machine
 from ...core.sample_inputs import seeded_inputs
 from ...runtime.library import ELF_MAGIC
 from ...runtime.model import CompiledModel, load
@@ -42,7 +43,9 @@ def profile_model(
     if not kernels:
         raise UnsupportedError(f"{name} has no kernels: nothing of it is left to compute when it runs")
     compiled.run(given)  # says what is wrong with the inputs before anything is measured
-    overhead, meter = measured_overhead(), RoofMeter(compiled.threads)
+    instructions = [kernel.get("instruction", "") for kernel in compiled.report["kernels"]]
+    machine = Machine.of(compiled.metadata.machine)
+    overhead, meter = measured_overhead(), RoofMeter(compiled.threads, machine, instructions)
     meter.measure()
     measured = measure(compiled, given, kernels, rounds, seconds)
     launches = launches_of(measured.order, compiled.report, facts)

@@ -10,35 +10,44 @@ import numpy as np
 
 from ...core.layout import Layout
 from ...runtime.arrays import ALIGNMENT, aligned_empty, mapped_empty
+from .dtypes import is_float, poison_of
 from .programs import Argument
 
 #: Integers are drawn below this, or below the smallest dimension of the other arguments: they may be indices.
 _INTEGERS = 64
+#: Integers that are stored numbers, never indices: all of their values are drawn.
+_STORED = ("int8", "uint8")
 #: Bytes of packed arguments that a worker keeps.
 _KEPT = 256 << 20
 
 
 def random_inputs(arguments: Sequence[Argument], seed: int = 0) -> list[np.ndarray]:
-    """A value for each argument that is not written, the same in every process: normal, or small integers."""
+    """A value for each argument that is not written, the same in every process.
+
+    Normal floats, and positive ones for scales; any bytes; small integers.
+    """
     rng = np.random.default_rng(seed)
     inputs = [a for a in arguments if not a.written]
-    sizes = [d for a in inputs if np.dtype(a.dtype).kind == "f" for d in a.shape if d > 1]
+    sizes = [d for a in inputs if is_float(a.dtype) for d in a.shape if d > 1]
     return [_random(rng, a, min([_INTEGERS, *sizes])) for a in inputs]
 
 
 def _random(rng: np.random.Generator, argument: Argument, below: int) -> np.ndarray:
-    kind = np.dtype(argument.dtype).kind
-    if kind == "b":
-        return np.asarray(rng.integers(0, 2, argument.shape).astype(bool))
-    if kind in "iu":
-        return np.asarray(rng.integers(0, below, argument.shape).astype(argument.dtype))
-    return np.asarray(rng.standard_normal(argument.shape, np.float32).astype(argument.dtype))
+    dtype, shape = np.dtype(argument.dtype), argument.shape
+    if dtype.kind == "b":
+        return np.asarray(rng.integers(0, 2, shape).astype(bool))
+    if dtype.name in _STORED:
+        return np.asarray(rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True))
+    if dtype.kind in "iu":
+        return np.asarray(rng.integers(0, below, shape).astype(dtype))
+    if argument.scale:
+        return np.asarray((argument.scale * rng.uniform(0.5, 1.5, shape)).astype(dtype))
+    return np.asarray(rng.standard_normal(shape, np.float32).astype(dtype))
 
 
 def poison(array: np.ndarray) -> None:
     """Fill with a value that no kernel computes, where the dtype has one."""
-    kind = array.dtype.kind
-    array.fill(np.nan if kind == "f" else True if kind == "b" else np.iinfo(array.dtype).max - 1)
+    array.fill(poison_of(array.dtype))
 
 
 class Packed:
@@ -49,13 +58,13 @@ class Packed:
         self._kept: OrderedDict[Any, np.ndarray] = OrderedDict()
 
     def get(self, key: Any, array: np.ndarray, layout: Layout) -> np.ndarray:
-        """`array`, known as `key`, in `layout`. Lanes without a value hold NaN, which must reach no result."""
+        """`array`, known as `key`, in `layout`. Lanes without a value are poisoned, which must reach no result."""
         if (key, layout) in self._kept:
             self._kept.move_to_end((key, layout))
             return self._kept[key, layout]
         packed = layout.pack(array)
-        if layout.block and array.dtype.kind == "f" and array.shape[layout.block[0]] % layout.block[1]:
-            packed = np.where(layout.pack(np.ones(array.shape, bool)), packed, np.nan).astype(array.dtype)
+        if layout.block and array.shape[layout.block[0]] % layout.block[1]:
+            packed = np.where(layout.pack(np.ones(array.shape, bool)), packed, poison_of(array.dtype))
         kept = aligned_empty(packed.shape, packed.dtype)
         np.copyto(kept, packed)
         self._kept[key, layout] = kept

@@ -7,13 +7,17 @@ and the results range over 8 sqrt(n) and more; so the difference is about n u of
 
     (n + 64) u        n: lengths of all sums of the function; 64 for its epilogue
     at least 1e-4     for recipes that transform the sums (Winograd)
+    + r / 256         of bfloat16, rounded r times on the way: sums that differ fall to either side of a tie
 
-A term left out changes results by 1 / (8 sqrt(n)) of the range, which is a hundred times as much.
+A term left out changes results by 1 / (8 sqrt(n)) of the range, which is a hundred times as much. Floats that are
+quantized to bytes fall to either side of a tie too: some few may be off by one. All other integers must be equal.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,26 +27,52 @@ from tvm.ir import IRModule
 from tvm.s_tir import SBlock
 
 from ...verification import metrics
+from .dtypes import is_float
 
 #: Largest error of a recipe that transforms the sums, as a part of the output's range.
 TRANSFORMED = 1e-4
-_UNITS = {"float64": 2.0**-53, "float32": 2.0**-24}
+#: Unit roundoff of the type that sums of a dtype are computed in.
+_UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "bfloat16": 2.0**-24}
+#: What floats are quantized to.
+BYTES = ("int8", "uint8")
+#: One in so many elements may stand at a tie: sums of thousands of terms err by less than 0.01 steps of 256.
+_TIES = 64
 _EPILOGUE = 64
 _REDUCE = 2
 
 
-def tolerance(dtype: str, length: int, exact: bool) -> float:
-    """Largest error of an output, as a part of its range; 0 means equal.
+@dataclass(frozen=True)
+class Rounding:
+    """What a function rounds on its way.
 
-    Args:
-        dtype: of the output. Half types have those of :data:`tvm_ext.verification.metrics.TOLERANCES`.
-        length: of the sums, as :func:`accumulated_length` counts them.
-        exact: whether the kernel sums the products that the function states.
+    Attributes:
+        length: of all its sums, one behind the other.
+        exact: whether kernels sum the products that the function states.
+        narrowed: dtype -> how many tensors of floats it makes of it: "bfloat16", or those of :data:`BYTES`.
     """
-    if dtype not in _UNITS:
-        return metrics.TOLERANCES.get(dtype, 0.0)
-    rounding = (length + _EPILOGUE) * _UNITS[dtype]
-    return rounding if exact else max(rounding, TRANSFORMED)
+
+    length: int = 0
+    exact: bool = True
+    narrowed: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, mod: IRModule, exact: bool) -> Rounding:
+        """That of the TIR functions of a module."""
+        return cls(accumulated_length(mod), exact, narrowings(mod))
+
+    def tolerance(self, dtype: str) -> float:
+        """Largest error of an output, as a part of its range; 0 means equal.
+
+        float16, in which sums are computed too, has that of :data:`tvm_ext.verification.metrics.TOLERANCES`.
+        """
+        if dtype not in _UNITS:
+            return metrics.TOLERANCES.get(dtype, 0.0)
+        sums = (self.length + _EPILOGUE) * _UNITS[dtype]
+        return max(sums, 0.0 if self.exact else TRANSFORMED) + self.narrowed.get("bfloat16", 0) / 256
+
+    def ties(self, dtype: str, size: int) -> int:
+        """How many of an output's elements may be off by one."""
+        return 1 + size // _TIES if dtype in BYTES and any(self.narrowed.get(byte) for byte in BYTES) else 0
 
 
 def accumulated_length(mod: IRModule) -> int:
@@ -60,20 +90,53 @@ def accumulated_length(mod: IRModule) -> int:
     return sum(lengths)
 
 
-def compare(got: np.ndarray, want: np.ndarray, span: float, bound: float) -> tuple[float | None, str]:
+def narrowings(mod: IRModule) -> dict[str, int]:
+    """dtype -> how many tensors of the TIR functions of a module are floats made of it: of those that lose digits."""
+    counts: dict[str, int] = {}
+
+    def visit(store: Any) -> None:
+        for dtype in {str(cast.ty.dtype) for cast in _casts(store.value)}:
+            counts[dtype] = counts.get(dtype, 0) + 1
+
+    for _, function in mod.functions_items():
+        if isinstance(function, tirx.PrimFunc):
+            tvm_ffi.structural_walk(function.body, (tirx.BufferStore, visit))
+    return counts
+
+
+def _casts(value: Any) -> list[Any]:
+    """Casts of wider floats to bfloat16 or bytes in an expression."""
+    casts: list[Any] = []
+    tvm_ffi.structural_walk(value, (tirx.Cast, casts.append))
+    return [
+        c for c in casts if str(c.ty.dtype) in ("bfloat16", *BYTES) and str(c.value.ty.dtype) in ("float32", "float64")
+    ]
+
+
+def compare(got: np.ndarray, want: np.ndarray, span: float, rounding: Rounding) -> tuple[float | None, str]:
     """Compare an output with the reference, both in logical or both in physical shape.
 
     Args:
         span: range of the reference, :func:`tvm_ext.verification.metrics.value_range`.
-        bound: largest error, as a part of the range.
+        rounding: of the function.
 
     Returns:
         The error as a part of the range (None if it is no number), and what is wrong; empty if nothing is.
     """
-    if got.dtype.kind == "f" and got.shape == want.shape:
-        with np.errstate(all="ignore"):
-            error = float(np.abs(got - want).max(initial=0.0)) / span
-        if error <= bound:  # no NaN gets through
+    bound = rounding.tolerance(want.dtype.name)
+    if got.shape == want.shape and got.dtype == want.dtype:
+        error = _largest(got, want) / span
+        if error <= bound and is_float(got.dtype):  # no NaN gets through
+            return error, ""
+        ties = rounding.ties(want.dtype.name, want.size)
+        if ties and error * span <= 1 and np.count_nonzero(got != want) <= ties:
             return error, ""
     found = metrics.compare("output", got, want, bound)
     return found.of_range if math.isfinite(found.of_range) else None, found.reason
+
+
+def _largest(got: np.ndarray, want: np.ndarray) -> float:
+    """The largest difference, in a type that has it."""
+    wide = np.float64 if want.dtype.itemsize > 4 else np.float32
+    with np.errstate(all="ignore"):
+        return float(np.abs(got.astype(wide, copy=False) - want.astype(wide, copy=False)).max(initial=0.0))

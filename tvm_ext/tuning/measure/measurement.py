@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ...core.errors import TvmExtError
 from ...core.recipe import Config
 
-#: Answer of a worker that found no machine to run a kernel on; it is no error of the candidate.
+#: Answer of a worker that found no machine that runs its kernels; it is no error of the candidate.
 NO_SERVER = "no server"
 #: Answer of a worker that cannot make anything of the description of a task.
 BAD_TASK = "task"

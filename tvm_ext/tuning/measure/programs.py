@@ -24,17 +24,31 @@ from ...core.group import Group
 from ...core.layout import Layout
 from ...core.machine import Machine
 from ...core.recipe import Miss, Recipe
+from ...core.relax_graph import op_name
+from ...runtime.cpu import why_not_here
 from ...schedules.registry import recipes
+from .check import accumulated_length
+
+#: Standard deviation of bytes of which all are as likely.
+_DEVIATION = 256 / math.sqrt(12)
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a task's function: logical shape; constant in the model; written by the function."""
+    """One argument of a task's function.
+
+    Attributes:
+        shape: logical.
+        constant: in the model.
+        written: by the function.
+        scale: a typical value of a scale, which is positive; 0 of any other argument.
+    """
 
     shape: tuple[int, ...]
     dtype: str
     constant: bool = False
     written: bool = False
+    scale: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,14 +99,15 @@ class GroupProgram(Program):
             raise ValueError(f"recipe {self._recipe.name!r} does not take group {self._group.name!r}: {match.reason}")
         self._match = match
         self.exact = self._recipe.exact
-        self.arguments = (
-            *(Argument(p.shape, p.dtype, p.constant) for p in self._group.params),
-            Argument(self._group.shape, self._group.dtype, written=True),
-        )
         main = IRModule({"main": function.without_attr("tvm_ext.group").with_attr("global_symbol", "main")})
         with self._machine.target():
             self.unscheduled = relax.transform.LegalizeOps()(main)
         self._main = main
+        scales = scales_of(self._group, accumulated_length(self.unscheduled))
+        self.arguments = (
+            *(Argument(p.shape, p.dtype, p.constant, scale=scales.get(p.var, 0.0)) for p in self._group.params),
+            Argument(self._group.shape, self._group.dtype, written=True),
+        )
 
     def kernel(self, candidate: Mapping[str, Any]) -> Kernel:
         offered = [Layout.plain(len(p.shape)) for p in self._group.params]
@@ -103,9 +118,28 @@ class GroupProgram(Program):
         return Kernel(sch.mod["main"], (*layouts.params, layouts.output))
 
     def reference(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        program = tvm.compile(self._main, target=self._machine.target(scheduled=False))
+        program = tvm.compile(self._main, target=_here(self._machine).target(scheduled=False))
         vm = relax.VirtualMachine(program, tvm.cpu())
         return [vm["main"](*(tvm.runtime.tensor(x) for x in inputs)).numpy()]
+
+
+def scales_of(group: Group, length: int) -> dict[relax.Var, float]:
+    """Parameter -> a typical value, of those that are scales of bytes.
+
+    Any bytes (whose standard deviation is 74) become numbers of about 1. Of a weight, which sums multiply, so small
+    ones that sums are about 1 too, as trained ones do: else nearly all quantized results are the largest or the least.
+
+    Args:
+        length: of the group's sums.
+    """
+    scales: dict[relax.Var, float] = {}
+    for binding in group.bindings:
+        if op_name(binding.value) in ("relax.dequantize", "relax.quantize"):
+            data, scale = binding.value.args[:2]
+            owner = group.param(data)
+            summed = length if owner is not None and owner.constant else 1
+            scales[scale] = 1 / (_DEVIATION * math.sqrt(max(summed, 1)))
+    return {p.var: scales[p.var] for p in group.params if p.var in scales}
 
 
 class ModuleProgram(Program):
@@ -133,8 +167,14 @@ class ModuleProgram(Program):
             tvm.runtime.empty(a.shape, a.dtype) if a.written else tvm.runtime.tensor(next(given))
             for a in self.arguments
         ]
-        compile_kernels({"main": self._function}, self._machine, scheduled=False)["main"](*tensors)
+        compile_kernels({"main": self._function}, _here(self._machine), scheduled=False)["main"](*tensors)
         return [t.numpy() for t, a in zip(tensors, self.arguments, strict=True) if a.written]
+
+
+def _here(machine: Machine) -> Machine:
+    """The machine, or this one where code for it does not run here: candidates may be measured elsewhere, while the
+    unscheduled function runs in the worker."""
+    return Machine.detect(None, machine.threads) if why_not_here(machine.as_dict()) else machine
 
 
 _added: list[Recipe] = []

@@ -18,7 +18,12 @@ import numpy as np
 import tvm
 
 from ...core.machine import Machine
+from ...driver.build import compile_kernels
+from ...runtime import tiles
+from ...runtime.tiles import needs_tiles
+from .dtypes import bits_of
 from .measurement import NO_SERVER
+from .permission import ASK, asking_kernel, request_of
 from .timing import DISCARD, Repeats
 from .workbench import ENTRY, Built, Failed, Workbench, summary
 
@@ -93,10 +98,11 @@ class RemoteWorkbench(Workbench):
             Path(built.function).unlink(missing_ok=True)
         super().forget()
 
-    def _compiled(self, trial: int, module: Any) -> str:
-        """Path of a shared library."""
+    def _compiled(self, trial: int, kernel: Any) -> str:
+        """Path of a shared library: of the kernel, and of the one that asks for tiles where it may need them."""
         path = str(Path(self._folder, f"kernel-{os.getpid()}-{trial}.so"))
-        module.export_library(path)
+        more = {ASK: asking_kernel()} if needs_tiles(self._machine.features) else {}
+        compile_kernels({ENTRY: kernel, **more}, self._machine).export_library(path)
         return path
 
     def _timed(self, built: Built, outputs: Mapping[int, np.ndarray], best: float) -> tuple[tuple[float, ...], bool]:
@@ -118,8 +124,10 @@ class RemoteWorkbench(Workbench):
         name, device = Path(built.function).name, session.cpu()
         session.upload(built.function)
         kernel = session.load_module(name)
+        if needs_tiles(self._machine.features) and (refused := tiles.refusal(request_of(kernel, device))):
+            raise Failed(NO_SERVER, f"a server under key {self._fleet.key!r}: {refused}")
         given = {**self._given(built.task, built.layouts), **outputs}
-        tensors = {index: tvm.runtime.tensor(array, device) for index, array in given.items()}
+        tensors = {index: tvm.runtime.tensor(bits_of(array), device) for index, array in given.items()}
         arguments = [tensors[index] for index in sorted(tensors)]
 
         def seconds(repeat: int) -> tuple[float, ...]:
@@ -132,7 +140,7 @@ class RemoteWorkbench(Workbench):
         if not discarded and more > 0:
             costs += seconds(more)
         for index, array in outputs.items():
-            np.copyto(array, tensors[index].numpy())
+            np.copyto(bits_of(array), tensors[index].numpy())
         return costs, discarded
 
 

@@ -13,10 +13,11 @@ import numpy as np
 from ...core.layout import Layout
 from ...core.machine import Machine
 from ...driver.build import compile_kernels
-from ...runtime.arrays import aligned_empty, to_tensor
+from ...runtime.arrays import aligned_empty
 from ...verification.metrics import value_range
 from .arguments import ColdCopies, Packed, poison, random_inputs
-from .check import accumulated_length, compare, tolerance
+from .check import Rounding, compare
+from .dtypes import bits_of, is_float, lent
 from .programs import Program, program_of
 from .timing import Repeats, timed
 
@@ -40,7 +41,12 @@ class Failed(Exception):
 @dataclass
 class _Task:
     program: Program
-    length: int
+    rounding: Rounding
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Of the results."""
+        return tuple(argument.dtype for argument in self.program.arguments if argument.written)
 
 
 @dataclass(frozen=True)
@@ -73,8 +79,7 @@ class Workbench:
         """Learn a task; once."""
         if key not in self._tasks:
             program = program_of(description, self._machine)
-            length = accumulated_length(program.unscheduled)
-            self._tasks[key] = _Task(program, length)
+            self._tasks[key] = _Task(program, Rounding.of(program.unscheduled, program.exact))
 
     def _make_inputs(self, key: str) -> list[np.ndarray]:
         return random_inputs(self._tasks[key].program.arguments)
@@ -84,9 +89,9 @@ class Workbench:
         task = self._tasks[key]
         results = task.program.reference(self._inputs(key))
         for result in results:
-            if result.dtype.kind == "f" and result.size and not np.isfinite(result).any():
+            if is_float(result.dtype) and result.size and not np.isfinite(result).any():
                 raise ValueError("the unscheduled function gives no finite number for random inputs")
-        np.savez(f"{path}.part.npz", *results)
+        np.savez(f"{path}.part.npz", *map(bits_of, results))
         os.replace(f"{path}.part.npz", path)
 
     def forget(self) -> None:
@@ -105,7 +110,7 @@ class Workbench:
         except Exception as error:
             raise Failed("schedule", summary(error)) from error
         try:
-            function = self._compiled(trial, compile_kernels({ENTRY: kernel.function}, self._machine))
+            function = self._compiled(trial, kernel.function)
             self._given(key, kernel.layouts)
         except Exception as error:
             raise Failed("build", summary(error)) from error
@@ -128,9 +133,9 @@ class Workbench:
             raise Failed("run", summary(error)) from error
         return {"costs": costs, "discarded": discarded, "check": self._check(built, outputs, path)}
 
-    def _compiled(self, trial: int, module: Any) -> Any:
-        """What :meth:`_timed` needs of a compiled module: its function, machine code by now."""
-        return module[ENTRY]
+    def _compiled(self, trial: int, kernel: Any) -> Any:
+        """What :meth:`_timed` needs of a kernel: its function, machine code by now."""
+        return compile_kernels({ENTRY: kernel}, self._machine)[ENTRY]
 
     def _timed(self, built: Built, outputs: Mapping[int, np.ndarray], best: float) -> tuple[tuple[float, ...], bool]:
         """Seconds of each repeat, and whether it was given up; writes the outputs."""
@@ -164,10 +169,10 @@ class Workbench:
         given = {**self._given(built.task, built.layouts), **outputs}
         constant = [i for i, argument in enumerate(arguments) if argument.constant]
         copies = self._copies.of([given[i] for i in constant], _COPIES)
-        warm = {i: to_tensor(array) for i, array in given.items() if i not in constant}
+        warm = {i: lent(array) for i, array in given.items() if i not in constant}
         calls = []
         for copy in copies:
-            tensors = {**warm, **{i: to_tensor(array) for i, array in zip(constant, copy, strict=True)}}
+            tensors = {**warm, **{i: lent(array) for i, array in zip(constant, copy, strict=True)}}
             calls.append([tensors[i] for i in range(len(arguments))])
         return calls
 
@@ -180,14 +185,13 @@ class Workbench:
         """
         task = self._tasks[built.task]
         worst: float | None = 0.0
-        for (index, got), (want, span) in zip(outputs.items(), _references(path), strict=True):
+        for (index, got), (want, span) in zip(outputs.items(), _references(path, task.dtypes), strict=True):
             layout = built.layouts[index]
             if got.size == want.size:  # every lane holds a value: compared as it lies in memory
                 want = self._packed.get((built.task, index), want, layout)
             else:
                 got = layout.unpack(got, want.shape)
-            bound = tolerance(str(want.dtype), task.length, task.program.exact)
-            error, reason = compare(got, want, span, bound)
+            error, reason = compare(got, want, span, task.rounding)
             if reason:
                 raise Failed("wrong", f"against the unscheduled function: {reason}", error)
             worst = max(worst, error) if worst is not None and error is not None else None
@@ -195,10 +199,11 @@ class Workbench:
 
 
 @functools.lru_cache(maxsize=_TASKS)
-def _references(path: str) -> list[tuple[np.ndarray, float]]:
+def _references(path: str, dtypes: Sequence[str]) -> list[tuple[np.ndarray, float]]:
     """Results of the unscheduled function, with their ranges."""
     with np.load(path) as saved:
-        return [(saved[name], value_range(saved[name])) for name in saved.files]
+        results = [saved[name].view(dtype) for name, dtype in zip(saved.files, dtypes, strict=True)]
+    return [(result, value_range(result)) for result in results]
 
 
 def summary(error: BaseException) -> str:

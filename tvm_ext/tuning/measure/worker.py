@@ -66,7 +66,9 @@ def _channel() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _start(message: Mapping[str, Any]) -> Workbench:
+    from ...core.errors import OptionError
     from ...core.machine import Machine
+    from ...runtime.cpu import why_not_here
     from .programs import add_recipes
     from .timing import Repeats
     from .workbench import Workbench
@@ -75,6 +77,8 @@ def _start(message: Mapping[str, Any]) -> Workbench:
         add_recipes(getattr(importlib.import_module(name), "RECIPES", ()))
     machine, repeats = Machine.of(message["machine"]), Repeats(*message["repeats"])
     if "rpc" not in message:
+        if why := why_not_here(message["machine"]):  # asks for the permission that a kernel with tiles needs
+            raise OptionError(f"nothing can be measured here: {why}")
         return Workbench(machine, message["cold"], repeats)
     from .remote import Fleet, RemoteWorkbench
 
