@@ -1,9 +1,9 @@
 """The loops of convolution and matmul over tile registers.
 
-    write the copy of the image, if it has one (tile_image.py)
     for thread in parallel:
         configure tiles
-        for (block of 32 outputs, part of the pixels) of the thread:     # or parts first, see Blocks
+        write the copy of the image, if it has one (tile_copy.py): of the thread's own rows, see amx_blocks.py
+        for (block of 32 outputs, part of the pixels) of the thread:
             for chunk of the channels:                                   # its weights serve all tiles of the part
                 for tile (2 x 16 pixels) of the part:
                     accumulators (2 x 2) = what the chunk before left; first: -zero point x sums of the weights, or 0
@@ -22,9 +22,10 @@ LLVM is given numbers of registers and takes them as they are, on scheduling mod
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,53 +38,16 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.recipe import Layouts, Match
 
 from .amx import COLUMNS, Element, Product, Registers, Tiles, as_bits
+from .amx_blocks import Blocks
 from .epilogue import Epilogue, buffers
 from .storage import Decoding
 from .strict_floats import times
-from .tile_image import TileImage, vector
+from .tile_copy import TileCopy, vector
+from .tile_image import TileImage
 from .tile_weight import BLOCK, TileWeight
 
 Place = Callable[[Any, Any, Any, Any], Sequence[Any]]
 """(image, channel, row, column) -> the logical index in a tensor."""
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """How the work is cut.
-
-    Attributes:
-        outputs: blocks of outputs.
-        tiles: of `pixels` x `rows` pixels in an image.
-        parts: of the tiles of an image, each a unit of work with one block of outputs.
-        pixels: tile registers side by side over pixels.
-        chunks: of the blocks of channels.
-        threads: that share the units.
-    """
-
-    outputs: int
-    tiles: int
-    parts: int
-    pixels: int
-    chunks: int
-    threads: int
-
-    @staticmethod
-    def of(image: TileImage, config: dict[str, Any]) -> Blocks:
-        """From the knobs `pixels`, `parts`, `chunk` (blocks of channels) and `threads`."""
-        pixels = config["pixels"]
-        tiles = -(-image.pixels // (pixels * image.rows))
-        outputs = -(-image.window.outputs // BLOCK)
-        return Blocks(outputs, tiles, config["parts"], pixels, image.blocks // config["chunk"], config["threads"])
-
-    @property
-    def each(self) -> int:
-        """Tiles of a part."""
-        return -(-self.tiles // self.parts)
-
-    @property
-    def by_pixels(self) -> bool:
-        """Whether parts come first: each thread reads all weights, and its own pixels."""
-        return self.threads > 1 and self.parts % self.threads == 0
 
 
 class TileKernel:
@@ -118,7 +82,6 @@ class TileKernel:
             T.func_attr({"tirx.noalias": True})
             self._declare()
             with T.sblock("root"):
-                self._stage()
                 self._threads()
         return builder.get()
 
@@ -138,16 +101,48 @@ class TileKernel:
         buffer, layout = self._buffer_of(self._match.data)
         return buffer[layout.index(self._place(n, c, y, x))]
 
-    def _stage(self) -> None:
-        """The copy, if there is one; padding is the zero point."""
+    def _read_run(self, n: Any, c: Any, y: Any, x: Any, lanes: int) -> Any:
+        """A vector of columns, in bits that may be shuffled."""
+        *index, column = self._place(n, c, y, x)
+        shape = self._match.data.shape
+        start = functools.reduce(lambda at, d: at * d[0] + d[1], zip(shape[:-1], index, strict=True), 0)
+        return self._flat[tirx.Ramp(start * shape[-1] + column, 1, lanes)]
+
+    def _declare_copy(self) -> None:
+        """The buffer of the copies, if there are any."""
         image, dtype = self._image, self._match.data.dtype
-        self._source: Any = self._read
-        if image.kind != "direct":
-            # TVM would make float32 of a buffer of bfloat16 that is no parameter
-            self._source = _buffer("image", (image.elements,), "uint16" if dtype == "bfloat16" else dtype)
-            fill = tirx.const(self._decoding.zero_point or 0, self._source.dtype)
-            together, threads = self._side_by_side(), self._blocks.threads
-            image.stage(self._source, lambda *at: as_bits(self._read(*at)), fill, together, threads)
+        self._slab = self._blocks.slab(image)
+        if image.kind == "direct":
+            return
+        # TVM would make float32 of a buffer of bfloat16 that is no parameter
+        bits = "uint16" if dtype == "bfloat16" else dtype
+        self._own = self._blocks.alone(image, 4 // self._product.group)
+        self._copy = _buffer("image", (self._slab.elements * (self._blocks.workers(image) if self._own else 1),), bits)
+        buffer, layout = self._buffer_of(self._match.data)
+        if image.kind == "packed" and layout.is_plain:
+            self._flat = T.decl_buffer((math.prod(self._match.data.shape),), bits, data=buffer.data)
+        if not self._own:
+            self._copy_of(0, 0).write(self._blocks.workers(image))
+
+    def _copy_of(self, thread: Any, n: Any) -> TileCopy:
+        """What a thread copies; `n` is the first image of it."""
+        _, layout = self._buffer_of(self._match.data)
+        fill = tirx.const(self._decoding.zero_point or 0, self._copy.dtype)
+        run = self._read_run if self._image.kind == "packed" and layout.is_plain else None
+        return TileCopy(
+            self._slab, self._copy, lambda i, *at: as_bits(self._read(n + i, *at)), fill, self._side_by_side(),
+            run and (lambda i, *at: run(n + i, *at)), self._base(thread), self._top(thread),
+        )  # fmt: skip
+
+    def _base(self, thread: Any) -> Any:
+        """Where the copy of a thread begins."""
+        return thread * self._slab.elements if self._own else 0
+
+    def _top(self, thread: Any) -> Any:
+        """The first row of the result that a thread has pixels of."""
+        if not self._blocks.by_pixels:
+            return 0
+        return tirx.floordiv(thread * self._blocks.numbers_of_thread(self._image), self._image.pitch)
 
     def _side_by_side(self) -> int:
         """Channels of a pixel that a vector takes."""
@@ -158,44 +153,50 @@ class TileKernel:
 
     # ------------------------------------------------------------ units
     def _threads(self) -> None:
-        b, images = self._blocks, self._image.window.images
-        units = images * b.outputs * b.parts
-        threads = min(b.threads, units)
-        each = -(-units // threads)
-        with T.parallel(threads) if threads > 1 else T.serial(1) as thread:
+        b, workers = self._blocks, self._blocks.workers(self._image)
+        self._declare_copy()
+        with T.parallel(workers) if workers > 1 else T.serial(1) as thread:
             shape = (b.each if b.chunks > 1 else 1, b.pixels, self._image.rows, BLOCK)
             self._slots = _buffer("slots", shape, self._product.result)
             self._tiles.begin()
-            with T.serial(each) as u:
-                unit = thread * each + u
-                if units % threads == 0:
-                    self._unit(unit)
-                else:
-                    with T.If(unit < units), T.Then():
-                        self._unit(unit)
+            (self._parts_of if b.by_pixels else self._outputs_of)(thread)
             self._tiles.end()
 
-    def _unit(self, unit: Any) -> None:
-        """One block of outputs at one part of an image's pixels."""
+    def _parts_of(self, thread: Any) -> None:
+        """A thread's part of each image, all outputs inside."""
+        b = self._blocks
+        with T.serial(self._image.window.images) as n:
+            if self._image.kind != "direct":
+                self._copy_of(thread, n).write()
+            with T.serial(b.parts_of_thread) as part, T.serial(b.outputs) as output:
+                self._unit(thread, n, output, thread * b.parts_of_thread + part)
+
+    def _outputs_of(self, thread: Any) -> None:
+        """A thread's blocks of outputs, all images and their parts inside."""
         b, images = self._blocks, self._image.window.images
-        inner = b.outputs if b.by_pixels else images * b.parts
-        first, second = tirx.floordiv(unit, inner), tirx.floormod(unit, inner)
-        output, pixels = (second, first) if b.by_pixels else (first, second)
-        n, part = tirx.floordiv(pixels, b.parts), tirx.floormod(pixels, b.parts)
+        units = images * b.outputs * b.parts
+        each = -(-units // b.workers(self._image))
+        if self._image.kind != "direct" and self._own:
+            self._copy_of(thread, 0).write()
+        with T.serial(each) as u, _where([thread * each + u < units] if units % each else []):
+            unit = thread * each + u
+            output, pixels = tirx.floordiv(unit, images * b.parts), tirx.floormod(unit, images * b.parts)
+            self._unit(thread, tirx.floordiv(pixels, b.parts), output, tirx.floormod(pixels, b.parts))
+
+    def _unit(self, thread: Any, n: Any, output: Any, part: Any) -> None:
+        """One block of outputs at one part of an image's pixels."""
+        b = self._blocks
         with T.serial(b.chunks) as chunk, T.serial(b.each) as i:
             tile = part * b.each + i
-            if b.each * b.parts == b.tiles:
-                self._tile(n, output, tile, i, chunk)
-            else:
-                with T.If(tile < b.tiles), T.Then():
-                    self._tile(n, output, tile, i, chunk)
+            with _where([tile < b.tiles] if b.each * b.parts != b.tiles else []):
+                self._tile(thread, n, output, tile, i, chunk)
 
-    def _tile(self, n: Any, output: Any, tile: Any, i: Any, chunk: Any) -> None:
+    def _tile(self, thread: Any, n: Any, output: Any, tile: Any, i: Any, chunk: Any) -> None:
         b = self._blocks
         slot = i if b.chunks > 1 else 0
         if b.chunks == 1:
             self._begin(output)
-            self._multiply(n, output, tile, 0)
+            self._multiply(thread, n, output, tile, 0)
             self._keep(slot)
             self._write(n, output, tile, slot)
             return
@@ -204,7 +205,7 @@ class TileKernel:
                 self._begin(output)
             with T.Else():
                 self._resume(slot)
-        self._multiply(n, output, tile, chunk)
+        self._multiply(thread, n, output, tile, chunk)
         self._keep(slot)
         with T.If(chunk == b.chunks - 1), T.Then():
             self._write(n, output, tile, slot)
@@ -232,7 +233,7 @@ class TileKernel:
         for register, p, h in self._accumulators():
             self._tiles.store(register, self._slots, _sixteen(slot, p, h), 4 * BLOCK)
 
-    def _multiply(self, n: Any, output: Any, tile: Any, chunk: Any) -> None:
+    def _multiply(self, thread: Any, n: Any, output: Any, tile: Any, chunk: Any) -> None:
         """All steps of a chunk."""
         image, registers = self._image, self._tiles.registers
         weight, _ = self._buffer_of(self._match.weight)
@@ -245,10 +246,18 @@ class TileKernel:
                 start = self._packed.sums_elements + (step * 2 + h) * size
                 self._tiles.load(registers.right(h), _run(weight, output, start, row), 4 * COLUMNS)
             for p in range(registers.pixels):
-                element = image.element(self._source, n, block, ky, g, self._first(tile, p))
+                element = self._element(thread, n, block, ky, g, self._first(tile, p))
                 self._tiles.load(registers.left(p), element, self._pixel_bytes())
             for register, p, h in self._accumulators():
                 self._tiles.multiply(register, registers.left(p), registers.right(h))
+
+    def _element(self, thread: Any, n: Any, block: Any, ky: Any, g: Any, pixel: Any) -> Element:
+        """Where a tile of the image lies: in the tensor or in the thread's copy."""
+        if self._image.kind == "direct":
+            return self._image.element(self._read, n, block, ky, g, pixel)
+        if self._blocks.by_pixels:
+            n, pixel = 0, pixel - self._top(thread) * self._image.pitch
+        return self._slab.element(self._copy, n, block, ky, g, pixel, self._base(thread))
 
     def _pixel_bytes(self) -> int:
         """From an output pixel's window to the next one's."""

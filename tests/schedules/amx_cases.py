@@ -105,6 +105,16 @@ def arrays_of(group: Group, rng: np.random.Generator) -> list[np.ndarray]:
     return [one(p.shape, p.dtype) for p in group.params]
 
 
+def points(image: str, blocks: int) -> list[Config]:
+    """Configurations of an image of so many blocks of channels: pixels and outputs shared, whole and in chunks."""
+    values = (
+        (1, 1, 1, "outputs", 1), (2, 2, blocks, "pixels", 2), (1, 3, 1, "outputs", 2), (2, 1, blocks, "outputs", 3),
+        (1, 3, blocks, "pixels", 3), (2, 2, 1, "pixels", 1), (2, 4, 1, "pixels", 2),
+    )  # fmt: skip
+    knobs = ("image", "pixels", "parts", "chunk", "share", "threads")
+    return [dict(zip(knobs, (image, *v), strict=True)) for v in values]
+
+
 def _run(
     recipe: TileRecipe, group: Group, arrays: Sequence[np.ndarray], config: Config | None,
     offered: Sequence[Layout] | None, threads: int,

@@ -12,7 +12,7 @@ from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.amx_recipe import is_legal
 from tvm_ext.schedules.conv2d_amx import Conv2dAmx
 
-from .amx_cases import HOST, MACHINE, R_SCALE, X_SCALE, Y_SCALE, arrays_of, conv_group, run_tiles, run_twin
+from .amx_cases import HOST, MACHINE, R_SCALE, X_SCALE, Y_SCALE, arrays_of, conv_group, points, run_tiles, run_twin
 from .kernels import matched
 from .test_conv2d_nchwc import reference
 
@@ -102,14 +102,12 @@ def test_points_of_the_space_agree(case: str, kind: str, rng: np.random.Generato
     wanted = run_twin(Conv2dAmx, group, arrays)
     tried = 0
     for image in match.images:
-        most = match.images[image].blocks
-        for pixels, parts, chunk, threads in ((1, 1, 1, 1), (2, 2, most, 2), (1, 3, 1, 2), (2, 1, most, 3)):
-            config = {"image": image, "pixels": pixels, "parts": parts, "chunk": chunk, "threads": threads}
+        for config in points(image, match.images[image].blocks):
             if is_legal(match.images[image], config):
                 got, amx = run_tiles(Conv2dAmx, group, arrays, config, threads=2)
                 assert np.abs(got.astype("float64") - wanted.astype("float64")).max() <= (0.25 if kind == "bf16" else 0)
                 assert got.tobytes() == run_twin(Conv2dAmx, group, arrays, config, threads=2).tobytes(), config
-                assert amx.executed["ldtilecfg"] == amx.executed["tilerelease"] <= threads
+                assert amx.executed["ldtilecfg"] == amx.executed["tilerelease"] <= config["threads"]
                 tried += 1
     assert tried >= 3
 

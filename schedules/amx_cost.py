@@ -1,0 +1,182 @@
+"""What a kernel of tile registers costs: products, bytes that tiles load from each level, the copy, the epilogue.
+
+All rates stand in :class:`TileRates`, and :func:`rates_of` is the only place that has numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_ext.core.machine import Machine
+
+from .amx import COLUMNS, Product
+from .amx_blocks import Blocks
+from .tile_image import TileImage
+
+
+@dataclass(frozen=True)
+class TileRates:
+    """Rates of one core.
+
+    Attributes:
+        clock: cycles a second.
+        product: cycles from a product of sixteen rows to the next one of another accumulator.
+        latency: cycles from a product to the next one of the same accumulator.
+        l1, l2, l3: bytes a cycle of tile loads from each level.
+        foreign: bytes a cycle of lines that another core wrote.
+        cold: bytes a cycle of weights that a whole model finds cold, while all cores read their own.
+        store: cycles of a tile store of sixteen rows.
+        epilogue: cycles of sixteen channels of a pixel.
+        copy: cycles of a pixel's block of channels in the copy.
+        number: cycles of a number of a copy of few channels.
+        begin: cycles to configure tiles.
+        shadow: what each smaller part of a tile's work adds to the largest one, of itself.
+    """
+
+    clock: float
+    product: float
+    latency: float
+    l1: float
+    l2: float
+    l3: float
+    foreign: float
+    cold: float
+    store: float
+    epilogue: float
+    copy: float
+    number: float
+    begin: float
+    shadow: float
+
+
+#: A Xeon with AMX at 3.6 GHz. Measured: `product` (3.43 TFLOP/s of one thread in 16 x 16 x 32 multiply-adds), `l1`,
+#: `l2`, `l3` (tile loads of 16 KiB, 512 KiB, 16 MiB: 416, 166 and 26.5 GB/s), `shadow` (2 x 2 tiles out of L1 take
+#: 73 cycles a step, out of L2 97, of 69 and 89), `foreign` (a 56x56 and a 28x28 layer gain 20 and 13 us if 200 and
+#: 100 KB were written by the same core), `cold` (512 channels at 7x7: 31 GB/s of two). Intel's optimization manual:
+#: `latency`, `store`. Counted in machine code, four instructions a cycle: `epilogue`, `copy`, `number`.
+_XEON = TileRates(
+    clock=3.6e9, product=17.2, latency=52, l1=115.7, l2=46.1, l3=7.4, foreign=2.5, cold=4.3, store=16, epilogue=3,
+    copy=3, number=0.25, begin=200, shadow=0.1,
+)  # fmt: skip
+
+
+def rates_of(machine: Machine) -> TileRates:
+    """The rates of a machine's tile registers."""
+    return _XEON
+
+
+def seconds(image: TileImage, product: Product, blocks: Blocks, machine: Machine) -> float:
+    """Estimated seconds of a kernel: the thread with the most work, its copy first.
+
+    Weights arrive while others are multiplied. A thread that shares outputs reads an image of which the others wrote
+    their part; where pixels are shared, it wrote nearly all that it reads itself.
+    """
+    rates, images = rates_of(machine), image.window.images
+    units = -(-images * blocks.outputs * blocks.parts // blocks.threads)
+    longest = units * min(blocks.each, blocks.tiles) * _Tile(image, product, blocks, machine, rates).cycles()
+    weights = _step_bytes(image, product) * image.steps * blocks.outputs
+    arrival = weights / blocks.threads / rates.cold
+    if blocks.by_pixels:
+        arrival = max(arrival, weights / rates.l3)
+    return (_overlapped(rates, longest, arrival) + _copy_cycles(image, product, blocks, rates) + rates.begin) / (
+        rates.clock
+    )
+
+
+def _overlapped(rates: TileRates, *parts: float) -> float:
+    """Cycles of work that other units of a core do at the same time: the most, and a little of the rest."""
+    return max(parts) + rates.shadow * (sum(parts) - max(parts))
+
+
+def _step_bytes(image: TileImage, product: Product) -> int:
+    """Of the weights of a step: two tiles."""
+    return 2 * COLUMNS * image.width * image.taps * 4 // product.group
+
+
+def _copy_cycles(image: TileImage, product: Product, blocks: Blocks, rates: TileRates) -> float:
+    """Cycles until a thread has its image: lines that others wrote, and the copy if there is one."""
+    itemsize, slab = 4 // product.group, blocks.slab(image)
+    window = slab.window
+    rows = window.out_image[0] * window.strides[0] if blocks.by_pixels else window.image[0]
+    halo = max(0, (window.kernel[0] - 1) * window.dilation[0])
+    read = image.window.images * image.window.channels * itemsize * window.image[1]
+    foreign = (rows * (1 - 1 / blocks.threads) if not blocks.by_pixels else halo) * read if blocks.threads > 1 else 0
+    if image.kind == "direct":
+        return foreign / rates.foreign
+    count = slab.elements * (image.window.images if blocks.by_pixels else 1)
+    count /= 1 if blocks.alone(image, itemsize) else blocks.threads
+    copied = count * rates.number if image.kind == "packed" else count / image.width * rates.copy
+    return foreign / rates.foreign + copied
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """One tile of pixels by one block of outputs, all chunks of the channels."""
+
+    image: TileImage
+    product: Product
+    blocks: Blocks
+    machine: Machine
+    rates: TileRates
+
+    def cycles(self) -> float:
+        b, rates = self.blocks, self.rates
+        steps, registers = self.image.steps / b.chunks, 2 * b.pixels
+        share = self.image.rows / 16
+        products = steps * max(registers * rates.product * share, rates.latency)
+        spilled = registers * COLUMNS * self.image.rows * 4 / rates.l1 if b.chunks > 1 else 0
+        spill = registers * rates.store * share + spilled
+        epilogue = b.pixels * self.image.rows * 2 * rates.epilogue
+        return b.chunks * (_overlapped(rates, products, self._loads()) + spill) + epilogue
+
+    def _loads(self) -> float:
+        """Cycles of the loads of a chunk, out of the levels that hold what they read."""
+        b, rates, steps = self.blocks, self.rates, self.image.steps / self.blocks.chunks
+        weights, image = self._weights, steps * b.pixels * self.image.rows * 4 * self.image.width * self.image.taps
+        image /= self.product.group
+        far = self._far_weights / rates.l3 if self._far else self._far_weights / rates.l2
+        near = weights - self._far_weights + image - self._fresh
+        return far + self._fresh / rates.l2 + near / rates.l1
+
+    @property
+    def _weights(self) -> float:
+        """Bytes of a chunk's weights."""
+        return _step_bytes(self.image, self.product) * self.image.steps / self.blocks.chunks
+
+    @property
+    def _window(self) -> float:
+        """Bytes of the image that a tile reads in a chunk."""
+        w, size = self.image.window, 4 // self.product.group
+        pixels = self.blocks.pixels * self.image.rows + (w.kernel[1] - 1) * w.dilation[1]
+        return w.kernel[0] * pixels * self.image.step * self.image.width * size * self.image.blocks / self.blocks.chunks
+
+    @property
+    def _fits(self) -> bool:
+        """Whether the weights of a chunk stay in L1 while the tiles of a part pass."""
+        b = self.blocks
+        accumulators = 2 * b.pixels * self.image.rows * COLUMNS * 4 * (b.each if b.chunks > 1 else 1)
+        return self._weights + self._window + accumulators <= _ROOM * self.machine.l1d
+
+    @property
+    def _far(self) -> bool:
+        """Whether weights that are read again have left L2."""
+        b = self.blocks
+        again = self._weights * b.chunks * (b.outputs if b.by_pixels and b.parts_of_thread > 1 else 1)
+        return again > self.machine.l2 // 2
+
+    @property
+    def _far_weights(self) -> float:
+        """Bytes of weights that a tile reads from behind L1."""
+        return self._weights / min(self.blocks.each, self.blocks.tiles) if self._fits else self._weights
+
+    @property
+    def _fresh(self) -> float:
+        """Bytes of the image that a tile reads from behind L1; taps of a row read the same ones again."""
+        b = self.blocks
+        passes = b.outputs if b.by_pixels and b.each == 1 and self._window <= _ROOM * self.machine.l1d / 2 else 1
+        rows = self.image.window.kernel[0] if self._fits else 1
+        return self._window / rows / passes
+
+
+#: Of L1, what stays there while other things pass.
+_ROOM = 0.9
