@@ -9,7 +9,8 @@
                     accumulators (2 x 2) = what the chunk before left; first: -zero point x sums of the weights, or 0
                     for block of channels, row of the kernel, group of taps:
                         load 2 + 2 operands, multiply 4 times
-                    store the accumulators; after the last chunk: out = epilogue(accumulators)
+                        some rows of the tile before: out = epilogue(its accumulators), see amx_result.py
+                    store the accumulators
         release tiles
 
 Four accumulators and four operands are all eight registers. Each operand loaded takes part in two products, so loads
@@ -24,30 +25,23 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.group import Param
-from tvm_ext.core.layout import Layout
 from tvm_ext.core.recipe import Layouts, Match
 
 from .amx import COLUMNS, Element, Product, Registers, Tiles, as_bits
 from .amx_blocks import Blocks
-from .epilogue import Epilogue, buffers
+from .amx_result import Operands, Place, TileResult, shown_buffer, where
+from .epilogue import buffers
 from .storage import Decoding
-from .strict_floats import times
-from .tile_copy import TileCopy, vector
+from .tile_copy import TileCopy
 from .tile_image import TileImage
-from .tile_weight import BLOCK, TileWeight
-
-Place = Callable[[Any, Any, Any, Any], Sequence[Any]]
-"""(image, channel, row, column) -> the logical index in a tensor."""
+from .tile_weight import TileWeight
 
 
 class TileKernel:
@@ -67,8 +61,7 @@ class TileKernel:
     ) -> None:
         self._match, self._layouts, self._image, self._blocks, self._place = match, layouts, image, blocks, place
         self._product: Product = match.product
-        self._where = {p.var: i for i, p in enumerate(match.group.params)}
-        packed = layouts.params[self._where[match.weight.var]]
+        packed = layouts.params[next(i for i, p in enumerate(match.group.params) if p is match.weight)]
         assert isinstance(packed, TileWeight)
         self._packed = packed
         self._decoding = Decoding.of(match.group, match.data)
@@ -87,18 +80,13 @@ class TileKernel:
 
     def _declare(self) -> None:
         group = self._match.group
-        self._buffers = buffers(group, self._layouts.params)
-        self._out = T.arg("out", T.buffer(self._layouts.output.physical_shape(group.shape), group.dtype))
-        readers = [lambda *i, b=b: b[i] for b in self._buffers]
-        self._epilogue = Epilogue(group, readers, self._layouts.params)
-
-    def _buffer_of(self, param: Param) -> tuple[Any, Layout]:
-        where = self._where[param.var]
-        return self._buffers[where], self._layouts.params[where]
+        own = buffers(group, self._layouts.params)
+        out = T.arg("out", T.buffer(self._layouts.output.physical_shape(group.shape), group.dtype))
+        self._operands = Operands(self._match, self._layouts, own, out)
 
     # ------------------------------------------------------------ the image
     def _read(self, n: Any, c: Any, y: Any, x: Any) -> Any:
-        buffer, layout = self._buffer_of(self._match.data)
+        buffer, layout = self._operands.of(self._match.data)
         return buffer[layout.index(self._place(n, c, y, x))]
 
     def _read_run(self, n: Any, c: Any, y: Any, x: Any, lanes: int) -> Any:
@@ -117,8 +105,10 @@ class TileKernel:
         # TVM would make float32 of a buffer of bfloat16 that is no parameter
         bits = "uint16" if dtype == "bfloat16" else dtype
         self._own = self._blocks.alone(image, 4 // self._product.group)
-        self._copy = _buffer("image", (self._slab.elements * (self._blocks.workers(image) if self._own else 1),), bits)
-        buffer, layout = self._buffer_of(self._match.data)
+        self._copy = shown_buffer(
+            "image", (self._slab.elements * (self._blocks.workers(image) if self._own else 1),), bits
+        )
+        buffer, layout = self._operands.of(self._match.data)
         if image.kind == "packed" and layout.is_plain:
             self._flat = T.decl_buffer((math.prod(self._match.data.shape),), bits, data=buffer.data)
         if not self._own:
@@ -126,7 +116,7 @@ class TileKernel:
 
     def _copy_of(self, thread: Any, n: Any) -> TileCopy:
         """What a thread copies; `n` is the first image of it."""
-        _, layout = self._buffer_of(self._match.data)
+        _, layout = self._operands.of(self._match.data)
         fill = tirx.const(self._decoding.zero_point or 0, self._copy.dtype)
         run = self._read_run if self._image.kind == "packed" and layout.is_plain else None
         return TileCopy(
@@ -146,7 +136,7 @@ class TileKernel:
 
     def _side_by_side(self) -> int:
         """Channels of a pixel that a vector takes."""
-        _, layout = self._buffer_of(self._match.data)
+        _, layout = self._operands.of(self._match.data)
         if self._image.kind == "packed":
             return 1
         return layout.block[1] if layout.block else self._image.width
@@ -156,11 +146,11 @@ class TileKernel:
         b, workers = self._blocks, self._blocks.workers(self._image)
         self._declare_copy()
         with T.parallel(workers) if workers > 1 else T.serial(1) as thread:
-            shape = (b.each if b.chunks > 1 else 1, b.pixels, self._image.rows, BLOCK)
-            self._slots = _buffer("slots", shape, self._product.result)
+            self._result = TileResult(self._operands, self._image, b, self._tiles, self._place)
             self._tiles.begin()
             (self._parts_of if b.by_pixels else self._outputs_of)(thread)
             self._tiles.end()
+            self._result.rest()
 
     def _parts_of(self, thread: Any) -> None:
         """A thread's part of each image, all outputs inside."""
@@ -178,7 +168,7 @@ class TileKernel:
         each = -(-units // b.workers(self._image))
         if self._image.kind != "direct" and self._own:
             self._copy_of(thread, 0).write()
-        with T.serial(each) as u, _where([thread * each + u < units] if units % each else []):
+        with T.serial(each) as u, where([thread * each + u < units] if units % each else []):
             unit = thread * each + u
             output, pixels = tirx.floordiv(unit, images * b.parts), tirx.floormod(unit, images * b.parts)
             self._unit(thread, tirx.floordiv(pixels, b.parts), output, tirx.floormod(pixels, b.parts))
@@ -188,27 +178,32 @@ class TileKernel:
         b = self._blocks
         with T.serial(b.chunks) as chunk, T.serial(b.each) as i:
             tile = part * b.each + i
-            with _where([tile < b.tiles] if b.each * b.parts != b.tiles else []):
+            inside = [tile < b.tiles] if b.each * b.parts != b.tiles else []
+            with where([*inside, *self._result.has_pixels(self._first(tile, 0))]):
                 self._tile(thread, n, output, tile, i, chunk)
 
     def _tile(self, thread: Any, n: Any, output: Any, tile: Any, i: Any, chunk: Any) -> None:
-        b = self._blocks
-        slot = i if b.chunks > 1 else 0
+        """A chunk of a tile; after the last one its epilogue can begin."""
+        b, result = self._blocks, self._result
+        firsts = [self._first(tile, p) for p in range(b.pixels)]
         if b.chunks == 1:
             self._begin(output)
-            self._multiply(thread, n, output, tile, 0)
-            self._keep(slot)
-            self._write(n, output, tile, slot)
+            self._multiply(thread, n, output, firsts, 0)
+            result.store(0)
+            result.note(n, output, 0, firsts)
             return
         with T.If(chunk == 0):
             with T.Then():
                 self._begin(output)
             with T.Else():
-                self._resume(slot)
-        self._multiply(thread, n, output, tile, chunk)
-        self._keep(slot)
-        with T.If(chunk == b.chunks - 1), T.Then():
-            self._write(n, output, tile, slot)
+                result.resume(i)
+        self._multiply(thread, n, output, firsts, chunk)
+        result.store(i)
+        with T.If(chunk == b.chunks - 1):
+            with T.Then():
+                result.note(n, output, i, firsts)
+            with T.Else():
+                result.done()
 
     # ------------------------------------------------------------ one tile
     def _accumulators(self) -> list[tuple[int, int, int]]:
@@ -218,38 +213,31 @@ class TileKernel:
 
     def _begin(self, output: Any) -> None:
         """Zero, or what the weights are packed with."""
-        weight, _ = self._buffer_of(self._match.weight)
+        weight, _ = self._operands.of(self._match.weight)
         for register, _, h in self._accumulators():
             if self._packed.sums_elements:
                 self._tiles.load_row(register, _run(weight, output, h * 4 * COLUMNS, 0))
             else:
                 self._tiles.zero(register)
 
-    def _resume(self, slot: Any) -> None:
-        for register, p, h in self._accumulators():
-            self._tiles.load(register, _kept(self._slots, slot, p, h), 4 * BLOCK)
-
-    def _keep(self, slot: Any) -> None:
-        for register, p, h in self._accumulators():
-            self._tiles.store(register, self._slots, _sixteen(slot, p, h), 4 * BLOCK)
-
-    def _multiply(self, thread: Any, n: Any, output: Any, tile: Any, chunk: Any) -> None:
-        """All steps of a chunk."""
+    def _multiply(self, thread: Any, n: Any, output: Any, firsts: Sequence[Any], chunk: Any) -> None:
+        """All steps of a chunk, and between them the epilogue of the tile before."""
         image, registers = self._image, self._tiles.registers
-        weight, _ = self._buffer_of(self._match.weight)
+        weight, _ = self._operands.of(self._match.weight)
         rows, groups, each = image.window.kernel[0], len(image.groups), image.blocks // self._blocks.chunks
         size, row = self._packed.tile_elements, COLUMNS * self._product.group
         with T.serial(each) as k, T.serial(rows) as ky, T.serial(groups) as g:
-            block = chunk * each + k
-            step = (block * rows + ky) * groups + g
+            block, here = chunk * each + k, (k * rows + ky) * groups + g
+            step = chunk * (each * rows * groups) + here
             for h in range(registers.outputs):
                 start = self._packed.sums_elements + (step * 2 + h) * size
                 self._tiles.load(registers.right(h), _run(weight, output, start, row), 4 * COLUMNS)
             for p in range(registers.pixels):
-                element = self._element(thread, n, block, ky, g, self._first(tile, p))
+                element = self._element(thread, n, block, ky, g, firsts[p])
                 self._tiles.load(registers.left(p), element, self._pixel_bytes())
             for register, p, h in self._accumulators():
                 self._tiles.multiply(register, registers.left(p), registers.right(h))
+            self._result.some(here, each * rows * groups)
 
     def _element(self, thread: Any, n: Any, block: Any, ky: Any, g: Any, pixel: Any) -> Element:
         """Where a tile of the image lies: in the tensor or in the thread's copy."""
@@ -264,7 +252,7 @@ class TileKernel:
         size = 4 // self._product.group
         if self._image.kind != "direct":
             return self._image.step * self._image.width * size
-        _, layout = self._buffer_of(self._match.data)
+        _, layout = self._operands.of(self._match.data)
         return (layout.block[1] if layout.block else self._match.data.shape[-1]) * size
 
     def _number(self, tile: Any, p: int) -> Any:
@@ -281,92 +269,7 @@ class TileKernel:
         exact = self._blocks.tiles * self._blocks.pixels * self._image.rows == self._image.pixels
         return self._image.kind == "direct" and not exact
 
-    # ------------------------------------------------------------ the result
-    def _write(self, n: Any, output: Any, tile: Any, slot: Any) -> None:
-        """out = epilogue(accumulators), for pixels of the result."""
-        image = self._image
-        (height, width), pitch = image.window.out_image, image.pitch
-        for p in range(self._blocks.pixels):
-            first, number = self._first(tile, p), self._number(tile, p)
-            with T.serial(image.rows) as m:
-                pixel = first + m
-                y, x = tirx.floordiv(pixel, pitch), tirx.floormod(pixel, pitch)
-                real = [x < width] if pitch > width else []
-                real += [y < height] if image.kind != "direct" else []
-                real += [pixel >= number] if self._overlaps else []
-                with _where(real):
-                    for h in range(2):
-                        self._store(n, output, y, x, (slot, p, m, h))
-
-    def _store(self, n: Any, output: Any, y: Any, x: Any, at: tuple[Any, Any, Any, int]) -> None:
-        """Sixteen channels of a pixel. A result without blocks has room for its own channels only."""
-        channels, first = self._image.window.outputs, output * BLOCK + at[3] * COLUMNS
-        if self._layouts.output.block is not None or channels % BLOCK == 0:
-            self._channels(n, first, y, x, at, COLUMNS)
-            return
-        with T.If(first + COLUMNS <= channels):
-            with T.Then():
-                self._channels(n, first, y, x, at, COLUMNS)
-            if channels % COLUMNS:
-                with T.Else(), _where([first < channels]):
-                    self._channels(n, first, y, x, at, channels % COLUMNS)
-
-    def _channels(self, n: Any, first: Any, y: Any, x: Any, at: tuple[Any, Any, Any, int], count: int) -> None:
-        slot, p, m, h = at
-        with vector(count) as j:
-            index = self._place(n, first + j, y, x)
-            value = self._value(self._slots[slot, p, m, h * COLUMNS + j], first + j)
-            T.buffer_store(self._out, self._epilogue(index, value), list(self._layouts.output.index(index)))
-
-    def _value(self, sums: Any, channel: Any) -> Any:
-        """What the anchor computes, of sums over stored numbers."""
-        if self._decoding.kind != "dequantize":
-            return sums
-        weight = Decoding.of(self._match.group, self._match.weight)
-        one, other = self._decoding.scale, weight.scale
-        if isinstance(one, float) and isinstance(other, float):
-            scale = tirx.const(float(np.float32(one) * np.float32(other)), "float32")
-        else:
-            scale = self._scale(one, channel) * self._scale(other, channel)
-        return times(sums.astype("float32"), scale)
-
-    def _scale(self, scale: float | Param, channel: Any) -> Any:
-        if not isinstance(scale, Param):
-            return tirx.const(scale, "float32")
-        buffer, layout = self._buffer_of(scale)
-        return buffer[layout.index([channel if d > 1 else 0 for d in scale.shape])]
-
 
 def _run(buffer: Any, first: Any, start: Any, row: int) -> Element:
     """Rows of `row` elements of `buffer[first]`, one after the other."""
     return lambda m, e: buffer[first, start + m * row + e]
-
-
-def _kept(buffer: Any, slot: Any, p: int, h: int) -> Element:
-    """Accumulators that are kept."""
-    return lambda m, j: buffer[slot, p, m, h * COLUMNS + j]
-
-
-def _sixteen(slot: Any, p: int, h: int) -> Callable[[Any, Any], list[Any]]:
-    """Where accumulators are kept: the index of a row and column."""
-    return lambda m, j: [slot, p, m, h * COLUMNS + j]
-
-
-@contextmanager
-def _where(conditions: Sequence[Any]) -> Iterator[None]:
-    """Under all conditions, if there are any."""
-    if not conditions:
-        yield
-    else:
-        with T.If(tirx.all(*conditions)), T.Then():
-            yield
-
-
-def _buffer(name: str, shape: tuple[int, ...], dtype: str) -> Any:
-    """A buffer that tile registers load or store. TVM sees the first element of a tile only, and cuts a buffer down to
-    what it sees: it is shown both ends."""
-    buffer = T.alloc_buffer(shape, dtype, scope="global")
-    IRBuilder.name(name, buffer)
-    for corner in ([0] * len(shape), [d - 1 for d in shape]):
-        T.evaluate(T.address_of(buffer[tuple(corner)]))
-    return buffer

@@ -23,6 +23,7 @@ from .storage import Decoding
 from .tile_image import TileImage
 from .tile_weight import TileWeight
 
+
 class TileRecipe(Recipe):
     """A recipe whose match has the facts `image` (kind -> how tiles read the data), `product`, `data` and `weight`.
 

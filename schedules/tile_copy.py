@@ -2,8 +2,8 @@
 
     tensor (N, C, H, W), in blocks of channels or not  ->  [phase][row][column][channels], with its padding
 
-Blocks of channels are copied as they lie. Few channels, of rows of numbers, are interleaved: a vector of columns of each
-channel becomes the pixels of these columns.
+Blocks of channels are copied as they lie. Few channels, of rows of numbers, are interleaved: a vector of columns of
+each channel becomes the pixels of these columns.
 """
 
 from __future__ import annotations
