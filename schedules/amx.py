@@ -122,8 +122,12 @@ class Tiles(abc.ABC):
         """All zeros."""
 
     @abc.abstractmethod
-    def load(self, tile: int, element: Element, stride: int) -> None:
-        """An operand or accumulator, from rows that are `stride` bytes apart."""
+    def load(self, tile: int, element: Element, stride: int, streamed: bool = False) -> None:
+        """An operand or accumulator, from rows that are `stride` bytes apart.
+
+        Args:
+            streamed: whether the rows need not stay in L1.
+        """
 
     @abc.abstractmethod
     def load_row(self, tile: int, element: Element) -> None:
@@ -157,8 +161,13 @@ class AmxTiles(Tiles):
     def zero(self, tile: int) -> None:
         _call("tilezero", _byte(tile))
 
-    def load(self, tile: int, element: Element, stride: int) -> None:
-        _call("tileloadd64", _byte(tile), T.address_of(element(0, 0)), tirx.const(stride, "int64"))
+    def load(self, tile: int, element: Element, stride: int, streamed: bool = False) -> None:
+        _call(
+            "tileloaddt164" if streamed else "tileloadd64",
+            _byte(tile),
+            T.address_of(element(0, 0)),
+            tirx.const(stride, "int64"),
+        )
 
     def load_row(self, tile: int, element: Element) -> None:
         self.load(tile, element, 0)
@@ -189,7 +198,7 @@ class PlainTiles(Tiles):
     def zero(self, tile: int) -> None:
         self._fill(tile, lambda m, n: tirx.const(0, self.product.result))
 
-    def load(self, tile: int, element: Element, stride: int) -> None:
+    def load(self, tile: int, element: Element, stride: int, streamed: bool = False) -> None:
         self._fill(tile, element)
 
     def load_row(self, tile: int, element: Element) -> None:

@@ -19,6 +19,10 @@ from .tile_weight import BLOCK
 #: A copy of an image of so many bytes is made by each thread that reads all of it: nobody waits, and it is near.
 _OWN_BYTES = 256 * 1024
 SHARES = ("pixels", "outputs")
+#: Operands that may be loaded with the hint that L1 need not keep them.
+STREAMS = ("neither", "weights", "image")
+
+_PLAIN = {"share": "pixels", "stream": "neither"}
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Blocks:
         chunks: of the blocks of channels.
         threads: that share the units.
         share: what they share, of :data:`SHARES`.
+        stream: what goes past L1, of :data:`STREAMS`.
     """
 
     outputs: int
@@ -42,21 +47,22 @@ class Blocks:
     chunks: int
     threads: int
     share: str
+    stream: str
 
     @staticmethod
     def of(image: TileImage, config: dict[str, Any]) -> Blocks:
-        """From the knobs `pixels`, `parts`, `chunk` (blocks of channels), `share` and `threads`."""
+        """From the knobs `pixels`, `parts`, `chunk` (blocks of channels), `share`, `stream` and `threads`."""
         pixels = config["pixels"]
         tiles = -(-image.pixels // (pixels * image.rows))
         outputs = -(-image.window.outputs // BLOCK)
         chunks = image.blocks // config["chunk"]
-        return Blocks(outputs, tiles, config["parts"], pixels, chunks, config["threads"], config["share"])
+        rest = (config[knob] for knob in ("threads", "share", "stream"))
+        return Blocks(outputs, tiles, config["parts"], pixels, chunks, *rest)
 
     @staticmethod
     def serial(image: TileImage) -> Blocks:
         """All of the work as one part of one thread."""
-        config = {"pixels": 1, "parts": 1, "chunk": image.blocks, "share": "pixels", "threads": 1}
-        return Blocks.of(image, config)
+        return Blocks.of(image, {**dict.fromkeys(("pixels", "parts", "threads"), 1), "chunk": image.blocks, **_PLAIN})
 
     @property
     def each(self) -> int:

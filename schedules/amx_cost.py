@@ -151,11 +151,17 @@ class _Tile:
         return w.kernel[0] * pixels * self.image.step * self.image.width * size * self.image.blocks / self.blocks.chunks
 
     @property
-    def _fits(self) -> bool:
-        """Whether the weights of a chunk stay in L1 while the tiles of a part pass."""
+    def _l1(self) -> float:
+        """Bytes of L1 that are left beside accumulators and an image or weights that only pass through."""
         b = self.blocks
         accumulators = 2 * b.pixels * self.image.rows * COLUMNS * 4 * (b.each if b.chunks > 1 else 1)
-        return self._weights + self._window + accumulators <= _ROOM * self.machine.l1d
+        return _ROOM * self.machine.l1d - accumulators
+
+    @property
+    def _fits(self) -> bool:
+        """Whether the weights of a chunk stay in L1 while the tiles of a part pass."""
+        image = 0.0 if self.blocks.stream == "image" else self._window
+        return self.blocks.stream != "weights" and self._weights + image <= self._l1
 
     @property
     def _far(self) -> bool:
@@ -171,11 +177,17 @@ class _Tile:
 
     @property
     def _fresh(self) -> float:
-        """Bytes of the image that a tile reads from behind L1; taps of a row read the same ones again."""
-        b = self.blocks
-        passes = b.outputs if b.by_pixels and b.each == 1 and self._window <= _ROOM * self.machine.l1d / 2 else 1
-        rows = self.image.window.kernel[0] if self._fits else 1
-        return self._window / rows / passes
+        """Bytes of the image that a tile reads from behind L1: its window, of which the taps of a row read the same.
+
+        Part of the window is there already if weights leave it room: all of it, where the tile before was the same one
+        with other outputs; else the rows that the tiles above have read too.
+        """
+        b, weights = self.blocks, 0.0 if self.blocks.stream == "weights" else self._weights
+        if b.by_pixels and b.each == 1 and b.chunks == 1:
+            return self._window / (b.outputs if weights + self._window <= self._l1 else 1)
+        rows, size = self.image.window.kernel[0], 4 // self.product.group
+        band = rows * self.image.pitch * self.image.step * self.image.width * size * self.image.blocks / b.chunks
+        return self._window / (rows if weights + max(band, self._window) <= self._l1 else 1)
 
 
 #: Of L1, what stays there while other things pass.

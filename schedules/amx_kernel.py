@@ -226,15 +226,16 @@ class TileKernel:
         weight, _ = self._operands.of(self._match.weight)
         rows, groups, each = image.window.kernel[0], len(image.groups), image.blocks // self._blocks.chunks
         size, row = self._packed.tile_elements, COLUMNS * self._product.group
+        weights_pass, image_passes = (self._blocks.stream == operand for operand in ("weights", "image"))
         with T.serial(each) as k, T.serial(rows) as ky, T.serial(groups) as g:
             block, here = chunk * each + k, (k * rows + ky) * groups + g
             step = chunk * (each * rows * groups) + here
             for h in range(registers.outputs):
                 start = self._packed.sums_elements + (step * 2 + h) * size
-                self._tiles.load(registers.right(h), _run(weight, output, start, row), 4 * COLUMNS)
+                self._tiles.load(registers.right(h), _run(weight, output, start, row), 4 * COLUMNS, weights_pass)
             for p in range(registers.pixels):
                 element = self._element(thread, n, block, ky, g, firsts[p])
-                self._tiles.load(registers.left(p), element, self._pixel_bytes())
+                self._tiles.load(registers.left(p), element, self._pixel_bytes(), image_passes)
             for register, p, h in self._accumulators():
                 self._tiles.multiply(register, registers.left(p), registers.right(h))
             self._result.some(here, each * rows * groups)

@@ -16,7 +16,7 @@ from tvm_ext.core.recipe import Config, Match, Miss, Recipe
 from tvm_ext.runtime.tiles import TILE_FEATURES
 
 from .amx import PRODUCTS, AmxTiles, Product, Tiles
-from .amx_blocks import SHARES, Blocks
+from .amx_blocks import SHARES, STREAMS, Blocks
 from .amx_cost import seconds
 from .steps import SERIAL_SECONDS
 from .storage import Decoding
@@ -48,6 +48,7 @@ class TileRecipe(Recipe):
             "pixels": [1, 2],
             "parts": _parts(image, threads),
             "share": list(SHARES),
+            "stream": list(STREAMS),
             "chunk": sorted({c for n in blocks for c in range(1, n + 1) if n % c == 0}),
             "threads": [threads],
         }
@@ -84,6 +85,8 @@ def is_legal(image: TileImage, config: Config) -> bool:
     blocks = Blocks.of(image, config)
     if blocks.by_pixels and blocks.parts % blocks.threads:
         return False
+    if blocks.stream == "image" and len(image.groups) * image.window.kernel[0] > 1:
+        return False  # taps read the same pixels again
     return blocks.parts == 1 or (blocks.parts - 1) * blocks.each < blocks.tiles
 
 
