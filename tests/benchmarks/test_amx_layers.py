@@ -1,0 +1,79 @@
+"""The benchmark of tile kernels counts what machine code does, prints a page, and refuses where there are no tiles."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+import amx_layers
+import pytest
+from _amx_kernels import LAYERS, Layer, Work, rate_call
+
+from tests.emulation.amx import emulated
+from tests.schedules.amx_cases import MACHINE
+
+SMALL = Layer("3x3, 40 to 33, 6x7", 1, (1, 40, 6, 7), (33, 40, 3, 3), residual=True)
+NARROW = Layer("5x5 stride 2, 3 to 8, 9x9", 1, (1, 3, 9, 9), (8, 3, 5, 5), 2, 2)
+
+
+def test_the_layers_are_those_of_the_model() -> None:
+    """1.81 G multiply-adds, of which the last matmul has 0.5 M."""
+    assert sum(layer.calls for layer in LAYERS) == 20
+    work = sum(
+        layer.calls * layer.w[0] * layer.w[1] * layer.w[2] ** 2 * (layer.x[2] // layer.stride) ** 2 for layer in LAYERS
+    )
+    assert work == 1_813_561_344
+
+
+@pytest.mark.parametrize("kind", ["bf16", "int8"])
+@pytest.mark.parametrize("layer", [SMALL, NARROW])
+def test_work_is_what_the_machine_code_does(layer: Layer, kind: str) -> None:
+    with emulated() as amx:
+        figure = amx_layers.figure_of(layer, kind, MACHINE, 0.0, cold_bytes=1)
+    calls = 2 + 4  # one to warm up and one measured, of the warm weights and of two copies
+    name = "tdpbf16ps" if kind == "bf16" else "tdpbusd"
+    assert amx.executed[name] == calls * figure.work.products
+    assert figure.work.operations == 2 * SMALL.x[2] * SMALL.x[3] * 33 * 40 * 9 or layer is NARROW
+    assert figure.cold > 0 and figure.warm > 0 and figure.estimate > 0
+
+
+def test_rates_run_the_instructions_that_they_count() -> None:
+    with emulated() as amx:
+        rate_call(MACHINE, "int8", 8192, loads=True, products=True, steps=3)()
+    assert amx.executed["tdpbusd"] == 3 * 2 * 4 and amx.executed["tileloadd"] == 4 + 3 * 2 * 4
+
+
+def test_alternatives_differ_from_the_choice_in_each_knob() -> None:
+    machine = replace(MACHINE.with_threads(2), l1d=48 << 10, l2=2 << 20)
+    layer = next(layer for layer in LAYERS if "64, 56x56" in layer.name)
+    match = amx_layers._match(layer, "bf16", machine)
+    config = amx_layers.Conv2dAmx().default(match, machine)
+    figure = amx_layers.Figure(layer.name, "bf16", config, 1.0, 1.0, 1.0, Work.of(match, config))
+    others = amx_layers.alternatives(layer, figure, machine)
+    assert config not in others
+    for knob in ("share", "stream", "chunk", "parts"):
+        assert {c[knob] for c in others} - {config[knob]}
+
+
+def test_page(monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.setattr(amx_layers, "machine_with_tiles", lambda target, threads: (MACHINE, ""))
+    monkeypatch.setattr(amx_layers, "LAYERS", (NARROW,))
+    monkeypatch.setattr(amx_layers, "measured_rates", lambda *_: amx_layers.Rates(1e9, 1e11, 1e10))
+    monkeypatch.setattr(amx_layers, "COLD_BYTES", 1)
+    monkeypatch.setattr(amx_layers.figure_of, "__defaults__", (None, 1))
+    path = tmp_path / "figures.json"
+    options = ["--kinds", "bf16", "--seconds", "0", "--limit", "0", "--json", str(path)]
+    monkeypatch.setattr(sys, "argv", ["amx_layers.py", *options])
+    with emulated():
+        assert amx_layers.main() == 0
+    (figure,) = json.loads(path.read_text())["figures"]
+    assert figure["layer"] == NARROW.name and figure["config"]["image"] in ("packed", "staged")
+    assert NARROW.name in capsys.readouterr().out
+
+
+def test_no_tiles(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(amx_layers, "cpu_flags", lambda: frozenset({"avx512f"}))
+    monkeypatch.setattr(sys, "argv", ["amx_layers.py"])
+    assert amx_layers.main() == 3
+    assert not capsys.readouterr().out
