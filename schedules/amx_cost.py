@@ -104,7 +104,7 @@ def _copy_cycles(image: TileImage, product: Product, blocks: Blocks, rates: Tile
     if image.kind == "direct":
         return foreign / rates.foreign
     count = slab.elements * (image.window.images if blocks.by_pixels else 1)
-    count /= 1 if blocks.alone(image, itemsize) else blocks.threads
+    count //= 1 if blocks.alone(image, itemsize) else blocks.threads
     copied = count * rates.number if image.kind == "packed" else count / image.width * rates.copy
     return foreign / rates.foreign + copied
 
