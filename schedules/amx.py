@@ -138,6 +138,10 @@ class Tiles(abc.ABC):
         """An accumulator, into rows that are `stride` bytes apart; `index(row, column)` is where an element goes."""
 
     @abc.abstractmethod
+    def prefetch(self, buffer: Any, index: Sequence[Any]) -> None:
+        """Asks for the cache line of an element, into L2; the index may be one beyond the buffer."""
+
+    @abc.abstractmethod
     def multiply(self, accumulator: int, left: int, right: int) -> None:
         """accumulator += left x right."""
 
@@ -175,6 +179,11 @@ class AmxTiles(Tiles):
     def store(self, tile: int, buffer: Any, index: Callable[[Any, Any], Sequence[Any]], stride: int) -> None:
         address = T.address_of(tirx.BufferLoad(buffer, list(index(0, 0))))
         _call("tilestored64", _byte(tile), address, tirx.const(stride, "int64"))
+
+    def prefetch(self, buffer: Any, index: Sequence[Any]) -> None:
+        address = T.address_of(tirx.BufferLoad(buffer, list(index)))
+        read, into_l2, data = 0, 2, 1
+        T.evaluate(tirx.call_intrin("void", "tirx.prefetch", address, read, into_l2, data))
 
     def multiply(self, accumulator: int, left: int, right: int) -> None:
         _call(self.product.instruction, _byte(accumulator), _byte(left), _byte(right))
@@ -218,6 +227,9 @@ class PlainTiles(Tiles):
     def store(self, tile: int, buffer: Any, index: Callable[[Any, Any], Sequence[Any]], stride: int) -> None:
         with T.serial(self.registers.rows) as m, T.serial(COLUMNS) as n:
             T.buffer_store(buffer, self._arrays[tile][m, n], list(index(m, n)))
+
+    def prefetch(self, buffer: Any, index: Sequence[Any]) -> None:
+        """Nothing: it changes no value."""
 
     def multiply(self, accumulator: int, left: int, right: int) -> None:
         """In the manual's order: of floats, the first and the second elements of all groups are summed apart."""

@@ -22,6 +22,8 @@ SHARES = ("pixels", "outputs")
 #: Operands that may be loaded with the hint that L1 need not keep them.
 STREAMS = ("neither", "weights", "image")
 
+#: Tile registers of pixels in a part that are enough to share prefetches.
+_MANY = 8
 _PLAIN = {"share": "pixels", "stream": "neither"}
 
 
@@ -68,6 +70,12 @@ class Blocks:
     def each(self) -> int:
         """Tiles of a part."""
         return -(-self.tiles // self.parts)
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether the tiles of a part ask for the weights of the next chunk, or of the next block of outputs: a line or
+        a few in each step. Of few tiles it would be a burst, and their own loads come at memory's speed."""
+        return min(self.each, self.tiles) * self.pixels >= _MANY
 
     @property
     def by_pixels(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tvm_ext.core.machine import Machine
 
-from .amx import COLUMNS, Product
+from .amx import COLUMNS, ROW_BYTES, ROWS, Product
 from .amx_blocks import Blocks
 from .tile_image import TileImage
 
@@ -68,8 +68,9 @@ def rates_of(machine: Machine) -> TileRates:
 def seconds(image: TileImage, product: Product, blocks: Blocks, machine: Machine) -> float:
     """Estimated seconds of a kernel: the thread with the most work, its copy first.
 
-    Weights arrive while others are multiplied. A thread that shares outputs reads an image of which the others wrote
-    their part; where pixels are shared, it wrote nearly all that it reads itself.
+    Weights arrive while others are multiplied: a kernel prefetches them, or a few tiles load them as fast as memory is.
+    A thread that shares outputs reads an image of which the others wrote their part; where pixels are shared, it wrote
+    nearly all that it reads itself.
     """
     rates, images = rates_of(machine), image.window.images
     units = -(-images * blocks.outputs * blocks.parts // blocks.threads)
@@ -78,9 +79,8 @@ def seconds(image: TileImage, product: Product, blocks: Blocks, machine: Machine
     arrival = weights / blocks.threads / rates.cold
     if blocks.by_pixels:
         arrival = max(arrival, weights / rates.l3)
-    return (_overlapped(rates, longest, arrival) + _copy_cycles(image, product, blocks, rates) + rates.begin) / (
-        rates.clock
-    )
+    copied = _copy_cycles(image, product, blocks, rates)
+    return (_overlapped(rates, longest, arrival) + copied + rates.begin) / rates.clock
 
 
 def _overlapped(rates: TileRates, *parts: float) -> float:
@@ -120,14 +120,14 @@ class _Tile:
     rates: TileRates
 
     def cycles(self) -> float:
-        b, rates = self.blocks, self.rates
+        """The epilogue of a tile runs between the products of the next one."""
+        b, rates, rows = self.blocks, self.rates, self.image.rows
         steps, registers = self.image.steps / b.chunks, 2 * b.pixels
-        share = self.image.rows / 16
-        products = steps * max(registers * rates.product * share, rates.latency)
-        spilled = registers * COLUMNS * self.image.rows * 4 / rates.l1 if b.chunks > 1 else 0
-        spill = registers * rates.store * share + spilled
-        epilogue = b.pixels * self.image.rows * 2 * rates.epilogue
-        return b.chunks * (_overlapped(rates, products, self._loads()) + spill) + epilogue
+        products = steps * max(registers * rates.product * rows / ROWS, rates.latency)
+        epilogue = b.pixels * rows * 2 * rates.epilogue
+        again = registers * rows * ROW_BYTES / rates.l1 if b.chunks > 1 else 0.0
+        spill = registers * rates.store * rows / ROWS + again
+        return _overlapped(rates, b.chunks * products, b.chunks * self._loads(), epilogue) + b.chunks * spill
 
     def _loads(self) -> float:
         """Cycles of the loads of a chunk, out of the levels that hold what they read."""

@@ -9,6 +9,7 @@
                     accumulators (2 x 2) = what the chunk before left; first: -zero point x sums of the weights, or 0
                     for block of channels, row of the kernel, group of taps:
                         load 2 + 2 operands, multiply 4 times
+                        prefetch a share of the weights of this step in the next chunk, or the next block of outputs
                         some rows of the tile before: out = epilogue(its accumulators), see amx_result.py
                     store the accumulators
         release tiles
@@ -34,7 +35,7 @@ from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.recipe import Layouts, Match
 
-from .amx import COLUMNS, Element, Product, Registers, Tiles, as_bits
+from .amx import COLUMNS, ROW_BYTES, Element, Product, Registers, Tiles, as_bits
 from .amx_blocks import Blocks
 from .amx_result import Operands, Place, TileResult, shown_buffer, where
 from .epilogue import buffers
@@ -188,7 +189,7 @@ class TileKernel:
         firsts = [self._first(tile, p) for p in range(b.pixels)]
         if b.chunks == 1:
             self._begin(output)
-            self._multiply(thread, n, output, firsts, 0)
+            self._multiply(thread, n, output, firsts, 0, i)
             result.store(0)
             result.note(n, output, 0, firsts)
             return
@@ -197,7 +198,7 @@ class TileKernel:
                 self._begin(output)
             with T.Else():
                 result.resume(i)
-        self._multiply(thread, n, output, firsts, chunk)
+        self._multiply(thread, n, output, firsts, chunk, i)
         result.store(i)
         with T.If(chunk == b.chunks - 1):
             with T.Then():
@@ -220,25 +221,43 @@ class TileKernel:
             else:
                 self._tiles.zero(register)
 
-    def _multiply(self, thread: Any, n: Any, output: Any, firsts: Sequence[Any], chunk: Any) -> None:
-        """All steps of a chunk, and between them the epilogue of the tile before."""
+    def _multiply(self, thread: Any, n: Any, output: Any, firsts: Sequence[Any], chunk: Any, i: Any) -> None:
+        """All steps of a chunk of tile `i` of a part, and between them the epilogue of the tile before."""
         image, registers = self._image, self._tiles.registers
-        weight, _ = self._operands.of(self._match.weight)
         rows, groups, each = image.window.kernel[0], len(image.groups), image.blocks // self._blocks.chunks
-        size, row = self._packed.tile_elements, COLUMNS * self._product.group
-        weights_pass, image_passes = (self._blocks.stream == operand for operand in ("weights", "image"))
+        steps = each * rows * groups
         with T.serial(each) as k, T.serial(rows) as ky, T.serial(groups) as g:
-            block, here = chunk * each + k, (k * rows + ky) * groups + g
-            step = chunk * (each * rows * groups) + here
-            for h in range(registers.outputs):
-                start = self._packed.sums_elements + (step * 2 + h) * size
-                self._tiles.load(registers.right(h), _run(weight, output, start, row), 4 * COLUMNS, weights_pass)
+            step = (k * rows + ky) * groups + g
+            self._load_weights(output, chunk * steps + step)
             for p in range(registers.pixels):
-                element = self._element(thread, n, block, ky, g, firsts[p])
-                self._tiles.load(registers.left(p), element, self._pixel_bytes(), image_passes)
+                element = self._element(thread, n, chunk * each + k, ky, g, firsts[p])
+                streamed = self._blocks.stream == "image"
+                self._tiles.load(registers.left(p), element, self._pixel_bytes(), streamed)
             for register, p, h in self._accumulators():
                 self._tiles.multiply(register, registers.left(p), registers.right(h))
-            self._result.some(here, each * rows * groups)
+            if self._blocks.prefetches:
+                self._prefetch(output, (chunk + 1) * steps + step, i)
+            self._result.some(step, steps)
+
+    def _load_weights(self, output: Any, step: Any) -> None:
+        weight, _ = self._operands.of(self._match.weight)
+        registers, row = self._tiles.registers, COLUMNS * self._product.group
+        for h in range(registers.outputs):
+            element = _run(weight, output, self._weights_of(step) + h * self._packed.tile_elements, row)
+            self._tiles.load(registers.right(h), element, 4 * COLUMNS, self._blocks.stream == "weights")
+
+    def _weights_of(self, step: Any) -> Any:
+        """Where the weights of a step begin in their block of outputs; the steps of the next block follow."""
+        return self._packed.sums_elements + step * (2 * self._packed.tile_elements)
+
+    def _prefetch(self, output: Any, step: Any, i: Any) -> None:
+        """A tile's share of the lines of a step of the next chunk."""
+        weight, _ = self._operands.of(self._match.weight)
+        lines, line = 2 * self._packed.depth, ROW_BYTES // 4 * self._product.group  # rows of two tiles; elements
+        share = -(-lines // self._blocks.each)
+        with where([i * share < lines] if self._blocks.each * share > lines else []):
+            for k in range(share):
+                self._tiles.prefetch(weight, [output, self._weights_of(step) + (i * share + k) * line])
 
     def _element(self, thread: Any, n: Any, block: Any, ky: Any, g: Any, pixel: Any) -> Element:
         """Where a tile of the image lies: in the tensor or in the thread's copy."""

@@ -34,6 +34,7 @@ CASES: dict[str, Any] = {
     "asymmetric padding": ((1, 32, 9, 9), (8, 32, 3, 3), (2, 1), (0, 1, 2, 0), (1, 1)),
     "dilated": ((1, 32, 12, 12), (8, 32, 3, 3), (1, 1), (2, 2, 2, 2), (2, 2)),
     "dilated, stride 3": ((1, 32, 16, 14), (8, 32, 3, 3), (3, 3), (2, 1, 2, 3), (2, 2)),
+    "tiles between rows": ((1, 8, 6, 5), (8, 8, 3, 3), (1, 1), (17, 17, 17, 17), (17, 17)),
     "more padding than image": ((1, 32, 2, 3), (8, 32, 3, 3), (2, 2), (3, 3, 3, 3), (1, 1)),
 }
 TYPES = {"bf16": (("bfloat16", "bfloat16"), 0), "u8": (("uint8", "int8"), 121), "s8": (("int8", "int8"), -7)}
@@ -68,6 +69,7 @@ def check_numbers(case: str, kind: str, group: Any, arrays: list[np.ndarray], go
 SHORT = {
     ("3x3 on 7x7", "bf16"), ("stem", "bf16"), ("prime channels", "bf16"), ("1x1", "bf16"), ("3x3 stride 2", "s8"),
     ("dilated, stride 3", "bf16"), ("batch 3", "u8"), ("stem of eleven taps", "u8"), ("without padding", "s8"),
+    ("tiles between rows", "bf16"),
 }  # fmt: skip
 
 
@@ -148,6 +150,34 @@ def test_blocks_of_another_width_are_read_while_they_are_copied(lanes: int, rng:
     assert layouts.params[0] == Layout.blocked(4, min(lanes, 32))
     got, _ = run_tiles(Conv2dAmx, group, arrays, config, offered)
     check_numbers("prime channels", "bf16", group, arrays, got)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "u8"])
+def test_few_channels_may_lie_anyhow(kind: str, rng: np.random.Generator) -> None:
+    """Columns side by side are interleaved in vectors, others pixel by pixel."""
+    group = group_of("stem", kind)
+    arrays = arrays_of(group, rng)
+    match = matched(Conv2dAmx(), group, MACHINE)
+    config = {**Conv2dAmx().default(match, MACHINE), "image": "packed"}
+    plain, last = (
+        run_twin(Conv2dAmx, group, arrays, config, [layout, *(Layout.plain(len(p.shape)) for p in group.params[1:])])
+        for layout in (Layout.plain(4), Layout((0, 2, 3, 1)))
+    )
+    assert plain.tobytes() == last.tobytes()
+    check_numbers("stem", kind, group, arrays, plain)
+
+
+@pytest.mark.parametrize("stream", ["weights", "image"])
+def test_an_operand_that_passes_l1_is_loaded_with_the_hint(stream: str, rng: np.random.Generator) -> None:
+    group = group_of("1x1", "bf16")
+    arrays = arrays_of(group, rng)
+    match = matched(Conv2dAmx(), group, MACHINE)
+    plain = {**Conv2dAmx().default(match, MACHINE), "pixels": 2, "stream": "neither"}
+    wanted, amx = run_tiles(Conv2dAmx, group, arrays, plain)
+    got, hinted = run_tiles(Conv2dAmx, group, arrays, {**plain, "stream": stream})
+    assert got.tobytes() == wanted.tobytes()
+    assert hinted.executed["tileloaddt1"] == hinted.executed["tileloadd"] == amx.executed["tileloadd"] // 2
+    assert not amx.executed["tileloaddt1"]
 
 
 @pytest.mark.long
