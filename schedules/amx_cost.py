@@ -96,17 +96,25 @@ def _step_bytes(image: TileImage, product: Product) -> int:
 def _copy_cycles(image: TileImage, product: Product, blocks: Blocks, rates: TileRates) -> float:
     """Cycles until a thread has its image: lines that others wrote, and the copy if there is one."""
     itemsize, slab = 4 // product.group, blocks.slab(image)
-    window = slab.window
-    rows = window.out_image[0] * window.strides[0] if blocks.by_pixels else window.image[0]
-    halo = max(0, (window.kernel[0] - 1) * window.dilation[0])
-    read = image.window.images * image.window.channels * itemsize * window.image[1]
-    foreign = (rows * (1 - 1 / blocks.threads) if not blocks.by_pixels else halo) * read if blocks.threads > 1 else 0
+    foreign = _foreign_lines(image, blocks) * image.window.channels * itemsize * image.window.image[1] / rates.foreign
     if image.kind == "direct":
-        return foreign / rates.foreign
+        return foreign
     count = slab.elements * (image.window.images if blocks.by_pixels else 1)
     count //= 1 if blocks.alone(image, itemsize) else blocks.threads
-    copied = count * rates.number if image.kind == "packed" else count / image.width * rates.copy
-    return foreign / rates.foreign + copied
+    return foreign + (count * rates.number if image.kind == "packed" else count / image.width * rates.copy)
+
+
+def _foreign_lines(image: TileImage, blocks: Blocks) -> float:
+    """Rows of the images that a thread reads and another one wrote: those between its pixels and the next thread's,
+    where pixels are shared; else of all that it reads, which is less than an image if it has but some of the parts."""
+    window = image.window
+    if blocks.threads == 1:
+        return 0.0
+    if blocks.by_pixels:
+        return window.images * (window.kernel[0] - 1) * window.dilation[0]
+    parts = window.images * blocks.parts
+    share = min(1.0, -(-blocks.outputs * parts // blocks.threads) / parts) if image.kind == "direct" else 1.0
+    return share * window.images * window.image[0] * (1 - 1 / blocks.threads)
 
 
 @dataclass(frozen=True)

@@ -72,10 +72,12 @@ class TileRecipe(Recipe):
 
 
 def _parts(image: TileImage, threads: int) -> list[int]:
-    """One, a few a thread, and so many that a part has one, two, four or eight pairs of tiles."""
+    """One, a few a thread, so many that a part has one, two, four or eight pairs of tiles, and so many that there are
+    as many units as threads."""
     pairs = -(-image.pixels // (2 * image.rows))
     short = {-(-pairs // (each * threads)) * threads for each in (1, 2, 4, 8)}
-    return sorted({1, threads, 2 * threads, 4 * threads} | short)
+    units = -(-threads // Blocks.serial(image).outputs)
+    return sorted({1, units, threads, 2 * threads, 4 * threads} | short)
 
 
 def is_legal(image: TileImage, config: Config) -> bool:

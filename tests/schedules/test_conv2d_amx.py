@@ -167,6 +167,21 @@ def test_few_channels_may_lie_anyhow(kind: str, rng: np.random.Generator) -> Non
     check_numbers("stem", kind, group, arrays, plain)
 
 
+@pytest.mark.parametrize(("case", "kind"), [("3x3 stride 2", "bf16"), ("stem", "u8"), ("batch 3", "s8")])
+def test_a_large_image_is_copied_by_all_threads_together(
+    case: str, kind: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    group = group_of(case, kind, residual=case == "batch 3")
+    arrays = arrays_of(group, rng)
+    match = matched(Conv2dAmx(), group, MACHINE.with_threads(2))
+    config = {**Conv2dAmx().default(match, MACHINE), "share": "outputs", "parts": 1, "threads": 2}
+    own = run_twin(Conv2dAmx, group, arrays, config, threads=2)
+    monkeypatch.setattr("tvm_ext.schedules.amx_blocks._OWN_BYTES", 0)
+    shared, _ = run_tiles(Conv2dAmx, group, arrays, config, threads=2)
+    assert shared.tobytes() == own.tobytes()
+    check_numbers(case, kind, group, arrays, shared)
+
+
 @pytest.mark.parametrize("stream", ["weights", "image"])
 def test_an_operand_that_passes_l1_is_loaded_with_the_hint(stream: str, rng: np.random.Generator) -> None:
     group = group_of("1x1", "bf16")
