@@ -3,19 +3,22 @@
 A line says microseconds with weights that the caches have and with cold ones (copies that fill more than L2), TFLOP/s
 (TOP/s) of the layer's own operations with cold weights, and how much of the warm time products alone would take, and
 tile loads if all came out of L1, or out of L2. Alternatives follow: threads that share pixels or outputs, each chunk of
-channels, each operand streamed past L1. Exits with 3 where there is no AMX.
+channels, each operand streamed past L1; with --ablate kernels with a part left out instead. Exits with 3 where there is
+no AMX.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import pathlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
+from _amx_ablations import ABLATIONS, without
 from _amx_kernels import COLD_BYTES, KINDS, LAYERS, Call, Layer, Work, group_of, layer_calls, rate_call
 from _common import machine_text, markdown_table, say, write_text
 
@@ -42,7 +45,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Figure:
-    """A kernel's seconds, with warm and with cold weights, of so much work."""
+    """A kernel's seconds, with warm and with cold weights, of so much work; `ablation` is what it lacks."""
 
     layer: str
     kind: str
@@ -51,6 +54,7 @@ class Figure:
     warm: float
     cold: float
     work: Work
+    ablation: str = ""
 
 
 def main() -> int:
@@ -64,7 +68,8 @@ def main() -> int:
     rates = {kind: measured_rates(machine, kind, args.seconds) for kind in args.kinds}
     layers = [layer for layer in LAYERS if not args.only or any(text in layer.name for text in args.only)]
     chosen = [figure_of(layer, kind, machine, args.seconds) for kind in args.kinds for layer in layers]
-    others = list(_alternatives(chosen, layers, machine, args.seconds, end))
+    further = _ablations if args.ablate else _alternatives
+    others = list(further(chosen, layers, machine, args.seconds, end))
     print(_page(machine, rates, chosen, others))
     if args.json:
         figures = [asdict(f) for f in (*chosen, *others)]
@@ -78,6 +83,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, help="threads (default: all cores)")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="types (default: all)")
     parser.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="layers whose name has one of the texts")
+    parser.add_argument("--ablate", action="store_true", help="leave parts of the chosen kernels out, one by one")
     parser.add_argument("--seconds", type=float, default=_EACH, help=f"of a figure (default: {_EACH})")
     parser.add_argument("--limit", type=float, default=_LIMIT, help=f"seconds of all figures (default: {_LIMIT:.0f})")
     parser.add_argument("--json", type=pathlib.Path, help="file for the figures")
@@ -154,6 +160,20 @@ def _match(layer: Layer, kind: str, machine: Machine) -> Match:
     return match
 
 
+def _ablations(
+    chosen: Sequence[Figure], layers: Sequence[Layer], machine: Machine, seconds: float, end: float
+) -> Iterator[Figure]:  # fmt: skip
+    """The chosen kernels with each part left out in turn, until the time is over."""
+    by_name = {layer.name: layer for layer in layers}
+    for what, figure in itertools.product(ABLATIONS, chosen):
+        if _is_over(end):
+            return
+        say(what)
+        with without(what):
+            other = figure_of(by_name[figure.layer], figure.kind, machine, seconds, figure.config)
+        yield replace(other, ablation=what)
+
+
 def _alternatives(
     chosen: Sequence[Figure], layers: Sequence[Layer], machine: Machine, seconds: float, end: float
 ) -> Iterator[Figure]:  # fmt: skip
@@ -161,12 +181,16 @@ def _alternatives(
     by_name = {layer.name: layer for layer in layers}
     queues = [(figure, alternatives(by_name[figure.layer], figure, machine)) for figure in chosen]
     for rank in range(max((len(configs) for _, configs in queues), default=0)):
-        for figure, configs in queues:
-            if rank < len(configs):
-                if time.perf_counter() > end:
-                    say("the time is over: other alternatives are left out")
-                    return
-                yield figure_of(by_name[figure.layer], figure.kind, machine, seconds, configs[rank])
+        for figure, configs in (queue for queue in queues if rank < len(queue[1])):
+            if _is_over(end):
+                return
+            yield figure_of(by_name[figure.layer], figure.kind, machine, seconds, configs[rank])
+
+
+def _is_over(end: float) -> bool:
+    if over := time.perf_counter() > end:
+        say("the time is over: other kernels are left out")
+    return over
 
 
 def alternatives(layer: Layer, figure: Figure, machine: Machine) -> list[Config]:
@@ -197,7 +221,7 @@ def _page(machine: Machine, rates: dict[str, Rates], chosen: Sequence[Figure], o
         lines += ["", f"## {kind}, as a compile chooses", "", *markdown_table([_HEADER, *rows])]
         rows = [_row(f, rate, _best(chosen, f)) for f in others if f.kind == kind]
         head = [*_HEADER, "warm / chosen", "cold / chosen"]
-        lines += ["", f"## {kind}, alternatives", "", *markdown_table([head, *rows])]
+        lines += ["", f"## {kind}, other kernels", "", *markdown_table([head, *rows])]
     return "\n".join(lines)
 
 
@@ -218,7 +242,7 @@ def _row(figure: Figure, rate: Rates, beside: Figure | None = None) -> list[str]
     work, warm, cold = figure.work, figure.warm, figure.cold
     times = [f"{1e6 * t:.1f}" for t in (figure.estimate, warm, cold)]
     shares = [work.products / rate.products, work.load_bytes / rate.l1, work.load_bytes / rate.l2]
-    row = [figure.layer, _text(figure.config), *times, f"{work.operations / cold / 1e12:.2f}"]
+    row = [figure.layer, figure.ablation or _text(figure.config), *times, f"{work.operations / cold / 1e12:.2f}"]
     row += [f"{100 * share / warm:.0f} %" for share in shares]
     return row + ([f"{warm / beside.warm:.2f}", f"{cold / beside.cold:.2f}"] if beside else [])
 

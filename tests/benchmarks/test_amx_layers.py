@@ -7,11 +7,13 @@ import sys
 from dataclasses import replace
 
 import amx_layers
+import numpy as np
 import pytest
+from _amx_ablations import without
 from _amx_kernels import LAYERS, Layer, Work, rate_call
 
 from tests.emulation.amx import emulated
-from tests.schedules.amx_cases import MACHINE
+from tests.schedules.amx_cases import MACHINE, arrays_of, run_tiles
 
 SMALL = Layer("3x3, 40 to 33, 6x7", 1, (1, 40, 6, 7), (33, 40, 3, 3), residual=True)
 NARROW = Layer("5x5 stride 2, 3 to 8, 9x9", 1, (1, 3, 9, 9), (8, 3, 5, 5), 2, 2)
@@ -54,6 +56,24 @@ def test_alternatives_differ_from_the_choice_in_each_knob() -> None:
     assert config not in others
     for knob in ("share", "stream", "chunk", "parts"):
         assert {c[knob] for c in others} - {config[knob]}
+
+
+@pytest.mark.parametrize(
+    ("what", "missing"), {"no products": "tdpbf16ps", "no tile loads": "tileloadd", "no copy": "", "no epilogue": "",
+    "no prefetch": "", "epilogue behind the tile": ""}.items(),
+)  # fmt: skip
+def test_ablations_leave_out_what_they_say(what: str, missing: str) -> None:
+    """Kernels that still compute the layer give its result."""
+    config = {"image": "staged", "pixels": 2, "parts": 1, "chunk": 2, "share": "pixels", "stream": "neither"}
+    config["threads"] = 1
+    group = amx_layers.group_of(SMALL, "bf16")
+    before, arrays = (arrays_of(group, np.random.default_rng(seed)) for seed in (3, 4))
+    run_tiles(amx_layers.Conv2dAmx, group, before, config)  # a copy that is not written holds another image
+    with without(what):
+        part, amx = run_tiles(amx_layers.Conv2dAmx, group, arrays, config)
+    whole, full = run_tiles(amx_layers.Conv2dAmx, group, arrays, config)
+    assert (whole.tobytes() == part.tobytes()) == (what in ("no prefetch", "epilogue behind the tile"))
+    assert full.executed == {**amx.executed, **({missing: full.executed[missing]} if missing else {})}
 
 
 def test_page(monkeypatch, tmp_path, capsys) -> None:
