@@ -162,7 +162,7 @@ class Work:
 
     Attributes:
         operations: multiplications and additions of the layer itself.
-        products: tile products, those with padding too.
+        products: tile products, also with numbers that are no pixels.
         load_bytes: of operands that tiles load.
     """
 
@@ -174,10 +174,12 @@ class Work:
     def of(match: Match, config: Config) -> Work:
         image, product = match.images[config["image"]], match.product
         blocks = Blocks.of(image, config)
-        steps = image.window.images * blocks.outputs * blocks.tiles * image.steps
+        registers, kernel = blocks.tiles * blocks.pixels, image.window.kernel[0]
+        rows = registers * kernel - image.skipped(match.zero_point or 0, registers)  # of the kernel, over all tiles
+        units, each = image.window.images * blocks.outputs, image.steps // kernel
         row = image.width * image.taps * 4 // product.group
-        loads = steps * row * (blocks.pixels * image.rows + 2 * 16)
-        return Work(2 * image.window.multiplications, steps * blocks.pixels * 2, loads)
+        loads = units * each * row * (rows * image.rows + blocks.tiles * kernel * 2 * 16)
+        return Work(2 * image.window.multiplications, units * each * rows * 2, loads)
 
 
 def layer_calls(

@@ -229,15 +229,23 @@ class TileKernel:
         with T.serial(each) as k, T.serial(rows) as ky, T.serial(groups) as g:
             step = (k * rows + ky) * groups + g
             self._load_weights(output, chunk * steps + step)
-            for p in range(registers.pixels):
-                element = self._element(thread, n, chunk * each + k, ky, g, firsts[p])
-                streamed = self._blocks.stream == "image"
-                self._tiles.load(registers.left(p), element, self._pixel_bytes(), streamed)
-            for register, p, h in self._accumulators():
-                self._tiles.multiply(register, registers.left(p), registers.right(h))
+            for p, first in enumerate(firsts):
+                with where(self._reads_image(first, ky)):
+                    element = self._element(thread, n, chunk * each + k, ky, g, first)
+                    streamed = self._blocks.stream == "image"
+                    self._tiles.load(registers.left(p), element, self._pixel_bytes(), streamed)
+                    for h in range(registers.outputs):
+                        self._tiles.multiply(registers.accumulator(p, h), registers.left(p), registers.right(h))
             if self._blocks.prefetches:
                 self._prefetch(output, (chunk + 1) * steps + step, i)
             self._result.some(step, steps)
+
+    def _reads_image(self, first: Any, ky: Any) -> list[Any]:
+        """Conditions under which a tile reads more than padding: none where all do, or the branch would not pay."""
+        if not self._image.skipped(self._decoding.zero_point or 0, self._blocks.tiles * self._blocks.pixels):
+            return []
+        top, bottom = self._image.input_rows(first, ky)
+        return [bottom >= 0, top < self._image.window.image[0]]
 
     def _load_weights(self, output: Any, step: Any) -> None:
         weight, _ = self._operands.of(self._match.weight)

@@ -23,6 +23,9 @@ from tvm import tirx
 from .amx import ROWS, Element
 from .tile_weight import tap_groups
 
+#: Part of the products that have to be with padding, for a branch around each.
+_WORTH_A_BRANCH = 0.02
+
 Read = Callable[[Any, Any, Any, Any], Any]
 """(image, channel, row, column) -> what is stored there."""
 
@@ -121,6 +124,25 @@ class TileImage:
     def step(self) -> int:
         """Stored pixels from an output pixel to the next one."""
         return self.window.strides[1] if self.kind == "packed" else 1
+
+    # ------------------------------------------------------------ padding
+    def input_rows(self, first: Any, ky: Any) -> tuple[Any, Any]:
+        """The first and the last row of the image that a row of the kernel reads for the tile from number `first` on;
+        what is less than 0 or not less than the height is padding."""
+        w = self.window
+        top, bottom = ((first + k) // self.pitch for k in (0, self.rows - 1))
+        shift = ky * w.dilation[0] - w.pads[0]
+        return top * w.strides[0] + shift, bottom * w.strides[0] + shift
+
+    def skipped(self, zero_point: int, tiles: int) -> int:
+        """Rows of the kernel, over so many tiles, that are not multiplied, because a tile reads only zeros there: none
+        where there are few, or padding is a zero point that is not 0."""
+        if zero_point or self.kind != "staged":
+            return 0
+        height = self.window.kernel[0]
+        rows = (self.input_rows(t * self.rows, ky) for t in range(tiles) for ky in range(height))
+        count = sum(int(last) < 0 or int(first) >= self.window.image[0] for first, last in rows)
+        return count if count >= _WORTH_A_BRANCH * tiles * height else 0
 
     # ------------------------------------------------------------ the copy
     @property

@@ -152,6 +152,20 @@ def test_blocks_of_another_width_are_read_while_they_are_copied(lanes: int, rng:
     check_numbers("prime channels", "bf16", group, arrays, got)
 
 
+def test_tiles_of_padding_are_not_multiplied(rng: np.random.Generator) -> None:
+    """Zeros that only infinite weights would notice; of bytes padding is a zero point, whose products count."""
+    for kind, instruction, skipped in (("bf16", "tdpbf16ps", 2), ("u8", "tdpbusd", 0)):
+        group = group_of("3x3 on 14x14", kind)
+        arrays = arrays_of(group, rng)
+        match = matched(Conv2dAmx(), group, MACHINE)
+        (image,) = match.images.values()
+        config = {**Conv2dAmx().default(match, MACHINE), "pixels": 2}
+        got, amx = run_tiles(Conv2dAmx, group, arrays, config)
+        assert got.tobytes() == run_twin(Conv2dAmx, group, arrays, config).tobytes()
+        check_numbers("3x3 on 14x14", kind, group, arrays, got)
+        assert amx.executed[instruction] == 2 * 2 * (14 * 3 - skipped) * image.blocks * 3
+
+
 @pytest.mark.parametrize("kind", ["bf16", "u8"])
 def test_few_channels_may_lie_anyhow(kind: str, rng: np.random.Generator) -> None:
     """Columns side by side are interleaved in vectors, others pixel by pixel."""
