@@ -122,8 +122,12 @@ class Tiles(abc.ABC):
         """All zeros."""
 
     @abc.abstractmethod
-    def load(self, tile: int, element: Element, stride: int) -> None:
-        """An operand or accumulator, from rows that are `stride` bytes apart."""
+    def load(self, tile: int, element: Element, stride: int, streamed: bool = False) -> None:
+        """An operand or accumulator, from rows that are `stride` bytes apart.
+
+        Args:
+            streamed: whether the rows need not stay in L1.
+        """
 
     @abc.abstractmethod
     def load_row(self, tile: int, element: Element) -> None:
@@ -132,6 +136,10 @@ class Tiles(abc.ABC):
     @abc.abstractmethod
     def store(self, tile: int, buffer: Any, index: Callable[[Any, Any], Sequence[Any]], stride: int) -> None:
         """An accumulator, into rows that are `stride` bytes apart; `index(row, column)` is where an element goes."""
+
+    @abc.abstractmethod
+    def prefetch(self, buffer: Any, index: Sequence[Any]) -> None:
+        """Asks for the cache line of an element, into L2; the index may be one beyond the buffer."""
 
     @abc.abstractmethod
     def multiply(self, accumulator: int, left: int, right: int) -> None:
@@ -157,8 +165,13 @@ class AmxTiles(Tiles):
     def zero(self, tile: int) -> None:
         _call("tilezero", _byte(tile))
 
-    def load(self, tile: int, element: Element, stride: int) -> None:
-        _call("tileloadd64", _byte(tile), T.address_of(element(0, 0)), tirx.const(stride, "int64"))
+    def load(self, tile: int, element: Element, stride: int, streamed: bool = False) -> None:
+        _call(
+            "tileloaddt164" if streamed else "tileloadd64",
+            _byte(tile),
+            T.address_of(element(0, 0)),
+            tirx.const(stride, "int64"),
+        )
 
     def load_row(self, tile: int, element: Element) -> None:
         self.load(tile, element, 0)
@@ -166,6 +179,11 @@ class AmxTiles(Tiles):
     def store(self, tile: int, buffer: Any, index: Callable[[Any, Any], Sequence[Any]], stride: int) -> None:
         address = T.address_of(tirx.BufferLoad(buffer, list(index(0, 0))))
         _call("tilestored64", _byte(tile), address, tirx.const(stride, "int64"))
+
+    def prefetch(self, buffer: Any, index: Sequence[Any]) -> None:
+        address = T.address_of(tirx.BufferLoad(buffer, list(index)))
+        read, into_l2, data = 0, 2, 1
+        T.evaluate(tirx.call_intrin("void", "tirx.prefetch", address, read, into_l2, data))
 
     def multiply(self, accumulator: int, left: int, right: int) -> None:
         _call(self.product.instruction, _byte(accumulator), _byte(left), _byte(right))
@@ -189,7 +207,7 @@ class PlainTiles(Tiles):
     def zero(self, tile: int) -> None:
         self._fill(tile, lambda m, n: tirx.const(0, self.product.result))
 
-    def load(self, tile: int, element: Element, stride: int) -> None:
+    def load(self, tile: int, element: Element, stride: int, streamed: bool = False) -> None:
         self._fill(tile, element)
 
     def load_row(self, tile: int, element: Element) -> None:
@@ -209,6 +227,9 @@ class PlainTiles(Tiles):
     def store(self, tile: int, buffer: Any, index: Callable[[Any, Any], Sequence[Any]], stride: int) -> None:
         with T.serial(self.registers.rows) as m, T.serial(COLUMNS) as n:
             T.buffer_store(buffer, self._arrays[tile][m, n], list(index(m, n)))
+
+    def prefetch(self, buffer: Any, index: Sequence[Any]) -> None:
+        """Nothing: it changes no value."""
 
     def multiply(self, accumulator: int, left: int, right: int) -> None:
         """In the manual's order: of floats, the first and the second elements of all groups are summed apart."""

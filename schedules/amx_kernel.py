@@ -1,15 +1,17 @@
 """The loops of convolution and matmul over tile registers.
 
-    write the copy of the image, if it has one (tile_image.py)
     for thread in parallel:
         configure tiles
-        for (block of 32 outputs, part of the pixels) of the thread:     # or parts first, see Blocks
+        write the copy of the image, if it has one (tile_copy.py): of the thread's own rows, see amx_blocks.py
+        for (block of 32 outputs, part of the pixels) of the thread:
             for chunk of the channels:                                   # its weights serve all tiles of the part
                 for tile (2 x 16 pixels) of the part:
                     accumulators (2 x 2) = what the chunk before left; first: -zero point x sums of the weights, or 0
                     for block of channels, row of the kernel, group of taps:
                         load 2 + 2 operands, multiply 4 times
-                    store the accumulators; after the last chunk: out = epilogue(accumulators)
+                        prefetch a share of the weights of this step in the next chunk, or the next block of outputs
+                        some rows of the tile before: out = epilogue(its accumulators), see amx_result.py
+                    store the accumulators
         release tiles
 
 Four accumulators and four operands are all eight registers. Each operand loaded takes part in two products, so loads
@@ -22,68 +24,25 @@ LLVM is given numbers of registers and takes them as they are, on scheduling mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import functools
+import math
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.group import Param
-from tvm_ext.core.layout import Layout
 from tvm_ext.core.recipe import Layouts, Match
 
-from .amx import COLUMNS, Element, Product, Registers, Tiles, as_bits
-from .epilogue import Epilogue, buffers
+from .amx import COLUMNS, ROW_BYTES, Element, Product, Registers, Tiles, as_bits
+from .amx_blocks import Blocks
+from .amx_result import Operands, Place, TileResult, shown_buffer, where
+from .epilogue import buffers
 from .storage import Decoding
-from .strict_floats import times
-from .tile_image import TileImage, vector
-from .tile_weight import BLOCK, TileWeight
-
-Place = Callable[[Any, Any, Any, Any], Sequence[Any]]
-"""(image, channel, row, column) -> the logical index in a tensor."""
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """How the work is cut.
-
-    Attributes:
-        outputs: blocks of outputs.
-        tiles: of `pixels` x `rows` pixels in an image.
-        parts: of the tiles of an image, each a unit of work with one block of outputs.
-        pixels: tile registers side by side over pixels.
-        chunks: of the blocks of channels.
-        threads: that share the units.
-    """
-
-    outputs: int
-    tiles: int
-    parts: int
-    pixels: int
-    chunks: int
-    threads: int
-
-    @staticmethod
-    def of(image: TileImage, config: dict[str, Any]) -> Blocks:
-        """From the knobs `pixels`, `parts`, `chunk` (blocks of channels) and `threads`."""
-        pixels = config["pixels"]
-        tiles = -(-image.pixels // (pixels * image.rows))
-        outputs = -(-image.window.outputs // BLOCK)
-        return Blocks(outputs, tiles, config["parts"], pixels, image.blocks // config["chunk"], config["threads"])
-
-    @property
-    def each(self) -> int:
-        """Tiles of a part."""
-        return -(-self.tiles // self.parts)
-
-    @property
-    def by_pixels(self) -> bool:
-        """Whether parts come first: each thread reads all weights, and its own pixels."""
-        return self.threads > 1 and self.parts % self.threads == 0
+from .tile_copy import TileCopy
+from .tile_image import TileImage
+from .tile_weight import TileWeight
 
 
 class TileKernel:
@@ -103,8 +62,7 @@ class TileKernel:
     ) -> None:
         self._match, self._layouts, self._image, self._blocks, self._place = match, layouts, image, blocks, place
         self._product: Product = match.product
-        self._where = {p.var: i for i, p in enumerate(match.group.params)}
-        packed = layouts.params[self._where[match.weight.var]]
+        packed = layouts.params[next(i for i, p in enumerate(match.group.params) if p is match.weight)]
         assert isinstance(packed, TileWeight)
         self._packed = packed
         self._decoding = Decoding.of(match.group, match.data)
@@ -118,96 +76,135 @@ class TileKernel:
             T.func_attr({"tirx.noalias": True})
             self._declare()
             with T.sblock("root"):
-                self._stage()
                 self._threads()
         return builder.get()
 
     def _declare(self) -> None:
         group = self._match.group
-        self._buffers = buffers(group, self._layouts.params)
-        self._out = T.arg("out", T.buffer(self._layouts.output.physical_shape(group.shape), group.dtype))
-        readers = [lambda *i, b=b: b[i] for b in self._buffers]
-        self._epilogue = Epilogue(group, readers, self._layouts.params)
-
-    def _buffer_of(self, param: Param) -> tuple[Any, Layout]:
-        where = self._where[param.var]
-        return self._buffers[where], self._layouts.params[where]
+        own = buffers(group, self._layouts.params)
+        out = T.arg("out", T.buffer(self._layouts.output.physical_shape(group.shape), group.dtype))
+        self._operands = Operands(self._match, self._layouts, own, out)
 
     # ------------------------------------------------------------ the image
     def _read(self, n: Any, c: Any, y: Any, x: Any) -> Any:
-        buffer, layout = self._buffer_of(self._match.data)
+        buffer, layout = self._operands.of(self._match.data)
         return buffer[layout.index(self._place(n, c, y, x))]
 
-    def _stage(self) -> None:
-        """The copy, if there is one; padding is the zero point."""
+    def _read_run(self, n: Any, c: Any, y: Any, x: Any, lanes: int) -> Any:
+        """A vector of columns, in bits that may be shuffled."""
+        *index, column = self._place(n, c, y, x)
+        shape = self._match.data.shape
+        start = functools.reduce(lambda at, d: at * d[0] + d[1], zip(shape[:-1], index, strict=True), 0)
+        return self._flat[tirx.Ramp(start * shape[-1] + column, 1, lanes)]
+
+    def _declare_copy(self) -> None:
+        """The buffer of the copies, if there are any."""
         image, dtype = self._image, self._match.data.dtype
-        self._source: Any = self._read
-        if image.kind != "direct":
-            # TVM would make float32 of a buffer of bfloat16 that is no parameter
-            self._source = _buffer("image", (image.elements,), "uint16" if dtype == "bfloat16" else dtype)
-            fill = tirx.const(self._decoding.zero_point or 0, self._source.dtype)
-            together, threads = self._side_by_side(), self._blocks.threads
-            image.stage(self._source, lambda *at: as_bits(self._read(*at)), fill, together, threads)
+        self._slab = self._blocks.slab(image)
+        if image.kind == "direct":
+            return
+        # TVM would make float32 of a buffer of bfloat16 that is no parameter
+        bits = "uint16" if dtype == "bfloat16" else dtype
+        self._own = self._blocks.alone(image, 4 // self._product.group)
+        self._copy = shown_buffer(
+            "image", (self._slab.elements * (self._blocks.workers(image) if self._own else 1),), bits
+        )
+        buffer, layout = self._operands.of(self._match.data)
+        if image.kind == "packed" and layout.is_plain:
+            self._flat = T.decl_buffer((math.prod(self._match.data.shape),), bits, data=buffer.data)
+        if not self._own:
+            self._copy_of(0, 0).write(self._blocks.workers(image))
+
+    def _copy_of(self, thread: Any, n: Any) -> TileCopy:
+        """What a thread copies; `n` is the first image of it."""
+        _, layout = self._operands.of(self._match.data)
+        fill = tirx.const(self._decoding.zero_point or 0, self._copy.dtype)
+        run = self._read_run if self._image.kind == "packed" and layout.is_plain else None
+        return TileCopy(
+            self._slab, self._copy, lambda i, *at: as_bits(self._read(n + i, *at)), fill, self._side_by_side(),
+            run and (lambda i, *at: run(n + i, *at)), self._base(thread), self._top(thread),
+        )  # fmt: skip
+
+    def _base(self, thread: Any) -> Any:
+        """Where the copy of a thread begins."""
+        return thread * self._slab.elements if self._own else 0
+
+    def _top(self, thread: Any) -> Any:
+        """The first row of the result that a thread has pixels of."""
+        if not self._blocks.by_pixels:
+            return 0
+        return tirx.floordiv(thread * self._blocks.numbers_of_thread(self._image), self._image.pitch)
 
     def _side_by_side(self) -> int:
         """Channels of a pixel that a vector takes."""
-        _, layout = self._buffer_of(self._match.data)
+        _, layout = self._operands.of(self._match.data)
         if self._image.kind == "packed":
             return 1
         return layout.block[1] if layout.block else self._image.width
 
     # ------------------------------------------------------------ units
     def _threads(self) -> None:
+        b, workers = self._blocks, self._blocks.workers(self._image)
+        self._declare_copy()
+        with T.parallel(workers) if workers > 1 else T.serial(1) as thread:
+            self._result = TileResult(self._operands, self._image, b, self._tiles, self._place)
+            self._tiles.begin()
+            (self._parts_of if b.by_pixels else self._outputs_of)(thread)
+            self._tiles.end()
+            self._result.rest()
+
+    def _parts_of(self, thread: Any) -> None:
+        """A thread's part of each image, all outputs inside."""
+        b = self._blocks
+        with T.serial(self._image.window.images) as n:
+            if self._image.kind != "direct":
+                self._copy_of(thread, n).write()
+            with T.serial(b.parts_of_thread) as part, T.serial(b.outputs) as output:
+                self._unit(thread, n, output, thread * b.parts_of_thread + part)
+
+    def _outputs_of(self, thread: Any) -> None:
+        """A thread's blocks of outputs, all images and their parts inside."""
         b, images = self._blocks, self._image.window.images
         units = images * b.outputs * b.parts
-        threads = min(b.threads, units)
-        each = -(-units // threads)
-        with T.parallel(threads) if threads > 1 else T.serial(1) as thread:
-            shape = (b.each if b.chunks > 1 else 1, b.pixels, self._image.rows, BLOCK)
-            self._slots = _buffer("slots", shape, self._product.result)
-            self._tiles.begin()
-            with T.serial(each) as u:
-                unit = thread * each + u
-                if units % threads == 0:
-                    self._unit(unit)
-                else:
-                    with T.If(unit < units), T.Then():
-                        self._unit(unit)
-            self._tiles.end()
+        each = -(-units // b.workers(self._image))
+        if self._image.kind != "direct" and self._own:
+            self._copy_of(thread, 0).write()
+        with T.serial(each) as u, where([thread * each + u < units] if units % each else []):
+            unit = thread * each + u
+            output, pixels = tirx.floordiv(unit, images * b.parts), tirx.floormod(unit, images * b.parts)
+            self._unit(thread, tirx.floordiv(pixels, b.parts), output, tirx.floormod(pixels, b.parts))
 
-    def _unit(self, unit: Any) -> None:
+    def _unit(self, thread: Any, n: Any, output: Any, part: Any) -> None:
         """One block of outputs at one part of an image's pixels."""
-        b, images = self._blocks, self._image.window.images
-        inner = b.outputs if b.by_pixels else images * b.parts
-        first, second = tirx.floordiv(unit, inner), tirx.floormod(unit, inner)
-        output, pixels = (second, first) if b.by_pixels else (first, second)
-        n, part = tirx.floordiv(pixels, b.parts), tirx.floormod(pixels, b.parts)
+        b = self._blocks
         with T.serial(b.chunks) as chunk, T.serial(b.each) as i:
             tile = part * b.each + i
-            if b.each * b.parts == b.tiles:
-                self._tile(n, output, tile, i, chunk)
-            else:
-                with T.If(tile < b.tiles), T.Then():
-                    self._tile(n, output, tile, i, chunk)
+            inside = [tile < b.tiles] if b.each * b.parts != b.tiles else []
+            with where([*inside, *self._result.has_pixels(self._first(tile, 0))]):
+                self._tile(thread, n, output, tile, i, chunk)
 
-    def _tile(self, n: Any, output: Any, tile: Any, i: Any, chunk: Any) -> None:
-        b = self._blocks
-        slot = i if b.chunks > 1 else 0
+    def _tile(self, thread: Any, n: Any, output: Any, tile: Any, i: Any, chunk: Any) -> None:
+        """A chunk of a tile; after the last one its epilogue can begin."""
+        b, result = self._blocks, self._result
+        firsts = [self._first(tile, p) for p in range(b.pixels)]
         if b.chunks == 1:
             self._begin(output)
-            self._multiply(n, output, tile, 0)
-            self._keep(slot)
-            self._write(n, output, tile, slot)
+            self._multiply(thread, n, output, firsts, 0, i)
+            result.store(0)
+            result.note(n, output, 0, firsts)
             return
         with T.If(chunk == 0):
             with T.Then():
                 self._begin(output)
             with T.Else():
-                self._resume(slot)
-        self._multiply(n, output, tile, chunk)
-        self._keep(slot)
-        with T.If(chunk == b.chunks - 1), T.Then():
-            self._write(n, output, tile, slot)
+                result.resume(i)
+        self._multiply(thread, n, output, firsts, chunk, i)
+        result.store(i)
+        with T.If(chunk == b.chunks - 1):
+            with T.Then():
+                result.note(n, output, i, firsts)
+            with T.Else():
+                result.done()
 
     # ------------------------------------------------------------ one tile
     def _accumulators(self) -> list[tuple[int, int, int]]:
@@ -217,45 +214,73 @@ class TileKernel:
 
     def _begin(self, output: Any) -> None:
         """Zero, or what the weights are packed with."""
-        weight, _ = self._buffer_of(self._match.weight)
+        weight, _ = self._operands.of(self._match.weight)
         for register, _, h in self._accumulators():
             if self._packed.sums_elements:
                 self._tiles.load_row(register, _run(weight, output, h * 4 * COLUMNS, 0))
             else:
                 self._tiles.zero(register)
 
-    def _resume(self, slot: Any) -> None:
-        for register, p, h in self._accumulators():
-            self._tiles.load(register, _kept(self._slots, slot, p, h), 4 * BLOCK)
-
-    def _keep(self, slot: Any) -> None:
-        for register, p, h in self._accumulators():
-            self._tiles.store(register, self._slots, _sixteen(slot, p, h), 4 * BLOCK)
-
-    def _multiply(self, n: Any, output: Any, tile: Any, chunk: Any) -> None:
-        """All steps of a chunk."""
+    def _multiply(self, thread: Any, n: Any, output: Any, firsts: Sequence[Any], chunk: Any, i: Any) -> None:
+        """All steps of a chunk of tile `i` of a part, and between them the epilogue of the tile before."""
         image, registers = self._image, self._tiles.registers
-        weight, _ = self._buffer_of(self._match.weight)
         rows, groups, each = image.window.kernel[0], len(image.groups), image.blocks // self._blocks.chunks
-        size, row = self._packed.tile_elements, COLUMNS * self._product.group
+        steps = each * rows * groups
         with T.serial(each) as k, T.serial(rows) as ky, T.serial(groups) as g:
-            block = chunk * each + k
-            step = (block * rows + ky) * groups + g
-            for h in range(registers.outputs):
-                start = self._packed.sums_elements + (step * 2 + h) * size
-                self._tiles.load(registers.right(h), _run(weight, output, start, row), 4 * COLUMNS)
-            for p in range(registers.pixels):
-                element = image.element(self._source, n, block, ky, g, self._first(tile, p))
-                self._tiles.load(registers.left(p), element, self._pixel_bytes())
-            for register, p, h in self._accumulators():
-                self._tiles.multiply(register, registers.left(p), registers.right(h))
+            step = (k * rows + ky) * groups + g
+            self._load_weights(output, chunk * steps + step)
+            for p, first in enumerate(firsts):
+                with where(self._reads_image(first, ky)):
+                    element = self._element(thread, n, chunk * each + k, ky, g, first)
+                    streamed = self._blocks.stream == "image"
+                    self._tiles.load(registers.left(p), element, self._pixel_bytes(), streamed)
+                    for h in range(registers.outputs):
+                        self._tiles.multiply(registers.accumulator(p, h), registers.left(p), registers.right(h))
+            if self._blocks.prefetches:
+                self._prefetch(output, (chunk + 1) * steps + step, i)
+            self._result.some(step, steps)
+
+    def _reads_image(self, first: Any, ky: Any) -> list[Any]:
+        """Conditions under which a tile reads more than padding: none where all do, or the branch would not pay."""
+        if not self._image.skipped(self._decoding.zero_point or 0, self._blocks.tiles * self._blocks.pixels):
+            return []
+        top, bottom = self._image.input_rows(first, ky)
+        return [bottom >= 0, top < self._image.window.image[0]]
+
+    def _load_weights(self, output: Any, step: Any) -> None:
+        weight, _ = self._operands.of(self._match.weight)
+        registers, row = self._tiles.registers, COLUMNS * self._product.group
+        for h in range(registers.outputs):
+            element = _run(weight, output, self._weights_of(step) + h * self._packed.tile_elements, row)
+            self._tiles.load(registers.right(h), element, 4 * COLUMNS, self._blocks.stream == "weights")
+
+    def _weights_of(self, step: Any) -> Any:
+        """Where the weights of a step begin in their block of outputs; the steps of the next block follow."""
+        return self._packed.sums_elements + step * (2 * self._packed.tile_elements)
+
+    def _prefetch(self, output: Any, step: Any, i: Any) -> None:
+        """A tile's share of the lines of a step of the next chunk."""
+        weight, _ = self._operands.of(self._match.weight)
+        lines, line = 2 * self._packed.depth, ROW_BYTES // 4 * self._product.group  # rows of two tiles; elements
+        share = -(-lines // self._blocks.each)
+        with where([i * share < lines] if self._blocks.each * share > lines else []):
+            for k in range(share):
+                self._tiles.prefetch(weight, [output, self._weights_of(step) + (i * share + k) * line])
+
+    def _element(self, thread: Any, n: Any, block: Any, ky: Any, g: Any, pixel: Any) -> Element:
+        """Where a tile of the image lies: in the tensor or in the thread's copy."""
+        if self._image.kind == "direct":
+            return self._image.element(self._read, n, block, ky, g, pixel)
+        if self._blocks.by_pixels:
+            n, pixel = 0, pixel - self._top(thread) * self._image.pitch
+        return self._slab.element(self._copy, n, block, ky, g, pixel, self._base(thread))
 
     def _pixel_bytes(self) -> int:
         """From an output pixel's window to the next one's."""
         size = 4 // self._product.group
         if self._image.kind != "direct":
             return self._image.step * self._image.width * size
-        _, layout = self._buffer_of(self._match.data)
+        _, layout = self._operands.of(self._match.data)
         return (layout.block[1] if layout.block else self._match.data.shape[-1]) * size
 
     def _number(self, tile: Any, p: int) -> Any:
@@ -272,92 +297,7 @@ class TileKernel:
         exact = self._blocks.tiles * self._blocks.pixels * self._image.rows == self._image.pixels
         return self._image.kind == "direct" and not exact
 
-    # ------------------------------------------------------------ the result
-    def _write(self, n: Any, output: Any, tile: Any, slot: Any) -> None:
-        """out = epilogue(accumulators), for pixels of the result."""
-        image = self._image
-        (height, width), pitch = image.window.out_image, image.pitch
-        for p in range(self._blocks.pixels):
-            first, number = self._first(tile, p), self._number(tile, p)
-            with T.serial(image.rows) as m:
-                pixel = first + m
-                y, x = tirx.floordiv(pixel, pitch), tirx.floormod(pixel, pitch)
-                real = [x < width] if pitch > width else []
-                real += [y < height] if image.kind != "direct" else []
-                real += [pixel >= number] if self._overlaps else []
-                with _where(real):
-                    for h in range(2):
-                        self._store(n, output, y, x, (slot, p, m, h))
-
-    def _store(self, n: Any, output: Any, y: Any, x: Any, at: tuple[Any, Any, Any, int]) -> None:
-        """Sixteen channels of a pixel. A result without blocks has room for its own channels only."""
-        channels, first = self._image.window.outputs, output * BLOCK + at[3] * COLUMNS
-        if self._layouts.output.block is not None or channels % BLOCK == 0:
-            self._channels(n, first, y, x, at, COLUMNS)
-            return
-        with T.If(first + COLUMNS <= channels):
-            with T.Then():
-                self._channels(n, first, y, x, at, COLUMNS)
-            if channels % COLUMNS:
-                with T.Else(), _where([first < channels]):
-                    self._channels(n, first, y, x, at, channels % COLUMNS)
-
-    def _channels(self, n: Any, first: Any, y: Any, x: Any, at: tuple[Any, Any, Any, int], count: int) -> None:
-        slot, p, m, h = at
-        with vector(count) as j:
-            index = self._place(n, first + j, y, x)
-            value = self._value(self._slots[slot, p, m, h * COLUMNS + j], first + j)
-            T.buffer_store(self._out, self._epilogue(index, value), list(self._layouts.output.index(index)))
-
-    def _value(self, sums: Any, channel: Any) -> Any:
-        """What the anchor computes, of sums over stored numbers."""
-        if self._decoding.kind != "dequantize":
-            return sums
-        weight = Decoding.of(self._match.group, self._match.weight)
-        one, other = self._decoding.scale, weight.scale
-        if isinstance(one, float) and isinstance(other, float):
-            scale = tirx.const(float(np.float32(one) * np.float32(other)), "float32")
-        else:
-            scale = self._scale(one, channel) * self._scale(other, channel)
-        return times(sums.astype("float32"), scale)
-
-    def _scale(self, scale: float | Param, channel: Any) -> Any:
-        if not isinstance(scale, Param):
-            return tirx.const(scale, "float32")
-        buffer, layout = self._buffer_of(scale)
-        return buffer[layout.index([channel if d > 1 else 0 for d in scale.shape])]
-
 
 def _run(buffer: Any, first: Any, start: Any, row: int) -> Element:
     """Rows of `row` elements of `buffer[first]`, one after the other."""
     return lambda m, e: buffer[first, start + m * row + e]
-
-
-def _kept(buffer: Any, slot: Any, p: int, h: int) -> Element:
-    """Accumulators that are kept."""
-    return lambda m, j: buffer[slot, p, m, h * COLUMNS + j]
-
-
-def _sixteen(slot: Any, p: int, h: int) -> Callable[[Any, Any], list[Any]]:
-    """Where accumulators are kept: the index of a row and column."""
-    return lambda m, j: [slot, p, m, h * COLUMNS + j]
-
-
-@contextmanager
-def _where(conditions: Sequence[Any]) -> Iterator[None]:
-    """Under all conditions, if there are any."""
-    if not conditions:
-        yield
-    else:
-        with T.If(tirx.all(*conditions)), T.Then():
-            yield
-
-
-def _buffer(name: str, shape: tuple[int, ...], dtype: str) -> Any:
-    """A buffer that tile registers load or store. TVM sees the first element of a tile only, and cuts a buffer down to
-    what it sees: it is shown both ends."""
-    buffer = T.alloc_buffer(shape, dtype, scope="global")
-    IRBuilder.name(name, buffer)
-    for corner in ([0] * len(shape), [d - 1 for d in shape]):
-        T.evaluate(T.address_of(buffer[tuple(corner)]))
-    return buffer

@@ -1,8 +1,4 @@
-"""What convolution and matmul on tile registers share: operands, knobs, and what they cost.
-
-Figures are those of Sapphire Rapids, out of Intel's optimization manual where it has them, else estimates: nothing here
-was fitted to a measurement.
-"""
+"""What convolution and matmul on tile registers share: operands and knobs. What they cost is in amx_cost.py."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ from typing import Any
 
 from tvm.s_tir import Schedule
 
-from tvm_ext.core import estimate
 from tvm_ext.core.estimate import threads_of
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
@@ -21,21 +16,12 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Miss, Recipe
 from tvm_ext.runtime.tiles import TILE_FEATURES
 
-from .amx import COLUMNS, PRODUCTS, AmxTiles, Product, Tiles
-from .amx_kernel import Blocks
+from .amx import PRODUCTS, AmxTiles, Product, Tiles
+from .amx_blocks import SHARES, STREAMS, Blocks
+from .amx_cost import seconds
 from .storage import Decoding
 from .tile_image import TileImage
 from .tile_weight import TileWeight
-
-#: Cycles of a product, of a load and of a store of a tile of sixteen rows; and from a product to the next one of the
-#: same accumulator.
-_PRODUCT, _LOAD, _STORE, _LATENCY = 16, 8, 16, 52
-#: Bytes a cycle of a core from L2, and from what is behind it.
-_L2_BYTES, _FAR_BYTES = 40.0, 9.0
-#: Cycles of the epilogue for sixteen channels of a pixel; of a pixel of the copy, and of a number where it is packed.
-_EPILOGUE, _COPY, _NUMBER = 4, 3, 0.5
-#: Cycles to configure tiles.
-_BEGIN = 200
 
 
 class TileRecipe(Recipe):
@@ -45,6 +31,7 @@ class TileRecipe(Recipe):
         tiles: the registers: the CPU's, or the plain twin of them.
     """
 
+    version = 2
     features = TILE_FEATURES
 
     def __init__(self, tiles: type[Tiles] = AmxTiles) -> None:
@@ -53,13 +40,15 @@ class TileRecipe(Recipe):
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
         """Knobs: how the image is read, tile registers over pixels, parts of the pixels, blocks of channels a chunk."""
         image = next(iter(match.images.values()))
-        alone = seconds(image, match.product, {"pixels": 1, "parts": 1, "chunk": image.blocks, "threads": 1}, machine)
+        alone = seconds(image, match.product, Blocks.serial(image), machine)
         threads = threads_of(alone * machine.rates.clock * 1e9, machine)
         blocks = {image.blocks for image in match.images.values()}
         return {
             "image": list(match.images),
             "pixels": [1, 2],
-            "parts": sorted({1, threads, 2 * threads, 4 * threads}),
+            "parts": _parts(image, threads),
+            "share": list(SHARES),
+            "stream": list(STREAMS),
             "chunk": sorted({c for n in blocks for c in range(1, n + 1) if n % c == 0}),
             "threads": [threads],
         }
@@ -74,10 +63,21 @@ class TileRecipe(Recipe):
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
         image = match.images[config["image"]]
-        return seconds(image, match.product, config, machine) if is_legal(image, config) else math.inf
+        if not is_legal(image, config):
+            return math.inf
+        return seconds(image, match.product, Blocks.of(image, config), machine)
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
         """Tile registers are no buffers that a schedule knows: loops stand already."""
+
+
+def _parts(image: TileImage, threads: int) -> list[int]:
+    """One, a few a thread, so many that a part has one, two, four or eight pairs of tiles, and so many that there are
+    as many units as threads."""
+    pairs = -(-image.pixels // (2 * image.rows))
+    short = {-(-pairs // (each * threads)) * threads for each in (1, 2, 4, 8)}
+    units = -(-threads // Blocks.serial(image).outputs)
+    return sorted({1, units, threads, 2 * threads, 4 * threads} | short)
 
 
 def is_legal(image: TileImage, config: Config) -> bool:
@@ -85,43 +85,11 @@ def is_legal(image: TileImage, config: Config) -> bool:
     if image.blocks % config["chunk"] or (config["pixels"] > 1 and image.pixels <= image.rows):
         return False
     blocks = Blocks.of(image, config)
+    if blocks.by_pixels and blocks.parts % blocks.threads:
+        return False
+    if blocks.stream == "image" and len(image.groups) * image.window.kernel[0] > 1:
+        return False  # taps read the same pixels again
     return blocks.parts == 1 or (blocks.parts - 1) * blocks.each < blocks.tiles
-
-
-def seconds(image: TileImage, product: Product, config: Config, machine: Machine) -> float:
-    """Estimated seconds of a kernel: the copy of the image, then the units of the thread that has the most."""
-    blocks, window = Blocks.of(image, config), image.window
-    weights = 2 * COLUMNS * image.width * image.taps * 4 // product.group  # bytes of a step
-    units = -(-window.images * blocks.outputs * blocks.parts // blocks.threads)
-    longest = units * min(blocks.each, blocks.tiles) * _tile_cycles(image, blocks, weights, machine)
-    readers = blocks.threads if blocks.by_pixels else 1
-    stream = image.steps * weights * blocks.outputs * readers / _FAR_BYTES / blocks.threads
-    both = max(longest, stream) + 0.1 * min(longest, stream)  # weights arrive while others are multiplied, nearly
-    cycles = both + _copy_cycles(image) / blocks.threads + _BEGIN
-    return float(estimate.seconds(cycles, [], machine, blocks.threads))
-
-
-def _tile_cycles(image: TileImage, blocks: Blocks, weights: int, machine: Machine) -> float:
-    """Cycles of one tile of pixels by one block of outputs: of products, loads or bytes out of L2, whatever is slowest.
-
-    Args:
-        weights: bytes of a step.
-    """
-    steps, pixels = image.steps / blocks.chunks, blocks.pixels
-    far = image.steps * weights > machine.l2 // 2
-    speed = math.inf if steps * weights <= machine.l1d // 2 else _FAR_BYTES if far else _L2_BYTES
-    taps = image.window.kernel[0] * len(image.groups)  # which read nearly the same pixels, from L1
-    moved = weights / speed + pixels * weights / 2 / taps / _L2_BYTES
-    step = max(pixels * 2 * _PRODUCT, _LATENCY, (pixels + 2) * _LOAD, moved)
-    spill = 2 * pixels * (_STORE + (_LOAD if blocks.chunks > 1 else 0))
-    return blocks.chunks * (steps * step + spill) + pixels * image.rows * 2 * _EPILOGUE
-
-
-def _copy_cycles(image: TileImage) -> float:
-    """Cycles to copy the image, pixel by pixel, or number by number where there are few channels."""
-    if image.kind == "direct":
-        return 0.0
-    return image.elements * _NUMBER if image.kind == "packed" else image.elements / image.width * _COPY
 
 
 def operands_of(group: Group, machine: Machine, tiles: type[Tiles], output_axis: int) -> dict[str, Any] | Miss:

@@ -18,7 +18,8 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
 from .amx import Product
-from .amx_kernel import Blocks, TileKernel
+from .amx_blocks import Blocks
+from .amx_kernel import TileKernel
 from .amx_recipe import TileRecipe, operands_of, vector_layout, weight_layout
 from .convolution import facts_of
 from .epilogue import blocked_layout

@@ -18,7 +18,8 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
-from .amx_kernel import Blocks, TileKernel
+from .amx_blocks import Blocks
+from .amx_kernel import TileKernel
 from .amx_recipe import TileRecipe, operands_of, weight_layout
 from .dense import unflatten
 from .tile_image import TileImage, Window

@@ -14,16 +14,17 @@ Gathering sixteen pixels for each tap into a panel would copy each pixel nine ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import tirx as T
 
 from .amx import ROWS, Element
 from .tile_weight import tap_groups
+
+#: Part of the products that have to be with padding, for a branch around each.
+_WORTH_A_BRANCH = 0.02
 
 Read = Callable[[Any, Any, Any, Any], Any]
 """(image, channel, row, column) -> what is stored there."""
@@ -124,6 +125,25 @@ class TileImage:
         """Stored pixels from an output pixel to the next one."""
         return self.window.strides[1] if self.kind == "packed" else 1
 
+    # ------------------------------------------------------------ padding
+    def input_rows(self, first: Any, ky: Any) -> tuple[Any, Any]:
+        """The first and the last row of the image that a row of the kernel reads for the tile from number `first` on;
+        what is less than 0 or not less than the height is padding."""
+        w = self.window
+        top, bottom = ((first + k) // self.pitch for k in (0, self.rows - 1))
+        shift = ky * w.dilation[0] - w.pads[0]
+        return top * w.strides[0] + shift, bottom * w.strides[0] + shift
+
+    def skipped(self, zero_point: int, tiles: int) -> int:
+        """Rows of the kernel, over so many tiles, that are not multiplied, because a tile reads only zeros there: none
+        where there are few, or padding is a zero point that is not 0."""
+        if zero_point or self.kind != "staged":
+            return 0
+        height = self.window.kernel[0]
+        rows = (self.input_rows(t * self.rows, ky) for t in range(tiles) for ky in range(height))
+        count = sum(int(last) < 0 or int(first) >= self.window.image[0] for first, last in rows)
+        return count if count >= _WORTH_A_BRANCH * tiles * height else 0
+
     # ------------------------------------------------------------ the copy
     @property
     def phases(self) -> tuple[int, int]:
@@ -147,11 +167,18 @@ class TileImage:
         planes = self.window.images * self.blocks * py * px
         return (planes * height * width + (2 * ROWS + 1) * self.step + self.taps) * self.width
 
-    def element(self, read: Any, n: Any, block: Any, ky: Any, group: Any, pixel: Any) -> Element:
+    def cut(self, rows: int) -> TileImage:
+        """The image of so many rows of the result, of one image: what a thread copies that has no others."""
+        return replace(self, window=replace(self.window, images=1, out_image=(rows, self.window.out_image[1])))
+
+    def element(
+        self, read: Any, n: Any, block: Any, ky: Any, group: Any, pixel: Any, base: Any = 0
+    ) -> Element:  # fmt: skip
         """Where the tile of the pixels from `pixel` on lies at a step.
 
         Args:
             read: of the tensor itself (:data:`Read`), or the buffer of the copy.
+            base: where the copy begins in its buffer.
         """
         (sy, sx), (dy, dx) = self.window.strides, self.window.dilation
         first = group if self.taps == 1 else _first_tap(group, self.groups)
@@ -171,78 +198,8 @@ class TileImage:
         if self.kind == "staged":
             plane = plane * px + (tirx.floormod(column, sx) if px > 1 else 0)
             column = tirx.floordiv(column, sx)
-        start = (plane * (height * width) + row * width + column + pixel * self.step) * self.width
+        start = base + (plane * (height * width) + row * width + column + pixel * self.step) * self.width
         return lambda m, e: read[start + m * (self.step * self.width) + e]
-
-    def stage(self, copy: Any, read: Read, fill: Any, together: int, threads: int) -> None:
-        """Adds the loops that write the copy, rows among threads.
-
-        Args:
-            copy: the buffer of the copy.
-            read: of the tensor.
-            fill: what padding holds.
-            together: channels that the tensor has side by side, a divisor of `width`.
-        """
-        w = self.window
-        (sy, _), (py, px), (height, width) = w.strides, self.phases, self.plane
-        with _shared(w.images * self.blocks * py * height, threads) as line:
-            row, rest = tirx.floormod(line, height), tirx.floordiv(line, height)
-            phase, rest = tirx.floormod(rest, py), tirx.floordiv(rest, py)
-            n, block = tirx.floordiv(rest, self.blocks), tirx.floormod(rest, self.blocks)
-            y = row * sy + phase - w.pads[0]
-            for p in range(px):
-                start = ((((n * self.blocks + block) * py + phase) * px + p) * height + row) * width
-                with T.If(tirx.all(y >= 0, y < w.image[0])):
-                    with T.Then():
-                        self._line(copy, read, fill, together, (n, block, y, p), start)
-                    with T.Else(), T.serial(width) as x:
-                        self._fill(copy, fill, (start + x) * self.width, self.width)
-
-    def _line(self, copy: Any, read: Read, fill: Any, together: int, at: tuple[Any, ...], start: Any) -> None:
-        """One line of a phase: padding, pixels of the image, padding."""
-        n, block, y, phase = at
-        left, w = self.window.pads[1], self.window.image[1]
-        stride = self.window.strides[1] if self.kind == "staged" else 1
-        width = self.plane[1]
-        first = min(width, max(0, -((phase - left) // stride)))  # the first column x with x * stride + phase >= left
-        last = max(first, min(width, (w - 1 + left - phase) // stride + 1))
-        for low, high in ((0, first), (last, width)):
-            if low < high:
-                with T.serial(high - low) as x:
-                    self._fill(copy, fill, (start + low + x) * self.width, self.width)
-        if first == last:
-            return
-        with T.serial(last - first) as x:
-            column = (first + x) * stride + (phase - left)
-            to = (start + first + x) * self.width
-            for whole in self._cases(block):
-                self._pixel(copy, lambda c: read(n, block * self.width + c, y, column), together, to, whole)
-
-    def _cases(self, block: Any) -> Iterator[int]:
-        """How many channels of the block there are: a condition where the last block has fewer."""
-        left = self.window.channels - (self.blocks - 1) * self.width
-        if left == self.width or self.blocks == 1:
-            yield left
-            return
-        with T.If(block < self.blocks - 1):
-            with T.Then():
-                yield self.width
-            with T.Else():
-                yield left
-
-    def _pixel(self, copy: Any, load: Any, together: int, to: Any, channels: int) -> None:
-        """The channels of a pixel, in vectors; zeros after them."""
-        for lane in range(0, channels, together):
-            count = min(together, channels - lane)
-            with vector(count) as j:
-                T.buffer_store(copy, load(lane + j), [to + lane + j])
-        if channels < self.width:
-            self._fill(copy, tirx.const(0, copy.dtype), to + channels, self.width - channels)
-
-    @staticmethod
-    def _fill(copy: Any, value: Any, start: Any, count: int) -> None:
-        with vector(count) as j:
-            T.buffer_store(copy, value, [start + j])
 
 
 def _first_tap(group: Any, groups: list[int]) -> Any:
@@ -251,27 +208,3 @@ def _first_tap(group: Any, groups: list[int]) -> Any:
         return 0
     together = groups[1]
     return tirx.min(group * together, groups[-1])
-
-
-@contextmanager
-def vector(count: int) -> Iterator[Any]:
-    """A vectorized loop; none for one element."""
-    if count == 1:
-        yield 0
-    else:
-        with T.vectorized(count) as j:
-            yield j
-
-
-@contextmanager
-def _shared(count: int, threads: int) -> Iterator[Any]:
-    """A loop among threads; the last one may do less."""
-    threads = min(threads, count)
-    each = -(-count // threads)
-    with T.parallel(threads) if threads > 1 else T.serial(1) as thread, T.serial(each) as i:
-        number = thread * each + i
-        if count % threads == 0:
-            yield number
-        else:
-            with T.If(number < count), T.Then():
-                yield number

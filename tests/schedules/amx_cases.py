@@ -99,6 +99,17 @@ def arrays_of(group: Group, rng: np.random.Generator) -> list[np.ndarray]:
     return [one(p.shape, p.dtype) for p in group.params]
 
 
+def points(image: str, blocks: int) -> list[Config]:
+    """Configurations of an image of so many blocks of channels: pixels and outputs shared, whole and in chunks."""
+    values = (
+        (1, 1, 1, "outputs", "neither", 1), (2, 2, blocks, "pixels", "weights", 2), (1, 3, 1, "outputs", "image", 2),
+        (2, 1, blocks, "outputs", "weights", 3), (1, 3, blocks, "pixels", "neither", 3),
+        (2, 2, 1, "pixels", "image", 1), (2, 4, 1, "pixels", "weights", 2), (1, 8, 1, "pixels", "neither", 2),
+    )  # fmt: skip
+    knobs = ("image", "pixels", "parts", "chunk", "share", "stream", "threads")
+    return [dict(zip(knobs, (image, *v), strict=True)) for v in values]
+
+
 def _run(
     recipe: TileRecipe, group: Group, arrays: Sequence[np.ndarray], config: Config | None,
     offered: Sequence[Layout] | None, threads: int,

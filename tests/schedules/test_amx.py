@@ -174,3 +174,14 @@ def test_taps_of_a_row_go_into_one_step() -> None:
     assert tap_groups(11, 8) == [0, 3] and tap_groups(4, 2) == [0, 2]
     dilated = Window(1, 3, 8, (9, 9), (5, 5), (3, 3), (1, 1), (2, 2))
     assert TileImage.packed(dilated, 32, 2) is None
+
+
+def test_tiles_of_padding_are_counted() -> None:
+    """At 14x14 a tile is a row of the image: the first and the last one meet a row of padding each."""
+    window = Window(1, 256, 256, (14, 14), (14, 14), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1))
+    image = TileImage(window, "staged", 32)
+    assert image.skipped(0, 14) == 2 and image.skipped(5, 14) == 0
+    large = TileImage(Window(1, 64, 64, (56, 56), (56, 56), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)), "staged", 32)
+    assert large.skipped(0, 203) == 0  # six of 609
+    dilated = TileImage(Window(1, 8, 8, (6, 5), (6, 5), (3, 3), (1, 1), (17, 17), (17,) * 4), "staged", 32)
+    assert dilated.skipped(0, 13) == 2 * 13

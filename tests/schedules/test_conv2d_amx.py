@@ -13,7 +13,7 @@ from tvm_ext.schedules.amx_recipe import is_legal
 from tvm_ext.schedules.conv2d_amx import Conv2dAmx
 
 from ..emulation.execution import HOST, MACHINE
-from .amx_cases import R_SCALE, X_SCALE, Y_SCALE, arrays_of, conv_group, run_tiles, run_twin
+from .amx_cases import R_SCALE, X_SCALE, Y_SCALE, arrays_of, conv_group, points, run_tiles, run_twin
 from .kernels import matched
 from .test_conv2d_nchwc import reference
 
@@ -35,6 +35,7 @@ CASES: dict[str, Any] = {
     "asymmetric padding": ((1, 32, 9, 9), (8, 32, 3, 3), (2, 1), (0, 1, 2, 0), (1, 1)),
     "dilated": ((1, 32, 12, 12), (8, 32, 3, 3), (1, 1), (2, 2, 2, 2), (2, 2)),
     "dilated, stride 3": ((1, 32, 16, 14), (8, 32, 3, 3), (3, 3), (2, 1, 2, 3), (2, 2)),
+    "tiles between rows": ((1, 8, 6, 5), (8, 8, 3, 3), (1, 1), (17, 17, 17, 17), (17, 17)),
     "more padding than image": ((1, 32, 2, 3), (8, 32, 3, 3), (2, 2), (3, 3, 3, 3), (1, 1)),
 }
 TYPES = {"bf16": (("bfloat16", "bfloat16"), 0), "u8": (("uint8", "int8"), 121), "s8": (("int8", "int8"), -7)}
@@ -69,6 +70,7 @@ def check_numbers(case: str, kind: str, group: Any, arrays: list[np.ndarray], go
 SHORT = {
     ("3x3 on 7x7", "bf16"), ("stem", "bf16"), ("prime channels", "bf16"), ("1x1", "bf16"), ("3x3 stride 2", "s8"),
     ("dilated, stride 3", "bf16"), ("batch 3", "u8"), ("stem of eleven taps", "u8"), ("without padding", "s8"),
+    ("tiles between rows", "bf16"),
 }  # fmt: skip
 
 
@@ -103,14 +105,12 @@ def test_points_of_the_space_agree(case: str, kind: str, rng: np.random.Generato
     wanted = run_twin(Conv2dAmx, group, arrays)
     tried = 0
     for image in match.images:
-        most = match.images[image].blocks
-        for pixels, parts, chunk, threads in ((1, 1, 1, 1), (2, 2, most, 2), (1, 3, 1, 2), (2, 1, most, 3)):
-            config = {"image": image, "pixels": pixels, "parts": parts, "chunk": chunk, "threads": threads}
+        for config in points(image, match.images[image].blocks):
             if is_legal(match.images[image], config):
                 got, amx = run_tiles(Conv2dAmx, group, arrays, config, threads=2)
                 assert np.abs(got.astype("float64") - wanted.astype("float64")).max() <= (0.25 if kind == "bf16" else 0)
                 assert got.tobytes() == run_twin(Conv2dAmx, group, arrays, config, threads=2).tobytes(), config
-                amx.assert_configured(threads)
+                amx.assert_configured(config["threads"])
                 tried += 1
     assert tried >= 3
 
@@ -151,6 +151,63 @@ def test_blocks_of_another_width_are_read_while_they_are_copied(lanes: int, rng:
     assert layouts.params[0] == Layout.blocked(4, min(lanes, 32))
     got, _ = run_tiles(Conv2dAmx, group, arrays, config, offered)
     check_numbers("prime channels", "bf16", group, arrays, got)
+
+
+def test_tiles_of_padding_are_not_multiplied(rng: np.random.Generator) -> None:
+    """Zeros that only infinite weights would notice; of bytes padding is a zero point, whose products count."""
+    for kind, instruction, skipped in (("bf16", "tdpbf16ps", 2), ("u8", "tdpbusd", 0)):
+        group = group_of("3x3 on 14x14", kind)
+        arrays = arrays_of(group, rng)
+        match = matched(Conv2dAmx(), group, MACHINE)
+        (image,) = match.images.values()
+        config = {**Conv2dAmx().default(match, MACHINE), "pixels": 2}
+        got, amx = run_tiles(Conv2dAmx, group, arrays, config)
+        assert got.tobytes() == run_twin(Conv2dAmx, group, arrays, config).tobytes()
+        check_numbers("3x3 on 14x14", kind, group, arrays, got)
+        assert amx.executed[instruction] == 2 * 2 * (14 * 3 - skipped) * image.blocks * 3
+
+
+@pytest.mark.parametrize("kind", ["bf16", "u8"])
+def test_few_channels_may_lie_anyhow(kind: str, rng: np.random.Generator) -> None:
+    """Columns side by side are interleaved in vectors, others pixel by pixel."""
+    group = group_of("stem", kind)
+    arrays = arrays_of(group, rng)
+    match = matched(Conv2dAmx(), group, MACHINE)
+    config = {**Conv2dAmx().default(match, MACHINE), "image": "packed"}
+    plain, last = (
+        run_twin(Conv2dAmx, group, arrays, config, [layout, *(Layout.plain(len(p.shape)) for p in group.params[1:])])
+        for layout in (Layout.plain(4), Layout((0, 2, 3, 1)))
+    )
+    assert plain.tobytes() == last.tobytes()
+    check_numbers("stem", kind, group, arrays, plain)
+
+
+@pytest.mark.parametrize(("case", "kind"), [("3x3 stride 2", "bf16"), ("stem", "u8"), ("batch 3", "s8")])
+def test_a_large_image_is_copied_by_all_threads_together(
+    case: str, kind: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    group = group_of(case, kind, residual=case == "batch 3")
+    arrays = arrays_of(group, rng)
+    match = matched(Conv2dAmx(), group, MACHINE.with_threads(2))
+    config = {**Conv2dAmx().default(match, MACHINE), "share": "outputs", "parts": 1, "threads": 2}
+    own = run_twin(Conv2dAmx, group, arrays, config, threads=2)
+    monkeypatch.setattr("tvm_ext.schedules.amx_blocks._OWN_BYTES", 0)
+    shared, _ = run_tiles(Conv2dAmx, group, arrays, config, threads=2)
+    assert shared.tobytes() == own.tobytes()
+    check_numbers(case, kind, group, arrays, shared)
+
+
+@pytest.mark.parametrize("stream", ["weights", "image"])
+def test_an_operand_that_passes_l1_is_loaded_with_the_hint(stream: str, rng: np.random.Generator) -> None:
+    group = group_of("1x1", "bf16")
+    arrays = arrays_of(group, rng)
+    match = matched(Conv2dAmx(), group, MACHINE)
+    plain = {**Conv2dAmx().default(match, MACHINE), "pixels": 2, "stream": "neither"}
+    wanted, amx = run_tiles(Conv2dAmx, group, arrays, plain)
+    got, hinted = run_tiles(Conv2dAmx, group, arrays, {**plain, "stream": stream})
+    assert got.tobytes() == wanted.tobytes()
+    assert hinted.executed["tileloaddt1"] == hinted.executed["tileloadd"] == amx.executed["tileloadd"] // 2
+    assert not amx.executed["tileloaddt1"]
 
 
 @pytest.mark.long

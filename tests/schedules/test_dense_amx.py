@@ -12,7 +12,7 @@ from tvm_ext.schedules.amx_recipe import is_legal
 from tvm_ext.schedules.dense_amx import DenseAmx
 
 from ..emulation.execution import HOST, MACHINE
-from .amx_cases import R_SCALE, X_SCALE, Y_SCALE, arrays_of, dense_group, run_tiles, run_twin
+from .amx_cases import R_SCALE, X_SCALE, Y_SCALE, arrays_of, dense_group, points, run_tiles, run_twin
 from .kernels import matched
 
 #: rows x K, K x N
@@ -81,8 +81,7 @@ def test_points_of_the_space_agree(case: str, kind: str, rng: np.random.Generato
     arrays = arrays_of(group, rng)
     match = matched(DenseAmx(), group, MACHINE.with_threads(2))
     (kind_of_image, image), tried = next(iter(match.images.items())), 0
-    for pixels, parts, chunk, threads in ((1, 1, 1, 1), (2, 2, image.blocks, 2), (1, 3, 1, 2), (2, 1, 1, 3)):
-        config = {"image": kind_of_image, "pixels": pixels, "parts": parts, "chunk": chunk, "threads": threads}
+    for config in points(kind_of_image, image.blocks):
         if is_legal(image, config):
             got, _ = run_tiles(DenseAmx, group, arrays, config, threads=2)
             assert got.tobytes() == run_twin(DenseAmx, group, arrays, config, threads=2).tobytes(), config

@@ -31,16 +31,18 @@ _ERROR = 2.0**-21
 def multiply() -> tvm.transform.Pass:
     """Quantizations' quotients become products, where the CPU multiplies and adds at once.
 
-    Only :mod:`..schedules.scalar_ops` rounds the quotient of a named value, which is limited to what 8 bits hold.
+    What is divided has to be limited, min(max(x, least), most), to what 8 bits hold, as :mod:`..schedules.scalar_ops`
+    writes it.
     """
 
     def rounded(call: Call) -> Any:
         if getattr(call.op, "name", "") != "tirx.round" or not isinstance(call.args[0], tirx.Div):
             return call
         value, scale = call.args[0].a, _number(call.args[0].b)
-        if not isinstance(value, tirx.Var) or scale is None or not is_exact(scale):
+        if scale is None or not is_exact(scale) or not _is_limited(value, _LIMIT * scale):
             return call
-        return tirx.round(_quotient(value, scale))
+        name = tirx.Var("x", value.ty.dtype)
+        return tirx.Let(name, value, tirx.round(_quotient(name, scale)))
 
     def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
         if not codegen.target_has_features("fma", function.attrs["target"]):
@@ -63,6 +65,17 @@ def _quotient(x: Any, scale: float) -> Any:
     inverse, q = float(np.float32(1) / np.float32(scale)), tirx.Var("q", dtype)
     improved = fma(fma(q, constant(-scale), x), constant(inverse), q)
     return tirx.Let(q, x * constant(inverse), improved)
+
+
+def _is_limited(value: Any, most: float) -> bool:
+    """Whether a value is the least of a number and the largest of another one, both within plus and minus `most`."""
+    if not isinstance(value, tirx.Min):
+        return False
+    upper, inner = (_number(value.b), value.a) if _number(value.a) is None else (_number(value.a), value.b)
+    if not isinstance(inner, tirx.Max):
+        return False
+    lower = _number(inner.b) if _number(inner.a) is None else _number(inner.a)
+    return upper is not None and lower is not None and -most <= lower <= upper <= most
 
 
 def _number(value: Any) -> float | None:
