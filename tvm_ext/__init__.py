@@ -73,7 +73,8 @@ def compile(model: Any, **options: Any) -> CompiledModel:
             machine), `threads` (default: every core this process may use), `fusion` ("default" or "none"), `precision`
             ("float32" or "bf16") with `max_error` (of an output's range: layers that exceed it keep float32, as
             measured) and `keep_float32` (ONNX nodes that keep it), `records` (tuning logs; "auto" takes those
-            shipped), `offload` (a back end that runs a part of the model) with `offload_options`, `cache`.
+            shipped), `choose` ("estimate", or "measure" to time the best few kernels on this machine, for about
+            `seconds`, once), `offload` (a back end that runs a part of the model) with `offload_options`, `cache`.
 
     Returns:
         A program: `run` takes and returns numpy arrays by their ONNX names, from any number of threads;
@@ -86,6 +87,7 @@ def compile(model: Any, **options: Any) -> CompiledModel:
     """
     from .driver.compile import compile_model
 
+    _measure_choices(model, options)
     return compile_model(model, **options)
 
 
@@ -271,6 +273,7 @@ def benchmark(
     """
     from .benchmarking.benchmark import benchmark as run_benchmark
 
+    _measure_choices(model, {**options, "threads": threads})
     return run_benchmark(
         model, against, threads, rounds=rounds, seconds_per_round=seconds_per_round, seed=seed, timeout=timeout,
         inputs=inputs, python=python, **options,
@@ -371,7 +374,17 @@ def profile(
     """
     from .inspection.profile import profile_model
 
+    _measure_choices(model, options)
     return profile_model(model, inputs, rounds=rounds, seconds=seconds, batch=batch, seed=seed, code=code, **options)
+
+
+def _measure_choices(model: Any, options: Mapping[str, Any]) -> None:
+    """With `choose="measure"`: measure what the timing cache lacks; whatever compiles later follows the cache."""
+    if options.get("choose") == "measure":
+        from .core.options import CompileOptions as Options
+        from .tuning.choose import measure_choices
+
+        measure_choices(model, Options.of(**options))
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from .common import (
     add_input_arguments,
     compile_options,
     given_inputs,
+    measure_with_progress,
     model_of,
     print_json,
 )
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default: 0)")
     parser.add_argument("-o", "--output", metavar="OUT.md|OUT.json", help="also write the table here")
     add_input_arguments(parser)
-    add_compile_arguments(parser)
+    add_compile_arguments(parser, seconds=False)
 
 
 def add_python_argument(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
     model = model_of(args.model)
     with Progress("starting") as progress:
+        measure_with_progress(args, model, progress)
         table = benchmark(
             model, args.against, rounds=args.rounds, seconds_per_round=args.seconds, seed=args.seed,
             timeout=args.timeout, inputs=given_inputs(args), python=pythons(args), progress=progress.tell,

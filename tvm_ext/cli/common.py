@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 ZOO = "zoo:"
 
 
-def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `compile` that every verb which compiles takes."""
+def add_compile_arguments(parser: argparse.ArgumentParser, seconds: bool = True) -> None:
+    """Options of `compile` that every verb which compiles takes.
+
+    Args:
+        seconds: whether `--seconds` is the time to measure; of some verbs it is another.
+    """
     parser.add_argument(
         "--shape", metavar="NAME=1,3,224,224", type=shape_argument, action="append", default=[],
         help="shape of an input whose dimensions the model leaves free; once per input; a name, as in N,3,224,224, is "
@@ -54,8 +58,19 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--records", metavar="LOG", action="append", default=[],
-        help="log of tuning records to use, or none (default: those shipped with the library that fit this machine)",
+        help="log of tuning records to use, or none (default: those shipped with the library)",
     )  # fmt: skip
+    parser.add_argument(
+        "--choose", choices=("estimate", "measure"), default="estimate",
+        help="kernels by estimate, or the best few measured on this machine, once (default: estimate)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--measure", dest="choose", action="store_const", const="measure", help="the same as --choose measure"
+    )
+    if seconds:
+        parser.add_argument(
+            "--seconds", dest="choose_seconds", type=float, metavar="S", help="with --choose measure (default: 20)"
+        )
     add_offload_arguments(parser)
     parser.add_argument("--no-cache", action="store_true", help="neither read nor write the on-disk cache")
 
@@ -66,7 +81,8 @@ def compile_options(args: argparse.Namespace) -> dict[str, Any]:
         "shapes": dict(args.shape), "specialize": dict(args.specialize), "freeze": _frozen(args.freeze),
         "threads": args.threads, "target": args.target, "fusion": args.fusion, "records": _records(args.records),
         "precision": args.precision, "max_error": args.max_error, "keep_float32": tuple(args.keep_float32),
-        "cache": not args.no_cache, **offload_options(args),
+        "choose": args.choose, "cache": not args.no_cache, **offload_options(args),
+        **({"seconds": args.choose_seconds} if "choose_seconds" in args else {}),
     }  # fmt: skip
 
 
@@ -165,8 +181,21 @@ def compile_with_progress(args: argparse.Namespace, model: Any) -> CompiledModel
     """Compile as the arguments say, with progress on stderr."""
     from .. import compile as compile_model
 
-    with Progress(f"compiling {args.model}"):
+    with Progress(f"compiling {args.model}") as progress:
+        measure_with_progress(args, model, progress)
         return compile_model(model, **compile_options(args))
+
+
+def measure_with_progress(args: argparse.Namespace, model: Any, progress: Progress) -> None:
+    """With `--choose measure`: measure what the timing cache lacks, and say what is measured."""
+    if args.choose != "measure":
+        return
+    from ..core.options import CompileOptions
+    from ..tuning.choose import measure_choices
+
+    label, options = progress.label, CompileOptions.of(**compile_options(args))
+    measure_choices(model, options, tell=lambda text: progress.tell(f"{label}: {text}"))
+    progress.tell(label)
 
 
 def spec_dicts(specs: Iterable[Any]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from .common import (
     add_input_arguments,
     compile_options,
     given_inputs,
+    measure_with_progress,
     model_of,
     print_json,
 )
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default: 0)")
     parser.add_argument("--no-code", action="store_true", help="no facts of the machine code: quicker, by the cache")
     add_input_arguments(parser)
-    add_compile_arguments(parser)
+    add_compile_arguments(parser, seconds=False)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -102,7 +103,9 @@ def _profile(args: argparse.Namespace) -> Profile:
 
     model = model_of(args.model)
     options = _options(args, artifact=is_artifact(model))
-    with Progress(f"profiling {args.model}"):
+    with Progress(f"profiling {args.model}") as progress:
+        if options:
+            measure_with_progress(args, model, progress)
         return profile(
             model, given_inputs(args), rounds=args.rounds, seconds=args.seconds, batch=args.batch, seed=args.seed,
             code=not args.no_code, **options,
@@ -119,7 +122,7 @@ def _options(args: argparse.Namespace, artifact: bool) -> dict[str, Any]:
     if not artifact:
         return options
     parser = argparse.ArgumentParser()
-    add_compile_arguments(parser)
+    add_compile_arguments(parser, seconds=False)
     default = compile_options(parser.parse_args([]))
     given = [name for name, value in options.items() if value != default[name]]
     if given:

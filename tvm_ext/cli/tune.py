@@ -63,7 +63,9 @@ def run(args: argparse.Namespace) -> int:
         raise OptionError("--records: tune compares with the defaults", fix="to go on with a log: --log LOG --resume")
     if args.offload:
         raise OptionError("--offload: tune measures kernels of the CPU", fix="leave it out; compile takes it")
-    for name in ("records", "offload", "offload_options"):
+    if args.choose != "estimate" or args.choose_seconds is not None:
+        raise OptionError("--choose, --seconds: tune measures by itself", fix="--minutes says for how long")
+    for name in ("records", "offload", "offload_options", "choose", "seconds"):
         options.pop(name)
     progress = _JsonLines() if args.json else _Lines()
     report = tune(

@@ -49,6 +49,8 @@ def tune(
     if trials is None and minutes is None:
         minutes = DEFAULT_MINUTES
     compile_options = CompileOptions.of(**options)
+    if compile_options.choose != "estimate":
+        raise OptionError("choose='measure': tune measures by itself", fix="leave it out; `minutes` says for how long")
     machine = Machine.detect(compile_options.target, compile_options.threads)
     on_event = on_event or (lambda event: None)
     way = _Way(machine, Budget(trials, minutes, patience, goal), tuner, seed, measurer, rpc, on_event)

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+#: Seconds that a kernel runs before it is timed. Threads that wake up begin on the core of the one that woke them: the
+#: scheduler needs some milliseconds to move them, and until then a kernel of two threads takes twice as long.
+WARM_UP = 0.01
 #: A first time of so many times the best known one is a clear loser: noise does not make it a winner.
 DISCARD = 1.5
 
@@ -32,14 +35,17 @@ DEFAULT_REPEATS = Repeats()
 def timed(
     function: Callable[..., Any], arguments: Sequence[Sequence[Any]], best: float, repeats: Repeats
 ) -> tuple[tuple[float, ...], bool]:
-    """Seconds of each repeat, after one call that warms up; and whether it was given up as a clear loser.
+    """Seconds of each repeat, after calls that warm up; and whether it was given up as a clear loser.
 
     Args:
         arguments: of one call after the other, from the beginning again if there are fewer than calls.
         best: seconds of the best candidate so far.
     """
     following = itertools.cycle(arguments)
-    function(*next(following))
+    first, warm = next(following), time.perf_counter() + WARM_UP
+    function(*first)
+    while time.perf_counter() < warm:  # the others' weights stay cold
+        function(*first)
     costs: list[float] = []
     while len(costs) < repeats.count and sum(costs) < repeats.seconds:
         given = next(following)
@@ -49,3 +55,8 @@ def timed(
         if len(costs) == 1 and costs[0] > DISCARD * best:
             return tuple(costs), True
     return tuple(costs), False
+
+
+def lower_quartile(costs: Sequence[float]) -> float:
+    """Of a sample of seconds: what it takes undisturbed, if no more than two thirds of the calls were disturbed."""
+    return sorted(costs)[len(costs) // 4]
