@@ -107,15 +107,9 @@ def load(path: str | os.PathLike[str]) -> CompiledModel:
 
 
 def verify(
-    compiled: Any,
-    model: Any = None,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    *,
-    seed: int = 0,
-    reference: Mapping[str, np.ndarray] | None = None,
-    tolerance: float | None = None,
-    layers: bool = False,
-) -> VerifyReport | LayerReport:
+    compiled: Any, model: Any = None, inputs: Mapping[str, np.ndarray] | None = None, *, seed: int = 0,
+    reference: Mapping[str, np.ndarray] | None = None, tolerance: float | None = None, layers: bool = False,
+) -> VerifyReport | LayerReport:  # fmt: skip
     """Run a compiled model and onnxruntime on the same inputs and compare every output, or every layer too.
 
     Args:
@@ -232,18 +226,10 @@ def resume(path: str | os.PathLike[str]) -> CompiledModel:
 
 
 def benchmark(
-    model: Any,
-    against: Sequence[str] = ("onnxruntime",),
-    threads: int | None = None,
-    *,
-    rounds: int = 9,
-    seconds_per_round: float = 0.5,
-    seed: int = 0,
-    timeout: float = 600.0,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    python: str | Mapping[str, str] | None = None,
-    **options: Any,
-) -> BenchmarkTable:
+    model: Any, against: Sequence[str] = ("onnxruntime",), threads: int | None = None, *, rounds: int = 9,
+    seconds_per_round: float = 0.5, seed: int = 0, timeout: float = 600.0,
+    inputs: Mapping[str, np.ndarray] | None = None, python: str | Mapping[str, str] | None = None, **options: Any,
+) -> BenchmarkTable:  # fmt: skip
     """Time a model against other runtimes, each in a process of its own, in interleaved rounds.
 
     The figure is the median over rounds of (our round's minimum / the other's round's minimum). Outputs of all are
@@ -381,10 +367,9 @@ def profile(
 def _measure_choices(model: Any, options: Mapping[str, Any]) -> None:
     """With `choose="measure"`: measure what the timing cache lacks; whatever compiles later follows the cache."""
     if options.get("choose") == "measure":
-        from .core.options import CompileOptions as Options
         from .tuning.choose import measure_choices
 
-        measure_choices(model, Options.of(**options))
+        measure_choices(model, **options)
 
 
 def __getattr__(name: str) -> Any:

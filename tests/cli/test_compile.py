@@ -27,13 +27,14 @@ def test_options_reach_the_compiler(cli, fake, model):
     default, given = (options for _, options in fake.calls)
     assert default == {
         "shapes": {}, "specialize": {}, "freeze": {}, "threads": None, "target": None, "fusion": "default",
-        "cache": True, "records": "auto", "offload": None, "offload_options": {},
+        "cache": True, "records": "auto", "choose": "estimate", "seconds": None, "offload": None, "offload_options": {},
         "precision": "float32", "max_error": None, "keep_float32": (),
     }  # fmt: skip
     assert given == {
         "shapes": {"x": ("N", 3), "s": ()}, "specialize": {"N": (1, 8)}, "freeze": {}, "threads": 2,
         "target": "haswell", "fusion": "default", "cache": False, "records": ("a.json", "b.json"),
-        "offload": None, "offload_options": {}, "precision": "bf16", "max_error": 0.01, "keep_float32": ("a", "b"),
+        "choose": "estimate", "seconds": None, "offload": None, "offload_options": {}, "precision": "bf16",
+        "max_error": 0.01, "keep_float32": ("a", "b"),
     }  # fmt: skip
 
 

@@ -60,19 +60,21 @@ def add_compile_arguments(parser: argparse.ArgumentParser, seconds: bool = True)
         "--records", metavar="LOG", action="append", default=[],
         help="log of tuning records to use, or none (default: those shipped with the library)",
     )  # fmt: skip
-    parser.add_argument(
-        "--choose", choices=("estimate", "measure"), default="estimate",
-        help="kernels by estimate, or the best few measured on this machine, once (default: estimate)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--measure", dest="choose", action="store_const", const="measure", help="the same as --choose measure"
-    )
-    if seconds:
-        parser.add_argument(
-            "--seconds", dest="choose_seconds", type=float, metavar="S", help="with --choose measure (default: 20)"
-        )
+    _add_choose_arguments(parser, seconds)
     add_offload_arguments(parser)
     parser.add_argument("--no-cache", action="store_true", help="neither read nor write the on-disk cache")
+
+
+def _add_choose_arguments(parser: argparse.ArgumentParser, seconds: bool) -> None:
+    choices, short = ("estimate", "measure"), "the same as --choose measure"
+    parser.add_argument(
+        "--choose", choices=choices, default="estimate",
+        help="kernels by estimate, or the best few measured on this machine, once (default: estimate)",
+    )  # fmt: skip
+    parser.add_argument("--measure", dest="choose", action="store_const", const="measure", help=short)
+    if seconds:
+        about = "with --choose measure: about how long to measure (default: 20)"
+        parser.add_argument("--seconds", dest="choose_seconds", type=float, metavar="S", help=about)
 
 
 def compile_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -190,11 +190,8 @@ class Cache:
             OSError: one cannot be removed.
         """
         entries = [path for path, _ in self._files(_SUFFIX) if _KEY.fullmatch(path.stem)]
-        for path in [
-            *entries,
-            *self.timings(),
-            *(path for path, _ in self._files(TEMPORARY_SUFFIX) if path.name.startswith(".")),
-        ]:
+        leftovers = [path for path, _ in self._files(TEMPORARY_SUFFIX) if path.name.startswith(".")]
+        for path in [*entries, *self.timings(), *leftovers]:
             path.unlink(missing_ok=True)
         return len(entries)
 

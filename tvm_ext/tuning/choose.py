@@ -45,12 +45,14 @@ Tell = Callable[[str], None]
 
 
 def measure_choices(
-    model: Any, options: CompileOptions, measurer: Measurer | None = None, tell: Tell = lambda text: None
-) -> None:
+    model: Any, options: CompileOptions | None = None, measurer: Measurer | None = None,
+    tell: Tell = lambda text: None, **given: Any,
+) -> None:  # fmt: skip
     """Measure what `choose="measure"` asks for, as far as the timing cache lacks it; a compile then follows the cache.
 
     Args:
         model: path, bytes or ModelProto.
+        options: of the compile, as one object; or give them by keyword.
         measurer: builds, checks and times candidates; None for workers on this machine.
         tell: told what is going on.
 
@@ -58,6 +60,7 @@ def measure_choices(
         OptionError: kernels for this target cannot run here.
         ModelError, UnsupportedError: as in a compile.
     """
+    options = options or CompileOptions.of(**given)
     machine = Machine.detect(options.target, options.threads)
     if why := why_not_here(machine.as_dict()):
         raise OptionError(f"choose='measure': nothing can be measured here: {why}", fix="choose='estimate'")
