@@ -17,6 +17,7 @@ from ..core.errors import OptionError, TvmExtError
 from ..core.machine import Machine
 from ..core.options import CompileOptions
 from ..core.recipe import Config
+from ..core.record_book import REMOTE
 from ..core.task_key import TaskKey
 from ..frontend.reader import read_model
 from ..runtime.cpu import why_not_here
@@ -102,7 +103,7 @@ def _carried_out(given: _Tuned, way: _Way, path: Path, known: Known) -> TuneRepo
     with way.measuring() as measurer:
         session = Session(
             given.tasks, way.machine, measurer, book, name, budget=way.budget, tuner=way.tuner, seed=way.seed,
-            known=known.records, peak=peak, tell=way.tell,
+            known=known.records, peak=peak, cpu=REMOTE if way.rpc else "", tell=way.tell,
         )  # fmt: skip
         stopped = _run(given, session, measurer)
     seconds = time.monotonic() - session.started
