@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,10 @@ import pytest
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.lowering import agrees
+from tests.tuning.choosing import CONV, MACHINE, MATMULS, OPTIONS, Fake, Nothing, groups, recorded
 from tvm_ext.core.errors import OptionError
-from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.recipe import Config, config_text
-from tvm_ext.core.record import Record
 from tvm_ext.core.record_book import RecordBook, machine_fields
 from tvm_ext.core.task_key import TaskKey
 from tvm_ext.driver import records as driver
@@ -27,57 +26,16 @@ from tvm_ext.driver.cache import Cache, CacheWarning
 from tvm_ext.driver.compile import compile_model
 from tvm_ext.driver.records import timing_log
 from tvm_ext.tuning import choose
-from tvm_ext.tuning.candidates import MOST, Candidates, candidate, is_faster
+from tvm_ext.tuning.candidates import MOST, Candidates, candidate
 from tvm_ext.tuning.choose import measure_choices
-from tvm_ext.tuning.extract import workloads_of
 from tvm_ext.tuning.measure import MeasureError, Measurement, TaskError
 from tvm_ext.verification.verify import verify
-
-MACHINE = Machine.detect(threads=2)
-#: The matmuls differ a hundredfold in work, and the convolution has two recipes.
-MATMULS = model(
-    [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("MatMul", "b v", "y")],
-    [value("x", (64, 96))], [value("y", (64, 8))], {"w": random(96, 256), "v": random(256, 8)},
-)  # fmt: skip
-CONV = model(
-    [node("Conv", "x w", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "y")],
-    [value("x", (1, 16, 12, 12))], [value("y", (1, 32, 12, 12))], {"w": random(32, 16, 3, 3, scale=0.2)},
-)  # fmt: skip
-OPTIONS = CompileOptions(threads=2, choose="measure", seconds=1000.0)
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
-
-
-class Fake:
-    """Tells seconds of candidates; `fault` names errors, `raises` is raised for groups of an operator."""
-
-    def __init__(
-        self, seconds: Callable[[TaskKey, Config], float] = lambda key, one: 1e-3,
-        fault: Callable[[Config], str] = lambda one: "", raises: dict[str, Exception] | None = None,
-    ) -> None:  # fmt: skip
-        self.seen: list[tuple[TaskKey, str]] = []
-        self.batches: list[TaskKey] = []
-        self._seconds, self._fault, self._raises = seconds, fault, raises or {}
-
-    def measure(self, task: Any, configs: Sequence[Config], best: float = 0.0) -> Iterator[Measurement]:
-        self.batches.append(task.key)
-        if task.key.op in self._raises:
-            raise self._raises[task.key.op]
-        for one in configs:
-            self.seen.append((task.key, config_text(one)))
-            assert task.candidate(one) == one and task.describe()["kind"] == "group"
-            error, seconds = self._fault(one), self._seconds(task.key, one)
-            yield Measurement(one, () if error else (seconds,) * 9, error, "as the test wants it", None, False, 0.01)
-
-
-def groups(proto: Any = MATMULS, timings: RecordBook | None = None, records: RecordBook | None = None) -> list[Any]:
-    """Candidates of the groups, those of the most work first."""
-    works = sorted(workloads_of(proto, OPTIONS, MACHINE), key=lambda work: -work.plan.cost)
-    return [Candidates.of(work, MACHINE, timings or RecordBook(), records or RecordBook()) for work in works]
 
 
 def compiled(proto: Any = MATMULS, options: CompileOptions = OPTIONS) -> list[dict[str, Any]]:
@@ -104,47 +62,6 @@ def favouring(number: int) -> Callable[[TaskKey, Config], float]:
     """The candidate of this place in the queue is the fastest of each group by a tenth."""
     fast = {(g.work.key, config_text(g.queue[number])) for g in groups()}
     return lambda key, one: 0.9e-3 if (key, config_text(one)) in fast else 1e-3
-
-
-# ------------------------------------------------------------------------------------------------ candidates
-def test_candidates_are_the_best_by_estimate_each_once_and_legal() -> None:
-    large, small = groups()
-    for group in (large, small):
-        (task,) = group.work.tasks
-        texts = [config_text(one) for one in group.queue]
-        assert group.best == group.default == candidate(task.recipe, task.default)
-        assert len(set(texts)) == len(texts) >= 2 and config_text(group.default) not in texts
-        costs = [task.prior(one["config"]) for one in group.queue]
-        assert costs == sorted(costs) and costs[-1] <= 1.6 * task.prior(task.default)
-        assert all(task.space.legal(one["config"]) for one in group.queue)
-    assert large.hope > small.hope > 0
-
-
-def test_every_recipe_has_its_best_among_them() -> None:
-    (group,) = groups(CONV)
-    assert {one["recipe"] for one in [group.default, *group.queue]} == {"conv2d_winograd", "conv2d_nchwc"}
-
-
-def recorded(machine: dict[str, Any], **given: Any) -> Record:
-    """A point that the estimate does not name."""
-    large = groups()[0]
-    (task,) = large.work.tasks
-    named = {config_text(one) for one in large.queue}
-    other = next(c for c in task.neighbours(task.default)[::-1] if config_text(candidate(task.recipe, c)) not in named)
-    fields = {"config": other, "costs": (1e-3,), "machine": machine, "session": "elsewhere", **given}
-    return Record(large.work.key, task.recipe, task.version, **fields)
-
-
-def test_records_of_other_machines_are_measured_first_and_illegal_ones_never() -> None:
-    elsewhere = {**machine_fields(MACHINE), "cpu": "another"}
-    one = recorded(elsewhere)
-    others = [
-        recorded(elsewhere, config={**one.config, "tile_p": 12345}), recorded(elsewhere, config={"knob": 1}),
-        recorded({**elsewhere, "threads": 64}), recorded(elsewhere, costs=(), error="wrong"),
-    ]  # fmt: skip
-    large, small = groups(records=RecordBook([*others, one]))
-    assert large.queue[0] == candidate(one.recipe, one.config) and len(large.queue) == len(groups()[0].queue) + 1
-    assert small.queue == groups()[1].queue
 
 
 # ------------------------------------------------------------------------------------------------ what is followed
@@ -181,17 +98,6 @@ def test_what_is_no_faster_beyond_the_noise_leaves_the_default() -> None:
     assert [k["config"] for k in compiled()] == [k["config"] for k in compiled(options=estimated)]
 
 
-def test_samples_are_compared_beyond_their_noise() -> None:
-    calm = [1.0 + 0.002 * (i % 5) for i in range(30)]
-    assert is_faster([0.95 * c for c in calm], calm) and not is_faster(calm, [0.95 * c for c in calm])
-    assert not is_faster([0.99 * c for c in calm], calm), "within what timers scatter"
-    noisy = [1.0 + 0.3 * (i % 10) / 10 for i in range(30)]
-    assert not is_faster([0.97 * c for c in noisy], noisy), "faster, but not beyond the noise"
-    disturbed = [*calm[:10], *(2 * c for c in calm[10:])]
-    assert is_faster([0.95 * c for c in calm], disturbed) and not is_faster([1.2 * c for c in calm], disturbed)
-    assert is_faster(calm, ()) and not is_faster((), calm)
-
-
 def test_a_default_that_was_disturbed_the_first_time_is_measured_again() -> None:
     calls: list[str] = []
     (default,) = {config_text(groups(CONV)[0].default)}
@@ -208,13 +114,6 @@ def test_a_default_that_was_disturbed_the_first_time_is_measured_again() -> None
 
 
 # ------------------------------------------------------------------------------------------------ the cache
-class Nothing:
-    """Measures nothing more."""
-
-    def measure(self, task: Any, configs: Any, best: float = 0.0) -> Any:
-        raise AssertionError(f"{task.name} is measured again: {configs}")
-
-
 def test_a_second_time_all_is_in_the_cache() -> None:
     measure_choices(MATMULS, OPTIONS, Fake(favouring(1)))
     before, first = timing_log(MACHINE).read_bytes(), compiled()
