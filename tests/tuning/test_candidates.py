@@ -8,6 +8,7 @@ from tvm_ext.core.record_book import RecordBook, machine_fields
 from tvm_ext.tuning.candidates import candidate, is_faster
 
 
+def test_candidates_are_the_best_by_estimate_each_once_and_legal() -> None:
     large, small = groups()
     for group in (large, small):
         (task,) = group.work.tasks
@@ -46,5 +47,3 @@ def test_samples_are_compared_beyond_their_noise() -> None:
     disturbed = [*calm[:10], *(2 * c for c in calm[10:])]
     assert is_faster([0.95 * c for c in calm], disturbed) and not is_faster([1.2 * c for c in calm], disturbed)
     assert is_faster(calm, ()) and not is_faster((), calm)
-
-
