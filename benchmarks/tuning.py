@@ -3,7 +3,8 @@
 Writes results/MACHINE/tuning.*
 
 rate           our tuner over the recipes of ResNet-18's convolutions, and MetaSchedule over the same kernels
-models         shipped logs (tuning_logs/): the whole model tuned / untuned, paired rounds with an interval
+models         shipped logs (tuning_logs/), where they were recorded on this machine: the whole model tuned / untuned,
+               paired rounds with an interval
 templates      conv2d, dense and batch_matmul by a template: unscheduled, and the best found
 beam           ResNet-18: no tuning, beam, xgb with as many trials
 kills          sessions killed at random moments, each going on with the log of the one before

@@ -69,7 +69,7 @@ def compile(model: Any, **options: Any) -> CompiledModel:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
         **options: fields of :class:`CompileOptions`, which explains them: `shapes`, `specialize` and `freeze` of
             inputs, `target`, `machine` and `threads`, `fusion`, `accuracy`, `precision` with `max_error` and
-            `keep_float32`, `records`, `offload` with `offload_options`, `cache`.
+            `keep_float32`, `records`, `choose` with `seconds`, `offload` with `offload_options`, `cache`.
 
     Returns:
         A program: `run` takes and returns numpy arrays by their ONNX names, from any number of threads;
@@ -82,6 +82,7 @@ def compile(model: Any, **options: Any) -> CompiledModel:
     """
     from .driver.compile import compile_model
 
+    _measure_choices(model, options)
     return compile_model(model, **options)
 
 
@@ -101,15 +102,9 @@ def load(path: str | os.PathLike[str]) -> CompiledModel:
 
 
 def verify(
-    compiled: Any,
-    model: Any = None,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    *,
-    seed: int = 0,
-    reference: Mapping[str, np.ndarray] | None = None,
-    tolerance: float | None = None,
-    layers: bool = False,
-) -> VerifyReport | LayerReport:
+    compiled: Any, model: Any = None, inputs: Mapping[str, np.ndarray] | None = None, *, seed: int = 0,
+    reference: Mapping[str, np.ndarray] | None = None, tolerance: float | None = None, layers: bool = False,
+) -> VerifyReport | LayerReport:  # fmt: skip
     """Run a compiled model and onnxruntime on the same inputs and compare every output, or every layer too.
 
     Args:
@@ -226,18 +221,10 @@ def resume(path: str | os.PathLike[str]) -> CompiledModel:
 
 
 def benchmark(
-    model: Any,
-    against: Sequence[str] = ("onnxruntime",),
-    threads: int | None = None,
-    *,
-    rounds: int = 9,
-    seconds_per_round: float = 0.5,
-    seed: int = 0,
-    timeout: float = 600.0,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    python: str | Mapping[str, str] | None = None,
-    **options: Any,
-) -> BenchmarkTable:
+    model: Any, against: Sequence[str] = ("onnxruntime",), threads: int | None = None, *, rounds: int = 9,
+    seconds_per_round: float = 0.5, seed: int = 0, timeout: float = 600.0,
+    inputs: Mapping[str, np.ndarray] | None = None, python: str | Mapping[str, str] | None = None, **options: Any,
+) -> BenchmarkTable:  # fmt: skip
     """Time a model against other runtimes, each in a process of its own, in interleaved rounds.
 
     The figure is the median over rounds of (our round's minimum / the other's round's minimum). Outputs of all are
@@ -267,6 +254,7 @@ def benchmark(
     """
     from .benchmarking.benchmark import benchmark as run_benchmark
 
+    _measure_choices(model, {**options, "threads": threads})
     return run_benchmark(
         model, against, threads, rounds=rounds, seconds_per_round=seconds_per_round, seed=seed, timeout=timeout,
         inputs=inputs, python=python, **options,
@@ -367,7 +355,16 @@ def profile(
     """
     from .inspection.profile import profile_model
 
+    _measure_choices(model, options)
     return profile_model(model, inputs, rounds=rounds, seconds=seconds, batch=batch, seed=seed, code=code, **options)
+
+
+def _measure_choices(model: Any, options: Mapping[str, Any]) -> None:
+    """With `choose="measure"`: measure what the timing cache lacks; whatever compiles later follows the cache."""
+    if options.get("choose") == "measure":
+        from .tuning.choose import measure_choices
+
+        measure_choices(model, **options)
 
 
 def __getattr__(name: str) -> Any:

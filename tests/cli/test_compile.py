@@ -60,3 +60,28 @@ def test_the_artifact_is_written_and_named(cli, cli_json, fake, model, tmp_path)
     code, plain = cli_json("compile", model, "-o", str(path))
     assert code == 0 and plain["artifact"] == str(path) and plain["report"]["launches"] == 3
     assert plain["inputs"] == [{"name": "x", "shape": [3, 7], "dtype": "float32"}]
+
+
+def test_what_was_measured_is_printed_and_the_cache_is_filled_first(cli, fake, model, monkeypatch):
+    from tvm_ext.tuning import choose
+
+    asked = []
+    monkeypatch.setattr(
+        choose, "measure_choices", lambda model, options=None, tell=None, **given: asked.append(options)
+    )
+    choice = {"by": "measure", "reason": "measured to be faster than the default", "measured": 3, "candidates": 5,
+              "seconds": 1.5e-5, "default_seconds": 2e-5}  # fmt: skip
+    monkeypatch.setitem(REPORT["kernels"][0], "choice", choice)
+    monkeypatch.setitem(REPORT["kernels"][0], "estimated_us", 17.25)
+    code, out, _ = cli("compile", model, "--measure", "--seconds", "3")
+    assert code == 0 and (asked[0].choose, asked[0].seconds) == ("measure", 3.0)
+    assert fake.calls[0][1]["choose"] == "measure" and fake.calls[0][1]["seconds"] == 3.0
+    for part in ("measured 3 of 5", "15.0 us", "20.0 us", "17.2 us", "faster than the default", "by measure"):
+        assert part in out
+    assert cli("compile", model, "--choose", "measure")[0] == 0 and asked[-2].seconds == 20.0
+    assert cli("compile", model)[0] == 0 and fake.calls[-1][1]["choose"] == "estimate"
+
+
+def test_seconds_without_measuring_are_an_error(cli, model):
+    code, _, err = cli("compile", model, "--seconds", "3")
+    assert code == 2 and "choose" in err

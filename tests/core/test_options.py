@@ -60,6 +60,15 @@ def test_a_symbolic_batch_has_sizes_and_can_be_bound() -> None:
         ({"accuracy": "fast"}, "'default' or 'exact'"),
         ({"cache": 1}, "True or False"),
         ({"precision": "fp16"}, "'float32' or 'bf16'"),
+        ({"choose": "best"}, "'estimate' or 'measure'"),
+        ({"choose": None}, "'estimate' or 'measure'"),
+        ({"seconds": 5}, "with choose='estimate'"),
+        ({"choose": "measure", "seconds": 0}, "above 0"),
+        ({"choose": "measure", "seconds": -1.0}, "above 0"),
+        ({"choose": "measure", "seconds": float("nan")}, "above 0"),
+        ({"choose": "measure", "seconds": float("inf")}, "above 0"),
+        ({"choose": "measure", "seconds": "20"}, "above 0"),
+        ({"choose": "measure", "seconds": True}, "above 0"),
         ({"precision": "bf16", "max_error": 0}, "above 0"),
         ({"precision": "bf16", "max_error": 1.5}, "at most 1"),
         ({"precision": "bf16", "max_error": "small"}, "share of an output's range"),
@@ -74,6 +83,11 @@ def test_a_symbolic_batch_has_sizes_and_can_be_bound() -> None:
 def test_a_bad_option_is_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         CompileOptions.of(**given)
+
+
+def test_measuring_takes_twenty_seconds_unless_told() -> None:
+    assert CompileOptions.of().seconds is None and CompileOptions.of(choose="measure").seconds == 20.0
+    assert CompileOptions.of(choose="measure", seconds=5).seconds == 5.0
 
 
 def test_layers_kept_in_float32_are_names_with_reasons() -> None:

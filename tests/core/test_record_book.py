@@ -13,17 +13,23 @@ from tests.core.log_rows import AUTOTVM, CONV, MACHINE, PICKLED, record
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.record import Record, RecordError
-from tvm_ext.core.record_book import MAX_LINE, RecordBook, Verdict, machine_fields, read_line
+from tvm_ext.core.record_book import MAX_LINE, REMOTE, RecordBook, Verdict, machine_fields, read_line
 from tvm_ext.core.task_key import TaskKey
 
 HERE = Machine.detect("skylake-avx512", threads=2)
+OWN = machine_fields(HERE)
 VERSIONS = {"conv2d_nchwc": 1, "conv2d_winograd": 3}
 GOOD = record().to_row()
 
 
 def verdict(config: Any = None, recipe: str | None = None, **given: Any) -> Verdict:
-    fields = {"machine": MACHINE, "session": "s1", "timestamp": 5.0, "reason": "no faster inside the model"}
+    fields = {"machine": OWN, "session": "s1", "timestamp": 5.0, "reason": "no faster inside the model"}
     return Verdict(CONV, recipe, config, **{**fields, **given})
+
+
+def own(*args: Any, **given: Any) -> Record:
+    """A record of this machine."""
+    return record(*args, **{"machine": OWN, **given})
 
 
 def written(tmp_path: Path, *lines: str | bytes, name: str = "log.json") -> Path:
@@ -33,7 +39,14 @@ def written(tmp_path: Path, *lines: str | bytes, name: str = "log.json") -> Path
 
 
 # ------------------------------------------------------------------------------------------------ reading
-@pytest.mark.parametrize("one", [verdict(), verdict({"a": [1, "x"]}, "conv2d_nchwc", reason="faster ü\n")])
+@pytest.mark.parametrize(
+    "one",
+    [
+        verdict(),
+        verdict({"a": [1, "x"]}, "conv2d_nchwc", reason="faster ü\n"),
+        verdict(facts={"measured": 3, "candidates": 5, "seconds": 1e-5}),
+    ],
+)
 def test_a_verdict_is_a_comment_and_reads_back(one: Verdict) -> None:
     line = one.to_line()
     assert line.startswith("# ") and "\n" not in line and read_line(line) == one
@@ -49,7 +62,7 @@ def test_bad_lines_are_named_and_cost_no_other(tmp_path: Path) -> None:
     )  # fmt: skip
     book = RecordBook.read([path])
     assert book.records == [record(), record(), Record.from_row(AUTOTVM[0]), record(timestamp=9.0)]
-    assert book.verdicts == [verdict()]
+    assert book.verdicts == [verdict()] and book.comments == [{"kind": "session", "session": "s1"}]
     named = {p.line: p.reason for p in book.problems}
     assert sorted(named) == [4, 5, 6, 7, 8, 9, 14, 15, 16]
     for line, why in {4: "cut off", 5: "pickled", 6: "not JSON", 7: "nested", 8: "longer than", 9: "version None",
@@ -67,7 +80,8 @@ def test_a_line_behind_a_long_one_is_read(tmp_path: Path, size: int) -> None:
 @pytest.mark.parametrize(
     "change",
     [{"config": [1]}, {"config": "x"}, {"config": None}, {"recipe": 5}, {"recipe": None}, {"args": "ab"}, {"op": None},
-     {"machine": []}, {"timestamp": "now"}, {"timestamp": 10**400}, {"session": []}, {"reason": 1}],
+     {"machine": []}, {"timestamp": "now"}, {"timestamp": 10**400}, {"session": []}, {"reason": 1},
+     {"facts": []}, {"facts": {"measured": "3"}}, {"facts": {"measured": True}}],
 )  # fmt: skip
 def test_a_verdict_of_wrong_types_is_a_problem(change: dict[str, Any]) -> None:
     fields = json.loads(verdict({"a": 1}, "conv2d_nchwc").to_line()[1:])
@@ -109,38 +123,63 @@ def best(*records: Record, verdicts: list[Verdict] | None = None) -> tuple[Recor
 
 
 def test_the_fastest_usable_record_is_taken() -> None:
-    fast, slow = record(costs=(1e-4,)), record(costs=(2e-4,))
-    others = [record(costs=(), error="wrong"), record(costs=(1e-9,), discarded=True), record(costs=())]
+    fast, slow = own(costs=(1e-4,)), own(costs=(2e-4,))
+    others = [own(costs=(), error="wrong"), own(costs=(1e-9,), discarded=True), own(costs=())]
     assert best(slow, *others, fast) == (fast, ())
     assert best() == (None, ()) == best(*others)
-    assert best(record(TaskKey.of("other", []))) == (None, ())
+    assert best(own(TaskKey.of("other", []))) == (None, ())
 
 
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        (record(machine={**MACHINE, "isa": "avx2"}), "made for instruction set avx2, this is avx512"),
-        (record(machine={**MACHINE, "threads": 8}), "made for number of threads 8, this is 2"),
-        (record(machine={}), "made for instruction set unknown"),
-        (record(machine={**MACHINE, "threads": "2" * 500}), "made for number of threads 222"),
-        (record(version=2), "made for version 2 of the recipe, this is version 1"),
-        (record(recipe="conv2d_magic"), "no recipe 'conv2d_magic' may be used here"),
+        (own(machine={**OWN, "isa": "avx2"}), "made for instruction set avx2, this is avx512"),
+        (own(machine={**OWN, "threads": 8}), "made for number of threads 8, this is 2"),
+        (own(machine={}), "made for instruction set unknown"),
+        (own(machine={**OWN, "threads": "2" * 500}), "made for number of threads 222"),
+        (own(version=2), "made for version 2 of the recipe, this is version 1"),
+        (own(recipe="conv2d_magic"), "no recipe 'conv2d_magic' may be used here"),
     ],
 )
 def test_a_record_that_does_not_fit_is_refused_with_the_reason(other: Record, why: str) -> None:
     found, reasons = best(other, other)
     assert found is None and len(reasons) == 1 and why in reasons[0] and other.recipe in reasons[0]
     assert len(reasons[0]) < 200
-    fitting = record(costs=(1.0,))
+    fitting = own(costs=(1.0,))
     assert best(other, fitting) == (fitting, reasons)
 
 
-def test_the_cpu_may_be_another_of_the_same_instruction_set() -> None:
-    assert machine_fields(HERE)["mcpu"] != MACHINE["mcpu"] and best(record())[0] == record()
+ELSEWHERE: list[dict[str, Any]] = [
+    MACHINE, {**OWN, "cpu": "GenuineIntel 6 143 8 Xeon, 1f6a09c2, 2 cores"}, {**OWN, "cpu": ""}, {**OWN, "l3": 1 << 29},
+    {**OWN, "mcpu": "znver4"}, {**OWN, "mcpu": "znver4", "cpu": REMOTE}, {**OWN, "cpu": ["x" * 500]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("machine", ELSEWHERE)
+def test_what_was_recorded_on_another_machine_is_a_candidate_only(machine: dict[str, Any]) -> None:
+    other = own(machine=machine)
+    found, reasons = best(other)
+    assert found is None and len(reasons) == 1 and "a candidate for choose='measure'" in reasons[0]
+    assert len(reasons[0]) < 200
+    book = RecordBook([other, own(), own(version=2), own(costs=(), error="wrong")], [verdict(machine=machine)])
+    assert book.candidates(CONV, HERE, VERSIONS) == [other, own()]
+    assert book.verdict(CONV, HERE) is None and book.best(CONV, HERE, VERSIONS).record == own()
+
+
+def test_what_servers_of_the_named_cpu_measured_is_followed() -> None:
+    remote = own(machine=machine_fields(HERE, REMOTE))
+    assert remote.machine["cpu"] == REMOTE and best(remote) == (remote, ())
+
+
+def test_candidates_of_verdicts_come_first_then_the_fastest() -> None:
+    slow, fast = own(config={"tile_o": 1}, costs=(2e-4,)), own(costs=(1e-4,))
+    book = RecordBook([fast, slow], [verdict({"tile_o": 1}, "conv2d_nchwc")])
+    assert book.candidates(CONV, HERE, VERSIONS) == [slow, fast]
+    assert RecordBook([slow, fast]).candidates(CONV, HERE, VERSIONS) == [fast, slow]
 
 
 def test_the_newest_verdict_decides() -> None:
-    fast, slow = record(costs=(1e-4,)), record(config={"tile_o": 1}, costs=(2e-4,))
+    fast, slow = own(costs=(1e-4,)), own(config={"tile_o": 1}, costs=(2e-4,))
     keep = verdict({"tile_o": 1}, "conv2d_nchwc", timestamp=6.0)
     left = "tuned, and left at the default: no faster inside the model"
     assert best(fast, slow, verdicts=[verdict()]) == (None, (left,))
@@ -150,11 +189,11 @@ def test_the_newest_verdict_decides() -> None:
 
 
 def test_a_verdict_of_another_machine_or_task_says_nothing() -> None:
-    others = [verdict(machine={**MACHINE, "threads": 4}), verdict(machine={})]
+    others = [verdict(machine={**OWN, "threads": 4}), verdict(machine={})]
     others.append(replace(verdict(), task=TaskKey.of("a", [])))
-    assert best(record(), verdicts=others) == (record(), ())
+    assert best(own(), verdicts=others) == (own(), ())
 
 
 def test_a_verdict_without_its_record_is_told() -> None:
-    found, reasons = best(record(), verdicts=[verdict({"tile_o": 9}, "conv2d_nchwc")])
-    assert found == record() and "no record that fits has what the verdict names: conv2d_nchwc" in reasons[0]
+    found, reasons = best(own(), verdicts=[verdict({"tile_o": 9}, "conv2d_nchwc")])
+    assert found == own() and "no record that fits has what the verdict names: conv2d_nchwc" in reasons[0]

@@ -12,20 +12,28 @@ from tests.onnx_graphs import model, node, random, value
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.tuning.extract import workloads_of
-from tvm_ext.tuning.in_model import Ratio, median_interval, paired, task_seconds
+from tvm_ext.tuning.in_model import Ratio, paired, quantile_interval, task_seconds
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, (0, 0)), (2, (0, 1)), (6, (0, 5)), (9, (1, 7)), (15, (3, 11))])
 def test_the_interval_of_a_median_is_that_of_the_tables(count, expected):
-    assert median_interval(count) == expected  # Conover, table A3 (p = 1/2)
+    assert quantile_interval(count) == expected  # Conover, table A3 (p = 1/2)
 
 
 def test_the_interval_covers_the_median():
     rng = np.random.default_rng(5)
-    low, high = median_interval(15)
+    low, high = quantile_interval(15)
     samples = np.sort(rng.standard_normal((4000, 15)), axis=1)
     covered = np.mean((samples[:, low] <= 0) & (samples[:, high] >= 0))
     assert 0.95 <= covered <= 0.98
+
+
+def test_the_interval_covers_any_quantile():
+    samples = np.sort(np.random.default_rng(6).random((4000, 30)), axis=1)
+    for quantile in (0.25, 0.75):
+        low, high = quantile_interval(30, quantile)
+        covered = np.mean((samples[:, low] <= quantile) & (samples[:, high] >= quantile))
+        assert 0.94 <= covered <= 0.99 and high - low < 14
 
 
 def test_a_ratio_pairs_rounds():

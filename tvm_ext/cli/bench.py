@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
-from .common import Progress, add_input_arguments, given_inputs, model_of, print_json
+from .common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_json
 from .options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
     model = model_of(args.model)
     with Progress("starting") as progress:
+        measure_with_progress(args, model, progress)
         table = benchmark(
             model, args.against, rounds=args.rounds, seconds_per_round=args.seconds, seed=args.seed,
             timeout=args.timeout, inputs=given_inputs(args), python=pythons(args), progress=progress.tell,

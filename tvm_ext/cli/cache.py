@@ -32,14 +32,26 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace, cache: Cache) -> int:
     entries = cache.ls()
+    timings = cache.timings()
     total = sum(entry.size for entry in entries)
     if args.json:
         rows = [{"key": e.key, "model": e.model, "bytes": e.size, "last_use": e.last_use} for e in entries]
-        print_json({"ok": True, "folder": str(cache.folder), "bytes": total, "limit": cache.limit, "entries": rows})
+        print_json(
+            {
+                "ok": True,
+                "folder": str(cache.folder),
+                "bytes": total,
+                "limit": cache.limit,
+                "entries": rows,
+                "timings": [str(path) for path in timings],
+            }
+        )
         return 0
     if entries:
         print_table([("key", "model", "MB", "last use"), *map(_cells, entries)])
     print(f"{cache.folder}: {len(entries)} entries, {total / 1e6:.1f} MB of at most {cache.limit / 1e6:.0f}")
+    for path in timings:
+        print(f"times of this machine or of others: {path}")
     return 0
 
 

@@ -64,8 +64,21 @@ def compile_with_progress(args: argparse.Namespace, model: Any) -> CompiledModel
     """Compile as the arguments say, with progress on stderr."""
     from .. import compile as compile_model
 
-    with Progress(f"compiling {args.model}"):
+    with Progress(f"compiling {args.model}") as progress:
+        measure_with_progress(args, model, progress)
         return compile_model(model, **compile_options(args))
+
+
+def measure_with_progress(args: argparse.Namespace, model: Any, progress: Progress) -> None:
+    """With `--choose measure`: measure what the timing cache lacks, and say what is measured."""
+    if (given := compile_options(args)).get("choose") != "measure":
+        return
+    from ..core.options import CompileOptions
+    from ..tuning.choose import measure_choices
+
+    label, options = progress.label, CompileOptions.of(**given)
+    measure_choices(model, options, tell=lambda text: progress.tell(f"{label}: {text}"))
+    progress.tell(label)
 
 
 def spec_dicts(specs: Iterable[Any]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
+from .choices import print_choices
 from .common import Progress, compile_with_progress, model_of, print_json, print_table, spec_dicts
 from .options import add_compile_arguments, refuse_compile_options
 from .stages import add_stage_arguments, inspected, look_inside, looks_inside, print_changes
@@ -19,6 +20,7 @@ SUMMARY = "compile an ONNX model; with -o, write one file that runs without a co
 EXAMPLE = """\
   tvm-ext compile resnet18.onnx -o resnet18.so
   tvm-ext compile model.onnx --shape input=1,3,224,224 --threads 2 -v
+  tvm-ext compile model.onnx --measure --seconds 20
   tvm-ext compile zoo:resnet18 --offload systolic --offload-option when=always --offload-report
   tvm-ext compile model.onnx --ir grouped
   tvm-ext compile model.onnx -vv --only fold-batch-norm
@@ -111,6 +113,7 @@ def _print(result: dict[str, Any], args: argparse.Namespace) -> None:
     for program in report.get("programs", [report] if "bytes_moved" in report else []):
         print(_facts(program))
     print_table([("recipe", "kernels", "launches"), *_by_recipe(kernels)])
+    print_choices(kernels)
     if "precision" in report:
         _print_precision(report["precision"], bool(args.verbose))
     if args.verbose:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
-from .common import Progress, add_input_arguments, given_inputs, model_of, print_json
+from .common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_json
 from .options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
@@ -92,10 +92,11 @@ def run(args: argparse.Namespace) -> int:
 def _profile(args: argparse.Namespace) -> Profile:
     from .. import profile
 
-    options = compile_options(args)
-    with Progress(f"profiling {args.model}"):
+    model, options = model_of(args.model), compile_options(args)
+    with Progress(f"profiling {args.model}") as progress:
+        measure_with_progress(args, model, progress)
         return profile(
-            model_of(args.model), given_inputs(args), rounds=args.rounds, seconds=args.seconds,
+            model, given_inputs(args), rounds=args.rounds, seconds=args.seconds,
             batch=args.batch, seed=args.seed, code=not args.no_code, **options,
         )  # fmt: skip
 

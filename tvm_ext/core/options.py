@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -17,6 +18,8 @@ from .precision import PRECISIONS, Kept, checked_error, checked_kept
 
 #: Batches a symbolic model is specialized for unless `specialize` says otherwise.
 DEFAULT_SIZES = (1, 4, 16)
+#: How long `choose="measure"` measures unless `seconds` says otherwise.
+DEFAULT_SECONDS = 20.0
 
 Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
 
@@ -54,8 +57,13 @@ class CompileOptions:
             would exceed it keep float32, those first that cost most by themselves; see :func:`tvm_ext.sensitivity`.
         keep_float32: with "bf16": ONNX nodes that keep float32; names, or a mapping of names to reasons, as the report
             has it under "precision", "kept".
-        records: tuning records to use: "auto" takes those shipped with this library, where instruction set and number
-            of threads fit; None takes none; a path, or several, takes those logs; a folder is a MetaSchedule database.
+        records: tuning records to use: "auto" takes those shipped with this library; None takes none; a path, or
+            several, takes those logs; a folder is a MetaSchedule database. A record is followed where it was measured
+            on this machine; one of another machine is a candidate for `choose="measure"`.
+        choose: how recipes and configurations are chosen: "estimate" by the cost model (and records of this machine);
+            "measure" times the best few of each group on this machine, once: the times are kept in the cache's folder,
+            and used where a group comes again.
+        seconds: with "measure": about how long may be measured; None takes 20.
         offload: an accelerator's back end that gets part of the model: its name, or a :class:`tvm_ext.byoc.Backend`.
         offload_options: name -> value: settings of the back end, and what it gets: `when` ("pays" or "always"), `skip`
             (names of nodes or operators), `minimum_work` (multiply-adds); see
@@ -116,6 +124,14 @@ class CompileOptions:
         "with the library that fit this machine)",
         example="--records model.tuning.json", join=flags.join_records, write=flags.write_records,
     ))  # fmt: skip
+    choose: str = field(default="estimate", metadata=_flag(
+        "--choose", "", "kernels by estimate, or the best few measured on this machine, once (default: estimate)",
+        example="--choose measure", choices=("estimate", "measure"), switches={"--measure": "measure"},
+    ))  # fmt: skip
+    seconds: float | None = field(default=None, metadata=_flag(
+        "--measure-seconds", "S", "with --choose measure: about how long to measure (default: 20)",
+        example="--measure --measure-seconds 5", parse=flags.number,
+    ))  # fmt: skip
     offload: Any = field(default=None, metadata=_flag(
         "--offload", "NAME", "back end that gets part of the model",
         example="--offload systolic", write=lambda value: (getattr(value, "name", value),),
@@ -155,6 +171,7 @@ class CompileOptions:
             names = [name for name, _ in self.keep_float32]
             raise OptionError(f"keep_float32={names} with precision='float32'", fix="give precision='bf16' with it")
         object.__setattr__(self, "records", _checked_records(self.records))
+        object.__setattr__(self, "seconds", _checked_seconds(self.choose, self.seconds))
         object.__setattr__(self, "offload_options", _checked_offload(self.offload, self.offload_options))
         if not isinstance(self.cache, bool):
             raise OptionError(f"cache={self.cache!r}: choose True or False")
@@ -215,6 +232,17 @@ def _checked_records(records: Any) -> str | tuple[str, ...] | None:
     except TypeError:
         wrong = f"records={records!r}: 'auto', None, the path of a log, or several are needed"
         raise OptionError(wrong) from None
+
+
+def _checked_seconds(choose: Any, seconds: Any) -> float | None:
+    if seconds is None:
+        return DEFAULT_SECONDS if choose == "measure" else None
+    if choose != "measure":
+        raise OptionError(f"seconds={seconds!r} with choose={choose!r}", fix="give choose='measure' with it")
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not (number and 0 < seconds < math.inf):
+        raise OptionError(f"seconds={seconds!r}: a number above 0 is needed")
+    return float(seconds)
 
 
 def _checked_offload(offload: Any, options: Any) -> tuple[tuple[str, Any], ...]:

@@ -83,6 +83,7 @@ class CompileContext:
 
     Attributes:
         records: tuning records that choose-recipes may use.
+        timings: what was measured for `choose="measure"`: its verdicts go before records.
         schedules: of kernels, found by MetaSchedule, that schedule-kernels may use.
         plans: group function -> the recipe and configuration chosen for it.
         kernels: kernel function -> what the report says of it.
@@ -102,6 +103,7 @@ class CompileContext:
     options: CompileOptions = field(default_factory=CompileOptions)
     provenance: Provenance = field(default_factory=Provenance)
     records: RecordBook = field(default_factory=RecordBook)
+    timings: RecordBook = field(default_factory=RecordBook)
     schedules: MetaScheduleDatabase | None = None
     reports: list[PassReport] = field(default_factory=list)
     plans: dict[str, Plan] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ class Plan:
     Attributes:
         cost: estimated seconds.
         record: the tuning record it follows; None if it is the default of least estimated cost.
+        choice: how it was chosen, for the report: "by" ("estimate", "record" or "measure") and, where something was
+            to be measured, "reason", "measured" of "candidates", "seconds" and "default_seconds".
     """
 
     recipe: Recipe
@@ -28,6 +30,7 @@ class Plan:
     config: Config
     cost: float
     record: Record | None = None
+    choice: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -45,6 +48,7 @@ class Kernel:
         estimate: seconds the cost model expects; 0 if there is none.
         flops: floating-point operations of one call, of a kernel that no recipe made; 0 if it only moves values.
         record: of which tuning session it follows a record; "" if it is the default.
+        choice: that of its plan.
         schedule: schedules the function; None if TVM made it.
         plan: what its recipe was given; None if no recipe made it.
     """
@@ -59,6 +63,7 @@ class Kernel:
     estimate: float = 0.0
     flops: float = 0.0
     record: str = ""
+    choice: Mapping[str, Any] = field(default_factory=dict)
     schedule: Callable[[Schedule], None] | None = None
     plan: Plan | None = None
 
@@ -70,4 +75,5 @@ class Kernel:
             "calls": len(self.calls), "nodes": nodes, "call_sites": [list(c) for c in self.calls],
             "sites": [site.as_dict() for site in self.sites], "reason": self.reason,
             "estimated_us": round(self.estimate * 1e6, 1), "record": self.record,
+            "choice": dict(self.choice),
         }  # fmt: skip

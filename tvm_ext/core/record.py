@@ -30,7 +30,7 @@ ERRORS: Mapping[str, int] = {
     "unknown": 8,
 }  # fmt: skip
 _NAMES = {number: name for name, number in reversed(list(ERRORS.items()))} | {3: "build"}
-#: Fields of a machine that a record keeps.
+#: Fields of a machine that a record keeps, beside "cpu": which CPU it ran on (:func:`.host.host_identity`).
 MACHINE_FIELDS = ("isa", "mcpu", "lanes", "threads", "l1d", "l2", "l3")
 #: AutoTVM writes this in place of the times of a candidate that failed.
 _NO_TIME = 1e9
@@ -48,7 +48,7 @@ class Record:
         error: "" or one of `ERRORS`; detail: its message.
         check: largest error of the output against the unscheduled function, as a part of its range; None: not checked.
         discarded: run once and found to be a clear loser.
-        machine: what it ran on (`MACHINE_FIELDS`).
+        machine: what it ran on (`MACHINE_FIELDS` and "cpu").
         session: the run of the tuner that made it.
         timestamp: seconds since the epoch; seconds: that the whole trial took.
         kinds: knob -> AutoTVM's kind of it ("sp" split, "re" reorder, "an" annotate); all others are "ot".

@@ -3,7 +3,8 @@
 A log is lines: rows (:mod:`.record`) and comments, `# {json}`, which AutoTVM's reader skips. A comment of kind
 "verdict" says what the end of a tuning session found with the whole model: which configuration to use for a task, or
 to use none. The newest verdict of each model decides for it, and what helps in one model is used; without a verdict
-the fastest record is.
+the fastest record is. What was measured on another machine is never followed by itself: it is a candidate, to be
+measured here.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import OptionError
+from .host import host_identity
 from .log_line import RecordError, parse, typed
 from .machine import Machine
 from .record import MACHINE_FIELDS, Record
@@ -25,6 +27,8 @@ from .task_key import TaskKey
 if TYPE_CHECKING:
     from .recipe import Config
 
+#: In place of a CPU's identity: measured by the servers of an RPC tracker, which are what `mcpu` names.
+REMOTE = "rpc"
 #: A longer line is none of ours; reading stops at it before it fills the memory.
 MAX_LINE = 1 << 20
 
@@ -38,6 +42,7 @@ class Verdict:
         machine: as in a record.
         reason: for people.
         model: that was timed. A task may stand in several models: what helps in one of them is used.
+        facts: figures of a choice by measuring: "measured" of "candidates", "seconds" and "default_seconds".
     """
 
     task: TaskKey
@@ -48,13 +53,14 @@ class Verdict:
     timestamp: float = 0.0
     reason: str = ""
     model: str = ""
+    facts: Mapping[str, float] = field(default_factory=dict)
 
     def to_line(self) -> str:
         """A comment line, without the line break."""
         fields = {
             "kind": "verdict", "op": self.task.op, "args": self.task.args, "recipe": self.recipe, "config": self.config,
             "machine": dict(self.machine), "session": self.session, "timestamp": round(self.timestamp, 6),
-            "reason": self.reason, "model": self.model,
+            "reason": self.reason, "model": self.model, **({"facts": dict(self.facts)} if self.facts else {}),
         }  # fmt: skip
         return "# " + json.dumps(fields, separators=(",", ":"), allow_nan=False)
 
@@ -66,7 +72,7 @@ class Verdict:
             RecordError: it is none.
         """
         try:
-            recipe, config = comment["recipe"], comment["config"]
+            recipe, config, facts = comment["recipe"], comment["config"], comment.get("facts", {})
             if (recipe is None) != (config is None):
                 raise RecordError("a recipe without a configuration, or the other way round")
             return cls(
@@ -76,6 +82,7 @@ class Verdict:
                 typed(comment.get("session", ""), "session", str),
                 float(typed(comment.get("timestamp", 0.0), "timestamp", int, float)),
                 typed(comment.get("reason", ""), "reason", str), typed(comment.get("model", ""), "model", str),
+                {name: typed(value, name, int, float) for name, value in typed(facts, "facts", dict).items()},
             )  # fmt: skip
         except (KeyError, RecordError) as error:
             raise RecordError(f"no verdict ({type(error).__name__}: {str(error)[:100]})") from error
@@ -100,12 +107,14 @@ class RecordBook:
     Attributes:
         problems: lines that were left out.
         fingerprint: hash of what was read; "" if nothing was.
+        comments: other comments that are JSON.
     """
 
     records: list[Record] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     fingerprint: str = ""
+    comments: list[Mapping[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._by_task: dict[TaskKey, list[Record]] = {}
@@ -132,8 +141,10 @@ class RecordBook:
                     book.records.append(line.found)
                 elif isinstance(line.found, Verdict):
                     book.verdicts.append(line.found)
+                elif line.found is not None:
+                    book.comments.append(line.found)
         nothing = not (book.records or book.verdicts)
-        return cls(book.records, book.verdicts, book.problems, "" if nothing else digest.hexdigest())
+        return cls(book.records, book.verdicts, book.problems, "" if nothing else digest.hexdigest(), book.comments)
 
     def of(self, task: TaskKey) -> Sequence[Record]:
         """All records of a task, in the order of the logs."""
@@ -154,7 +165,7 @@ class RecordBook:
                 refused.setdefault(f"record of {record.recipe}: {why}")
             else:
                 fitting.append(record)
-        verdict = self._verdict(task, machine)
+        verdict = self.verdict(task, machine)
         if verdict is not None and verdict.config is None:
             return Choice(None, (*refused, f"tuned, and left at the default: {verdict.reason}"))
         if verdict is not None:
@@ -164,9 +175,16 @@ class RecordBook:
             fitting = kept or fitting
         return Choice(min(fitting, key=lambda r: r.cost, default=None), tuple(refused))
 
-    def _verdict(self, task: TaskKey, machine: Machine) -> Verdict | None:
+    def candidates(self, task: TaskKey, machine: Machine, versions: Mapping[str, int]) -> list[Record]:
+        """Usable records of any machine that may be measured on this one: those of verdicts, then the fastest."""
+        named = [(v.recipe, v.config) for v in self._verdicts.get(task, ())]
+        fitting = [r for r in self.of(task) if r.usable and not why_no_candidate(r, machine, versions)]
+        return sorted(fitting, key=lambda r: ((r.recipe, r.config) not in named, r.cost))
+
+    def verdict(self, task: TaskKey, machine: Machine) -> Verdict | None:
         """The newest verdict of each model decides for it; of these the newest that names a configuration."""
-        mine = [v for v in self._verdicts.get(task, ()) if not _other_machine(v.machine, machine)]
+        found = self._verdicts.get(task, ())
+        mine = [v for v in found if not (_misfit(v.machine, machine) or _elsewhere(v.machine, machine))]
         newest = {v.model: v for v in sorted(mine, key=lambda v: v.timestamp)}
         return max(newest.values(), key=lambda v: (v.config is not None, v.timestamp), default=None)
 
@@ -180,8 +198,14 @@ class Choice:
 
 
 def why_not(record: Record, machine: Machine, versions: Mapping[str, int]) -> str:
-    """Why a record does not fit this machine or the recipes as they are; "" if it does."""
-    if why := _other_machine(record.machine, machine):
+    """Why a record is not followed: it fits neither this machine nor the recipes as they are, or was not measured
+    here; "" if it may be."""
+    return why_no_candidate(record, machine, versions) or _elsewhere(record.machine, machine)
+
+
+def why_no_candidate(record: Record, machine: Machine, versions: Mapping[str, int]) -> str:
+    """Why what a record names cannot even be tried on this machine, by the recipes as they are; "" if it can."""
+    if why := _misfit(record.machine, machine):
         return why
     if record.recipe not in versions:
         return f"no recipe {record.recipe!r} may be used here"
@@ -190,12 +214,26 @@ def why_not(record: Record, machine: Machine, versions: Mapping[str, int]) -> st
     return ""
 
 
-def machine_fields(machine: Machine) -> dict[str, Any]:
-    """What a record keeps of a machine."""
-    return {name: getattr(machine, name) for name in MACHINE_FIELDS}
+def machine_fields(machine: Machine, cpu: str = "") -> dict[str, Any]:
+    """What a record keeps of a machine.
+
+    Args:
+        cpu: what was measured on; "" is this machine.
+    """
+    return {**{name: getattr(machine, name) for name in MACHINE_FIELDS}, "cpu": cpu or host_identity()}
 
 
-def _other_machine(recorded: Mapping[str, Any], machine: Machine) -> str:
+def _elsewhere(recorded: Mapping[str, Any], machine: Machine) -> str:
+    """That a record of another machine is only a candidate; "" of this machine's own."""
+    if recorded.get("cpu") == REMOTE and recorded.get("mcpu") == machine.mcpu:
+        return ""
+    if all(recorded.get(name) == value for name, value in machine_fields(machine).items()):
+        return ""
+    where = f"{recorded.get('mcpu', 'unknown')!s:.20}; {recorded.get('cpu', 'no identity')!s:.50}"
+    return f"recorded on another machine ({where}): a candidate for choose='measure'"
+
+
+def _misfit(recorded: Mapping[str, Any], machine: Machine) -> str:
     for name, what in (("isa", "instruction set"), ("threads", "number of threads")):
         if recorded.get(name) != getattr(machine, name):
             return f"made for {what} {recorded.get(name, 'unknown')!s:.40}, this is {getattr(machine, name)}"

@@ -28,6 +28,8 @@ DEFAULT_BYTES = 2 << 30
 #: A temporary file this old was left by a writer that was killed: writing takes seconds.
 _LEFTOVER_SECONDS = 3600.0
 _SUFFIX = ".so"
+#: Begin of the names of tuning logs with times of this machine, for `choose="measure"`.
+TIMINGS = "timings-"
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -60,10 +62,10 @@ def cache_key(model_sha256: str, machine: Machine, options: CompileOptions, vers
     Args:
         model_sha256: hash of the model, its external data included.
         machine: the machine compiled for, with its number of threads.
-        options: all of them count, but `cache` itself.
+        options: all of them count, but `cache` itself and `seconds`: what was measured is among the versions.
         versions: of all that takes part in compiling: TVM, this library, its records.
     """
-    choices = {key: value for key, value in asdict(options).items() if key != "cache"}
+    choices = {key: value for key, value in asdict(options).items() if key not in ("cache", "seconds")}
     parts = {"model": model_sha256, "machine": machine.as_dict(), "options": choices, "versions": dict(versions)}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -167,14 +169,19 @@ class Cache:
             entries.append(Entry(path.stem, model, status.st_size, status.st_mtime, path))
         return sorted(entries, key=lambda entry: -entry.last_use)
 
+    def timings(self) -> list[Path]:
+        """Timing caches: one a machine, number of threads, and version."""
+        return [path for path, _ in self._files(".json") if path.name.startswith(TIMINGS)]
+
     def clear(self) -> int:
-        """Remove all entries and leftovers; how many entries there were.
+        """Remove all entries, times of kernels and leftovers; how many entries there were.
 
         Raises:
             OSError: one cannot be removed.
         """
         entries = [path for path, _ in self._files(_SUFFIX) if _KEY.fullmatch(path.stem)]
-        for path in [*entries, *(path for path, _ in self._files(TEMPORARY_SUFFIX) if path.name.startswith("."))]:
+        leftovers = [path for path, _ in self._files(TEMPORARY_SUFFIX) if path.name.startswith(".")]
+        for path in [*entries, *self.timings(), *leftovers]:
             path.unlink(missing_ok=True)
         return len(entries)
 

@@ -48,7 +48,7 @@ def compile_model(
     machine = machine_for(options)
     if instruments or not options.cache or _has_no_key(options) or why_not_here(machine.as_dict()):
         return in_memory(_assembled(model, options, machine, clock, instruments))
-    versions = {**installed_versions(), "source": source_state(), "records": fingerprint_of(options)}
+    versions = {**installed_versions(), "source": source_state(), "records": fingerprint_of(options, machine)}
     cache, key = Cache(), cache_key(sha256, machine, options, versions)
     if (found := cache.load(key)) is not None:
         return found

@@ -17,7 +17,7 @@ from ..frontend.reader import Source, read_model
 from ..frontend.shapes import input_specs
 from ..precision.decide import measured, with_kept
 from ..runtime.spec import TensorSpec
-from .records import book_of, schedules_of
+from .records import book_of, schedules_of, timings_of
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -133,7 +133,8 @@ def start(
     options = with_kept(options, found)
     imported = import_model(source, options)
     clock.lap("import")
-    ctx = CompileContext(machine, options, imported.provenance, book_of(options), schedules_of(options))
+    books = book_of(options), timings_of(options, machine), schedules_of(options)
+    ctx = CompileContext(machine, options, imported.provenance, *books)
     ctx.ownership = Ownership(imported.types, imported.fates)
     ctx.ownership.see("import", imported.mod, imported.provenance)
     ctx.switches = instruments.switches

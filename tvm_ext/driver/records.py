@@ -1,4 +1,5 @@
-"""Which tuning records a compile may use: those of the logs it names, or those shipped with this library.
+"""Which tuning records a compile may use: those of the logs it names, or those shipped with this library; and those
+of this machine's timing cache, with `choose="measure"`.
 
 A folder among them is a MetaSchedule database: schedules of the kernels that recipes make.
 """
@@ -6,14 +7,20 @@ A folder among them is a MetaSchedule database: schedules of the kernels that re
 from __future__ import annotations
 
 import functools
+import hashlib
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
+from ..core.host import host_identity
+from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.record import Record
 from ..core.record_book import RecordBook, lines_of
+from ..runtime.spec import installed_versions
+from .cache import TIMINGS, default_folder
 
 if TYPE_CHECKING:
     from ..core.schedule_database import MetaScheduleDatabase
@@ -45,9 +52,30 @@ def book_of(options: CompileOptions) -> RecordBook:
     return book
 
 
+def timing_log(machine: Machine) -> Path:
+    """Where times of this machine are kept for `choose="measure"`: a tuning log in the cache's folder, one for each
+    machine, number of threads, set of instructions, and version of TVM and of this library."""
+    facts = {"machine": machine.as_dict(), "host": host_identity(), "versions": installed_versions()}
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return default_folder() / f"{TIMINGS}{digest[:16]}.json"
+
+
+def timings_of(options: CompileOptions, machine: Machine) -> RecordBook:
+    """What the timing cache holds, with `choose="measure"`; nothing if there is none."""
+    if options.choose != "measure":
+        return RecordBook()
+    path = timing_log(machine)
+    try:
+        return _read(((str(path), _state(path)),))
+    except OptionError:
+        return RecordBook()
+
+
 def place_of(record: Record, options: CompileOptions) -> str:
     """Where a record stands, as "FILE:LINE"; "" if it is in none of the logs that a compile may use."""
     paths = sorted(SHIPPED.glob("*.json")) if options.records == "auto" else _paths(options)
+    if options.choose == "measure":
+        paths = [timing_log(machine_for(options)), *paths]
     row = record.to_row()
     for path in paths:
         for line in lines_of(path) if path.is_file() else ():
@@ -87,10 +115,10 @@ def schedules_of(options: CompileOptions) -> MetaScheduleDatabase | None:
     return MetaScheduleDatabase(folders[0])
 
 
-def fingerprint_of(options: CompileOptions) -> str:
+def fingerprint_of(options: CompileOptions, machine: Machine) -> str:
     """Changes when what a compile may use does."""
-    schedules = schedules_of(options)
-    return book_of(options).fingerprint + (f" {schedules.fingerprint}" if schedules else "")
+    schedules, timings = schedules_of(options), timings_of(options, machine)
+    return " ".join([book_of(options).fingerprint, timings.fingerprint, schedules.fingerprint if schedules else ""])
 
 
 def _paths(options: CompileOptions) -> list[Path]:

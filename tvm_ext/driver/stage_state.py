@@ -15,7 +15,7 @@ from ..core.passes import CompileContext, Event, PassReport
 from ..core.plan import Kernel
 from ..core.precision import PrecisionPlan
 from ..core.provenance import Provenance
-from .records import book_of, schedules_of
+from .records import book_of, schedules_of, timings_of
 
 if TYPE_CHECKING:
     from tvm.ir import GenericConst
@@ -74,7 +74,8 @@ def context_of(
         constant_of: the constant of a tensor, which is that of the module.
     """
     provenance = Provenance.of_state(state["provenance"])
-    ctx = CompileContext(machine, options, provenance, book_of(options), schedules_of(options))
+    books = book_of(options), timings_of(options, machine), schedules_of(options)
+    ctx = CompileContext(machine, options, provenance, *books)
     ctx.ownership = _ownership(state["ownership"])
     ctx.reports += [_report(row) for row in state["passes"]]
     ctx.kernels = {name: Kernel(name, **_kernel_fields(row)) for name, row in state["kernels"].items()}
@@ -87,7 +88,7 @@ def context_of(
 
 def _kernel_state(kernel: Kernel) -> dict[str, Any]:
     group = {"group": kernel.plan.match.group.name} if kernel.plan else {}
-    names = ("recipe", "config", "reason", "layouts", "estimate", "flops", "record")
+    names = ("recipe", "config", "reason", "layouts", "estimate", "flops", "record", "choice")
     return {name: getattr(kernel, name) for name in names} | group
 
 

@@ -167,7 +167,7 @@ class _Assigner:
             record = (plan.record.session or "of no session") if plan.record else ""
             kernel = Kernel(
                 name, plan.recipe.name, plan.config, "", str(layouts), estimate=plan.cost, record=record,
-                schedule=schedule, plan=plan,
+                choice=plan.choice, schedule=schedule, plan=plan,
             )  # fmt: skip
             self._kernels[group, layouts] = self._add(plan.recipe.compute(plan.match, plan.config, layouts), kernel)
         return self._kernels[group, layouts]

@@ -1,10 +1,10 @@
-"""Choice: for each group the recipe and configuration of a tuning record, else those of least estimated cost.
+"""Choice: for each group the recipe and configuration measured to be best, of a record, or of least estimated cost.
 
     conv2d_add_relu(...)   ->   the same, with attributes tvm_ext.recipe = "conv2d_nchwc", tvm_ext.config = {...}
 
 The choice fixes layouts and weight packing, so it comes before layout and lowering. A group no recipe takes keeps no
 attribute: the generic way lowers it, and the report says which recipe refused it and why. It also says why a record
-was refused (another instruction set, number of threads or version of its recipe): then the default is taken.
+was refused (another machine, number of threads or version of its recipe): then the default is taken.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm.ir import IRModule
@@ -30,7 +30,7 @@ from tvm_ext.schedules import recipes
 
 
 class ChooseRecipes(Pass):
-    """By records and estimates: no candidate is run."""
+    """By verdicts of the timing cache, records and estimates: no candidate is run."""
 
     name = "choose-recipes"
     needed = "without it no recipe is used: switch recipes off instead"
@@ -41,7 +41,7 @@ class ChooseRecipes(Pass):
         for gvar, function in iter_groups(mod):
             group = Group(gvar.name_hint, function)
             options = allowed_matches(group, ctx)
-            plan, refused = choose(group, options, ctx.machine, ctx.records, ctx.switches.records)
+            plan, refused = choose(group, options, ctx.machine, ctx.records, ctx.switches.records, ctx.timings)
             skipped += [Event(group.name, why) for why in refused]
             if plan is None:
                 skipped.append(Event(group.name, "; ".join(options.reasons) or f"no recipe for {group.anchor}"))
@@ -102,25 +102,42 @@ def matches(group: Group, machine: Machine, *, exact: bool = False, off: Collect
 
 def choose(
     group: Group, options: Matches, machine: Machine, records: RecordBook | None = None,
-    off: Collection[str] = frozenset(),
+    off: Collection[str] = frozenset(), timings: RecordBook | None = None,
 ) -> tuple[Plan | None, tuple[str, ...]]:  # fmt: skip
-    """The plan of a record that fits, else that of least estimated cost; and why records were refused.
+    """The plan that was measured to be best, else of a record that fits, else of least estimated cost; and why records
+    were refused.
 
     Args:
         off: rows of records that are switched off: a group whose record is among them gets its default.
+        timings: the timing cache; only what its verdicts name is followed.
     """
+    key = TaskKey.of_group(group)
+    plan: Plan | None = None
     refused: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = {}
+    if timings is not None and (verdict := timings.verdict(key, machine)) is not None:
+        facts = {"reason": verdict.reason, **verdict.facts}
+        plan, refused = _recorded(timings, key, options, machine, off)
+        if plan is not None:
+            return replace(plan, choice={"by": "measure", **facts}), refused
     if records is not None and (records.records or records.verdicts):
-        choice = records.best(TaskKey.of_group(group), machine, {r.name: r.version for r, _ in options})
-        refused = choice.reasons
-        if choice.record is not None and off and choice.record.to_row() in off:
-            refused += (f"record of {choice.record.recipe}: switched off",)
-        elif choice.record is not None:
-            plan = _from_record(choice.record, options, machine)
-            if isinstance(plan, Plan):
-                return plan, refused
-            refused += (plan,)
-    return least_cost(options, machine), refused
+        plan, more = _recorded(records, key, options, machine, off)
+        refused += more
+    chosen = plan or least_cost(options, machine)
+    return chosen and replace(chosen, choice={"by": "record" if plan else "estimate", **facts}), refused
+
+
+def _recorded(
+    book: RecordBook, key: TaskKey, options: Matches, machine: Machine, off: Collection[str]
+) -> tuple[Plan | None, tuple[str, ...]]:
+    """The plan of the record that a book has for a task; and why it, or others, were refused."""
+    choice = book.best(key, machine, {r.name: r.version for r, _ in options})
+    if choice.record is None:
+        return None, choice.reasons
+    if off and choice.record.to_row() in off:
+        return None, (*choice.reasons, f"record of {choice.record.recipe}: switched off")
+    plan = plan_of(choice.record, options, machine)
+    return (plan, choice.reasons) if isinstance(plan, Plan) else (None, (*choice.reasons, plan))
 
 
 def least_cost(options: Matches, machine: Machine) -> Plan | None:
@@ -135,7 +152,7 @@ def least_cost(options: Matches, machine: Machine) -> Plan | None:
     return min(plans, key=lambda p: p.cost, default=None)
 
 
-def _from_record(record: Record, options: Matches, machine: Machine) -> Plan | str:
+def plan_of(record: Record, options: Matches, machine: Machine) -> Plan | str:
     """The plan that a record asks for; or why it cannot be followed."""
     recipe, match = next((r, m) for r, m in options if r.name == record.recipe)
     text = config_text(record.config)

@@ -43,7 +43,7 @@ class Ratio:
     def of(cls, first: Sequence[float], second: Sequence[float]) -> Ratio:
         """From the seconds of both in each round."""
         ratios = sorted(a / b for a, b in zip(first, second, strict=True))
-        low, high = median_interval(len(ratios))
+        low, high = quantile_interval(len(ratios))
         return cls(
             statistics.median(ratios), ratios[low], ratios[high], len(ratios), (min(first), min(second)),
         )  # fmt: skip
@@ -52,20 +52,24 @@ class Ratio:
         return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f}, {self.rounds} rounds)"
 
 
-def median_interval(count: int, coverage: float = 0.95) -> tuple[int, int]:
-    """Places, in a sorted sample, between which the population's median lies with this probability.
+def quantile_interval(count: int, quantile: float = 0.5, coverage: float = 0.95) -> tuple[int, int]:
+    """Places, in a sorted sample, between which the population's quantile lies with this probability.
 
-    The number of values below the median is binomial with probability one half (W. J. Conover, "Practical
-    Nonparametric Statistics", section 3.2). Small samples give their whole range.
+    The number of values below a quantile is binomial with its probability (W. J. Conover, "Practical Nonparametric
+    Statistics", section 3.2). Small samples give their whole range.
     """
-    tail, low = 0.0, -1
-    while low + 1 < count / 2:
-        tail += math.comb(count, low + 1) / 2**count
-        if tail > (1 - coverage) / 2:
-            break
-        low += 1
-    low = max(low, 0)
-    return low, count - 1 - low
+
+    def below(probability: float) -> int:
+        """The largest number of values below it that is too small with half of the probability that is left."""
+        tail, number = 0.0, -1
+        for value in range(count):
+            tail += math.comb(count, value) * probability**value * (1 - probability) ** (count - value)
+            if tail > (1 - coverage) / 2:
+                break
+            number = value
+        return max(number, 0)
+
+    return below(quantile), count - 1 - below(1 - quantile)
 
 
 def paired(

@@ -50,7 +50,11 @@ class TuningLog:
             "kind": "session", "session": session, "time": round(time.time(), 3), "machine": machine_fields(machine),
             "versions": dict(installed_versions()), **facts,
         }  # fmt: skip
-        self._write("# " + json.dumps(header, separators=(",", ":")))
+        self.comment(header)
+
+    def comment(self, facts: Mapping[str, Any]) -> None:
+        """Write a comment of plain values."""
+        self._write("# " + json.dumps(facts, separators=(",", ":")))
 
     def append(self, record: Record) -> None:
         """Write a record; it is on disk, as far as this process can say, when this returns."""
@@ -62,7 +66,7 @@ class TuningLog:
 
     def _write(self, line: str) -> None:
         try:
-            with _locked(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
+            with locked(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
                 start = "\n" if _cut_off(file) else ""
                 _write_all(file, (start + line + "\n").encode())
         except OSError as error:
@@ -72,8 +76,8 @@ class TuningLog:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, flags: int) -> Iterator[int]:
-    """The file, open and locked; opened again if another process renamed a new one into its place meanwhile."""
+def locked(path: Path, flags: int) -> Iterator[int]:
+    """A file, open and locked; opened again if another process renamed a new one into its place meanwhile."""
     while True:
         file = os.open(path, flags | os.O_CLOEXEC, 0o644)
         try:
@@ -170,7 +174,7 @@ def _kept_still(path: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if path.exists():
             try:
-                stack.enter_context(_locked(path, os.O_RDONLY))
+                stack.enter_context(locked(path, os.O_RDONLY))
             except OSError as error:
                 wrong = f"log {str(path)!r} cannot be read: {error.strerror}"
                 raise ToolError(wrong, fix="give another path") from error

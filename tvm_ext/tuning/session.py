@@ -90,13 +90,15 @@ class Session:
         tuner: name of the tuner of each task; options: its options.
         known: records of an earlier session with these tasks, in their spaces; such candidates are not measured again.
         peak: measured multiply-adds of the machine, in FLOP/s, for the floor of a task's time; 0 if unknown.
+        cpu: what records say they were measured on; "" is this machine.
         tell: is told what happens.
     """
 
     def __init__(
         self, tasks: Sequence[tuple[Task, int]], machine: Machine, measurer: Measurer, log: Log, name: str, *,
         budget: Budget, tuner: str = "xgb", seed: int = 0, options: Mapping[str, Any] | None = None,
-        known: Sequence[Record] = (), peak: float = 0.0, tell: Callable[[Event], None] = lambda event: None,
+        known: Sequence[Record] = (), peak: float = 0.0, cpu: str = "",
+        tell: Callable[[Event], None] = lambda event: None,
     ) -> None:  # fmt: skip
         self.states = [
             TaskState(task, make_tuner(tuner, task, seed + i, **(options or {})), weight, _floor(task, peak))
@@ -104,7 +106,7 @@ class Session:
         ]
         self._machine, self._measurer, self._log = machine, measurer, log
         self.name, self._budget, self._tell = name, budget, tell
-        self._fields = machine_fields(machine)
+        self._fields = machine_fields(machine, cpu)
         self.trials = 0
         self.started = time.monotonic()
         self._resume(known)

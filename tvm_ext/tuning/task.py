@@ -7,6 +7,7 @@ model with one recipe that takes it; a template task (:mod:`.template`) a functi
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ import numpy as np
 
 from ..core.group import Group
 from ..core.machine import Machine
-from ..core.recipe import Config, Match, Recipe
+from ..core.recipe import Config, Match, Recipe, config_text
 from ..core.task_key import TaskKey
 from ..core.work import flops_of
 from .space import ConfigSpace
@@ -84,6 +85,26 @@ class RecipeTask:
         """The recipe's estimate in seconds."""
         return self._recipe.cost(self._match, config, self._machine)
 
+    def leading(self) -> list[Config]:
+        """Points to be measured first: for each choice of each knob that of least estimate; the least estimate first.
+
+        Of a recipe whose space is too large to be listed, those of its own candidates.
+        """
+        listed = getattr(self._recipe, "candidates", self._recipe.points)(self._match, self._machine)
+        priced = sorted((self.prior(config), config_text(config), config) for config in listed)
+        chosen: dict[tuple[str, str], tuple[float, str, Config]] = {}
+        for one in priced:
+            for knob, value in one[2].items():
+                if math.isfinite(one[0]):
+                    chosen.setdefault((knob, json.dumps(value)), one)
+        return [config for _, _, config in sorted(chosen.values())]
+
+    def neighbours(self, config: Config) -> list[Config]:
+        """Legal points that differ in one knob; the least estimate first."""
+        others = [{**config, knob: value} for knob, choices in self.space.knobs.items() for value in choices]
+        priced = sorted((self.prior(other), config_text(other)) for other in others if other != config)
+        return [json.loads(text) for cost, text in priced if math.isfinite(cost)]
+
     def _legal(self, config: Config) -> bool:
         return math.isfinite(self.prior(config))
 
@@ -111,6 +132,28 @@ class RecipeTask:
     def candidate(self, config: Config) -> dict[str, Any]:
         """The configuration; the worker's recipe makes the kernel."""
         return {"config": config}
+
+
+class GroupTask:
+    """A group of a model with all recipes that may be worth it; a configuration is {"recipe": NAME, "config": {...}}.
+
+    Only what measurers see of a task.
+
+    Args:
+        tasks: of one group, one a recipe.
+    """
+
+    def __init__(self, tasks: Sequence[RecipeTask]) -> None:
+        self.name, self.key = tasks[0].key.short, tasks[0].key
+        self._first = tasks[0]
+
+    def describe(self) -> dict[str, Any]:
+        """That of the first recipe's task."""
+        return self._first.describe()
+
+    def candidate(self, config: Config) -> dict[str, Any]:
+        """The configuration, and whose it is."""
+        return config
 
 
 def _number(value: Any, choices: Sequence[Any]) -> float:

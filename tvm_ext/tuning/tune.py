@@ -16,6 +16,7 @@ from ..core.errors import OptionError, TvmExtError
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.recipe import Config
+from ..core.record_book import REMOTE
 from ..core.task_key import TaskKey
 from ..frontend.reader import read_model
 from ..rates.loops import call_of_fma, round_minimum
@@ -53,6 +54,8 @@ def tune(
     compile_options = CompileOptions.of(**options)
     if compile_options.offload is not None:
         raise OptionError("offload: tune measures kernels of the CPU", fix="leave it out; compile takes it")
+    if compile_options.choose != "estimate":
+        raise OptionError("choose='measure': tune measures by itself", fix="leave it out; `minutes` says for how long")
     machine = machine_for(compile_options)
     on_event = on_event or (lambda event: None)
     way = _Way(machine, Budget(trials, minutes, patience, goal), tuner, seed, measurer, rpc, on_event)
@@ -104,7 +107,7 @@ def _carried_out(given: _Tuned, way: _Way, path: Path, known: Known) -> TuneRepo
     with way.measuring() as measurer:
         session = Session(
             given.tasks, way.machine, measurer, book, name, budget=way.budget, tuner=way.tuner, seed=way.seed,
-            known=known.records, peak=peak, tell=way.tell,
+            known=known.records, peak=peak, cpu=REMOTE if way.rpc else "", tell=way.tell,
         )  # fmt: skip
         stopped = _run(given, session, measurer)
     seconds = time.monotonic() - session.started

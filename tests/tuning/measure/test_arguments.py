@@ -81,7 +81,7 @@ def test_each_call_gets_a_copy_of_its_own_while_memory_lasts() -> None:
     starts = [array.ctypes.data for copy in copies for array in copy]
     assert len(set(starts)) == 10
     assert all(start % 64 == 0 for start in starts)
-    assert len(ColdCopies(1200).of(arrays, calls=5)) == 2
+    assert len(ColdCopies(1200).of(arrays, calls=5)) == 3  # as many as fill it: two would be read too soon again
     assert ColdCopies(0).of(arrays, calls=5) == [arrays]
     assert ColdCopies(100).of(arrays, calls=5) == [arrays]
     assert ColdCopies(100).of([], calls=5) == [[]]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,34 @@ def test_builds_go_on_beside_kernels_of_fewer_threads(machine) -> None:
     with LocalMeasurer(serial, 2, plugins=[PLUGIN]) as measurer:
         found = by_number(measurer.measure(misbehaving(serial), how(*["right", "wrong", "bad schedule"] * 6)))
     assert [one.error for one in found] == ["", "wrong", "schedule"] * 6
+
+
+def test_those_close_to_the_fastest_are_timed_in_several_rounds(machine) -> None:
+    with LocalMeasurer(machine, 2, plugins=[PLUGIN], run_timeout=4, rounds=3) as measurer:
+        found = by_number(measurer.measure(misbehaving(machine), how("right", "right", "wrong", "segfault", "right")))
+    assert [one.error for one in found] == ["", "", "wrong", "crash", ""]
+    assert {len(one.costs) for one in found if not one.error} <= {10, 20, 30}
+    assert max(len(one.costs) for one in found) == 30 and not any(one.discarded for one in found)
+    with pytest.raises(OptionError, match="rounds"):
+        LocalMeasurer(machine, 2, rounds=0)
+
+
+def test_a_candidate_may_name_another_recipe(pool, machine) -> None:
+    class Either(GroupTask):
+        def candidate(self, config: Mapping[str, Any]) -> dict[str, Any]:
+            return dict(config)
+
+    group = conv_group(48, 32, 3, 3, x=(1, 32, 11, 13))
+    configs = [
+        {"recipe": recipe.name, "config": recipe.default(matched(recipe, group, machine), machine)}
+        for recipe in (Conv2dNCHWc(), Conv2dWinograd())
+    ]
+    found = list(pool.measure(Either(group, "conv2d_nchwc", machine), [*configs, {"recipe": "dense", "config": {}}]))
+    by_recipe = {one.config["recipe"]: one for one in found}
+    assert [by_recipe[name].error for name in ("conv2d_nchwc", "conv2d_winograd", "dense")] == ["", "", "schedule"]
+    assert "does not take group" in by_recipe["dense"].detail
+    checks = [by_recipe[name].check for name in ("conv2d_nchwc", "conv2d_winograd")]
+    assert all(check is not None and check < 1e-5 for check in checks)
 
 
 def test_an_unknown_recipe_is_said(pool, machine) -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 import time
 
-from tvm_ext.tuning.measure.timing import Repeats, timed
+import pytest
+
+from tvm_ext.tuning.measure import timing
+from tvm_ext.tuning.measure.timing import Repeats, lower_quartile, timed
+
+
+@pytest.fixture(autouse=True)
+def one_call_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "WARM_UP", 0.0)
 
 
 def test_one_call_warms_up_and_arguments_rotate() -> None:
@@ -25,3 +33,17 @@ def test_a_clear_loser_is_called_twice() -> None:
     seen: list[int] = []
     costs, discarded = timed(seen.append, [[0]], 1e-15, Repeats())
     assert (len(seen), len(costs), discarded) == (2, 1, True)
+
+
+def test_warming_up_leaves_the_other_arguments_cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "WARM_UP", 0.002)
+    seen: list[int] = []
+    timed(seen.append, [[0], [1], [2]], math.inf, Repeats(4, 100.0))
+    assert seen[-5:] == [0, 1, 2, 0, 1] and set(seen[:-4]) == {0} and len(seen) > 6
+
+
+def test_the_lower_quartile_is_blind_to_calls_that_were_disturbed() -> None:
+    calm = [1.0 + 0.01 * i for i in range(10)]
+    assert lower_quartile(calm) == 1.02
+    assert lower_quartile([*calm, *(2 * c for c in calm), *(2 * c for c in calm)]) == 1.07
+    assert lower_quartile([3.0]) == 3.0

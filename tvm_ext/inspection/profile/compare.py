@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
-from ...tuning.in_model import median_interval
+from ...tuning.in_model import quantile_interval
 from .launch import Launch
 from .roofs import Roofs
 
@@ -38,7 +38,7 @@ class Interval:
     @classmethod
     def of(cls, seconds: Sequence[float]) -> Interval:
         ordered = sorted(seconds)
-        low, high = median_interval(len(ordered))
+        low, high = quantile_interval(len(ordered))
         return cls(statistics.median(ordered), ordered[low], ordered[high])
 
     def __str__(self) -> str:

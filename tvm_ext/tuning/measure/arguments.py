@@ -81,7 +81,8 @@ class ColdCopies:
     read. So each call gets the next copy, and between copying and reading all of this memory is touched.
 
     Args:
-        nbytes: memory for copies, a multiple of L3; 0 leaves arguments where they are, warm.
+        nbytes: memory that is touched before arguments are read again, a multiple of L3; 0 leaves them where they are,
+            warm.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -91,12 +92,12 @@ class ColdCopies:
     def of(self, arrays: Sequence[np.ndarray], calls: int) -> list[list[np.ndarray]]:
         """Up to `calls` copies of some arrays; only the arrays themselves if one copy fills the memory."""
         size = sum(_rounded(a.nbytes) for a in arrays)
-        count = min(calls, self._nbytes // size) if size else 0
-        if count < 1:
+        count = min(calls, -(-self._nbytes // size)) if size else 0
+        if count < 1 or size >= self._nbytes:
             return [list(arrays)]
-        if self._memory is None:
-            self._memory = mapped_empty(self._nbytes)
-            self._memory.fill(0)
+        if self._memory is None:  # copies that fill it may exceed it by less than one of them
+            self._memory = mapped_empty(2 * self._nbytes)
+            self._memory[: self._nbytes].fill(0)
         copies: list[list[np.ndarray]] = []
         start = 0
         for _ in range(count):
@@ -106,7 +107,8 @@ class ColdCopies:
                 np.copyto(copy, array)
                 copies[-1].append(copy)
                 start += _rounded(array.nbytes)
-        self._memory[start:].max(initial=0)  # reading drives the copies out: a large fill would go around the caches
+        # Reading drives the copies out: a large fill would go around the caches.
+        self._memory[start : self._nbytes].max(initial=0)
         return copies
 
 

@@ -5,6 +5,7 @@ Each candidate gets exactly one Measurement. One that was built by a worker that
 
 from __future__ import annotations
 
+import math
 import selectors
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from ...core.recipe import Config
 from .measurement import BAD_TASK, NO_SERVER, MeasureError, Measurement, TaskError
 from .process import Died
 from .slot import Slot
+from .timing import lower_quartile
 
 if TYPE_CHECKING:
     from ..task import Task
@@ -28,6 +30,9 @@ REFERENCE_TIMEOUT = 300.0
 _REFERENCE_TRIES = 2
 #: How often workers may find no machine to run a kernel on, one after the other.
 _REFUSALS = 4
+#: Of several rounds, a candidate that takes so many times as long as the fastest gets no further one; but a second one,
+#: if it takes about twice as long: a thread that shares its core for a while does so.
+_CLOSE, _TWICE = 1.1, (1.6, 2.2)
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class Limits:
         spare: builds beside a running kernel.
         build_timeout, run_timeout: seconds.
         remote: whether kernels run on other machines, as many as there are workers; else one at a time, here.
+        rounds: how often candidates that are close to the fastest are timed, one after the other and again from the
+            first, so that what slows this machine down for a while slows them all.
     """
 
     builds: int
@@ -46,13 +53,18 @@ class Limits:
     build_timeout: float
     run_timeout: float
     remote: bool = False
+    rounds: int = 1
 
 
 @dataclass
 class _Trial:
+    """A candidate: what its runs took so far, and the answer of the last one."""
+
     config: Config
     seconds: float = 0.0
-    fields: dict[str, Any] = field(default_factory=dict)
+    runs: int = 0
+    costs: tuple[float, ...] = ()
+    answer: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Batch:
@@ -110,6 +122,7 @@ class Batch:
 
     def _dispatch(self) -> None:
         self._ask_for_reference()
+        self._leave_behind()
         while self._ask_for_run():
             pass
         room = self._limits.spare if self._busy("run") or self._wants_to_run() else self._limits.builds
@@ -138,10 +151,26 @@ class Batch:
         able = [s for s in self._idle() if s.built]
         if not able or crowded or not self._wants_to_run():
             return False
-        slot = max(able, key=lambda s: len(s.built))
-        message = {"path": str(self._reference), "best": self._best}
-        self._ask(slot, "run", slot.built.pop(0), self._limits.run_timeout, message)
+        built = [(slot, trial) for slot in able for trial in slot.built]
+        slot, trial = min(built, key=lambda pair: (self._trials[pair[1]].runs, -len(pair[0].built)))
+        slot.built.remove(trial)
+        runs = self._trials[trial].runs
+        best = math.inf if self._limits.rounds > 1 else self._best
+        message = {"path": str(self._reference), "best": best, "again": runs + 1 < self._limits.rounds}
+        self._ask(slot, "run", trial, self._limits.run_timeout, message)
         return True
+
+    def _leave_behind(self) -> None:
+        """Candidates that were timed, and lie behind a faster one by now, get no further round."""
+        for slot in self._slots:
+            for trial in [t for t in slot.built if self._trials[t].runs and not self._close(t)]:
+                slot.built.remove(trial)
+                self._finish(trial, self._trials[trial].answer)
+
+    def _close(self, trial: int) -> bool:
+        one = self._trials[trial]
+        ratio = lower_quartile(one.costs) / self._best
+        return ratio <= _CLOSE or (one.runs == 1 and _TWICE[0] <= ratio <= _TWICE[1])
 
     def _ask_for_build(self, slot: Slot) -> None:
         while self._pending:
@@ -169,8 +198,12 @@ class Batch:
             self._replace(slot, [trial] if trial >= 0 else [])
 
     def _replace(self, slot: Slot, also: Sequence[int] = ()) -> None:
+        """A new worker; what the old one had built is built again, but for what was timed already."""
         for trial in reversed([*also, *slot.replace()]):
-            self._pending.appendleft(trial)
+            if self._trials[trial].runs:
+                self._finish(trial, self._trials[trial].answer)
+            else:
+                self._pending.appendleft(trial)
 
     # ------------------------------------------------------------ what comes back
     def _collect(self) -> None:
@@ -208,8 +241,21 @@ class Batch:
             self._refused(job.trial, answer["detail"])
         elif job.kind == "build" and not answer["error"]:
             slot.built.append(job.trial)
+        elif job.kind == "run" and not answer["error"]:
+            self._ran(slot, job.trial, answer)
         else:
             self._finish(job.trial, answer)
+
+    def _ran(self, slot: Slot, trial: int, answer: Mapping[str, Any]) -> None:
+        """Another round for a candidate that has one left; else it is finished."""
+        one = self._trials[trial]
+        one.runs, one.costs = one.runs + 1, (*one.costs, *answer["costs"])
+        one.answer = {**answer, "costs": one.costs}
+        if answer.get("discarded") or one.runs >= self._limits.rounds:
+            self._finish(trial, one.answer)
+            return
+        self._best = min(self._best, lower_quartile(one.costs))
+        slot.built.append(trial)
 
     def _gone(self, slot: Slot, how: str, timeout: bool = False) -> None:
         """A worker has died, or takes too long: its job fails, and another takes its place.

@@ -56,7 +56,7 @@ class Rounding:
     narrowed: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, mod: IRModule, exact: bool) -> Rounding:
+    def of(cls, mod: IRModule, exact: bool = True) -> Rounding:
         """That of the TIR functions of a module."""
         return cls(accumulated_length(mod), exact, narrowings(mod))
 

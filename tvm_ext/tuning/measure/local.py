@@ -11,7 +11,6 @@ do so some milliseconds after a kernel).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple
 
 from ...core.errors import OptionError
 from ...core.machine import Machine, available_cores
@@ -31,6 +30,7 @@ class LocalMeasurer(WorkerPool):
         cold: memory, in units of L3, that constant arguments are rotated through, so that a kernel finds its weights as
             cold as in a model (everything else is warm); each worker has so much. 0: weights stay in the caches.
         repeats: how often a kernel is timed.
+        rounds: how often those close to the fastest are timed again, in turn.
 
     Raises:
         OptionError: a value does not fit.
@@ -38,12 +38,13 @@ class LocalMeasurer(WorkerPool):
 
     def __init__(
         self, machine: Machine, workers: int | None = None, build_timeout: float = 10.0, run_timeout: float = 10.0, *,
-        plugins: Sequence[str] = (), cold: float = 2.0, repeats: Repeats = DEFAULT_REPEATS,
+        plugins: Sequence[str] = (), cold: float = 2.0, repeats: Repeats = DEFAULT_REPEATS, rounds: int = 1,
     ) -> None:  # fmt: skip
         workers = available_cores() if workers is None else workers
-        check_numbers(workers=workers, build_timeout=build_timeout, run_timeout=run_timeout)
+        check_numbers(workers=workers, build_timeout=build_timeout, run_timeout=run_timeout, rounds=rounds)
         if cold < 0:
             raise OptionError(f"cold={cold!r}: 0 or more is needed")
-        limits = Limits(workers, max(0, available_cores() - machine.threads), build_timeout, run_timeout)
-        hello = {"plugins": list(plugins), "cold": cold, "repeats": list(astuple(repeats))}
+        spare = max(0, available_cores() - machine.threads)
+        limits = Limits(workers, spare, build_timeout, run_timeout, rounds=rounds)
+        hello = {"plugins": list(plugins), "cold": cold, "repeats": [repeats.count, repeats.seconds]}
         super().__init__(machine, workers, machine.threads, limits, hello)

@@ -97,14 +97,15 @@ class WorkerPool:
 
 
 def check_numbers(**numbers: float) -> None:
-    """Options that are numbers above 0, `workers` a whole one.
+    """Options that are numbers above 0, `workers` and `rounds` whole ones.
 
     Raises:
         OptionError: one is not; names it.
     """
     for name, value in numbers.items():
-        if isinstance(value, bool) or not value > 0 or (name == "workers" and not isinstance(value, int)):
-            raise OptionError(f"{name}={value!r}: a {'whole ' * (name == 'workers')}number above 0 is needed")
+        whole = name in ("workers", "rounds")
+        if isinstance(value, bool) or not value > 0 or (whole and not isinstance(value, int)):
+            raise OptionError(f"{name}={value!r}: a {'whole ' * whole}number above 0 is needed")
 
 
 def _key(what: Mapping[str, Any]) -> str:

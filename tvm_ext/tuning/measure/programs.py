@@ -1,6 +1,6 @@
 """A task in a worker: its arguments, its unscheduled function, and the kernel of a candidate.
 
-{"kind": "group", ...}   a group's Relax function and a recipe; a candidate is a configuration
+{"kind": "group", ...}   a group's Relax function and a recipe; a candidate is a configuration, of another recipe too
 {"kind": "module", ...}  an unscheduled TIR function; a candidate is that function scheduled
 """
 
@@ -23,7 +23,7 @@ from tvm.s_tir import Schedule
 from ...core.group import Group
 from ...core.layout import Layout
 from ...core.machine import Machine
-from ...core.recipe import Miss, Recipe
+from ...core.recipe import Match, Miss, Recipe
 from ...core.relax_graph import op_name
 from ...runtime.cpu import why_not_here
 from ...schedules.registry import recipes
@@ -53,10 +53,12 @@ class Argument:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A candidate before it is compiled, and how each of its arguments lies in memory."""
+    """A candidate before it is compiled: how each of its arguments lies in memory, and whether it sums the products
+    that the unscheduled function states (:attr:`tvm_ext.core.recipe.Recipe.exact`)."""
 
     function: tirx.PrimFunc
     layouts: tuple[Layout, ...]
+    exact: bool = True
 
 
 class Program(abc.ABC):
@@ -64,12 +66,10 @@ class Program(abc.ABC):
 
     Attributes:
         arguments: in the order in which kernels take them.
-        exact: whether kernels sum the products that the function states (:attr:`tvm_ext.core.recipe.Recipe.exact`).
         unscheduled: TIR functions of the unscheduled function, for the lengths of their sums.
     """
 
     arguments: tuple[Argument, ...]
-    exact: bool = True
     unscheduled: IRModule
 
     @abc.abstractmethod
@@ -93,12 +93,8 @@ class GroupProgram(Program):
         self._machine = Machine.of(task["machine"])
         function = tvm.ir.load_json(task["module"])[task["group"]]
         self._group = Group(task["group"], function)
-        self._recipe = _recipe(task["recipe"])
-        match = self._recipe.match(self._group, self._machine)
-        if isinstance(match, Miss):
-            raise ValueError(f"recipe {self._recipe.name!r} does not take group {self._group.name!r}: {match.reason}")
-        self._match = match
-        self.exact = self._recipe.exact
+        self._matches: dict[str, tuple[Recipe, Match]] = {}
+        self._default, _ = self._taken_by(task["recipe"])
         main = IRModule({"main": function.without_attr("tvm_ext.group").with_attr("global_symbol", "main")})
         with self._machine.target():
             self.unscheduled = relax.transform.LegalizeOps()(main)
@@ -110,12 +106,27 @@ class GroupProgram(Program):
         )
 
     def kernel(self, candidate: Mapping[str, Any]) -> Kernel:
+        recipe, match = self._taken_by(candidate.get("recipe", self._default.name))
         offered = [Layout.plain(len(p.shape)) for p in self._group.params]
         config = candidate["config"]
-        layouts = self._recipe.layouts(self._match, config, offered)
-        sch = Schedule(self._recipe.compute(self._match, config, layouts))
-        self._recipe.schedule(sch, self._match, config, self._machine)
-        return Kernel(sch.mod["main"], (*layouts.params, layouts.output))
+        layouts = recipe.layouts(match, config, offered)
+        sch = Schedule(recipe.compute(match, config, layouts))
+        recipe.schedule(sch, match, config, self._machine)
+        return Kernel(sch.mod["main"], (*layouts.params, layouts.output), recipe.exact)
+
+    def _taken_by(self, name: str) -> tuple[Recipe, Match]:
+        """A recipe, and what it reads of the group.
+
+        Raises:
+            ValueError: there is no such recipe, or it does not take the group.
+        """
+        if name not in self._matches:
+            recipe = _recipe(name)
+            match = recipe.match(self._group, self._machine)
+            if isinstance(match, Miss):
+                raise ValueError(f"recipe {name!r} does not take group {self._group.name!r}: {match.reason}")
+            self._matches[name] = recipe, match
+        return self._matches[name]
 
     def reference(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         program = tvm.compile(self._main, target=_here(self._machine).target(scheduled=False))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple
 
 from ...core.errors import OptionError
 from ...core.machine import Machine, available_cores
@@ -60,7 +59,7 @@ class RPCMeasurer(WorkerPool):
         cores = available_cores()
         limits = Limits(cores, cores, build_timeout, run_timeout + wait + _TRANSFER, remote=True)
         hello = {
-            "plugins": list(plugins), "cold": cold, "repeats": list(astuple(repeats)),
+            "plugins": list(plugins), "cold": cold, "repeats": [repeats.count, repeats.seconds],
             "rpc": [host, port, key, wait, run_timeout + _TRANSFER],
         }  # fmt: skip
         super().__init__(machine, workers, 1, limits, hello)

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+#: Seconds that a kernel runs before it is timed. Threads that wake up begin on the core of the one that woke them: the
+#: scheduler needs some milliseconds to move them, and until then a kernel of two threads takes twice as long.
+WARM_UP = 0.01
 #: A first time of so many times the best known one is a clear loser: noise does not make it a winner.
 DISCARD = 1.5
 
@@ -19,17 +22,14 @@ class Repeats:
     Attributes:
         count: calls, each a sample.
         seconds: of all of them together.
-        warm: seconds of calls before them; at least one call. A pool of threads that begins to run has them on one
-            core until Linux's scheduler spreads them, milliseconds later: kernels took 1.7 times as long until then.
     """
 
     count: int = 10
     seconds: float = 0.02
-    warm: float = 0.0
 
 
 #: Enough for a median, and short beside a build.
-DEFAULT_REPEATS = Repeats(warm=0.02)
+DEFAULT_REPEATS = Repeats()
 
 
 def timed(
@@ -42,10 +42,10 @@ def timed(
         best: seconds of the best candidate so far.
     """
     following = itertools.cycle(arguments)
-    warm = time.perf_counter() + repeats.warm
-    function(*next(following))
-    while time.perf_counter() < warm:
-        function(*next(following))
+    first, warm = next(following), time.perf_counter() + WARM_UP
+    function(*first)
+    while time.perf_counter() < warm:  # the others' weights stay cold
+        function(*first)
     costs: list[float] = []
     while len(costs) < repeats.count and sum(costs) < repeats.seconds:
         given = next(following)
@@ -55,3 +55,8 @@ def timed(
         if len(costs) == 1 and costs[0] > DISCARD * best:
             return tuple(costs), True
     return tuple(costs), False
+
+
+def lower_quartile(costs: Sequence[float]) -> float:
+    """Of a sample of seconds: what it takes undisturbed, if no more than two thirds of the calls were disturbed."""
+    return sorted(costs)[len(costs) // 4]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,6 @@ from .timing import Repeats, timed
 
 #: Name of the kernel in its module.
 ENTRY = "main"
-#: Cold copies of constant arguments at most. Calls that warm up go through them again and again: few copies of small
-#: weights would settle in L3.
-_COPIES = 64
 #: Tasks whose inputs and references a worker keeps.
 _TASKS = 4
 
@@ -51,11 +48,13 @@ class _Task:
 
 @dataclass(frozen=True)
 class Built:
-    """A candidate that is compiled: its task, what runs it, and how its arguments lie in memory."""
+    """A candidate that is compiled: its task, what runs it, how its arguments lie in memory, and whether it sums the
+    products that the unscheduled function states."""
 
     task: str
     function: Any
     layouts: tuple[Layout, ...]
+    exact: bool
 
 
 class Workbench:
@@ -79,7 +78,7 @@ class Workbench:
         """Learn a task; once."""
         if key not in self._tasks:
             program = program_of(description, self._machine)
-            self._tasks[key] = _Task(program, Rounding.of(program.unscheduled, program.exact))
+            self._tasks[key] = _Task(program, Rounding.of(program.unscheduled))
 
     def _make_inputs(self, key: str) -> list[np.ndarray]:
         return random_inputs(self._tasks[key].program.arguments)
@@ -114,15 +113,18 @@ class Workbench:
             self._given(key, kernel.layouts)
         except Exception as error:
             raise Failed("build", summary(error)) from error
-        self._built[trial] = Built(key, function, kernel.layouts)
+        self._built[trial] = Built(key, function, kernel.layouts, kernel.exact)
 
-    def run(self, trial: int, path: str, best: float) -> dict[str, Any]:
+    def run(self, trial: int, path: str, best: float, again: bool = False) -> dict[str, Any]:
         """Time a candidate and compare its outputs with the reference in a file.
+
+        Args:
+            again: keep it built, to be run once more.
 
         Raises:
             Failed: "run" or "wrong".
         """
-        built = self._built.pop(trial)
+        built = self._built[trial] if again else self._built.pop(trial)
         task = self._tasks[built.task]
         outputs = self._outputs(task.program, built.layouts)
         try:
@@ -168,7 +170,7 @@ class Workbench:
         arguments = self._tasks[built.task].program.arguments
         given = {**self._given(built.task, built.layouts), **outputs}
         constant = [i for i, argument in enumerate(arguments) if argument.constant]
-        copies = self._copies.of([given[i] for i in constant], _COPIES)
+        copies = self._copies.of([given[i] for i in constant], self._repeats.count + 1)
         warm = {i: lent(array) for i, array in given.items() if i not in constant}
         calls = []
         for copy in copies:
@@ -191,7 +193,7 @@ class Workbench:
                 want = self._packed.get((built.task, index), want, layout)
             else:
                 got = layout.unpack(got, want.shape)
-            error, reason = compare(got, want, span, task.rounding)
+            error, reason = compare(got, want, span, replace(task.rounding, exact=built.exact))
             if reason:
                 raise Failed("wrong", f"against the unscheduled function: {reason}", error)
             worst = max(worst, error) if worst is not None and error is not None else None

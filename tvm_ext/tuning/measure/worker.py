@@ -1,9 +1,9 @@
 """A worker process: reads a JSON object a line, answers with one. Started by :mod:`.process`; it imports once.
 
-    {"do": "start", "machine": {...}, "plugins": [...], "cold": 2.0, "repeats": [10, 0.02, 0.02], ...}     the first one
+    {"do": "start", "machine": {...}, "plugins": [...], "cold": 2.0, "repeats": [10, 0.02], ...}     the first one
     {"do": "reference", "task": key, "describe": {...}, "path": ...}           save what the unscheduled function gives
     {"do": "build", "task": key, "describe": {...}, "trial": 7, "batch": 1, "candidate": {...}}
-    {"do": "run", "trial": 7, "path": ..., "best": 1e-3}
+    {"do": "run", "trial": 7, "path": ..., "best": 1e-3, "again": false}             "again": it may be run once more
 
 "describe" comes with the first message about a task. An answer has "error" ("", one of a record's, or BAD_TASK where
 the description is of no use) and "detail", that of a run also "costs", "check" and "discarded".
@@ -97,7 +97,7 @@ def _answer(bench: Workbench, message: Mapping[str, Any]) -> dict[str, Any]:
         elif message["do"] == "build":
             bench.build(message["trial"], message["task"], message["candidate"])
         else:
-            answer.update(bench.run(message["trial"], message["path"], message["best"]))
+            answer.update(bench.run(message["trial"], message["path"], message["best"], message["again"]))
     except Failed as failed:
         answer.update(error=failed.error, detail=failed.detail, check=failed.check)
     except Exception as error:

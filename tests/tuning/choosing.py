@@ -1,0 +1,74 @@
+"""What tests of a choice by measuring share: models, their groups, and measurers that need no machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tests.onnx_graphs import model, node, random, value
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.options import CompileOptions
+from tvm_ext.core.recipe import Config, config_text
+from tvm_ext.core.record import Record
+from tvm_ext.core.record_book import RecordBook
+from tvm_ext.core.task_key import TaskKey
+from tvm_ext.tuning.candidates import Candidates, candidate
+from tvm_ext.tuning.extract import workloads_of
+from tvm_ext.tuning.measure import Measurement
+
+MACHINE = Machine.detect(threads=2)
+#: The matmuls differ a hundredfold in work, and the convolution has two recipes.
+MATMULS = model(
+    [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("MatMul", "b v", "y")],
+    [value("x", (64, 96))], [value("y", (64, 8))], {"w": random(96, 256), "v": random(256, 8)},
+)  # fmt: skip
+CONV = model(
+    [node("Conv", "x w", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "y")],
+    [value("x", (1, 16, 12, 12))], [value("y", (1, 32, 12, 12))], {"w": random(32, 16, 3, 3, scale=0.2)},
+)  # fmt: skip
+OPTIONS = CompileOptions(threads=2, choose="measure", seconds=1000.0)
+
+
+class Fake:
+    """Tells seconds of candidates; `fault` names errors, `raises` is raised for groups of an operator."""
+
+    def __init__(
+        self, seconds: Callable[[TaskKey, Config], float] = lambda key, one: 1e-3,
+        fault: Callable[[Config], str] = lambda one: "", raises: dict[str, Exception] | None = None,
+    ) -> None:  # fmt: skip
+        self.seen: list[tuple[TaskKey, str]] = []
+        self.batches: list[TaskKey] = []
+        self._seconds, self._fault, self._raises = seconds, fault, raises or {}
+
+    def measure(self, task: Any, configs: Sequence[Config], best: float = 0.0) -> Iterator[Measurement]:
+        self.batches.append(task.key)
+        if task.key.op in self._raises:
+            raise self._raises[task.key.op]
+        for one in configs:
+            self.seen.append((task.key, config_text(one)))
+            assert task.candidate(one) == one and task.describe()["kind"] == "group"
+            error, seconds = self._fault(one), self._seconds(task.key, one)
+            yield Measurement(one, () if error else (seconds,) * 9, error, "as the test wants it", None, False, 0.01)
+
+
+def groups(proto: Any = MATMULS, timings: RecordBook | None = None, records: RecordBook | None = None) -> list[Any]:
+    """Candidates of the groups, those of the most work first."""
+    works = sorted(workloads_of(proto, OPTIONS, MACHINE), key=lambda work: -work.plan.cost)
+    return [Candidates.of(work, MACHINE, timings or RecordBook(), records or RecordBook()) for work in works]
+
+
+def recorded(machine: dict[str, Any], **given: Any) -> Record:
+    """A point that the estimate does not name."""
+    large = groups()[0]
+    (task,) = large.work.tasks
+    named = {config_text(one) for one in large.queue}
+    other = next(c for c in task.neighbours(task.default)[::-1] if config_text(candidate(task.recipe, c)) not in named)
+    fields = {"config": other, "costs": (1e-3,), "machine": machine, "session": "elsewhere", **given}
+    return Record(large.work.key, task.recipe, task.version, **fields)
+
+
+class Nothing:
+    """Measures nothing more."""
+
+    def measure(self, task: Any, configs: Any, best: float = 0.0) -> Any:
+        raise AssertionError(f"{task.name} is measured again: {configs}")

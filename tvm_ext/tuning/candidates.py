@@ -1,0 +1,206 @@
+"""Candidates of one group for a choice by measuring, what they took so far, and which of them is the fastest.
+
+records of other machines, the best by estimate of each recipe, then of each tile size, ...   -> the queue
+all measured                                       -> what differs from the fastest in one knob
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..core.errors import OptionError
+from ..core.machine import Machine
+from ..core.recipe import Config, config_text
+from ..core.record import Record
+from ..core.record_book import RecordBook, why_not
+from ..core.task_key import TaskKey
+from .extract import Workload
+from .in_model import quantile_interval
+from .measure.timing import lower_quartile
+from .task import RecipeTask
+
+#: Candidates by estimate, and of records; neighbours at once, and candidates in all.
+FEW, RECORDS, NEIGHBOURS, MOST = 8, 3, 5, 24
+#: An estimate so many times the least is no candidate.
+WORTH = 1.6
+#: Another configuration has to be so much faster, beyond the noise, to be taken.
+FASTER = 0.985
+
+
+@dataclass
+class Candidates:
+    """One kind of group: candidates are configurations of a :class:`.task.GroupTask`.
+
+    Attributes:
+        work: the group, its calls and recipes.
+        default: what a compile by estimate takes; best: the fastest so far, at first the default.
+        queue: candidates that were not measured, in order.
+        known: candidate as text -> its best record.
+        stale: batches without progress.
+        checked: whether the default was measured a second time, beside what was found to be faster.
+        reason: why nothing of it can be measured; "" if it can.
+    """
+
+    work: Workload
+    default: Config
+    best: Config
+    queue: list[Config] = field(default_factory=list)
+    known: dict[str, Record] = field(default_factory=dict)
+    stale: int = 0
+    checked: bool = False
+    reason: str = ""
+
+    @classmethod
+    def of(cls, work: Workload, machine: Machine, timings: RecordBook, records: RecordBook) -> Candidates:
+        """Those of a group, with what the timing cache knows of them.
+
+        Args:
+            records: of any machine.
+        """
+        default = candidate(work.plan.recipe.name, work.plan.config)
+        made = cls(work, default, default)
+        for record in timings.of(work.key):
+            if not why_not(record, machine, made._versions):
+                made.take(record)
+        verdict = timings.verdict(work.key, machine)
+        if verdict is not None and verdict.recipe is not None and verdict.config is not None:
+            named = candidate(verdict.recipe, verdict.config)
+            made.best = named if config_text(named) in made.known else default
+        made.add([*made._recorded(records.candidates(work.key, machine, made._versions)), *made._estimated()])
+        return made
+
+    @property
+    def _tasks(self) -> dict[str, RecipeTask]:
+        return {task.recipe: task for task in self.work.tasks}
+
+    @property
+    def _versions(self) -> dict[str, int]:
+        return {task.recipe: task.version for task in self.work.tasks}
+
+    def _estimated(self) -> list[Config]:
+        """The best of each recipe, then the least estimates of all."""
+        leading = {task.recipe: (task, task.leading()) for task in self.work.tasks}
+        first = [candidate(name, points[0]) for name, (_, points) in leading.items() if points]
+        priced = sorted(
+            (task.prior(config), config_text(candidate(name, config)))
+            for name, (task, points) in leading.items() for config in points[1:]
+        )  # fmt: skip
+        rest = [json.loads(text) for cost, text in priced if cost <= WORTH * self.work.plan.cost]
+        return [*first, *rest][:FEW]
+
+    def _recorded(self, records: Iterable[Record]) -> list[Config]:
+        named = {config_text(one): one for r in records if self._legal(one := candidate(r.recipe, r.config))}
+        return list(named.values())[:RECORDS]
+
+    def _legal(self, one: Config) -> bool:
+        task = self._tasks.get(one["recipe"])
+        try:
+            return task is not None and task.space.index(one["config"]) >= 0 and task.space.legal(one["config"])
+        except OptionError:
+            return False
+
+    def add(self, candidates: Iterable[Config]) -> None:
+        """Queue those that are neither queued nor known."""
+        old = {*self.known, *map(config_text, [self.default, *self.queue])}
+        self.queue += {config_text(one): one for one in candidates if config_text(one) not in old}.values()
+
+    def adopt(self, one: Config) -> None:
+        """Measure this one first: it is the fastest of a group like this."""
+        if self._legal(one) and config_text(one) not in {*self.known, config_text(self.default)}:
+            self.queue = [one, *(other for other in self.queue if other != one)]
+
+    def next(self, count: int) -> list[Config]:
+        """What is measured now: the best so far, once more the default that it was faster than, and some of the queue,
+        which they leave."""
+        again = [] if self.checked or self.best == self.default else [self.default]
+        batch, self.queue = self.queue[:count], self.queue[count:]
+        self.checked = self.checked or bool(again)
+        return [self.best, *again, *batch]
+
+    def take(self, record: Record) -> None:
+        """Remember what a candidate took."""
+        text = config_text(candidate(record.recipe, record.config))
+        if text not in self.known or seconds_of(record) < seconds_of(self.known[text]):
+            self.known[text] = record
+
+    def judge(self, records: Sequence[Record]) -> None:
+        """Take the fastest of a batch, if it is faster than the best so far, which is among them, beyond the noise."""
+        holder = next((r for r in records if candidate(r.recipe, r.config) == self.best), None)
+        fastest = min((r for r in records if r.usable), key=lambda r: (seconds_of(r), r.to_row()), default=None)
+        self.stale += 1
+        if fastest is not None and fastest is not holder and is_faster(fastest.costs, holder.costs if holder else ()):
+            self.best, self.stale = candidate(fastest.recipe, fastest.config), 0
+        best, default = self.seconds(self.best), self.seconds(self.default)
+        if best is not None and default is not None and best > FASTER * default:  # it was disturbed the first time
+            self.best = self.default
+        if not self.queue and len(self.known) < MOST:
+            self._widen()
+
+    def _widen(self) -> None:
+        """What differs from the best in one knob comes next, the least estimates first."""
+        task, config = self._tasks[self.best["recipe"]], self.best["config"]
+        near = [one for one in task.neighbours(config) if task.prior(one) <= WORTH * task.prior(config)]
+        fresh = [one for one in (candidate(task.recipe, c) for c in near) if config_text(one) not in self.known]
+        self.add(fresh[:NEIGHBOURS])
+
+    @property
+    def left(self) -> bool:
+        """Whether there is something to measure that can be."""
+        return bool(self.queue) and not self.reason
+
+    @property
+    def hope(self) -> float:
+        """Seconds of a run of the model that are at stake, less with each batch that found nothing."""
+        seconds = self.seconds(self.best)
+        return len(self.work.calls) * (seconds or self.work.plan.cost) * 0.5**self.stale if self.left else 0.0
+
+    def seconds(self, one: Config) -> float | None:
+        """What a candidate was measured to take; None if it has no time."""
+        record = self.known.get(config_text(one))
+        return seconds_of(record) if record is not None and record.usable else None
+
+    def facts(self) -> dict[str, float]:
+        """Figures for the report: candidates and how many of them have a time, seconds of the best and the default."""
+        times = {"seconds": self.seconds(self.best), "default_seconds": self.seconds(self.default)}
+        every = {*self.known, *map(config_text, [self.default, *self.queue])}
+        measured = sum(record.usable for record in self.known.values())
+        return {
+            "measured": measured, "candidates": len(every), **{k: v for k, v in times.items() if v is not None}
+        }  # fmt: skip
+
+    @property
+    def kernel(self) -> TaskKey:
+        """The anchor with the operands it reads first: groups that differ in what is behind it want alike tiles."""
+        args = self.work.key.args
+        return TaskKey.of(self.work.key.op, [*args[:2], *(a for a in args if a[0] == self.work.key.op)])
+
+
+def candidate(recipe: str, config: Config) -> Config:
+    """A configuration of a :class:`.task.GroupTask`."""
+    return {"recipe": recipe, "config": dict(config)}
+
+
+def seconds_of(record: Record) -> float:
+    """What a kernel takes undisturbed: the lower quartile of its repeats; infinite if it has no time."""
+    return lower_quartile(record.costs) if record.usable else float("inf")
+
+
+def is_faster(costs: Sequence[float], than: Sequence[float]) -> bool:
+    """Whether a sample of seconds is smaller beyond the noise: intervals of the lower quartiles do not touch.
+
+    A kernel that is disturbed takes twice as long: of two quartiles neither one sees it, unless it is so in most calls.
+
+    Args:
+        than: of the other; empty if it has no time.
+    """
+    if not than or not costs:
+        return bool(costs)
+    (_, high), (low, _) = _interval(costs), _interval(than)
+    return high < low and lower_quartile(costs) < FASTER * lower_quartile(than)
+
+
+def _interval(costs: Sequence[float]) -> tuple[float, float]:
+    low, high = quantile_interval(len(costs), 0.25)
+    return sorted(costs)[low], sorted(costs)[high]

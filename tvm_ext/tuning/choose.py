@@ -1,0 +1,198 @@
+"""Choice on the machine: the best few configurations of each group, timed, and the fastest kept in the timing cache.
+
+groups of a model, with candidates of each
+-> a few at a time beside the fastest so far, of the group that has the most to gain
+-> records and verdicts in the timing cache, which `choose-recipes` follows
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.errors import OptionError, ToolError
+from ..core.machine import Machine, machine_for
+from ..core.options import CompileOptions
+from ..core.recipe import Config
+from ..core.record import Record
+from ..core.record_book import Verdict, machine_fields
+from ..core.task_key import TaskKey
+from ..driver.cache import CacheWarning
+from ..driver.records import book_of, timing_log, timings_of
+from ..driver.stage_state import options_state
+from ..frontend.reader import fingerprint
+from ..runtime.cpu import why_not_here
+from ..schedules import recipes
+from .candidates import Candidates
+from .extract import workloads_of
+from .log import TuningLog, locked
+from .measure import LocalMeasurer, MeasureError, Measurement, TaskError
+from .session import Measurer, session_name
+from .task import GroupTask
+
+#: Candidates that are measured at once, beside the fastest so far.
+BATCH = 5
+#: How often candidates close to the fastest are timed, in turn.
+ROUNDS = 3
+
+Tell = Callable[[str], None]
+"""Told what is going on."""
+
+
+def measure_choices(
+    model: Any, options: CompileOptions | None = None, measurer: Measurer | None = None,
+    tell: Tell = lambda text: None, **given: Any,
+) -> None:  # fmt: skip
+    """Measure what `choose="measure"` asks for, as far as the timing cache lacks it; a compile then follows the cache.
+
+    Args:
+        model: path, bytes or ModelProto.
+        options: of the compile, as one object; or give them by keyword.
+        measurer: builds, checks and times candidates; None for workers on this machine.
+        tell: told what is going on.
+
+    Raises:
+        OptionError: kernels for this target cannot run here.
+        ModelError, UnsupportedError: as in a compile.
+    """
+    options = options or CompileOptions.of(**given)
+    machine = machine_for(options)
+    if why := why_not_here(machine.as_dict()):
+        raise OptionError(f"choose='measure': nothing can be measured here: {why}", fix="choose='estimate'")
+    digest = _digest(model, options)
+    if _is_known(digest, options, machine):
+        return
+    path = timing_log(machine)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        tell("waiting for another process that measures")  # two at once would time each other
+        with locked(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT):
+            if not _is_known(digest, options, machine):
+                _measured(model, options, machine, digest, measurer, tell)
+    except (OSError, ToolError) as error:
+        warnings.warn(f"the timing cache cannot be used, so estimates decide: {error}", CacheWarning, stacklevel=3)
+
+
+def _digest(model: Any, options: CompileOptions) -> str:
+    """What is measured: the model, what decides its groups, the recipes, and the records that are candidates."""
+    rest = {name: value for name, value in options_state(options).items() if name not in ("cache", "seconds")}
+    versions = {recipe.name: recipe.version for recipe in recipes()}
+    parts = [fingerprint(model)[0], rest, versions, book_of(options).fingerprint]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _is_known(digest: str, options: CompileOptions, machine: Machine) -> bool:
+    """Whether it was measured already: for as long at least, or until nothing was left to measure."""
+    notes = (c for c in timings_of(options, machine).comments if (c.get("kind"), c.get("of")) == ("choice", digest))
+    return any(note.get("complete") is True or note.get("seconds", 0.0) >= (options.seconds or 0.0) for note in notes)
+
+
+def _measured(
+    model: Any, options: CompileOptions, machine: Machine, digest: str, measurer: Measurer | None, tell: Tell
+) -> None:
+    """A session: its records, its verdicts, and that it is done, in the timing cache."""
+    seconds = options.seconds or 0.0
+    deadline = time.monotonic() + seconds
+    timeout = min(10.0, max(2.0, seconds / 4))
+    own = None if measurer else LocalMeasurer(machine, None, timeout, timeout, rounds=ROUNDS)
+    try:
+        books = timings_of(options, machine), book_of(options)
+        groups = [Candidates.of(work, machine, *books) for work in workloads_of(model, options, machine)]
+        log, name = TuningLog(timing_log(machine)), session_name()
+        log.begin(name, machine, {"choose": seconds})
+        choice = Choice(groups, machine, measurer or own, log, name, tell)
+        if choice.run(deadline, seconds):
+            done = {"seconds": seconds, "complete": not any(group.left for group in groups), "session": name}
+            log.comment({"kind": "choice", "of": digest, **done})
+    finally:
+        if own is not None:
+            own.close()
+
+
+class Choice:
+    """Measures candidates of groups, and decides.
+
+    Args:
+        groups: with their candidates.
+        log: takes each record as soon as it is there.
+        name: of the session.
+    """
+
+    def __init__(
+        self, groups: Sequence[Candidates], machine: Machine, measurer: Any, log: TuningLog, name: str, tell: Tell
+    ) -> None:
+        self._groups, self._measurer, self._log, self._name, self._tell = groups, measurer, log, name, tell
+        self._fields = machine_fields(machine)
+        self._siblings: dict[TaskKey, Config] = {}
+
+    def run(self, deadline: float, seconds: float) -> bool:
+        """Measure until the time is over or nothing is left, and write the verdicts; False if workers do not start.
+
+        Args:
+            deadline: of the monotonic clock.
+            seconds: how long that is in all.
+        """
+        try:
+            self._until(deadline)
+        except MeasureError as error:
+            for group in self._groups:
+                group.reason = group.reason or error.message
+            return False
+        finally:
+            for group in self._groups:
+                self._log.verdict(self._verdict(group, seconds))
+        return True
+
+    def _until(self, deadline: float) -> None:
+        taken = 0.0
+        while (now := time.monotonic()) + taken / 2 < deadline:
+            group = max(self._groups, key=lambda one: one.hope, default=None)
+            if group is None or not group.left:
+                return
+            self._tell(f"measuring {group.work.key.short}, {deadline - now:.0f} s left")
+            self._step(group)
+            taken = time.monotonic() - now
+
+    def _step(self, group: Candidates) -> None:
+        """Measure the fastest so far and a few candidates beside it."""
+        if group.kernel in self._siblings:
+            group.adopt(self._siblings[group.kernel])
+        try:
+            found = self._measurer.measure(GroupTask(group.work.tasks), group.next(BATCH))
+            records = [self._record(group, one) for one in found]
+        except TaskError as error:
+            group.reason = error.message
+            return
+        group.judge(records)
+        self._siblings[group.kernel] = group.best
+
+    def _record(self, group: Candidates, one: Measurement) -> Record:
+        recipe, config = one.config["recipe"], one.config["config"]
+        version = next(task.version for task in group.work.tasks if task.recipe == recipe)
+        record = Record(
+            group.work.key, recipe, version, config, one.costs, one.error, one.detail, one.check, one.discarded,
+            self._fields, self._name, round(time.time(), 6), round(one.seconds, 6),
+        )  # fmt: skip
+        self._log.append(record)
+        group.take(record)
+        return record
+
+    def _verdict(self, group: Candidates, seconds: float) -> Verdict:
+        key, best, facts = group.work.key, group.best, group.facts()
+        stamp: dict[str, Any] = {
+            "machine": self._fields, "session": self._name, "timestamp": time.time(), "facts": facts
+        }  # fmt: skip
+        if "seconds" in facts:
+            default = best == group.default
+            reason = "no candidate is faster beyond the noise" if default else "measured to be faster than the default"
+            return Verdict(key, best["recipe"], best["config"], reason=reason, **stamp)
+        failed = [f"{r.error}: {r.detail[:100]}" for r in group.known.values() if r.error]
+        reason = group.reason or (
+            f"no candidate has a time ({failed[0]})" if failed else f"no time left of {seconds:g} s"
+        )
+        return Verdict(key, None, None, reason=reason, **stamp)
