@@ -19,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.real_models.float64 import in_double
+from tvm_ext.core.machine import Machine
 
 Arrays = Mapping[str, np.ndarray]
 _EPS = 2.0**-24
@@ -58,6 +59,12 @@ def exposed(model: onnx.ModelProto) -> onnx.ModelProto:
             dtype = types.get(points[name], TensorProto.UINT8)
             proto.graph.output.append(helper.make_tensor_value_info(name, dtype, None))
     return proto
+
+
+def multiplies_bytes() -> bool:
+    """Whether this CPU has an instruction for sums of integers; else operands are decoded to float32, or TVM's loops
+    sum them."""
+    return "avx512vnni" in Machine.detect().features
 
 
 def onnxruntime_says(model: onnx.ModelProto, feeds: Arrays) -> dict[str, np.ndarray]:
