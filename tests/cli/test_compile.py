@@ -73,7 +73,7 @@ def test_what_was_measured_is_printed_and_the_cache_is_filled_first(cli, fake, m
               "seconds": 1.5e-5, "default_seconds": 2e-5}  # fmt: skip
     monkeypatch.setitem(REPORT["kernels"][0], "choice", choice)
     monkeypatch.setitem(REPORT["kernels"][0], "estimated_us", 17.25)
-    code, out, _ = cli("compile", model, "--measure", "--seconds", "3")
+    code, out, _ = cli("compile", model, "--measure", "--measure-seconds", "3")
     assert code == 0 and (asked[0].choose, asked[0].seconds) == ("measure", 3.0)
     assert fake.calls[0][1]["choose"] == "measure" and fake.calls[0][1]["seconds"] == 3.0
     for part in ("measured 3 of 5", "15.0 us", "20.0 us", "17.2 us", "faster than the default", "by measure"):
@@ -83,5 +83,5 @@ def test_what_was_measured_is_printed_and_the_cache_is_filled_first(cli, fake, m
 
 
 def test_seconds_without_measuring_are_an_error(cli, model):
-    code, _, err = cli("compile", model, "--seconds", "3")
+    code, _, err = cli("compile", model, "--measure-seconds", "3")
     assert code == 2 and "choose" in err

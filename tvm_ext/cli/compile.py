@@ -20,7 +20,7 @@ SUMMARY = "compile an ONNX model; with -o, write one file that runs without a co
 EXAMPLE = """\
   tvm-ext compile resnet18.onnx -o resnet18.so
   tvm-ext compile model.onnx --shape input=1,3,224,224 --threads 2 -v
-  tvm-ext compile model.onnx --measure --seconds 20
+  tvm-ext compile model.onnx --measure --measure-seconds 20
   tvm-ext compile zoo:resnet18 --offload systolic --offload-option when=always --offload-report
   tvm-ext compile model.onnx --ir grouped
   tvm-ext compile model.onnx -vv --only fold-batch-norm

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.host import host_identity
 from .errors import OptionError
-from .host import host_identity
 from .log_line import RecordError, parse, typed
 from .machine import Machine
 from .record import MACHINE_FIELDS, Record

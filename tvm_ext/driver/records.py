@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
-from ..core.host import host_identity
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.record import Record
 from ..core.record_book import RecordBook, lines_of
+from ..runtime.host import host_identity
 from ..runtime.spec import installed_versions
 from .cache import TIMINGS, default_folder
 
@@ -55,7 +55,8 @@ def book_of(options: CompileOptions) -> RecordBook:
 def timing_log(machine: Machine) -> Path:
     """Where times of this machine are kept for `choose="measure"`: a tuning log in the cache's folder, one for each
     machine, number of threads, set of instructions, and version of TVM and of this library."""
-    facts = {"machine": machine.as_dict(), "host": host_identity(), "versions": installed_versions()}
+    kind = {name: value for name, value in machine.as_dict().items() if name != "rates"}
+    facts = {"machine": kind, "host": host_identity(), "versions": installed_versions()}
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return default_folder() / f"{TIMINGS}{digest[:16]}.json"
 

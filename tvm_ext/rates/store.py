@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..core.errors import OptionError, TvmExtError
-from ..runtime.cpu import processor_identity
 from ..runtime.files import default_folder, whole_file
+from ..runtime.host import host_identity
 from ..runtime.spec import installed_versions
 from .rates import Rates
 
@@ -33,7 +33,7 @@ def kept(threads: int, caches: Mapping[str, int], measure: Callable[[], Rates], 
 
 def key_of(threads: int, caches: Mapping[str, int]) -> str:
     """What rates depend on, as 16 hexadecimal digits."""
-    parts = [_VERSION, processor_identity(), threads, sorted(caches.items()), sorted(installed_versions().items())]
+    parts = [_VERSION, host_identity(), threads, sorted(caches.items()), sorted(installed_versions().items())]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -48,27 +48,6 @@ def cpu_flags(cpuinfo: str = "/proc/cpuinfo") -> frozenset[str]:
     return frozenset()
 
 
-@functools.cache
-def processor_identity(cpuinfo: str = "/proc/cpuinfo") -> dict[str, str]:
-    """What tells this processor from others: vendor, family, model and stepping, as the kernel reports them, and flags.
-
-    A virtual machine may hide the name; the flags are those that programs may use there.
-    """
-    try:
-        text = Path(cpuinfo).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    first = text.partition("\n\n")[0]
-    pairs = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
-    return {"machine": architecture(), **{name: pairs[name] for name in _IDENTITY if name in pairs}}
-
-
-_IDENTITY = (
-    "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
-    "CPU implementer", "CPU part", "CPU variant", "CPU revision", "Features",
-)  # fmt: skip
-
-
 def missing_features(features: Iterable[str], flags: frozenset[str] | None = None) -> list[str]:
     """Features this CPU lacks, in the order given; one whose flags are not known counts as lacking.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tvm_ext.core.host import host_identity
+from tvm_ext.runtime.host import host_identity
 
 X86 = """processor\t: 0
 vendor_id\t: AuthenticAMD

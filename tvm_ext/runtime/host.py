@@ -7,7 +7,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from ..runtime.cpu import FLAGS_OF_FEATURE, architecture
+from .cpu import FLAGS_OF_FEATURE, architecture
 
 #: Fields of /proc/cpuinfo that tell one model of a CPU from another, on x86 and on Arm.
 _FIELDS = (
