@@ -38,6 +38,10 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         help="value of an input that is the same in every run, as numbers or NAME=FILE.npy; once per input",
     )  # fmt: skip
     parser.add_argument("--threads", type=int, metavar="N", help="threads (default: all cores this process may use)")
+    parser.add_argument(
+        "--threads-wait", metavar="spin|sleep|SECONDS", type=wait_argument,
+        help="how worker threads wait for the next kernel (default: spin as long as waking them is worth, then sleep)",
+    )  # fmt: skip
     parser.add_argument("--target", metavar="CPU", help="LLVM CPU name, or TRIPLE:CPU (default: this machine)")
     parser.add_argument("--fusion", choices=("default", "none"), default="default", help="grouping of operations")
     parser.add_argument(
@@ -66,7 +70,7 @@ def compile_options(args: argparse.Namespace) -> dict[str, Any]:
         "shapes": dict(args.shape), "specialize": dict(args.specialize), "freeze": _frozen(args.freeze),
         "threads": args.threads, "target": args.target, "fusion": args.fusion, "records": _records(args.records),
         "precision": args.precision, "max_error": args.max_error, "keep_float32": tuple(args.keep_float32),
-        "cache": not args.no_cache, **offload_options(args),
+        "cache": not args.no_cache, "threads_wait": args.threads_wait, **offload_options(args),
     }  # fmt: skip
 
 
@@ -74,6 +78,14 @@ def _records(given: Sequence[str]) -> str | tuple[str, ...] | None:
     if "none" in given and len(given) > 1:
         raise OptionError(f"--records {' --records '.join(given)}: none is no log among others")
     return None if "none" in given else tuple(given) or "auto"
+
+
+def wait_argument(text: str) -> str | float:
+    """Parse spin, sleep or seconds."""
+    try:
+        return text if text in ("spin", "sleep") else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: spin, sleep or seconds are needed") from None
 
 
 def shape_argument(text: str) -> tuple[str, tuple[int | str, ...]]:

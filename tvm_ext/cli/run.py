@@ -75,7 +75,7 @@ def opened(args: argparse.Namespace) -> CompiledModel:
         )
     from .. import load
 
-    return load(args.model)
+    return load(args.model, threads_wait=args.threads_wait)
 
 
 def is_artifact(path: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ..runtime.waiting import ThreadsWait, checked_wait
 from .errors import OptionError
 from .frozen import FrozenInput, frozen_inputs
 from .fusion import FUSION_MODELS, FusionModel
@@ -17,6 +18,10 @@ from .precision import PRECISIONS, Kept, checked_error, checked_kept
 DEFAULT_SIZES = (1, 4, 16)
 
 Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
+
+
+#: Options that leave the program as it is.
+NOT_OF_THE_PROGRAM = ("cache", "threads_wait")
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,9 @@ class CompileOptions:
             (names of nodes or operators), `minimum_work` (multiply-adds); see
             :class:`tvm_ext.byoc.settings.Offloading`.
         cache: whether to look in, and write to, the on-disk cache.
+        threads_wait: how worker threads wait for the next kernel, or call: None spins for a time bounded by what waking
+            them costs, as measured, and then sleeps; "spin" is TVM's own way, a tenth of a second; "sleep" is at once;
+            or seconds. One setting for the process, fixed before its first run; no part of the program or its file.
 
     Raises:
         OptionError: a value does not fit; the message says what would.
@@ -71,6 +79,7 @@ class CompileOptions:
     offload: Any = None
     offload_options: tuple[tuple[str, Any], ...] = field(default=())
     cache: bool = True
+    threads_wait: ThreadsWait = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shapes", _checked_shapes(self.shapes))
@@ -99,6 +108,7 @@ class CompileOptions:
         object.__setattr__(self, "offload_options", _checked_offload(self.offload, self.offload_options))
         if not isinstance(self.cache, bool):
             raise OptionError(f"cache={self.cache!r}: choose True or False")
+        object.__setattr__(self, "threads_wait", checked_wait(self.threads_wait))
 
     @classmethod
     def of(cls, **given: Any) -> CompileOptions:
