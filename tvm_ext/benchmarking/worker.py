@@ -5,7 +5,7 @@
     -> {"round": {"seconds"}}
     <- {"samples": [seconds, ...]}
     -> {"paused": {"calls", "pause"}}
-    <- {"samples": [seconds, ...], "cpu": seconds of CPU time a call, with what its threads take in the pause after it}
+    <- {"samples": [seconds, ...], "cpu", "work": seconds of CPU time a call}
     <- {"error": {"type", "message"}}   instead of either answer; the process then ends
 
 Between the rounds it waits for the next line: it computes nothing, and the parent stops it. Like `contenders.py`, this
@@ -56,8 +56,8 @@ def _serve(requests: TextIO, answers: TextIO) -> None:
         elif "paused" in message:
             if call is None:
                 raise RuntimeError("paused calls before the contender was prepared")
-            samples, cpu = paused(call, int(message["paused"]["calls"]), float(message["paused"]["pause"]))
-            _answer(answers, {"samples": samples, "cpu": cpu})
+            samples, cpu, work = paused(call, int(message["paused"]["calls"]), float(message["paused"]["pause"]))
+            _answer(answers, {"samples": samples, "cpu": cpu, "work": work})
         else:
             call, ready = _prepare(message)
             _answer(answers, {"ready": ready})
@@ -100,18 +100,23 @@ def sample(call: Callable[[], Any], seconds: float) -> list[float]:
     return samples
 
 
-def paused(call: Callable[[], Any], calls: int, pause: float) -> tuple[list[float], float]:
-    """Times of single calls with a pause (in seconds) after each, and CPU time a call; one call more goes before."""
+def paused(call: Callable[[], Any], calls: int, pause: float) -> tuple[list[float], float, float]:
+    """Single calls with a pause (in seconds) after each; one more goes before.
+
+    Returns:
+        Their times, CPU time of the process a call with its pause, and of that what was spent during the call itself.
+    """
     call()
     time.sleep(pause)
     samples: list[float] = []
-    cpu = time.process_time()
+    work, first = 0.0, time.process_time()
     for _ in range(calls):
-        begin = time.perf_counter()
+        cpu, begin = time.process_time(), time.perf_counter()
         call()
         samples.append(time.perf_counter() - begin)
+        work += time.process_time() - cpu
         time.sleep(pause)
-    return samples, (time.process_time() - cpu) / calls
+    return samples, (time.process_time() - first) / calls, work / calls
 
 
 def _answer(answers: TextIO, message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""TVM's pool of worker threads of one thread: started, woken on other cores than the caller's, carried over a fork."""
+"""TVM's pool of worker threads of one thread: started, kept off the caller's core, carried over a fork."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .cpu import cpu_flags
 from .lost_waiters import released
 from .tvm_runtime import runtime_symbols
 
-#: Seconds without a call after which workers are steered when they are woken: the host has taken their cores by then.
+#: Seconds without a call after which workers are kept off the caller's core: the host may have taken their cores.
 ASLEEP = 2e-3
 #: Seconds of spinning that outlast a fork.
 LASTS = 0.05
@@ -35,11 +35,13 @@ class WorkerPool:
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function that may run parallel kernels; raises what it raises."""
-        if time.perf_counter() - self._rested > ASLEEP and steers():
-            self.wake()
+        asleep = time.perf_counter() - self._rested > ASLEEP
+        usual = self.keep_off() if asleep and steers() else {}
         try:
             return function(*arguments)
         finally:
+            if usual:
+                _allow(usual)
             self._rested = time.perf_counter()
 
     def start(self) -> bool:
@@ -48,21 +50,20 @@ class WorkerPool:
         workers = self._started()
         return not workers or not before.issuperset(workers)
 
-    def wake(self) -> None:
-        """Wake sleeping workers on other cores than this thread's.
+    def keep_off(self) -> Cores:
+        """Keep sleeping workers off this thread's core for a call; the cores they may use otherwise.
 
         In a virtual machine Linux takes a core that idles for one that the host has given to others, and wakes a worker
         on the core of its caller instead; they share it until the next balancing, some milliseconds later.
         """
-        with contextlib.suppress(OSError):  # a worker that is gone: other code has reset the pool
+        try:
             here = runtime_symbols().sched_getcpu()
-            masks = {worker: os.sched_getaffinity(worker) for worker in self._started()}
-            masks = {worker: mask for worker, mask in masks.items() if here in mask and len(mask) > 1}
-            try:
-                _allow({worker: mask - {here} for worker, mask in masks.items()})
-                _launch_empty()
-            finally:
-                _allow(masks)
+            usual = {worker: os.sched_getaffinity(worker) for worker in self._started()}
+        except OSError:  # a worker that is gone: other code has reset the pool
+            return {}
+        usual = {worker: cores for worker, cores in usual.items() if here in cores and len(cores) > 1}
+        _allow({worker: cores - {here} for worker, cores in usual.items()})
+        return usual
 
     def before_fork(self, spin: float) -> None:
         """Bring the workers into a state that lasts, while this thread forks.
@@ -101,7 +102,7 @@ class WorkerPool:
 
 @functools.cache
 def steers() -> bool:
-    """Whether :meth:`WorkerPool.wake` is of use: Linux, in a virtual machine."""
+    """Whether :meth:`WorkerPool.keep_off` is of use: Linux, in a virtual machine."""
     return hasattr(os, "sched_setaffinity") and "hypervisor" in cpu_flags()
 
 
@@ -113,7 +114,8 @@ def _launch_empty() -> None:
 
 def _allow(cores: Cores) -> None:
     for thread, mask in cores.items():
-        os.sched_setaffinity(thread, mask)
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(thread, mask)
 
 
 def _sleeps(thread: int) -> bool:
