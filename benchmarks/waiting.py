@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import pathlib
 import statistics
 import sys
@@ -23,6 +24,7 @@ from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.frontend.reader import read_model
 from tvm_ext.frontend.shapes import input_specs
 from tvm_ext.verification.arrays import save_npz
+from tvm_ext.verification.environment import describe_machine
 
 #: Of a call's CPU time over its work, and of the median latency over that of threads that spin until the next call.
 CPU_BAR, LATENCY_BAR = 1.3, 1.05
@@ -69,14 +71,27 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds (default: 9)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of a contender and a pause in a round (default: 1)")
+    parser.add_argument("--add", action="store_true", help="keep the rows of other pauses and models that are there")
     parser.add_argument("--output", type=pathlib.Path, default=RESULTS, help="folder of the two result files")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         workers = _prepared(args.model, args.threads, pathlib.Path(folder), stack)
         found = measure(workers, args.pauses, args.rounds, args.seconds)
     rows = [row for pause in args.pauses for row in rows_of(found, args.model, pause)]
+    rows = [*(_others(args.output, rows) if args.add else ()), *rows]
     write_results(args.output, "waiting", rows, {"threads": args.threads, "rounds": args.rounds}, _notes(args.threads))
     return 0 if all(row.met for row in rows) else 1
+
+
+def _others(folder: pathlib.Path, rows: Sequence[Row]) -> list[Row]:
+    """Rows of the result file that are not measured anew; none if it is of another machine or of other versions."""
+    try:
+        document = json.loads((folder / "waiting.json").read_text())
+    except FileNotFoundError:
+        return []
+    measured = {row.what for row in rows}
+    same = document["machine"] == json.loads(json.dumps(describe_machine()))
+    return [Row(**row) for row in document["rows"] if row["what"] not in measured] if same else []
 
 
 def _prepared(key: str, threads: int, folder: pathlib.Path, stack: contextlib.ExitStack) -> dict[str, Worker]:

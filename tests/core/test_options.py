@@ -74,3 +74,14 @@ def test_layers_kept_in_float32_are_names_with_reasons() -> None:
     assert CompileOptions.of(
         precision="bf16", keep_float32=[list(pair) for pair in given.keep_float32]
     ).keep_float32 == (given.keep_float32), "as a stage's manifest has it"
+
+
+def test_threads_wait_is_checked_and_no_part_of_the_program():
+    from tvm_ext.core.machine import Machine
+    from tvm_ext.driver.cache import cache_key
+
+    machine = Machine.detect(None, 1)
+    keys = {cache_key("0" * 64, machine, CompileOptions.of(threads_wait=w), {}) for w in (None, "spin", "sleep", 0.01)}
+    assert len(keys) == 1
+    with pytest.raises(OptionError):
+        CompileOptions.of(threads_wait="never")
