@@ -69,7 +69,8 @@ def compile(model: Any, **options: Any) -> CompiledModel:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
         **options: fields of :class:`CompileOptions`, which explains them: `shapes`, `specialize` and `freeze` of
             inputs, `target`, `machine` and `threads`, `fusion`, `accuracy`, `precision` with `max_error` and
-            `keep_float32`, `records`, `choose` with `seconds`, `offload` with `offload_options`, `cache`.
+            `keep_float32`, `records`, `choose` with `seconds`, `offload` with `offload_options`, `cache`,
+            `threads_wait`.
 
     Returns:
         A program: `run` takes and returns numpy arrays by their ONNX names, from any number of threads;
@@ -86,19 +87,23 @@ def compile(model: Any, **options: Any) -> CompiledModel:
     return compile_model(model, **options)
 
 
-def load(path: str | os.PathLike[str]) -> CompiledModel:
+def load(path: str | os.PathLike[str], *, threads_wait: str | float | None = None) -> CompiledModel:
     """Load a file that `CompiledModel.export` wrote. Needs no compiler and no libtvm_compiler.
 
     Args:
         path: the artifact.
+        threads_wait: how worker threads wait for the next call: None spins for a time bounded by what waking them
+            costs, as measured, and then sleeps; "spin" (a tenth of a second), "sleep", or seconds. One setting for the
+            process, fixed before its first run.
 
     Raises:
+        OptionError: no such `threads_wait`; or this process has another one, or has run a model before.
         ArtifactError: the file is missing, is no artifact of this library, is damaged, or needs instructions or
             versions this machine lacks. It is checked before any of its code is loaded.
     """
     from .runtime.model import load as load_artifact
 
-    return load_artifact(path)
+    return load_artifact(path, threads_wait=threads_wait)
 
 
 def verify(

@@ -119,3 +119,17 @@ def test_a_back_end_is_imported_by_the_worker(tmp_path, monkeypatch):
         "made = CONTENDERS['tvm_ext'](sys.argv[1], 1, json.loads(sys.argv[2])); print('bench_chip' in sys.modules)"
     )
     assert run_python(script, model, json.dumps(plain)) == "True"
+
+
+def test_paused_calls_know_what_they_cost_and_what_the_pauses_cost(clock, monkeypatch):
+    used = [0.0]
+    call, calls = costing(clock, 2.0)
+
+    def working():
+        call()
+        used[0] += 3.0
+
+    monkeypatch.setattr(worker.time, "process_time", lambda: used[0])
+    monkeypatch.setattr(worker.time, "sleep", lambda pause: used.__setitem__(0, used[0] + pause))
+    assert worker.paused(working, 4, 0.5) == ([2.0] * 4, 3.5, 3.0)
+    assert len(calls) == 5

@@ -144,3 +144,14 @@ def test_the_command_line_of_options_leaves_out_defaults_and_what_has_no_text() 
         "--shape", "s=", "--shape", "x=N,3", "--specialize", "N=1,8", "--freeze", "k=3", "--freeze", "m=m.npy",
         "--fusion", "none", "--precision", "bf16", "--keep-float32=-a", "--records", "none", "--no-cache",
     ]  # fmt: skip
+
+
+def test_threads_wait_is_checked_and_no_part_of_the_program():
+    from tvm_ext.core.machine import Machine
+    from tvm_ext.driver.cache import cache_key
+
+    machine = Machine.detect(None, 1)
+    keys = {cache_key("0" * 64, machine, CompileOptions.of(threads_wait=w), {}) for w in (None, "spin", "sleep", 0.01)}
+    assert len(keys) == 1
+    with pytest.raises(OptionError):
+        CompileOptions.of(threads_wait="never")

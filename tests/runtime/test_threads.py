@@ -12,6 +12,7 @@ import pytest
 
 from tvm_ext.runtime.model import CompiledModel
 from tvm_ext.runtime.threads import Executors, available_cores, set_thread_defaults
+from tvm_ext.runtime.waiting import SPIN_COUNT
 
 from .processes import run_python
 from .programs import BIAS, expected_rows, export
@@ -126,8 +127,8 @@ def workers_sleep():
                for t in os.listdir("/proc/self/task") if int(t) != os.getpid())
 
 check(), in_thread()
-for _ in range(2):
-    while not workers_sleep():  # TVM's workers spin for a while, and then wait for ever
+for asleep in (True, False, True, False):
+    while asleep and not workers_sleep():  # TVM's workers spin for a while, and then wait for ever
         time.sleep(0.01)
     child = os.fork()
     if child == 0:
@@ -140,10 +141,11 @@ print("done")
 """
 
 
-def test_fork(rows_model: CompiledModel, tmp_path: Path) -> None:
+@pytest.mark.parametrize("turns", [None, "0", "300000"])
+def test_fork(rows_model: CompiledModel, tmp_path: Path, turns: str | None) -> None:
     """The child runs the model, from its main and other threads, and ends; so does the parent."""
     path = export(rows_model, tmp_path / "rows.so")
-    assert run_python(FORK, path, **{**UNSET, "TVM_NUM_THREADS": "2"}) == "done"
+    assert run_python(FORK, path, **{**UNSET, "TVM_NUM_THREADS": "2", SPIN_COUNT: turns}) == "done"
 
 
 LOST_CALLERS = """

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.errors import OptionError, TvmExtError
+from ..runtime.waiting import SPIN_COUNT, is_own
 
 
 class WorkerError(TvmExtError, RuntimeError):
@@ -157,7 +158,8 @@ def runnable(python: str) -> str:
 
 def _threads(threads: int) -> dict[str, str]:
     wanted = {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
-    return {"TVM_BIND_THREADS": "0", **os.environ, **wanted}
+    kept = {name: value for name, value in os.environ.items() if name != SPIN_COUNT or not is_own(value)}
+    return {"TVM_BIND_THREADS": "0", **kept, **wanted}
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -4,6 +4,8 @@
     <- {"ready": {"version", "details", "outputs", "prepare_seconds", "seconds"}}   their names: arr_0, arr_1, ...
     -> {"round": {"seconds"}}
     <- {"samples": [seconds, ...]}
+    -> {"paused": {"calls", "pause"}}
+    <- {"samples": [seconds, ...], "cpu", "work": seconds of CPU time a call}
     <- {"error": {"type", "message"}}   instead of either answer; the process then ends
 
 Between the rounds it waits for the next line: it computes nothing, and the parent stops it. Like `contenders.py`, this
@@ -51,6 +53,11 @@ def _serve(requests: TextIO, answers: TextIO) -> None:
             if call is None:
                 raise RuntimeError("a round before the contender was prepared")
             _answer(answers, {"samples": sample(call, float(message["round"]["seconds"]))})
+        elif "paused" in message:
+            if call is None:
+                raise RuntimeError("paused calls before the contender was prepared")
+            samples, cpu, work = paused(call, int(message["paused"]["calls"]), float(message["paused"]["pause"]))
+            _answer(answers, {"samples": samples, "cpu": cpu, "work": work})
         else:
             call, ready = _prepare(message)
             _answer(answers, {"ready": ready})
@@ -91,6 +98,25 @@ def sample(call: Callable[[], Any], seconds: float) -> list[float]:
         if now >= end:
             break
     return samples
+
+
+def paused(call: Callable[[], Any], calls: int, pause: float) -> tuple[list[float], float, float]:
+    """Single calls with a pause (in seconds) after each; one more goes before.
+
+    Returns:
+        Their times, CPU time of the process a call with its pause, and of that what was spent during the call itself.
+    """
+    call()
+    time.sleep(pause)
+    samples: list[float] = []
+    work, first = 0.0, time.process_time()
+    for _ in range(calls):
+        cpu, begin = time.process_time(), time.perf_counter()
+        call()
+        samples.append(time.perf_counter() - begin)
+        work += time.process_time() - cpu
+        time.sleep(pause)
+    return samples, (time.process_time() - first) / calls, work / calls
 
 
 def _answer(answers: TextIO, message: dict[str, Any]) -> None:

@@ -53,12 +53,12 @@ def compile_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def refuse_compile_options(args: argparse.Namespace, subject: str) -> None:
-    """Check that no option of `compile` was given for a subject that is compiled already.
+    """Check that no option of `compile` was given for a subject that is compiled already, but how its threads wait.
 
     Raises:
         OptionError: names the options.
     """
-    if names := [FLAGS[name].name for name in _entries(args)]:
+    if names := [FLAGS[name].name for name in _entries(args) if name != "threads_wait"]:
         wrong = f"{subject} is compiled already: {', '.join(names)} cannot be changed"
         raise OptionError(wrong, fix="leave them out, or give the ONNX model")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ToolError
 from .common import add_input_arguments, compile_with_progress, given_inputs, model_of, print_json, print_table
-from .options import add_compile_arguments, refuse_compile_options
+from .options import add_compile_arguments, compile_options, refuse_compile_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +62,7 @@ def opened(args: argparse.Namespace) -> CompiledModel:
     refuse_compile_options(args, args.model)
     from .. import load
 
-    return load(args.model)
+    return load(args.model, threads_wait=compile_options(args).get("threads_wait"))
 
 
 def is_artifact(path: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ..runtime.waiting import ThreadsWait, checked_wait
 from . import flags
 from .errors import OptionError
 from .flags import Flag
@@ -20,6 +21,8 @@ from .precision import PRECISIONS, Kept, checked_error, checked_kept
 DEFAULT_SIZES = (1, 4, 16)
 #: How long `choose="measure"` measures unless `seconds` says otherwise.
 DEFAULT_SECONDS = 20.0
+#: Options that leave the program as it is: they are no part of its key in the cache.
+NOT_OF_THE_PROGRAM = ("cache", "seconds", "threads_wait")
 
 Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
 
@@ -69,6 +72,9 @@ class CompileOptions:
             (names of nodes or operators), `minimum_work` (multiply-adds); see
             :class:`tvm_ext.byoc.settings.Offloading`.
         cache: whether to look in, and write to, the on-disk cache.
+        threads_wait: how worker threads wait for the next kernel, or call: None spins for a time bounded by what waking
+            them costs, as measured, and then sleeps; "spin" is TVM's own way, a tenth of a second; "sleep" is at once;
+            or seconds. One setting for the process, fixed before its first run; no part of the program or its file.
 
     Raises:
         OptionError: a value does not fit; the message says what would.
@@ -146,6 +152,11 @@ class CompileOptions:
         "--no-cache", "", "neither read nor write the on-disk cache",
         example="--no-cache", switches={"--no-cache": False},
     ))  # fmt: skip
+    threads_wait: ThreadsWait = field(default=None, metadata=_flag(
+        "--threads-wait", "WAIT", "how worker threads wait for the next kernel: spin, sleep, or seconds of spinning "
+        "(default: as long as waking them is worth, then sleep)",
+        example="--threads-wait sleep", parse=flags.number,
+    ))  # fmt: skip
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shapes", _checked_shapes(self.shapes))
@@ -175,6 +186,7 @@ class CompileOptions:
         object.__setattr__(self, "offload_options", _checked_offload(self.offload, self.offload_options))
         if not isinstance(self.cache, bool):
             raise OptionError(f"cache={self.cache!r}: choose True or False")
+        object.__setattr__(self, "threads_wait", checked_wait(self.threads_wait))
 
     @classmethod
     def of(cls, **given: Any) -> CompileOptions:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..core.errors import ArtifactError, OptionError, TvmExtError
 from ..core.machine import Machine
-from ..core.options import CompileOptions
+from ..core.options import NOT_OF_THE_PROGRAM, CompileOptions
 from ..runtime.artifact import read_metadata
 from ..runtime.files import TEMPORARY_SUFFIX, default_folder, temporary_name
 from ..runtime.model import CompiledModel, load
@@ -62,10 +62,10 @@ def cache_key(model_sha256: str, machine: Machine, options: CompileOptions, vers
     Args:
         model_sha256: hash of the model, its external data included.
         machine: the machine compiled for, with its number of threads.
-        options: all of them count, but `cache` itself and `seconds`: what was measured is among the versions.
+        options: all of them count, but those that leave the program as it is.
         versions: of all that takes part in compiling: TVM, this library, its records.
     """
-    choices = {key: value for key, value in asdict(options).items() if key not in ("cache", "seconds")}
+    choices = {key: value for key, value in asdict(options).items() if key not in NOT_OF_THE_PROGRAM}
     parts = {"model": model_sha256, "machine": machine.as_dict(), "options": choices, "versions": dict(versions)}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

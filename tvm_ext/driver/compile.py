@@ -21,6 +21,7 @@ from ..runtime.library import load_library, write_library
 from ..runtime.linker import find_linker
 from ..runtime.model import CompiledModel
 from ..runtime.spec import installed_versions
+from ..runtime.threads import dispatcher
 from .cache import Cache, CacheWarning, cache_key
 from .lower import NO_INSTRUMENTS, Clock, lower_all
 from .records import fingerprint_of
@@ -43,6 +44,7 @@ def compile_model(
         **given: fields of :class:`CompileOptions`.
     """
     options = options or CompileOptions.of(**given)
+    dispatcher.choose_wait(options.threads_wait)
     clock = Clock()
     sha256, _ = fingerprint(model)
     machine = machine_for(options)

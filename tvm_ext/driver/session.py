@@ -52,7 +52,7 @@ class InferenceSession:
         sess_options: onnxruntime's `SessionOptions`, or None; `intra_op_num_threads` is used (0: the default), the
             rest says how onnxruntime works and is ignored.
         providers, provider_options: accepted and ignored: there is one provider, this CPU.
-        **compile_options: as for :func:`tvm_ext.compile`; not for an exported model.
+        **compile_options: as for :func:`tvm_ext.compile`; for an exported model `threads_wait` alone.
 
     Raises:
         OptionError: options for an exported model, or two different numbers of threads.
@@ -70,10 +70,11 @@ class InferenceSession:
     ) -> None:
         options = _with_threads(compile_options, getattr(sess_options, "intra_op_num_threads", 0))
         if _is_artifact(path_or_bytes):
+            wait = compile_options.pop("threads_wait", None)
             if compile_options:
                 fix = "give them when the model is compiled"
                 raise OptionError(f"{path_or_bytes}: compiled already; no use for {sorted(compile_options)}", fix=fix)
-            self._compiled = load(path_or_bytes)
+            self._compiled = load(path_or_bytes, threads_wait=wait)
         else:
             from .compile import compile_model
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def options_state(options: CompileOptions) -> dict[str, Any]:
     """Options as JSON values; a function for `fusion`, or a back end that is no name, is left out."""
     values = {one.name: getattr(options, one.name) for one in dataclasses.fields(options)}
+    del values["threads_wait"]  # of the process, not of the compile
     values["freeze"] = [dataclasses.asdict(one) for one in options.freeze]
     values["offload_options"] = [[name, value] for name, value in options.offload_options]
     if not isinstance(options.fusion, str):

@@ -23,6 +23,7 @@ from .offload_report import OffloadReport
 from .spec import Dim, Metadata, TensorSpec
 from .threads import available_cores, dispatcher
 from .vm import Caller, CallerPool, Hook, Observer, Weights
+from .waiting import ThreadsWait
 
 _Expected = tuple[str, tuple[Dim, ...], np.dtype[Any]]
 """Name, shape and dtype of an input, as `run` compares them."""
@@ -223,18 +224,22 @@ class CompiledModel:
             write_artifact(target, library, self._arrays, metadata, self._compact())
 
 
-def load(path: str | os.PathLike[str], *, mapped: bool = False) -> CompiledModel:
+def load(path: str | os.PathLike[str], *, mapped: bool = False, threads_wait: ThreadsWait = None) -> CompiledModel:
     """Load an exported model. Needs no compiler.
 
     Args:
         path: the file.
         mapped: map the file instead of reading it; see :func:`tvm_ext.runtime.artifact.read_artifact`.
+        threads_wait: how worker threads wait: "spin", "sleep", seconds, or None for the time that waking is worth; one
+            setting for the process, fixed before its first run.
 
     Raises:
+        OptionError: no such `threads_wait`; or this process has another one, or has run a model before.
         ArtifactError: the file is missing, foreign, cut off, altered, of another version, or needs instructions
             that this CPU lacks. It is checked before any of its code is loaded.
     """
     artifact = read_artifact(path, mapped=mapped)
+    dispatcher.choose_wait(threads_wait)
     module = load_library(artifact.library, os.fspath(path))
     library = artifact.library
     compact = artifact.compact

@@ -6,14 +6,14 @@ therefore never run one itself: it hands the call to one of a few threads that l
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from collections.abc import Callable, MutableMapping
 from queue import SimpleQueue
 from typing import Any
 
-from .tvm_runtime import runtime_symbols
+from .waiting import ThreadsWait, Waiting
+from .worker_pool import WorkerPool
 
 
 def available_cores() -> int:
@@ -34,6 +34,8 @@ def set_thread_defaults(environ: MutableMapping[str, str] = os.environ) -> None:
 
 
 set_thread_defaults()
+waiting = Waiting(os.environ, available_cores())
+"""How the workers of this process wait."""
 
 
 class _Job:
@@ -48,9 +50,9 @@ class _Job:
         self.done = threading.Lock()
         self.done.acquire()
 
-    def run(self) -> None:
+    def run(self, pool: WorkerPool) -> None:
         try:
-            self.result = self.function(*self.arguments)
+            self.result = pool.call(self.function, *self.arguments)
         except BaseException as error:
             self.error = error
         finally:
@@ -101,9 +103,10 @@ class Executors:
 
     def _work(self) -> None:
         self._idents.add(threading.get_ident())
+        pool = WorkerPool()
         while True:
             job = self._jobs.get()
-            job.run()
+            job.run(pool)
             del job  # its arrays must not live until the next one comes
             with self._lock:
                 self._unfinished -= 1
@@ -116,53 +119,39 @@ class Dispatcher:
         self._executors = Executors(max(2, min(4, available_cores() // 4)))
         self._inline = threading.main_thread().ident
         self._used_inline = False
-        self._pool: _MainThreadPool | None = None
+        self._pool = WorkerPool()
+        self._forking: WorkerPool | None = None
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork_in_child)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function that may run parallel kernels; raises what it raises."""
+        waiting.started = True
         if threading.get_ident() == self._inline:
             self._used_inline = True
-            return function(*arguments)
+            return self._pool.call(function, *arguments)
         return self._executors.call(function, *arguments)
 
+    def choose_wait(self, value: ThreadsWait) -> None:
+        """Set how the worker threads of this process wait, and start those of this call's thread with it.
+
+        Raises:
+            OptionError: see :meth:`tvm_ext.runtime.waiting.Waiting.choose`.
+        """
+        waiting.choose(value, lambda: bool(self.call(WorkerPool().start)))
+
     def _before_fork(self) -> None:
-        self._pool = None
-        if self._used_inline and threading.get_ident() == self._inline:
-            self._pool = _MainThreadPool()
-            self._pool.wake()
+        self._forking = self._pool if self._used_inline and threading.get_ident() == self._inline else None
+        if self._forking is not None:
+            self._forking.before_fork(waiting.seconds)
 
     def _after_fork_in_child(self) -> None:
         """Of all threads, the child has only the one that forked: it is the main thread now."""
         self._executors = self._executors.renewed()
-        if self._pool is not None:
-            self._pool.restart()
-        self._inline, self._used_inline = threading.main_thread().ident, self._pool is not None
-
-
-class _MainThreadPool:
-    """TVM's pool of the calling thread, carried over a fork: the child has the pool, but not its worker threads.
-
-    Without it the child hangs in its next parallel kernel; and when it exits, in joining threads that are not there.
-    """
-
-    def __init__(self) -> None:
-        library = runtime_symbols()
-        self._launch = library.TVMBackendParallelLaunch
-        self._reset = library._ZN3tvm7runtime9threading15ResetThreadPoolEv  # tvm::runtime::threading::ResetThreadPool()
-
-    def wake(self) -> None:
-        """Run an empty task in the parent, so that the workers spin for a while.
-
-        A worker that waits on a condition variable at the fork would be waited for when the child destroys it.
-        """
-        task = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-        self._launch(task(lambda *_: 0), None, 0)
-
-    def restart(self) -> None:
-        """Give the child's pool new worker threads; before any thread can take the place of a lost one."""
-        self._reset()
+        if self._forking is not None:
+            self._forking.after_fork_in_child()
+        self._pool = self._forking or WorkerPool()
+        self._inline, self._used_inline = threading.main_thread().ident, self._forking is not None
 
 
 dispatcher = Dispatcher()

@@ -40,6 +40,7 @@ def _library_path() -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
+@functools.cache
 def runtime_symbols() -> ctypes.CDLL:
     """The C symbols of the loaded runtime."""
     load_runtime()
