@@ -45,6 +45,7 @@ from .blocked_cost import tile_fits as tile_fits
 from .blocked_problem import Problem as Problem
 from .blocked_problem import Units as Units
 from .blocked_problem import by_pixels as by_pixels
+from .blocked_problem import with_residence as with_residence
 from .dots import Dot
 from .prefetch import sprinkle
 from .steps import parallel_units, unroll_and_vectorize

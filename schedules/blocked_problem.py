@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tvm_ext.core.group import Group
 from tvm_ext.core.recipe import Config
 
 
@@ -71,6 +72,11 @@ class Problem:
     def scattered(self, tile_p: int) -> bool:
         """Whether a tile of so many pixels has no constant stride: it neither divides a row nor is whole rows."""
         return bool(self.row % tile_p and tile_p % self.row)
+
+
+def with_residence(problem: Problem, group: Group) -> Problem:
+    """The problem with its weights where a call of the group's model finds them."""
+    return replace(problem, weights_in=group.weights_in)
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class Conv2dDot(blocked.BlockedRecipe):
             return operands
         ci, few = facts["weight"].shape[1], facts["weight"].shape[1] <= _FEW
         merged = _merges(facts, operands)
-        problem = _problem(group, facts, operands, machine.lanes, merged)
+        problem = blocked.with_residence(_problem(group, facts, operands, machine.lanes, merged), group)
         # A channel beyond the last one, in a word with the last one, may hold NaN: it is read as zero.
         copied = any(facts["pads"]) or few or (operands.kind == "widen" and ci % operands.dot.group > 0)
         dot = operands.copied_dot if copied else operands.dot

@@ -91,7 +91,9 @@ class Conv2dGrouped(blocked.BlockedRecipe):
         problem = blocked.Problem(
             group.shape[0] * merged, outputs, oh * ow, ow, inputs // inner, weight.shape[2:], inner, machine.lanes
         )
-        return Match(group, {**facts, "problem": problem, "merge": merge, "merged": merged})
+        return Match(
+            group, {**facts, "problem": blocked.with_residence(problem, group), "merge": merge, "merged": merged}
+        )
 
     def is_exact(self, match: Match) -> bool:
         return match.merge == 1

@@ -41,7 +41,7 @@ class Conv2dNCHWc(blocked.BlockedRecipe):
         oh, ow = facts["out_image"]
         inner, lanes = inner_steps(ci, machine.lanes), channel_lanes(co, machine)
         problem = blocked.Problem(group.shape[0], co, oh * ow, ow, ci // inner, (kh, kw), inner, lanes)
-        return Match(group, {**facts, "problem": problem, "input_lanes": machine.lanes})
+        return Match(group, {**facts, "problem": blocked.with_residence(problem, group), "input_lanes": machine.lanes})
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem

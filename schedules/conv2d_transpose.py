@@ -149,7 +149,7 @@ class Conv2dTranspose(blocked.BlockedRecipe):
             )
         ]  # fmt: skip
         (top, bottom), (left, right) = (axis.pads for axis in axes)
-        problem = _problem(group, facts["weight"].shape, axes, machine)
+        problem = blocked.with_residence(_problem(group, facts["weight"].shape, axes, machine), group)
         return Match(group, {**facts, "axes": tuple(axes), "problem": problem, "pads": (top, left, bottom, right)})
 
     def is_exact(self, match: Match) -> bool:

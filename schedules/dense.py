@@ -73,7 +73,14 @@ class Dense(MatmulRecipe):
         rows = math.prod(data.shape[:-1])
         if 0 in (k, n, rows):
             return Miss("an operand is empty")
-        return Match(group, {"problem": matmul_problem(1, rows, k, n, machine), "data": data, "weight": weight})
+        return Match(
+            group,
+            {
+                "problem": blocked.with_residence(matmul_problem(1, rows, k, n, machine), group),
+                "data": data,
+                "weight": weight,
+            },
+        )
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem

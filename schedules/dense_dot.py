@@ -58,7 +58,12 @@ class DenseDot(MatmulRecipe):
         problem = blocked.Problem(1, n, rows, rows, words // inner, (1, 1), inner, lanes, instruction=operands.dot.rate)
         copied = k % operands.dot.group > 0
         dot = operands.copied_dot if copied else operands.dot
-        facts = {"problem": problem, "data": data, "weight": weight, "operands": operands}
+        facts = {
+            "problem": blocked.with_residence(problem, group),
+            "data": data,
+            "weight": weight,
+            "operands": operands,
+        }
         return Match(group, {**facts, "copied": copied, "dot": dot})
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:

@@ -17,6 +17,8 @@ from .relax_graph import bindings_of, dtype_of, op_name, shape_of
 from .storage import chain_of
 
 GROUP, CONSTANTS = "tvm_ext.group", "tvm_ext.constants"
+#: Attribute of a group: the level of the memory hierarchy where a call finds its weights (:mod:`.residence`).
+WEIGHTS_IN = "tvm_ext.weights_in"
 #: Attributes of groups with a plan, and of the kernels that are made of them.
 RECIPE, CONFIG = "tvm_ext.recipe", "tvm_ext.config"
 #: TVM's operator pattern "opaque": its own fusion leaves kernels that have it alone.
@@ -55,12 +57,14 @@ class Group:
         params: the inputs, in order.
         shape, dtype: logical, of the result.
         computed: dtype of the anchor's value; what follows it may store the result in another one.
+        weights_in: where a call finds its weights: "l2", "l3" or "memory".
     """
 
     def __init__(self, name: str, function: relax.Function) -> None:
         self.name, self.function = name, function
         self.anchor = str(function.attrs[GROUP])
         constant = {int(i) for i in function.attrs[CONSTANTS]}
+        self.weights_in = str(function.attrs.get(WEIGHTS_IN, "memory"))
         self.bindings = bindings_of(function)
         self.result: relax.Var = function.body.body
         self.shape, self.dtype = shape_of(self.result) or (), dtype_of(self.result)

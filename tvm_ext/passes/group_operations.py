@@ -29,6 +29,7 @@ from tvm_ext.core.relax_graph import (
     shape_of,
     static_tensor,
 )
+from tvm_ext.core.residence import with_residence
 from tvm_ext.core.storage import STORED
 from tvm_ext.schedules import recipes
 from tvm_ext.schedules.expression_size import operand_reads
@@ -82,7 +83,8 @@ class GroupOperations(Pass):
             return _call(group, rw)
 
         result = rewriter.rewrite(visit)
-        return PassResult(relax.transform.DeadCodeElimination()(result.mod), result.fired, result.skipped)
+        grouped = relax.transform.DeadCodeElimination()(result.mod)
+        return PassResult(with_residence(grouped, ctx.machine), result.fired, result.skipped)
 
 
 class _Grouper:
