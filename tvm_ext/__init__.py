@@ -91,15 +91,11 @@ def load(path: str | os.PathLike[str], *, threads_wait: str | float | None = Non
     """Load a file that `CompiledModel.export` wrote. Needs no compiler and no libtvm_compiler.
 
     Args:
-        path: the artifact.
-        threads_wait: how worker threads wait for the next call: None spins for a time bounded by what waking them
-            costs, as measured, and then sleeps; "spin" (a tenth of a second), "sleep", or seconds. One setting for the
-            process, fixed before its first run.
+        path, threads_wait: the artifact; how worker threads wait for the next call, see :class:`CompileOptions`.
 
     Raises:
-        OptionError: no such `threads_wait`; or this process has another one, or has run a model before.
-        ArtifactError: the file is missing, is no artifact of this library, is damaged, or needs instructions or
-            versions this machine lacks. It is checked before any of its code is loaded.
+        OptionError: no such `threads_wait`, or it comes too late.
+        ArtifactError: the file is missing, foreign or damaged, or needs what this machine lacks; known before it runs.
     """
     from .runtime.model import load as load_artifact
 

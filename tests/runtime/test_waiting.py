@@ -167,3 +167,22 @@ except OptionError as error:
 
 def test_a_kernel_of_other_code_came_first(rows_model: CompiledModel, tmp_path: Path) -> None:
     assert run_python(FOREIGN, export(rows_model, tmp_path / "rows.so"), **ENVIRONMENT) == "True"
+
+
+SESSION = """
+import sys
+from tvm_ext.cli.common import add_compile_arguments, compile_options
+from tvm_ext.driver.session import InferenceSession
+from tvm_ext.runtime.threads import waiting
+import argparse
+
+parser = argparse.ArgumentParser()
+add_compile_arguments(parser)
+told = compile_options(parser.parse_args(["--threads-wait", "0.25"]))["threads_wait"]
+InferenceSession(sys.argv[1], threads_wait=told)
+print(waiting.wait)
+"""
+
+
+def test_the_command_line_and_a_session_of_an_artifact_take_it(rows_model: CompiledModel, tmp_path: Path) -> None:
+    assert run_python(SESSION, export(rows_model, tmp_path / "rows.so"), **ENVIRONMENT) == "0.25"
