@@ -14,6 +14,7 @@ from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Miss, Recipe
+from tvm_ext.core.sharing import Sharing
 from tvm_ext.runtime.tiles import TILE_FEATURES
 
 from .amx import PRODUCTS, AmxTiles, Product, Tiles
@@ -66,6 +67,14 @@ class TileRecipe(Recipe):
         if not is_legal(image, config):
             return math.inf
         return seconds(image, match.product, Blocks.of(image, config), machine)
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        """Tiles of pixels by blocks of outputs, in parts."""
+        image = match.images[config["image"]]
+        blocks = Blocks.of(image, config)
+        units = image.window.images * blocks.outputs
+        busiest = -(-units * blocks.parts // blocks.threads) * min(blocks.each, blocks.tiles)
+        return Sharing(blocks.workers(image), units * blocks.tiles, busiest)
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
         """Tile registers are no buffers that a schedule knows: loops stand already."""

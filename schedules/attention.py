@@ -15,11 +15,12 @@ from typing import Any
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.estimate import seconds, threads_of
+from tvm_ext.core.estimate import seconds, thread_counts
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.sharing import Sharing
 
 from .attention_kernel import AttentionKernel, Tile
 from .storage import why_not_float32
@@ -70,7 +71,7 @@ class Attention(Recipe):
             "tile_q": [next(fitting)],
             "tile_v": [tile_v],
             "value_lanes": [value_lanes],
-            "threads": [threads_of(cycles, machine)],
+            "threads": thread_counts(cycles, machine),
         }
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
@@ -83,6 +84,13 @@ class Attention(Recipe):
         cycles = (products + _EXP * tile.keys * tile.vectors) * (1.0 if memory <= machine.l1d else 1.03) + state
         turn = tile.queries * (tile.depth + 2 * tile.columns / tile.value_lanes)
         return float(seconds(-(-tile.units // config["threads"]) * (cycles + turn), [], machine, config["threads"]))
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        """Queries of all heads, in whole vectors."""
+        tile = Tile.of(match, config)
+        units = Sharing.of_rows(tile.units, config["threads"])
+        queries = -(-tile.rows // tile.lanes) * tile.lanes
+        return Sharing(units.threads, tile.batch * tile.heads * queries, units.busiest * tile.queries)
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         """Operands are read in any order of axes; v with the axis of its vectors last."""

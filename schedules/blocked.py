@@ -36,11 +36,15 @@ from tvm.s_tir import Schedule
 
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Recipe
+from tvm_ext.core.sharing import Sharing
 
 from .blocked_cost import cost as cost
+from .blocked_cost import counts_for as counts_for
 from .blocked_cost import default as default
+from .blocked_cost import least_seconds as least_seconds
 from .blocked_cost import registers_used as registers_used
 from .blocked_cost import space as space
+from .blocked_cost import threads_for as threads_for
 from .blocked_cost import tile_fits as tile_fits
 from .blocked_problem import Problem as Problem
 from .blocked_problem import Units as Units
@@ -208,3 +212,6 @@ class BlockedRecipe(Recipe):
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
         return cost(match.problem, config, machine)
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        return Units.of(match.problem, config).sharing(match.problem, config["threads"])

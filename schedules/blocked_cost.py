@@ -27,27 +27,41 @@ _COLD, _AGAIN, _FOREIGN = 0.5, 0.5, 0.5
 
 def space(problem: Problem, machine: Machine) -> Mapping[str, Sequence[Any]]:
     """Knobs: the register tile, parts the pixels are cut in, reduction blocks whose weights stay in cache, threads."""
-    return {**_tiling(problem, machine), "threads": [threads_for(problem, machine)]}
+    threads = threads_for(problem, machine)
+    return {**_tiling(problem, machine, threads), "threads": [threads]}
 
 
-def _tiling(problem: Problem, machine: Machine) -> dict[str, Sequence[Any]]:
+def _tiling(problem: Problem, machine: Machine, threads: int) -> dict[str, Sequence[Any]]:
     """The knobs of :func:`space` but the threads."""
     chunks = [c for c in (1, 2, 4, 8, 16, 32, 64, problem.blocks) if problem.blocks % c == 0]
     return {
         "tile_o": [t for t in (1, 2, 3, 4, 6, 8) if t <= problem.output_blocks],
         "tile_p": [t for t in (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 24, 28) if t <= problem.pixels],
-        "parts": sorted({t for t in (1, 2, 4, 8, machine.threads) if t <= problem.pixels}),
+        "parts": sorted({t for t in (1, 2, 4, 8, machine.threads, threads) if t <= problem.pixels}),
         "chunk": sorted(set(chunks)),
     }
 
 
 @functools.lru_cache(maxsize=1024)
 def threads_for(problem: Problem, machine: Machine) -> int:
-    """The number of threads whose best tile is estimated to take least, of :func:`.estimate.thread_counts`."""
-    counts = thread_counts(problem.flops / 2 / problem.lanes / product_rate(problem, machine), machine)
-    if len(counts) == 1:
-        return counts[0]
-    return min(counts, key=lambda t: (cost(problem, dict(default(problem, machine, t)), machine), t))
+    """The number of threads whose best tile is estimated to take least, of :func:`counts_for`."""
+    most, *fewer = reversed(counts_for(problem, machine))
+    best = cost(problem, dict(default(problem, machine, most)), machine) if fewer else 0.0, most
+    for threads in fewer:
+        if least_seconds(problem, machine, threads) < best[0]:
+            best = min(best, (cost(problem, dict(default(problem, machine, threads)), machine), threads))
+    return best[1]
+
+
+def least_seconds(problem: Problem, machine: Machine, threads: int) -> float:
+    """Seconds of the products alone, shared evenly: no configuration takes less."""
+    cycles = problem.flops / 2 / problem.lanes / product_rate(problem, machine)
+    return float(seconds(cycles / threads, [], machine, threads))
+
+
+def counts_for(problem: Problem, machine: Machine) -> list[int]:
+    """Numbers of threads that may be best, of :func:`.estimate.thread_counts`."""
+    return thread_counts(problem.flops / 2 / problem.lanes / product_rate(problem, machine), machine)
 
 
 def product_rate(problem: Problem, machine: Machine) -> float:
@@ -64,8 +78,8 @@ def default(problem: Problem, machine: Machine, threads: int | None = None) -> M
     Args:
         threads: those the kernel will use; None takes the choice of :func:`space`.
     """
-    knobs = dict(_tiling(problem, machine))
-    knobs["threads"] = [threads_for(problem, machine) if threads is None else threads]
+    threads = threads_for(problem, machine) if threads is None else threads
+    knobs = {**_tiling(problem, machine, threads), "threads": [threads]}
     tiles = itertools.product(knobs.pop("tile_o"), knobs.pop("tile_p"))
     legal = [t for t in ({"tile_o": o, "tile_p": p} for o, p in tiles) if tile_fits(problem, t, machine)]
     rest = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tvm_ext.core.group import Group
 from tvm_ext.core.recipe import Config
+from tvm_ext.core.sharing import Sharing
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,11 @@ class Units:
             else:
                 outer_p = more_p
         return Units(outer_o, outer_p, to, tp, bp, config["chunk"])
+
+    def sharing(self, problem: Problem, threads: int) -> Sharing:
+        """Blocks of outputs of all pixels, which threads share evenly once they are rounded up."""
+        done = problem.batch * self.padded_blocks * self.padded_pixels
+        return Sharing(threads, problem.batch * problem.output_blocks * problem.pixels, done / threads)
 
     @property
     def padded_blocks(self) -> int:

@@ -24,15 +24,16 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.estimate import Stream, level_of, seconds
+from tvm_ext.core.estimate import Stream, level_of, seconds, thread_counts, vector_cycles
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.sharing import Sharing
 
 from .convolution import facts_of
 from .epilogue import Epilogue, blocked_layout, placeholders
-from .steps import parallel_image, thread_choices, unroll_and_vectorize
+from .steps import image_sharing, parallel_image, unroll_and_vectorize
 from .storage import Reader, reader
 from .widened import scale_layouts, scaled, widened
 
@@ -59,15 +60,23 @@ class Conv2dDepthwise(Recipe):
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
         most = min(match.out_image[1], machine.registers // 2, 8)
         work = math.prod(match.group.shape) * math.prod(match.weight.shape[2:])
-        return {"tile_p": list(range(1, most + 1)), "threads": thread_choices(work, machine)}
+        counts, tile = thread_counts(vector_cycles(work, machine), machine), {"tile_p": most}
+        threads = min(counts, key=lambda t: self.cost(match, {**tile, "threads": t}, machine))
+        return {"tile_p": list(range(1, most + 1)), "threads": [threads]}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
         n, c, h, w = match.group.shape
-        blocks = -(-c // match.lanes)
-        cycles = n * blocks * h * depthwise_cycles(match, config["tile_p"], machine)
+        blocks, threads = -(-c // match.lanes), config["threads"]
+        rows = image_sharing(n, blocks, h, threads)
+        cycles = rows.busiest * depthwise_cycles(match, config["tile_p"], machine)
         moved = 4 * match.lanes * n * blocks * (math.prod(match.image) + h * w)
-        threads = config["threads"]
-        return float(seconds(cycles / threads, beyond_l2(moved, machine, threads), machine, threads))
+        return float(seconds(cycles, beyond_l2(moved, machine, threads), machine, rows.threads))
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        """Pixels of rows of blocks of channels, in whole tiles."""
+        n, c, h, w = match.group.shape
+        rows, tile = image_sharing(n, -(-c // match.lanes), h, config["threads"]), config["tile_p"]
+        return Sharing(rows.threads, rows.real * w, rows.busiest * -(-w // tile) * tile)
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         result = Layout.blocked(4, match.lanes)

@@ -15,8 +15,10 @@ streamed once, for small images of many channels.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm import te, tirx
@@ -27,6 +29,7 @@ from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.sharing import Sharing
 
 from . import blocked
 from .conv2d_nchwc import Conv2dNCHWc
@@ -77,12 +80,7 @@ class Conv2dWinograd(Recipe):
         ]
         merged = {k: sorted({v for s in spaces for v in s[k]}) for k in spaces[0]}
         heights = sorted({h for m in match.sizes for h in self._heights(match, m)})
-        return {"m": match.sizes, "rows": heights, **merged, "threads": self._threads(match, machine)}
-
-    @staticmethod
-    def _threads(match: Match, machine: Machine) -> Sequence[int]:
-        """As the direct convolution's: all if the work is worth waking them."""
-        return blocked.space(match.problem, machine)["threads"]
+        return {"m": match.sizes, "rows": heights, **merged, "threads": blocked.counts_for(match.problem, machine)}
 
     @staticmethod
     def _heights(match: Match, m: int) -> list[int]:
@@ -90,16 +88,22 @@ class Conv2dWinograd(Recipe):
         return [0, *sorted({h for h in (1, 2, 3, 4, 6, 8, 14, 28, rows) if h <= rows})]
 
     def default(self, match: Match, machine: Machine) -> Config:
-        return min(self.candidates(match, machine), key=lambda config: self.cost(match, config, machine))
+        best: Config = {}
+        cost = math.inf
+        for m, threads in itertools.product(match.sizes, reversed(blocked.counts_for(match.problem, machine))):
+            if blocked.least_seconds(Tiling.of(match, m, 0).problem(match), machine, threads) >= cost:
+                continue
+            for config in self.candidates(match, machine, m, threads):
+                if not best or self.cost(match, config, machine) < cost:
+                    best, cost = config, self.cost(match, config, machine)
+        return best
 
-    def candidates(self, match: Match, machine: Machine) -> Iterator[Config]:
-        """For each tile size and height, the configuration with the best register tile."""
-        (threads,) = self._threads(match, machine)
-        for m in match.sizes:
-            for height in self._heights(match, m):
-                sharing = machine.with_threads(1 if height else threads)
-                config = blocked.default(Tiling.of(match, m, height).problem(match), sharing)
-                yield {"m": m, "rows": height, **config, "threads": threads}
+    def candidates(self, match: Match, machine: Machine, m: int, threads: int) -> Iterator[Config]:
+        """For each height, the configuration with the best register tile."""
+        for height in self._heights(match, m):
+            problem = Tiling.of(match, m, height).problem(match)
+            config = blocked.default(problem, machine, 1 if height else threads)
+            yield {"m": m, "rows": height, **config, "threads": threads}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
         tiling = Tiling.of(match, config["m"], config["rows"])
@@ -117,6 +121,14 @@ class Conv2dWinograd(Recipe):
         extra = float(seconds(transforms, [moved], machine, 1))
         extra += (0 if config["rows"] else 2) * launch_seconds(machine, threads)
         return extra + blocked.cost(problem, config, machine, units=tiling.units, apart=bool(config["rows"]))
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        """Tiles by blocks of outputs; what a tile reaches beyond the image is part of the algorithm."""
+        tiling, threads = Tiling.of(match, config["m"], config["rows"]), config["threads"]
+        problem = tiling.problem(match)
+        alone = blocked.Units.of(problem, _inside(config)).sharing(problem, threads)
+        tiles = Tiling.of(match, config["m"], 0).pixels * problem.batch * problem.output_blocks
+        return replace(alone, real=tiles, busiest=alone.busiest * tiling.units)
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         tiling = Tiling.of(match, config["m"], config["rows"])

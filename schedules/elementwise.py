@@ -18,11 +18,12 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 from tvm_ext.core.relax_graph import op_name
+from tvm_ext.core.sharing import Sharing
 from tvm_ext.core.storage import STORED
 
 from .epilogue import Epilogue, operand_layouts, placeholders
 from .scalar_ops import TYPES, work
-from .steps import flat_map, parallel_image, thread_choices
+from .steps import flat_map, image_sharing, parallel_image, thread_choices
 
 
 class Elementwise(Recipe):
@@ -40,10 +41,17 @@ class Elementwise(Recipe):
         return Match(group, {"elements": math.prod(group.shape), "operations": operations})
 
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        return {"threads": thread_choices(match.elements * match.operations, machine)}
+        return {"threads": thread_choices(match.elements * match.operations, machine, self.shared(match, machine))}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return vector_seconds(match.elements * match.operations, machine, config["threads"])
+        return vector_seconds(match.elements * match.operations, machine, self.sharing(match, config, machine))
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        """Rows of an image in blocks of channels, else vectors."""
+        if len(match.group.shape) == 4:
+            n, c, h, _ = match.group.shape
+            return image_sharing(n, -(-c // machine.lanes), h, config["threads"])
+        return Sharing.of_rows(-(-match.elements // machine.lanes), config["threads"])
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         params, rank = match.group.params, len(match.group.shape)

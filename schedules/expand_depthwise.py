@@ -22,12 +22,13 @@ from typing import Any
 from tvm import relax, te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.estimate import seconds
+from tvm_ext.core.estimate import seconds, thread_counts
 from tvm_ext.core.group import CONSTANTS, GROUP, Group
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 from tvm_ext.core.relax_graph import op_name
+from tvm_ext.core.sharing import Sharing
 
 from . import blocked
 from .conv2d_depthwise import Conv2dDepthwise, beyond_l2, depthwise_cycles, schedule_window, window
@@ -63,12 +64,13 @@ class ExpandDepthwise(Recipe):
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
         blocks, rows = -(-match.group.shape[1] // match.lanes), match.group.shape[2]
         width = match.expand.image[1]
+        work = math.prod(match.expand.group.shape) * match.expand.data.shape[1]
         return {
             "tile_o": [t for t in (1, 2, 3, 4) if blocks % t == 0],
             "tile_p": [t for t in (1, 2, 4, 6, 7, 8, 12, 14, 28) if t <= width],
             "window_p": list(Conv2dDepthwise().space(match.depthwise, machine)["tile_p"]),
             "strip": [s for s in range(1, rows + 1) if rows % s == 0],
-            "threads": [machine.threads],
+            "threads": thread_counts(work / machine.lanes / machine.fma_per_cycle, machine),
         }
 
     def points(self, match: Match, machine: Machine) -> Iterator[Config]:
@@ -98,6 +100,19 @@ class ExpandDepthwise(Recipe):
         moved = 4 * n * (channels * height * width + c * h * w)
         busy = _busy_threads((n, h // strip, blocks // to), config["threads"])
         return float(seconds(units * unit / busy, beyond_l2(moved, machine, busy), machine, busy))
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        """Multiply-adds of vectors: rows that two strips reach are computed twice, rows of both are whole tiles."""
+        n, c, h, w = match.group.shape
+        to, tp, wp, strip = (config[k] for k in ("tile_o", "tile_p", "window_p", "strip"))
+        blocks, channels, taps = -(-c // match.lanes), match.expand.data.shape[1], _taps(match)
+        height, width = match.expand.image
+        tiled, windows = -(-width // tp) * tp, -(-w // wp) * wp
+        unit = to * (min(height, _reached(match, strip)) * tiled * channels + strip * windows * taps)
+        loops = n, h // strip, blocks // to
+        busy = _busy_threads(loops, config["threads"])
+        real = n * blocks * (height * width * channels + h * w * taps)
+        return Sharing(busy, real, math.prod(loops) * unit / busy)
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         result = Layout.blocked(4, match.lanes)
@@ -187,6 +202,10 @@ def _expanded(match: Match, config: Config, of: Mapping[Any, Any]) -> te.Tensor:
 
 def _epilogue(group: Group, of: Mapping[Any, Any]) -> Epilogue:
     return Epilogue(group, *zip(*(of[p.var] for p in group.params), strict=True))
+
+
+def _taps(match: Match) -> int:
+    return math.prod(match.depthwise.weight.shape[2:])
 
 
 def _reached(match: Match, strip: int) -> int:

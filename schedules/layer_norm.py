@@ -20,6 +20,7 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 from tvm_ext.core.relax_graph import scalar_of
+from tvm_ext.core.sharing import Sharing
 
 from . import row_reduction
 from .dense import unflatten
@@ -54,10 +55,16 @@ class LayerNorm(Recipe):
         return Match(group, {"data": data, "lead": lead, "row": row, "lanes": machine.lanes})
 
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        return {"threads": thread_choices(math.prod(match.data.shape) * _OPERATIONS, machine)}
+        return {
+            "threads": thread_choices(math.prod(match.data.shape) * _OPERATIONS, machine, self.shared(match, machine))
+        }
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return vector_seconds(math.prod(match.data.shape) * _OPERATIONS, machine, config["threads"])
+        return vector_seconds(math.prod(match.data.shape) * _OPERATIONS, machine, self.sharing(match, config, machine))
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        """Rows that are normalized."""
+        return Sharing.of_rows(math.prod(match.lead), config["threads"])
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         params = tuple(Layout.plain(len(p.shape)) for p in match.group.params)

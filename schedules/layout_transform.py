@@ -50,9 +50,13 @@ _BITS = {"bfloat16": "uint16", "bool": "uint8"}
 
 def cost(shape: Sequence[int], dtype: str, machine: Machine) -> float:
     """Estimated seconds of a transform."""
-    cycles = _cycles(shape, _BITS.get(dtype, dtype), machine)
-    threads = threads_of(cycles, machine)
+    cycles, threads = _cycles(shape, _BITS.get(dtype, dtype), machine), threads_for(shape, dtype, machine)
     return float(seconds(cycles / threads, [], machine, threads))
+
+
+def threads_for(shape: Sequence[int], dtype: str, machine: Machine) -> int:
+    """Threads that share a transform."""
+    return threads_of(_cycles(shape, _BITS.get(dtype, dtype), machine), machine)
 
 
 def compute(shape: Sequence[int], dtype: str, source: Layout, target: Layout, machine: Machine) -> tirx.PrimFunc:
@@ -85,7 +89,7 @@ def _copy(
         return
     axes, itemsize = axes_of(shape, source, target), _ITEMSIZE.get(dtype, 0)
     tile = choose(axes, 4 * machine.lanes // itemsize if itemsize else 1, itemsize)
-    _Loops(axes, tile, *buffers).emit(threads_of(_cycles(shape, dtype, machine), machine))
+    _Loops(axes, tile, *buffers).emit(threads_for(shape, dtype, machine))
 
 
 def _cycles(shape: Sequence[int], dtype: str, machine: Machine) -> float:

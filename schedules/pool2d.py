@@ -21,6 +21,7 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 from tvm_ext.core.relax_graph import attrs_of
+from tvm_ext.core.sharing import Sharing
 from tvm_ext.core.storage import STORED
 
 from .epilogue import Epilogue, blocked_layout, placeholders
@@ -58,11 +59,16 @@ class Pool2d(Recipe):
 
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
         work = math.prod(match.group.shape) * match.pool_size[0] * match.pool_size[1]
-        return {"threads": thread_choices(work, machine)}
+        return {"threads": thread_choices(work, machine, self.shared(match, machine))}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
         work = math.prod(match.group.shape) * match.pool_size[0] * match.pool_size[1]
-        return vector_seconds(work, machine, config["threads"])
+        return vector_seconds(work, machine, self.sharing(match, config, machine))
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        """Rows of blocks of channels."""
+        n, c, h, _ = match.group.shape
+        return Sharing.of_rows(n * -(-c // machine.lanes) * h, config["threads"])
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         where = match.group.params.index(match.data)

@@ -57,7 +57,7 @@ class Reduction(Recipe):
         return {"threads": thread_choices(math.prod(match.data.shape), machine)}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return vector_seconds(3 * math.prod(match.data.shape), machine, config["threads"])
+        return vector_seconds(math.prod(match.data.shape), machine, self.sharing(match, config, machine))
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         params, shape = match.group.params, match.data.shape

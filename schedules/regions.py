@@ -54,7 +54,7 @@ class RegionRecipe(Recipe):
         return {"threads": thread_choices(2 * math.prod(match.group.shape), machine)}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return vector_seconds(2 * math.prod(match.group.shape), machine, config["threads"])
+        return vector_seconds(2 * math.prod(match.group.shape), machine, self.sharing(match, config, machine))
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         """The layout of the largest operand whose blocks no box cuts, or as ONNX has it."""

@@ -21,6 +21,7 @@ from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.sharing import Sharing
 
 from . import row_reduction, vector_math
 from .epilogue import Epilogue, placeholders
@@ -49,10 +50,16 @@ class Softmax(Recipe):
         return Match(group, {"data": data, "axis": axis, "row": data.shape[axis], "lanes": machine.lanes})
 
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        return {"threads": thread_choices(math.prod(match.group.shape) * _OPERATIONS, machine)}
+        return {
+            "threads": thread_choices(math.prod(match.group.shape) * _OPERATIONS, machine, self.shared(match, machine))
+        }
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return vector_seconds(math.prod(match.group.shape) * _OPERATIONS, machine, config["threads"])
+        return vector_seconds(math.prod(match.group.shape) * _OPERATIONS, machine, self.sharing(match, config, machine))
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        """Rows along the axis."""
+        return Sharing.of_rows(math.prod(match.group.shape) // match.row, config["threads"])
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         rank = len(match.group.shape)

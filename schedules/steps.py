@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.estimate import threads_of
+from tvm_ext.core.estimate import threads_of, vector_cycles
 from tvm_ext.core.machine import Machine
+from tvm_ext.core.sharing import Sharing
 
 
 def parallel_units(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:
@@ -48,7 +49,7 @@ def parallel_loops(sch: Schedule, loops: Sequence[Any], threads: int) -> list[An
 def parallel_rows(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:
     """Like :func:`parallel_units` for blocks with nothing computed inside: the last thread may do less."""
     fused = sch.fuse(*loops) if len(loops) > 1 else loops[0]
-    count = min(int(sch.get(fused).extent), threads)
+    count = Sharing.of_rows(int(sch.get(fused).extent), threads).threads
     if count == 1:
         return fused
     outer, inner = sch.split(fused, [count, None])
@@ -70,12 +71,25 @@ def parallel_image(sch: Schedule, n: Any, c: Any, y: Any, threads: int) -> None:
     (:func:`.blocked.by_pixels`).
     """
     images, rows = int(sch.get(n).extent), int(sch.get(y).extent)
-    if threads == 1 or images % threads == 0 or -(-rows // threads) * threads > _UNEVEN * rows:
+    if not _by_image_rows(images, rows, threads):
         parallel_rows(sch, [n, c, y], threads)
         return
     outer, y = sch.split(y, [threads, None])
     sch.reorder(outer, n, c, y)
     sch.parallel(outer)
+
+
+def image_sharing(images: int, blocks: int, rows: int, threads: int) -> Sharing:
+    """How :func:`parallel_image` shares the rows of all blocks of channels."""
+    if not _by_image_rows(images, rows, threads):
+        return Sharing.of_rows(images * blocks * rows, threads)
+    each = Sharing.of_rows(rows, threads)
+    return Sharing(each.threads, images * blocks * each.real, images * blocks * each.busiest)
+
+
+def _by_image_rows(images: int, rows: int, threads: int) -> bool:
+    """Whether each thread has rows of every image, in all blocks of channels."""
+    return threads > 1 and images % threads > 0 and -(-rows // threads) * threads <= _UNEVEN * rows
 
 
 def unroll_and_vectorize(sch: Schedule, unrolled: Sequence[Any], vectorized: Any) -> None:
@@ -85,10 +99,13 @@ def unroll_and_vectorize(sch: Schedule, unrolled: Sequence[Any], vectorized: Any
     sch.vectorize(vectorized)
 
 
-def thread_choices(operations: float, machine: Machine) -> list[int]:
-    """The number of threads for so many f32 operations in whole vectors, as the only choice of a knob; operands out of
-    another core's cache take as long again as the operations."""
-    return [threads_of(2 * operations / machine.lanes, machine)]
+def thread_choices(operations: float, machine: Machine, shared: Callable[[int], Sharing] | None = None) -> list[int]:
+    """The number of threads for so many f32 operations in whole vectors, as the only choice of a knob.
+
+    Args:
+        shared: that of :func:`.estimate.threads_of`.
+    """
+    return [threads_of(vector_cycles(operations, machine), machine, shared)]
 
 
 def flat_map(sch: Schedule, block: Any, threads: int, lanes: int) -> None:

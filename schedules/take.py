@@ -55,7 +55,7 @@ class Take(Recipe):
         return {"threads": thread_choices(_operations(match, machine), machine)}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return vector_seconds(_operations(match, machine), machine, config["threads"])
+        return vector_seconds(_operations(match, machine), machine, self.sharing(match, config, machine))
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         params = tuple(Layout.plain(len(p.shape)) for p in match.group.params)

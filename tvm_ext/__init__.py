@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .driver.session import InferenceSession as InferenceSession
     from .frontend import zoo as zoo
     from .inspection.analysis import analyze as analyze
+    from .inspection.estimates import estimate as estimate
     from .inspection.inspection import Inspection
     from .inspection.memory import memory_plan as memory_plan
     from .inspection.profile import Profile
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompileOptions", "InferenceSession", "__version__", "analyze", "benchmark", "bisect", "compile", "errors",
-    "inspect", "load", "memory_plan", "profile", "quantize", "report", "resume", "sensitivity", "template", "tune",
-    "verify", "zoo",
+    "estimate", "inspect", "load", "memory_plan", "profile", "quantize", "report", "resume", "sensitivity", "template",
+    "tune", "verify", "zoo",
 ]  # fmt: skip
 
 # name -> (module, attribute); an empty attribute is the module itself
@@ -53,6 +54,7 @@ _LAZY = {
     "InferenceSession": ("tvm_ext.driver.session", "InferenceSession"),
     "analyze": ("tvm_ext.inspection.analysis", "analyze"),
     "errors": ("tvm_ext.core.errors", ""),
+    "estimate": ("tvm_ext.inspection.estimates", "estimate"),
     "memory_plan": ("tvm_ext.inspection.memory", "memory_plan"),
     "quantize": ("tvm_ext.inspection.quantize", "quantize"),
     "report": ("tvm_ext.inspection.report", "report"),

@@ -10,6 +10,7 @@ import pytest
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
+from tvm_ext.schedules import blocked
 from tvm_ext.schedules.conv2d_winograd import Conv2dWinograd
 
 from .kernels import matched, random, run_kernel
@@ -31,7 +32,8 @@ def check(
     group = conv_group(x_shape, (co, x_shape[1], k, k), residual=residual, padding=pads, strides=strides)
     match = matched(RECIPE, group, machine)
     rows = over.get("rows", 0)
-    config = next(c for c in RECIPE.candidates(match, machine) if (c["m"], c["rows"]) == (m, rows)) | over
+    threads = blocked.threads_for(match.problem, machine)
+    config = next(c for c in RECIPE.candidates(match, machine, m, threads) if c["rows"] == rows) | over
     arrays = [random(rng, *p.shape) for p in group.params]
     offered = [
         Layout.blocked(4, machine.lanes) if x_shape[1] > 4 else given,

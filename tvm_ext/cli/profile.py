@@ -16,6 +16,7 @@ SUMMARY = "time every kernel of a model, against what this machine can do; compa
 EXAMPLE = """\
   tvm-ext profile resnet18.onnx
   tvm-ext profile zoo:resnet18 --group-by recipe --trace trace.json --roofline roofline.svg -o before.json
+  tvm-ext profile resnet18.onnx --machine cluster64-xeon --estimate
   tvm-ext profile --compare before.json after.json --fail-on-regress 5"""
 GROUPINGS = ("launch", "kernel", "node", "recipe")
 
@@ -29,6 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on-regress", type=float, metavar="PCT",
         help="with --compare: exit code 1 if something is slower by more than so many percent, beyond the noise",
+    )  # fmt: skip
+    parser.add_argument(
+        "--estimate", action="store_true",
+        help="run nothing: estimated time, threads, rounding and idle threads by kernel, such as of --machine NAME",
     )  # fmt: skip
     parser.add_argument("--group-by", choices=GROUPINGS, default="launch", help="rows (default: launch, in order)")
     parser.add_argument("--top", type=int, default=0, metavar="N", help="only the N rows that take longest")
@@ -49,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Profile or compare, and print; 1 if --fail-on-regress found something.
+    """Profile, estimate or compare, and print; 1 if --fail-on-regress found something.
 
     Raises:
         OptionError: neither a model nor --compare, or both.
@@ -61,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
         return _compare(args)
     if args.fail_on_regress is not None:
         raise OptionError("--fail-on-regress without --compare", fix="make two profiles with -o, then compare them")
+    if args.estimate:
+        return _estimate(args)
     if args.top < 0:
         raise OptionError(f"--top {args.top}: 0 for all, or more")
     profile = _profile(args)
@@ -86,6 +93,26 @@ def run(args: argparse.Namespace) -> int:
     for path in (args.output, args.trace, args.roofline if args.roofline != "-" else None):
         if path:
             print(f"wrote {path}")
+    return 0
+
+
+def _estimate(args: argparse.Namespace) -> int:
+    """Print what a compile expects.
+
+    Raises:
+        OptionError: with an argument of a measurement, of which there is none.
+    """
+    from .. import estimate
+
+    files = {"--output": args.output, "--trace": args.trace, "--roofline": args.roofline, "--input": args.input}
+    if given := [name for name, value in files.items() if value]:
+        raise OptionError(f"--estimate runs nothing: no use for {', '.join(given)}", fix="leave out one of both")
+    with Progress(f"estimating {args.model}"):
+        made = estimate(model_of(args.model), **compile_options(args))
+    if args.json:
+        print_json({"ok": True, **made.as_dict()})
+    else:
+        print(made)
     return 0
 
 

@@ -8,12 +8,12 @@ from where they lie. :func:`seconds` is the only place where rates of bytes and 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .machine import Machine
+from .sharing import Sharing
 
 #: Where bytes lie: a level of the memory hierarchy, or the L1 and L2 of another core, which wrote them last.
 LEVELS = ("l1", "l2", "l3", "memory", "foreign")
@@ -21,6 +21,8 @@ LEVELS = ("l1", "l2", "l3", "memory", "foreign")
 _SHARE_OF_OWN, _SHARE_OF_L3 = 0.6, 0.5
 #: A number of threads is no choice where twice as many save so many launches.
 _CLEARLY = 8
+#: What numbers of threads are multiples of: sides of images are 7 by a power of two, widths of layers 3 or 5.
+_FACTORS = (1, 3, 5, 7)
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,15 @@ def seconds(cycles: Any, streams: Sequence[Stream], machine: Machine, threads: i
     return _larger(waited, streamed) / (machine.rates.clock * 1e9) + launch_seconds(machine, threads)
 
 
-def vector_seconds(operations: float, machine: Machine, threads: int) -> float:
-    """Estimated seconds of f32 operations in whole vectors, one a cycle and thread, on operands in its caches."""
-    return float(seconds(operations / machine.lanes / threads, [], machine, threads))
+def vector_seconds(operations: float, machine: Machine, shared: Sharing) -> float:
+    """Estimated seconds of f32 operations in whole vectors."""
+    return float(seconds(vector_cycles(operations, machine) * shared.part, [], machine, shared.threads))
+
+
+def vector_cycles(operations: float, machine: Machine) -> float:
+    """Cycles of f32 operations in whole vectors, one a cycle; operands, which another core wrote or which come out of
+    L2, take as long again."""
+    return 2 * operations / machine.lanes
 
 
 def bandwidth(level: str, machine: Machine, threads: int = 1) -> float:
@@ -85,23 +93,30 @@ def level_of(nbytes: float, machine: Machine, sharing: int = 1) -> str:
 
 
 def thread_counts(cycles: float, machine: Machine) -> list[int]:
-    """Numbers of threads that may finish work of so many cycles of one thread first: of powers of two, and all.
+    """Numbers of threads that may finish work of so many cycles of one thread first: small numbers by powers of two,
+    which divide rows and channels as powers of two do not, and all.
 
     One is left out if twice as many save several launches.
     """
-    counts = [1]
-    while counts[-1] * 2 < machine.threads:
-        counts.append(counts[-1] * 2)
-    counts += [machine.threads] * (machine.threads > 1)
-    clock = machine.rates.clock * 1e9
-    saved = {t: cycles / clock * (1 / t - 1 / more) for t, more in itertools.pairwise(counts)}
-    return [t for t in counts if saved.get(t, 0.0) <= _CLEARLY * launch_seconds(machine, machine.threads)]
+    most = machine.threads
+    counts = {factor << i for factor in _FACTORS for i in range(most.bit_length()) if factor << i < most} | {most}
+    seconds_alone, launch = cycles / (machine.rates.clock * 1e9), launch_seconds(machine, most)
+    return [t for t in sorted(counts) if seconds_alone * (1 / t - 1 / min(2 * t, most)) <= _CLEARLY * launch]
 
 
-def threads_of(cycles: float, machine: Machine) -> int:
-    """The number of threads that finish work of so many cycles of one thread, which divides evenly, first."""
+def threads_of(cycles: float, machine: Machine, shared: Callable[[int], Sharing] | None = None) -> int:
+    """The number of threads that finish work of so many cycles of one thread first.
+
+    Args:
+        shared: how so many threads share it; None divides it evenly.
+    """
     clock = machine.rates.clock * 1e9
-    return min(thread_counts(cycles, machine), key=lambda t: cycles / t / clock + launch_seconds(machine, t))
+
+    def finished(threads: int) -> float:
+        part = shared(threads).part if shared else 1 / threads
+        return cycles * part / clock + launch_seconds(machine, threads)
+
+    return min(thread_counts(cycles, machine), key=finished)
 
 
 def _larger(a: Any, b: Any) -> Any:

@@ -13,6 +13,8 @@ from .record import Record
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
 
+    from .machine import Machine
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -51,6 +53,7 @@ class Kernel:
         choice: that of its plan.
         schedule: schedules the function; None if TVM made it.
         plan: what its recipe was given; None if no recipe made it.
+        cost: of a kernel without a plan, seconds that it would take on another machine; None if nobody estimates.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Kernel:
     choice: Mapping[str, Any] = field(default_factory=dict)
     schedule: Callable[[Schedule], None] | None = None
     plan: Plan | None = None
+    cost: Callable[[Machine], float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import abc
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .group import Group
 from .layout import Layout
 from .machine import Machine
+from .sharing import Sharing
 
 if TYPE_CHECKING:
     from tvm import tirx
@@ -108,6 +109,15 @@ class Recipe(abc.ABC):
         """
         multiplies = match.facts.get("dot") or match.facts.get("product")
         return str(getattr(multiplies, "instruction", ""))
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        """How threads share the work of a configuration; here, as evenly as if it always divided."""
+        threads = int(config.get("threads", 1))
+        return Sharing(threads, threads, 1)
+
+    def shared(self, match: Match, machine: Machine, config: Config | None = None) -> Callable[[int], Sharing]:
+        """:meth:`sharing` as a function of the number of threads."""
+        return lambda threads: self.sharing(match, {**(config or {}), "threads": threads}, machine)
 
     def default(self, match: Match, machine: Machine) -> Config:
         """The configuration of least estimated cost; no search on hardware."""

@@ -152,9 +152,10 @@ class _Assigner:
     def _transform_kernel(self, shape: tuple[int, ...], dtype: str, own: Layout, layout: Layout) -> GlobalVar:
         key, machine = (shape, dtype, own, layout), self._ctx.machine
         if key not in self._transforms:
-            estimate, schedule = layout_transform.cost(shape, dtype, machine), layout_transform.schedule
-            name, layouts = layout_transform.NAME, f"{own} -> {layout}"
-            kernel = Kernel(name, name, layouts=layouts, estimate=estimate, schedule=schedule)
+            cost = functools.partial(layout_transform.cost, shape, dtype)
+            name, layouts, schedule = layout_transform.NAME, f"{own} -> {layout}", layout_transform.schedule
+            config = {"threads": layout_transform.threads_for(shape, dtype, machine)}
+            kernel = Kernel(name, name, config, "", layouts, estimate=cost(machine), schedule=schedule, cost=cost)
             self._transforms[key] = self._add(layout_transform.compute(*key, machine), kernel)
         return self._transforms[key]
 
