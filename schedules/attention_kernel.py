@@ -33,6 +33,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.recipe import Config, Layouts, Match
+from tvm_ext.core.sharing import Sharing
 
 from .epilogue import Epilogue, buffers
 from .storage import reader
@@ -123,8 +124,8 @@ class AttentionKernel:
 
     def _units(self) -> None:
         """Shares units among threads."""
-        t, threads = self._tile, min(self._threads, self._tile.units)
-        each = -(-t.units // threads)
+        t, shared = self._tile, Sharing.of_rows(self._tile.units, self._threads)
+        threads, each = shared.threads, -(-t.units // shared.threads)
         with T.parallel(threads) if threads > 1 else T.serial(1) as thread:
             self._state()
             with T.serial(each) as u:

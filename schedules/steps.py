@@ -74,7 +74,7 @@ def parallel_image(sch: Schedule, n: Any, c: Any, y: Any, threads: int) -> None:
     if not _by_image_rows(images, rows, threads):
         parallel_rows(sch, [n, c, y], threads)
         return
-    outer, y = sch.split(y, [threads, None])
+    outer, y = sch.split(y, [Sharing.of_rows(rows, threads).threads, None])
     sch.reorder(outer, n, c, y)
     sch.parallel(outer)
 

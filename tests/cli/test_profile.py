@@ -111,3 +111,18 @@ def test_an_artifact_takes_no_options_of_the_compiler(cli, tmp_path):
     artifact.write_bytes(b"\x7fELF and more")
     code, _, stderr = cli("profile", str(artifact), "--accuracy", "exact")
     assert code == 2 and "options accuracy for a model that is compiled already" in stderr
+
+
+def test_estimates_of_a_described_machine_run_nothing(cli, cli_json, profiler):
+    code, stdout, _ = cli("profile", "zoo:mlp", "--machine", "cluster16-zen4", "--estimate")
+    assert code == 0 and "16 threads" in stdout and "dense" in stdout
+    code, result = cli_json("profile", "zoo:mlp", "--machine", "cluster16-zen4", "--estimate")
+    assert code == 0 and result["ok"] and result["machine"] == "cluster16-zen4" and len(result["rows"]) == 3
+    assert list(result["fewer"]) == ["1", "2", "4", "8", "16"]
+    assert not profiler
+
+
+def test_an_estimate_has_no_use_for_arguments_of_a_measurement(cli, model, tmp_path):
+    code, _, stderr = cli("profile", model, "--estimate", "-o", str(tmp_path / "p.json"))
+    assert code == 2 and "--output" in stderr
+    assert not (tmp_path / "p.json").exists()

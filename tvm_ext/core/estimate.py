@@ -101,7 +101,7 @@ def thread_counts(cycles: float, machine: Machine) -> list[int]:
     most = machine.threads
     counts = {factor << i for factor in _FACTORS for i in range(most.bit_length()) if factor << i < most} | {most}
     seconds_alone, launch = cycles / (machine.rates.clock * 1e9), launch_seconds(machine, most)
-    return [t for t in sorted(counts) if seconds_alone * (1 / t - 1 / min(2 * t, most)) <= _CLEARLY * launch]
+    return [t for t in sorted(counts) if 2 * t > most or seconds_alone / (2 * t) <= _CLEARLY * launch]
 
 
 def threads_of(cycles: float, machine: Machine, shared: Callable[[int], Sharing] | None = None) -> int:

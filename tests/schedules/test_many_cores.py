@@ -1,0 +1,124 @@
+"""Kernels for many threads: which share the work evenly, and agree with float64 whatever their number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm_ffi
+from tvm import relax, tirx
+
+from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
+from tvm_ext.schedules.attention import Attention
+from tvm_ext.schedules.conv2d_depthwise import Conv2dDepthwise
+from tvm_ext.schedules.conv2d_nchwc import Conv2dNCHWc
+from tvm_ext.schedules.conv2d_winograd import Conv2dWinograd
+from tvm_ext.schedules.expand_depthwise import ExpandDepthwise
+from tvm_ext.schedules.pool2d import Pool2d
+from tvm_ext.schedules.softmax import Softmax
+
+from . import test_conv2d_depthwise, test_conv2d_nchwc, test_conv2d_winograd, test_expand_depthwise
+from .kernels import make_group, matched, scheduled
+from .test_attention import attention
+from .test_conv2d_nchwc import conv_group
+from .test_pool2d import pool_group
+
+
+def many(threads: int) -> Machine:
+    """This CPU with more cores, which wake at once."""
+    machine = Machine.detect(None, threads)
+    return replace(machine, rates=replace(machine.rates, launch=1e-3))
+
+
+def softmax_group() -> Any:
+    def body(x: Any) -> Any:
+        yield relax.op.nn.softmax(x)
+
+    return make_group("relax.nn.softmax", [(65, 40)], body)
+
+
+def pad_free(shape: tuple[int, ...], channels: int) -> Any:
+    return conv_group(shape, (channels, shape[1], 1, 1))
+
+
+def depthwise() -> Any:
+    return conv_group((1, 48, 14, 14), (48, 1, 3, 3), groups=48, padding=(1, 1, 1, 1))
+
+
+GROUPS = {
+    "7x7": (Conv2dNCHWc(), lambda: pad_free((1, 32, 7, 7), 160)),
+    "14x14": (Conv2dNCHWc(), lambda: pad_free((1, 64, 14, 14), 96)),
+    "depthwise": (Conv2dDepthwise(), depthwise),
+    "expand": (ExpandDepthwise(), lambda: test_expand_depthwise.expand_group("3x3")),
+    "pool": (Pool2d(), lambda: pool_group("max", (1, 48, 13, 13), pool_size=(3, 3), strides=(2, 2))),
+    "attention": (Attention(), lambda: attention((1, 65, 3, 16), (1, 65, 3, 16), (1, 65, 3, 16))),
+    "softmax": (Softmax(), softmax_group),
+}
+
+
+@pytest.mark.parametrize("threads", [3, 16, 64])
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_kernel_wakes_the_threads_that_it_says(name: str, threads: int) -> None:
+    recipe, group = GROUPS[name][0], GROUPS[name][1]()
+    machine = many(threads)
+    match = matched(recipe, group, machine)
+    config = recipe.default(match, machine)
+    rank4 = len(group.params[0].shape) == 4 and name != "attention"
+    first = Layout.blocked(4, machine.lanes) if rank4 else Layout.plain(len(group.params[0].shape))
+    offered = [first, *(Layout.plain(len(p.shape)) for p in group.params[1:])]
+    _, mod = scheduled(recipe, match, config, machine, offered)
+    shared = recipe.sharing(match, config, machine)
+    assert parallel_extents(mod["main"]) == ({shared.threads} if shared.threads > 1 else set())
+    assert shared.threads <= threads and shared.rounding > -1e-9
+
+
+def parallel_extents(function: Any) -> set[int]:
+    found: set[int] = set()
+
+    def visit(loop: Any) -> None:
+        if int(loop.kind) == int(tirx.ForKind.PARALLEL):
+            found.add(int(loop.extent))
+
+    tvm_ffi.structural_walk(function.body, (tirx.For, visit))
+    return found - {1}
+
+
+@pytest.mark.parametrize("threads", [12, 28, 64])
+def test_direct_convolutions_agree(threads: int, rng: np.random.Generator) -> None:
+    for case in ("3x3", "prime channels", "batch 3", "long reduction"):
+        test_conv2d_nchwc.check(case, many(threads), rng)
+
+
+@pytest.mark.parametrize("threads", [20, 64])
+def test_depthwise_convolutions_agree(threads: int, rng: np.random.Generator) -> None:
+    test_conv2d_depthwise.check("5x5 of prime extents", many(threads), rng)
+    test_expand_depthwise.check("3x3", many(threads), rng)
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(0, 12), (0, 28), (1, 7)])
+def test_winograd_agrees(rows: int, threads: int, rng: np.random.Generator) -> None:
+    test_conv2d_winograd.check((1, 32, 28, 28), 48, 4, many(64), rng, rows=rows, threads=threads)
+
+
+def test_winograd_takes_a_number_of_threads_that_its_rows_divide_by() -> None:
+    recipe, group, machine = Conv2dWinograd(), conv_group((1, 64, 56, 56), (64, 64, 3, 3), padding=(1, 1)), many(15)
+    match = matched(recipe, group, machine)
+    config = recipe.default(match, machine)
+    assert np.isfinite(recipe.cost(match, config, machine))
+    assert recipe.sharing(match, config, machine).rounding <= 0.15
+
+
+@pytest.mark.parametrize("threads", [16, 64])
+def test_more_threads_are_never_estimated_to_be_slower(threads: int) -> None:
+    machine = Machine.described("cluster64-xeon", threads)
+    for recipe, make in GROUPS.values():
+        group = make()
+        costs = []
+        for count in (1, 2, 4, 8, threads):
+            one = machine.with_threads(count)
+            match = matched(recipe, group, one)
+            costs.append(recipe.cost(match, recipe.default(match, one), one))
+        assert costs[-1] <= min(costs) * (1 + 1e-9), recipe.name
