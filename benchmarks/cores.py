@@ -1,7 +1,7 @@
 """Many cores, on paper: what is estimated of the zoo on described machines. Nothing is run. Writes results/cores.*
 
 By model and machine: kernels, those estimated to be faster with fewer threads, work rounded up to whole tiles,
-units and rows (over the real, weighted by time), threads that nobody wakes, and the estimate on 1, 4, 16 and 64 threads.
+units and rows (over the real, weighted by time), threads that nobody wakes, and the estimate on 1, 4, 16, 64 threads.
 """
 
 from __future__ import annotations
