@@ -103,7 +103,7 @@ def test_flushed_exponential(machine: Machine) -> None:
 @pytest.mark.parametrize("name", POLYNOMIALS)
 def test_coefficients_are_as_good_as_the_derived_ones(name: str) -> None:
     """The exchange ends at other last bits with another numpy or processor: the error is what both have in common."""
-    fit, written = POLYNOMIALS[name](), [float(c) for c in getattr(vector_math, name)]
+    fit, written = POLYNOMIALS[name](), [float(np.float32(c)) for c in getattr(vector_math, name)]
     derived = fit.rounded()
     assert len(written) == len(derived) and fit.error(written) < 2.0**-25.9
     assert fit.error(written) <= 1.01 * fit.error(derived)
