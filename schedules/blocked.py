@@ -185,7 +185,8 @@ def schedule_tiles(
     unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
     if blocking.unroll is not None:
         sch.unroll(sch.split(reduction[-1], [None, blocking.unroll])[1])
-    if weight is not None and _BLOCKER.get() is configured:  # a tuner that samples sizes has no chunk yet
+    known = _BLOCKER.get() is configured  # a tuner that samples sizes has no chunk yet
+    if weight is not None and known and int(sch.get(qo).extent) > 1:
         panel = int(sch.get(o).extent) * problem.lanes * (dot.group if dot else 1)  # elements of a step
         steps = config["chunk"] * math.prod(problem.taps) * problem.inner
         sprinkle(sch, qo, reduction[2], weight, steps * panel, problem.inner * int(sch.get(o).extent))
