@@ -14,8 +14,8 @@ from tvm_ext.cli.app import VERBS, make_parser
 from tvm_ext.cli.options import compile_options
 from tvm_ext.core.options import FLAGS, CompileOptions
 
-#: These compile nothing: quantize gives another ONNX model, doctor a model of its own.
-OTHERS = {"log", "quantize", "zoo", "new", "doctor", "cache"}
+#: These compile nothing: quantize gives another ONNX model, doctor has a model of its own.
+OTHERS = {"log", "quantize", "zoo", "new", "machine", "doctor", "cache"}
 COMPILING = sorted(set(VERBS) - OTHERS)
 
 

@@ -9,7 +9,7 @@ import functools
 import json
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,9 @@ from .errors import OptionError
 FOLDER = Path(__file__).parent / "machines"
 #: Features of which a machine without them is no stand-in for one that has them.
 _DECISIVE = ("amx-tile", "avx512bf16", "avx512vnni", "avxvnni")
+
+#: Instruction sets of narrower vectors than those of described machines -> f32 lanes.
+_NARROWER = {"avx": 8, "sse4.2": 4, "neon": 4, "sve": 4, "scalar": 4}
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,18 @@ def read_description(path: Path) -> Description:
 def similar_rates(isa: str, features: Collection[str], mcpu: str) -> Rates:
     """The rates of the described machine that is most like one: of its name, else of its instruction set and features.
 
-    An estimate for machines that nobody measured: a target by its name, or one to be measured yet.
+    An estimate for machines that nobody measured: a target by its name, or one to be measured yet. Of narrower vectors,
+    bytes a cycle are fewer; without fused multiply-adds, a multiplication and an addition take the place of one.
     """
-    known = [d for d in descriptions().values() if "cluster" not in d.name]
+    known = [d for d in descriptions().values() if not d.name.startswith("cluster")]
     same = [d for d in known if d.machine["mcpu"] == mcpu and d.machine["isa"] == isa]
-    return min(same or known, key=lambda d: _unlike(d, isa, features)).rates
+    nearest = min(same or known, key=lambda d: _unlike(d, isa, features))
+    rates = nearest.rates
+    if isa in _NARROWER:
+        width = _NARROWER[isa] / nearest.machine["lanes"]
+        rates = replace(rates, l1=rates.l1 * width, l2=rates.l2 * width)
+    fused = "fma" in features or isa in ("neon", "sve")
+    return rates if fused else replace(rates, fma=1.0, fma_half=1.0)
 
 
 def nearest_rates(measured: Rates, isa: str) -> Rates:
@@ -99,7 +109,8 @@ def nearest_rates(measured: Rates, isa: str) -> Rates:
     return min((d.rates for d in same), key=distance)
 
 
-def _unlike(description: Description, isa: str, features: Collection[str]) -> tuple[bool, int, str]:
+def _unlike(description: Description, isa: str, features: Collection[str]) -> tuple[bool, int, int, str]:
     have = set(description.machine["features"])
     differ = sum((f in have) != (f in features) for f in _DECISIVE)
-    return description.machine["isa"] != isa, differ, description.name
+    other = description.machine["isa"] != isa
+    return other, abs(description.machine["lanes"] - _NARROWER.get(isa, 16)) if other else 0, differ, description.name
