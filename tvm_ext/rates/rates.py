@@ -7,6 +7,7 @@ and lie on a coarse grid, so that two measurements of one machine give the same 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -61,8 +62,8 @@ class Rates:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            if not number or value < 0 or (value == 0 and name in _POSITIVE):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 <= value <= sys.float_info.max or (value == 0 and name in _POSITIVE):
                 raise OptionError(f"rates: {name}={value!r}: a number above 0 is needed", fix=f"in {_UNITS}")
 
     @staticmethod
@@ -96,6 +97,11 @@ class Rates:
                 values[field.name] = _stepped(value, near, _OCTAVES.get(field.name, 1.0))
         return Rates(**values)
 
+    @property
+    def hertz(self) -> float:
+        """Cycles a second of a core that multiplies and adds."""
+        return self.clock * 1e9
+
     def as_dict(self) -> dict[str, float]:
         """Plain values for JSON; what is 0 is left out."""
         return {name: value for name, value in asdict(self).items() if value}
@@ -118,11 +124,12 @@ _UNITS = "GHz (clock), instructions (fma, fma_half), bytes (l1 to memory_all, fo
 
 
 def _stepped(value: float, anchor: float, step: float) -> float:
-    """The nearest of the anchor times powers of 2^step, of three significant digits; 0 stays."""
+    """The anchor, or the nearest of it times powers of 2^step, of three significant digits; 0 stays."""
     if not value:
         return 0.0
     origin = anchor or 1.0
-    return float(f"{origin * 2 ** (step * round(math.log2(value / origin) / step)):.3g}")
+    steps = round(math.log2(value / origin) / step)
+    return float(f"{origin * 2 ** (step * steps):.3g}") if steps else origin
 
 
 def _port(value: float) -> float:
