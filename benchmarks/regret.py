@@ -55,7 +55,8 @@ def measure(model: str, path: pathlib.Path, minutes: float, seed: int) -> None:
     end = time.monotonic() + 60 * minutes
     have = set()
     if path.exists():
-        have = {(r.task, r.recipe, str(r.config)) for line in gzip.open(path, "rt") for r in [Record.from_row(line)]}
+        with gzip.open(path, "rt") as file:
+            have = {(r.task, r.recipe, str(r.config)) for r in map(Record.from_row, file)}
     with LocalMeasurer(machine) as measurer, gzip.open(path, "at") as file:
         for task in tasks_of(model, machine):
             configs = [c for c in sample(task, rng) if (task.key, task.recipe, str(c)) not in have]
