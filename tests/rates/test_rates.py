@@ -81,8 +81,9 @@ def test_within_half_a_step_the_anchor_stands_in(field: str, step: float, share:
 @pytest.mark.parametrize(("share", "steps"), [(0.51, 1), (-0.51, -1), (1.4, 1), (1.6, 2), (-2.2, -2)])
 @pytest.mark.parametrize(("field", "step"), STEPS.items())
 def test_further_off_are_whole_steps(field: str, step: float, share: float, steps: int) -> None:
-    near = getattr(ZEN4, field)
-    got = getattr(replace(ZEN4, **{field: near * 2 ** (share * step)}).on_grid(ZEN4), field)
+    anchor = replace(ZEN4, l1=1e6, l2=1e4, l3=100.0, memory=1.0)  # steps of one level do not reach another
+    near = getattr(anchor, field)
+    got = getattr(replace(anchor, **{field: near * 2 ** (share * step)}).on_grid(anchor), field)
     assert got == pytest.approx(near * 2 ** (steps * step), rel=0.005)  # three digits
 
 
@@ -101,6 +102,15 @@ def test_what_the_cpu_lacks_stays_0_and_cores_stay() -> None:
     assert (got.dot_int8, got.tile_int8, got.tile_l1, got.cores) == (0, 0, 0, 5)
     tiles = replace(ZEN4, tile_int8=16.0).on_grid(ZEN4)  # the anchor has none
     assert tiles.tile_int8 == 16
+
+
+def test_rounding_makes_no_cache_slower_than_the_next() -> None:
+    """Alone, 15 near an L2 of 31 would be 7.75, and 14 near an L3 of 26 is 13."""
+    assert replace(ZEN4, l2=15.0, l3=14.0).on_grid(ZEN4).l2 == 13
+    got = replace(ZEN4, l1=15.5, l2=15.0, l3=14.9, memory=14.5, memory_all=20.0).on_grid(ZEN4)
+    assert got.l1 >= got.l2 >= got.l3 >= got.memory
+    slower = replace(ZEN4, l2=7.0, l3=26.0).on_grid(ZEN4)  # as measured: a check tells of it
+    assert slower.l2 < slower.l3
 
 
 def test_two_measurements_of_one_machine_are_one() -> None:

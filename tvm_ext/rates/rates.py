@@ -86,7 +86,7 @@ class Rates:
 
         Args:
             anchor: rates of a machine like this one. Instructions a cycle are the ports of the processor, and the clock
-                and a launch are the anchor's if they are near it.
+                and a launch are the anchor's if they are near it. A cache is no slower than the next one, if it was not.
         """
         values: dict[str, Any] = {"cores": self.cores}
         for field in fields(Rates):
@@ -95,6 +95,9 @@ class Rates:
                 values[field.name] = _port(value)
             elif field.name != "cores":
                 values[field.name] = _stepped(value, near, _OCTAVES.get(field.name, 1.0))
+        for level, behind in (("l3", "memory"), ("l2", "l3"), ("l1", "l2")):
+            if getattr(self, level) >= getattr(self, behind):  # rounding makes no cache slower than what lies behind it
+                values[level] = max(values[level], values[behind])
         return Rates(**values)
 
     @property
