@@ -47,7 +47,7 @@ from .blocked_problem import Units as Units
 from .blocked_problem import by_pixels as by_pixels
 from .blocked_problem import with_residence as with_residence
 from .dots import Dot
-from .prefetch import sprinkle
+from .prefetch import LINE_BYTES, sprinkle
 from .steps import parallel_units, unroll_and_vectorize
 
 LoadData = Callable[..., Any]
@@ -187,9 +187,9 @@ def schedule_tiles(
         sch.unroll(sch.split(reduction[-1], [None, blocking.unroll])[1])
     known = _BLOCKER.get() is configured  # a tuner that samples sizes has no chunk yet
     if weight is not None and known and int(sch.get(qo).extent) > 1:
-        panel = int(sch.get(o).extent) * problem.lanes * (dot.group if dot else 1)  # elements of a step
-        steps = config["chunk"] * math.prod(problem.taps) * problem.inner
-        sprinkle(sch, qo, reduction[2], weight, steps * panel, problem.inner * int(sch.get(o).extent))
+        words = int(sch.get(o).extent) * problem.lanes  # of a step, 4 bytes each
+        ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * (dot.group if dot else 1)
+        sprinkle(sch, qo, reduction[2], weight, ahead, -(-problem.inner * words * 4 // LINE_BYTES))
     return unit
 
 

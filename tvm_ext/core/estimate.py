@@ -50,7 +50,7 @@ def seconds(cycles: Any, streams: Sequence[Stream], machine: Machine, threads: i
     times = [(s.nbytes / bandwidth(s.level, machine, threads), s.exposed) for s in streams]
     waited = cycles + sum(time * exposed for time, exposed in times)
     streamed = sum(time for time, _ in times)
-    return _larger(waited, streamed) / (machine.rates.clock * 1e9) + launch_seconds(machine, threads)
+    return _larger(waited, streamed) / machine.rates.hertz + launch_seconds(machine, threads)
 
 
 def vector_seconds(operations: float, machine: Machine, threads: int) -> float:
@@ -93,15 +93,15 @@ def thread_counts(cycles: float, machine: Machine) -> list[int]:
     while counts[-1] * 2 < machine.threads:
         counts.append(counts[-1] * 2)
     counts += [machine.threads] * (machine.threads > 1)
-    clock = machine.rates.clock * 1e9
-    saved = {t: cycles / clock * (1 / t - 1 / more) for t, more in itertools.pairwise(counts)}
+    saved = {t: cycles / machine.rates.hertz * (1 / t - 1 / more) for t, more in itertools.pairwise(counts)}
     return [t for t in counts if saved.get(t, 0.0) <= _CLEARLY * launch_seconds(machine, machine.threads)]
 
 
 def threads_of(cycles: float, machine: Machine) -> int:
     """The number of threads that finish work of so many cycles of one thread, which divides evenly, first."""
-    clock = machine.rates.clock * 1e9
-    return min(thread_counts(cycles, machine), key=lambda t: cycles / t / clock + launch_seconds(machine, t))
+    return min(
+        thread_counts(cycles, machine), key=lambda t: cycles / t / machine.rates.hertz + launch_seconds(machine, t)
+    )
 
 
 def _larger(a: Any, b: Any) -> Any:

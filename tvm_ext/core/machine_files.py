@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,7 +59,7 @@ def description_of(name: str | Path) -> Description:
     known = descriptions()
     if str(name) in known:
         return known[str(name)]
-    if not Path(name).is_file():
+    if not os.path.isfile(name):  # pathlib raises of a name that is too long
         choices = ", ".join(known)
         fix = f"choose from {choices}, or write one with `tvm-ext machine --json > FILE`"
         raise OptionError(f"machine={str(name)!r}: neither a described machine nor a file", fix=fix)
@@ -75,7 +76,7 @@ def read_description(path: Path) -> Description:
         document = json.loads(path.read_text(encoding="utf-8"))
         machine = document["machine"]
         return Description(str(document.get("name", path.stem)), str(document.get("source", "")), dict(machine))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         what = f"machine={str(path)!r}: no description of a machine ({type(error).__name__}: {error})"
         raise OptionError(what, fix="`tvm-ext machine --json` prints one") from error
 
@@ -98,13 +99,17 @@ def similar_rates(isa: str, features: Collection[str], mcpu: str) -> Rates:
 
 
 def nearest_rates(measured: Rates, isa: str) -> Rates:
-    """The described rates that are nearest to measured ones: of machines with this instruction set, or of all."""
+    """The described rates that are nearest to measured ones: of machines with this instruction set, or of all.
+
+    Of machines whose cores are equal, that of the nearest number of them.
+    """
     known = list(descriptions().values())
     same = [d for d in known if d.machine["isa"] == isa] or known
 
-    def distance(other: Rates) -> float:
+    def distance(other: Rates) -> tuple[float, float]:
         names = ("fma", "fma_half", "l1", "l2", "l3")
-        return sum(abs(math.log2(getattr(other, n) / getattr(measured, n))) for n in names)
+        octaves = {n: abs(math.log2(getattr(other, n) / getattr(measured, n))) for n in (*names, "cores")}
+        return sum(octaves[n] for n in names), octaves["cores"]
 
     return min((d.rates for d in same), key=distance)
 
