@@ -185,12 +185,25 @@ def schedule_tiles(
     unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
     if blocking.unroll is not None:
         sch.unroll(sch.split(reduction[-1], [None, blocking.unroll])[1])
-    known = _BLOCKER.get() is configured  # a tuner that samples sizes has no chunk yet
-    if weight is not None and known and int(sch.get(qo).extent) > 1:
+    if weight is not None and _BLOCKER.get() is configured:  # a tuner that samples sizes has no chunk yet
         words = int(sch.get(o).extent) * problem.lanes  # of a step, 4 bytes each
-        ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * (dot.group if dot else 1)
-        sprinkle(sch, qo, reduction[2], weight, ahead, -(-problem.inner * words * 4 // LINE_BYTES))
+        _prefetch(sch, problem, config, (qo, reduction[2]), weight, words, dot.group if dot else 1)
     return unit
+
+
+def _prefetch(
+    sch: Schedule, problem: Problem, config: Config, loops: tuple[Any, Any], weight: str, words: int, group: int
+) -> None:
+    """Prefetch the next chunk's weights, unless one tile is all of a chunk.
+
+    Args:
+        loops: over the tiles of a chunk, and that of the reduction whose iterations prefetch.
+        words: of the weights of a step; group: elements of a word.
+    """
+    tiles, body = loops
+    if int(sch.get(tiles).extent) > 1:
+        ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
+        sprinkle(sch, tiles, body, weight, ahead, -(-problem.inner * words * 4 // LINE_BYTES))
 
 
 def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:

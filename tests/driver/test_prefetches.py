@@ -70,7 +70,6 @@ STREAMING: dict[str, tuple[Recipe, Callable[[], Group]]] = {
     "conv2d_nchwc, few channels": (Conv2dNCHWc(), lambda: conv((1, 3, 20, 20), (33, 3, 3, 3), residual=True)),
     "conv2d_winograd": (Conv2dWinograd(), lambda: conv((1, 32, 13, 13), (40, 32, 3, 3))),
     "dense": (Dense(), lambda: matmul((37, 64), (64, 80))),
-    "dense, one row": (Dense(), lambda: matmul((1, 51), (51, 70))),
     "conv2d_grouped": (Conv2dGrouped(), lambda: conv((1, 64, 7, 7), (64, 32, 3, 3), groups=2)),
     "conv2d_transpose": (Conv2dTranspose(), lambda: transposed((1, 16, 8, 7), (16, 32, 4, 4), strides=(2, 2))),
     "conv2d_transpose, odd": (Conv2dTranspose(), lambda: transposed((1, 16, 5, 6), (16, 8, 3, 3), strides=(2, 2))),
@@ -215,6 +214,14 @@ def test_results_are_equal_to_the_bit(kernel: str, machine: str, no_prefetches: 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_operands_that_are_computed_are_not_prefetched(machine: str) -> None:
     one = Made(BatchMatmul(), matmul((3, 19, 24), (3, 24, 40), ()), MACHINES[machine])
+    assert annotations_of(one.function) == []
+    assert "prefetch" not in code_of({"main": one.function}, MACHINES[machine], "asm")["main"]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_weights_that_are_walked_once_are_not_prefetched(machine: str) -> None:
+    """One tile is all of a chunk: the stream is as long as the weights, and the hardware prefetches it."""
+    one = Made(Dense(), matmul((1, 51), (51, 70)), MACHINES[machine])
     assert annotations_of(one.function) == []
     assert "prefetch" not in code_of({"main": one.function}, MACHINES[machine], "asm")["main"]
 
