@@ -79,13 +79,13 @@ def read_description(path: Path) -> Description:
 
 
 def similar_rates(isa: str, features: Collection[str], mcpu: str) -> Rates:
-    """The rates of the described machine that is most like one: of its name, else of its instruction set and features.
+    """The rates of the described machine that is most like one: of its name, else its instruction set, maker, features.
 
     An estimate for machines that nobody measured: a target by its name, or one to be measured yet.
     """
     known = [d for d in descriptions().values() if "cluster" not in d.name]
     same = [d for d in known if d.machine["mcpu"] == mcpu and d.machine["isa"] == isa]
-    return min(same or known, key=lambda d: _unlike(d, isa, features)).rates
+    return min(same or known, key=lambda d: _unlike(d, isa, features, mcpu)).rates
 
 
 def nearest_rates(measured: Rates, isa: str) -> Rates:
@@ -104,7 +104,13 @@ def nearest_rates(measured: Rates, isa: str) -> Rates:
     return min((d.rates for d in same), key=distance)
 
 
-def _unlike(description: Description, isa: str, features: Collection[str]) -> tuple[bool, int, str]:
-    have = set(description.machine["features"])
+def _unlike(description: Description, isa: str, features: Collection[str], mcpu: str) -> tuple[bool, bool, int, str]:
+    """How little a description is like a machine; a general name ("x86-64-v4") has no maker."""
+    machine, have = description.machine, set(description.machine["features"])
     differ = sum((f in have) != (f in features) for f in _DECISIVE)
-    return description.machine["isa"] != isa, differ, description.name
+    other_maker = not mcpu.startswith("x86-64") and _is_zen(mcpu) != _is_zen(machine["mcpu"])
+    return machine["isa"] != isa, other_maker, differ, description.name
+
+
+def _is_zen(mcpu: str) -> bool:
+    return mcpu.startswith("znver")
