@@ -82,14 +82,14 @@ def read_description(path: Path) -> Description:
 
 
 def similar_rates(isa: str, features: Collection[str], mcpu: str) -> Rates:
-    """The rates of the described machine that is most like one: of its name, else of its instruction set and features.
+    """The rates of the described machine that is most like one: of its name, else its instruction set, maker, features.
 
     An estimate for machines that nobody measured: a target by its name, or one to be measured yet. Of narrower vectors,
     bytes a cycle are fewer; without fused multiply-adds, a multiplication and an addition take the place of one.
     """
     known = [d for d in descriptions().values() if not d.name.startswith("cluster")]
     same = [d for d in known if d.machine["mcpu"] == mcpu and d.machine["isa"] == isa]
-    nearest = min(same or known, key=lambda d: _unlike(d, isa, features))
+    nearest = min(same or known, key=lambda d: _unlike(d, isa, features, mcpu))
     rates = nearest.rates
     if isa in _NARROWER:
         width = _NARROWER[isa] / nearest.machine["lanes"]
@@ -114,8 +114,16 @@ def nearest_rates(measured: Rates, isa: str) -> Rates:
     return min((d.rates for d in same), key=distance)
 
 
-def _unlike(description: Description, isa: str, features: Collection[str]) -> tuple[bool, int, int, str]:
-    have = set(description.machine["features"])
-    differ = sum((f in have) != (f in features) for f in _DECISIVE)
-    other = description.machine["isa"] != isa
-    return other, abs(description.machine["lanes"] - _NARROWER.get(isa, 16)) if other else 0, differ, description.name
+def _unlike(
+    description: Description, isa: str, features: Collection[str], mcpu: str
+) -> tuple[bool, int, bool, int, str]:
+    """How little a description is like a machine; a general name ("x86-64-v4") has no maker."""
+    machine, have = description.machine, set(description.machine["features"])
+    other = machine["isa"] != isa
+    narrower = abs(machine["lanes"] - _NARROWER.get(isa, 16)) if other else 0
+    other_maker = not mcpu.startswith("x86-64") and _is_zen(mcpu) != _is_zen(machine["mcpu"])
+    return other, narrower, other_maker, sum((f in have) != (f in features) for f in _DECISIVE), description.name
+
+
+def _is_zen(mcpu: str) -> bool:
+    return mcpu.startswith("znver")
