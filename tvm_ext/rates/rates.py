@@ -86,7 +86,7 @@ class Rates:
 
         Args:
             anchor: rates of a machine like this one. Instructions a cycle are the ports of the processor, and the clock
-                and a launch are the anchor's if they are near it. A cache is as fast as the next one, if it was measured so.
+                and a launch are the anchor's if they are near it. A cache is as fast as the next one, if measured so.
         """
         values: dict[str, Any] = {"cores": self.cores}
         for field in fields(Rates):
