@@ -232,9 +232,9 @@ def test_prune_keeps_the_fastest_of_each_task_recipe_and_machine(tmp_path: Path)
 
 
 def test_prune_keeps_what_the_newest_verdict_names_whatever_its_time(tmp_path: Path) -> None:
-    own = {"machine": machine_fields(HERE)}
-    rows = [costing(seconds, **own) for seconds in (1.0, 2.0, 3.0, 4.0)]
-    new, old = (verdict({"tile": tile}, "conv2d_nchwc", time, **own) for tile, time in ((4000, 60.0), (3000, 40.0)))
+    here = machine_fields(HERE)
+    rows = [costing(seconds, machine=here) for seconds in (1.0, 2.0, 3.0, 4.0)]
+    new, old = (verdict({"tile": t}, "conv2d_nchwc", at, machine=here) for t, at in ((4000, 60.0), (3000, 40.0)))
     path = written(tmp_path / "log", *rows, new, old)
     before = RecordBook.read([path]).best(CONV, HERE, {"conv2d_nchwc": 1})
     assert prune(path, 1).verdicts == (2, 1)
