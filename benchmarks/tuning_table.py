@@ -30,7 +30,7 @@ from _tuning_table import TABLE, Entry, write_table
 
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.core.recipe import Config
+from tvm_ext.core.recipe import Config, Match, Recipe
 from tvm_ext.frontend.zoo.models import MODELS
 from tvm_ext.passes.choose_recipes import matches
 from tvm_ext.tuning.extract import Workload, workloads_of
@@ -107,14 +107,7 @@ def _arguments() -> argparse.Namespace:
 def grids_of(layer: tuple[int, int, int], points: int, machine: Machine) -> Iterator[Grid]:
     """The entries of a layer: the first recipe takes all it has, the second what is left of `points`."""
     co, ci, kernel = layer
-    for work in _resnet18(machine):
-        match, stride = work.plan.match, 2 if ci == 3 else 1
-        facts = ("relax.nn.conv2d", (co, ci, kernel, kernel), (stride, stride))
-        if match.group.anchor == facts[0] and (match.weight.shape, match.strides) == facts[1:]:
-            break
-    else:
-        raise RuntimeError(f"ResNet-18 has no layer {layer}")
-    options = {recipe.name: (recipe, match) for recipe, match in matches(work.plan.match.group, machine)}
+    options = options_of(layer, machine)
     for name in RECIPES:
         recipe, match = options[name]
         height, width = match.out_image
@@ -122,6 +115,19 @@ def grids_of(layer: tuple[int, int, int], points: int, machine: Machine) -> Iter
         grid = thinned(RecipeTask(match.group, recipe, match, machine, title), points)
         points -= len(grid.points)
         yield grid
+
+
+def options_of(layer: tuple[int, int, int], machine: Machine) -> dict[str, tuple[Recipe, Match]]:
+    """Recipes that take a layer of ResNet-18, by name, with what they read of it."""
+    co, ci, kernel = layer
+    for work in _resnet18(machine):
+        match, stride = work.plan.match, 2 if ci == 3 else 1
+        facts = ("relax.nn.conv2d", (co, ci, kernel, kernel), (stride, stride))
+        if match.group.anchor == facts[0] and (match.weight.shape, match.strides) == facts[1:]:
+            break
+    else:
+        raise RuntimeError(f"ResNet-18 has no layer {layer}")
+    return {recipe.name: (recipe, match) for recipe, match in matches(work.plan.match.group, machine)}
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from _common import RESULTS, Row, say, write_results
+from _machine import this_machine
 from _models import MODELS
 
 from tvm_ext.benchmarking.process import Worker
@@ -24,7 +25,6 @@ from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.frontend.reader import read_model
 from tvm_ext.frontend.shapes import input_specs
 from tvm_ext.verification.arrays import save_npz
-from tvm_ext.verification.environment import describe_machine
 
 #: Of a call's CPU time over its work, and of the median latency over that of threads that spin until the next call.
 CPU_BAR, LATENCY_BAR = 1.3, 1.05
@@ -90,7 +90,7 @@ def _others(folder: pathlib.Path, rows: Sequence[Row]) -> list[Row]:
     except FileNotFoundError:
         return []
     measured = {row.what for row in rows}
-    same = document["machine"] == json.loads(json.dumps(describe_machine()))
+    same = document["machine"] == json.loads(json.dumps(this_machine()))
     return [Row(**row) for row in document["rows"] if row["what"] not in measured] if same else []
 
 

@@ -42,7 +42,7 @@ class TileRecipe(Recipe):
         """Knobs: how the image is read, tile registers over pixels, parts of the pixels, blocks of channels a chunk."""
         image = next(iter(match.images.values()))
         alone = seconds(image, match.product, Blocks.serial(image), machine)
-        threads = threads_of(alone * machine.rates.clock * 1e9, machine)
+        threads = threads_of(alone * machine.rates.hertz, machine)
         blocks = {image.blocks for image in match.images.values()}
         return {
             "image": list(match.images),

@@ -51,7 +51,7 @@ from .blocked_problem import Units as Units
 from .blocked_problem import by_pixels as by_pixels
 from .blocked_problem import with_residence as with_residence
 from .dots import Dot
-from .prefetch import sprinkle
+from .prefetch import LINE_BYTES, sprinkle
 from .steps import parallel_units, unroll_and_vectorize
 
 LoadData = Callable[..., Any]
@@ -190,10 +190,24 @@ def schedule_tiles(
     if blocking.unroll is not None:
         sch.unroll(sch.split(reduction[-1], [None, blocking.unroll])[1])
     if weight is not None and _BLOCKER.get() is configured:  # a tuner that samples sizes has no chunk yet
-        panel = int(sch.get(o).extent) * problem.lanes * (dot.group if dot else 1)  # elements of a step
-        steps = config["chunk"] * math.prod(problem.taps) * problem.inner
-        sprinkle(sch, qo, reduction[2], weight, steps * panel, problem.inner * int(sch.get(o).extent))
+        words = int(sch.get(o).extent) * problem.lanes  # of a step, 4 bytes each
+        _prefetch(sch, problem, config, (qo, reduction[2]), weight, words, dot.group if dot else 1)
     return unit
+
+
+def _prefetch(
+    sch: Schedule, problem: Problem, config: Config, loops: tuple[Any, Any], weight: str, words: int, group: int
+) -> None:
+    """Prefetch the next chunk's weights, unless one tile is all of a chunk.
+
+    Args:
+        loops: over the tiles of a chunk, and that of the reduction whose iterations prefetch.
+        words: of the weights of a step; group: elements of a word.
+    """
+    tiles, body = loops
+    if int(sch.get(tiles).extent) > 1:
+        ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
+        sprinkle(sch, tiles, body, weight, ahead, -(-problem.inner * words * 4 // LINE_BYTES))
 
 
 def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:

@@ -41,6 +41,9 @@ DISTRIBUTION_OF = {
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 40
+#: A number that recipes compute with is no clock in hertz and no rate a second below this; nor do names say so.
+LEAST_RATE = 1e8
+NAMES_OF_RATES = re.compile(r"CLOCK|GHZ|HERTZ|BYTES_A_CYCLE|PER_SECOND|PER_CYCLE", re.IGNORECASE)
 #: "path::function" that may be longer, each with its reason.
 LONG_FUNCTIONS: dict[str, str] = {}
 
@@ -237,10 +240,40 @@ def declared_dependencies() -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(base | brought), frozenset(names("\n".join(extras.values()).split("\n")))
 
 
+def recipes_know_no_machine(source: Source) -> Iterator[str]:
+    """Clocks and rates stand in `tvm_ext.rates` and the described machines; recipes and estimates ask a `Machine`."""
+    if room_of(source.module) != "schedules" and source.module != "tvm_ext.core.estimate":
+        return
+    for line, name, _ in imports(source) if room_of(source.module) == "schedules" else ():
+        if inside(name, "tvm_ext.rates"):
+            yield source.say(line, f"imports {name}: a recipe reads the rates of its machine")
+    for node in ast.walk(source.tree):
+        for value in _operands(node):
+            if abs(value) >= LEAST_RATE:
+                yield source.say(node.lineno, f"computes with {value:g}, a clock or a rate: it belongs to the machine")
+        if NAMES_OF_RATES.search(name := _named(node)):
+            yield source.say(node.lineno, f"{name} names a clock or a rate: it belongs to the machine")
+
+
+def _operands(node: ast.AST) -> list[float]:
+    """Numbers that an operation or a keyword of a call has for operands."""
+    values = [node.left, node.right] if isinstance(node, ast.BinOp) else []
+    values += [node.value] if isinstance(node, ast.AugAssign | ast.keyword) else []
+    plain = [v.operand if isinstance(v, ast.UnaryOp) else v for v in values]
+    return [v.value for v in plain if isinstance(v, ast.Constant) and isinstance(v.value, int | float)]
+
+
+def _named(node: ast.AST) -> str:
+    """The name of a variable that is set, or of an argument; "" of another node."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return node.id
+    return (node.arg or "") if isinstance(node, ast.arg | ast.keyword) else ""
+
+
 RULES = (
     rooms_are_known, arrows_go_down, runtime_stands_alone, core_knows_no_model, one_import_root, only_cli_prints,
     no_tensor_intrin, files_are_short, functions_are_short, modules_say_what_they_are, inits_only_reexport,
-    third_party_is_declared,
+    third_party_is_declared, recipes_know_no_machine,
 )  # fmt: skip
 
 
@@ -301,6 +334,30 @@ CAUGHT = [
     (inits_only_reexport, "tvm_ext/core/__init__.py", "'''Core.'''\nx = 1", "__init__.py:2: an __init__ only"),
     (third_party_is_declared, "tvm_ext/core/a.py", "import torch", "imports torch, which setup.cfg does not declare"),
     (third_party_is_declared, "tvm_ext/core/a.py", "import xgboost", "of an extra, at import time"),
+    (
+        recipes_know_no_machine,
+        "tvm_ext/schedules/a.py",
+        "def f(x):\n    return x / 3.7e9",
+        "a.py:2: computes with 3.7e+09",
+    ),
+    (recipes_know_no_machine, "tvm_ext/core/estimate.py", "y = x / (2 * 100_000_000)", "computes with 1e+08"),
+    (recipes_know_no_machine, "tvm_ext/schedules/a.py", "x *= 10**9 - 1e9", "computes with 1e+09"),
+    (recipes_know_no_machine, "tvm_ext/schedules/a.py", "x = f(bandwidth=-2e10)", "computes with 2e+10"),
+    (recipes_know_no_machine, "tvm_ext/schedules/a.py", "_L2_BYTES_A_CYCLE = 31", "_L2_BYTES_A_CYCLE names a clock"),
+    (recipes_know_no_machine, "tvm_ext/schedules/a.py", "def f(x, clock_ghz=3):\n    return x", "clock_ghz names"),
+    (
+        recipes_know_no_machine,
+        "tvm_ext/schedules/a.py",
+        "class A:\n    loads_per_second: float = 1.0",
+        "a.py:2: loads_per",
+    ),
+    (recipes_know_no_machine, "tvm_ext/schedules/a.py", "from tvm_ext.rates import Rates", "a recipe reads the rates"),
+    (
+        recipes_know_no_machine,
+        "tvm_ext/schedules/a.py",
+        "def f():\n    from tvm_ext.rates.loops import CHAINS",
+        "imports",
+    ),
 ]
 
 ALLOWED = [
@@ -320,6 +377,14 @@ ALLOWED = [
     (functions_are_short, "tvm_ext/core/a.py", "def f():\n    '''" + "a\n" * 60 + "'''\n" + "    x = 1\n" * 39),
     (inits_only_reexport, "tvm_ext/core/__init__.py", "'''Core.'''\nfrom .a import b\n__all__ = ['b']"),
     (third_party_is_declared, "tvm_ext/core/a.py", "import onnx\ndef f():\n    import xgboost"),
+    (
+        recipes_know_no_machine,
+        "tvm_ext/schedules/a.py",
+        "LOWEST = {'float32': -3.4e38}\ny = x * machine.rates.hertz / 1e6 + (16 << 20)\nfrom tvm_ext.core import b",
+    ),
+    (recipes_know_no_machine, "tvm_ext/core/estimate.py", "from ..rates import Rates\ny = x / rates.clock"),
+    (recipes_know_no_machine, "tvm_ext/rates/a.py", "hertz = clock * 1e9"),
+    (recipes_know_no_machine, "benchmarks/a.py", "CLOCK = 3.7\ny = x / 1e9"),
 ]
 
 

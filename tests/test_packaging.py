@@ -63,7 +63,7 @@ def modules(folder: Path) -> set[str]:
     return {name for name in found if not (name.startswith(LOGS) and name.endswith(".py"))}
 
 
-# Under -S, so that an editable install of this very environment is not seen: its .pth files are not read.
+# Under -S and -E, so that an editable install of this very environment is not seen, nor what PYTHONPATH names.
 LOCATE = """
 import site, sys
 installed, *others = sys.argv[1:]
@@ -77,7 +77,7 @@ print(tvm_ext.__file__, tvm_ext.schedules.__file__, *sorted(SHIPPED.glob("some.*
 
 def imported_from(installed: Path) -> list[Path]:
     """Files of tvm_ext, tvm_ext.schedules and a tuning log when `installed` is where packages are installed."""
-    command = [sys.executable, "-S", "-c", LOCATE, str(installed), *site.getsitepackages()]
+    command = [sys.executable, "-E", "-S", "-c", LOCATE, str(installed), *site.getsitepackages()]
     done = subprocess.run(command, cwd=installed, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return [Path(line) for line in done.stdout.split()]

@@ -12,7 +12,7 @@ import pytest
 from _amx_ablations import without
 from _amx_kernels import LAYERS, Layer, Work, rate_call
 
-from tests.emulation.amx import emulated
+from tests.emulation.execution import tile_instructions
 from tests.schedules.amx_cases import MACHINE, arrays_of, run_tiles
 
 SMALL = Layer("3x3, 40 to 33, 6x7", 1, (1, 40, 6, 7), (33, 40, 3, 3), residual=True)
@@ -33,19 +33,19 @@ def test_the_layers_are_those_of_the_model() -> None:
 @pytest.mark.parametrize("kind", ["bf16", "int8"])
 @pytest.mark.parametrize("layer", [SMALL, NARROW, EVEN])
 def test_work_is_what_the_machine_code_does(layer: Layer, kind: str) -> None:
-    with emulated() as amx:
+    with tile_instructions() as amx:
         figure = amx_layers.figure_of(layer, kind, MACHINE, 0.0, cold_bytes=1)
     calls = 2 + 4  # one to warm up and one measured, of the warm weights and of two copies
     name = "tdpbf16ps" if kind == "bf16" else "tdpbusd"
-    assert amx.executed[name] == calls * figure.work.products
+    amx.assert_counts(**{name: calls * figure.work.products})
     assert figure.work.operations == 2 * SMALL.x[2] * SMALL.x[3] * 33 * 40 * 9 or layer is not SMALL
     assert figure.cold > 0 and figure.warm > 0 and figure.estimate > 0
 
 
 def test_rates_run_the_instructions_that_they_count() -> None:
-    with emulated() as amx:
+    with tile_instructions() as amx:
         rate_call(MACHINE, "int8", 8192, loads=True, products=True, steps=3)()
-    assert amx.executed["tdpbusd"] == 3 * 2 * 4 and amx.executed["tileloadd"] == 4 + 3 * 2 * 4
+    amx.assert_counts(tdpbusd=3 * 2 * 4, tileloadd=4 + 3 * 2 * 4)
 
 
 def test_alternatives_differ_from_the_choice_in_each_knob() -> None:
@@ -75,7 +75,9 @@ def test_ablations_leave_out_what_they_say(what: str, missing: str) -> None:
         part, amx = run_tiles(amx_layers.Conv2dAmx, group, arrays, config)
     whole, full = run_tiles(amx_layers.Conv2dAmx, group, arrays, config)
     assert (whole.tobytes() == part.tobytes()) == (what in ("no prefetch", "epilogue behind the tile"))
-    assert full.executed == {**amx.executed, **({missing: full.executed[missing]} if missing else {})}
+    if full.emulator is not None and amx.emulator is not None:
+        executed, fewer = full.emulator.executed, amx.emulator.executed
+        assert executed == {**fewer, **({missing: executed[missing]} if missing else {})}
 
 
 def test_page(monkeypatch, tmp_path, capsys) -> None:
@@ -87,7 +89,7 @@ def test_page(monkeypatch, tmp_path, capsys) -> None:
     path = tmp_path / "figures.json"
     options = ["--kinds", "bf16", "--seconds", "0", "--limit", "0", "--json", str(path)]
     monkeypatch.setattr(sys, "argv", ["amx_layers.py", *options])
-    with emulated():
+    with tile_instructions():
         assert amx_layers.main() == 0
     (figure,) = json.loads(path.read_text())["figures"]
     assert figure["layer"] == NARROW.name and figure["config"]["image"] in ("packed", "staged")

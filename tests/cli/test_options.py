@@ -14,8 +14,8 @@ from tvm_ext.cli.app import VERBS, make_parser
 from tvm_ext.cli.options import compile_options
 from tvm_ext.core.options import FLAGS, CompileOptions
 
-#: These compile nothing: quantize gives another ONNX model, doctor a model of its own.
-OTHERS = {"log", "quantize", "zoo", "new", "doctor", "cache"}
+#: These compile no model: quantize gives another ONNX model, doctor has its own, machine says what is compiled for.
+OTHERS = {"log", "quantize", "zoo", "new", "doctor", "cache", "machine"}
 COMPILING = sorted(set(VERBS) - OTHERS)
 
 

@@ -59,7 +59,7 @@ def test_an_arena_full_of_nan_changes_nothing(
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_where_buffers_lie(threads: int) -> None:
-    made = assembled(convolution(40, 64), threads)
+    made = assembled(convolution(56, 128), threads)
     memory = made.facts[-1]["memory"]
     assert any(one["workspace"] for one in memory["buffers"])
     kernels = {g.name_hint: f for g, f in made.mod.functions_items() if isinstance(f, tirx.PrimFunc)}
@@ -72,7 +72,7 @@ def test_where_buffers_lie(threads: int) -> None:
 
 
 def test_workspace_lives_in_one_launch_only() -> None:
-    memory = assembled(convolution(40, 64), 2).facts[-1]["memory"]
+    memory = assembled(convolution(56, 128), 2).facts[-1]["memory"]
     assert all(one["first"] == one["last"] for one in memory["buffers"] if one["workspace"])
 
 

@@ -48,6 +48,11 @@ class Execution:
 
     emulator: Emulator | None
 
+    def assert_counts(self, **counts: int) -> None:
+        """So many instructions of each name were emulated, unless the CPU has them."""
+        if self.emulator is not None:
+            assert {name: self.emulator.executed[name] for name in counts} == counts
+
     def assert_entered(self, name: str, least: int = 1) -> None:
         """At least so many instructions of a name were emulated, unless the CPU has them."""
         if self.emulator is not None:

@@ -81,13 +81,13 @@ def test_an_artifact_with_tiles_says_why_it_cannot_run(
 
 
 def test_a_machine_without_permission_has_no_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {"avx2", *tiles.TILE_FEATURES}
-    monkeypatch.setattr(machine_module, "missing_features", lambda features: [f for f in features if f == "amx-int8"])
+    flags = frozenset({"avx2", "fma", "amx_tile", "amx_bf16"})
+    monkeypatch.setattr(machine_module, "cpu_flags", lambda: flags)
     monkeypatch.setattr(machine_module, "why_no_tiles", lambda: "")
-    assert machine_module._tiles_left_out(found) == {"amx-int8"}
+    host = machine_module._host.__wrapped__
+    assert host().features == ("amx-bf16", "amx-tile", "avx2", "fma")
     monkeypatch.setattr(machine_module, "why_no_tiles", lambda: "no room")
-    assert machine_module._tiles_left_out(found) == set(tiles.TILE_FEATURES)
-    assert machine_module._tiles_left_out({"avx2"}) == set()
+    assert host().features == ("avx2", "fma")
 
 
 def test_the_reason_is_that_of_linux_on_the_machine_itself(monkeypatch: pytest.MonkeyPatch) -> None:

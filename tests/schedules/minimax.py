@@ -6,7 +6,8 @@ Run as a program, it prints them: `python -m tests.schedules.minimax`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -51,53 +52,68 @@ def _extrema(error: np.ndarray, count: int) -> np.ndarray:
     return np.array(found)
 
 
-def rounded(x: np.ndarray, target: np.ndarray, degree: int, weight: np.ndarray) -> tuple[list[float], float]:
-    """float32 coefficients, each rounded while the later ones are fitted anew; and their weighted error."""
-    left, found = target.copy(), []
-    for power in range(degree + 1):
-        basis = np.stack([x**p for p in range(power, degree + 1)], 1)
-        found.append(float(np.float32(exchange(left, basis, weight)[0])))
-        left = left - found[-1] * x**power
-    return found, float(np.abs(left * weight).max())
+@dataclass(frozen=True)
+class Fit:
+    """A function that a polynomial is fitted to, at points x, in the error that counts at each."""
+
+    x: np.ndarray
+    target: np.ndarray
+    degree: int
+    weight: np.ndarray
+
+    def rounded(self) -> list[float]:
+        """float32 coefficients, each rounded while the later ones are fitted anew."""
+        left, found = self.target.copy(), []
+        for power in range(self.degree + 1):
+            basis = np.stack([self.x**p for p in range(power, self.degree + 1)], 1)
+            found.append(float(np.float32(exchange(left, basis, self.weight)[0])))
+            left = left - found[-1] * self.x**power
+        return found
+
+    def error(self, coefficients: Sequence[float]) -> float:
+        """The largest weighted error of a polynomial."""
+        values = sum((c * self.x**power for power, c in enumerate(coefficients)), start=np.zeros_like(self.x))
+        return float(np.abs((self.target - values) * self.weight).max())
 
 
-def _expm1() -> tuple[list[float], float]:
+def _expm1() -> Fit:
     limit = 1.001 * math.log(2) / 2
     x = np.linspace(-limit, limit, POINTS)
     small = np.abs(x) < 1e-3
     safe = np.where(small, 1.0, x)
     target = np.where(small, 0.5 + x / 6 + x**2 / 24 + x**3 / 120, (np.expm1(safe) - safe) / safe**2)
     weight = np.where(x == 0, 0.0, x**2 / np.where(x == 0, 1.0, np.abs(np.expm1(x))))
-    return rounded(x, target, 4, weight)
+    return Fit(x, target, 4, weight)
 
 
-def _erf_near() -> tuple[list[float], float]:
+def _erf_near() -> Fit:
     square = np.linspace(1e-6, 0.875**2, POINTS)
     x = np.sqrt(square)
-    return rounded(square, _ERF(x) / x - 1, 5, x / _ERF(x))
+    return Fit(square, _ERF(x) / x - 1, 5, x / _ERF(x))
 
 
-def _erf_far() -> tuple[list[float], float]:
+def _erf_far() -> Fit:
     x = np.linspace(0.875, 4.0, POINTS)
-    return rounded(x, -np.log(_ERFC(x)) / x, 6, _ERFC(x) * x / _ERF(x))
+    return Fit(x, -np.log(_ERFC(x)) / x, 6, _ERFC(x) * x / _ERF(x))
 
 
-def _log1p() -> tuple[list[float], float]:
+def _log1p() -> Fit:
     f = np.linspace(math.sqrt(0.5) - 1 - 1e-4, math.sqrt(2) - 1 + 1e-4, POINTS)
     small = np.abs(f) < 2e-2
     safe = np.where(small, 1.0, f)
     series = sum((-1) ** k * f**k / (k + 3) for k in range(9))
     target = np.where(small, series, (np.log1p(safe) - safe + safe**2 / 2) / safe**3)
     weight = np.where(f == 0, 0.0, np.abs(f) ** 3 / np.where(f == 0, 1.0, np.abs(np.log1p(f))))
-    return rounded(f, target, 7, weight)
+    return Fit(f, target, 7, weight)
 
 
-#: Name in `vector_math` -> what derives it: coefficients and relative error of the function.
-POLYNOMIALS: dict[str, Callable[[], tuple[list[float], float]]] = {
+#: Name in `vector_math` -> what it is fitted to, in the relative error of the function.
+POLYNOMIALS: dict[str, Callable[[], Fit]] = {
     "EXPM1": _expm1, "ERF_NEAR": _erf_near, "ERF_FAR": _erf_far, "LOG1P": _log1p,
 }  # fmt: skip
 
 if __name__ == "__main__":
-    for name, derive in POLYNOMIALS.items():
-        coefficients, error = derive()
+    for name, fit_of in POLYNOMIALS.items():
+        fit = fit_of()
+        coefficients, error = fit.rounded(), fit.error(fit.rounded())
         print(name, [float(np.float32(c)) for c in coefficients], f"relative error 2^{math.log2(error):.1f}")

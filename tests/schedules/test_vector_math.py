@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -102,9 +101,9 @@ def test_flushed_exponential(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("name", POLYNOMIALS)
-def test_coefficients_are_the_derived_ones(name: str) -> None:
-    """To a few units of float32 in each term: solvers of linear systems differ in the last bits."""
-    derived, error = POLYNOMIALS[name]()
-    written: Any = getattr(vector_math, name)
-    assert len(written) == len(derived) and error < 2.0**-25.9
-    np.testing.assert_allclose(written, derived, rtol=1e-4)
+def test_coefficients_are_as_good_as_the_derived_ones(name: str) -> None:
+    """The exchange ends at other coefficients with another numpy or processor: the error is what counts."""
+    fit, written = POLYNOMIALS[name](), [float(np.float32(c)) for c in getattr(vector_math, name)]
+    derived = fit.rounded()
+    assert len(written) == len(derived) and max(fit.error(written), fit.error(derived)) < 2.0**-25.9
+    np.testing.assert_allclose(written, derived, rtol=1e-3)

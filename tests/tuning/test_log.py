@@ -18,7 +18,7 @@ from tests.core.log_rows import AUTOTVM, CONV, MACHINE, record
 from tvm_ext.core.errors import OptionError, ToolError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.record import Record
-from tvm_ext.core.record_book import RecordBook, Verdict, lines_of
+from tvm_ext.core.record_book import RecordBook, Verdict, lines_of, machine_fields
 from tvm_ext.core.task_key import TaskKey
 from tvm_ext.tuning.log import TuningLog, merge, prune
 
@@ -215,19 +215,26 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ pruning
 def test_prune_keeps_the_fastest_of_each_task_recipe_and_machine(tmp_path: Path) -> None:
     other = TaskKey.of("other", [])
-    groups = [{}, {"recipe": "winograd"}, {"task": other}, {"machine": {**MACHINE, "threads": 4}}]
+    groups = [
+        {},
+        {"recipe": "winograd"},
+        {"task": other},
+        {"machine": {**MACHINE, "threads": 4}},
+        {"machine": {**MACHINE, "cpu": "another"}},
+    ]
     rows = [costing(seconds, **group) for group in groups for seconds in (3.0, 1.0, 2.0)]
     bad = [record(costs=(), error="wrong"), replace(costing(0.5), discarded=True)]
     path = written(tmp_path / "log", *rows, *bad)
-    assert prune(path, 2, tmp_path / "two").records == (14, 8)
+    assert prune(path, 2, tmp_path / "two").records == (17, 10)
     kept = RecordBook.read([tmp_path / "two"]).records
-    assert sorted(r.cost for r in kept) == [1.0] * 4 + [2.0] * 4 and all(r in rows for r in kept)
-    assert prune(path, 1).records == (14, 4) and {r.cost for r in RecordBook.read([path]).records} == {1.0}
+    assert sorted(r.cost for r in kept) == [1.0] * 5 + [2.0] * 5 and all(r in rows for r in kept)
+    assert prune(path, 1).records == (17, 5) and {r.cost for r in RecordBook.read([path]).records} == {1.0}
 
 
 def test_prune_keeps_what_the_newest_verdict_names_whatever_its_time(tmp_path: Path) -> None:
-    rows = [costing(seconds) for seconds in (1.0, 2.0, 3.0, 4.0)]
-    new, old = verdict({"tile": 4000}, "conv2d_nchwc", 60.0), verdict({"tile": 3000}, "conv2d_nchwc", 40.0)
+    here = machine_fields(HERE)
+    rows = [costing(seconds, machine=here) for seconds in (1.0, 2.0, 3.0, 4.0)]
+    new, old = (verdict({"tile": t}, "conv2d_nchwc", at, machine=here) for t, at in ((4000, 60.0), (3000, 40.0)))
     path = written(tmp_path / "log", *rows, new, old)
     before = RecordBook.read([path]).best(CONV, HERE, {"conv2d_nchwc": 1})
     assert prune(path, 1).verdicts == (2, 1)

@@ -1,11 +1,14 @@
 """Checks of the installation, each with a finding of either kind."""
 
 import configparser
+import dataclasses
 import json
 import pathlib
 
 import pytest
 
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.machine_files import descriptions
 from tvm_ext.verification import doctor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -112,3 +115,40 @@ def test_a_check_that_breaks_is_a_failed_check():
         raise RuntimeError("oh")
 
     assert doctor._guarded("x", broken) == doctor.Check("x", "fail", "RuntimeError: oh")
+
+
+@pytest.mark.parametrize("name", descriptions())
+def test_rates_that_fit_the_processor(name):
+    machine = Machine.described(name)
+    assert doctor.check_rates(machine, machine.rates) == ""
+    assert doctor.check_rates(machine, dataclasses.replace(machine.rates, clock=0.8, memory_all=500.0)) == ""
+
+
+@pytest.mark.parametrize(
+    ("machine", "over", "part"),
+    [
+        ("xeon-amx", {"fma": 1, "fma_half": 1}, "1 multiply-adds"),
+        ("zen4", {"fma": 0.5, "fma_half": 1}, "0.5 multiply-adds"),
+        ("zen5", {"fma": 1, "fma_half": 2}, "1 multiply-adds"),
+        ("zen4", {"l2": 100}, "100"),
+        ("zen4", {"l3": 40}, "40"),
+        ("zen4", {"memory": 27}, "27"),
+        ("zen4", {"l1": 16, "l2": 16, "l3": 16, "memory": 16, "memory_all": 16}, ""),
+        ("zen4", {"fma": 1, "fma_half": 0.5}, ""),
+    ],
+)
+def test_rates_that_contradict_the_processor(machine, over, part):
+    described = Machine.described(machine)
+    why = doctor.check_rates(described, dataclasses.replace(described.rates, **over))
+    assert bool(why) == bool(part) and part in why
+
+
+def test_the_machine_is_checked_by_its_measured_rates(monkeypatch):
+    machine = Machine.described("zen5")
+    slow = dataclasses.replace(machine.rates, fma=0.5, fma_half=0.5)
+    monkeypatch.setattr(Machine, "detect", staticmethod(lambda: machine))
+    monkeypatch.setattr(Machine, "measured", lambda self: dataclasses.replace(self, rates=slow))
+    check = doctor.check_machine()
+    assert check.status == "warn" and "0.5 multiply-adds" in check.detail and "--measure" in check.fix
+    monkeypatch.setattr(Machine, "measured", lambda self: self)
+    assert doctor.check_machine().status == "ok"

@@ -17,6 +17,8 @@ EXAMPLE = """\
   tvm-ext compile zoo:resnet18 --machine here.json -o resnet18.so
   tvm-ext machine zen4"""
 
+#: Of rates, by what $TVM_EXT_RATES takes.
+SOURCES = {"measured": "measured by `tvm-ext machine`", "typical": "rates of a similar machine (TVM_EXT_RATES=typical)"}
 _RATES = (
     ("fma", "f32 multiply-adds of whole vectors a cycle"), ("fma_half", "of half vectors"),
     ("dot_int8", "8-bit dot products of whole vectors a cycle"), ("dot_bf16", "bfloat16 dot products a cycle"),
@@ -43,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         OptionError: no such description; or both a description and a measurement are asked for.
     """
     from ..core.errors import OptionError
-    from ..core.machine import Machine
+    from ..core.machine import Machine, source_of_rates
     from ..verification.environment import cpu_name
 
     if args.machine and args.measure:
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         with Progress("measuring the machine"):
             machine = Machine.detect().measured(again=args.measure)
-        name, source = cpu_name(), "measured by `tvm-ext machine`"
+        name, source = cpu_name(), SOURCES[source_of_rates()]
     if args.json:
         print_json({"name": name, "source": source, "machine": machine.as_dict()})
     else:

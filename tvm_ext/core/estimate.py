@@ -52,7 +52,7 @@ def seconds(cycles: Any, streams: Sequence[Stream], machine: Machine, threads: i
     times = [(s.nbytes / bandwidth(s.level, machine, threads), s.exposed) for s in streams]
     waited = cycles + sum(time * exposed for time, exposed in times)
     streamed = sum(time for time, _ in times)
-    return _larger(waited, streamed) / (machine.rates.clock * 1e9) + launch_seconds(machine, threads)
+    return _larger(waited, streamed) / machine.rates.hertz + launch_seconds(machine, threads)
 
 
 def vector_seconds(operations: float, machine: Machine, shared: Sharing) -> float:
@@ -100,7 +100,7 @@ def thread_counts(cycles: float, machine: Machine) -> list[int]:
     """
     most = machine.threads
     counts = {factor << i for factor in _FACTORS for i in range(most.bit_length()) if factor << i < most} | {most}
-    seconds_alone, launch = cycles / (machine.rates.clock * 1e9), launch_seconds(machine, most)
+    seconds_alone, launch = cycles / machine.rates.hertz, launch_seconds(machine, most)
     return [t for t in sorted(counts) if 2 * t > most or seconds_alone / (2 * t) <= _CLEARLY * launch]
 
 
@@ -110,11 +110,10 @@ def threads_of(cycles: float, machine: Machine, shared: Callable[[int], Sharing]
     Args:
         shared: how so many threads share it; None divides it evenly.
     """
-    clock = machine.rates.clock * 1e9
 
     def finished(threads: int) -> float:
         part = shared(threads).part if shared else 1 / threads
-        return cycles * part / clock + launch_seconds(machine, threads)
+        return cycles * part / machine.rates.hertz + launch_seconds(machine, threads)
 
     return min(thread_counts(cycles, machine), key=finished)
 

@@ -87,10 +87,7 @@ class Machine:
         Raises:
             OptionError: an unknown CPU name, or a number of threads below one.
         """
-        threads = available_cores() if threads is None else threads
-        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-            raise OptionError(f"threads={threads!r}: a whole number of 1 or more is needed")
-        return _detect(target, threads)
+        return _detect(target, available_cores() if threads is None else _checked_threads(threads))
 
     @property
     def fma_per_cycle(self) -> float:
@@ -150,16 +147,12 @@ class Machine:
         Raises:
             OptionError: a field is missing, unknown or of another type.
         """
-        fields_of = {field.name for field in fields(Machine)}
-        if wrong := fields_of ^ set(values):
-            raise OptionError(f"a machine: {', '.join(sorted(wrong))} missing or unknown", fix=_MACHINE_FIX)
-        numbers = ("lanes", "registers", "l1d", "l2", "l3", "threads")
-        whole = all(type(values[name]) is int and values[name] >= 1 for name in numbers)
-        texts = all(isinstance(values[name], str) for name in ("isa", "mcpu", "triple"))
-        features = values["features"]
-        if not whole or not texts or isinstance(features, str) or set(features) - set(RELEVANT_FEATURES):
-            raise OptionError(f"a machine: {dict(values)!r}: a field is of another kind", fix=_MACHINE_FIX)
-        return Machine(**{**values, "features": tuple(sorted(features)), "rates": Rates.of(values["rates"])})
+        if differ := {field.name for field in fields(Machine)} ^ set(values):
+            raise OptionError(f"a machine: {', '.join(sorted(differ))} missing or unknown", fix=_MACHINE_FIX)
+        if wrong := [f"{name}={value!r}" for name, value in values.items() if not _is_of_kind(name, value)]:
+            raise OptionError(f"a machine: {', '.join(wrong)}: of another kind", fix=_MACHINE_FIX)
+        features = tuple(sorted(values["features"]))
+        return Machine(**{**values, "features": features, "rates": Rates.of(values["rates"])})
 
     @staticmethod
     def described(name: str | Path, threads: int | None = None) -> Machine:
@@ -169,27 +162,51 @@ class Machine:
             threads: to plan for; None takes those of the description.
 
         Raises:
-            OptionError: there is no such description, or it describes no machine.
+            OptionError: there is no such description, it describes no machine, or one of a CPU that LLVM does not know.
         """
         machine = Machine.of(description_of(name).machine)
-        return machine if threads is None else machine.with_threads(threads)
+        _check_cpu(machine.mcpu, machine.triple, f"machine={str(name)!r}", _MACHINE_FIX)
+        return machine if threads is None else machine.with_threads(_checked_threads(threads))
+
+
+def _is_of_kind(name: str, value: Any) -> bool:
+    """Whether a plain value can be that of a field of a machine."""
+    if name == "isa":
+        return value in ("scalar", *(row[0] for row in _INSTRUCTION_SETS))
+    if name in ("mcpu", "triple"):
+        return isinstance(value, str)
+    if name == "features":
+        return isinstance(value, list | tuple) and all(feature in RELEVANT_FEATURES for feature in value)
+    if name == "rates":
+        return isinstance(value, Mapping)
+    return isinstance(value, bool) if name == "operand_broadcast" else type(value) is int and value >= 1
+
+
+def _checked_threads(threads: Any) -> int:
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise OptionError(f"threads={threads!r}: a whole number of 1 or more is needed")
+    return threads
+
+
+def _check_cpu(mcpu: str, triple: str, asked: str, fix: str) -> None:
+    """LLVM must know a CPU: of an unknown triple, TVM's targets end the process."""
+    from tvm.target import codegen
+
+    try:
+        known = codegen.llvm_is_valid_cpu(mcpu, triple or codegen.llvm_get_system_triple())
+    except Exception as error:
+        raise OptionError(f"{asked}: LLVM does not know it ({error})", fix=fix) from error
+    if not known:
+        raise OptionError(f"{asked}: LLVM knows no CPU {mcpu!r}", fix=fix)
 
 
 @functools.lru_cache(maxsize=64)
 def _detect(target: str | None, threads: int) -> Machine:
-    from tvm.target import codegen
-
     if target is None:
         return replace(_host(), threads=threads)
     triple, _, mcpu = target.rpartition(":")
-    try:
-        known = codegen.llvm_is_valid_cpu(mcpu, triple or codegen.llvm_get_system_triple())
-        features = _implied(mcpu, triple) if known else frozenset()
-    except Exception as error:
-        raise OptionError(f"target={target!r}: LLVM does not know it ({error})", fix=_TARGET_FIX) from error
-    if not known:
-        raise OptionError(f"target={target!r}: LLVM knows no CPU {mcpu!r}", fix=_TARGET_FIX)
-    return machine_of_features(features, mcpu, triple, threads, caches())
+    _check_cpu(mcpu, triple, f"target={target!r}", _TARGET_FIX)
+    return machine_of_features(_implied(mcpu, triple), mcpu, triple, threads, caches())
 
 
 @functools.cache
@@ -216,13 +233,25 @@ def machine_for(options: CompileOptions) -> Machine:
     return machine.measured() if options.target is None else machine
 
 
+def source_of_rates() -> str:
+    """What $TVM_EXT_RATES takes the rates of this machine from: "measured", or "typical": those of a similar one.
+
+    Raises:
+        OptionError: it is something else.
+    """
+    source = os.environ.get("TVM_EXT_RATES") or "measured"
+    if source not in ("measured", "typical"):
+        raise OptionError(f"TVM_EXT_RATES={source!r}: choose 'measured' or 'typical'")
+    return source
+
+
 def _rates_here(machine: Machine, again: bool) -> Rates:
     """The rates of the cores this process runs on; $TVM_EXT_RATES=typical takes those of a similar machine instead."""
     from ..rates import store
     from ..rates.measure import Caches, measure
     from ..runtime.threads import dispatcher
 
-    if os.environ.get("TVM_EXT_RATES", "measured") == "typical":
+    if source_of_rates() == "typical":
         return machine.rates
     vectors = machine.with_threads(min(machine.threads, available_cores()))
     sizes = {"l1d": machine.l1d, "l2": machine.l2, "l3": machine.l3}

@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import json
 import math
+import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from .errors import OptionError
 FOLDER = Path(__file__).parent / "machines"
 #: Features of which a machine without them is no stand-in for one that has them.
 _DECISIVE = ("amx-tile", "avx512bf16", "avx512vnni", "avxvnni")
+
+#: Instruction sets of narrower vectors than those of described machines -> f32 lanes.
+_NARROWER = {"avx": 8, "sse4.2": 4, "neon": 4, "sve": 4, "scalar": 4}
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ def description_of(name: str | Path) -> Description:
     known = descriptions()
     if str(name) in known:
         return known[str(name)]
-    if not Path(name).is_file():
+    if not os.path.isfile(name):  # pathlib raises of a name that is too long
         choices = ", ".join(known)
         fix = f"choose from {choices}, or write one with `tvm-ext machine --json > FILE`"
         raise OptionError(f"machine={str(name)!r}: neither a described machine nor a file", fix=fix)
@@ -72,34 +76,54 @@ def read_description(path: Path) -> Description:
         document = json.loads(path.read_text(encoding="utf-8"))
         machine = document["machine"]
         return Description(str(document.get("name", path.stem)), str(document.get("source", "")), dict(machine))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         what = f"machine={str(path)!r}: no description of a machine ({type(error).__name__}: {error})"
         raise OptionError(what, fix="`tvm-ext machine --json` prints one") from error
 
 
 def similar_rates(isa: str, features: Collection[str], mcpu: str) -> Rates:
-    """The rates of the described machine that is most like one: of its name, else of its instruction set and features.
+    """The rates of the described machine that is most like one: of its name, else its instruction set, maker, features.
 
-    An estimate for machines that nobody measured: a target by its name, or one to be measured yet.
+    An estimate for machines that nobody measured: a target by its name, or one to be measured yet. Of narrower vectors,
+    bytes a cycle are fewer; without fused multiply-adds, a multiplication and an addition take the place of one.
     """
-    known = [d for d in descriptions().values() if "cluster" not in d.name]
+    known = [d for d in descriptions().values() if not d.name.startswith("cluster")]
     same = [d for d in known if d.machine["mcpu"] == mcpu and d.machine["isa"] == isa]
-    return min(same or known, key=lambda d: _unlike(d, isa, features)).rates
+    nearest = min(same or known, key=lambda d: _unlike(d, isa, features, mcpu))
+    rates = nearest.rates
+    if isa in _NARROWER:
+        width = _NARROWER[isa] / nearest.machine["lanes"]
+        rates = replace(rates, l1=rates.l1 * width, l2=rates.l2 * width)
+    fused = "fma" in features or isa in ("neon", "sve")
+    return rates if fused else replace(rates, fma=1.0, fma_half=1.0)
 
 
 def nearest_rates(measured: Rates, isa: str) -> Rates:
-    """The described rates that are nearest to measured ones: of machines with this instruction set, or of all."""
+    """The described rates that are nearest to measured ones: of machines with this instruction set, or of all.
+
+    Of machines whose cores are equal, that of the nearest number of them.
+    """
     known = list(descriptions().values())
     same = [d for d in known if d.machine["isa"] == isa] or known
 
-    def distance(other: Rates) -> float:
+    def distance(other: Rates) -> tuple[float, float]:
         names = ("fma", "fma_half", "l1", "l2", "l3")
-        return sum(abs(math.log2(getattr(other, n) / getattr(measured, n))) for n in names)
+        octaves = {n: abs(math.log2(getattr(other, n) / getattr(measured, n))) for n in (*names, "cores")}
+        return sum(octaves[n] for n in names), octaves["cores"]
 
     return min((d.rates for d in same), key=distance)
 
 
-def _unlike(description: Description, isa: str, features: Collection[str]) -> tuple[bool, int, str]:
-    have = set(description.machine["features"])
-    differ = sum((f in have) != (f in features) for f in _DECISIVE)
-    return description.machine["isa"] != isa, differ, description.name
+def _unlike(
+    description: Description, isa: str, features: Collection[str], mcpu: str
+) -> tuple[bool, int, bool, int, str]:
+    """How little a description is like a machine; a general name ("x86-64-v4") has no maker."""
+    machine, have = description.machine, set(description.machine["features"])
+    other = machine["isa"] != isa
+    narrower = abs(machine["lanes"] - _NARROWER.get(isa, 16)) if other else 0
+    other_maker = not mcpu.startswith("x86-64") and _is_zen(mcpu) != _is_zen(machine["mcpu"])
+    return other, narrower, other_maker, sum((f in have) != (f in features) for f in _DECISIVE), description.name
+
+
+def _is_zen(mcpu: str) -> bool:
+    return mcpu.startswith("znver")

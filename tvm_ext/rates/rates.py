@@ -7,6 +7,7 @@ and lie on a coarse grid, so that two measurements of one machine give the same 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -61,8 +62,8 @@ class Rates:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            if not number or value < 0 or (value == 0 and name in _POSITIVE):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 <= value <= sys.float_info.max or (value == 0 and name in _POSITIVE):
                 raise OptionError(f"rates: {name}={value!r}: a number above 0 is needed", fix=f"in {_UNITS}")
 
     @staticmethod
@@ -85,7 +86,7 @@ class Rates:
 
         Args:
             anchor: rates of a machine like this one. Instructions a cycle are the ports of the processor, and the clock
-                and a launch are the anchor's if they are near it.
+                and a launch are the anchor's if near it. A cache is no slower than the next one, if it was not.
         """
         values: dict[str, Any] = {"cores": self.cores}
         for field in fields(Rates):
@@ -94,7 +95,15 @@ class Rates:
                 values[field.name] = _port(value)
             elif field.name != "cores":
                 values[field.name] = _stepped(value, near, _OCTAVES.get(field.name, 1.0))
+        for level, behind in (("l3", "memory"), ("l2", "l3"), ("l1", "l2")):
+            if getattr(self, level) >= getattr(self, behind):  # rounding makes no cache slower than what lies behind it
+                values[level] = max(values[level], values[behind])
         return Rates(**values)
+
+    @property
+    def hertz(self) -> float:
+        """Cycles a second of a core that multiplies and adds."""
+        return self.clock * 1e9
 
     def as_dict(self) -> dict[str, float]:
         """Plain values for JSON; what is 0 is left out."""
@@ -118,11 +127,12 @@ _UNITS = "GHz (clock), instructions (fma, fma_half), bytes (l1 to memory_all, fo
 
 
 def _stepped(value: float, anchor: float, step: float) -> float:
-    """The nearest of the anchor times powers of 2^step, of three significant digits; 0 stays."""
+    """The anchor, or the nearest of it times powers of 2^step, of three significant digits; 0 stays."""
     if not value:
         return 0.0
     origin = anchor or 1.0
-    return float(f"{origin * 2 ** (step * round(math.log2(value / origin) / step)):.3g}")
+    steps = round(math.log2(value / origin) / step)
+    return float(f"{origin * 2 ** (step * steps):.3g}") if steps else origin
 
 
 def _port(value: float) -> float:

@@ -41,7 +41,7 @@ def read(path: Path) -> Rates | None:
     """The rates of a file; None if there is none, or it holds none."""
     try:
         return Rates.of(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, OptionError):
+    except (OSError, ValueError, TypeError, RecursionError, OptionError):
         return None
 
 

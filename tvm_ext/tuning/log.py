@@ -224,7 +224,7 @@ def _machine(found: Record | Verdict, text: str) -> str:
     """The machine of a row as text; AutoTVM's rows have a target instead."""
     if not found.machine and isinstance(found, Record):
         return str(json.loads(text)["input"][0])
-    return json.dumps([found.machine.get(name) for name in ("isa", "mcpu", "threads")])
+    return json.dumps([found.machine.get(name) for name in ("isa", "mcpu", "threads", "cpu")])
 
 
 def _still_meant(line: Line, sessions: set[str]) -> bool:
