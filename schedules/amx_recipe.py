@@ -40,9 +40,20 @@ class TileRecipe(Recipe):
 
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
         """Knobs: how the image is read, tile registers over pixels, parts of the pixels, blocks of channels a chunk."""
+        return self._space(match, self._threads(match, machine))
+
+    def _threads(self, match: Match, machine: Machine) -> int:
+        """Of two threads an even share of the work decides; of more, the least cost of any point: what weights and
+        lines of other cores take does not shrink with the share."""
         image = next(iter(match.images.values()))
         alone = seconds(image, match.product, Blocks.serial(image), machine)
-        threads = threads_of(alone * machine.rates.hertz, machine)
+        if machine.threads <= 2:
+            return threads_of(alone * machine.rates.hertz, machine)
+        powers = {1 << i for i in range(machine.threads.bit_length())} | {machine.threads}
+        return min(sorted(powers), key=lambda t: min(self.cost(match, c, machine) for c in self._points(match, t)))
+
+    def _space(self, match: Match, threads: int) -> Mapping[str, Sequence[Any]]:
+        image = next(iter(match.images.values()))
         blocks = {image.blocks for image in match.images.values()}
         return {
             "image": list(match.images),
@@ -56,7 +67,10 @@ class TileRecipe(Recipe):
 
     def points(self, match: Match, machine: Machine) -> Iterator[Config]:
         """Points whose chunks divide the blocks of channels, and whose parts have tiles."""
-        knobs = self.space(match, machine)
+        return self._points(match, self._threads(match, machine))
+
+    def _points(self, match: Match, threads: int) -> Iterator[Config]:
+        knobs = self._space(match, threads)
         for values in itertools.product(*knobs.values()):
             config = dict(zip(knobs, values, strict=True))
             if is_legal(match.images[config["image"]], config):

@@ -102,7 +102,9 @@ class Conv2dWinograd(Recipe):
         """For each height, the configuration with the best register tile."""
         for height in self._heights(match, m):
             problem = Tiling.of(match, m, height).problem(match)
-            config = blocked.default(problem, machine, 1 if height else threads)
+            # A unit of some rows is one thread's, whatever the machine has: one search serves all numbers of threads.
+            alone = machine.with_threads(1) if height else machine
+            config = blocked.default(problem, alone, 1 if height else threads)
             yield {"m": m, "rows": height, **config, "threads": threads}
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
