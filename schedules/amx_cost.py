@@ -57,24 +57,24 @@ class TileRates:
 _LATENCY, _STORE, _EPILOGUE, _COPY, _NUMBER, _BEGIN, _SHADOW = 52, 16, 3, 3, 0.25, 200, 0.1
 
 
-def rates_of(machine: Machine, product: Product, threads: int) -> TileRates:
+def rates_of(machine: Machine, product: Product, threads: int, weights_in: str = "memory") -> TileRates:
     """The rates of a machine's tile registers; of one that has none, those of the described Xeon that has."""
     rates, field = machine.rates, "tile_bf16" if product.group == 2 else "tile_int8"
     tiles = rates if getattr(rates, field) else descriptions()["xeon-amx"].rates
     return TileRates(
         getattr(tiles, field), _LATENCY, tiles.tile_l1, tiles.tile_l2, tiles.tile_l3, rates.foreign,
-        bandwidth("memory", machine, threads), _STORE, _EPILOGUE, _COPY, _NUMBER, _BEGIN, _SHADOW,
+        bandwidth(weights_in, machine, threads), _STORE, _EPILOGUE, _COPY, _NUMBER, _BEGIN, _SHADOW,
     )  # fmt: skip
 
 
-def seconds(image: TileImage, product: Product, blocks: Blocks, machine: Machine) -> float:
+def seconds(image: TileImage, product: Product, blocks: Blocks, machine: Machine, weights_in: str = "memory") -> float:
     """Estimated seconds of a kernel: the thread with the most work, its copy first.
 
     Weights arrive while others are multiplied: a kernel prefetches them, or a few tiles load them as fast as memory is.
     A thread that shares outputs reads an image of which the others wrote their part; where pixels are shared, it wrote
     nearly all that it reads itself.
     """
-    rates, images = rates_of(machine, product, blocks.threads), image.window.images
+    rates, images = rates_of(machine, product, blocks.threads, weights_in), image.window.images
     units = -(-images * blocks.outputs * blocks.parts // blocks.threads)
     longest = units * min(blocks.each, blocks.tiles) * _Tile(image, product, blocks, machine, rates).cycles()
     weights = _step_bytes(image, product) * image.steps * blocks.outputs

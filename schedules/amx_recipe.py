@@ -80,7 +80,7 @@ class TileRecipe(Recipe):
         image = match.images[config["image"]]
         if not is_legal(image, config):
             return math.inf
-        return seconds(image, match.product, Blocks.of(image, config), machine)
+        return seconds(image, match.product, Blocks.of(image, config), machine, match.group.weights_in)
 
     def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
         """Tiles of pixels by blocks of outputs, in parts."""

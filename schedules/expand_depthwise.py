@@ -89,7 +89,7 @@ class ExpandDepthwise(Recipe):
         n, c, h, w = match.group.shape
         blocks, channels = -(-c // match.lanes), match.expand.data.shape[1]
         (height, width), reached = match.expand.image, min(match.expand.image[0], _reached(match, strip))
-        if 4 * match.lanes * to * reached * width > machine.l2 // 2:
+        if 4 * match.lanes * to * reached * width > machine.l2 // 2 or _leaves_image(match, strip):
             return math.inf
         step = max(to * tp / machine.fma_per_cycle, (to + tp) / 2, 4.5) + 0.08 * (to + tp)
         tile = channels * step + 10 + 2.0 * to * tp
@@ -206,6 +206,13 @@ def _epilogue(group: Group, of: Mapping[Any, Any]) -> Epilogue:
 
 def _taps(match: Match) -> int:
     return math.prod(match.depthwise.weight.shape[2:])
+
+
+def _leaves_image(match: Match, strip: int) -> bool:
+    """Whether the windows of a strip lie in the padding altogether: then it has no rows of the middle to compute."""
+    stride, top, rows = match.depthwise.strides[0], match.depthwise.pads[0], match.group.shape[2]
+    first, last = -top + _reached(match, strip) - 1, (rows - strip) * stride - top
+    return first < 0 or last >= match.expand.image[0]
 
 
 def _reached(match: Match, strip: int) -> int:

@@ -150,9 +150,28 @@ class _Physical:
 
 
 def _schedule_rows(sch: Schedule, threads: int) -> None:
-    row = parallel_rows(sch, sch.get_loops(sch.get_sblock("rows")), threads)
+    block = sch.get_sblock("rows")
+    loops = sch.get_loops(block)
+    rows = [int(sch.get(loop).extent) for loop in loops]
+    if len(loops) == 1 and rows[0] % threads == 0 and not _cuts_one(sch.get(block), rows[0] // threads):
+        outer, row = sch.split(loops[0], [None, rows[0] // threads + 1])  # a share with a condition has any index
+        sch.parallel(outer)
+    else:
+        row = parallel_rows(sch, loops, threads)
     row_reduction.place(sch, "row", row)
     row_reduction.vectorize(sch, "row")
+
+
+def _cuts_one(block: Any, each: int) -> bool:
+    """Whether shares of so many rows cut one of the data's dimensions evenly: then their indices are affine."""
+    inner, row = 1, int(block.iter_vars[0].dom.extent)
+    dims = [int(d) for d in block.reads[0].source.shape]
+    kept = next(dims[:k] for k in range(len(dims) + 1) if math.prod(dims[:k]) == row)
+    for dim in reversed(kept):
+        if each % inner == 0 and dim % (each // inner or dim + 1) == 0:
+            return True
+        inner *= dim
+    return False
 
 
 def _schedule_columns(sch: Schedule, threads: int, lanes: int) -> None:

@@ -47,9 +47,16 @@ def parallel_loops(sch: Schedule, loops: Sequence[Any], threads: int) -> list[An
 
 
 def parallel_rows(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:
-    """Like :func:`parallel_units` for blocks with nothing computed inside: the last thread may do less."""
+    """Like :func:`parallel_units` for loops of any extents: the last thread may do less.
+
+    Loops whose product divides are shared one by one: an index of a fused loop that is cut across one of them is no
+    affine one, and what is computed inside cannot be vectorized then.
+    """
+    rows = math.prod(int(sch.get(loop).extent) for loop in loops)
+    count = Sharing.of_rows(rows, threads).threads
+    if count > 1 and len(loops) > 1 and rows % count == 0:
+        return parallel_units(sch, loops, count)
     fused = sch.fuse(*loops) if len(loops) > 1 else loops[0]
-    count = Sharing.of_rows(int(sch.get(fused).extent), threads).threads
     if count == 1:
         return fused
     outer, inner = sch.split(fused, [count, None])

@@ -69,7 +69,8 @@ def test_ablations_leave_out_what_they_say(what: str, missing: str) -> None:
     config = {"image": "staged", "pixels": 2, "parts": 1, "chunk": 2, "share": "pixels", "stream": "neither"}
     config["threads"] = 1
     group = amx_layers.group_of(SMALL, "bf16")
-    before, arrays = (arrays_of(group, np.random.default_rng(seed)) for seed in (3, 4))
+    rng = np.random.default_rng(list(what.encode()))  # no other test has left this image in memory
+    before, arrays = arrays_of(group, rng), arrays_of(group, rng)
     run_tiles(amx_layers.Conv2dAmx, group, before, config)  # a copy that is not written holds another image
     with without(what):
         part, amx = run_tiles(amx_layers.Conv2dAmx, group, arrays, config)

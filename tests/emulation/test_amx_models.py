@@ -157,7 +157,7 @@ def test_int8(signed: bool, amx_machine: None, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_only_programs_with_tiles_ask_for_them(amx_machine: None, tmp_path: Path) -> None:
-    proto = residual_network(16, 8)
+    proto = residual_network(32, 32)
     plain = tvm_ext.compile(proto, threads=1, cache=False)
     tiled = tvm_ext.compile(proto, precision="bf16", threads=1, cache=False)
     assert "conv2d_amx" in dict(recipes_and_layouts(tiled))
@@ -175,7 +175,7 @@ def test_only_programs_with_tiles_ask_for_them(amx_machine: None, tmp_path: Path
 def test_another_cpu_refuses_them(
     amx_machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    tvm_ext.compile(residual_network(16, 8), precision="bf16", threads=1, cache=False).export(tmp_path / "tiled.so")
+    tvm_ext.compile(residual_network(32, 32), precision="bf16", threads=1, cache=False).export(tmp_path / "tiled.so")
     flags = cpu.cpu_flags() - _AMX_FLAGS
     monkeypatch.setattr(cpu, "cpu_flags", lambda: flags)
     with pytest.raises(ArtifactError, match="it needs amx-bf16, amx-int8, amx-tile, which this"):

@@ -171,7 +171,7 @@ def test_a_kernel_of_other_code_came_first(rows_model: CompiledModel, tmp_path: 
 
 SESSION = """
 import sys
-from tvm_ext.cli.common import add_compile_arguments, compile_options
+from tvm_ext.cli.options import add_compile_arguments, compile_options
 from tvm_ext.driver.session import InferenceSession
 from tvm_ext.runtime.threads import waiting
 import argparse

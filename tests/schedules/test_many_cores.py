@@ -18,10 +18,11 @@ from tvm_ext.schedules.conv2d_nchwc import Conv2dNCHWc
 from tvm_ext.schedules.conv2d_winograd import Conv2dWinograd
 from tvm_ext.schedules.expand_depthwise import ExpandDepthwise
 from tvm_ext.schedules.pool2d import Pool2d
+from tvm_ext.schedules.reduction import Reduction
 from tvm_ext.schedules.softmax import Softmax
 
 from . import test_conv2d_depthwise, test_conv2d_nchwc, test_conv2d_winograd, test_expand_depthwise
-from .kernels import make_group, matched, scheduled
+from .kernels import make_group, matched, run_kernel, scheduled
 from .test_attention import attention
 from .test_conv2d_nchwc import conv_group
 from .test_pool2d import pool_group
@@ -122,3 +123,22 @@ def test_more_threads_are_never_estimated_to_be_slower(threads: int) -> None:
             match = matched(recipe, group, one)
             costs.append(recipe.cost(match, recipe.default(match, one), one))
         assert costs[-1] <= min(costs) * (1 + 1e-9), recipe.name
+
+
+@pytest.mark.parametrize("threads", [2, 3, 4])
+@pytest.mark.parametrize("shape", [(3, 12, 17, 17), (2, 3, 5, 11), (1, 197, 33), (3, 7, 17)], ids=str)
+@pytest.mark.parametrize("kind", ["softmax", "sum"])
+def test_rows_of_any_number_are_shared(
+    kind: str, shape: tuple[int, ...], threads: int, rng: np.random.Generator
+) -> None:
+    """Shares that cut across images: an index that is no affine one must not reach what is vectorized inside."""
+
+    def body(x: Any) -> Any:
+        yield relax.op.nn.softmax(x) if kind == "softmax" else relax.op.sum(x, axis=-1)
+
+    recipe, anchor = (Softmax(), "relax.nn.softmax") if kind == "softmax" else (Reduction(), "relax.sum")
+    group, x = make_group(anchor, [shape], body), rng.standard_normal(shape).astype("float32")
+    got = run_kernel(recipe, group, [x], many(threads), {"threads": threads})
+    wide = x.astype("float64")
+    e = np.exp(wide - wide.max(-1, keepdims=True))
+    np.testing.assert_allclose(got, e / e.sum(-1, keepdims=True) if kind == "softmax" else wide.sum(-1), 1e-5, 1e-5)

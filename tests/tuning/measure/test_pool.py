@@ -203,7 +203,9 @@ def test_a_plugin_that_is_not_there_is_said(machine) -> None:
 
 
 _PARENT = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 from tests.tuning.measure.tasks import PLUGIN, children, misbehaving
 from tvm_ext.core.machine import Machine
 from tvm_ext.tuning.measure import LocalMeasurer
