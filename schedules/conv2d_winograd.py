@@ -93,12 +93,18 @@ class Conv2dWinograd(Recipe):
         for m, threads in itertools.product(match.sizes, reversed(blocked.counts_for(match.problem, machine))):
             if blocked.least_seconds(Tiling.of(match, m, 0).problem(match), machine, threads) >= cost:
                 continue
-            for config in self.candidates(match, machine, m, threads):
+            for config in self._by_height(match, machine, m, threads):
                 if not best or self.cost(match, config, machine) < cost:
                     best, cost = config, self.cost(match, config, machine)
         return best
 
-    def candidates(self, match: Match, machine: Machine, m: int, threads: int) -> Iterator[Config]:
+    def candidates(self, match: Match, machine: Machine) -> Iterator[Config]:
+        """For each tile size and height, the configuration with the best register tile, on the default's threads."""
+        threads = self.default(match, machine)["threads"]
+        for m in match.sizes:
+            yield from self._by_height(match, machine, m, threads)
+
+    def _by_height(self, match: Match, machine: Machine, m: int, threads: int) -> Iterator[Config]:
         """For each height, the configuration with the best register tile."""
         for height in self._heights(match, m):
             problem = Tiling.of(match, m, height).problem(match)

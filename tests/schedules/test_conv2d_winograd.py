@@ -33,7 +33,7 @@ def check(
     match = matched(RECIPE, group, machine)
     rows = over.get("rows", 0)
     threads = blocked.threads_for(match.problem, machine)
-    config = next(c for c in RECIPE.candidates(match, machine, m, threads) if c["rows"] == rows) | over
+    config = next(c for c in RECIPE._by_height(match, machine, m, threads) if c["rows"] == rows) | over
     arrays = [random(rng, *p.shape) for p in group.params]
     offered = [
         Layout.blocked(4, machine.lanes) if x_shape[1] > 4 else given,
