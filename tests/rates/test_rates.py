@@ -23,8 +23,8 @@ STEPS = {
     "memory": 2,
     "l3_all": 1,
     "memory_all": 1.5,
-    "foreign": 2,
-    "launch": 2,
+    "foreign": 6,
+    "launch": 6,
 }
 
 
