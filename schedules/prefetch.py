@@ -20,6 +20,8 @@ from tvm.s_tir import Schedule
 
 from tvm_ext.core.recipe import Match
 
+from .regions import source
+
 #: Annotation of the loop whose iterations each prefetch some lines: (buffer, elements to the next chunk, lines).
 LINES = "tvm_ext.prefetch.lines"
 #: Annotation of the loop around it, over the tiles that share the lines of a chunk.
@@ -44,4 +46,4 @@ def sprinkle(sch: Schedule, tiles: Any, body: Any, weight: str, ahead: int, line
 
 def weight_name(match: Match) -> str:
     """Name of the buffer of the packed weight; :func:`.epilogue.placeholders` names buffers by their position."""
-    return f"p{next(i for i, p in enumerate(match.group.params) if p is match.weight)}"
+    return f"p{source(match.group.params, match.weight)}"

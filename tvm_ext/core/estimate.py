@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .machine import Machine
 from .sharing import Sharing
 
@@ -119,6 +121,4 @@ def threads_of(cycles: float, machine: Machine, shared: Callable[[int], Sharing]
 
 
 def _larger(a: Any, b: Any) -> Any:
-    import numpy as np
-
     return np.maximum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else max(a, b)
