@@ -1,5 +1,22 @@
 """For all tests: estimates at the rates of described machines, so that no result depends on what was measured where."""
 
 import os
+import tempfile
+from collections.abc import Iterator
+
+import pytest
 
 os.environ.setdefault("TVM_EXT_RATES", "typical")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_files_of_this_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder for temporary files that no other process of the run uses, so that a test can say what it left there."""
+    before = os.environ.get("TMPDIR"), tempfile.tempdir
+    tempfile.tempdir = os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("temporary", numbered=False))
+    yield
+    tempfile.tempdir = before[1]
+    if before[0] is None:
+        del os.environ["TMPDIR"]
+    else:
+        os.environ["TMPDIR"] = before[0]
