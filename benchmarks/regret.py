@@ -4,7 +4,8 @@
     python benchmarks/regret.py --measure zen5 --minutes 4
 
 Points are candidates of ResNet-18's kernels: all recipes that take a group, the best by estimate and others at random,
-each measured as a tuner measures it, alone and with cold weights. A file of data/points/ is a tuning log, named as the
+each measured as a tuner measures it, alone and with cold weights; `--measure` of a machine with points measures those
+again that decide. A file of data/points/ is a tuning log, named as the
 description of the machine it was measured on (tvm_ext/core/machines/); the points of zen4 are the frozen table of
 `tuning_table.py`. Kernels of xeon-amx and zen4 were measured before weights were prefetched, and before candidates were
 warmed up: one kernel stands there with times that differ by 1.7, which no model can foresee.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import math
 import pathlib
 import sys
@@ -43,6 +45,8 @@ from tvm_ext.tuning.task import RecipeTask
 POINTS = pathlib.Path(__file__).resolve().parent / "data" / "points"
 #: Of each task: so many of least estimate, and so many at random of those within `WITHIN` times the least.
 BEST, RANDOM, WITHIN = 16, 24, 2.5
+#: Of each kernel, so many of least time and so many of least estimate are measured again.
+FINAL = 6
 #: Machines whose points are kernels that prefetch nothing.
 WITHOUT_PREFETCH = ("zen4", "xeon-amx")
 
@@ -67,7 +71,7 @@ class Point:
 def main() -> int:
     args = _arguments()
     if args.measure:
-        measure(Machine.detect(), POINTS / f"{args.measure}.json.gz", args.minutes, args.seed)
+        measure(Machine.detect(), args.measure, args.minutes, args.seed)
     names = ["zen4", *(path.name.removesuffix(".json.gz") for path in sorted(POINTS.glob("*.json.gz")))]
     groups = {name: points_of(name) for name in names}
     header = ["points of", "kernels", "points", *(f"by rates of {name}" for name in names)]
@@ -163,13 +167,32 @@ def sample(task: RecipeTask, rng: np.random.Generator) -> list[Config]:
     return [chosen[i] for i in rng.permutation(len(chosen))]
 
 
-def measure(machine: Machine, path: pathlib.Path, minutes: float, seed: int) -> None:
-    """Add points of all kernels to a log, as many as the time allows; a candidate is measured once a call."""
+def finalists(points: Sequence[Point], recipe: str, rates: Machine) -> list[Config]:
+    """Of a kernel's points those of a recipe that are among the `FINAL` of least time or of least estimate.
+
+    A virtual machine changes its speed for seconds: candidates that decide the regret are measured again, all as often.
+    """
+    ranked = [
+        sorted(points, key=lambda point: point.seconds)[:FINAL],
+        sorted(points, key=lambda point: point.estimate(rates, True))[:FINAL],
+    ]
+    configs = {str(point.config): point.config for half in ranked for point in half if point.recipe.name == recipe}
+    return list(configs.values())
+
+
+def measure(machine: Machine, name: str, minutes: float, seed: int) -> None:
+    """Add points of all kernels to a log: of a sample, or, where it has points, of its finalists again and again while
+    time is left."""
     rng, end = np.random.default_rng(seed), time.monotonic() + 60 * minutes
+    path, known = POINTS / f"{name}.json.gz", {}
+    if path.exists():
+        known = points_of(name)
     with LocalMeasurer(machine) as measurer, gzip.open(path, "at") as file:
-        for key, recipe, match in _kernels(machine):
+        kernels = list(_kernels(machine))
+        for key, recipe, match in itertools.chain(kernels, itertools.cycle(kernels) if known else ()):
             task = RecipeTask(match.group, recipe, match, machine)
-            for one in measurer.measure(task, sample(task, rng)):
+            again = finalists(known[key.short], recipe.name, Machine.described(name)) if known else None
+            for one in measurer.measure(task, sample(task, rng) if again is None else again):
                 record = Record(
                     key, recipe.name, recipe.version, one.config, one.costs, one.error, one.detail, one.check,
                     one.discarded, machine_fields(machine), "regret", round(time.time(), 3), round(one.seconds, 3),

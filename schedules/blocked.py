@@ -207,7 +207,8 @@ def _prefetch(
     tiles, body = loops
     if int(sch.get(tiles).extent) > 1:
         ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
-        sprinkle(sch, tiles, body, weight, ahead, -(-problem.inner * words * 4 // LINE_BYTES))
+        lines = -(-problem.inner * words * 4 // LINE_BYTES)
+        sprinkle(sch, tiles, body, weight, ahead, lines, passing=problem.weights_in == "memory")
 
 
 def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:

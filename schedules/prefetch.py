@@ -7,9 +7,10 @@
 
 The weights of a model are cold: each call streams them through L3 or from memory, and a hardware prefetcher gives up at
 the end of each short panel that a kernel walks over several times. Every tile of a chunk therefore asks for its share
-of the next chunk's lines, a few at a time between multiply-adds, into L2. Addresses run past the last chunk; a
-prefetch does not fault. Where one tile is all of a chunk, weights are one long stream, which the hardware prefetches by
-itself: there a prefetch only takes load slots (a matmul of one row took a sixth longer).
+of the next chunk's lines, a few at a time between multiply-adds, into L2; weights that no cache keeps until the next
+call pass by L3, where the processor can do so. Addresses run past the last chunk; a prefetch does not fault. Where one
+tile is all of a chunk, weights are one long stream, which the hardware prefetches by itself: there a prefetch only
+takes load slots (a matmul of one row took a sixth longer).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tvm_ext.core.recipe import Match
 
 from .regions import source
 
-#: Annotation of the loop whose iterations each prefetch some lines: (buffer, elements to the next chunk, lines).
+#: Annotation of the loop whose iterations each prefetch some lines: (buffer, elements to the next chunk, lines, 1 if no
+#: cache keeps them from call to call).
 LINES = "tvm_ext.prefetch.lines"
 #: Annotation of the loop around it, over the tiles that share the lines of a chunk.
 SHARED_BY = "tvm_ext.prefetch.shared_by"
@@ -30,7 +32,7 @@ SHARED_BY = "tvm_ext.prefetch.shared_by"
 LINE_BYTES = 64
 
 
-def sprinkle(sch: Schedule, tiles: Any, body: Any, weight: str, ahead: int, lines: int) -> None:
+def sprinkle(sch: Schedule, tiles: Any, body: Any, weight: str, ahead: int, lines: int, passing: bool) -> None:
     """Annotate a reduction so that it prefetches its weights a chunk ahead.
 
     Args:
@@ -38,10 +40,11 @@ def sprinkle(sch: Schedule, tiles: Any, body: Any, weight: str, ahead: int, line
         body: a loop of the reduction inside it; each of its iterations reads `lines` cache lines of the panel.
         weight: name of the buffer.
         ahead: elements of the weight from a chunk to the next one.
+        passing: whether no cache keeps the weight from one call to the next.
     """
     share = -(-lines // int(sch.get(tiles).extent))
     sch.annotate(tiles, SHARED_BY, 1)
-    sch.annotate(body, LINES, [weight, ahead, share])
+    sch.annotate(body, LINES, [weight, ahead, share, int(passing)])
 
 
 def weight_name(match: Match) -> str:
