@@ -198,14 +198,15 @@ def schedule_tiles(
 def _prefetch(
     sch: Schedule, problem: Problem, config: Config, loops: tuple[Any, Any], weight: str, words: int, group: int
 ) -> None:
-    """Prefetch the next chunk's weights, unless one tile is all of a chunk.
+    """Prefetch the next chunk's weights, unless one tile is all of a chunk and leaves no load slot free.
 
     Args:
         loops: over the tiles of a chunk, and that of the reduction whose iterations prefetch.
         words: of the weights of a step; group: elements of a word.
     """
     tiles, body = loops
-    if int(sch.get(tiles).extent) > 1:
+    o, p = config["tile_o"], config["tile_p"]
+    if int(sch.get(tiles).extent) > 1 or 2 * o + p <= o * p:
         ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
         lines = -(-problem.inner * words * 4 // LINE_BYTES)
         sprinkle(sch, tiles, body, weight, ahead, lines, passing=problem.weights_in == "memory")

@@ -165,6 +165,16 @@ def test_loops_prefetch_as_many_lines_as_they_are_to(kernel: str, machine: str) 
     assert annotations_of(lowered) == []
 
 
+@pytest.mark.parametrize(("rows", "prefetched"), [(1, False), (6, True)])
+def test_a_tile_that_is_all_of_a_chunk_prefetches_where_load_slots_are_free(rows: int, prefetched: bool) -> None:
+    """A vector of weights is a load, and a prefetch another one, for as many multiply-adds as the tile has rows."""
+    recipe, machine = Dense(), MACHINES["zen4"]
+    match = matched(recipe, matmul((rows, 64), (64, 80)), machine)
+    config = {**recipe.default(match, machine), "tile_o": 2, "tile_p": rows, "parts": 1, "chunk": 1}
+    _, mod = scheduled(recipe, match, config, machine, [Layout.plain(len(p.shape)) for p in match.group.params])
+    assert bool(annotations_of(mod["main"])) == prefetched
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 def test_weights_that_a_cache_keeps_do_not_pass_it_by(machine: str) -> None:
     one, here = made("conv2d_nchwc", machine), MACHINES[machine]
