@@ -12,8 +12,8 @@ from tvm_ext.core import estimate
 from tvm_ext.core.estimate import bandwidth
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.machine_files import descriptions
+from tvm_ext.rates.instructions import COLUMNS, ROW_BYTES, ROWS, Product
 
-from .amx import COLUMNS, ROW_BYTES, ROWS, Product
 from .amx_blocks import Blocks
 from .tile_image import TileImage
 
@@ -83,7 +83,7 @@ def seconds(image: TileImage, product: Product, blocks: Blocks, machine: Machine
         arrival = max(arrival, weights / rates.l3)
     copied = _copy_cycles(image, product, blocks, rates)
     cycles = _overlapped(rates, longest, arrival) + copied + rates.begin
-    return float(estimate.seconds(cycles, [], machine, blocks.threads))
+    return estimate.seconds(cycles, [], machine, blocks.threads)
 
 
 def _overlapped(rates: TileRates, *parts: float) -> float:
