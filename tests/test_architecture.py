@@ -380,7 +380,7 @@ ALLOWED = [
     (
         recipes_know_no_machine,
         "tvm_ext/schedules/a.py",
-        "LOW = {'f': -3.4e38}\ny = x * machine.rates.hertz / 1e6 + (16 << 20)\nfrom tvm_ext.rates.instructions import b",
+        "x = {'f': -3.4e38}\ny = x * machine.rates.hertz / 1e6 + (16 << 20)\nfrom tvm_ext.rates.instructions import b",
     ),
     (recipes_know_no_machine, "tvm_ext/core/estimate.py", "from ..rates import Rates\ny = x / rates.clock"),
     (recipes_know_no_machine, "tvm_ext/rates/a.py", "hertz = clock * 1e9"),
