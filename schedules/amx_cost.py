@@ -59,10 +59,10 @@ _LATENCY, _STORE, _EPILOGUE, _COPY, _NUMBER, _BEGIN, _SHADOW = 52, 16, 3, 3, 0.2
 
 def rates_of(machine: Machine, product: Product, threads: int, weights_in: str = "memory") -> TileRates:
     """The rates of a machine's tile registers; of one that has none, those of the described Xeon that has."""
-    rates, field = machine.rates, "tile_bf16" if product.group == 2 else "tile_int8"
-    tiles = rates if getattr(rates, field) else descriptions()["xeon-amx"].rates
+    rates = machine.rates
+    tiles = rates if getattr(rates, product.rate) else descriptions()["xeon-amx"].rates
     return TileRates(
-        getattr(tiles, field), _LATENCY, tiles.tile_l1, tiles.tile_l2, tiles.tile_l3, rates.foreign,
+        getattr(tiles, product.rate), _LATENCY, tiles.tile_l1, tiles.tile_l2, tiles.tile_l3, rates.foreign,
         bandwidth(weights_in, machine, threads), _STORE, _EPILOGUE, _COPY, _NUMBER, _BEGIN, _SHADOW,
     )  # fmt: skip
 
