@@ -20,7 +20,8 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match
 from tvm_ext.driver.build import compile_kernels
-from tvm_ext.schedules.amx import PRODUCTS, AmxTiles, Registers
+from tvm_ext.rates.instructions import PRODUCTS
+from tvm_ext.schedules.amx import AmxTiles, Registers
 from tvm_ext.schedules.amx_blocks import Blocks
 from tvm_ext.schedules.conv2d_amx import Conv2dAmx
 

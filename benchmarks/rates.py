@@ -4,6 +4,7 @@
     python benchmarks/rates.py --times 4
 
 Under load two more processes compute on each core. Chosen are recipe and configuration of each kernel of the models.
+Rates of narrow numbers are those of dot products, and of tiles where the CPU has them: none of them depends on others.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from _common import RESULTS, Row, fresh, write_results
 
 MODELS = ("resnet18", "mobilenet_v2")
 LOAD = 2
+NARROW = ("dot_int8", "dot_bf16", "tile_int8", "tile_bf16", "tile_l1", "tile_l2", "tile_l3")
 
 
 def main() -> int:
@@ -46,11 +48,13 @@ def _arguments() -> argparse.Namespace:
 def _rows(alone: list[dict[str, Any]], with_load: list[dict[str, Any]]) -> list[Row]:
     runs = [*alone, *with_load]
     choices = {json.dumps(run["choices"], sort_keys=True) for run in runs}
+    narrow = {tuple((name, run["rates"].get(name, 0.0)) for name in NARROW) for run in runs}
     slowest = max(run["seconds"] for run in alone)
     return [
         Row("measuring the machine, the slowest of those without load", "1 s", f"{slowest:.2f} s", slowest <= 1.0),
         Row(f"different choices of {len(runs)} measurements, {len(with_load)} of them under load", "1",
             str(len(choices)), len(choices) == 1),
+        Row(f"different rates of narrow numbers of {len(runs)} measurements", "1", str(len(narrow)), len(narrow) == 1),
     ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ b[k, n] is the group k of column n. Source: Intel 64 and IA-32 Architectures Sof
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,51 +21,12 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from .expressions import dtype_of
+from tvm_ext.rates.instructions import COLUMNS, Product, tile_configuration, tile_instruction
 
-#: Rows of a tile register, bytes of a row, columns of 32 bits.
-ROWS, ROW_BYTES, COLUMNS = 16, 64, 16
-#: Bytes that a thread's configuration takes.
-_CONFIGURATION_BYTES = 64
+from .expressions import dtype_of
 
 Element = Callable[[Any, Any], Any]
 """(row, column) -> the load of an element of a buffer; rows are at a constant distance in memory."""
-
-
-@dataclass(frozen=True)
-class Product:
-    """An instruction that multiplies tiles.
-
-    Attributes:
-        instruction: LLVM's name.
-        feature: the CPU feature that has it, beside "amx-tile".
-        left, right: dtypes of the operands.
-        result: dtype of the accumulator.
-        group: elements in 32 bits.
-    """
-
-    instruction: str
-    feature: str
-    left: str
-    right: str
-    result: str
-    group: int
-
-    @property
-    def lanes(self) -> int:
-        """Elements of a row of an operand."""
-        return COLUMNS * self.group
-
-
-#: dtypes of activations and weights -> their product.
-PRODUCTS: Mapping[tuple[str, str], Product] = {
-    ("bfloat16", "bfloat16"): Product("tdpbf16ps", "amx-bf16", "bfloat16", "bfloat16", "float32", 2),
-    **{
-        (left, right): Product(f"tdpb{left[0]}{right[0]}d".replace("i", "s"), "amx-int8", left, right, "int32", 4)
-        for left in ("int8", "uint8")
-        for right in ("int8", "uint8")
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -151,34 +112,31 @@ class AmxTiles(Tiles):
     save 8 KiB more at each switch."""
 
     def begin(self) -> None:
-        config = _local("config", (_CONFIGURATION_BYTES,), "uint8")
-        T.buffer_store(config, tirx.Broadcast(_byte(0), _CONFIGURATION_BYTES), [tirx.Ramp(0, 1, _CONFIGURATION_BYTES)])
-        T.buffer_store(config, _byte(1), [0])  # palette
-        for tile, (rows, row_bytes) in enumerate(self.registers.shapes):
-            T.buffer_store(config, _byte(row_bytes), [16 + 2 * tile])
-            T.buffer_store(config, _byte(rows), [48 + tile])
-        _call("ldtilecfg", T.address_of(config[0]))
+        bytes_of = tile_configuration(self.registers.shapes)
+        config = _local("config", (len(bytes_of),), "uint8")
+        zeros = tirx.Broadcast(tirx.const(0, "uint8"), len(bytes_of))
+        T.buffer_store(config, zeros, [tirx.Ramp(0, 1, len(bytes_of))])
+        for at, value in enumerate(bytes_of):
+            if value:
+                T.buffer_store(config, tirx.const(value, "uint8"), [at])
+        tile_instruction("ldtilecfg", T.address_of(config[0]))
 
     def end(self) -> None:
-        _call("tilerelease")
+        tile_instruction("tilerelease")
 
     def zero(self, tile: int) -> None:
-        _call("tilezero", _byte(tile))
+        tile_instruction("tilezero", tile)
 
     def load(self, tile: int, element: Element, stride: int, streamed: bool = False) -> None:
-        _call(
-            "tileloaddt164" if streamed else "tileloadd64",
-            _byte(tile),
-            T.address_of(element(0, 0)),
-            tirx.const(stride, "int64"),
-        )
+        name = "tileloaddt164" if streamed else "tileloadd64"
+        tile_instruction(name, tile, T.address_of(element(0, 0)), tirx.const(stride, "int64"))
 
     def load_row(self, tile: int, element: Element) -> None:
         self.load(tile, element, 0)
 
     def store(self, tile: int, buffer: Any, index: Callable[[Any, Any], Sequence[Any]], stride: int) -> None:
         address = T.address_of(tirx.BufferLoad(buffer, list(index(0, 0))))
-        _call("tilestored64", _byte(tile), address, tirx.const(stride, "int64"))
+        tile_instruction("tilestored64", tile, address, tirx.const(stride, "int64"))
 
     def prefetch(self, buffer: Any, index: Sequence[Any]) -> None:
         address = T.address_of(tirx.BufferLoad(buffer, list(index)))
@@ -186,7 +144,7 @@ class AmxTiles(Tiles):
         T.evaluate(tirx.call_intrin("void", "tirx.prefetch", address, read, into_l2, data))
 
     def multiply(self, accumulator: int, left: int, right: int) -> None:
-        _call(self.product.instruction, _byte(accumulator), _byte(left), _byte(right))
+        tile_instruction(self.product.instruction, accumulator, left, right)
 
 
 class PlainTiles(Tiles):
@@ -261,14 +219,6 @@ def _number(value: Any) -> Any:
 
 def _computed(dtype: str) -> str:
     return "float32" if dtype == "bfloat16" else dtype
-
-
-def _call(name: str, *args: Any) -> None:
-    T.evaluate(tirx.call_llvm_intrin("void", f"llvm.x86.{name}", *args))
-
-
-def _byte(value: int) -> Any:
-    return tirx.const(value, "uint8")
 
 
 def _local(name: str, shape: tuple[int, ...], dtype: str) -> Any:

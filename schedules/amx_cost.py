@@ -12,8 +12,8 @@ from tvm_ext.core import estimate
 from tvm_ext.core.estimate import bandwidth
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.machine_files import descriptions
+from tvm_ext.rates.instructions import COLUMNS, ROW_BYTES, ROWS, Product
 
-from .amx import COLUMNS, ROW_BYTES, ROWS, Product
 from .amx_blocks import Blocks
 from .tile_image import TileImage
 
@@ -59,10 +59,10 @@ _LATENCY, _STORE, _EPILOGUE, _COPY, _NUMBER, _BEGIN, _SHADOW = 52, 16, 3, 3, 0.2
 
 def rates_of(machine: Machine, product: Product, threads: int, weights_in: str = "memory") -> TileRates:
     """The rates of a machine's tile registers; of one that has none, those of the described Xeon that has."""
-    rates, field = machine.rates, "tile_bf16" if product.group == 2 else "tile_int8"
-    tiles = rates if getattr(rates, field) else descriptions()["xeon-amx"].rates
+    rates = machine.rates
+    tiles = rates if getattr(rates, product.rate) else descriptions()["xeon-amx"].rates
     return TileRates(
-        getattr(tiles, field), _LATENCY, tiles.tile_l1, tiles.tile_l2, tiles.tile_l3, rates.foreign,
+        getattr(tiles, product.rate), _LATENCY, tiles.tile_l1, tiles.tile_l2, tiles.tile_l3, rates.foreign,
         bandwidth(weights_in, machine, threads), _STORE, _EPILOGUE, _COPY, _NUMBER, _BEGIN, _SHADOW,
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ def seconds(image: TileImage, product: Product, blocks: Blocks, machine: Machine
         arrival = max(arrival, weights / rates.l3)
     copied = _copy_cycles(image, product, blocks, rates)
     cycles = _overlapped(rates, longest, arrival) + copied + rates.begin
-    return float(estimate.seconds(cycles, [], machine, blocks.threads))
+    return estimate.seconds(cycles, [], machine, blocks.threads)
 
 
 def _overlapped(rates: TileRates, *parts: float) -> float:

@@ -34,8 +34,9 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.recipe import Layouts, Match
+from tvm_ext.rates.instructions import COLUMNS, ROW_BYTES, Product
 
-from .amx import COLUMNS, ROW_BYTES, Element, Product, Registers, Tiles, as_bits
+from .amx import Element, Registers, Tiles, as_bits
 from .amx_blocks import Blocks
 from .amx_result import Operands, Place, TileResult, shown_buffer, where
 from .epilogue import buffers

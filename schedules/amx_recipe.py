@@ -15,9 +15,10 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Miss, Recipe
 from tvm_ext.core.sharing import Sharing
+from tvm_ext.rates.instructions import PRODUCTS, Product
 from tvm_ext.runtime.tiles import TILE_FEATURES
 
-from .amx import PRODUCTS, AmxTiles, Product, Tiles
+from .amx import AmxTiles, Tiles
 from .amx_blocks import SHARES, STREAMS, Blocks
 from .amx_cost import seconds
 from .storage import Decoding

@@ -23,8 +23,9 @@ from tvm.script.ir_builder import tirx as T
 from tvm_ext.core.group import Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.recipe import Layouts, Match
+from tvm_ext.rates.instructions import COLUMNS
 
-from .amx import COLUMNS, Element, Tiles
+from .amx import Element, Tiles
 from .amx_blocks import Blocks
 from .epilogue import Epilogue
 from .storage import Decoding

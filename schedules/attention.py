@@ -83,7 +83,7 @@ class Attention(Recipe):
         memory = 4 * tile.queries * (tile.block + tile.depth + tile.columns)
         cycles = (products + _EXP * tile.keys * tile.vectors) * (1.0 if memory <= machine.l1d else 1.03) + state
         turn = tile.queries * (tile.depth + 2 * tile.columns / tile.value_lanes)
-        return float(seconds(-(-tile.units // config["threads"]) * (cycles + turn), [], machine, config["threads"]))
+        return seconds(-(-tile.units // config["threads"]) * (cycles + turn), [], machine, config["threads"])
 
     def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
         """Queries of all heads, in whole vectors."""

@@ -79,7 +79,7 @@ class BatchMatmul(MatmulRecipe):
         panel = 4 * problem.steps * units.tile_o * problem.lanes
         if config["pack"]:
             packing = problem.batch * units.outer_o * units.outer_p * panel / _PACK_BYTES / config["threads"]
-            return super().cost(match, config, machine) + float(seconds(packing, [], machine, 1))
+            return super().cost(match, config, machine) + seconds(packing, [], machine, 1)
         scattered = 4 * problem.outputs >= _STRIDE_LIMIT and panel >= machine.l1d // 4
         return super().cost(match, config, machine) * (1.3 if scattered and units.block_p > 1 else 1.0)
 

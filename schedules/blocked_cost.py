@@ -56,7 +56,7 @@ def threads_for(problem: Problem, machine: Machine) -> int:
 def least_seconds(problem: Problem, machine: Machine, threads: int) -> float:
     """Seconds of the products alone, shared evenly: no configuration takes less."""
     cycles = problem.flops / 2 / problem.lanes / product_rate(problem, machine)
-    return float(seconds(cycles / threads, [], machine, threads))
+    return seconds(cycles / threads, [], machine, threads)
 
 
 def counts_for(problem: Problem, machine: Machine) -> list[int]:
@@ -121,7 +121,7 @@ def cost(problem: Problem, config: Config, machine: Machine, units: int = 1, apa
         Stream(again / threads, level_of(problem.weight_bytes, machine), _AGAIN),
         Stream(0 if apart else _foreign_bytes(problem, work, threads), "foreign", _FOREIGN),
     ]
-    return float(seconds(cycles, streams, machine, threads))
+    return seconds(cycles, streams, machine, threads)
 
 
 def _foreign_bytes(problem: Problem, units: Units, threads: int) -> float:
@@ -131,11 +131,16 @@ def _foreign_bytes(problem: Problem, units: Units, threads: int) -> float:
     return problem.input_bytes * (1 - 1 / threads)
 
 
+def step_cycles(tile_o: int, tile_p: int, rate: float) -> float:
+    """Cycles of a step of a register tile's reduction: products, `rate` a cycle; loads, two a cycle; latency."""
+    return max(tile_o * tile_p / rate, (tile_o + tile_p) / 2, _LATENCY) + 0.08 * (tile_o + tile_p)
+
+
 def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machine) -> float:
     """Cycles of one register tile over the whole reduction."""
     to, tp, chunk = config["tile_o"], config["tile_p"], config["chunk"]
     chunks = problem.blocks // chunk
-    step = max(to * tp / product_rate(problem, machine), (to + tp) / 2, _LATENCY) + 0.08 * (to + tp)
+    step = step_cycles(to, tp, product_rate(problem, machine))
     step *= 1 + 0.03 * tp if problem.scattered(tp) else 1.0
     chunk_bytes = 4 * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
     weight_cycles = 4 * to * problem.lanes / bandwidth(level_of(chunk_bytes, machine), machine)

@@ -16,8 +16,8 @@ from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss
+from tvm_ext.rates.instructions import Product
 
-from .amx import Product
 from .amx_blocks import Blocks
 from .amx_kernel import TileKernel
 from .amx_recipe import TileRecipe, operands_of, vector_layout, weight_layout

@@ -70,7 +70,7 @@ class Conv2dDepthwise(Recipe):
         rows = image_sharing(n, blocks, h, threads)
         cycles = rows.busiest * depthwise_cycles(match, config["tile_p"], machine)
         moved = 4 * match.lanes * n * blocks * (math.prod(match.image) + h * w)
-        return float(seconds(cycles, beyond_l2(moved, machine, threads), machine, rows.threads))
+        return seconds(cycles, beyond_l2(moved, machine, threads), machine, rows.threads)
 
     def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
         """Pixels of rows of blocks of channels, in whole tiles."""

@@ -126,7 +126,7 @@ class Conv2dWinograd(Recipe):
         times = _MOVED if level in ("l1", "l2") else _MOVED_OUT
         moved = Stream(times * tiling.units * held / threads, level, 1.0)
         transforms = tiling.units * tiling.vectors(problem) / _OPERATIONS / threads
-        extra = float(seconds(transforms, [moved], machine, 1))
+        extra = seconds(transforms, [moved], machine, 1)
         extra += (0 if config["rows"] else 2) * launch_seconds(machine, threads)
         return extra + blocked.cost(problem, config, machine, units=tiling.units, apart=bool(config["rows"]))
 

@@ -31,21 +31,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.machine import Machine
-
-#: Lanes of the instructions' accumulators.
-LANES = 16
-#: LLVM's intrinsic takes vectors of bfloat16, which TVM has no LLVM type for. This function takes words; the build
-#: brings it along (:mod:`tvm_ext.driver.bfloat16`), and LLVM inlines it.
-BF16 = "tvm_ext_vdpbf16ps"
-BF16_SOURCE = f"""
-define <16 x float> @{BF16}(<16 x float> %acc, <16 x i32> %x, <16 x i32> %w) alwaysinline nounwind readnone {{
-  %a = bitcast <16 x i32> %x to <32 x bfloat>
-  %b = bitcast <16 x i32> %w to <32 x bfloat>
-  %r = call <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float> %acc, <32 x bfloat> %a, <32 x bfloat> %b)
-  ret <16 x float> %r
-}}
-declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloat>, <32 x bfloat>)
-"""
+from tvm_ext.rates.instructions import LANES, vdpbf16ps, vpdpbusd
 
 
 @dataclass(frozen=True)
@@ -165,11 +151,7 @@ def added(dot: Dot, acc: Any, word: Any, words: Any) -> Any:
         words: of the weights, a vector of as many elements as there are in the words of all lanes.
     """
     if dot.weight == "bfloat16":
-        words = tirx.reinterpret(f"int32x{LANES}", words)
-        return tirx.call_pure_extern(f"float32x{LANES}", BF16, acc, tirx.Broadcast(word, LANES), words)
+        return vdpbf16ps(acc, tirx.Broadcast(word, LANES), tirx.reinterpret(f"int32x{LANES}", words))
     if dot.raised:
         word = tirx.bitwise_xor(word, tirx.const(-0x7F7F7F80, "int32"))  # 0x80808080
-    wide = f"int8x{LANES * dot.group}"
-    x = tirx.reinterpret(wide, tirx.Broadcast(word, LANES))
-    w = words if dot.weight == "int8" else tirx.reinterpret(wide, words)
-    return tirx.call_llvm_pure_intrin(f"int32x{LANES}", "llvm.x86.avx512.vpdpbusd.512", acc, x, w)
+    return vpdpbusd(acc, tirx.Broadcast(word, LANES), words)

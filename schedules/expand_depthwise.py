@@ -30,7 +30,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 from tvm_ext.core.relax_graph import op_name
 from tvm_ext.core.sharing import Sharing
 
-from . import blocked
+from .blocked_cost import registers_used, step_cycles
 from .conv2d_depthwise import Conv2dDepthwise, beyond_l2, depthwise_cycles, schedule_window, window
 from .conv2d_nchwc import Conv2dNCHWc
 from .epilogue import Epilogue, blocked_layout, placeholders
@@ -84,22 +84,21 @@ class ExpandDepthwise(Recipe):
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
         to, tp, strip = config["tile_o"], config["tile_p"], config["strip"]
-        if blocked.registers_used(config) > machine.registers:
+        if registers_used(config) > machine.registers:
             return math.inf
         n, c, h, w = match.group.shape
         blocks, channels = -(-c // match.lanes), match.expand.data.shape[1]
         (height, width), reached = match.expand.image, min(match.expand.image[0], _reached(match, strip))
         if 4 * match.lanes * to * reached * width > machine.l2 // 2 or _leaves_image(match, strip):
             return math.inf
-        step = max(to * tp / machine.fma_per_cycle, (to + tp) / 2, 4.5) + 0.08 * (to + tp)
-        tile = channels * step + 10 + 2.0 * to * tp
+        tile = channels * step_cycles(to, tp, machine.fma_per_cycle) + 10 + 2.0 * to * tp
         unit = reached * -(-width // tp) * tile + to * strip * depthwise_cycles(
             match.depthwise, config["window_p"], machine
         )
         units = n * (h // strip) * (blocks // to)
         moved = 4 * n * (channels * height * width + c * h * w)
         busy = _busy_threads((n, h // strip, blocks // to), config["threads"])
-        return float(seconds(units * unit / busy, beyond_l2(moved, machine, busy), machine, busy))
+        return seconds(units * unit / busy, beyond_l2(moved, machine, busy), machine, busy)
 
     def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
         """Multiply-adds of vectors: rows that two strips reach are computed twice, rows of both are whole tiles."""

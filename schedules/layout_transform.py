@@ -51,7 +51,7 @@ _BITS = {"bfloat16": "uint16", "bool": "uint8"}
 def cost(shape: Sequence[int], dtype: str, machine: Machine) -> float:
     """Estimated seconds of a transform."""
     cycles, threads = _cycles(shape, _BITS.get(dtype, dtype), machine), threads_for(shape, dtype, machine)
-    return float(seconds(cycles / threads, [], machine, threads))
+    return seconds(cycles / threads, [], machine, threads)
 
 
 def threads_for(shape: Sequence[int], dtype: str, machine: Machine) -> int:

@@ -17,7 +17,8 @@ import numpy as np
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
-from .amx import ROW_BYTES
+from tvm_ext.rates.instructions import ROW_BYTES
+
 from .tile_image import Read, TileImage
 from .transposes import interleave
 

@@ -20,7 +20,9 @@ from typing import Any
 
 from tvm import tirx
 
-from .amx import ROWS, Element
+from tvm_ext.rates.instructions import ROWS
+
+from .amx import Element
 from .tile_weight import tap_groups
 
 #: Part of the products that have to be with padding, for a branch around each.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.emulation.execution import MACHINE, tile_instructions
+from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
+from tvm_ext.core.machine_files import descriptions
 from tvm_ext.rates import Rates, loops, measure
+from tvm_ext.runtime import cpu
 
 TYPICAL = Machine.described("xeon-amx").rates
 THREADS = 4
@@ -19,6 +23,11 @@ CYCLE = 0.25e-9
 #: What the fake machine does, in bytes a cycle, and by a call of a loop.
 LEVELS = {"l1": 100.0, "l2": 40.0, "l3": 20.0, "memory": 8.0, "l3_all": 60.0, "memory_all": 12.0}
 BYTES = 1_000_000
+#: And of products of narrow numbers, and loads of tiles.
+NARROW = {
+    "dot_int8": 2.0, "dot_bf16": 1.0, "tile_int8": 0.0625, "tile_bf16": 0.03125,
+    "tile_l1": 120.0, "tile_l2": 45.0, "tile_l3": 9.0,
+}  # fmt: skip
 INSTRUCTIONS = measure._STEPS * loops.CHAINS
 
 
@@ -28,7 +37,8 @@ def fake_seconds(**over: float) -> dict[str, float]:
     return {
         "chain": measure._STEPS * loops.CYCLES_OF_LINK * CYCLE, "fma": fma, "fma_all": fma, "fma_half": fma / 2,
         "launch": measure._LAUNCHES * 5e-6, **{f"read {name}": BYTES / rate * CYCLE for name, rate in LEVELS.items()},
-        "exchange own": 1e-3, "exchange other": 1e-3 + BYTES * (1 / 2.0 - 1 / LEVELS["l2"]) * CYCLE, **over,
+        "exchange own": 1e-3, "exchange other": 1e-3 + BYTES * (1 / 2.0 - 1 / LEVELS["l2"]) * CYCLE,
+        **{name: INSTRUCTIONS / rate * CYCLE for name, rate in NARROW.items()}, **over,
     }  # fmt: skip
 
 
@@ -38,8 +48,11 @@ class FakeBench:
     busy = staticmethod(measure._Bench.busy)
     seconds: Mapping[str, float]
 
+    has: Iterable[str] = NARROW
+
     def __init__(self, vectors: Any, caches: Any) -> None:
-        self.bytes = dict.fromkeys([*(f"read {name}" for name in LEVELS), "exchange other"], BYTES)
+        self.amounts = dict.fromkeys([*(f"read {name}" for name in LEVELS), "exchange other"], BYTES)
+        self.amounts.update(dict.fromkeys(["fma", "fma_half", *self.has], INSTRUCTIONS))
 
     def run(self) -> Mapping[str, float]:
         return self.seconds
@@ -56,8 +69,18 @@ def close(rates: Rates) -> Any:
 
 
 def test_seconds_become_rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = replace(TYPICAL, clock=4, fma=2, fma_half=4, **LEVELS, foreign=2, launch=5, cores=THREADS)
+    narrow = {**NARROW, "tile_int8": 16, "tile_bf16": 32}  # cycles of a product
+    expected = Rates(clock=4, fma=2, fma_half=4, **LEVELS, foreign=2, launch=5, cores=THREADS, **narrow)
     assert measured(monkeypatch).as_dict() == close(expected)
+
+
+@pytest.mark.parametrize("has", [(), ("dot_int8",), ("dot_int8", "dot_bf16"), ("tile_int8", "tile_l1", "tile_l2")])
+def test_what_the_cpu_lacks_is_0_whatever_a_similar_machine_has(
+    has: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeBench, "has", has)
+    got = measured(monkeypatch)
+    assert {name for name in NARROW if getattr(got, name)} == set(has)
 
 
 @pytest.mark.parametrize("slower", [0.5, 3.0])
@@ -91,9 +114,57 @@ def test_lines_of_another_core_come_no_faster_than_from_l2(monkeypatch: pytest.M
     assert measured(monkeypatch, **{"exchange other": other}).foreign == pytest.approx(40)
 
 
-def test_what_is_not_measured_is_typical(monkeypatch: pytest.MonkeyPatch) -> None:
-    got, names = measured(monkeypatch), ("dot_int8", "dot_bf16", "tile_int8", "tile_bf16", "tile_l1", "tile_l3")
-    assert [getattr(got, name) for name in names] == [getattr(TYPICAL, name) for name in names]
+VNNI, BF16, TILES = "avx512vnni", "avx512bf16", {"amx-tile", "amx-int8", "amx-bf16"}
+
+
+@pytest.mark.parametrize(
+    ("features", "lanes", "rates"),
+    [
+        ({VNNI, BF16, *TILES}, 16, ["dot_int8", "dot_bf16", "tile_int8", "tile_bf16"]),
+        ({VNNI, BF16}, 16, ["dot_int8", "dot_bf16"]), ({VNNI}, 16, ["dot_int8"]), ({BF16}, 16, ["dot_bf16"]),
+        ({VNNI, "amx-tile", "amx-int8"}, 16, ["dot_int8", "tile_int8"]), ({"amx-tile"}, 16, []),
+        ({VNNI, *TILES - {"amx-tile"}}, 16, ["dot_int8"]), (set(), 16, []), ({"avxvnni", "fma"}, 8, []),
+        ({"dotprod", "bf16", "i8mm"}, 4, []),
+    ],
+)  # fmt: skip
+def test_instructions_are_measured_where_the_cpu_has_them(features: set[str], lanes: int, rates: list[str]) -> None:
+    machine = replace(Machine.described("zen4"), features=tuple(sorted(features)), lanes=lanes)
+    assert [product.rate for product in measure.products_of(machine)] == rates
+
+
+@pytest.mark.parametrize("name", [name for name in descriptions() if name not in ("zen4", "zen3-avx2")])
+def test_nothing_runs_that_the_cpu_lacks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "cpu_flags", lambda: frozenset({"avx", "avx2", "fma"}))
+    monkeypatch.setattr(measure.tvm, "compile", lambda *_, **__: pytest.fail("compiled"))
+    machine = Machine.described(name)
+    with pytest.raises(OptionError, match=f"{machine.mcpu}.*avx512f"):
+        measure.measure(machine, CACHES, TYPICAL)
+
+
+def test_nothing_runs_on_tiles_that_linux_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "missing_features", lambda *_: [])
+    monkeypatch.setattr(cpu, "why_no_tiles", lambda: "Linux gives none")
+    with pytest.raises(OptionError, match="Linux gives none"):
+        measure.measure(Machine.described("xeon-amx"), CACHES, TYPICAL)
+
+
+def test_loops_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executed, as often as they are counted; a load of a level is of its size."""
+    monkeypatch.setattr(measure, "why_not_here", lambda machine: "")
+    monkeypatch.setattr(measure, "_READ_BYTES", 1 << 16)
+    monkeypatch.setattr(measure, "_TILE_STEPS", 5)
+    bench = measure._Bench(MACHINE.with_threads(1), measure.Caches(32 << 10, 64 << 10, 4 << 20))
+    assert {name for name in bench._calls if name.startswith("tile")} == {name for name in NARROW if "tile" in name}
+    with tile_instructions() as amx:
+        for name in ("tile_int8", "tile_bf16"):
+            assert bench.amounts[name] == 20
+            bench._calls[name]()
+        amx.assert_counts(tdpbssd=20, tdpbf16ps=20, tileloadd=8)
+    with tile_instructions() as amx:
+        for name, size in (("tile_l1", 8 << 10), ("tile_l2", 16 << 10), ("tile_l3", 512 << 10)):
+            bench._calls[name]()
+            assert bench.amounts[name] == max(size, 1 << 16)
+        amx.assert_counts(tileloadd=(64 + 64 + 512), ldtilecfg=3, tilerelease=3)
 
 
 def test_rounds_go_on_while_threads_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +202,9 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(0.01 < rate < 16 for rate in (got.fma, got.fma_half))
     assert all(0.01 < rate < 1000 for rate in (got.l1, got.l2, got.l3, got.memory, got.foreign))
     assert got.l3_all >= got.l3 and got.memory_all >= got.memory
+    has = {product.rate for product in measure.products_of(machine)}
+    assert {name for name in ("dot_int8", "dot_bf16", "tile_int8", "tile_bf16") if getattr(got, name)} == has
+    assert all(0.01 < rate < 16 for rate in (got.dot_int8, got.dot_bf16) if rate)
 
 
 def test_a_machine_of_one_thread() -> None:
@@ -139,4 +213,4 @@ def test_a_machine_of_one_thread() -> None:
     bench = measure._Bench(machine, measure.Caches(machine.l1d, machine.l2, 4 << 20))
     for name in ("launch", "exchange own", "exchange other", "read memory_all"):
         bench._calls[name]()
-    assert bench.bytes["read l3_all"] == bench.bytes["read l3"]
+    assert bench.amounts["read l3_all"] == bench.amounts["read l3"]

@@ -109,6 +109,8 @@ def test_rounding_makes_no_cache_slower_than_the_next() -> None:
     assert replace(ZEN4, l2=15.0, l3=14.0).on_grid(ZEN4).l2 == 13
     got = replace(ZEN4, l1=15.5, l2=15.0, l3=14.9, memory=14.5, memory_all=20.0).on_grid(ZEN4)
     assert got.l1 >= got.l2 >= got.l3 >= got.memory
+    tiles = replace(XEON, tile_l1=80.0, tile_l2=66.0, tile_l3=60.0).on_grid(XEON)  # alone, 80 near 116 is 58
+    assert (tiles.tile_l1, tiles.tile_l2, tiles.tile_l3) == (92, 92, 58.4)
     slower = replace(ZEN4, l2=7.0, l3=26.0).on_grid(ZEN4)  # as measured: a check tells of it
     assert slower.l2 < slower.l3
 

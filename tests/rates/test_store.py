@@ -101,6 +101,7 @@ def test_a_good_folder_is_no_warning(folder: Path) -> None:
 def test_the_key_is_of_all_that_rates_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [store.key_of(2, CACHES), store.key_of(3, CACHES)]
     keys += [store.key_of(2, {**CACHES, level: size + 1}) for level, size in CACHES.items()]
+    keys += [store.key_of(2, CACHES, features) for features in (["avx512vnni"], ["amx-tile", "avx512vnni"])]
     with monkeypatch.context() as patch:
         patch.setattr(store, "host_identity", lambda: "another CPU")
         keys.append(store.key_of(2, CACHES))
@@ -114,3 +115,11 @@ def test_the_key_is_of_all_that_rates_depend_on(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_key_is_stable() -> None:
     assert store.key_of(2, CACHES) == store.key_of(2, dict(reversed(CACHES.items())))
+    assert store.key_of(2, CACHES, ["a", "b"]) == store.key_of(2, CACHES, ("b", "a"))
+
+
+def test_what_was_kept_of_other_instructions_is_measured_again(folder: Path) -> None:
+    measure = Measuring()
+    for features in ((), ("amx-tile",), (), ("amx-tile",)):
+        store.kept(2, CACHES, measure, features=features)
+    assert measure.count == 2

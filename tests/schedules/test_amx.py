@@ -12,7 +12,8 @@ from tvm import relax
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss, Recipe
 from tvm_ext.driver.machine_code import code_of
-from tvm_ext.schedules.amx import PRODUCTS, Registers
+from tvm_ext.rates.instructions import PRODUCTS
+from tvm_ext.schedules.amx import Registers
 from tvm_ext.schedules.conv2d_amx import Conv2dAmx
 from tvm_ext.schedules.dense_amx import DenseAmx
 from tvm_ext.schedules.tile_image import TileImage, Window

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tvm_ext.core.machine import Machine
-from tvm_ext.schedules.amx import PRODUCTS
+from tvm_ext.rates.instructions import PRODUCTS
 from tvm_ext.schedules.amx_blocks import Blocks
 from tvm_ext.schedules.amx_cost import TileRates, rates_of, seconds
 from tvm_ext.schedules.conv2d_amx import Conv2dAmx

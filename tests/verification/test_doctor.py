@@ -135,12 +135,40 @@ def test_rates_that_fit_the_processor(name):
         ("zen4", {"memory": 27}, "27"),
         ("zen4", {"l1": 16, "l2": 16, "l3": 16, "memory": 16, "memory_all": 16}, ""),
         ("zen4", {"fma": 1, "fma_half": 0.5}, ""),
+        ("zen5", {"dot_int8": 1}, "1 vpdpbusd a cycle were measured, where such a processor does 2"),
+        ("zen5", {"dot_bf16": 1}, "1 vdpbf16ps"),
+        ("zen4", {"dot_int8": 0}, "0 vpdpbusd"),
+        ("zen4", {"fma": 2, "dot_int8": 2, "dot_bf16": 1}, "1 vdpbf16ps"),
+        ("zen4", {"dot_int8": 2, "dot_bf16": 4}, ""),
+        ("xeon-skylake", {"dot_int8": 2}, ""),
+        ("xeon-amx", {"tile_int8": 34.4}, "0.0291 tdpbssd a cycle were measured, where such a processor does 0.0581"),
+        ("xeon-amx", {"tile_bf16": 32}, "tdpbf16ps"),
+        ("xeon-amx", {"tile_bf16": 0}, "0 tdpbf16ps"),
+        ("xeon-amx", {"tile_int8": 16, "tile_bf16": 16}, ""),
+        ("xeon-amx", {"tile_l1": 46}, ""),
+        ("xeon-amx", {"tile_l1": 29, "tile_l3": 3.7}, "L1, L2 and L3 deliver 29, 46, 3.7 bytes a cycle to tiles"),
     ],
 )
 def test_rates_that_contradict_the_processor(machine, over, part):
     described = Machine.described(machine)
     why = doctor.check_rates(described, dataclasses.replace(described.rates, **over))
     assert bool(why) == bool(part) and part in why
+
+
+@pytest.mark.parametrize(("dot", "part"), [(2, ""), (1, "1 vpdpbusd a cycle"), (0.5, "0.5 vpdpbusd a cycle"), (0, "")])
+def test_dot_products_of_a_machine_like_one_without_them_are_as_many_as_multiply_adds(dot, part):
+    """0 is that of the other machine, taken for this one: nothing was measured."""
+    skylake = Machine.described("xeon-skylake")
+    machine = dataclasses.replace(skylake, features=(*skylake.features, "avx512vnni"))
+    why = doctor.check_rates(machine, dataclasses.replace(skylake.rates, dot_int8=dot))
+    assert bool(why) == bool(part) and part in why
+
+
+def test_narrower_vectors_do_fewer_of_both():
+    """A processor whose whole vectors take two halves."""
+    machine = Machine.described("zen5")
+    halved = dataclasses.replace(machine.rates, fma=1, fma_half=4, dot_int8=1, dot_bf16=1)
+    assert doctor.check_rates(machine, halved) == ""
 
 
 def test_the_machine_is_checked_by_its_measured_rates(monkeypatch):

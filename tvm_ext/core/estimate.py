@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from .machine import Machine
 from .sharing import Sharing
@@ -32,34 +29,34 @@ class Stream:
     """Bytes that a thread reads or writes, and where they lie.
 
     Attributes:
-        nbytes: a number, or an array of one a configuration.
+        nbytes: how many.
         level: of :data:`LEVELS`.
         exposed: the share of its time in which no instruction of the kernel can go on: 0 of what is prefetched or
             written, 1 of what is waited for.
     """
 
-    nbytes: Any
+    nbytes: float
     level: str
-    exposed: Any = 0.0
+    exposed: float = 0.0
 
 
-def seconds(cycles: Any, streams: Sequence[Stream], machine: Machine, threads: int) -> Any:
+def seconds(cycles: float, streams: Sequence[Stream], machine: Machine, threads: int) -> float:
     """Estimated seconds of a kernel.
 
     Args:
-        cycles: of its busiest thread, with all operands in L1; a number, or an array of one a configuration.
+        cycles: of its busiest thread, with all operands in L1.
         streams: of that thread.
         threads: that stream at once.
     """
     times = [(s.nbytes / bandwidth(s.level, machine, threads), s.exposed) for s in streams]
     waited = cycles + sum(time * exposed for time, exposed in times)
     streamed = sum(time for time, _ in times)
-    return _larger(waited, streamed) / machine.rates.hertz + launch_seconds(machine, threads)
+    return max(waited, streamed) / machine.rates.hertz + launch_seconds(machine, threads)
 
 
 def vector_seconds(operations: float, machine: Machine, shared: Sharing) -> float:
     """Estimated seconds of f32 operations in whole vectors."""
-    return float(seconds(vector_cycles(operations, machine) * shared.part, [], machine, shared.threads))
+    return seconds(vector_cycles(operations, machine) * shared.part, [], machine, shared.threads)
 
 
 def vector_cycles(operations: float, machine: Machine) -> float:
@@ -118,7 +115,3 @@ def threads_of(cycles: float, machine: Machine, shared: Callable[[int], Sharing]
         return cycles * part / machine.rates.hertz + launch_seconds(machine, threads)
 
     return min(thread_counts(cycles, machine), key=finished)
-
-
-def _larger(a: Any, b: Any) -> Any:
-    return np.maximum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else max(a, b)

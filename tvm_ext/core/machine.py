@@ -126,6 +126,9 @@ class Machine:
 
         Args:
             again: measure now, whatever was kept.
+
+        Raises:
+            OptionError: this process cannot run the machine's instructions.
         """
         return replace(self, rates=_rates_here(self, again))
 
@@ -260,7 +263,7 @@ def _rates_here(machine: Machine, again: bool) -> Rates:
         rates = dispatcher.call(measure, vectors, Caches(**sizes), machine.rates)
         return rates.on_grid(nearest_rates(rates, machine.isa))
 
-    return store.kept(vectors.threads, sizes, now, again)
+    return store.kept(vectors.threads, sizes, now, again, machine.features)
 
 
 def machine_of_features(

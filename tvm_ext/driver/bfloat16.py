@@ -18,7 +18,7 @@ from tvm import tirx
 from tvm.ir import Call, StringImm
 from tvm.target import codegen
 
-from ..schedules import dots
+from ..rates import instructions
 
 #: Lanes -> suffix of LLVM's name of the instruction.
 _WIDTHS = {16: "512", 8: "256"}
@@ -70,7 +70,7 @@ def round_in_one() -> tvm.transform.Pass:
 
 
 def bring_dots() -> tvm.transform.Pass:
-    """Kernels that call the function of `vdpbf16ps` (:mod:`..schedules.dots`) bring it along.
+    """Kernels that call the function of `vdpbf16ps` (:mod:`..rates.instructions`) bring it along.
 
     Only now: the text of a scheduled kernel, which people read and resume from, has no LLVM in it.
     """
@@ -79,11 +79,11 @@ def bring_dots() -> tvm.transform.Pass:
         found: list[Call] = []
 
         def note(call: Call) -> None:
-            if getattr(call.op, "name", "") == "tirx.call_pure_extern" and str(call.args[0].value) == dots.BF16:
+            if getattr(call.op, "name", "") == "tirx.call_pure_extern" and str(call.args[0].value) == instructions.BF16:
                 found.append(call)
 
         tvm_ffi.structural_walk(function.body, (Call, note))
-        return function.with_body(_with_functions(function.body, [dots.BF16_SOURCE])) if found else function
+        return function.with_body(_with_functions(function.body, [instructions.BF16_SOURCE])) if found else function
 
     return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.BringDots")
 

@@ -10,7 +10,7 @@ launch:   a parallel loop with nothing in it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,7 +33,29 @@ class Vectors(Protocol):
     @property
     def threads(self) -> int: ...
 
+    @property
+    def features(self) -> Collection[str]: ...
+
+    def as_dict(self) -> Mapping[str, Any]: ...
+
     def target(self) -> tvm.target.Target: ...
+
+
+@T.macro
+def _sum(x, first, passes, steps, lanes, out, t):  # type: ignore[no-untyped-def]
+    """out[t] = sum of x[first:] as (steps, CHAINS, lanes), so many times."""
+    sums = T.alloc_buffer((CHAINS, lanes), "float32", scope="local")
+    for c in T.unroll(CHAINS):
+        for v in T.vectorized(lanes):
+            sums[c, v] = T.float32(0)
+    for _ in T.serial(passes):
+        for i in T.serial(steps):
+            for c in T.unroll(CHAINS):
+                for v in T.vectorized(lanes):
+                    sums[c, v] = sums[c, v] + x[first + (i * CHAINS + c) * lanes + v]
+    for c in T.unroll(CHAINS):
+        for v in T.vectorized(lanes):
+            out[t, c, v] = sums[c, v]
 
 
 def read_kernel(lanes: int, threads: int, name: str = "read") -> tvm.tirx.PrimFunc:
@@ -48,18 +70,7 @@ def read_kernel(lanes: int, threads: int, name: str = "read") -> tvm.tirx.PrimFu
         size = T.int32()
         x = T.match_buffer(x_of, (size,), "float32")
         for t in T.parallel(threads):
-            sums = T.alloc_buffer((CHAINS, lanes), "float32", scope="local")
-            for c in T.unroll(CHAINS):
-                for v in T.vectorized(lanes):
-                    sums[c, v] = T.float32(0)
-            for _ in T.serial(passes):
-                for i in T.serial(steps):
-                    for c in T.unroll(CHAINS):
-                        for v in T.vectorized(lanes):
-                            sums[c, v] = sums[c, v] + x[start + ((t * steps + i) * CHAINS + c) * lanes + v]
-            for c in T.unroll(CHAINS):
-                for v in T.vectorized(lanes):
-                    out[t, c, v] = sums[c, v]
+            _sum(x, start + t * steps * CHAINS * lanes, passes, steps, lanes, out, t)
 
     return read
 
@@ -82,17 +93,7 @@ def exchange_kernel(lanes: int, threads: int) -> tvm.tirx.PrimFunc:
                         for v in T.vectorized(lanes):
                             x[((t * steps + i) * CHAINS + c) * lanes + v] = T.Cast("float32", p + 1)
             for t in T.parallel(threads):
-                sums = T.alloc_buffer((CHAINS, lanes), "float32", scope="local")
-                for c in T.unroll(CHAINS):
-                    for v in T.vectorized(lanes):
-                        sums[c, v] = T.float32(0)
-                for i in T.serial(steps):
-                    for c in T.unroll(CHAINS):
-                        for v in T.vectorized(lanes):
-                            sums[c, v] = sums[c, v] + x[(((t + shift) % threads * steps + i) * CHAINS + c) * lanes + v]
-                for c in T.unroll(CHAINS):
-                    for v in T.vectorized(lanes):
-                        out[t, c, v] = sums[c, v]
+                _sum(x, (t + shift) % threads * steps * CHAINS * lanes, 1, steps, lanes, out, t)
 
     return exchange
 

@@ -2,7 +2,8 @@
 
 Every figure is the least time of several short calls, taken in turn over some rounds, so that something else on the
 machine spoils a call or a round, and no figure. Bytes and instructions are counted by cycles of a chain of dependent
-integers that is timed in the same rounds: a clock that moves changes no ratio. Where the threads never run all at once,
+integers that is timed in the same rounds: a clock that moves changes no ratio. Products of narrow numbers run where
+the CPU has them, and are 0 elsewhere. Where the threads never run all at once,
 because other programs have the cores, loops that need all of them have no figure: those of a similar machine stand in.
 """
 
@@ -12,25 +13,34 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tvm
 
+from ..core.errors import OptionError
 from ..runtime.arrays import mapped_empty, to_tensor
-from . import loops
+from ..runtime.cpu import why_not_here
+from . import loops, product_loops
+from .instructions import INSTRUCTIONS, LANES, Product
 from .rates import Rates
 
 #: Rounds, and seconds that each loop is called for in one, at least twice.
-_ROUNDS, _SECONDS = 6, 0.004
+_ROUNDS, _SECONDS = 6, 0.003
 #: Rounds more of what all threads do at once, while they do not; and how much longer they take if they do not.
 _MORE_ROUNDS, _BUSY = 20, 1.2
-#: Bytes that a call reads of what caches hold, steps of chains in a call, and parallel loops in a call.
-_READ_BYTES, _STEPS, _LAUNCHES = 4 << 20, 20_000, 20
+#: Bytes that a call reads of what caches hold, steps of chains in a call, of products of tiles, and parallel loops.
+_READ_BYTES, _STEPS, _TILE_STEPS, _LAUNCHES = 4 << 20, 20_000, 1000, 20
 #: The share of a cache that a buffer takes to lie in it, and the most that is read for L3. What is read as memory are
 #: windows of a buffer four times as large as L3, where that is not too much to touch.
 _SHARE, _MOST_OF_L3, _MOST, _WINDOW = 0.25, 64 << 20, 256 << 20, 16 << 20
+#: One instruction for each rate of products, and what tiles load.
+_PRODUCTS = ("vpdpbusd", "vdpbf16ps", "tdpbssd", "tdpbf16ps")
+_LOADS = ("tile_l1", "tile_l2", "tile_l3")
+#: Loops do not check their arguments, which are made here: the checks take two thirds as long to compile as the loops.
+_CONFIG = {"tirx.disable_assert": True}
+_FIX = "leave out the target, for this machine; a described machine has its rates already"
 
 
 @dataclass(frozen=True)
@@ -48,59 +58,65 @@ def measure(vectors: loops.Vectors, caches: Caches, typical: Rates) -> Rates:
     Args:
         vectors: lanes, threads and target of the loops; rates of several threads are of so many.
         caches: which sizes to read.
-        typical: rates of a similar machine, for what cannot be measured: dot products and tiles, and all rates of
-            several threads on a machine that others keep busy.
+        typical: rates of a similar machine, for what cannot be measured: rates of several threads, while others keep
+            the machine busy.
+
+    Raises:
+        OptionError: this CPU lacks instructions that the vectors' target has, or Linux keeps its tiles.
     """
     bench = _Bench(vectors, caches)
     seconds = bench.run()
     cycle = seconds["chain"] / (_STEPS * loops.CYCLES_OF_LINK)
-    instructions = _STEPS * loops.CHAINS
-
-    def per_cycle(name: str, amount: float) -> float:
-        return amount * cycle / seconds[name]
-
-    reads = {name: per_cycle(f"read {name}", bench.bytes[f"read {name}"]) for name in ("l1", "l2", "l3", "memory")}
-    shared = {name: per_cycle(f"read {name}_all", bench.bytes[f"read {name}_all"]) for name in ("l3", "memory")}
+    a_cycle = {name: amount * cycle / seconds[name] for name, amount in bench.amounts.items()}
+    reads = {name: a_cycle[f"read {name}"] for name in ("l1", "l2", "l3", "memory")}
     if bench.busy(seconds):
-        shared = {name: max(reads[name], getattr(typical, f"{name}_all")) for name in shared}
+        shared = {"l3_all": typical.l3_all, "memory_all": typical.memory_all}
         others = {"foreign": typical.foreign, "launch": typical.launch}
     else:
+        shared = {name: a_cycle[f"read {name}"] for name in ("l3_all", "memory_all")}
         launch = max(seconds["launch"] / _LAUNCHES * 1e6, 0.05)
         others = {"foreign": _foreign(bench, seconds, cycle, reads["l2"]), "launch": launch}
-    return replace(
-        typical, clock=1e-9 / cycle, fma=per_cycle("fma", instructions),
-        fma_half=per_cycle("fma_half", instructions), **reads,
-        **{f"{name}_all": max(rate, reads[name]) for name, rate in shared.items()},
-        **others, cores=vectors.threads,
+    return Rates(
+        clock=1e-9 / cycle, fma=a_cycle["fma"], fma_half=a_cycle["fma_half"], **reads,
+        **{name: max(rate, reads[name.removesuffix("_all")]) for name, rate in shared.items()},
+        **others, cores=vectors.threads, **_narrow(a_cycle),
     )  # fmt: skip
 
 
 def _foreign(bench: _Bench, seconds: Mapping[str, float], cycle: float, l2: float) -> float:
     """Bytes a cycle of lines that another core wrote: what reading them takes longer than reading one's own."""
-    share = bench.bytes["exchange other"]
+    share = bench.amounts["exchange other"]
     longer = (seconds["exchange other"] - seconds["exchange own"]) / cycle + share / l2
     return min(l2, share / longer) if longer > 0 else l2
+
+
+def _narrow(a_cycle: Mapping[str, float]) -> dict[str, float]:
+    """The rates of products of narrow numbers; those that were not run are 0. Of tiles, cycles of a product."""
+    rates = {name: a_cycle.get(name, 0.0) for name in ("dot_int8", "dot_bf16", *_LOADS)}
+    return {**rates, **{name: 1 / a_cycle[name] for name in ("tile_int8", "tile_bf16") if name in a_cycle}}
+
+
+def products_of(vectors: loops.Vectors) -> list[Product]:
+    """The instructions to measure, of those that the vectors' features have."""
+    known = [INSTRUCTIONS[name] for name in _PRODUCTS] if vectors.lanes == LANES else []
+    return [product for product in known if product.features <= set(vectors.features)]
 
 
 class _Bench:
     """The loops, compiled as one module, with their buffers.
 
     Attributes:
-        bytes: that a call of each loop reads: of one thread, of all for names that end in "_all"; of an exchange, those
-            that each thread reads.
+        amounts: instructions of a call, or bytes that it reads: of one thread, of all for names that end in "_all"; of
+            an exchange, those that each thread reads.
     """
 
     def __init__(self, vectors: loops.Vectors, caches: Caches) -> None:
+        if why := why_not_here(vectors.as_dict()):
+            raise OptionError(f"rates are measured on the machine itself: {why}", fix=_FIX)
         lanes, threads = vectors.lanes, vectors.threads
-        self._threads, self._row = threads, loops.CHAINS * lanes * 4
-        functions = {
-            "chain": loops.chain_kernel, "fma": loops.fma_kernel(lanes, 1),
-            "fma_all": loops.fma_kernel(lanes, threads, "fma_all"),
-            "fma_half": loops.fma_kernel(max(1, lanes // 2), 1, "fma_half"), "launch": loops.launch_kernel(threads),
-            "read": loops.read_kernel(lanes, 1), "read_all": loops.read_kernel(lanes, threads, "read_all"),
-            "exchange": loops.exchange_kernel(lanes, threads),
-        }  # fmt: skip
-        self._code = tvm.compile(tvm.IRModule(functions), target=vectors.target())
+        self._threads, self._row, self._products = threads, loops.CHAINS * lanes * 4, products_of(vectors)
+        with tvm.transform.PassContext(config=_CONFIG):
+            self._code = tvm.compile(tvm.IRModule(self._functions(lanes)), target=vectors.target())
         memory = min(4 * caches.l3, _MOST)
         size = max(memory, 2 * threads * caches.l2, 2 * _WINDOW)
         self._starts = itertools.cycle(range(0, size // 4 - _WINDOW // 4, _WINDOW // 4))
@@ -108,7 +124,7 @@ class _Bench:
         x.fill(1.0)
         self._x = to_tensor(x)
         self._out = {t: tvm.runtime.tensor(np.zeros((t, loops.CHAINS, lanes), np.float32)) for t in {1, threads}}
-        self.bytes: dict[str, int] = {}
+        self.amounts: dict[str, int] = {}
         l3 = min(max(4 * threads * caches.l2, caches.l3 // 8), caches.l3 // 2, _MOST_OF_L3)
         sizes = {"l1": int(_SHARE * caches.l1d), "l2": int(_SHARE * caches.l2), "l3": l3, "memory": _WINDOW}
         self._calls = {
@@ -118,7 +134,25 @@ class _Bench:
             **{f"read {name}_all": self._read(f"read {name}_all", sizes[name], threads) for name in ("l3", "memory")},
             "exchange own": self._exchange("exchange own", sizes["l2"], 0),
             "exchange other": self._exchange("exchange other", sizes["l2"], 1),
+            **{product.rate: self._product(product) for product in self._products},
+            **{name: self._tile_read(name, sizes[name.removeprefix("tile_")]) for name in self._loads},
         }  # fmt: skip
+
+    def _functions(self, lanes: int) -> dict[str, Any]:
+        threads = self._threads
+        return {
+            "chain": loops.chain_kernel, "fma": loops.fma_kernel(lanes, 1),
+            "fma_all": loops.fma_kernel(lanes, threads, "fma_all"),
+            "fma_half": loops.fma_kernel(max(1, lanes // 2), 1, "fma_half"), "launch": loops.launch_kernel(threads),
+            "read": loops.read_kernel(lanes, 1), "read_all": loops.read_kernel(lanes, threads, "read_all"),
+            "exchange": loops.exchange_kernel(lanes, threads),
+            **{product.rate: product_loops.product_kernel(product, 1, product.rate) for product in self._products},
+            **({"tile_read": product_loops.tile_read_kernel()} if self._loads else {}),
+        }  # fmt: skip
+
+    @property
+    def _loads(self) -> tuple[str, ...]:
+        return _LOADS if any(product.tiles for product in self._products) else ()
 
     def run(self) -> dict[str, float]:
         """Least seconds of a call of each loop."""
@@ -144,22 +178,37 @@ class _Bench:
     def _fma(self, name: str, lanes: int, threads: int) -> Callable[[], Any]:
         half, one = (tvm.runtime.tensor(np.full(lanes, v, np.float32)) for v in (0.5, 1.0))
         out = tvm.runtime.tensor(np.zeros((threads, loops.CHAINS, lanes), np.float32))
-        function = self._code[name]
+        function, self.amounts[name] = self._code[name], _STEPS * loops.CHAINS
         return lambda: function(_STEPS, half, one, out)
 
+    def _product(self, product: Product) -> Callable[[], Any]:
+        function, steps = self._code[product.rate], _TILE_STEPS if product.tiles else _STEPS
+        self.amounts[product.rate] = steps * product_loops.per_step(product)
+        arguments = product_loops.arguments_of(product, 1)
+        return lambda: function(steps, *arguments)
+
+    def _tile_read(self, name: str, size: int) -> Callable[[], Any]:
+        passes, steps = self._passes(name, size, product_loops.STEP_BYTES, _READ_BYTES)
+        out = tvm.runtime.tensor(np.zeros(product_loops.LOADED_SHAPE, np.float32))
+        function, configuration = self._code["tile_read"], product_loops.configuration()
+        return lambda: function(passes, steps, configuration, self._x, out)
+
+    def _passes(self, name: str, size: int, step: int, nbytes: int) -> tuple[int, int]:
+        """How often a call reads a buffer, and in how many steps of so many bytes each time."""
+        steps = max(1, size // step)
+        passes = max(1, nbytes // (steps * step))
+        self.amounts[name] = passes * steps * step
+        return passes, steps
+
     def _read(self, name: str, size: int, threads: int) -> Callable[[], Any]:
-        steps = max(1, size // (threads * self._row))
-        passes = max(1, _READ_BYTES // (steps * threads * self._row))
-        self.bytes[name] = passes * steps * threads * self._row
+        passes, steps = self._passes(name, size, threads * self._row, _READ_BYTES)
         function, out = self._code["read_all" if name.endswith("_all") else "read"], self._out[threads]
         if size == _WINDOW:
             return lambda: function(passes, next(self._starts), steps, self._x, out)
         return lambda: function(passes, 0, steps, self._x, out)
 
     def _exchange(self, name: str, size: int, shift: int) -> Callable[[], Any]:
-        steps = max(1, size // self._row)
-        passes = max(1, _READ_BYTES // 8 // (steps * self._row))
-        self.bytes[name] = passes * steps * self._row
+        passes, steps = self._passes(name, size, self._row, _READ_BYTES // 8)
         function, out = self._code["exchange"], self._out[self._threads]
         return lambda: function(passes, steps, shift, self._x, out)
 

@@ -19,6 +19,8 @@ _PORTS = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: Octaves between two points of the grid, where it is not one: more for what another guest of the machine, or the place
 #: that a virtual machine has on it, moves from one second to the next: two of its cores may be neighbours or not.
 _OCTAVES = {"clock": 0.25, "l1": 2.0, "l2": 2.0, "memory": 2.0, "memory_all": 1.5, "foreign": 6.0, "launch": 6.0}
+#: Caches and what lies behind each, of loads into vectors and into tiles.
+_NEXT = (("l2", "l3"), ("l1", "l2"), ("tile_l2", "tile_l3"), ("tile_l1", "tile_l2"))
 _INSTRUCTIONS = ("fma", "fma_half", "dot_int8", "dot_bf16")
 
 
@@ -95,7 +97,7 @@ class Rates:
                 values[field.name] = _port(value)
             elif field.name != "cores":
                 values[field.name] = _stepped(value, near, _OCTAVES.get(field.name, 1.0))
-        for level, behind in (("l3", "memory"), ("l2", "l3"), ("l1", "l2")):
+        for level, behind in (("l3", "memory"), *_NEXT):
             if getattr(self, level) >= getattr(self, behind):  # rounding makes no cache slower than what lies behind it
                 values[level] = max(values[level], values[behind])
         return Rates(**values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ..core.errors import OptionError, TvmExtError
@@ -15,10 +15,13 @@ from ..runtime.spec import installed_versions
 from .rates import Rates
 
 #: Raised when a rate means something else than before, or is measured in another way.
-_VERSION = 1
+_VERSION = 2
 
 
-def kept(threads: int, caches: Mapping[str, int], measure: Callable[[], Rates], again: bool = False) -> Rates:
+def kept(
+    threads: int, caches: Mapping[str, int], measure: Callable[[], Rates], again: bool = False,
+    features: Iterable[str] = (),
+) -> Rates:  # fmt: skip
     """The rates of this machine: those kept from before, else measured now and kept.
 
     Args:
@@ -26,14 +29,16 @@ def kept(threads: int, caches: Mapping[str, int], measure: Callable[[], Rates], 
         caches: bytes of "l1d", "l2" and "l3".
         measure: measures them.
         again: measure whatever was kept.
+        features: instructions that are measured: Linux may give one process tile registers, and another one none.
     """
-    path = default_folder() / f"rates-{key_of(threads, caches)}.json"
+    path = default_folder() / f"rates-{key_of(threads, caches, features)}.json"
     return (None if again else read(path)) or write(path, measure())
 
 
-def key_of(threads: int, caches: Mapping[str, int]) -> str:
+def key_of(threads: int, caches: Mapping[str, int], features: Iterable[str] = ()) -> str:
     """What rates depend on, as 16 hexadecimal digits."""
-    parts = [_VERSION, host_identity(), threads, sorted(caches.items()), sorted(installed_versions().items())]
+    plain = (sorted(items) for items in (caches.items(), installed_versions().items(), features))
+    parts = [_VERSION, host_identity(), threads, *plain]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -16,6 +16,8 @@ from typing import Any
 from ..core.errors import ToolError
 from ..core.machine import Machine, available_cores
 from ..rates import Rates
+from ..rates.instructions import Product
+from ..rates.measure import products_of
 from ..runtime.cpu import cpu_flags
 from ..runtime.linker import find_linker
 from ..runtime.tiles import why_no_tiles
@@ -26,6 +28,8 @@ PINS = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.14.post1"}
 LEAST = {"onnx": (1, 17), "onnxruntime": (1, 20), "numpy": (1, 26)}
 PYTHONS = ((3, 10), (3, 13))
 SELF_TEST_SECONDS = 180
+#: How many times slower than promised an instruction may be: two measurements of one machine differ by less.
+_SLOWER = 1.5
 
 
 @dataclass(frozen=True)
@@ -126,11 +130,26 @@ def check_rates(machine: Machine, measured: Rates) -> str:
     typical = machine.rates
     if measured.fma < typical.fma and measured.fma_half <= typical.fma:
         return f"{measured.fma:g} multiply-adds a cycle were measured, where such a processor does {typical.fma:g}"
-    order = [measured.l1, measured.l2, measured.l3, measured.memory]
-    if order != sorted(order, reverse=True):
-        text = ", ".join(f"{value:g}" for value in order)
-        return f"L1, L2, L3 and memory deliver {text} bytes a cycle: a cache is slower than what lies behind it"
+    for product in products_of(machine):
+        speed, promised = (_speed(product, rates) for rates in (measured, typical))
+        if not product.tiles:  # a processor with narrower vectors has fewer of both
+            promised = (promised or typical.fma) * measured.fma / typical.fma
+        if speed < promised / _SLOWER and (speed or _speed(product, typical)):
+            done = f"{speed:.3g} {product.instruction} a cycle were measured"
+            return f"{done}, where such a processor does {promised:.3g}"
+    for what, names in (("", ("l1", "l2", "l3", "memory")), (" to tiles", ("tile_l1", "tile_l2", "tile_l3"))):
+        order = [getattr(measured, name) for name in names]
+        if order != sorted(order, reverse=True):
+            text, levels = ", ".join(f"{value:g}" for value in order), ("L1", "L2", "L3", "memory")[: len(order)]
+            delivered = f"{', '.join(levels[:-1])} and {levels[-1]} deliver {text} bytes a cycle{what}"
+            return f"{delivered}: a cache is slower than what lies behind it"
     return ""
+
+
+def _speed(product: Product, rates: Rates) -> float:
+    """Instructions a cycle."""
+    rate = float(getattr(rates, product.rate))
+    return 1 / rate if product.tiles and rate else rate
 
 
 def check_tiles(flags: Collection[str], refused: str) -> list[Check]:

@@ -1,7 +1,7 @@
 """What this machine can do at most, measured: multiply-adds, products of the instructions that multiply narrow numbers,
 and bytes read from memory and from the L2 caches.
 
-The loops are those of :mod:`tvm_ext.rates.loops`, in TIR, on the threads that the model runs on.
+The loops are those of :mod:`tvm_ext.rates`, in TIR, on the threads that the model runs on.
 """
 
 from __future__ import annotations
@@ -96,9 +96,10 @@ class RoofMeter:
     """
 
     def __init__(self, threads: int, machine: Machine | None = None, instructions: Iterable[str] = ()) -> None:
-        from ...benchmarking.instruction_speed import INSTRUCTIONS, call_of_instruction
         from ...core.machine import Machine
+        from ...rates.instructions import INSTRUCTIONS
         from ...rates.loops import call_of_fma, call_of_read
+        from ...rates.product_loops import call_of_instruction
 
         here = Machine.detect(None, threads)
         self._threads = threads

@@ -1,0 +1,176 @@
+"""Loops in TIR that measure instructions on narrow numbers: dot products of vectors, and what tile registers do.
+
+dot:        sums[c] += x . w                   vpdpbusd or vdpbf16ps, enough chains at once to hide the latency
+tiles:      acc[p, h] += left[p] x right[h]    a product of AMX, two by two accumulators, as kernels have them
+tile_read:  registers = x[i]                   loads of four tile registers, one after another in memory
+
+Operands are words of 32 bits, whatever the numbers in them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from .instructions import (
+    BF16_SOURCE,
+    COLUMNS,
+    INSTRUCTIONS,
+    LANES,
+    ROW_BYTES,
+    ROWS,
+    Product,
+    tile_configuration,
+    tile_instruction,
+    vdpbf16ps,
+    vpdpbusd,
+)  # fmt: skip
+from .loops import Vectors
+
+#: Accumulators of a loop of dot products: six cycles of latency, two a cycle, and some to spare.
+DOT_CHAINS = 14
+#: Accumulators of a loop of tiles, of `SIDE` left registers by as many right ones.
+SIDE, ACCUMULATORS = 2, 4
+#: float32 of the registers that a step of a loop of loads fills, and their bytes.
+LOADED_SHAPE = 4, ROWS, COLUMNS
+STEP_BYTES = 4 * ROWS * ROW_BYTES
+_PAIRS = tuple(itertools.product(range(SIDE), repeat=2))
+
+
+def product_kernel(product: Product, threads: int, name: str) -> tirx.PrimFunc:
+    """NAME(steps, .., out): a step of a thread is one instruction for each of its accumulators out[thread].
+
+    Between are operands, in words: (1,) and (16,) of a dot product; of tiles the configuration, and twice (2, 16, 16).
+    """
+    return (_tiles_kernel if product.tiles else _dot_kernel)(product, threads, name)
+
+
+def _dot_kernel(product: Product, threads: int, name: str) -> tirx.PrimFunc:
+    vector, lanes = f"{product.result}x{LANES}", tirx.Ramp(0, 1, LANES)
+    added = vdpbf16ps if product.group == 2 else vpdpbusd
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        steps, x, w, out = _declared(name, ["steps"], [((1,), "int32"), ((LANES,), "int32"), sums_of(product, threads)])
+        with T.sblock("root"), T.parallel(threads) as t:
+            sums = T.alloc_buffer((DOT_CHAINS, LANES), product.result, scope="local")
+            with T.unroll(DOT_CHAINS) as c:
+                T.buffer_store(sums, tirx.Broadcast(tirx.const(0, product.result), LANES), [c, lanes])
+            with T.serial(steps), T.unroll(DOT_CHAINS) as c:
+                words = tirx.Broadcast(x[0], LANES), w.vload([0], f"int32x{LANES}")
+                T.buffer_store(sums, added(sums.vload([c, 0], vector), *words), [c, lanes])
+            with T.unroll(DOT_CHAINS) as c:
+                T.buffer_store(out, sums.vload([c, 0], vector), [t, c, lanes])
+    kernel = builder.get()
+    if added is vpdpbusd:
+        return kernel
+    source = tvm.ir.StringImm(BF16_SOURCE)
+    return kernel.with_body(tirx.AttrStmt(tirx.const(0), "pragma_import_llvm", source, kernel.body))
+
+
+def _tiles_kernel(product: Product, threads: int, name: str) -> tirx.PrimFunc:
+    operand = (SIDE, ROWS, COLUMNS), "int32"
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        steps, config, left, right, out = _declared(
+            name, ["steps"], [_CONFIGURATION, operand, operand, sums_of(product, threads)]
+        )
+        with T.sblock("root"), T.parallel(threads) as t:
+            tile_instruction("ldtilecfg", T.address_of(config[0]))
+            for i in range(SIDE):
+                _move("tileloadd64", ACCUMULATORS + i, left[i, 0, 0])
+                _move("tileloadd64", ACCUMULATORS + SIDE + i, right[i, 0, 0])
+            for accumulator in range(ACCUMULATORS):
+                tile_instruction("tilezero", accumulator)
+            with T.serial(steps):
+                for accumulator, (p, h) in enumerate(_PAIRS):
+                    tile_instruction(product.instruction, accumulator, ACCUMULATORS + p, ACCUMULATORS + SIDE + h)
+            for accumulator in range(ACCUMULATORS):
+                _move("tilestored64", accumulator, out[t, accumulator, 0, 0])
+            tile_instruction("tilerelease")
+    return builder.get()
+
+
+def tile_read_kernel() -> tirx.PrimFunc:
+    """tile_read(passes, steps, config, x, out): loads x as (steps, 4, 16, 16) float32; out is the last step of it."""
+    x_of, out_of = ((tirx.Var("size", "int32"),), "float32"), (LOADED_SHAPE, "float32")
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        passes, steps, config, x, out = _declared("tile_read", ["passes", "steps"], [_CONFIGURATION, x_of, out_of])
+        with T.sblock("root"):
+            tile_instruction("ldtilecfg", T.address_of(config[0]))
+            with T.serial(passes), T.serial(steps) as i:
+                for tile in range(LOADED_SHAPE[0]):
+                    _move("tileloadd64", tile, x[(i * LOADED_SHAPE[0] + tile) * (ROWS * COLUMNS)])
+            for tile in range(LOADED_SHAPE[0]):
+                _move("tilestored64", tile, out[tile, 0, 0])
+            tile_instruction("tilerelease")
+    return builder.get()
+
+
+_CONFIGURATION = (64,), "uint8"
+
+
+def _declared(name: str, counts: list[str], buffers: list[tuple[tuple[Any, ...], str]]) -> list[Any]:
+    """Parameters of the function that is being built: numbers, then buffers."""
+    T.func_name(name)
+    T.func_attr({"global_symbol": name, "tirx.noalias": True})
+    numbers = [T.arg(count, tirx.Var(count, "int32")) for count in counts]
+    return [*numbers, *(T.arg(f"p{i}", T.buffer(*of)) for i, of in enumerate(buffers))]
+
+
+def _move(name: str, tile: int, element: Any) -> None:
+    """A load or store of a whole register, whose rows lie one after another from an element on."""
+    tile_instruction(name, tile, T.address_of(element), tirx.const(ROW_BYTES, "int64"))
+
+
+def per_step(product: Product) -> int:
+    """Instructions in a step of a thread."""
+    return ACCUMULATORS if product.tiles else DOT_CHAINS
+
+
+def sums_of(product: Product, threads: int) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of all accumulators."""
+    each = (ROWS, COLUMNS) if product.tiles else (LANES,)
+    return (threads, per_step(product), *each), product.result
+
+
+def configuration() -> Any:
+    """Of eight whole tile registers, as an argument."""
+    return tvm.runtime.tensor(np.frombuffer(tile_configuration([(ROWS, ROW_BYTES)] * 8), np.uint8).copy())
+
+
+def arguments_of(product: Product, threads: int) -> list[Any]:
+    """What :func:`product_kernel` takes behind the steps: operands of ones, and zeros for the sums."""
+    shape, dtype = sums_of(product, threads)
+    shapes = [(SIDE, ROWS, COLUMNS)] * 2 if product.tiles else [(1,), (LANES,)]
+    one = np.array(0x3F803F80 if product.group == 2 else 0x01010101, np.int32)  # of bfloat16, or of bytes
+    first = [configuration()] if product.tiles else []
+    return [*first, *(tvm.runtime.tensor(np.full(s, one)) for s in shapes), tvm.runtime.tensor(np.zeros(shape, dtype))]
+
+
+def call_of_instruction(machine: Vectors, name: str, steps: int) -> tuple[Callable[[], Any], float]:
+    """A call of an instruction on ones, checked, and how many operations it does.
+
+    Args:
+        machine: must have the instruction, and decides on threads; of tiles this process must have the registers.
+        name: the mnemonic, as :meth:`tvm_ext.core.recipe.Recipe.instruction` has it.
+        steps: instructions of a chain of dot products, or products of tiles, shared among the threads.
+
+    Raises:
+        ValueError: there is no such instruction.
+    """
+    if name not in INSTRUCTIONS:
+        raise ValueError(f"no instruction {name!r}: there are {', '.join(INSTRUCTIONS)}")
+    product, threads = INSTRUCTIONS[name], machine.threads
+    each = steps // threads // (ACCUMULATORS if product.tiles else 1)
+    function = tvm.compile(product_kernel(product, threads, name), target=machine.target())[name]
+    arguments = arguments_of(product, threads)
+    deep = product.lanes if product.tiles else product.group
+    function(each, *arguments)
+    sums = arguments[-1].numpy()
+    np.testing.assert_array_equal(sums, each * deep)
+    return lambda: function(each, *arguments), 2.0 * each * sums.size * deep
