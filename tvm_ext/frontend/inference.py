@@ -134,7 +134,8 @@ def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
         return None
     if not domain and node.op_type in _POOLS:
         version = defs.onnx_opset_version()
-    return defs.get_schema(node.op_type, version, domain)
+    schema = defs.get_schema(node.op_type, version, domain)
+    return None if schema.deprecated else schema  # onnx infers nothing of a version that was withdrawn
 
 
 def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.TypeProto], model: str) -> None:

@@ -30,7 +30,8 @@ def layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     normal, mean, inverse = _normalized(widened(x), axes, epsilon)
     y = emit(relax.op.multiply(normal, widened(scale)))
     y = narrowed(y if bias is None else relax.op.add(y, widened(bias)), x)
-    return relax.Tuple([y, mean, inverse][:count])
+    statistics = [v if dtype_of(v) == "float32" else emit(relax.op.astype(v, "float32")) for v in (mean, inverse)]
+    return relax.Tuple([y, *statistics][:count])
 
 
 def _normalized(x: Any, axes: list[int], epsilon: float) -> tuple[Any, Any, Any]:
