@@ -17,6 +17,7 @@ from tvm.s_tir.schedule import ScheduleError
 
 from tvm_ext.core.machine import Machine
 
+from .empty_reductions import started
 from .steps import parallel_rows, thread_choices
 from .strict_floats import strict
 
@@ -31,7 +32,7 @@ def schedule(function: tirx.PrimFunc, machine: Machine) -> tuple[tirx.PrimFunc, 
         The function, and what was done: "parallel", "serial" (there is too little work to wake threads for), or
         "none: " and the reason.
     """
-    function = strict(_serial(function))
+    function = started(strict(_serial(function)))
     if function.attrs and "tirx.is_scheduled" in function.attrs:
         return function, "none: already scheduled"
     if not isinstance(function.body, SBlockRealize) or function.body.block.name_hint != "root":

@@ -29,9 +29,10 @@ from .branches import convert_if
 from .checker import Checked
 from .converters import CONTRIBUTED, CONVERTERS, in_bounds, in_float32, one_or_all
 from .deciding import check_decided
+from .empty import is_empty, outputs_of_nothing
 from .functions import definition
 from .graph_order import inputs_behind, reads_of
-from .inference import check_inner
+from .inference import check_inner, dims_known, inferred_outputs
 from .known_values import known_outputs, value_of
 from .loops import convert_loop, convert_scan
 from .naming import Names, identifier, node_labels
@@ -215,11 +216,26 @@ class GraphImporter(ONNXGraphImporter):
             self._convert_operation(node)
 
     def _convert_operation(self, node: onnx.NodeProto) -> None:
-        if lacks_converter(node):
+        inputs = [self._nodes[name] if name else None for name in node.input]
+        settled = outputs_of_nothing(node, inputs, lambda: self._inferred(node))
+        if settled is not None:
+            self._nodes.update(zip(filter(None, node.output), settled, strict=True))
+        elif lacks_converter(node):
             self._define(node)
         else:
             self._check_operands(node)
             super()._construct_nodes(types.SimpleNamespace(node=[node]))
+
+    def _inferred(self, node: onnx.NodeProto) -> list[onnx.TypeProto]:
+        """What ONNX infers of the outputs of a node; nothing where it does not know, and no operand is known."""
+        stated = [self._checked.types[name] for name in node.output if name in self._checked.types]
+        if len(stated) == sum(map(bool, node.output)) and all(None not in (dims_known(t) or (None,)) for t in stated):
+            return stated
+        inputs = {name: self._nodes[name] for name in node.input if name}
+        values = {name: value for name, x in inputs.items() if (value := value_of(x)) is not None}
+        if not values and not any(map(is_empty, inputs.values())):
+            return []
+        return inferred_outputs(node, self._checked.opsets, {name: self._type_of(name) for name in inputs}, values)
 
     def _define(self, node: onnx.NodeProto) -> None:
         """Convert what ONNX defines the node's operator by."""

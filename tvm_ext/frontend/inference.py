@@ -19,6 +19,7 @@ from .naming import node_label
 from .tensors import type_name
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx
 
 #: Elements of a constant that inference may want to see: shapes, axes.
@@ -29,6 +30,8 @@ MOST_ELEMENTS = (1 << 31) - 1
 MOST_DIMENSIONS = 32
 #: Operators to which inference gives a wrong shape: STFT, whose spectrum has one side by default (onnx 1.23).
 _MISJUDGED = ("STFT",)
+#: Operators whose older versions count a window that begins behind the input, with `ceil_mode`; nobody computes it.
+_POOLS = ("AveragePool", "LpPool", "MaxPool")
 _DAMAGED = "the file is damaged or its exporter is wrong: export the model again"
 
 
@@ -82,6 +85,34 @@ def check_inner(node: onnx.NodeProto, versions: Mapping[str, int], types: Mappin
         _check_inputs(schema, node, types, "inside it")
 
 
+def inferred_outputs(
+    node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto],
+    values: Mapping[str, np.ndarray],
+) -> list[onnx.TypeProto]:  # fmt: skip
+    """What ONNX infers of the outputs of a node within the conversion, where more is known than in the file.
+
+    Args:
+        versions: domain -> version of its operators; the standard domain is "".
+        types: of its inputs, by their names.
+        values: of those that are known.
+
+    Returns:
+        One type an output; nothing where ONNX does not know.
+    """
+    from onnx import helper, numpy_helper
+
+    schema = _schema(node, versions)
+    if schema is None or any(types[name].WhichOneof("value") != "tensor_type" for name in types):
+        return []
+    data = {name: numpy_helper.from_array(value) for name, value in values.items() if value.size <= _SMALL}
+    imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
+    try:
+        known = _outputs(schema, node, types, data, imports, "")
+    except ModelError:  # the converter says what is wrong
+        return []
+    return [known[name] for name in node.output if name and name in known]
+
+
 def _given_types(proto: onnx.ModelProto, inputs: Iterable[TensorSpec]) -> Iterator[tuple[str, onnx.TypeProto]]:
     from onnx import helper
 
@@ -101,7 +132,10 @@ def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
         return None
     if any(a.HasField("g") or a.graphs for a in node.attribute) or not defs.has(node.op_type, version, domain):
         return None
-    return defs.get_schema(node.op_type, version, domain)
+    if not domain and node.op_type in _POOLS:
+        version = defs.onnx_opset_version()
+    schema = defs.get_schema(node.op_type, version, domain)
+    return None if schema.deprecated else schema  # onnx infers nothing of a version that was withdrawn
 
 
 def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.TypeProto], model: str) -> None:

@@ -29,7 +29,9 @@ SEQUENCES = frozenset(
     + ["SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence"]
 )
 #: Operators of whose versions the own converter reads more than the stock one.
-_ALL_VERSIONS = ("Resize",)
+_ALL_VERSIONS = ("Resize", "Slice")
+#: Operators of which a version was withdrawn that models have all the same, and whose meaning is clear.
+_WITHDRAWN = ("GroupNormalization",)
 #: Operators whose stock converter knows too little of them.
 BY_DEFINITION = ("Attention",)
 
@@ -143,7 +145,8 @@ def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
     if not defs.has(node.op_type, opset):
         first = min(s.since_version for s in defs.get_all_schemas_with_history() if _is(s, node.op_type))
         return f"{_TOO_NEW}{first}, and the model states {opset}"
-    return f"is gone in opset {opset}" if defs.get_schema(node.op_type, opset).deprecated else ""
+    gone = defs.get_schema(node.op_type, opset).deprecated and node.op_type not in _WITHDRAWN
+    return f"is gone in opset {opset}" if gone else ""
 
 
 def _is_known_contribution(node: onnx.NodeProto) -> bool:

@@ -154,6 +154,8 @@ class _Grouper:
             return f"{name or 'this expression'} is neither an anchor nor elementwise"
         if not static_tensor(binding.var) or not all(_operand(a) for a in binding.value.args):
             return f"{name} has a shape that is only known at run time"
+        if any(0 in (shape_of(x) or ()) for x in (binding.var, *binding.value.args)):
+            return f"{name} over no elements"
         if name not in self._anchors and not _computed(binding):
             return f"{name} of {dtype_of(binding.var)}: no elementwise kernel computes these types"
         return ""

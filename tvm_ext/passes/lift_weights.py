@@ -15,6 +15,7 @@ from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.relax_graph import Rewriter, array_of, op_name
 
 from .call_sites import note_call_sites
+from .kernel_interfaces import check_kernels
 
 
 class LiftWeights(Pass):
@@ -29,6 +30,7 @@ class LiftWeights(Pass):
         rewriter = Rewriter(mod, ctx)
         lifter = _Lifter(rewriter, ctx)
         result = rewriter.rewrite(lifter.visit)
+        check_kernels(result.mod, ctx.provenance)
         note_call_sites(result.mod, ctx)
         if not lifter.params:
             return result

@@ -18,6 +18,7 @@ from tvm_ext.core.relax_graph import Rewriter, bindings_of, main_bindings, op_na
 from tvm_ext.schedules import generic
 
 from .conditions import unique_names
+from .kernel_interfaces import check_kept, check_kernels
 from .named_fusion import fuse
 
 
@@ -45,7 +46,10 @@ class LowerRest(Pass):
 def unscheduled(mod: IRModule, ctx: CompileContext) -> IRModule:
     """The module with what no recipe took as kernels that are not scheduled yet; completes the provenance."""
     with ctx.machine.target(), tvm.transform.PassContext(opt_level=3):
-        legal = _legalize()(_without_constants_inside(mod, ctx))
+        plain = _without_constants_inside(mod, ctx)
+        legal = _legalize()(plain)
+        check_kept(plain, legal, ctx.provenance)
+        check_kernels(legal, ctx.provenance)  # before fusion hides the buffers between operators
         return _to_kernels()(fuse(legal, ctx.provenance))
 
 

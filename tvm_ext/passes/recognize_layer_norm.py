@@ -16,6 +16,8 @@ from .constants import constant, view_of
 from .rules import Site, rewrite_by_rules
 
 _NORM = "relax.nn.layer_norm"
+#: What TVM's operator takes.
+_TYPES = ("float16", "float32")
 
 
 class RecognizeLayerNorm(Pass):
@@ -74,7 +76,7 @@ def _normalized(deviation: Any, variance: Any, site: Site) -> Any:
     shape = shape_of(x) if x is not None else None
     if shape is None or not site.same_type(x):
         return None
-    if (why := _refusal(found, shape)) is not None:
+    if (why := _refusal(found, shape, dtype_of(x))) is not None:
         site.rw.skip(why)
         return None
     extents = [shape[a] for a in found.axes]
@@ -122,8 +124,10 @@ def _centred(deviation: Any, axes: tuple[int, ...], site: Site) -> Any:
     return call.args[0]
 
 
-def _refusal(found: _Variance, shape: tuple[int, ...]) -> str | None:
+def _refusal(found: _Variance, shape: tuple[int, ...], dtype: str) -> str | None:
     rank = len(shape)
+    if dtype not in _TYPES:
+        return f"a normalization of {dtype}: layer_norm takes {' and '.join(_TYPES)}"
     if list(found.axes) != list(range(rank - len(found.axes), rank)):
         return f"a normalization over dimensions {list(found.axes)} of {rank}: layer_norm takes the last ones"
     if not (found.epsilon >= 0 and math.isfinite(found.epsilon)):

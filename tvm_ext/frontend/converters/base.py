@@ -73,6 +73,17 @@ def scalar(value: float | int | bool, x: Any) -> Any:
     return relax.const(value, dtype_of(x))
 
 
+def widened(x: Any) -> Any:
+    """A float tensor as float32; of float64 as it is."""
+    return x if dtype_of(x) in ("float32", "float64") else emit(relax.op.astype(x, "float32"))
+
+
+def narrowed(y: Any, x: Any) -> Any:
+    """A result in the dtype of `x`."""
+    y = emit(y)
+    return y if dtype_of(y) == dtype_of(x) else relax.op.astype(y, dtype_of(x))
+
+
 def emit(expr: Any) -> Any:
     """Bind an expression to a variable, so that its type is known."""
     return relax.BlockBuilder.current().emit(expr)

@@ -1,4 +1,4 @@
-"""Operators that move elements: Flatten, Pad, Reshape, SpaceToDepth, Split, Tile; ConvTranspose of an output_shape."""
+"""Operators that move elements: Flatten, Pad, Reshape, Slice, SpaceToDepth, Split, Tile; ConvTranspose of an output_shape."""
 
 from __future__ import annotations
 
@@ -127,12 +127,41 @@ def flatten(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.zeros(flat, dtype_of(x)) if 0 in flat else relax.op.reshape(x, flat)
 
 
+def slice_(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Slice by bounds that are known, clamped as Python clamps them; before opset 10 they are attributes.
+
+    Stock TVM makes a negative size of a start behind the end.
+    """
+    x = inputs[0]
+    if opset < 10:
+        bounds = [attributes.get("starts"), attributes.get("ends"), attributes.get("axes"), None]
+    elif isinstance(x.ty, relax.TensorType) and all(b is None or _is_known(b) for b in inputs[1:5]):
+        bounds = [None if inputs[i] is None else known(inputs[i], "bounds") for i in range(1, 5)]
+    else:
+        return stock("Slice", inputs, attributes, opset)
+    shape = static_shape(x, "the input of Slice")
+    starts, ends, axes, steps = ([] if b is None else [int(v) for v in b] for b in bounds)
+    axes = [a % len(shape) for a in axes or range(len(starts))]
+    sliced = [slice(*b).indices(shape[a]) for a, *b in zip(axes, starts, ends, steps or [1] * len(axes), strict=True)]
+    sizes = {a: len(range(*bound)) for a, bound in zip(axes, sliced, strict=True)}
+    if 0 in sizes.values():
+        return relax.op.zeros([sizes.get(a, d) for a, d in enumerate(shape)], dtype_of(x))
+    first, last, step = ([b[i] for b in sliced] for i in range(3))
+    behind = [e if e >= 0 else -shape[a] - 1 for a, e in zip(axes, last, strict=True)]  # -1 is before the first one
+    return relax.op.strided_slice(x, axes, first, behind, step)
+
+
+def _is_known(x: Any) -> bool:
+    return isinstance(x, GenericConst | relax.ShapeExpr)
+
+
 #: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
     "ConvTranspose": conv_transpose,
     "Flatten": flatten,
     "Pad": pad,
     "Reshape": reshape,
+    "Slice": slice_,
     "SpaceToDepth": space_to_depth,
     "Split": split,
     "Tile": tile,

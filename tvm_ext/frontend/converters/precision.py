@@ -24,8 +24,8 @@ SUMS = frozenset(
 )
 #: Operators with attributes of float32, which may be infinite as a narrower number.
 _SCALED = frozenset(["Celu", "Elu", "HardSigmoid", "LeakyRelu", "Selu", "Shrink", "ThresholdedRelu"])
-#: Functions that LLVM has for wider floats only.
-_WIDE_ONLY = frozenset(["Acos", "Acosh", "Asin", "Asinh", "Atan", "Cosh", "Sinh"])
+#: Functions that LLVM has for wider floats only, and reductions that TVM makes no bfloat16 kernel of.
+_WIDE_ONLY = frozenset(["Acos", "Acosh", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Cosh", "Sinh"])
 
 
 def in_float32(op_type: str, inputs: Any, convert: Callable[[Any], Any]) -> Any:

@@ -118,7 +118,10 @@ def _converter(step: Step, gates: int, states: int, defaults: Sequence[str]) -> 
             _direction(step, gates, defaults, x, inputs, given, attributes, number, backwards)
             for number, backwards in enumerate(directions)
         ]
-        sequence = _op.stack([emit(_op.stack(hs, axis=0)) for hs, _ in results], axis=1)
+        if results[0][0]:
+            sequence = _op.stack([emit(_op.stack(hs, axis=0)) for hs, _ in results], axis=1)
+        else:
+            sequence = _op.zeros((0, len(results), *static_shape(results[0][1][0], "the state")), dtype_of(x))
         finals = [emit(_op.stack([final[i] for _, final in results], axis=0)) for i in range(states)]
         if batch_first:
             sequence = _op.permute_dims(emit(sequence), [2, 0, 1, 3])
@@ -138,8 +141,8 @@ def _direction(
 ) -> tuple[list[Any], list[Any]]:  # fmt: skip
     """Outputs of all steps in the order of time, and the state after the last one, of one direction."""
     steps, batch, _ = static_shape(x, "the input of a recurrent operator")
-    if steps > _MOST_STEPS or steps == 0:
-        raise Refusal(f"{steps} steps; 1 to {_MOST_STEPS} can be compiled")
+    if steps > _MOST_STEPS:
+        raise Refusal(f"{steps} steps; up to {_MOST_STEPS} can be compiled")
     weight, recurrent = (_one(inputs[i], number) for i in (1, 2))
     hidden = static_shape(recurrent, "the recurrent weight")[1]
     bias = [None, None] if inputs[3] is None else _halves(_one(inputs[3], number), gates * hidden)
@@ -149,7 +152,7 @@ def _direction(
     parts = _op.matmul(x, emit(_op.permute_dims(weight)))
     parts = emit(parts if bias[0] is None else _op.add(parts, bias[0]))
     state = [emit(_op.zeros((batch, hidden), dtype_of(x))) if s is None else _one(s, number) for s in given]
-    lengths = _lengths(inputs[4], steps, backwards)
+    lengths = _lengths(inputs[4], steps)
     outputs = {}
     for t in range(steps)[:: -1 if backwards else 1]:
         new = [emit(value) for value in step(layer, _one(parts, t), state)]
@@ -176,13 +179,10 @@ def _thirds(peepholes: Any, size: int) -> list[Any]:
     return [columns(peepholes, i * size, (i + 1) * size) for i in range(3)]
 
 
-def _lengths(given: Any, steps: int, backwards: bool) -> Any:
-    """Lengths of the sequences; None if all are whole."""
-    if given is None or (isinstance(given, GenericConst) and (given.value.numpy() == steps).all()):
-        return None
-    if backwards:
-        raise Refusal("sequence_lens of a reverse direction must be known and whole", unknown=given)
-    return given
+def _lengths(given: Any, steps: int) -> Any:
+    """Lengths of the sequences, behind which no step counts in either direction; None if all are whole."""
+    whole = given is None or (isinstance(given, GenericConst) and (given.value.numpy() == steps).all())
+    return None if whole else given
 
 
 def _functions(attributes: Attributes, defaults: Sequence[str], number: int) -> list[Callable[[Any], Any]]:

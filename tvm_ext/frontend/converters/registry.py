@@ -14,12 +14,14 @@ from . import (
     matrices,
     ngrams,
     normalization,
+    pooling,
     quantize,
     quantized,
     recurrent,
     reductions,
     resize,
     rows,
+    sampling,
     scatters,
     sorting,
     windows,
@@ -27,8 +29,8 @@ from . import (
 from .base import Converter
 
 _FAMILIES = (
-    casts, division, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, quantize, quantized,
-    recurrent, reductions, resize, rows, scatters, sorting, windows,
+    casts, division, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, pooling, quantize,
+    quantized, recurrent, reductions, resize, rows, sampling, scatters, sorting, windows,
 )  # fmt: skip
 #: Operator of the standard domain -> converter.
 CONVERTERS: dict[str, Converter] = {

@@ -17,6 +17,7 @@ def top_k(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TopK of any dtype; `sorted=0` allows any order, so the sorted one. Stock TVM refuses it, and some integers."""
     x, dtype = inputs[0], dtype_of(inputs[0])
     given = {name: value for name, value in attributes.items() if name != "sorted"}
+    opset = 11 if opset == 10 else opset  # of which stock TVM overlooks that k is an input
     if dtype in _SORTED:
         return stock("TopK", inputs, given, opset)
     if dtype == "uint64":  # in the same order as int64, the top bit turned

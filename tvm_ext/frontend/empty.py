@@ -1,0 +1,76 @@
+"""Nodes over no elements, which stock converters and TVM's operators do not expect.
+
+    y = Expand(x, (0, 4)), y = Slice(x, 7, 3), y = Resize(x of 0 rows)   ->   a constant of no elements
+    y = ScatterND(x, no indices)                                         ->   y = x
+    y = ReduceMean(x of 0 rows)                                          ->   y = NaN
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tvm import relax
+
+from ..core.relax_graph import dtype_of, shape_of
+from .inference import dims_known
+from .refusal import Refusal
+from .subgraph import as_tensor, constant_of
+from .tensors import NO_NUMBERS, type_name
+
+if TYPE_CHECKING:
+    import onnx
+
+#: Operators that write some elements of their first input.
+_SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
+#: Operators that divide by how many elements there are.
+_MEANS = ("GlobalAveragePool", "ReduceMean")
+_PICKS = ("ArgMax", "ArgMin")
+
+
+def outputs_of_nothing(
+    node: onnx.NodeProto, inputs: Sequence[Any], infer: Callable[[], Sequence[onnx.TypeProto]]
+) -> list[Any] | None:
+    """What a node makes, if no element of its operands has a part in it, or only those of its first one.
+
+    Args:
+        inputs: Relax expression of each input; None for one that is left out.
+        infer: what ONNX infers of each output; nothing where it does not know.
+
+    Returns:
+        One expression an output; None if a converter has to say.
+
+    Raises:
+        Refusal: it picks one of no elements.
+    """
+    if node.op_type in _SCATTERS and is_empty(inputs[1]):
+        return [as_tensor(inputs[0])]
+    types = infer()
+    shapes = [dims_known(kind) for kind in types]
+    if not types or any(shape is None or None in shape for shape in shapes) or not all(map(_is_numeric, types)):
+        return None
+    if all(0 in (shape or ()) for shape in shapes):
+        return [_filled(kind, 0) for kind in types]
+    if node.op_type in _PICKS and is_empty(inputs[0]):
+        raise Refusal("there is nothing to pick: the dimension it looks along has size 0")
+    if node.op_type in _MEANS and is_empty(inputs[0]):
+        return [_filled(types[0], math.nan if "float" in dtype_of(inputs[0]) else 0)]
+    return None
+
+
+def is_empty(x: Any) -> bool:
+    """Whether an operand is a tensor of no elements."""
+    return isinstance(x, relax.Expr) and bool(dtype_of(x)) and 0 in (shape_of(x) or ())
+
+
+def _is_numeric(kind: onnx.TypeProto) -> bool:
+    return type_name(kind.tensor_type.elem_type) not in NO_NUMBERS
+
+
+def _filled(kind: onnx.TypeProto, value: float) -> Any:
+    from onnx import helper
+
+    dtype = helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type)
+    return constant_of(np.full(dims_known(kind) or (), value, dtype))
