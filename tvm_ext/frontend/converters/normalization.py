@@ -1,16 +1,22 @@
-"""Normalizations over axes: layer and batch norm, Lp norm, softmax."""
+"""Normalizations over axes: layer, group and batch norm, mean and variance, Lp norm, softmax, hardmax.
+
+A variance is the mean of squared differences from the mean: E[x^2] - E[x]^2 has no digit left where the mean is much
+larger than the deviation.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from ...core.relax_graph import dtype_of, shape_of
 from ..refusal import Refusal
-from .base import Attributes, Converter, emit, outputs_of, scalar, stock
+from .base import Attributes, Converter, constant, emit, outputs_of, scalar, static_shape, stock
+from .reductions import place_of_extreme
 
 
 def layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -24,11 +30,70 @@ def layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     shape = [x.ty.shape[a] for a in axes]
     scale = _broadcast(scale, shape)
     bias = relax.op.zeros(shape, x.ty.dtype) if bias is None else _broadcast(bias, shape)
-    result = relax.op.nn.layer_norm(x, scale, bias, axes, epsilon)
-    if (count := outputs_of(attributes)) == 1:
-        return result
-    deviation = relax.op.add(relax.op.variance(x, axes, keepdims=True), relax.const(epsilon, str(x.ty.dtype)))
-    return relax.Tuple([result, relax.op.mean(x, axes, keepdims=True), relax.op.rsqrt(deviation)][:count])
+    count = outputs_of(attributes)
+    if dtype_of(x) != "float64":
+        result = relax.op.nn.layer_norm(x, scale, bias, axes, epsilon)
+        if count == 1:
+            return result
+    mean, inverse = (emit(part) for part in _moments(x, axes, epsilon))
+    if dtype_of(x) == "float64":  # of which TVM has none
+        normal = relax.op.multiply(relax.op.subtract(x, mean), inverse)
+        result = relax.op.add(relax.op.multiply(normal, scale), bias)
+    return relax.Tuple([result, mean, inverse][:count]) if count > 1 else result
+
+
+def _moments(x: Any, axes: list[int], epsilon: float) -> tuple[Any, Any]:
+    """The mean, and the inverse of the standard deviation."""
+    variance = relax.op.variance(x, axes, keepdims=True)
+    return relax.op.mean(x, axes, keepdims=True), relax.op.rsqrt(relax.op.add(variance, scalar(epsilon, x)))
+
+
+def group_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """GroupNormalization -> the groups of a batch as rows of a layer norm; scale and bias are the channels', or, before
+    opset 21, the groups'. Computed in float32, its default stash type."""
+    x, dtype, groups = inputs[0], dtype_of(inputs[0]), int(attributes["num_groups"])
+    shape = static_shape(x, "the input of GroupNormalization")
+    if groups < 1 or shape[1] % groups:
+        raise Refusal(f"num_groups={groups} does not divide {shape[1]} channels")
+    if int(attributes.get("stash_type", 1)) != 1:
+        raise Refusal(f"stash_type={attributes['stash_type']}: 1 (float32) is needed")
+    rows = relax.op.reshape(emit(relax.op.astype(x, "float32")), [shape[0] * groups, math.prod(shape[1:]) // groups])
+    rows = emit(rows)
+    ones, zeros = (f(rows.ty.shape[1:], "float32") for f in (relax.op.ones, relax.op.zeros))
+    normal = relax.op.nn.layer_norm(rows, ones, zeros, [1], float(attributes.get("epsilon", 1e-5)), False, False)
+    normal = relax.op.astype(emit(relax.op.reshape(emit(normal), shape)), dtype)
+    scale, bias = (_of_channels(inputs[i], shape, groups) for i in (1, 2))
+    return relax.op.add(relax.op.multiply(normal, scale), bias)
+
+
+def _of_channels(vector: Any, shape: Sequence[int], groups: int) -> Any:
+    """One number a channel, or a group, as it broadcasts over (N, C, ...)."""
+    if shape_of(vector) == (groups,) != (shape[1],):
+        each = emit(relax.op.reshape(vector, [groups, 1]))
+        vector = emit(relax.op.broadcast_to(each, [groups, shape[1] // groups]))
+    return emit(relax.op.reshape(vector, [shape[1], *[1] * (len(shape) - 2)]))
+
+
+def mean_variance_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """MeanVarianceNormalization -> (x - mean) / (deviation + 1e-9), as ONNX defines it.
+
+    The mean is taken twice: what rounding left of a constant would be made 1 by its own deviation.
+    """
+    x = inputs[0]
+    axes = [int(a) for a in attributes.get("axes", (0, 2, 3))]
+    for _ in range(2):
+        x = emit(relax.op.subtract(x, emit(relax.op.mean(x, axes, keepdims=True))))
+    variance = emit(relax.op.mean(emit(relax.op.multiply(x, x)), axes, keepdims=True))
+    return relax.op.divide(x, relax.op.add(relax.op.sqrt(variance), scalar(1e-9, x)))
+
+
+def _hardmax(x: Any, axis: int) -> Any:
+    """1 at the first largest element, else 0; all 0 where that is NaN, as in onnxruntime."""
+    shape = static_shape(x, "the input of Hardmax")
+    largest = emit(place_of_extreme(x, axis, largest=True, keep=True))
+    places = np.arange(shape[axis]).reshape([-1 if d == axis % len(shape) else 1 for d in range(len(shape))])
+    hit = relax.op.logical_and(relax.op.equal(constant(places), largest), relax.op.equal(x, x))
+    return relax.op.astype(emit(hit), dtype_of(x))
 
 
 def _broadcast(vector: Any, shape: list[Any]) -> Any:
@@ -95,8 +160,11 @@ def _softmax(function: Callable[..., Any]) -> Converter:
 #: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
     "BatchNormalization": batch_norm,
+    "GroupNormalization": group_norm,
+    "Hardmax": _softmax(_hardmax),
     "LayerNormalization": layer_norm,
     "LogSoftmax": _softmax(relax.op.nn.log_softmax),
     "LpNormalization": lp_normalization,
+    "MeanVarianceNormalization": mean_variance_norm,
     "Softmax": _softmax(relax.op.nn.softmax),
 }

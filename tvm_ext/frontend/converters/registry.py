@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    activations,
     casts,
     contributed,
     division,
@@ -27,7 +28,7 @@ from . import (
 from .base import Converter
 
 _FAMILIES = (
-    casts, division, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, quantize, quantized,
+    activations, casts, division, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, quantize, quantized,
     recurrent, reductions, resize, rows, scatters, sorting, windows,
 )  # fmt: skip
 #: Operator of the standard domain -> converter.
