@@ -30,3 +30,15 @@ def test_the_index_of_the_least_value_there_is(x):
     first = np.arange(50).reshape(1, 2, 5, 5)[:, :, :4, :4]
     np.testing.assert_array_equal(found["i"], first)
     np.testing.assert_array_equal(found["y"], x[:, :, :4, :4])
+
+
+@pytest.mark.parametrize("x", [np.zeros((1, 2, 6, 7), "uint8"), np.full((1, 2, 6, 7), -np.inf, "float32")])
+def test_padding_is_no_place_of_a_least_value(x):
+    """Windows with holes have taps in the padding whose nearest pixel is none of theirs."""
+    kind = TensorProto.UINT8 if x.dtype == np.uint8 else TensorProto.FLOAT
+    nodes = [node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2], dilations=[2, 2], pads=[1, 1, 1, 1])]
+    outputs = [value("y", x.shape, kind), value("i", x.shape, TensorProto.INT64)]
+    found = tvm_ext.compile(model(nodes, [value("x", x.shape, kind)], outputs), cache=False).run({"x": x})
+    rows, columns = (np.where(np.arange(d) > 0, np.arange(d) - 1, 1) for d in x.shape[2:])  # -1 is padding, so +1
+    first = rows[:, None] * 7 + columns
+    np.testing.assert_array_equal(found["i"], np.stack([first, first + 42])[None])

@@ -61,9 +61,7 @@ def thresholded_relu(inputs: Any, attributes: Attributes, opset: int) -> Any:
 def shrink(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Shrink -> x + bias below -lambd, else x - bias beyond lambd, else 0; the stock sum has both of a negative one."""
     x, bias, lambd = inputs[0], float(attributes.get("bias", 0.0)), float(attributes.get("lambd", 0.5))
-    right = relax.op.where(
-        relax.op.greater(x, scalar(lambd, x)), relax.op.subtract(x, scalar(bias, x)), scalar(0, x)
-    )
+    right = relax.op.where(relax.op.greater(x, scalar(lambd, x)), relax.op.subtract(x, scalar(bias, x)), scalar(0, x))
     return relax.op.where(relax.op.less(x, scalar(-lambd, x)), relax.op.add(x, scalar(bias, x)), right)
 
 

@@ -37,8 +37,7 @@ def layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
             return result
     mean, inverse = (emit(part) for part in _moments(x, axes, epsilon))
     if dtype_of(x) == "float64":  # of which TVM has none
-        normal = relax.op.multiply(relax.op.subtract(x, mean), inverse)
-        result = relax.op.add(relax.op.multiply(normal, scale), bias)
+        result = relax.op.add(relax.op.multiply(_normal(x, mean, inverse), scale), bias)
     return relax.Tuple([result, mean, inverse][:count]) if count > 1 else result
 
 
@@ -48,22 +47,56 @@ def _moments(x: Any, axes: list[int], epsilon: float) -> tuple[Any, Any]:
     return relax.op.mean(x, axes, keepdims=True), relax.op.rsqrt(relax.op.add(variance, scalar(epsilon, x)))
 
 
+def _normal(x: Any, mean: Any, inverse: Any) -> Any:
+    return relax.op.multiply(relax.op.subtract(x, mean), inverse)
+
+
 def group_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GroupNormalization -> the groups of a batch as rows of a layer norm; scale and bias are the channels', or, before
-    opset 21, the groups'. Computed in float32, its default stash type."""
+    opset 21, the groups'. Computed in float32 at least, its default stash type."""
     x, dtype, groups = inputs[0], dtype_of(inputs[0]), int(attributes["num_groups"])
     shape = static_shape(x, "the input of GroupNormalization")
     if groups < 1 or shape[1] % groups:
         raise Refusal(f"num_groups={groups} does not divide {shape[1]} channels")
     if int(attributes.get("stash_type", 1)) != 1:
         raise Refusal(f"stash_type={attributes['stash_type']}: 1 (float32) is needed")
-    rows = relax.op.reshape(emit(relax.op.astype(x, "float32")), [shape[0] * groups, math.prod(shape[1:]) // groups])
-    rows = emit(rows)
-    ones, zeros = (f(rows.ty.shape[1:], "float32") for f in (relax.op.ones, relax.op.zeros))
-    normal = relax.op.nn.layer_norm(rows, ones, zeros, [1], float(attributes.get("epsilon", 1e-5)), False, False)
-    normal = relax.op.astype(emit(relax.op.reshape(emit(normal), shape)), dtype)
+    x = x if dtype == "float64" else emit(relax.op.astype(x, "float32"))
+    normal = _normal_groups(x, groups, float(attributes.get("epsilon", 1e-5)))
     scale, bias = (_of_channels(inputs[i], shape, groups) for i in (1, 2))
-    return relax.op.add(relax.op.multiply(normal, scale), bias)
+    return relax.op.add(relax.op.multiply(relax.op.astype(normal, dtype), scale), bias)
+
+
+def instance_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """InstanceNormalization -> a group norm of one channel a group."""
+    x, epsilon = inputs[0], float(attributes.get("epsilon", 1e-5))
+    shape = static_shape(x, "the input of InstanceNormalization")
+    scale, bias = (_of_channels(inputs[i], shape, shape[1]) for i in (1, 2))
+    return relax.op.add(relax.op.multiply(_normal_groups(x, shape[1], epsilon), scale), bias)
+
+
+def _normal_groups(x: Any, groups: int, epsilon: float) -> Any:
+    """float32 or float64 (N, C, ...) of mean 0 and variance 1 over each group of each batch."""
+    shape = static_shape(x, "what is normalized")
+    extents = [shape[0] * groups, math.prod(shape[1:]) // groups]
+    rows = emit(relax.op.reshape(x, extents))
+    one, zero = (constant(np.full(extents[1:], value), "float32") for value in (1, 0))
+    if dtype_of(x) == "float64":
+        normal = _normal(rows, *_moments(rows, [1], epsilon))
+    else:
+        normal = relax.op.nn.layer_norm(rows, one, zero, [1], epsilon, False, False)
+    return emit(relax.op.reshape(emit(normal), shape))
+
+
+def rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """RMSNormalization; of float64, which the stock one would round to float32."""
+    x, scale = inputs[0], inputs[1]
+    if dtype_of(x) != "float64":
+        return stock("RMSNormalization", inputs, attributes, opset)
+    rank = int(x.ty.ndim)
+    axes = list(range(int(attributes.get("axis", -1)) % rank, rank))
+    square = emit(relax.op.mean(emit(relax.op.multiply(x, x)), axes, keepdims=True))
+    inverse = relax.op.rsqrt(relax.op.add(square, scalar(float(attributes.get("epsilon", 1e-5)), x)))
+    return relax.op.multiply(relax.op.multiply(x, inverse), relax.op.astype(scale, "float64"))
 
 
 def _of_channels(vector: Any, shape: Sequence[int], groups: int) -> Any:
@@ -109,18 +142,18 @@ def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """
     if not attributes.get("training_mode", 0):
         return stock("BatchNormalization", inputs, attributes, opset)
-    x, scale, bias, mean, variance = (inputs[i] for i in range(5))
-    rank, epsilon = int(x.ty.ndim), float(attributes.get("epsilon", 1e-5))
-    keep = float(attributes.get("momentum", 0.9))
-    axes = [a for a in range(rank) if a != 1]
-    shape = [1, -1] + [1] * (rank - 2)
-    batch_mean, batch_variance = (emit(f(x, axes, keepdims=True)) for f in (relax.op.mean, relax.op.variance))
-    normal = relax.op.multiply(
-        relax.op.subtract(x, batch_mean), relax.op.rsqrt(relax.op.add(batch_variance, scalar(epsilon, x)))
+    dtype = dtype_of(inputs[0])
+    wide = "float64" if dtype == "float64" else "float32"  # in which narrower floats are summed
+    x, scale, bias = (emit(relax.op.astype(inputs[i], wide)) for i in range(3))
+    rank, keep = int(x.ty.ndim), float(attributes.get("momentum", 0.9))
+    axes, shape = [a for a in range(rank) if a != 1], [1, -1] + [1] * (rank - 2)
+    mean, inverse = (emit(part) for part in _moments(x, axes, float(attributes.get("epsilon", 1e-5))))
+    y = relax.op.add(
+        relax.op.multiply(_normal(x, mean, inverse), relax.op.reshape(scale, shape)), relax.op.reshape(bias, shape)
     )
-    y = relax.op.add(relax.op.multiply(normal, relax.op.reshape(scale, shape)), relax.op.reshape(bias, shape))
-    running = [_moved(old, new, keep) for old, new in ((mean, batch_mean), (variance, batch_variance))]
-    return relax.Tuple([y, *running][: outputs_of(attributes)])
+    batch = mean, emit(relax.op.variance(x, axes, keepdims=True))
+    running = [_moved(inputs[3 + k], new, keep) for k, new in enumerate(batch)]
+    return relax.Tuple([relax.op.astype(y, dtype), *running][: outputs_of(attributes)])
 
 
 def _moved(old: Any, new: Any, keep: float) -> Any:
@@ -151,7 +184,7 @@ def _softmax(function: Callable[..., Any]) -> Converter:
         if shape is None:
             raise Refusal(f"opset {opset} over dimensions {axis} and on, of a shape known at run time only")
         axis += rank if axis < 0 else 0
-        rows = relax.op.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+        rows = emit(relax.op.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:]))))
         return relax.op.reshape(function(rows, -1), shape)
 
     return converter
@@ -162,9 +195,11 @@ CONVERTERS: dict[str, Converter] = {
     "BatchNormalization": batch_norm,
     "GroupNormalization": group_norm,
     "Hardmax": _softmax(_hardmax),
+    "InstanceNormalization": instance_norm,
     "LayerNormalization": layer_norm,
     "LogSoftmax": _softmax(relax.op.nn.log_softmax),
     "LpNormalization": lp_normalization,
     "MeanVarianceNormalization": mean_variance_norm,
+    "RMSNormalization": rms_norm,
     "Softmax": _softmax(relax.op.nn.softmax),
 }

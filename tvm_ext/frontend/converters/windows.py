@@ -130,8 +130,9 @@ def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
             inside = tirx.all(*(tirx.all(p >= 0, p < e) for p, e in zip(where, spatial, strict=True)))
             safe = [tirx.max(0, tirx.min(p, e - 1)) for p, e in zip(where, spatial, strict=True)]
             order = (safe[::-1], spatial[::-1]) if by_column else (safe, spatial)
-            number = (n * shape[1] + c) * math.prod(spatial) + _flat(*order)
-            return best((number.astype("int64"), tirx.Select(inside, data(n, c, *safe), low)), axis=taps)
+            number = ((n * shape[1] + c) * math.prod(spatial) + _flat(*order)).astype("int64")
+            last = tirx.max_value("int64")  # what lies in the padding is no element, though one may be as low
+            return best((tirx.Select(inside, number, last), tirx.Select(inside, data(n, c, *safe), low)), axis=taps)
 
         index, value = te.compute([*shape[:2], *outs], element, name="out")
         return [value, index]
