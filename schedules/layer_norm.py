@@ -130,8 +130,8 @@ def _centered(match: Match, lead: Sequence[int], element: Callable[..., Any]) ->
     if _is_rms(match):
         return element
     total = _sum("total", match, lead, element)
-    count = tirx.const(1.0 / math.prod(match.row), "float32")
-    mean = te.compute((*lead, 1), lambda *i: total(*i) * count, name="mean")
+    count = tirx.const(float(math.prod(match.row)), "float32")  # divided by, the mean of a constant is that constant
+    mean = te.compute((*lead, 1), lambda *i: total(*i) / count, name="mean")
     return lambda *i: element(*i) - mean(*i[:-1], 0)
 
 

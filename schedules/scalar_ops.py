@@ -22,15 +22,47 @@ Scalar = Callable[..., Any]
 _SQRT_HALF, _SQRT_2_OVER_PI = math.sqrt(0.5), math.sqrt(2.0 / math.pi)
 
 
-def _float32(polynomial: Scalar, otherwise: Scalar) -> Scalar:
-    """Our own vector function for float32, TVM's for other types."""
+def _by_type(polynomial: Scalar, otherwise: Scalar) -> Scalar:
+    """Our own vector function for float32; for float64 one of its accuracy."""
     return lambda x: polynomial(x) if dtype_of(x) == "float32" else otherwise(x)
 
 
-_exp = _float32(vector_math.exp, tirx.exp)
-_tanh = _float32(vector_math.tanh, tirx.tanh)
-_erf = _float32(vector_math.erf, tirx.erf)
-_sigmoid = _float32(vector_math.sigmoid, lambda x: like(1.0, x) / (like(1.0, x) + tirx.exp(-x)))
+def _libm(name: str) -> Scalar:
+    """A function of C's library: TVM has a formula for it that cancels, or none."""
+    return lambda x: tirx.call_pure_extern(dtype_of(x), name + ("f" if dtype_of(x) == "float32" else ""), x)
+
+
+def _sigmoid64(x: Any) -> Any:
+    """e^-x overflows where the result is still above 0, so e^-|x|."""
+    one = like(1.0, x)
+    return let(x, lambda x: let(tirx.exp(-tirx.abs(x)), lambda e: tirx.Select(x < like(0, x), e, one) / (one + e)))
+
+
+def _softplus64(x: Any) -> Any:
+    return let(x, lambda x: _relu(x) + _libm("log1p")(tirx.exp(-tirx.abs(x))))
+
+
+def _softplus(x: Any, beta: float = 1.0, threshold: float = math.inf) -> Any:
+    """log(1 + e^(beta x)) / beta; x where beta x is beyond the threshold."""
+    smooth = _by_type(vector_math.softplus, _softplus64)
+    if beta == 1.0 and math.isinf(threshold):
+        return smooth(x)
+    b = like(beta, x)
+    return let(x, lambda x: tirx.Select(x * b > like(threshold, x), x, smooth(x * b) / b))
+
+
+def _sign(x: Any) -> Any:
+    def of(x: Any) -> Any:
+        rest = tirx.Select(strict_floats.equal(x, like(0, x)), like(0, x), x)  # NaN
+        return tirx.Select(x > like(0, x), like(1, x), tirx.Select(x < like(0, x), like(-1, x), rest))
+
+    return let(x, of)
+
+
+_exp = _by_type(vector_math.exp, tirx.exp)
+_tanh = _by_type(vector_math.tanh, _libm("tanh"))
+_erf = _by_type(vector_math.erf, tirx.erf)
+_sigmoid = _by_type(vector_math.sigmoid, _sigmoid64)
 
 
 def _silu(x: Any) -> Any:
@@ -38,14 +70,18 @@ def _silu(x: Any) -> Any:
 
 
 def _gelu(x: Any) -> Any:
+    if dtype_of(x) == "float64":
+        return let(x, lambda x: like(0.5, x) * x * _libm("erfc")(x * like(-_SQRT_HALF, x)))
     return let(x, lambda x: like(0.5, x) * x * (like(1.0, x) + _erf(x * like(_SQRT_HALF, x))))
 
 
 def _gelu_tanh(x: Any) -> Any:
-    def inner(x: Any) -> Any:
-        return like(_SQRT_2_OVER_PI, x) * (x + like(0.044715, x) * x * x * x)
+    """x / 2 (1 + tanh(y)) is x sigmoid(2 y), in which nothing cancels."""
 
-    return let(x, lambda x: like(0.5, x) * x * (like(1.0, x) + _tanh(inner(x))))
+    def twice(x: Any) -> Any:
+        return like(2 * _SQRT_2_OVER_PI, x) * (x + like(0.044715, x) * x * x * x)
+
+    return let(x, lambda x: x * _sigmoid(twice(x)))
 
 
 # The order of operands matters: a comparison with NaN is false, so these let NaN through, as onnxruntime does, and LLVM
@@ -63,19 +99,12 @@ def _leakyrelu(x: Any, alpha: float) -> Any:
     return let(x, lambda x: tirx.Select(x > like(0, x), x, times(x, like(alpha, x))))
 
 
-def _quotient(a: Any, b: Any) -> Any:
-    """a / b; by a constant zero, which TVM refuses to divide by, it is the same as times infinity."""
-    if isinstance(b, tirx.FloatImm) and b.value == 0:
-        return times(a, like(math.copysign(math.inf, b.value), b))
-    return a / b
-
-
 def _exclusive_or(a: Any, b: Any) -> Any:
     return let(b, lambda b: tirx.Select(a, strict_floats.logical_not(b), b))
 
 
 def cast(x: Any, dtype: str) -> Any:
-    """A value converted; what is not zero is true."""
+    """A value converted; what is not zero is true. Of NaN, and of what does not fit: see :func:`_whole`."""
     if dtype_of(x) == dtype:
         return x
     if dtype_of(x) == "bool":  # a vector of truth values cannot be converted where a definition holds it: see `let`
@@ -84,7 +113,28 @@ def cast(x: Any, dtype: str) -> Any:
         return cast(_widened(x), dtype)
     if dtype == "bfloat16":
         return _narrowed(cast(x, "float32"))
-    return tirx.NE(x, like(0, x)) if dtype == "bool" else x.astype(dtype)
+    if dtype == "bool":
+        return strict_floats.not_equal(x, like(0, x))
+    return _whole(x, dtype) if "int" in dtype and strict_floats.is_float(x) else x.astype(dtype)
+
+
+def _whole(x: Any, dtype: str) -> Any:
+    """A float cut off to a whole number, as x86-64 does, and so onnxruntime and numpy: what does not fit is the least
+    number of int32, of int64 if uint32 or 64 bits are asked for, and of that the low bits are left."""
+    if dtype_of(x) == "float16":
+        x = x.astype("float32")
+    wide = "int64" if dtype in ("uint32", "int64", "uint64") else "int32"
+    end = like(2.0 ** (63 if wide == "int64" else 31), x)
+    least = tirx.min_value(wide)
+
+    def cut(x: Any) -> Any:
+        return tirx.Select(tirx.abs(x) < end, x.astype(wide), least)
+
+    def unsigned(x: Any) -> Any:  # from 2^63 on, the rest and the upper bit
+        return tirx.Select(x >= end, tirx.bitwise_xor(cut(x - end), least), cut(x))
+
+    whole = let(x, unsigned if dtype == "uint64" else cut)
+    return whole if dtype == wide else whole.astype(dtype)
 
 
 # bfloat16 is the upper half of a float32. What TVM makes of these conversions reads a number twice, which a `let` in it
@@ -124,7 +174,7 @@ def _quantize(x: Any, scale: Any, zero: Any, out_dtype: str) -> Any:
     if isinstance(scale, tirx.FloatImm) and scale.value > 0 and isinstance(least, tirx.FloatImm):
         first, last = (tirx.const(end.value * scale.value, "float32") for end in (least, most))
         return limited(x, first, last, lambda x: whole(x / scale))
-    return limited(_quotient(x, scale), least, most, whole)
+    return limited(strict_floats.quotient(x, scale), least, most, whole)
 
 
 def _dequantize(x: Any, scale: Any, zero: Any) -> Any:
@@ -137,18 +187,20 @@ SCALAR_OPS: dict[str, Scalar] = {
     "relax.add": lambda a, b: a + b,
     "relax.subtract": strict_floats.minus,
     "relax.multiply": times,
-    "relax.divide": _quotient,
+    "relax.divide": strict_floats.quotient,
     "relax.maximum": strict_floats.maximum,
     "relax.minimum": strict_floats.minimum,
     "relax.power": tirx.power,
     "relax.negative": lambda x: -x,
     "relax.abs": tirx.abs,
     "relax.exp": _exp,
-    "relax.log": _float32(vector_math.log, tirx.log),
+    "relax.log": _by_type(vector_math.log, tirx.log),
     "relax.sqrt": tirx.sqrt,
     "relax.rsqrt": lambda x: like(1.0, x) / tirx.sqrt(x),
     "relax.tanh": _tanh,
     "relax.erf": _erf,
+    "relax.atanh": _libm("atanh"),
+    "relax.sign": _sign,
     "relax.floor": tirx.floor,
     "relax.ceil": tirx.ceil,
     "relax.sigmoid": _sigmoid,
@@ -156,12 +208,12 @@ SCALAR_OPS: dict[str, Scalar] = {
     "relax.nn.silu": _silu,
     "relax.nn.gelu": _gelu,
     "relax.nn.gelu_tanh": _gelu_tanh,
+    "relax.nn.softplus": _softplus,
     "relax.clip": _clip,
     "relax.nn.leakyrelu": _leakyrelu,
 }
 
-#: Comparisons of numbers: LLVM has none of truth values.
-_COMPARISONS: dict[str, Scalar] = {
+COMPARISONS: dict[str, Scalar] = {
     "relax.equal": strict_floats.equal,
     "relax.not_equal": strict_floats.not_equal,
     "relax.less": tirx.LT,
@@ -171,12 +223,12 @@ _COMPARISONS: dict[str, Scalar] = {
 }
 #: Operators between types, on :data:`TYPES`: comparisons, logic, selection and conversion.
 TYPED_OPS: dict[str, Scalar] = {
-    **_COMPARISONS,
+    **COMPARISONS,
     "relax.logical_and": tirx.all,
     "relax.logical_or": strict_floats.logical_or,
     "relax.logical_xor": _exclusive_or,
     "relax.logical_not": strict_floats.logical_not,
-    "relax.where": tirx.Select,
+    "relax.where": strict_floats.where,
     "relax.astype": cast,
     "relax.quantize": _quantize,
     "relax.dequantize": _dequantize,
@@ -194,12 +246,13 @@ _OF_INTEGERS = frozenset({"relax.add", "relax.subtract", "relax.multiply", "rela
 #: Work of an operator on a vector, in units of loading or storing one: measured on AVX-512.
 _WORK = {
     "relax.exp": 7, "relax.log": 10, "relax.tanh": 7, "relax.erf": 12, "relax.sigmoid": 8, "relax.nn.silu": 9,
-    "relax.nn.gelu": 14, "relax.nn.gelu_tanh": 10, "relax.power": 72, "relax.sqrt": 3, "relax.rsqrt": 4,
+    "relax.nn.gelu": 14, "relax.nn.gelu_tanh": 10, "relax.nn.softplus": 16, "relax.atanh": 72, "relax.power": 72, "relax.sqrt": 3, "relax.rsqrt": 4,
     "relax.divide": 2,
 }  # fmt: skip
 
 _ATTRIBUTES: dict[str, dict[str, Callable[[Any], Any]]] = {
     "relax.nn.leakyrelu": {"alpha": float},
+    "relax.nn.softplus": {"beta": float, "threshold": float},
     "relax.astype": {"dtype": str},
     "relax.quantize": {"out_dtype": str},
 }
@@ -225,8 +278,7 @@ def takes(name: str, operands: Sequence[str], result: str) -> bool:
     if name == "relax.astype":
         return all(t in TYPES or t in STORED for t in (*operands, result))
     if name in TYPED_OPS:
-        known = all(t in TYPES for t in (*operands, result))
-        return known and not (name in _COMPARISONS and "bool" in operands)
+        return all(t in TYPES for t in (*operands, result))
     types = {*operands, result}
     return len(types) == 1 and types <= {*(TYPES[:-1] if name in _OF_INTEGERS else FLOATS)}
 

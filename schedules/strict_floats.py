@@ -1,8 +1,10 @@
 """Floating-point operations that TVM's simplifier leaves alone: it takes floats for real numbers.
 
-    x - x, (x + y) - y, x * 0          ->  0, x, 0        # NaN or infinity is lost, and the rounding of a sum
+    x - x, (x + y) - y, x * 0, 0 / x   ->  0, x, 0, 0     # NaN or infinity is lost, and the rounding of a sum
     x == x, x < y or x >= y            ->  true           # false if one is NaN
-    not x < y                          ->  y <= x         # true and false if one is NaN
+    not x < y, not x == y              ->  y <= x, x != y # true and false if one is NaN
+    where(x < y, a, where(x >= y, b, c))  ->  a or b       # c if one is NaN
+    x != y                             ->  an ordered comparison in LLVM: false if one is NaN
     max(x, y)                          ->  y where x is NaN, whatever the other one is
 
 Each function here is its operator in IEEE arithmetic, in a form that the simplifier has no rule for. LLVM, which knows
@@ -23,7 +25,7 @@ from tvm.s_tir import SBlock
 from .expressions import dtype_of, let, like
 
 _LOWEST = {"float16": -65504.0, "float32": -3.4028234663852886e38, "float64": -1.7976931348623157e308}
-_COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
+_COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
 
 
 def is_float(x: Any) -> bool:
@@ -41,6 +43,13 @@ def times(a: Any, b: Any) -> Any:
     return _hidden_zero(a) * _hidden_zero(b) if is_float(a) else a * b
 
 
+def quotient(a: Any, b: Any) -> Any:
+    """a / b of floats; by a constant zero, which TVM refuses to divide by, it is the same as times infinity."""
+    if isinstance(b, tirx.FloatImm) and b.value == 0:
+        return times(a, like(math.copysign(math.inf, b.value), b))
+    return _hidden_zero(a) / b
+
+
 def _hidden_zero(x: Any) -> Any:
     if not isinstance(x, tirx.FloatImm) or x.value != 0:
         return x
@@ -50,8 +59,14 @@ def _hidden_zero(x: Any) -> Any:
 
 
 def equal(a: Any, b: Any) -> Any:
-    """a == b; of a number with itself: whether it is not NaN."""
+    """a == b; of a number with itself: whether it is not NaN. Truth values, which LLVM cannot compare, as numbers."""
+    if dtype_of(a) == "bool":
+        return tirx.EQ(_number(a), _number(b))
     return tirx.Not(tirx.isnan(a)) if is_float(a) and _is_same(a, b) else tirx.EQ(a, b)
+
+
+def _number(truth: Any) -> Any:
+    return tirx.Select(truth, tirx.const(1.0, "float32"), tirx.const(0.0, "float32"))
 
 
 def _is_same(a: Any, b: Any) -> bool:
@@ -70,24 +85,32 @@ def _is_element(x: Any) -> bool:
 
 
 def not_equal(a: Any, b: Any) -> Any:
-    """a != b; of a number with itself: whether it is NaN."""
-    return tirx.isnan(a) if is_float(a) and _is_same(a, b) else tirx.NE(a, b)
+    """a != b, which NaN is of every number; of a number with itself: whether it is NaN."""
+    if not is_float(a) and dtype_of(a) != "bool":
+        return tirx.NE(a, b)
+    return tirx.isnan(a) if is_float(a) and _is_same(a, b) else logical_not(equal(a, b))
 
 
 def logical_not(x: Any) -> Any:
-    """not x; of a comparison of floats: the opposite one, or one of the two is NaN."""
-    if not isinstance(x, _COMPARISONS) or not is_float(x.a):
-        return tirx.Not(x)
-    opposite = {tirx.LT: tirx.GE, tirx.LE: tirx.GT, tirx.GT: tirx.LE, tirx.GE: tirx.LT}[type(x)]
-    return tirx.any(opposite(x.a, x.b), tirx.isnan(x.a), tirx.isnan(x.b))
+    """not x; what compares floats stands as a number, so that no rule turns the comparison around."""
+    return tirx.Select(x, tirx.const(0.0, "float32"), tirx.const(1.0, "float32")) > 0.0 if _compares(x) else tirx.Not(x)
 
 
 def logical_or(a: Any, b: Any) -> Any:
-    """a or b; two comparisons of floats stand as numbers, so that no rule joins them."""
-    if isinstance(a, _COMPARISONS) and isinstance(b, _COMPARISONS) and is_float(a.a) and is_float(b.a):
-        one, zero = tirx.const(1.0, "float32"), tirx.const(0.0, "float32")
-        return tirx.Select(a, one, zero) + tirx.Select(b, one, zero) > zero
-    return tirx.any(a, b)
+    """a or b; what compares floats stands as a number, so that no rule joins the comparisons."""
+    return _number(a) + _number(b) > 0.0 if _compares(a) and _compares(b) else tirx.any(a, b)
+
+
+def where(condition: Any, a: Any, b: Any) -> Any:
+    """a or b; a condition that compares floats stands as a number, so that b is not taken to be under its opposite."""
+    return tirx.Select(_number(condition) > 0.0 if _compares(condition) else condition, a, b)
+
+
+def _compares(x: Any) -> bool:
+    """Whether an expression is a comparison of floats, or made of such by logic."""
+    if isinstance(x, _COMPARISONS):
+        return is_float(x.a)
+    return any(_compares(getattr(x, side)) for side in ("a", "b", "body") if hasattr(x, side))
 
 
 def maximum(a: Any, b: Any) -> Any:
@@ -110,6 +133,7 @@ def strict(function: tirx.PrimFunc) -> tirx.PrimFunc:
         (tirx.Sub, _if_float(minus)), (tirx.EQ, _if_float(equal)), (tirx.NE, _if_float(not_equal)),
         (tirx.Max, _if_float(maximum)), (tirx.Min, _if_float(minimum)), (tirx.Not, lambda node: logical_not(node.a)),
         (tirx.Or, lambda node: logical_or(node.a, node.b)),
+        (tirx.Select, lambda node: where(node.condition, node.true_value, node.false_value)),
     ]  # fmt: skip
     if _finds_extremes(function):
         rules.append((tirx.FloatImm, _infinite))

@@ -1,4 +1,4 @@
-"""exp, log, tanh, erf and sigmoid of float32 as branch-free polynomials, which LLVM makes vectors of at any width.
+"""exp, log, tanh, erf, sigmoid and softplus of float32 as branch-free polynomials, which LLVM makes vectors of at any width.
 
     tirx.exp(x)   ->   a call of libm for each lane, about 3 ns
     exp(x)        ->   2^n p(x - n ln 2): 18 vector instructions
@@ -32,6 +32,10 @@ ERF_NEAR = (0.12837915, -0.37612504, 0.11281922, -0.026770486, 0.004998928, -0.0
 ERF_FAR = (1.1286229, 0.6352569, 0.10605955, -0.023607165, 0.003568256, -0.00030433066, 9.364741e-06)
 #: (log(1 + f) - f + f^2 / 2) / f^3 for sqrt(1/2) <= 1 + f <= sqrt(2): relative error of log 2^-27.
 LOG1P = (0.33333331, -0.25000826, 0.20001265, -0.16623223, 0.14200696, -0.13160422, 0.12769842, -0.07644747)
+#: (log(1 + u) - u) / u^2 for 0 <= u <= 1: relative error of log1p 2^-27.
+LOG1P_UNIT = (
+    -0.49999931, 0.33330464, -0.24958019, 0.19692102, -0.15344881, 0.10661128, -0.05745723, 0.020086242, -0.0032904686,
+)  # fmt: skip
 #: Where erf changes from one polynomial to the other, and where it is 1 to the last bit.
 ERF_SPLIT, ERF_ONE = 0.875, 4.0
 
@@ -115,6 +119,15 @@ def log(x: Any) -> Any:
         return let(bits, lambda b: let(exponent(b), lambda e: value(b, e, bias)))
 
     return let(x, lambda x: limits(x, finite(x)))
+
+
+def softplus(x: Any) -> Any:
+    """log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), that sum never rounded; at most 2.5 ulp."""
+
+    def log1p(u: Any) -> Any:
+        return _polynomial(u, LOG1P_UNIT) * u * u + u
+
+    return let(x, lambda x: _where(x < _f(0), _f(0), x) + let(exp(-_abs(x)), log1p))
 
 
 def _log_of_parts(f: Any, n: Any) -> Any:

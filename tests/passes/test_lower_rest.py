@@ -102,8 +102,9 @@ def test_kernels_that_tvm_wrote_by_hand_use_no_threads(name: str, threads: int) 
     proto = model([only], [value("x", (30, 40))], [value("y", None)], {k: WEIGHTS[k] for k in only.input if k != "x"})
     compiled = agrees(proto, threads=threads)
     assert not compiled.metadata.parallel
-    (kernel,) = compiled.report["kernels"]
-    assert kernel["config"] == {"schedule": "none: loops that TVM wrote by hand"} and kernel["reason"]
+    by_hand = [k for k in compiled.report["kernels"] if k["config"]["schedule"] != "serial"]
+    assert [k["config"]["schedule"] for k in by_hand] == ["none: loops that TVM wrote by hand"]
+    assert all(k["reason"] for k in compiled.report["kernels"])
 
 
 @pytest.mark.parametrize("rows", [3, 3000])

@@ -107,9 +107,20 @@ def _log1p() -> Fit:
     return Fit(f, target, 7, weight)
 
 
+def _log1p_unit() -> Fit:
+    u = np.linspace(0.0, 1.0, POINTS)
+    small = u < 2e-2
+    safe = np.where(small, 1.0, u)
+    series = sum((-1) ** (k + 1) * u**k / (k + 2) for k in range(9))
+    target = np.where(small, series, (np.log1p(safe) - safe) / safe**2)
+    weight = np.where(u == 0, 0.0, u**2 / np.where(u == 0, 1.0, np.log1p(u)))
+    return Fit(u, target, 8, weight)
+
+
 #: Name in `vector_math` -> what it is fitted to, in the relative error of the function.
 POLYNOMIALS: dict[str, Callable[[], Fit]] = {
     "EXPM1": _expm1, "ERF_NEAR": _erf_near, "ERF_FAR": _erf_far, "LOG1P": _log1p,
+    "LOG1P_UNIT": _log1p_unit,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -128,3 +128,111 @@ def test_the_largest_number_itself_stays() -> None:
     x, _ = values("float32")
     found = tvm_ext.compile(proto, cache=False, fusion="none").run({"x": x})["z"]
     np.testing.assert_array_equal(found, np.maximum(x, low))
+
+
+# ------------------------------------------------------------ what activations make of it, zeros, and truth values
+ACTIVATIONS = ["Sigmoid", "Tanh", "Softplus", "Elu", "Selu", "Erf", "HardSwish", "Exp", "Relu", "Sign", "Softsign"]
+COMPARISONS = {
+    "Less": np.less, "LessOrEqual": np.less_equal, "Greater": np.greater, "GreaterOrEqual": np.greater_equal,
+    "Equal": np.equal,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", COMPARISONS)
+@pytest.mark.parametrize(
+    "activation", [*ACTIVATIONS[:2], *(pytest.param(a, marks=pytest.mark.long) for a in ACTIVATIONS[2:])]
+)
+def test_opposite_of_a_comparison_of_what_is_computed(activation: str, op: str) -> None:
+    """Each of not, or, xor and where reads both sides, whose definitions may stand in the kernel once only."""
+    nodes = [
+        node(activation, "x", "s"), node(activation, "y", "t"), node(op, "s t", "a"), node("Not", "a", "b"),
+        node("Or", "a b", "c"), node("Xor", "a b", "d"), node("Where", "b s t", "w"), node("Not", "b", "e"),
+    ]  # fmt: skip
+    x, y = values("float32")
+    kinds = {"s": 1, "t": 1, "w": 1, "a": 9, "b": 9, "c": 9, "d": 9, "e": 9}
+    outputs = [value(name, x.shape, kind) for name, kind in kinds.items()]
+    proto = model(nodes, [value("x", x.shape), value("y", x.shape)], outputs)
+    whole = tvm_ext.compile(proto, cache=False).run({"x": x, "y": y})
+    s, t = whole["s"], whole["t"]
+    holds = COMPARISONS[op](s, t)
+    wanted = {
+        "a": holds,
+        "b": ~holds,
+        "c": holds | ~holds,
+        "d": holds ^ ~holds,
+        "w": np.where(~holds, s, t),
+        "e": holds,
+    }
+    for name, expected in wanted.items():
+        np.testing.assert_array_equal(whole[name], expected, err_msg=name)
+        alone = model(nodes, [value("x", x.shape), value("y", x.shape)], [value(name, x.shape, kinds[name])])
+        got = tvm_ext.compile(alone, cache=False).run({"x": x, "y": y})[name]
+        np.testing.assert_array_equal(got, expected, err_msg=f"{name} alone")
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_condition_under_the_opposite_of_another(dtype: str) -> None:
+    """NaN is under neither x < y nor x >= y."""
+    nodes = [
+        node("Less", "x y", "a"),
+        node("GreaterOrEqual", "x y", "b"),
+        node("Where", "b x u", "v"),
+        node("Where", "a y v", "z"),
+    ]
+    x, y = values(dtype)
+    ends = [value(name, x.shape, FLOATS[dtype]) for name in "xyz"]
+    proto = model(nodes, ends[:2], ends[2:], {"u": np.array(7, dtype)})
+    found = tvm_ext.compile(proto, cache=False).run({"x": x, "y": y})["z"]
+    np.testing.assert_array_equal(found, np.where(x < y, y, np.where(x >= y, x, np.array(7, dtype))))
+
+
+@pytest.mark.parametrize("constant", [0.0, -0.0, np.nan, np.inf, -np.inf, 3.0])
+@pytest.mark.parametrize("op", ["Mul", "Div"])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_products_and_quotients_of_a_constant(dtype: str, op: str, constant: float) -> None:
+    c, function = np.array(constant, dtype), {"Mul": np.multiply, "Div": np.divide}[op]
+    x, _ = values(dtype)
+    ends = [value(name, x.shape, FLOATS[dtype]) for name in "xab"]
+    proto = model([node(op, "x c", "a"), node(op, "c x", "b")], ends[:1], ends[1:], {"c": c})
+    found = tvm_ext.compile(proto, cache=False, accuracy="exact").run({"x": x})
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(found["a"], function(x, c))
+        np.testing.assert_array_equal(found["b"], function(c, x))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("fusion", ["default", "none"])
+def test_truth_of_nan(dtype: str, fusion: str) -> None:
+    """What is not equal to 0 is true, NaN included."""
+    chains = {
+        "a": ([node("Cast", "x", "a", to=TensorProto.BOOL)], lambda x, y: x != 0),
+        "b": ([node("Cast", "y", "b1", to=TensorProto.BOOL), node("Not", "b1", "b")], lambda x, y: y == 0),
+        "c": ([node("Equal", "x y", "c1"), node("Not", "c1", "c")], lambda x, y: x != y),
+        "d": ([node("Sign", "x", "d1"), node("Cast", "d1", "d", to=TensorProto.BOOL)], lambda x, y: np.sign(x) != 0),
+    }  # fmt: skip
+    check(chains, dtype, "bool", fusion=fusion)
+
+
+@pytest.mark.parametrize("constant", [None, True, [True, False, True, False]])
+def test_equal_truth_values(constant: Any) -> None:
+    p, q = np.array([True, True, False, False]), np.array([True, False, True, False])
+    weights = {} if constant is None else {"q": np.array(constant)}
+    inputs = [value(name, (4,), TensorProto.BOOL) for name in ("p", "q") if name not in weights]
+    nodes = [node("Equal", "p q", "a"), node("Not", "a", "b"), node("Where", "a b a", "c")]
+    proto = model(nodes, inputs, [value(name, (4,), TensorProto.BOOL) for name in "abc"], weights)
+    q = weights.get("q", q)
+    found = tvm_ext.compile(proto, cache=False).run({"p": p, "q": q} if constant is None else {"p": p})
+    np.testing.assert_array_equal(found["a"], p == q)
+    np.testing.assert_array_equal(found["b"], p != q)
+    np.testing.assert_array_equal(found["c"], np.zeros(4, bool))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_root_as_a_power(dtype: str) -> None:
+    """x^0.5 is infinity at -infinity, where the root is NaN."""
+    x, _ = values(dtype)
+    ends = [value(name, x.shape, FLOATS[dtype]) for name in "xz"]
+    proto = model([node("Pow", "x c", "z")], ends[:1], ends[1:], {"c": np.array(0.5, dtype)})
+    found = tvm_ext.compile(proto, cache=False).run({"x": x})["z"]
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(found, x ** np.array(0.5, dtype), rtol=2 * np.finfo(dtype).eps)

@@ -34,6 +34,7 @@ STATED: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]] = {
     "tanh": (np.tanh, 2.5),
     "erf": (_ERF, 1.5),
     "log": (np.log, 1.5),
+    "softplus": (lambda x: np.logaddexp(0.0, x), 2.5),
 }
 SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-45, -1e-45, 1.1754942e-38, 1.0, -1.0, 0.875, 3.4028235e38]
 

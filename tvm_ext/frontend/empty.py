@@ -1,8 +1,8 @@
 """Nodes over no elements, which stock converters and TVM's operators do not expect.
 
-    y = Expand(x, (0, 4)), y = Slice(x, 7, 3), y = Resize(x of 0 rows)   ->   a constant of no elements
-    y = ScatterND(x, no indices)                                         ->   y = x
-    y = ReduceMean(x of 0 rows)                                          ->   y = NaN
+y = Expand(x, (0, 4)), y = Slice(x, 7, 3), y = Resize(x of 0 rows)   ->   a constant of no elements
+y = ScatterND(x, no indices)                                         ->   y = x
+y = ReduceMean(x of 0 rows)                                          ->   y = NaN
 """
 
 from __future__ import annotations

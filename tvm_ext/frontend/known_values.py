@@ -15,6 +15,7 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
+from ..core.conversion import converted
 from ..core.relax_graph import dtype_of, shape_of
 
 if TYPE_CHECKING:
@@ -71,7 +72,10 @@ def computed(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: i
         return None
     if node.op_type in ("Div", "Mod") and np.asarray(values[1]).dtype.kind in "iu" and not _positive(values):
         return None  # by zero the converter refuses; before onnx 1.19 its evaluator rounds quotients down
-    return _run(node, values, opset)
+    results = _run(node, values, opset)
+    if results and node.op_type in ("Cast", "CastLike") and results[0].dtype.kind in "iu":
+        return [converted(np.asarray(values[0]), results[0].dtype)]  # numpy has several answers to what does not fit
+    return results
 
 
 def _numeric_constant(node: onnx.NodeProto) -> bool:

@@ -16,6 +16,7 @@ from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Kernel
 from tvm_ext.core.relax_graph import Rewriter, bindings_of, main_bindings, op_name
 from tvm_ext.schedules import generic
+from tvm_ext.schedules.legalize import legalizations
 
 from .conditions import unique_names
 from .kernel_interfaces import check_kept, check_kernels
@@ -59,7 +60,7 @@ def _legalize() -> tvm.transform.Pass:
         [
             relax.backend.DispatchSampling(),
             relax.backend.DispatchSortScan(),
-            relax.transform.LegalizeOps(skip_ops=["relax.reshape"]),
+            relax.transform.LegalizeOps(legalizations(), skip_ops=["relax.reshape"]),
             relax.transform.AnnotateTIROpPattern(),
         ]
     )

@@ -1,7 +1,7 @@
 """What Relax operators compute, in numpy: the table behind constant folding.
 
 Floating point goes through float64 and is rounded once, integers wrap as on the machine. What an operator does not
-define (integer division by zero, a float that does not fit the integer it is cast to) is not evaluated.
+define (integer division by zero) is not evaluated.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from tvm.ir import Call
 
+from ..core.conversion import converted
 from ..core.relax_graph import attrs_of
 from .quantized_numpy import quantized
 
@@ -115,16 +116,6 @@ def _integer_modulo(fn: Callable[..., Any]) -> Evaluator:
     return run
 
 
-def _cast(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
-    (x,) = values
-    if x.dtype.kind == "f" and dtype.kind in "iu":
-        info, whole = np.iinfo(dtype), np.trunc(_wide(x))
-        # float(info.max) may round up to a value that does not fit, hence the strict comparison with max + 1.
-        if not np.all(np.isfinite(whole) & (whole >= float(info.min)) & (whole < float(info.max) + 1.0)):
-            raise NotEvaluated(f"a value does not fit {dtype}")
-    return x.astype(dtype)
-
-
 def _clip(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
     x, low, high = values
     return np.clip(x, np.asarray(low).astype(dtype), np.asarray(high).astype(dtype))
@@ -216,7 +207,7 @@ EVALUATORS: dict[str, Evaluator] = {
     "relax.split": _split,
     "relax.strided_slice": _strided_slice,
     "relax.take": _take,
-    "relax.astype": _cast,
+    "relax.astype": lambda call, values, dtype: converted(values[0], dtype),
     "relax.clip": _clip,
     "relax.quantize": _quantize,
     "relax.where": _plain(np.where),

@@ -25,7 +25,7 @@ class ReduceStrength(Pass):
         x / 6                       -> x * (1 / 6)          # one rounding more: not with accuracy="exact", and not
                                                             # of what becomes a whole number next
         power(x, 1), (x, 2), (x, 3) -> x, x * x, (x * x) * x
-        power(x, 0.5)               -> sqrt(x)              # differs at -inf alone
+        power(x, 0.5)               -> sqrt(x)              # infinity at -inf, if x is not known to be 0 or more
         batch_norm(x, ...)[0]       -> x * scale + shift    # constants of shape (1, C, 1, 1)
         avg_pool2d over the map     -> mean(x, [2, 3])
         adaptive_avg_pool2d to 1x1  -> mean(x, [2, 3])
@@ -82,9 +82,26 @@ def _power(call: Call, site: Site) -> Any:
     if exponent == 1:
         return x
     if exponent == 0.5:
-        return relax.op.sqrt(x)
+        if _is_not_negative(x, site):
+            return relax.op.sqrt(x)
+        lowest, infinity = (constant(np.array(v), dtype_of(x)) for v in (-np.inf, np.inf))
+        root, is_lowest = site.rw.emit(relax.op.sqrt(x)), site.rw.emit(relax.op.equal(x, lowest))
+        return relax.op.where(is_lowest, infinity, root)
     square = relax.op.multiply(x, x)
     return square if exponent == 2 else relax.op.multiply(site.rw.emit(square), x)
+
+
+def _is_not_negative(expr: Any, site: Site) -> bool:
+    """Whether no element can be below 0, as a variance or a square cannot."""
+    if (value := view_of(expr)) is not None:
+        return bool((value >= 0).all())
+    call = site.rw.definition(expr)
+    name = op_name(call)
+    if name == "relax.multiply" and call.args[0].same_as(call.args[1]):
+        return True
+    if name in ("relax.add", "relax.multiply", "relax.mean", "relax.sum"):
+        return all(_is_not_negative(a, site) for a in call.args)
+    return name in ("relax.abs", "relax.exp", "relax.square", "relax.variance", "relax.nn.relu", "relax.sqrt")
 
 
 _POWERS = {0.5: "a square root", 1.0: "nothing", 2.0: "a multiplication", 3.0: "two multiplications"}

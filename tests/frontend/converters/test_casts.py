@@ -1,4 +1,4 @@
-"""Casts of floats of 8 bits and integers of 2 and 4 against ml_dtypes; the same bits as another dtype."""
+"""Casts of floats of 8 bits and integers of 2 and 4 against ml_dtypes, of what does not fit; the same bits as others."""
 
 import ml_dtypes
 import numpy as np
@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 
 import tvm_ext
 
-from ..graphs import imported, model, node, run_tvm, value
+from ..graphs import imported, model, node, run_onnxruntime, run_tvm, value
 
 RNG = np.random.default_rng(9)
 FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
@@ -81,3 +81,57 @@ def test_floats_of_4_bits_are_refused():
     proto.graph.input[0].type.tensor_type.elem_type = TensorProto.FLOAT4E2M1
     with pytest.raises(tvm_ext.errors.UnsupportedError, match="FLOAT4E2M1"):
         tvm_ext.compile(proto, cache=False)
+
+
+# ------------------------------------------------------------ floats to whole numbers
+WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+EDGES = [
+    np.nan, np.inf, -np.inf, 0.0, -0.0, 0.75, -0.75, -1.5, 127.9, 128, -128.9, -129, 255.9, 256, 300, -300, 32768,
+    -32769, 65535.5, 65536, 2.0**31 - 128, 2.0**31, -(2.0**31), -(2.0**31) - 256, 3e9, 2.0**32 - 256, 2.0**32, -3e9,
+    2.0**63 - 2.0**39, 2.0**63, -(2.0**63), -(2.0**63) - 2.0**40, 1.25 * 2.0**63, 2.0**64 - 2.0**40, 2.0**64, 1e30,
+]  # fmt: skip
+
+
+def cut(x, to):
+    """Cut off by Python's integers: what does not fit the register is its least number; the low bits are left."""
+    bits = 64 if to in ("uint32", "int64", "uint64") else 32
+    wide = x.astype("float64")
+    if to == "uint64" and wide >= 2.0**63:
+        whole = int(wide) if wide < 2.0**64 else 0
+    else:
+        whole = int(wide) if abs(wide) < 2.0 ** (bits - 1) else -(2 ** (bits - 1))
+    return np.uint64(whole % 2**64).astype(f"uint{np.iinfo(to).bits}").astype(to)
+
+
+@pytest.mark.parametrize("to", WHOLE)
+@pytest.mark.parametrize("given", ["float32", "float64", "float16", "bfloat16"])
+def test_what_does_not_fit_a_whole_number(given, to):
+    """One answer of kernels, of constants at import and of folded ones: that of onnxruntime on x86-64."""
+    with np.errstate(over="ignore"):
+        x = np.array(EDGES).astype(getattr(ml_dtypes, given, given))
+    wanted = np.array([cut(v, to) for v in x])
+    np.testing.assert_array_equal(cast(x, to), wanted)
+    kinds = [helper.np_dtype_to_tensor_dtype(np.dtype(d)) for d in (x.dtype, to)]
+    nodes = [
+        node("Abs", ["x"], ["a"]),
+        node("Cast", ["a"], ["y"], to=kinds[1]),
+        node("Cast", ["x"], ["z"], to=kinds[1]),
+    ]
+    outputs = [value(name, x.shape, kinds[1]) for name in "yz"]
+    found = tvm_ext.compile(model(nodes, [], outputs, {"x": x}), cache=False).run({})
+    np.testing.assert_array_equal(found["z"], wanted)
+    np.testing.assert_array_equal(found["y"], [cut(v, to) for v in np.abs(x)])
+    if given != "bfloat16" and to != "uint32":  # of which onnxruntime gives two answers, by the place in the tensor
+        proto = model(nodes[2:], [value("x", x.shape, kinds[0])], outputs[1:])
+        np.testing.assert_array_equal(run_onnxruntime(proto, {"x": x})[0], wanted)
+
+
+@pytest.mark.parametrize("given", ["float32", "float64", "float16", "bfloat16"])
+def test_nan_is_true(given):
+    x = np.array([np.nan, 0.0, -0.0, np.inf, 0.5, -0.25]).astype(getattr(ml_dtypes, given, given))
+    wanted = [True, False, False, True, True, True]
+    assert cast(x, "bool").tolist() == wanted
+    found = tvm_ext.compile(
+        model(cast_model(x, "bool").graph.node, [], [value("y", x.shape, 9)], {"x": x}), cache=False
+    )
+    assert found.run({})["y"].tolist() == wanted

@@ -35,6 +35,18 @@ def test_the_index_of_the_least_value_there_is(x):
     np.testing.assert_array_equal(found["y"], x[:, :, :4, :4])
 
 
+@pytest.mark.parametrize("x", [np.zeros((1, 2, 6, 7), "uint8"), np.full((1, 2, 6, 7), -np.inf, "float32")])
+def test_padding_is_no_place_of_a_least_value(x):
+    """Windows with holes have taps in the padding whose nearest pixel is none of theirs."""
+    kind = TensorProto.UINT8 if x.dtype == np.uint8 else TensorProto.FLOAT
+    nodes = [node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2], dilations=[2, 2], pads=[1, 1, 1, 1])]
+    outputs = [value("y", x.shape, kind), value("i", x.shape, TensorProto.INT64)]
+    found = tvm_ext.compile(model(nodes, [value("x", x.shape, kind)], outputs), cache=False).run({"x": x})
+    rows, columns = (np.where(np.arange(d) > 0, np.arange(d) - 1, 1) for d in x.shape[2:])  # -1 is padding, so +1
+    first = rows[:, None] * 7 + columns
+    np.testing.assert_array_equal(found["i"], np.stack([first, first + 42])[None])
+
+
 #: (sizes, kernel, strides, pads, dilations); with ceil_mode the last window of the first three begins in the padding.
 WINDOWS = [
     ((3,), [2], [2], [1, 1], [1]), ((4,), [1], [2], [0, 0], [1]), ((2, 2), [2, 2], [2, 2], [1, 1, 1, 1], [1, 1]),
@@ -51,10 +63,16 @@ def windows(x, kernel, strides, pads, dilations, ceil):
         count = math.ceil(room / strides[d]) + 1 if ceil else room // strides[d] + 1
         counts.append(count - (ceil and (count - 1) * strides[d] >= sizes[d] + pads[d]))
     for n, c, *at in np.ndindex(*x.shape[:2], *counts):
-        places = [[at[d] * strides[d] - pads[d] + t[d] * dilations[d] for d in range(rank)] for t in np.ndindex(*kernel)]
+        places = [
+            [at[d] * strides[d] - pads[d] + t[d] * dilations[d] for d in range(rank)] for t in np.ndindex(*kernel)
+        ]
         inside = [p for p in places if all(0 <= i < size for i, size in zip(p, sizes, strict=True))]
         padded = sum(all(p[d] < sizes[d] + pads[rank + d] for d in range(rank)) for p in places)
-        yield (n, c, *at), [(float(x[n, c, *p]), int(np.ravel_multi_index((n, c, *p), x.shape))) for p in inside], padded
+        yield (
+            (n, c, *at),
+            [(float(x[n, c, *p]), int(np.ravel_multi_index((n, c, *p), x.shape))) for p in inside],
+            padded,
+        )
 
 
 def pooled(reduce, *window):

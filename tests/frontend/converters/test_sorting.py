@@ -35,3 +35,26 @@ def test_top_k(dtype: str, largest: int) -> None:
     np.testing.assert_array_equal(found["i"], order)
     np.testing.assert_array_equal(found["y"], np.take_along_axis(x, order, 1))
     assert found["y"].dtype == kind
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_nan_is_the_largest_number(dtype: str, largest: int) -> None:
+    """As in onnxruntime and numpy; the numbers beside it keep their order, zeros of both signs are one."""
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    x = np.random.default_rng(4).normal(0, 2, (5, 11)).astype(kind)
+    x[:, ::3] = np.nan
+    x[1], x[2, :4] = np.nan, -np.inf
+    x[3, 1], x[3, 2], x[4, 4], x[4, 5] = 0.0, -0.0, np.inf, np.nan
+    code = helper.np_dtype_to_tensor_dtype(kind)
+    outputs = [value("y", x.shape, code), value("i", x.shape, TensorProto.INT64)]
+    nodes = [node("TopK", ["x", "k"], ["y", "i"], largest=largest)]
+    proto = model(nodes, [value("x", x.shape, code)], outputs, {"k": np.array([11])}, 24)
+    found = tvm_ext.compile(proto, cache=False).run({"x": x})
+    keys = [[(np.isnan(v), 0.0 if np.isnan(v) else float(v)) for v in row] for row in x]
+    sign = -1 if largest else 1
+    order = [sorted(range(11), key=lambda c, row=row: (sign * row[c][0], sign * row[c][1], c)) for row in keys]
+    np.testing.assert_array_equal(found["i"], order)
+    np.testing.assert_array_equal(
+        found["y"].astype("float64"), np.take_along_axis(x, np.array(order), 1).astype("float64")
+    )

@@ -14,6 +14,7 @@ import numpy as np
 from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
+from ...core.conversion import converted
 from ...core.relax_graph import dtype_of, shape_of
 from ..narrow import NARROW, wrapped
 from ..refusal import Refusal
@@ -92,7 +93,9 @@ def _cast(x: Any, to: str, attributes: Attributes, plain: Any) -> Any:
     if to.startswith("float4") or given.startswith("float4"):
         raise Refusal("floats of 4 bits")
     if not (to.startswith("float8") or given.startswith("float8")):
-        return plain()
+        if "float" not in given or "int" not in to:
+            return plain()
+        return constant(converted(x.value.numpy(), to)) if isinstance(x, GenericConst) else relax.op.astype(x, to)
     if given.startswith("float8"):
         x = emit(decoded(x))
     if not to.startswith("float8"):

@@ -90,31 +90,6 @@ def is_inf(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return functools.reduce(relax.op.logical_or, found) if found else relax.op.zeros(x.ty.shape, "bool")
 
 
-def elu(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """Elu of narrow floats, which stock TVM mixes with float32, or by a factor whose product with 0 is no number."""
-    x = inputs[0]
-    if dtype_of(x) == "float32" and math.isfinite(float(attributes.get("alpha", 1.0))):
-        return stock("Elu", inputs, attributes, opset)
-    less = relax.op.subtract(relax.op.exp(x), scalar(1, x))
-    curved = relax.op.multiply(scalar(float(attributes.get("alpha", 1.0)), x), less)
-    return relax.op.where(relax.op.less(x, scalar(0, x)), curved, x)
-
-
-def selu(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """Selu -> gamma * elu(x, alpha)."""
-    alpha = attributes.get("alpha", 1.67326319217681884765625)
-    gamma = float(attributes.get("gamma", 1.05070102214813232421875))
-    return relax.op.multiply(elu(inputs, {"alpha": alpha}, opset), scalar(gamma, inputs[0]))
-
-
-def celu(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """Celu -> max(0, x) + min(0, alpha * (exp(x / alpha) - 1)); ONNX's own definition makes a vector of a number."""
-    x, alpha = inputs[0], float(attributes.get("alpha", 1.0))
-    less = relax.op.subtract(relax.op.exp(relax.op.divide(x, scalar(alpha, x))), scalar(1, x))
-    curved = relax.op.minimum(relax.op.multiply(less, scalar(alpha, x)), scalar(0, x))
-    return relax.op.add(relax.op.nn.relu(x), curved)
-
-
 # ------------------------------------------------------------ arithmetic at the edges
 def mod(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Mod -> the remainder with the sign of the dividend (fmod=1), or of the divisor, as numpy has it.
@@ -197,16 +172,13 @@ def _reciprocal(base: Any, exponent: Any, one: Any) -> Any:
 #: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
     "BitShift": bit_shift,
-    "Celu": celu,
     "Clip": clip,
     "Dropout": dropout,
-    "Elu": elu,
     "IsInf": is_inf,
     "Max": _folded(relax.op.maximum),
     "Mean": mean,
     "Min": _folded(relax.op.minimum),
     "Mod": mod,
     "Pow": power,
-    "Selu": selu,
     "Sum": _folded(relax.op.add),
 }

@@ -1,16 +1,34 @@
-"""Normalizations over axes: layer, batch and group norm, Lp norm, softmax."""
+"""Normalizations over axes: layer, group and batch norm, mean and variance, Lp norm, softmax, hardmax.
+
+A variance is the mean of squared differences from the mean: E[x^2] - E[x]^2 has no digit left where the mean is much
+larger than the deviation.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from tvm import relax, te, tirx
 
 from ...core.relax_graph import dtype_of, shape_of
 from ..refusal import Refusal
-from .base import Attributes, Converter, emit, kernel, narrowed, outputs_of, scalar, static_shape, stock, widened
+from .base import (
+    Attributes,
+    Converter,
+    constant,
+    emit,
+    kernel,
+    narrowed,
+    outputs_of,
+    scalar,
+    static_shape,
+    stock,
+    widened,
+)
+from .reductions import place_of_extreme
 
 
 def layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -47,29 +65,95 @@ def _fits(vector: Any, shape: list[Any]) -> bool:
     """Whether a scale or bias broadcasts to one row."""
     given = shape_of(vector)
     own = [int(d) for d in (given or ())]
-    return given is not None and len(own) <= len(shape) and all(
-        d in (1, int(s)) for d, s in zip(own[::-1], shape[::-1], strict=False)
+    return (
+        given is not None
+        and len(own) <= len(shape)
+        and all(d in (1, int(s)) for d, s in zip(own[::-1], shape[::-1], strict=False))
     )
+
+
+def group_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """GroupNormalization -> the groups of a batch as rows of a layer norm; scale and bias are the channels', or, before
+    opset 21, the groups'. Computed in float32 at least, its default stash type."""
+    x, dtype, groups = inputs[0], dtype_of(inputs[0]), int(attributes["num_groups"])
+    shape = static_shape(x, "the input of GroupNormalization")
+    if groups < 1 or shape[1] % groups:
+        raise Refusal(f"num_groups={groups} does not divide {shape[1]} channels")
+    if int(attributes.get("stash_type", 1)) != 1:
+        raise Refusal(f"stash_type={attributes['stash_type']}: 1 (float32) is needed")
+    normal = _normal_groups(widened(x), groups, float(attributes.get("epsilon", 1e-5)))
+    scale, bias = (_of_channels(inputs[i], shape, groups) for i in (1, 2))
+    if opset < 21:  # in the type of x, and rounded once
+        return narrowed(relax.op.add(emit(relax.op.multiply(normal, widened(scale))), widened(bias)), x)
+    return relax.op.add(relax.op.multiply(relax.op.astype(normal, dtype), scale), bias)
+
+
+def instance_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """InstanceNormalization -> a group norm of one channel a group."""
+    x, epsilon = inputs[0], float(attributes.get("epsilon", 1e-5))
+    shape = static_shape(x, "the input of InstanceNormalization")
+    scale, bias = (_of_channels(inputs[i], shape, shape[1]) for i in (1, 2))
+    return relax.op.add(relax.op.multiply(_normal_groups(x, shape[1], epsilon), scale), bias)
+
+
+def _normal_groups(x: Any, groups: int, epsilon: float) -> Any:
+    """float32 or float64 (N, C, ...) of mean 0 and variance 1 over each group of each batch."""
+    shape = static_shape(x, "what is normalized")
+    extents = [shape[0] * groups, math.prod(shape[1:]) // groups]
+    rows = emit(relax.op.reshape(x, extents))
+    one, zero = (constant(np.full(extents[1:], value), "float32") for value in (1, 0))
+    if dtype_of(x) == "float64":
+        normal = _normalized(rows, [1], epsilon)[0]
+    else:
+        normal = relax.op.nn.layer_norm(rows, one, zero, [1], epsilon, False, False)
+    return emit(relax.op.reshape(emit(normal), shape))
+
+
+def rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """RMSNormalization; of float64, which the stock one would round to float32."""
+    x, scale = inputs[0], inputs[1]
+    if dtype_of(x) != "float64":
+        return stock("RMSNormalization", inputs, attributes, opset)
+    rank = int(x.ty.ndim)
+    axes = list(range(int(attributes.get("axis", -1)) % rank, rank))
+    square = emit(relax.op.mean(emit(relax.op.multiply(x, x)), axes, keepdims=True))
+    inverse = relax.op.rsqrt(relax.op.add(square, scalar(float(attributes.get("epsilon", 1e-5)), x)))
+    return relax.op.multiply(relax.op.multiply(x, inverse), relax.op.astype(scale, "float64"))
+
+
+def _of_channels(vector: Any, shape: Sequence[int], groups: int) -> Any:
+    """One number a channel, or a group, as it broadcasts over (N, C, ...)."""
+    if shape_of(vector) == (groups,) != (shape[1],):
+        each = emit(relax.op.reshape(vector, [groups, 1]))
+        vector = emit(relax.op.broadcast_to(each, [groups, shape[1] // groups]))
+    return emit(relax.op.reshape(vector, [shape[1], *[1] * (len(shape) - 2)]))
+
+
+def mean_variance_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """MeanVarianceNormalization -> (x - mean) / (deviation + 1e-9), as ONNX defines it.
+
+    The mean is taken twice: what rounding left of a constant would be made 1 by its own deviation.
+    """
+    x = inputs[0]
+    axes = [int(a) for a in attributes.get("axes", (0, 2, 3))]
+    for _ in range(2):
+        x = emit(relax.op.subtract(x, emit(relax.op.mean(x, axes, keepdims=True))))
+    variance = emit(relax.op.mean(emit(relax.op.multiply(x, x)), axes, keepdims=True))
+    return relax.op.divide(x, relax.op.add(relax.op.sqrt(variance), scalar(1e-9, x)))
+
+
+def _hardmax(x: Any, axis: int) -> Any:
+    """1 at the first largest element, else 0; all 0 where that is NaN, as in onnxruntime."""
+    shape = static_shape(x, "the input of Hardmax")
+    largest = emit(place_of_extreme(x, axis, largest=True, keep=True))
+    places = np.arange(shape[axis]).reshape([-1 if d == axis % len(shape) else 1 for d in range(len(shape))])
+    hit = relax.op.logical_and(relax.op.equal(constant(places), largest), relax.op.equal(x, x))
+    return relax.op.astype(emit(hit), dtype_of(x))
 
 
 def _broadcast(vector: Any, shape: list[Any]) -> Any:
     given = shape_of(vector)
     return vector if given is not None and list(given) == shape else relax.op.broadcast_to(vector, shape)
-
-
-def group_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """GroupNormalization; before opset 21 by a scale and a bias for each group, in the type of x, not in float32."""
-    if opset >= 21:
-        return stock("GroupNormalization", inputs, attributes, opset)
-    x, groups = inputs[0], int(attributes["num_groups"])
-    n, channels, *spatial = static_shape(x, "the input of GroupNormalization")
-    if groups <= 0 or channels % groups:
-        raise Refusal(f"{channels} channels in {groups} groups")
-    apart = emit(relax.op.reshape(widened(x), (n, groups, math.prod([channels // groups, *spatial]))))
-    normal, _, _ = _normalized(apart, [2], float(attributes.get("epsilon", 1e-5)))
-    scale, bias = (emit(relax.op.reshape(widened(inputs[i]), (groups, 1))) for i in (1, 2))
-    y = relax.op.add(emit(relax.op.multiply(normal, scale)), bias)
-    return narrowed(relax.op.reshape(emit(y), (n, channels, *spatial)), x)
 
 
 def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -87,14 +171,11 @@ def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if not attributes.get("training_mode", 0):
         return stock("BatchNormalization", inputs, attributes, opset)
     rank, epsilon = int(x.ty.ndim), float(attributes.get("epsilon", 1e-5))
-    keep = float(attributes.get("momentum", 0.9))
-    axes = [a for a in range(rank) if a != 1]
+    keep, axes = float(attributes.get("momentum", 0.9)), [a for a in range(rank) if a != 1]
     shape = [1, -1] + [1] * (rank - 2)
-    batch_mean, batch_variance = (emit(f(x, axes, keepdims=True)) for f in (relax.op.mean, relax.op.variance))
-    normal = relax.op.multiply(
-        relax.op.subtract(x, batch_mean), relax.op.rsqrt(relax.op.add(batch_variance, scalar(epsilon, x)))
-    )
+    normal, batch_mean, _ = _normalized(x, axes, epsilon)
     y = relax.op.add(relax.op.multiply(normal, relax.op.reshape(scale, shape)), relax.op.reshape(bias, shape))
+    batch_variance = emit(relax.op.variance(x, axes, keepdims=True))
     running = [_moved(old, new, keep) for old, new in ((mean, batch_mean), (variance, batch_variance))]
     return relax.Tuple([y, *running][: outputs_of(attributes)])
 
@@ -152,7 +233,7 @@ def _softmax(function: Callable[..., Any]) -> Converter:
         if shape is None:
             raise Refusal(f"opset {opset} over dimensions {axis} and on, of a shape known at run time only")
         axis += rank if axis < 0 else 0
-        rows = relax.op.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+        rows = emit(relax.op.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:]))))
         return relax.op.reshape(function(rows, -1), shape)
 
     return converter
@@ -163,8 +244,12 @@ CONVERTERS: dict[str, Converter] = {
     "BatchNormalization": batch_norm,
     "GroupNormalization": group_norm,
     "LRN": lrn,
+    "Hardmax": _softmax(_hardmax),
+    "InstanceNormalization": instance_norm,
     "LayerNormalization": layer_norm,
     "LogSoftmax": _softmax(relax.op.nn.log_softmax),
     "LpNormalization": lp_normalization,
+    "MeanVarianceNormalization": mean_variance_norm,
+    "RMSNormalization": rms_norm,
     "Softmax": _softmax(relax.op.nn.softmax),
 }

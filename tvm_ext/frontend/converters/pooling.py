@@ -89,8 +89,9 @@ def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
         def element(n: Any, c: Any, *at: Any) -> Any:
             inside, safe = windows.element(at, taps)
             order = (safe[::-1], windows.sizes[::-1]) if by_column else (safe, windows.sizes)
-            number = (n * shape[1] + c) * math.prod(windows.sizes) + flat(*order)
-            return best((number.astype("int64"), tirx.Select(inside, data(n, c, *safe), low)), axis=taps)
+            number = ((n * shape[1] + c) * math.prod(windows.sizes) + flat(*order)).astype("int64")
+            last = tirx.max_value("int64")  # what lies in the padding is no element, though one may be as low
+            return best((tirx.Select(inside, number, last), tirx.Select(inside, data(n, c, *safe), low)), axis=taps)
 
         index, value = te.compute([*shape[:2], *windows.outs], element, name="out")
         return [value, index]

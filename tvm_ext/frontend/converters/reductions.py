@@ -1,6 +1,7 @@
-"""Largest and smallest values, and running products.
+"""Largest and smallest values and their places, and running products.
 
-ReduceMax over nothing, or of nothing but -inf, is -inf; TVM's maximum starts from the largest finite number
+ReduceMax over nothing, or of nothing but -inf, is -inf; TVM's maximum starts from the largest finite number.
+ArgMax starts from no element: from a value, a row of nothing but that value has no largest element in TVM
 """
 
 from __future__ import annotations
@@ -69,6 +70,48 @@ def _reduced(data: te.Tensor, axes: list[int], keep: bool, largest: bool) -> te.
     return te.compute(shape, element, name="out")
 
 
+def _arg_extreme(largest: bool) -> Converter:
+    def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
+        return place_of_extreme(
+            inputs[0], int(attributes.get("axis", 0)), largest, bool(attributes.get("keepdims", 1)),
+            bool(attributes.get("select_last_index", 0)),
+        )  # fmt: skip
+
+    return converter
+
+
+def place_of_extreme(x: Any, axis: int, largest: bool, keep: bool, last: bool = False) -> Any:
+    """ArgMax or ArgMin: int64 indices of the first, or last, extreme along an axis.
+
+    An element takes the place of the best before it where it compares better, as in onnxruntime: NaN never does, and
+    nothing takes the place of one that comes first.
+    """
+    shape = static_shape(x, f"the input of {'ArgMax' if largest else 'ArgMin'}")
+    if dtype_of(x) in ("float16", "bfloat16"):
+        x = emit(relax.op.astype(x, "float32"))
+    axis %= len(shape)
+    better = {(True, False): tirx.GT, (True, True): tirx.GE, (False, False): tirx.LT, (False, True): tirx.LE}
+
+    def pick(best: Any, new: Any) -> Any:
+        takes = tirx.any(best[0] < 0, better[largest, last](new[1], best[1]))
+        return tirx.Select(takes, new[0], best[0]), tirx.Select(takes, new[1], best[1])
+
+    over = te.comm_reducer(pick, lambda i, v: (tirx.const(-1, i), tirx.const(0, v)), name="place")
+
+    def compute(data: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((0, shape[axis]), name="k")
+
+        def element(*i: Any) -> Any:
+            at = (*i[:axis], k, *i[axis + 1 if keep else axis :])
+            return over((k.astype("int64"), data(*at)), axis=k)
+
+        kept = [1] if keep else []
+        index, _ = te.compute([*shape[:axis], *kept, *shape[axis + 1 :]], element, name="places")
+        return te.compute(index.shape, lambda *i: index(*i), name="out")
+
+    return kernel(compute, x, name="arg_extreme")
+
+
 def cumulative_product(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """CumProd: each element by the product of those before it, itself included unless `exclusive`."""
     x = inputs[0]
@@ -107,6 +150,8 @@ def log_sum_exp(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 #: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
+    "ArgMax": _arg_extreme(largest=True),
+    "ArgMin": _arg_extreme(largest=False),
     "CumProd": cumulative_product,
     "ReduceLogSumExp": log_sum_exp,
     "ReduceMax": _extreme(largest=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    activations,
     casts,
     contributed,
     division,
@@ -29,8 +30,8 @@ from . import (
 from .base import Converter
 
 _FAMILIES = (
-    casts, division, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, pooling, quantize,
-    quantized, recurrent, reductions, resize, rows, sampling, scatters, sorting, windows,
+    activations, casts, division, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, pooling,
+    quantize, quantized, recurrent, reductions, resize, rows, sampling, scatters, sorting, windows,
 )  # fmt: skip
 #: Operator of the standard domain -> converter.
 CONVERTERS: dict[str, Converter] = {

@@ -1,0 +1,92 @@
+"""Normalizations of constants and of what has a mean much larger than its deviation, against float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import tvm_ext
+
+from ..graphs import model, node, value
+
+SHAPE = (2, 4, 5, 3)
+IMAGES = {
+    "constant": np.full(SHAPE, 1000.0),
+    "dark": np.full(SHAPE, 0.1),
+    "bright": 2000 + np.arange(120.0).reshape(SHAPE) % 7,
+    "plain": np.random.default_rng(0).standard_normal(SHAPE),
+}
+SCALE, BIAS = np.linspace(0.5, 2, 4), np.linspace(-1, 1, 4)
+
+
+def normal(x: np.ndarray, axes: Any, epsilon: float, beside: float = 0.0) -> np.ndarray:
+    x = x.astype("float64")
+    mean = x.mean(axes, keepdims=True)
+    return (x - mean) / (np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + epsilon) + beside)
+
+
+def channels(x: np.ndarray) -> np.ndarray:
+    return x * SCALE.reshape(1, 4, 1, 1) + BIAS.reshape(1, 4, 1, 1)
+
+
+#: Name -> (node, opset, weights, expected).
+CASES: dict[str, Any] = {
+    "mean and variance": (node("MeanVarianceNormalization", ["x"], ["y"]), 13, "", lambda x: normal(x, (0, 2, 3), 0, 1e-9)),
+    "over the image": (node("MeanVarianceNormalization", ["x"], ["y"], axes=[2, 3]), 13, "", lambda x: normal(x, (2, 3), 0, 1e-9)),
+    "groups": (
+        node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2), 21, "sb",
+        lambda x: channels(normal(x.reshape(2, 2, 30), 2, 1e-5).reshape(SHAPE)),
+    ),
+    "instances": (node("InstanceNormalization", ["x", "s", "b"], ["y"]), 17, "sb", lambda x: channels(normal(x, (2, 3), 1e-5))),
+    "layer": (node("LayerNormalization", ["x", "one", "zero"], ["y"], axis=1), 17, "oz", lambda x: normal(x, (1, 2, 3), 1e-5)),
+    "batch, training": (
+        node("BatchNormalization", ["x", "s", "b", "b", "s"], ["y", "m", "v"], training_mode=1), 15, "sb",
+        lambda x: channels(normal(x, (0, 2, 3), 1e-5)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_cancels(name: str, dtype: str, image: str) -> None:
+    made, opset, weights, expected = CASES[name]
+    x = IMAGES[image].astype(dtype)
+    given = {"s": SCALE, "b": BIAS} if weights == "sb" else {}
+    given |= {"one": np.ones(SHAPE[1:]), "zero": np.zeros(SHAPE[1:])} if weights == "oz" else {}
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    ends = [value("x", SHAPE, kind), value("y", SHAPE, kind)]
+    proto = model([made], ends[:1], ends[1:], {k: v.astype(dtype) for k, v in given.items()}, opset=opset)
+    got = tvm_ext.compile(proto, cache=False).run({"x": x})["y"].astype("float64")
+    # what the mean is rounded to, in deviations, of which the smallest is the root of 1e-5; and the result itself
+    computed = np.finfo("float64" if dtype == "float64" else "float32").eps
+    deviation = max(float(x.astype("float64").std()), 1e-5**0.5)
+    if name in ("mean and variance", "over the image"):  # which take the mean twice
+        deviation = 1.0
+    tolerance = 8 * computed * float(np.abs(x.astype("float64")).max()) / deviation * 2 + 4 * np.finfo(dtype).eps
+    np.testing.assert_allclose(got, expected(x), rtol=0, atol=tolerance)
+
+
+def test_root_mean_square_of_float64() -> None:
+    x, scale = np.random.default_rng(1).standard_normal((3, 7)), np.linspace(1, 2, 7)
+    ends = [value(name, (3, 7), 11) for name in "xy"]
+    proto = model(
+        [node("RMSNormalization", ["x", "s"], ["y"], epsilon=2.0**-17)], ends[:1], ends[1:], {"s": scale}, opset=23
+    )
+    got = tvm_ext.compile(proto, cache=False).run({"x": x})["y"]
+    np.testing.assert_allclose(got, x / np.sqrt((x * x).mean(1, keepdims=True) + 2.0**-17) * scale, rtol=1e-14)
+
+
+def test_layer_norm_of_float64_with_its_statistics() -> None:
+    x = np.random.default_rng(2).standard_normal((3, 7))
+    outputs = [value("y", (3, 7), 11), value("m", (3, 1), 11), value("d", (3, 1), 11)]
+    nodes = [node("LayerNormalization", ["x", "s"], ["y", "m", "d"], epsilon=2.0**-17)]
+    proto = model(nodes, [value("x", (3, 7), 11)], outputs[:1], {"s": np.ones(7)})
+    proto.graph.output.extend(outputs[1:])
+    found = tvm_ext.compile(proto, cache=False).run({"x": x})
+    inverse = 1 / np.sqrt(x.var(1, keepdims=True) + 2.0**-17)
+    np.testing.assert_allclose(found["y"], (x - x.mean(1, keepdims=True)) * inverse, rtol=1e-12)
+    np.testing.assert_allclose(found["d"], inverse, rtol=1e-13)

@@ -1,0 +1,70 @@
+"""Elementwise operators in no recipe's kernel: narrow floats are computed in float32 and rounded once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import helper
+
+import tvm_ext
+from tests.onnx_graphs import model, node, value
+
+UNARY: dict[str, Any] = {
+    "Tanh": np.tanh, "Exp": np.exp, "Sigmoid": lambda x: 1 / (1 + np.exp(-x)), "Sqrt": np.sqrt, "Sign": np.sign,
+    "Relu": lambda x: np.where(x < 0, 0, x), "Neg": np.negative, "Softplus": lambda x: np.logaddexp(0, x),
+}  # fmt: skip
+BINARY: dict[str, Any] = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Max": np.maximum}
+
+
+def run(op: str, dtype: str, *operands: np.ndarray, weights: Any = ()) -> tuple[np.ndarray, tvm_ext.CompiledModel]:
+    arrays = [x.astype(getattr(ml_dtypes, dtype, dtype)) for x in operands]
+    kind = helper.np_dtype_to_tensor_dtype(arrays[0].dtype)
+    names = ["x", "y"][: len(arrays)]
+    given = {n: a for n, a in zip(names, arrays, strict=True) if n in weights}
+    inputs = [value(n, a.shape, kind) for n, a in zip(names, arrays, strict=True) if n not in given]
+    shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    proto = model([node(op, " ".join(names), "z")], inputs, [value("z", shape, kind)], given)
+    compiled = tvm_ext.compile(proto, cache=False)
+    feeds = {n: a for n, a in zip(names, arrays, strict=True) if n not in given}
+    return compiled.run(feeds)["z"], compiled
+
+
+def rounded_once(got: np.ndarray, exact: np.ndarray) -> None:
+    """The nearest number to the exact one, or its neighbour where float32 lies on the other side of a middle."""
+    want = exact.astype(got.dtype)
+    assert got.dtype == want.dtype
+    assert (np.isnan(got) == np.isnan(want)).all()
+    numbers = ~np.isnan(want)
+    steps = np.abs(got.view("int16").astype(int) - want.view("int16").astype(int))[numbers & (got != want)]
+    assert steps.max(initial=0) <= 1 and len(steps) <= 0.02 * got.size + 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("op", UNARY)
+def test_functions(op: str, dtype: str) -> None:
+    x = np.concatenate([[np.nan, np.inf, -np.inf, 0.0, -0.0], np.random.default_rng(0).standard_normal(200) * 6])
+    x = x.astype(getattr(ml_dtypes, dtype, dtype)).astype("float64")
+    with np.errstate(all="ignore"):
+        rounded_once(run(op, dtype, x)[0], UNARY[op](x))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("shapes", [((3, 5, 7), (3, 5, 7)), ((3, 1, 7), (5, 1)), ((), (4, 3)), ((4, 3), ())], ids=str)
+@pytest.mark.parametrize("op", BINARY)
+def test_broadcasts(op: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    kind = getattr(ml_dtypes, dtype, dtype)
+    x, y = (np.asarray(rng.standard_normal(s)).astype(kind).astype("float64") for s in shapes)
+    for weights in ((), ("x",), ("y",)):
+        rounded_once(run(op, dtype, x, y, weights=weights)[0], BINARY[op](x, y))
+
+
+def test_one_kernel_where_tvm_fuses() -> None:
+    shape = (3, 40)
+    nodes = [node("Mul", "x c", "a"), node("Add", "a x", "b"), node("Tanh", "b", "y")]
+    ends = [value(n, shape, 10) for n in "xy"]
+    proto = model(nodes, ends[:1], ends[1:], {"c": np.float16(0.5)})
+    assert len(tvm_ext.compile(proto, cache=False).report["kernels"]) == 1

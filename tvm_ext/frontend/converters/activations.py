@@ -1,0 +1,77 @@
+"""Activations, in forms in which nothing cancels: e^x - 1 near 0, log(1 + e^x) far below it, products with infinity."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm import relax
+
+from .base import Attributes, Converter, emit, scalar
+
+
+def softplus(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Softplus -> log(1 + e^x) without a sum that would round e^x away."""
+    return relax.op.nn.softplus(inputs[0], 1.0, math.inf)
+
+
+def mish(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Mish -> x tanh(softplus(x))."""
+    return relax.op.multiply(inputs[0], relax.op.tanh(softplus(inputs, attributes, opset)))
+
+
+def elu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Elu -> x, or alpha (e^x - 1) below 0."""
+    x = inputs[0]
+    curved = relax.op.multiply(scalar(float(attributes.get("alpha", 1.0)), x), _less_one(x))
+    return relax.op.where(relax.op.less(x, scalar(0, x)), curved, x)
+
+
+def _less_one(x: Any) -> Any:
+    """e^x - 1 for x <= 0 as 2 t / (1 - t) with t = tanh(x / 2): nothing cancels."""
+    t = emit(relax.op.tanh(relax.op.multiply(x, scalar(0.5, x))))
+    return relax.op.divide(relax.op.add(t, t), relax.op.subtract(scalar(1, x), t))
+
+
+def selu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Selu -> gamma * elu(x, alpha)."""
+    alpha = attributes.get("alpha", 1.67326319217681884765625)
+    gamma = float(attributes.get("gamma", 1.05070102214813232421875))
+    return relax.op.multiply(elu(inputs, {"alpha": alpha}, opset), scalar(gamma, inputs[0]))
+
+
+def celu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Celu -> max(0, x) + min(0, alpha * (exp(x / alpha) - 1)); ONNX's own definition makes a vector of a number."""
+    x, alpha = inputs[0], float(attributes.get("alpha", 1.0))
+    ratio = emit(relax.op.divide(x, scalar(alpha, x)))
+    if alpha > 0:
+        less = _less_one(emit(relax.op.minimum(ratio, scalar(0, x))))
+    else:
+        less = relax.op.subtract(relax.op.exp(ratio), scalar(1, x))
+    curved = relax.op.minimum(relax.op.multiply(less, scalar(alpha, x)), scalar(0, x))
+    return relax.op.add(relax.op.nn.relu(x), curved)
+
+
+def thresholded_relu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ThresholdedRelu -> x where it is beyond alpha, else 0; the stock product with 0 is NaN for what is infinite."""
+    x = inputs[0]
+    return relax.op.where(relax.op.greater(x, scalar(float(attributes.get("alpha", 1.0)), x)), x, scalar(0, x))
+
+
+def shrink(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Shrink -> x + bias below -lambd, else x - bias beyond lambd, else 0; the stock sum has both of a negative one."""
+    x, bias, lambd = inputs[0], float(attributes.get("bias", 0.0)), float(attributes.get("lambd", 0.5))
+    right = relax.op.where(relax.op.greater(x, scalar(lambd, x)), relax.op.subtract(x, scalar(bias, x)), scalar(0, x))
+    return relax.op.where(relax.op.less(x, scalar(-lambd, x)), relax.op.add(x, scalar(bias, x)), right)
+
+
+#: Operator -> converter.
+CONVERTERS: dict[str, Converter] = {
+    "Celu": celu,
+    "Elu": elu,
+    "Mish": mish,
+    "Selu": selu,
+    "Shrink": shrink,
+    "Softplus": softplus,
+    "ThresholdedRelu": thresholded_relu,
+}
