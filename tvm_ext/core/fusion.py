@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 #: Operations of one scalar expression, taken as a tree: an operator that reads its operand many times multiplies what
-#: is below it (an exponential reads it 84 times). Up to this size a kernel compiles in well under a second.
-LARGEST_EXPRESSION = 2000
+#: is below it (an exponential reads it a thousand times). TVM's analyzer takes a microsecond for each.
+LARGEST_EXPRESSION = 50_000
 #: Operations of one scalar expression within each other: Python, TVM and LLVM walk each of them by recursion.
 DEEPEST_EXPRESSION = 64
 

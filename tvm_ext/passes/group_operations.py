@@ -245,12 +245,16 @@ class _Size(NamedTuple):
     depth: int
 
 
+_LEAF = _Size(1, 0)
+
+
 def _expression(binding: relax.VarBinding, inside: Mapping[relax.Var, _Size]) -> _Size:
     """The scalar expression of a binding, as LLVM's code generator gets it, given those of the operands that are
     computed in the same kernel."""
-    fused = [inside[a] for a in binding.value.args if isinstance(a, relax.Var) and a in inside]
-    operations = 1 + operand_reads(op_name(binding.value)) * max(sum(f.operations for f in fused), 1)
-    return _Size(operations, 1 + max((f.depth for f in fused), default=0))
+    reads = operand_reads(op_name(binding.value))
+    operands = [inside.get(a, _LEAF) if isinstance(a, relax.Var) else _LEAF for a in binding.value.args[: len(reads)]]
+    operations = sum(n * operand.operations for n, operand in zip(reads, operands, strict=True))
+    return _Size(1 + operations, 1 + max(operand.depth for operand in operands))
 
 
 def _work(group: _Group) -> int:
