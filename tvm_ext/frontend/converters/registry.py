@@ -6,6 +6,7 @@ from . import (
     casts,
     contributed,
     division,
+    einsum,
     elementwise,
     fourier,
     fused,
@@ -27,8 +28,8 @@ from . import (
 from .base import Converter
 
 _FAMILIES = (
-    casts, division, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, quantize, quantized,
-    recurrent, reductions, resize, rows, scatters, sorting, windows,
+    casts, division, einsum, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, quantize,
+    quantized, recurrent, reductions, resize, rows, scatters, sorting, windows,
 )  # fmt: skip
 #: Operator of the standard domain -> converter.
 CONVERTERS: dict[str, Converter] = {
