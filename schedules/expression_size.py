@@ -15,31 +15,33 @@ from typing import Any
 
 from tvm import tirx
 
-from .scalar_ops import SCALAR_OPS
+from .scalar_ops import SCALAR_OPS, TYPED_OPS
 
-_CHILDREN = ("a", "b", "condition", "true_value", "false_value", "value")
-
-
-#: Operators whose first operand is a condition. TVM's analyzer looks at it again for each of the two
-#: values, and at conditions within conditions as often as that makes: a chain of ten takes seconds.
-_CONDITIONS = {"relax.logical_xor": 3, "relax.where": 3}
+_CHILDREN = ("a", "b", "true_value", "false_value", "value")
+#: Reads of a condition: TVM's analyzer looks at it again for each of the two values, and at conditions within
+#: conditions as often as that makes. Measured: compile time grows by this factor with each, and where the condition is
+#: an operand, which no `let` names, it is twice as long.
+_CONDITION, _OPERAND_AS_CONDITION = 6, 12
+_ATTRIBUTES: Mapping[str, Any] = {"alpha": 0.5, "dtype": "int32", "out_dtype": "int8"}
 
 
 @functools.cache
-def operand_reads(operator: str) -> int:
-    """Reads of the first operand of a float32 elementwise operator, 1 or more."""
-    if operator in _CONDITIONS:
-        return _CONDITIONS[operator]
-    if (scalar := SCALAR_OPS.get(operator)) is None:
-        return 1  # a comparison or the like: no expression of its own
-    names = [p.name for p in inspect.signature(scalar).parameters.values() if p.default is p.empty]
-    attributes = {name: _ATTRIBUTES[name] for name in names if name in _ATTRIBUTES}
-    others = [tirx.const(0.5 * i, "float32") for i in range(1, len(names) - len(attributes))]
-    x = tirx.Var("x", "float32")
-    return max(1, _reads(scalar(x, *others, **attributes), {x: 1}))
+def operand_reads(operator: str) -> tuple[int, ...]:
+    """Reads of each operand of an elementwise operator on float32, 1 or more."""
+    scalar = {**TYPED_OPS, **SCALAR_OPS}[operator]
+    parameters = [p for p in inspect.signature(scalar).parameters.values() if p.default is p.empty]
+    attributes = {p.name: _ATTRIBUTES[p.name] for p in parameters if p.name in _ATTRIBUTES}
+    variadic = sum(p.kind is p.VAR_POSITIONAL for p in parameters)
+    operands = [tirx.Var("x", "float32") for _ in range(len(parameters) + variadic - len(attributes))]
+    expr = scalar(*(_truth(operator, i, x) for i, x in enumerate(operands)), **attributes)
+    unnamed = _OPERAND_AS_CONDITION // _CONDITION if operator == "relax.where" else 1
+    return tuple(max(1, (unnamed if i == 0 else 1) * _reads(expr, {x: 1})) for i, x in enumerate(operands))
 
 
-_ATTRIBUTES: Mapping[str, Any] = {"alpha": 0.5, "dtype": "int32"}
+def _truth(operator: str, index: int, x: Any) -> Any:
+    """The operand, or a comparison with it where the operator takes a truth value."""
+    takes_truth = operator.startswith("relax.logical") or (operator == "relax.where" and index == 0)
+    return x > tirx.const(0.0, "float32") if takes_truth else x
 
 
 def _reads(expr: Any, of: Mapping[Any, int]) -> int:
@@ -49,4 +51,5 @@ def _reads(expr: Any, of: Mapping[Any, int]) -> int:
     if isinstance(expr, tirx.Var):
         return of.get(expr, 0)
     children = [getattr(expr, name) for name in _CHILDREN if hasattr(expr, name)] + list(getattr(expr, "args", ()))
-    return sum(_reads(child, of) for child in children if hasattr(child, "ty"))
+    values = sum(_reads(child, of) for child in children if hasattr(child, "ty"))
+    return values + (_CONDITION * _reads(expr.condition, of) if isinstance(expr, tirx.Select) else 0)

@@ -84,15 +84,14 @@ def _gelu_tanh(x: Any) -> Any:
     return let(x, lambda x: x * _sigmoid(twice(x)))
 
 
-# The order of operands matters: a comparison with NaN is false, so these let NaN through, as onnxruntime does, and LLVM
-# still makes one instruction of each.
+# The order of operands matters: TVM's extremes give the second one where either is NaN, so these let NaN through, as
+# onnxruntime does; LLVM makes one instruction of each.
 def _relu(x: Any) -> Any:
-    return let(x, lambda x: tirx.Select(x < like(0, x), like(0, x), x))
+    return tirx.Max(like(0, x), x)
 
 
 def _clip(x: Any, low: Any, high: Any) -> Any:
-    x = let(x, lambda x: tirx.Select(x < low, low, x))
-    return let(x, lambda x: tirx.Select(x > high, high, x))
+    return tirx.Min(high, tirx.Max(low, x))
 
 
 def _leakyrelu(x: Any, alpha: float) -> Any:

@@ -22,7 +22,7 @@ from tvm import tirx
 from tvm.ir import Call
 from tvm.s_tir import SBlock
 
-from .expressions import dtype_of, let, like
+from .expressions import dtype_of, like
 
 _LOWEST = {"float16": -65504.0, "float32": -3.4028234663852886e38, "float64": -1.7976931348623157e308}
 _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
@@ -114,13 +114,13 @@ def _compares(x: Any) -> bool:
 
 
 def maximum(a: Any, b: Any) -> Any:
-    """The larger one, or NaN."""
-    return let(a, lambda a: let(b, lambda b: tirx.Select(tirx.isnan(b), b, tirx.Select(a < b, b, a))))
+    """The larger one, or NaN: LLVM's own, which names each operand once, so that chains of it do not grow."""
+    return tirx.call_llvm_pure_intrin(dtype_of(a), "llvm.maximum", a, b) if is_float(a) else tirx.max(a, b)
 
 
 def minimum(a: Any, b: Any) -> Any:
     """The smaller one, or NaN."""
-    return let(a, lambda a: let(b, lambda b: tirx.Select(tirx.isnan(b), b, tirx.Select(a > b, b, a))))
+    return tirx.call_llvm_pure_intrin(dtype_of(a), "llvm.minimum", a, b) if is_float(a) else tirx.min(a, b)
 
 
 def strict(function: tirx.PrimFunc) -> tirx.PrimFunc:

@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.lowering import Stage, agrees, stage
-from tvm_ext.core.fusion import FusionCandidate
+from tvm_ext.core.fusion import DEEPEST_EXPRESSION, LARGEST_EXPRESSION, FusionCandidate
 from tvm_ext.core.group import Group
 from tvm_ext.core.relax_graph import iter_groups
 from tvm_ext.passes.group_operations import GroupOperations
@@ -241,7 +241,7 @@ def test_a_function_decides_each_step() -> None:
     proto = on_image([conv("x", "c"), node("Add", "c b", "a"), node("Relu", "a", "y")], b=random(6, 1, 1))
     assert grouped(proto, fusion=only_bias).groups == ["conv2d add", "relu"]
     first, second = asked
-    assert (first.anchor, first.group, first.expression) == ("relax.nn.conv2d", ("relax.nn.conv2d",), 2)
+    assert (first.anchor, first.group, first.expression) == ("relax.nn.conv2d", ("relax.nn.conv2d",), 3)
     assert first.saved_bytes == 2 * 4 * 6 * 5 * 7 and first.shape == IMAGE
     assert second.group == ("relax.nn.conv2d", "relax.add") and second.operations == ("relax.nn.relu",)
     agrees(proto, fusion=only_bias)
@@ -323,3 +323,53 @@ def test_a_long_chain_that_reads_each_operand_once_is_one_kernel() -> None:
     proto = on_image([node("Abs" if i % 2 else "Neg", a, b) for i, (a, b) in enumerate(itertools.pairwise(names))])
     assert [len(g.split()) for g in grouped(proto).groups] == [60]
     agrees(proto)
+
+
+@pytest.mark.parametrize("operands", ["{0} x", "x {0}"])
+@pytest.mark.parametrize("operator", ["Add", "Sub", "Max", "Min"])
+def test_a_chain_of_any_length_is_kernels_of_bounded_depth(operator: str, operands: str) -> None:
+    names = ["x", *(f"s{i}" for i in range(1, 500)), "y"]
+    proto = on_image([node(operator, operands.format(a), b) for a, b in itertools.pairwise(names)])
+    assert [len(g.split()) for g in grouped(proto).groups] == [DEEPEST_EXPRESSION] * 7 + [52]
+    agrees(proto)
+
+
+@pytest.mark.parametrize("operator", ["Max", "Min", "Sum", "Mean"])
+@pytest.mark.parametrize("count", [9, 11, 70])
+def test_operators_of_many_operands_are_as_large_as_their_operands(operator: str, count: int) -> None:
+    names = [f"x{i}" for i in range(count)]
+    inputs = [value(name, (2, 19)) for name in names]
+    proto = model([node(operator, " ".join(names), "y")], inputs, [value("y", (2, 19))])
+    steps = count - 1 + (operator == "Mean")
+    assert [len(g.split()) for g in grouped(proto).groups] == ([steps] if steps <= 64 else [64, steps - 64])
+    agrees(proto)
+
+
+def nested(kind: str, count: int) -> onnx.ModelProto:
+    """Selections and the like within the conditions, bounds or operands of others."""
+    nodes, at = [], "x"
+    for i in range(count):
+        out = "y" if i == count - 1 else f"t{i}"
+        nodes += {
+            "conditions": [node("Less", f"{at} b", f"c{i}"), node("Where", f"c{i} x b", out)],
+            "either": [
+                node("Less", f"{at} b", f"c{i}"), node("Greater", f"{at} x", f"d{i}"),
+                node("Or", f"c{i} d{i}", f"e{i}"), node("Where", f"e{i} b x", out),
+            ],
+            "squares": [node("Mul", f"{at} {at}", f"s{i}"), node("Add", f"s{i} {at}", f"a{i}"),
+                        node("Clip", f"a{i} low high", out)],
+            "leaky": [node("LeakyRelu", at, out)],
+            "exponentials": [node("Sigmoid", at, out)],
+        }[kind]  # fmt: skip
+        at = out
+    bounds = {"low": np.float32(-1), "high": np.float32(1)} if kind == "squares" else {}
+    return on_image(nodes, **({"b": random(6, 1, 1)} if kind in ("conditions", "either") else {}), **bounds)
+
+
+@pytest.mark.parametrize("kind", ["conditions", "either", "squares", "leaky", "exponentials"])
+def test_what_reads_its_operands_again_and_again_is_cut(kind: str) -> None:
+    found = grouped(nested(kind, 40))
+    assert 1 < len(found.groups) <= 40
+    for candidate in (e.detail for e in found.report.skipped if "its expression would have" in e.detail):
+        assert int(candidate.split("would have ")[1].split()[0]) > LARGEST_EXPRESSION
+    agrees(nested(kind, 40))

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 #: Operations of one scalar expression, taken as a tree: an operator that reads its operand many times multiplies what
-#: is below it (an exponential reads it 84 times). Up to this size a kernel compiles in well under a second.
-LARGEST_EXPRESSION = 2000
+#: is below it (an exponential reads it a thousand times). TVM's analyzer takes a microsecond for each.
+LARGEST_EXPRESSION = 50_000
+#: Operations of one scalar expression within each other: Python, TVM and LLVM walk each of them by recursion.
+DEEPEST_EXPRESSION = 64
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class FusionCandidate:
         shape, dtype: of the result.
         saved_bytes: traffic that a kernel of its own would cost: its operand from the group, written and read again.
         expression: scalar operations of the joined expression, taken as a tree.
+        depth: how many of them stand within each other at most.
     """
 
     anchor: str
@@ -30,6 +33,7 @@ class FusionCandidate:
     dtype: str
     saved_bytes: int
     expression: int
+    depth: int = 1
 
 
 FusionModel = Callable[[FusionCandidate], bool]
@@ -38,7 +42,7 @@ FusionModel = Callable[[FusionCandidate], bool]
 
 def default_fusion(candidate: FusionCandidate) -> bool:
     """Everything that bounds the expression: a kernel less and the traffic between, for arithmetic in registers."""
-    return candidate.expression <= LARGEST_EXPRESSION
+    return candidate.expression <= LARGEST_EXPRESSION and candidate.depth <= DEEPEST_EXPRESSION
 
 
 def no_fusion(candidate: FusionCandidate) -> bool:

@@ -40,3 +40,14 @@ def chain_of(value: Any, chains: Mapping[Any, Sequence[Any]]) -> tuple[Any, ...]
     before = chains.get(first) if isinstance(first, relax.Var) else None
     shifts = before is not None and len(before) == 1 and dtype_of(value) == "int32"
     return (*before, value) if before is not None and shifts and scalar_of(value.args[1]) is not None else None
+
+
+#: What a constant may be larger than what it is made of: a weight of 8 bits as float32. Up to so many bytes it may be
+#: of any size.
+_MAX_GROWTH, _SMALL = 4, 1 << 20
+
+
+def outgrows(nbytes: int, operands: int) -> bool:
+    """Whether a constant would be large, and much larger than the bytes of what it is made of: a program computes it,
+    so that an artifact stays about as large as its model."""
+    return nbytes > _SMALL and nbytes > _MAX_GROWTH * operands

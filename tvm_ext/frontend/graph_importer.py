@@ -10,6 +10,7 @@ the graph, in the place of the node that they stand for, with all that is known 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +25,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from ..core.errors import UnsupportedError
 from ..core.relax_graph import dtype_of, shape_of
+from ..core.storage import outgrows
 from . import sequences
 from .branches import convert_if
 from .checker import Checked
@@ -162,7 +164,11 @@ class GraphImporter(ONNXGraphImporter):
         own = CONTRIBUTED if self._node.domain == "com.microsoft" else CONVERTERS
         if op_name in own:
             return one_or_all(own[op_name](inputs, attrs, self.opset))
-        return super()._convert_operator(op_name, inputs, attrs, self.opset)
+        made = super()._convert_operator(op_name, inputs, attrs, self.opset)
+        if isinstance(made, GenericConst) and _outgrows(made, inputs):  # computed by the program, not kept in it
+            hidden = type(inputs)(self.bb.emit(x) if isinstance(x, GenericConst) else x for x in inputs)
+            return super()._convert_operator(op_name, hidden, attrs, self.opset)
+        return made
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
         """Done before, by `check_operators`."""
@@ -365,3 +371,16 @@ def _stated_dtype(output: onnx.ValueInfoProto) -> str:
 
     code = output.type.tensor_type.elem_type
     return str(onnx.helper.tensor_dtype_to_np_dtype(code)) if code else ""
+
+
+def _outgrows(made: GenericConst, inputs: Iterable[Any]) -> bool:
+    """Whether a constant is large, and much larger than the different constants that it was made of."""
+    operands: list[GenericConst] = []
+    for x in inputs:
+        if isinstance(x, GenericConst) and not any(x.same_as(other) for other in operands):
+            operands.append(x)
+    return outgrows(_nbytes(made), sum(map(_nbytes, operands)))
+
+
+def _nbytes(constant: GenericConst) -> int:
+    return math.prod(shape_of(constant) or ()) * tvm.DataType(dtype_of(constant)).bits // 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm import relax
-from tvm.ir import Call
+from tvm.ir import Call, GenericConst
 
 from ..core.relax_graph import attrs_of, dtype_of, op_name, shape_of
 from .rules import Rule, Site
@@ -101,8 +101,11 @@ def broadcast_operand(call: Call, site: Site) -> Any:
             site.rw.fire(f"{op_name(call).removeprefix('relax.')} broadcasts its operand by itself")
             return new
         others = [a for j, a in enumerate(call.args) if j != i]
-        if all(shape_of(a) == () for a in others) and site.sole(operand) and shape_of(site.var) is not None:
-            site.take_over(operand)
+        alone = site.sole(operand)
+        cheap = alone or isinstance(inner.args[0], GenericConst)
+        if all(shape_of(a) == () for a in others) and cheap and shape_of(site.var) is not None:
+            if alone:
+                site.take_over(operand)
             site.rw.fire(f"{op_name(call).removeprefix('relax.')} with one number before it is broadcast")
             small = site.rw.emit(Call(call.op, args, call.attrs, call.ty_args))
             return relax.op.broadcast_to(small, shape_of(site.var))

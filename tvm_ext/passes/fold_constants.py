@@ -13,13 +13,13 @@ from tvm.tirx import FloatImm, IntImm
 
 from ..core.passes import CompileContext, Pass, PassResult
 from ..core.relax_graph import Rewriter, dtype_of, op_name, shape_of, tuple_item
+from ..core.storage import outgrows
 from .conditions import has_main
 from .constants import NUMPY_DTYPES, constant, view_of
 from .integer_weights import is_integer_weight
 from .liveness import drop_leftovers
 from .numpy_ops import EVALUATORS, NotEvaluated, evaluate
 
-_MAX_GROWTH, _SMALL = 16, 1 << 20
 _SHAPE_ONLY = ("relax.zeros_like", "relax.ones_like", "relax.full_like")
 _KEPT = {"relax.dequantize": "relax.dequantize is kept: folding it would turn quantized weights into floats"}
 
@@ -38,9 +38,10 @@ class FoldConstants(Pass):
 
     A result without any element depends on nothing: it is a constant too.
 
-    A result that is over 1 MiB and over 16 times its operands stays an operator (a broadcast is cheaper to run
-    than to load), and so does `relax.dequantize`: its operand is the smaller and better form of the weight. A weight
-    of 8 bits that is widened to int32 for a product of integers, less one zero point, stays what it is as well.
+    A result that is over 1 MiB and over 4 times its operands (a weight of 8 bits as float32) stays an operator: a
+    broadcast is cheaper to run than to load, and an artifact stays about as large as its model. So does
+    `relax.dequantize`: its operand is the smaller and better form of the weight. A weight of 8 bits that is widened to
+    int32 for a product of integers, less one zero point, stays what it is as well.
     """
 
     name = "fold-constants"
@@ -134,7 +135,7 @@ def _folded(call: Call, ty: Any, operands: list[Any], rw: Rewriter) -> Any:
         rw.skip(f"{name}: the result has no static shape, or a dtype numpy lacks")
         return None
     if _grows(types, operands):
-        rw.skip(f"{name}: the result is over {_SMALL >> 20} MiB and over {_MAX_GROWTH} times its operands")
+        rw.skip(f"{name}: the result is over 1 MiB and over 4 times its operands")
         return None
     try:
         result = evaluate(call, [_value(a) for a in operands], types[0][1])
@@ -161,14 +162,10 @@ def _tensor_types(ty: Any) -> list[tuple[tuple[int, ...], str]] | None:
 
 def _grows(types: list[tuple[tuple[int, ...], str]], operands: list[Any]) -> bool:
     size = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in types)
-    return size > _SMALL and size > _MAX_GROWTH * sum(map(_bytes, operands))
-
-
-def _bytes(operand: Any) -> int:
-    if isinstance(operand, relax.Tuple):
-        return sum(map(_bytes, operand.fields))
-    view = view_of(operand)
-    return view.nbytes if view is not None else 0
+    tensors = [t for operand in operands for t in (operand.fields if isinstance(operand, relax.Tuple) else [operand])]
+    views = [view for view in map(view_of, tensors) if view is not None]
+    distinct = {view.ctypes.data: view.nbytes for view in views}
+    return outgrows(size, sum(distinct.values()))
 
 
 def _value(operand: Any) -> Any:

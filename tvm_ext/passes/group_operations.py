@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tvm import relax
@@ -93,7 +93,7 @@ class _Grouper:
         self._anchors = {a for r in recipes() for a in r.anchors} - {ELEMENTWISE}
         self._of: dict[relax.Var, _Group] = {}
         self._groups: list[_Group] = []
-        self._size: dict[relax.Var, int] = {}
+        self._size: dict[relax.Var, _Size] = {}
         self._branch: dict[relax.Var, _Group] = {}
         self._bindings = {b.var: b for b in bindings_of(rewriter.function)}
         self._position = {var: i for i, var in enumerate(self._bindings)}
@@ -164,7 +164,7 @@ class _Grouper:
         group = _Group(anchor, list(members))
         self._groups.append(group)
         self._of.update({b.var: group for b in members})
-        self._size.update({b.var: 1 for b in members})
+        self._size.update({b.var: _Size(1, 1) for b in members})
         return group
 
     def _join(self, binding: relax.VarBinding) -> _Group:
@@ -188,14 +188,15 @@ class _Grouper:
         self._of[binding.var] = target
         return target
 
-    def _target(self, binding: relax.VarBinding, feeding: Sequence[_Group], size: int) -> _Group | None:
+    def _target(self, binding: relax.VarBinding, feeding: Sequence[_Group], size: _Size) -> _Group | None:
         """The group that takes an operation: the anchored one with most work, if the fusion model agrees."""
         if not feeding:
             return None
         target = max([g for g in feeding if g.anchor != ELEMENTWISE] or feeding, key=_work)
         if self._fusion(self._candidate(target, [binding], size)):
             return target
-        self._rw.skip(f"not fused: its expression would have {size} operations", binding.var)
+        wrong = f"not fused: its expression would have {size.operations} operations, {size.depth} within each other"
+        self._rw.skip(wrong, binding.var)
         return None
 
     def _reserve(self, group: _Group) -> None:
@@ -218,11 +219,11 @@ class _Grouper:
             self._branch.update({b.var: group for b in between})
 
     @staticmethod
-    def _candidate(group: _Group, joining: Sequence[relax.VarBinding], size: int) -> FusionCandidate:
+    def _candidate(group: _Group, joining: Sequence[relax.VarBinding], size: _Size) -> FusionCandidate:
         shape, dtype = shape_of(joining[-1].var) or (), dtype_of(joining[-1].var)
         return FusionCandidate(
             group.anchor, tuple(op_name(b.value) for b in group.members), tuple(op_name(b.value) for b in joining),
-            shape, dtype, 2 * len(joining) * math.prod(shape) * np.dtype(dtype).itemsize, size,
+            shape, dtype, 2 * len(joining) * math.prod(shape) * np.dtype(dtype).itemsize, size.operations, size.depth,
         )  # fmt: skip
 
     def _absorbable(self, operand: Any, binding: relax.VarBinding) -> bool:
@@ -239,11 +240,23 @@ class _Grouper:
         return alone and (own is None or group.anchor == ELEMENTWISE)
 
 
-def _expression(binding: relax.VarBinding, inside: Mapping[relax.Var, int]) -> int:
-    """Operations of the scalar expression of a binding, as LLVM's code generator gets it, given those of the operands
-    that are computed in the same kernel."""
-    fused = sum(inside.get(a, 0) for a in binding.value.args if isinstance(a, relax.Var))
-    return 1 + operand_reads(op_name(binding.value)) * max(fused, 1)
+class _Size(NamedTuple):
+    """Of a scalar expression taken as a tree: its operations, and how many stand within each other."""
+
+    operations: int
+    depth: int
+
+
+_LEAF = _Size(1, 0)
+
+
+def _expression(binding: relax.VarBinding, inside: Mapping[relax.Var, _Size]) -> _Size:
+    """The scalar expression of a binding, as LLVM's code generator gets it, given those of the operands that are
+    computed in the same kernel."""
+    reads = operand_reads(op_name(binding.value))
+    operands = [inside.get(a, _LEAF) if isinstance(a, relax.Var) else _LEAF for a in binding.value.args[: len(reads)]]
+    operations = sum(n * operand.operations for n, operand in zip(reads, operands, strict=True))
+    return _Size(1 + operations, 1 + max(operand.depth for operand in operands))
 
 
 def _work(group: _Group) -> int:

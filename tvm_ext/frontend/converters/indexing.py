@@ -1,13 +1,15 @@
-"""Operators that choose, place or reverse elements: Compress, OneHot, ReverseSequence, TensorScatter, EyeLike."""
+"""Operators that choose, place, reverse or count elements: Compress, OneHot, ReverseSequence, Range, EyeLike."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from tvm import relax, te, tirx
 
 from ...core.relax_graph import dtype_of
+from ..known_values import LARGEST
 from ..refusal import Refusal
 from .base import Attributes, Converter, constant, emit, kernel, known, static_shape, text
 
@@ -92,7 +94,40 @@ def eye_like(inputs: Any, attributes: Attributes, opset: int) -> Any:
     dtype = np.dtype(dtype_of(inputs[0]))
     if "dtype" in attributes:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(int(attributes["dtype"]))
-    return constant(np.eye(rows, columns, int(attributes.get("k", 0))).astype(dtype))
+    diagonal = int(attributes.get("k", 0))
+    if rows * columns <= LARGEST:
+        return constant(np.eye(rows, columns, diagonal).astype(dtype))
+    one, zero = (tirx.const(v, dtype.name) for v in (1, 0))
+    return kernel(
+        lambda: te.compute((rows, columns), lambda i, j: tirx.Select(j - i == diagonal, one, zero), name="out"),
+        name="eye_like",
+    )
+
+
+def constant_of_shape(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ConstantOfShape(shape) -> broadcast_to(number, shape), which its readers take as the number."""
+    from onnx import numpy_helper
+
+    number = numpy_helper.to_array(attributes["value"]).reshape(()) if "value" in attributes else np.float32(0)
+    shape = [int(d) for d in known(inputs[0], "shape")]
+    return relax.op.broadcast_to(constant(number), relax.ShapeExpr(shape))
+
+
+def arange(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Range(start, limit, delta) -> a kernel of start + i * delta, which is no slower than reading it."""
+    dtype = dtype_of(inputs[0])
+    start, limit, delta = (
+        known(x, what).reshape(()) for x, what in zip(list(inputs)[:3], ("start", "limit", "delta"), strict=True)
+    )
+    if not delta:
+        raise Refusal("its delta is 0")
+    exact = [float(x) if "float" in dtype else int(x) for x in (limit, start, delta)]
+    steps = (limit - start).astype(np.float64) / exact[2] if "float" in dtype else -((exact[1] - exact[0]) // exact[2])
+    count = max(math.ceil(steps), 0)
+    if count <= LARGEST:
+        return constant((np.arange(count).astype(dtype) * delta + start).astype(dtype))
+    first, step = (tirx.const(x.item(), dtype) for x in (start, delta))
+    return kernel(lambda: te.compute((count,), lambda i: first + i.astype(dtype) * step, name="out"), name="range")
 
 
 def value_dependent(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -108,11 +143,13 @@ def all_known(inputs: Any, attributes: Attributes, opset: int) -> Any:
 #: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
     "Compress": compress,
+    "ConstantOfShape": constant_of_shape,
     "EyeLike": eye_like,
     "MelWeightMatrix": all_known,
     "NonMaxSuppression": value_dependent,
     "NonZero": value_dependent,
     "OneHot": one_hot,
+    "Range": arange,
     "ReverseSequence": reverse_sequence,
     "TensorScatter": tensor_scatter,
     "Unique": value_dependent,

@@ -7,6 +7,7 @@ from . import (
     casts,
     contributed,
     division,
+    einsum,
     elementwise,
     fourier,
     fused,
@@ -30,8 +31,8 @@ from . import (
 from .base import Converter
 
 _FAMILIES = (
-    activations, casts, division, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, pooling,
-    quantize, quantized, recurrent, reductions, resize, rows, sampling, scatters, sorting, windows,
+    activations, casts, division, einsum, elementwise, fourier, indexing, layout, matrices, ngrams, normalization,
+    pooling, quantize, quantized, recurrent, reductions, resize, rows, sampling, scatters, sorting, windows,
 )  # fmt: skip
 #: Operator of the standard domain -> converter.
 CONVERTERS: dict[str, Converter] = {
