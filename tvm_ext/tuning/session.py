@@ -15,6 +15,7 @@ from ..core.recipe import Config
 from ..core.record import Record
 from ..core.record_book import machine_fields
 from ..core.task_key import TaskKey
+from . import tuner_names
 from .measure import MeasureError, Measurement, TaskError
 from .state import TaskState, next_state
 from .task import Task
@@ -96,7 +97,7 @@ class Session:
 
     def __init__(
         self, tasks: Sequence[tuple[Task, int]], machine: Machine, measurer: Measurer, log: Log, name: str, *,
-        budget: Budget, tuner: str = "xgb", seed: int = 0, options: Mapping[str, Any] | None = None,
+        budget: Budget, tuner: str = tuner_names.DEFAULT, seed: int = 0, options: Mapping[str, Any] | None = None,
         known: Sequence[Record] = (), peak: float = 0.0, cpu: str = "",
         tell: Callable[[Event], None] = lambda event: None,
     ) -> None:  # fmt: skip

@@ -21,6 +21,7 @@ from ..core.task_key import TaskKey
 from ..frontend.reader import read_model
 from ..rates.loops import call_of_fma, round_minimum
 from ..runtime.cpu import why_not_here
+from . import tuner_names
 from .extract import Workload, workloads_of
 from .log import TuningLog
 from .measure import LocalMeasurer, RPCMeasurer
@@ -28,17 +29,15 @@ from .report import INTERRUPTED, INTERRUPTED_LATE, TaskRow, TuneReport
 from .resume import Known, known_of
 from .session import Budget, Event, Measurer, Session, session_name
 from .task import Task
-from .tuners import TUNERS
 from .verdict import Judgement, judge, why_elsewhere
 
 #: Without any other limit a session takes this long.
 DEFAULT_MINUTES = 10.0
-METASCHEDULE = "metaschedule"
 
 
 def tune(
     model: Any, *, log: str | os.PathLike[str] | None = None, trials: int | None = None, minutes: float | None = None,
-    tasks: Sequence[str] = (), tuner: str = "xgb", patience: int = 128, goal: float = 0.0, seed: int = 0,
+    tasks: Sequence[str] = (), tuner: str = tuner_names.DEFAULT, patience: int = 128, goal: float = 0.0, seed: int = 0,
     resume: bool = False, dry_run: bool = False, measurer: Measurer | None = None,
     rpc: tuple[str, int, str] | None = None, on_event: Callable[[Event], None] | None = None, **options: Any,
 ) -> TuneReport:  # fmt: skip
@@ -61,7 +60,7 @@ def tune(
     way = _Way(machine, Budget(trials, minutes, patience, goal), tuner, seed, measurer, rpc, on_event)
     _check(way)
     wanted = (tasks,) if isinstance(tasks, str) else tuple(tasks)
-    if tuner == METASCHEDULE:
+    if tuner == tuner_names.METASCHEDULE:
         return _by_metaschedule(model, compile_options, way, log, wanted, resume, dry_run)
     given = _Template(model, machine) if _is_template(model) else _Model(model, compile_options, machine, wanted)
     path = Path(log) if log is not None else Path(f"{given.name}.tuning.json")
@@ -131,8 +130,8 @@ def _start(given: _Tuned, name: str, path: Path, known: Known) -> Event:
 
 def _check(way: _Way) -> None:
     """Raises OptionError: there is no such tuner, or kernels for this machine cannot run here and nowhere else."""
-    if way.tuner != METASCHEDULE and way.tuner not in TUNERS:
-        raise OptionError(f"tuner={way.tuner!r}: choose one of {', '.join(map(repr, (*TUNERS, METASCHEDULE)))}")
+    if way.tuner not in tuner_names.NAMES:
+        raise OptionError(f"tuner={way.tuner!r}: choose one of {', '.join(map(repr, tuner_names.NAMES))}")
     if way.rpc is None and (why := why_not_here(way.machine.as_dict())):
         raise OptionError(f"nothing can be measured here: {why}", fix="measure elsewhere: rpc=(host, port, key)")
 
