@@ -63,6 +63,16 @@ def array_of(constant: GenericConst) -> np.ndarray:
         return np.asarray(constant.value.numpy())
 
 
+def prefix_of(mod: IRModule, count: int) -> IRModule:
+    """The module with the first bindings of `main` only, so many; what the last one makes is its result."""
+    bindings, main = main_bindings(mod)[:count], mod["main"]
+    last = bindings[-1].var if bindings else relax.Tuple([])
+    out = relax.Var("result", last.ty)
+    body = relax.SeqExpr([relax.DataflowBlock([*bindings, relax.VarBinding(out, last)])], out)
+    shortened = relax.Function(main.params, body, out.ty, main.is_pure, main.attrs)
+    return IRModule({**dict(mod.functions_items()), mod.get_global_var("main"): shortened}, attrs=mod.attrs)
+
+
 def scalar_of(expr: Any) -> float | int | None:
     """The value of a one-element constant; None for anything else."""
     if isinstance(expr, GenericConst) and isinstance(expr.ty, relax.TensorType):
@@ -197,7 +207,7 @@ class Rewriter:
         if isinstance(binding, relax.MatchCast):  # it binds symbolic dimensions: no plain binding can replace it
             self._out.append(binding)
             return
-        self._current, self._absorbed = binding.var, []
+        self._current, self._absorbed, self.ctx.at = binding.var, [], binding.var.name
         new = visit(binding, self)
         self._changed = self._changed or new is not None
         if new is DROP:
@@ -212,7 +222,7 @@ class Rewriter:
         self.defs[binding.var] = value
         trace_views(binding.var, value, self.ctx.provenance)
         self._out.append(relax.VarBinding(binding.var, value))
-        self._current = None
+        self._current, self.ctx.at = None, ""
 
     def _finish(self, blocks: list[Any]) -> IRModule:
         f = self.function

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from tvm import relax
 
-from ..core.relax_graph import dtype_of, numpy_of, shape_of
+from ..core.relax_graph import numpy_of, shape_of
 from .refusal import Refusal
-from .sequences import TensorList, is_tensor
+from .sequences import TensorList, describe, is_tensor
 from .subgraph import Graph, as_tensor, run_body
 
 if TYPE_CHECKING:
@@ -61,22 +61,14 @@ def selected(condition: Any, then: Any, other: Any, what: str, by: str) -> Any:
         pairs = zip(then.elements, other.elements, strict=True)
         return TensorList(tuple(selected(condition, a, b, what, by) for a, b in pairs), then.dtype)
     then, other = as_tensor(then), as_tensor(other)
-    if not is_tensor(then) or shape_of(then) is None or _kind(then) != _kind(other):
-        kinds = f"{_kind(then)} or {_kind(other)}"
+    if not is_tensor(then) or shape_of(then) is None or describe(then) != describe(other):
+        kinds = f"{describe(then)} or {describe(other)}"
         raise Refusal(f"{what} {by!r}, which is computed, would be {kinds}", unknown=by)
     if _is_same(then, other):
         return then
     block = relax.BlockBuilder.current()
     scalar = condition if shape_of(condition) == () else block.emit(relax.op.reshape(condition, ()))
     return block.emit(relax.op.where(scalar, then, other))
-
-
-def _kind(value: Any) -> str:
-    """Type and shape in words."""
-    if not is_tensor(value):
-        return f"a sequence of {len(value)} tensors" if isinstance(value, TensorList) else "nothing"
-    shape = shape_of(value)
-    return f"{dtype_of(value)} of " + ("a shape known at run time only" if shape is None else f"shape {shape}")
 
 
 def _is_same(one: Any, other: Any) -> bool:

@@ -10,6 +10,7 @@ the graph, in the place of the node that they stand for, with all that is known 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ from tvm import relax, topi
 from tvm.ir import GenericConst, IRModule
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
-from ..core.errors import UnsupportedError
+from ..core.errors import TvmExtError, UnsupportedError
 from ..core.relax_graph import dtype_of, shape_of
 from . import sequences
 from .branches import convert_if
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 _ONE_AT_A_TIME = threading.Lock()
 #: Nodes that loops, branches and definitions of a model may become, all together.
 _MOST_INNER = 2_500
+#: Elements of an input that may be a parameter, such as a shape, axes or a rate.
+_MOST_FROZEN = 64
 _CONTROL_FLOW = {"If": convert_if, "Loop": convert_loop, "Scan": convert_scan}
 
 
@@ -120,7 +123,7 @@ class GraphImporter(ONNXGraphImporter):
             try:
                 self.trace.mod = self.from_onnx(stand_in, self._checked.opset)
                 self.trace.values = self._nodes
-            except UnsupportedError:
+            except BaseException:
                 self.bb._end_block()  # left open, TVM would warn about it on stderr
                 raise
         return self.trace
@@ -275,19 +278,26 @@ class GraphImporter(ONNXGraphImporter):
         except Exception as error:
             raise self._refusal(error, top) from error
 
-    def _refusal(self, error: Exception, top: str) -> UnsupportedError:
+    def _refusal(self, error: Exception, top: str) -> TvmExtError:
         inputs = self._inputs_behind(error.unknown, top) if isinstance(error, Refusal) else []
-        return unsupported(error, self._node, self._label, self._checked.opset, self._model, inputs)
+        opset = self._checked.opsets.get("" if self._node.domain == "ai.onnx" else self._node.domain, self.opset)
+        operands = {name: sequences.describe(self._nodes[name]) for name in self._node.input if name in self._nodes}
+        return unsupported(error, self._node, self._label, opset, operands, self._model, inputs)
 
     def _inputs_behind(self, unknown: Any, top: str) -> list[str]:
-        """The graph's inputs that a value comes from, given by name, names or as an operand; else those of a node."""
+        """The graph's inputs that a value comes from, given by name, names or as an operand; else those of a node.
+
+        None where one of them is no parameter but data, which differs in every run: to freeze it is no way out.
+        """
         nodes = self._checked.nodes
         named = [unknown] if isinstance(unknown, str) else unknown
         operands = [name for name in self._node.input if name and name in self._nodes]
         names = [name for name in operands if self._nodes[name] is unknown]
         found = inputs_behind(named if isinstance(named, list) else names, nodes, self._inputs)
         node = next(n for n, label in zip(nodes, self._labels, strict=True) if label == top)
-        return found or inputs_behind(reads_of(node), nodes, self._inputs)
+        found = found or inputs_behind(reads_of(node), nodes, self._inputs)
+        sizes = {spec.name: math.prod(spec.sizes) for spec in self._checked.inputs}
+        return found if all(sizes[name] <= _MOST_FROZEN for name in found) else []
 
     def _check_static(self, node: onnx.NodeProto) -> None:
         """Bind what the node left unbound; tensors have shapes that are known now."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ModelError, UnsupportedError
 from ..runtime.spec import TensorSpec
 from .naming import node_label
+from .refusal import UNFIT
 from .tensors import type_name
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ MOST_ELEMENTS = (1 << 31) - 1
 MOST_DIMENSIONS = 32
 #: Operators to which inference gives a wrong shape: STFT, whose spectrum has one side by default (onnx 1.23).
 _MISJUDGED = ("STFT",)
-_DAMAGED = "the file is damaged or its exporter is wrong: export the model again"
+_UNFIT = "correct this part of the model, or what exported it; onnx.checker.check_model(model, full_check=True) judges it too"
 
 
 def inferred_types(
@@ -114,7 +115,7 @@ def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.Ty
     for number, name in enumerate(node.input if schema.inputs else ()):
         formal = schema.inputs[min(number, len(schema.inputs) - 1)]
         if not name and formal.option != formal.option.Optional:
-            raise ModelError(f"{model}: {_maker(node)}: input {number}, {formal.name!r}, is missing", fix=_DAMAGED)
+            raise ModelError(f"{model}: {_maker(node)}: input {number}, {formal.name!r}, is missing", fix=_UNFIT)
         if not name or known[name].WhichOneof("value") != "tensor_type":
             continue
         found = f"tensor({type_name(known[name].tensor_type.elem_type).lower()})"
@@ -122,7 +123,7 @@ def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.Ty
         if found not in formal.types or found != wanted:
             choices = wanted if found in formal.types else ", ".join(sorted(formal.types)[:8])
             raise ModelError(
-                f"{model}: {_maker(node)}: input {number}, {name!r}, is {found}; {choices} is needed", fix=_DAMAGED
+                f"{model}: {_maker(node)}: input {number}, {name!r}, is {found}; {choices} is needed", fix=_UNFIT
             )
 
 
@@ -138,7 +139,7 @@ def _outputs(
         return dict(shape_inference.infer_node_outputs(schema, node, types, values, opset_imports=imports))
     except Exception as error:  # several classes of its C++ side
         reason = " ".join(str(error).replace("[ShapeInferenceError]", "").replace("Inference error(s):", "").split())
-        raise ModelError(f"{model}: {_maker(node)}: not valid ONNX: {reason[:500]}", fix=_DAMAGED) from error
+        raise ModelError(f"{model}: {_maker(node)}: not valid ONNX: {reason[:500]}", fix=_UNFIT) from error
 
 
 def _maker(node: onnx.NodeProto) -> str:
@@ -166,7 +167,7 @@ def check_size(dims: Sequence[int | None] | None, what: str, model: str) -> None
         raise UnsupportedError(
             f"{model}: {what} has shape ({shape}); 0 to {MOST_ELEMENTS} elements in up to {MOST_DIMENSIONS} dimensions "
             "work",
-            fix="give smaller shapes, or see whether the model is damaged: sizes may come from a constant of it",
+            fix="give smaller shapes; a size may also come from a constant of the model",
         )
 
 
@@ -183,7 +184,7 @@ def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: Mapping[str, o
             both = f"{type_name(stated)} and has {type_name(found)}"
             raise ModelError(
                 f"{model}: output {output.name!r} states elements of type {both}",
-                fix=_DAMAGED,
+                fix=_UNFIT,
             )
 
 
@@ -198,7 +199,7 @@ def check_shapes(
         makers: ONNX value -> label of the node that makes it.
 
     Raises:
-        UnsupportedError: a converter made another shape, or a value of a size that no program can have.
+        UnsupportedError: conversion and inference differ in a shape, or a value of a size that no program can have.
     """
     from tvm import relax
 
@@ -212,8 +213,8 @@ def check_shapes(
         wanted = dims_known(inferred[name]) if name in inferred else None
         if wanted is not None and not _agree(shape, wanted):
             raise UnsupportedError(
-                f"{model}: {what} gets shape {tuple(shape)} from its converter, and ONNX says {wanted}",
-                fix="the converter is wrong here: compute it with other operators, or other attributes",
+                f"{model}: {what} gets shape {tuple(shape)} when it is converted, and ONNX infers {wanted}",
+                fix=UNFIT,
             )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArtifactError, InputError, ToolError, TvmExtError
+from ..core.errors import ArtifactError, InputError, RunError, ToolError, TvmExtError, failure, naming
 from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
@@ -127,6 +127,7 @@ class CompiledModel:
         Raises:
             InputError: a name, shape or dtype does not fit; the message says what would.
             ArtifactError: the model was compiled for a machine that this one cannot stand for.
+            RunError: the program stopped, for instance for lack of memory.
         """
         return self._run(self._in_order(inputs, positional))
 
@@ -156,10 +157,17 @@ class CompiledModel:
     def _run(self, values: Sequence[Any], hook: Hook | None = None) -> dict[str, np.ndarray]:
         rows, expected = (0, self._expected) if not self._symbolic else self._at_batch_of(values)
         arrays = _checked(values, expected)
-        if self._on_pool:
-            results = dispatcher.call(self._callers.call, arrays, rows, hook)
-        else:
-            results = self._callers.call(arrays, rows, hook)
+        try:
+            if self._on_pool:
+                results = dispatcher.call(self._callers.call, arrays, rows, hook)
+            else:
+                results = self._callers.call(arrays, rows, hook)
+        except TvmExtError:
+            raise
+        except Exception as error:
+            if hook is not None:  # it may be the caller's own
+                raise
+            raise failure(RunError, f"model {self.metadata.model['name']!r} stopped while it ran", error) from error
         return dict(zip(self._output_names, results, strict=True))
 
     def _in_order(self, inputs: Any, positional: tuple[Any, ...]) -> Sequence[Any]:
@@ -212,12 +220,8 @@ class CompiledModel:
             raise ToolError(f"cannot export to {str(path)!r}: {wrong}", fix="give the path of a file to write")
         with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
             library = Path(folder, "library.so")
-            try:
+            with naming(ToolError, lambda: f"cannot export to {str(path)!r}: making the library failed"):
                 self._make_library(library)
-            except TvmExtError:
-                raise
-            except Exception as error:
-                raise ToolError(f"cannot export to {str(path)!r}: making the library failed: {error}") from error
             if not library.is_file():
                 raise ToolError(f"cannot export to {str(path)!r}: the linker {find_linker()} wrote no file")
             metadata = replace(self.metadata, expanded=False)
