@@ -86,7 +86,7 @@ _OPERATOR = re.compile(r'(?:In )?ir\.Op\((?:.*?)name="([\w.]+)".*?num_inputs=-?\
 _PRINTED = ((_OPERATOR, r"\1:"), (re.compile(r"R\.shape\((\[[^\]]*\])\)"), r"\1"), (re.compile(r"T\.u?int\d+\((-?\d+)\)"), r"\1"),
             (re.compile(r"\b[TR]\.(?=\w)"), ""))  # fmt: skip
 #: Lines that say nothing by themselves: of TVM's stack, and of modules that it prints.
-_NOISE = re.compile(r"Traceback|Stack trace|File \"|\d+: |\[\d\d:\d\d:\d\d\]|#|@|from tvm|[\W_]*$|\w+: *$|Cannot parse attribute: *$")
+_NOISE = re.compile(r"Traceback|Stack trace|File \"|\d+: |\[\d\d:\d\d:\d\d\]|#|@|from tvm|[\W_]*$|\w+: *$")
 
 
 def essence(error: BaseException) -> str:
@@ -97,7 +97,8 @@ def essence(error: BaseException) -> str:
     text = str(error)
     before, _, after = text.rpartition("Error message: ")
     lines = [line.strip() for part in (after, before) for line in part.splitlines()]
-    line = next((line for line in lines if line and not _NOISE.match(line)), "")
+    kept = [line for line in lines if line and not _NOISE.match(line)]
+    line = " ".join(kept[: 2 if kept and kept[0].endswith(":") else 1])
     for pattern, plain in _PRINTED:
         line = pattern.sub(plain, line)
     if not line and (frames := traceback.extract_tb(error.__traceback__)):

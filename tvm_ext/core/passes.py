@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .errors import PassError, TvmExtError, at_nodes, failure
+from .errors import PassError, TvmExtError, at_nodes, essence, failure
 from .instruments import Instruments, Switches
 from .machine import Machine
 from .options import CompileOptions
@@ -178,7 +178,7 @@ class Pass(abc.ABC):
             try:
                 self.run(prefix_of(mod, count), ctx)
             except Exception as other:
-                return type(other) is type(error)
+                return essence(other) == essence(error)
             return False
 
         bindings = main_bindings(mod)

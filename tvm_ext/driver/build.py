@@ -96,7 +96,8 @@ def on_all_cores(
 
 
 def _culprit(
-    share: Mapping[str, tirx.PrimFunc], scheduled: bool, index: int, work: Callable[..., Any], known: Mapping[str, Kernel]
+    share: Mapping[str, tirx.PrimFunc], scheduled: bool, index: int, work: Callable[..., Any],
+    known: Mapping[str, Kernel],
 ) -> str:  # fmt: skip
     """Which kernel of a share cannot be compiled, in words: the first that fails alone."""
     for name, function in share.items():

@@ -10,10 +10,12 @@ have one shape.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tvm import relax
 
+from ..core.errors import TvmExtError
 from ..core.relax_graph import numpy_of, shape_of
 from .refusal import Refusal
 from .sequences import TensorList, describe, is_tensor
@@ -22,12 +24,15 @@ from .subgraph import Graph, as_tensor, run_body
 if TYPE_CHECKING:
     import onnx
 
+_BRANCHES = ("then_branch", "else_branch")
+
 
 def convert_if(node: onnx.NodeProto, graph: Graph) -> None:
     """Convert an If and bind its outputs.
 
     Raises:
-        Refusal: the condition is not known, and the branches give other shapes, types or lengths.
+        Refusal: the condition is not known, and the branches give other shapes, types or lengths, or one of them
+            cannot be compiled.
     """
     branches = {attribute.name: attribute.g for attribute in node.attribute}
     given = node.input[0]
@@ -35,12 +40,28 @@ def convert_if(node: onnx.NodeProto, graph: Graph) -> None:
         taken = run_body(graph, branches["then_branch" if condition.all() else "else_branch"])
         pairs = [(name, name) for name in taken]
     else:
-        then, other = (run_body(graph, branches[branch]) for branch in ("then_branch", "else_branch"))
-        pairs = list(zip(then, other, strict=True))
+        pairs = list(zip(*(_taken(graph, branches, branch, given) for branch in _BRANCHES), strict=True))
     for output, (a, b) in zip(node.output, pairs, strict=True):
         if output:
             what = f"output {output!r} by condition"
             graph.bind(output, selected(graph.value(given), graph.value(a), graph.value(b), what, given))
+
+
+def _taken(graph: Graph, branches: Mapping[str, onnx.GraphProto], branch: str, condition: str) -> list[str]:
+    """The outputs of a branch of an If whose condition is not known: it may be taken, so it must be there.
+
+    Raises:
+        Refusal: it cannot be compiled: says for what the condition must be known, and why.
+    """
+    try:
+        return run_body(graph, branches[branch])
+    except TvmExtError as error:
+        value = "false" if branch == "then_branch" else "true"
+        raise Refusal(
+            f"its {branch} cannot be, and {condition!r}, which is computed, decides whether it runs: {error.message}",
+            unknown=condition,
+            fix=f"Give what makes {condition!r} {value}; or make the {branch} one that runs with these shapes",
+        ) from error
 
 
 def selected(condition: Any, then: Any, other: Any, what: str, by: str) -> Any:

@@ -30,7 +30,10 @@ MOST_ELEMENTS = (1 << 31) - 1
 MOST_DIMENSIONS = 32
 #: Operators to which inference gives a wrong shape: STFT, whose spectrum has one side by default (onnx 1.23).
 _MISJUDGED = ("STFT",)
-_UNFIT = "correct this part of the model, or what exported it; onnx.checker.check_model(model, full_check=True) judges it too"
+_UNFIT = (
+    "correct this part of the model, or what exported it; "
+    "onnx.checker.check_model(model, full_check=True) says whether it is right"
+)
 
 
 def inferred_types(
@@ -67,20 +70,26 @@ def inferred_types(
     return known
 
 
-def check_inner(node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto]) -> None:
+def check_inner(
+    node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto], model: str
+) -> None:  # fmt: skip
     """See that a node of a branch, a loop or a definition takes what it gets.
 
     Args:
         node: of which nothing is converted yet.
         versions: domain -> version of its operators; the standard domain is "".
         types: of its inputs, by their names, as far as they are tensors.
+        model: its name, for messages.
 
     Raises:
-        ModelError: it lacks an input, or takes no such elements.
+        ModelError: it lacks an input, or takes no such elements, ranks or shapes.
     """
+    from onnx import helper
+
     schema = _schema(node, versions)
     if schema is not None and all(name in types for name in node.input if name):
-        _check_inputs(schema, node, types, "inside it")
+        _check_inputs(schema, node, types, model)
+        _outputs(schema, node, types, {}, [helper.make_opsetid(*version) for version in versions.items()], model)
 
 
 def _given_types(proto: onnx.ModelProto, inputs: Iterable[TensorSpec]) -> Iterator[tuple[str, onnx.TypeProto]]:

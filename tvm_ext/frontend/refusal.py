@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import TvmExtError, UnsupportedError, essence
+from ..core.errors import UnsupportedError, essence
 from .operators import FIX
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ class Refusal(NotImplementedError):
 def unsupported(
     error: Exception, node: onnx.NodeProto, label: str, opset: int, operands: Mapping[str, str], model: str,
     inputs: list[str],
-) -> TvmExtError:  # fmt: skip
+) -> UnsupportedError:  # fmt: skip
     """The error that users see.
 
     Args:
-        error: a refusal, an error of this library, or what a converter raised.
+        error: a refusal, or what a converter raised.
         node, label: what could not be converted, and what users know it by.
         opset, model: for the message.
         operands: of the node, by name: what they are, in words.
@@ -54,8 +54,6 @@ def unsupported(
     if isinstance(error, Refusal):
         fix = ". ".join(filter(None, (_freeze(inputs) if error.freeze else "", error.fix)))
         return UnsupportedError(f"{what} compiled: {error}{where}", fix=fix or FIX)
-    if isinstance(error, TvmExtError):
-        return type(error)(f"{what} compiled: {error.message}{where}", fix=error.fix)
     return UnsupportedError(f"{what} converted: {essence(error)}{where}", fix=UNFIT)
 
 

@@ -47,9 +47,9 @@ def load_library(library: memoryview, path: str) -> Any:
     Raises:
         ArtifactError: the system cannot load it.
     """
-    with _as_file(library) as file:
-        with naming(ArtifactError, lambda: f"{path}: the system cannot load its library part", fix="compile it again"):
-            return load_shared_library(file)
+    what = f"{path}: the system cannot load its library part"
+    with _as_file(library) as file, naming(ArtifactError, lambda: what, fix="compile it again"):
+        return load_shared_library(file)
 
 
 def write_library(library: memoryview, path: Path) -> None:

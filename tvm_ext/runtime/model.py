@@ -109,6 +109,17 @@ class CompiledModel:
         machine = f"{self.metadata.machine['isa']}, {self.threads} thread{'s' if self.threads > 1 else ''}"
         return f"CompiledModel({self.metadata.model['name']!r}: ({inputs}) -> ({outputs}); {machine})"
 
+    def __reduce__(self) -> tuple[Callable[[bytes], CompiledModel], tuple[bytes]]:
+        """Pickled, and copied by `copy`, as the bytes of its artifact: weights and machine code are in it.
+
+        Raises:
+            ToolError: see :meth:`export`.
+        """
+        with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
+            path = Path(folder, "model.so")
+            self.export(path)
+            return _from_artifact, (path.read_bytes(),)
+
     # -------------------------------------------------------------------------------------------- running
     def run(self, inputs: Mapping[str, Any] | Any = None, /, *positional: Any) -> dict[str, np.ndarray]:
         """Run once.
@@ -251,6 +262,18 @@ def load(path: str | os.PathLike[str], *, mapped: bool = False, threads_wait: Th
         module, artifact.weights, artifact.metadata, lambda file: write_library(library, file), lambda: compact,
         needs_linker=False,
     )  # fmt: skip
+
+
+def _from_artifact(data: bytes) -> CompiledModel:
+    """The model of an artifact's bytes.
+
+    Raises:
+        ArtifactError: see :func:`load`.
+    """
+    with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
+        path = Path(folder, "model.so")
+        path.write_bytes(data)
+        return load(path)
 
 
 def _caller_maker(module: Any, metadata: Metadata, weights: Weights) -> Callable[[], Caller]:
