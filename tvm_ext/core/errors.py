@@ -83,8 +83,12 @@ _LENGTH = 300
 _DEFECT = "this is a defect of tvm-ext: report it with the model and this message; the traceback shows the cause"
 #: How TVM prints an operator (its whole registration), a shape and a number.
 _OPERATOR = re.compile(r'(?:In )?ir\.Op\((?:.*?)name="([\w.]+)".*?num_inputs=-?\d+(?:, support_level=\d+)?\),?')
-_PRINTED = ((_OPERATOR, r"\1:"), (re.compile(r"R\.shape\((\[[^\]]*\])\)"), r"\1"), (re.compile(r"T\.u?int\d+\((-?\d+)\)"), r"\1"),
-            (re.compile(r"\b[TR]\.(?=\w)"), ""))  # fmt: skip
+_PRINTED = (
+    (_OPERATOR, r"\1:"),
+    (re.compile(r"R\.shape\((\[[^\]]*\])\)"), r"\1"),
+    (re.compile(r"T\.u?int\d+\((-?\d+)\)"), r"\1"),
+    (re.compile(r"\b[TR]\.(?=\w)"), ""),
+)
 #: Lines that say nothing by themselves: of TVM's stack, and of modules that it prints.
 _NOISE = re.compile(r"Traceback|Stack trace|File \"|\d+: |\[\d\d:\d\d:\d\d\]|#|@|from tvm|[\W_]*$|\w+: *$")
 

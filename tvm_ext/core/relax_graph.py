@@ -64,13 +64,14 @@ def array_of(constant: GenericConst) -> np.ndarray:
 
 
 def prefix_of(mod: IRModule, count: int) -> IRModule:
-    """The module with the first bindings of `main` only, so many; what the last one makes is its result."""
+    """The module with the first bindings of `main` only, so many, and what they call; its result is all they make."""
     bindings, main = main_bindings(mod)[:count], mod["main"]
-    last = bindings[-1].var if bindings else relax.Tuple([])
-    out = relax.Var("result", last.ty)
-    body = relax.SeqExpr([relax.DataflowBlock([*bindings, relax.VarBinding(out, last)])], out)
+    made = relax.Tuple([binding.var for binding in bindings])
+    out = relax.Var("result", relax.TupleType([binding.var.ty for binding in bindings]))
+    body = relax.SeqExpr([relax.DataflowBlock([*bindings, relax.VarBinding(out, made)])], out)
     shortened = relax.Function(main.params, body, out.ty, main.is_pure, main.attrs)
-    return IRModule({**dict(mod.functions_items()), mod.get_global_var("main"): shortened}, attrs=mod.attrs)
+    functions = {**dict(mod.functions_items()), mod.get_global_var("main"): shortened}
+    return relax.transform.DeadCodeElimination(["main"])(IRModule(functions, attrs=mod.attrs))
 
 
 def scalar_of(expr: Any) -> float | int | None:

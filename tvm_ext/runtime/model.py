@@ -16,6 +16,7 @@ from ..core.errors import ArtifactError, InputError, RunError, ToolError, TvmExt
 from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
+from .files import path_of
 from .kernel_memory import Inspector, hook_of
 from .library import load_library, write_library
 from .linker import find_linker
@@ -225,9 +226,9 @@ class CompiledModel:
         """
         if self._needs_linker:
             find_linker()
-        target = Path(path)
-        if target.is_dir() or not target.parent.is_dir():
-            wrong = "is a folder" if target.is_dir() else f"there is no folder {str(target.parent)!r}"
+        target = Path(path_of(path, ToolError, "the path to export to"))
+        if os.path.isdir(target) or not os.path.isdir(target.parent):
+            wrong = "is a folder" if os.path.isdir(target) else f"there is no folder {str(target.parent)!r}"
             raise ToolError(f"cannot export to {str(path)!r}: {wrong}", fix="give the path of a file to write")
         with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
             library = Path(folder, "library.so")

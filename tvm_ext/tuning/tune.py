@@ -7,7 +7,7 @@ import functools
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,8 @@ def tune(
     on_event = on_event or (lambda event: None)
     way = _Way(machine, Budget(trials, minutes, patience, goal), tuner, seed, measurer, rpc, on_event)
     _check(way)
+    if not isinstance(tasks, Iterable):
+        raise OptionError(f"tasks={tasks!r}: a list of parts of their names is needed")
     wanted = (tasks,) if isinstance(tasks, str) else tuple(tasks)
     if tuner == tuner_names.METASCHEDULE:
         return _by_metaschedule(model, compile_options, way, log, wanted, resume, dry_run)
