@@ -15,7 +15,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .tuning.tuner_names import DEFAULT as _DEFAULT_TUNER
+from .core.tuner_names import DEFAULT as _DEFAULT_TUNER
 
 if TYPE_CHECKING:
     import os

@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ..core import tuner_names
 from ..core.errors import OptionError
-from ..tuning import tuner_names
 from .common import model_of
 from .options import add_compile_arguments, compile_options
 

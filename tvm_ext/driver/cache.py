@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..core.errors import ArtifactError, OptionError, essence
+from ..core.errors import ArtifactError, OptionError, TvmExtError, essence
 from ..core.machine import Machine
 from ..core.options import NOT_OF_THE_PROGRAM, CompileOptions
 from ..runtime.artifact import read_metadata
@@ -145,8 +145,8 @@ class Cache:
                 _warn(f"the model is not kept: {size} bytes, {self.folder} may hold {self.limit}")
                 return None
             os.replace(temporary, path)
-        except Exception as error:
-            _warn(f"{self.folder} cannot be used, so models are compiled every time: {essence(error)}")
+        except (OSError, TvmExtError) as error:
+            _warn(f"{self.folder} cannot be used, so models are compiled every time: {error}")
             return None
         finally:
             with suppress(OSError):

@@ -104,10 +104,10 @@ class InferenceSession:
         """
         names = output_names or self._output_names
         if not isinstance(names, Iterable) or isinstance(names, str):
-            raise InputError(f"output_names={names!r} is no list", fix=f"give a list of some of {self._output_names}")
+            what = "one name" if isinstance(names, str) else "no list"
+            raise InputError(f"output_names={names!r} is {what}; give a list", fix=f"choose of {self._output_names}")
         if unknown := [name for name in names if name not in self._output_names]:
-            wrong = f"no output {unknown}"
-            raise InputError(f"{wrong}; give a list", fix=f"choose of {self._output_names}")
+            raise InputError(f"no output {unknown}; give a list", fix=f"choose of {self._output_names}")
         if not isinstance(input_feed, Mapping):
             raise InputError(f"input_feed is {type(input_feed).__name__}", fix="pass a dict: input name -> array")
         outputs = self._compiled.run(input_feed)

@@ -148,7 +148,18 @@ def _outputs(
         return dict(shape_inference.infer_node_outputs(schema, node, types, values, opset_imports=imports))
     except Exception as error:  # several classes of its C++ side
         reason = " ".join(str(error).replace("[ShapeInferenceError]", "").replace("Inference error(s):", "").split())
-        raise ModelError(f"{model}: {_maker(node)}: not valid ONNX: {reason[:500]}", fix=_UNFIT) from error
+        operands = ", ".join(f"{name!r} {_in_words(kind)}" for name, kind in types.items()) or "none"
+        wrong = f"{model}: {_maker(node)}: not valid ONNX: {reason[:500]}; inputs: {operands}"
+        raise ModelError(wrong, fix=_UNFIT) from error
+
+
+def _in_words(kind: onnx.TypeProto) -> str:
+    """A type as messages show it: "float of shape (2, ?)"."""
+    if kind.WhichOneof("value") != "tensor_type":
+        return str(kind.WhichOneof("value"))
+    dims = dims_known(kind)
+    shape = "unknown shape" if dims is None else f"shape ({', '.join('?' if d is None else str(d) for d in dims)})"
+    return f"{type_name(kind.tensor_type.elem_type).lower()} of {shape}"
 
 
 def _maker(node: onnx.NodeProto) -> str:

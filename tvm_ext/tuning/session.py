@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..core import tuner_names
 from ..core.errors import OptionError
 from ..core.machine import Machine
 from ..core.recipe import Config
 from ..core.record import Record
 from ..core.record_book import machine_fields
 from ..core.task_key import TaskKey
-from . import tuner_names
 from .measure import MeasureError, Measurement, TaskError
 from .state import TaskState, next_state
 from .task import Task

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core import tuner_names
 from ..core.errors import OptionError, TvmExtError
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
@@ -21,7 +22,6 @@ from ..core.task_key import TaskKey
 from ..frontend.reader import read_model
 from ..rates.loops import call_of_fma, round_minimum
 from ..runtime.cpu import why_not_here
-from . import tuner_names
 from .extract import Workload, workloads_of
 from .log import TuningLog
 from .measure import LocalMeasurer, RPCMeasurer

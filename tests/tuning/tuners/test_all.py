@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import tvm_ext
+from tvm_ext.core import tuner_names
 from tvm_ext.core.errors import OptionError
 from tvm_ext.tuning import tune as tune_module
-from tvm_ext.tuning import tuner_names
 from tvm_ext.tuning.session import Session
 from tvm_ext.tuning.tuners import TUNERS, make_tuner
 
