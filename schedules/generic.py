@@ -15,6 +15,7 @@ from tvm import tirx
 from tvm.s_tir import SBlockRealize, Schedule
 from tvm.s_tir.schedule import ScheduleError
 
+from tvm_ext.core.errors import essence
 from tvm_ext.core.machine import Machine
 
 from .empty_reductions import started
@@ -44,7 +45,7 @@ def schedule(function: tirx.PrimFunc, machine: Machine) -> tuple[tirx.PrimFunc, 
         how = "parallel" if any(parallel) else "serial"
         return sch.mod["main"].without_attr("global_symbol"), how
     except (ScheduleError, ValueError, TypeError) as error:
-        return function, f"none: {str(error).strip().splitlines()[0][:120]}"
+        return function, f"none: {essence(error)}"
 
 
 def _serial(function: tirx.PrimFunc) -> tirx.PrimFunc:

@@ -15,6 +15,8 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .core.tuner_names import DEFAULT as _DEFAULT_TUNER
+
 if TYPE_CHECKING:
     import os
 
@@ -271,7 +273,7 @@ def tune(
     trials: int | None = None,
     minutes: float | None = None,
     tasks: Sequence[str] = (),
-    tuner: str = "xgb",
+    tuner: str = _DEFAULT_TUNER,
     patience: int = 128,
     goal: float = 0.0,
     seed: int = 0,
@@ -293,8 +295,8 @@ def tune(
         trials: candidates to measure in all.
         minutes: time to measure; 10 if neither is given.
         tasks: only tasks whose name, recipe or ONNX node contains one of these.
-        tuner: "xgb", "ga", "beam", "random" or "grid"; or "metaschedule": TVM's own search over the same kernels, for
-            which `log` is the folder of its database.
+        tuner: "beam", "xgb" (a rank model; needs the extra `tune`), "ga", "random" or "grid"; or "metaschedule": TVM's
+            own search over the same kernels, for which `log` is the folder of its database.
         patience: trials without progress that end a task.
         goal: stop when the kernels' time, tuned over untuned, is estimated to be this; 0 for never.
         seed: of the tuners and of inputs.

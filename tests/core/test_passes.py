@@ -93,3 +93,28 @@ def test_the_middle_of_a_schedule_error_is_left_out(mod: IRModule, ctx: CompileC
 def test_as_a_tvm_pass(mod: IRModule, ctx: CompileContext) -> None:
     sequence = tvm.transform.Sequential([Fires().as_tvm(ctx), relax.transform.Normalize()])
     assert has_main(sequence(mod)) is None and [r.name for r in ctx.reports] == ["fires"]
+
+
+class FailsOnTanh(Pass):
+    """Like one of TVM's own: it fails somewhere in the module, and does not say where."""
+
+    name = "fails-on-tanh"
+
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        if "R.tanh" in mod.script():
+            raise ValueError("no tanh")
+        return PassResult(mod)
+
+
+def test_a_pass_that_does_not_say_where_is_asked_again_with_less(ctx: CompileContext) -> None:
+    x = relax.Var("x", relax.TensorType((2,), "float32"))
+    builder, value = relax.BlockBuilder(), x
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            for i in range(9):
+                value = builder.emit((relax.op.tanh if i in (4, 7) else relax.op.exp)(value), f"v{i}")
+            out = builder.emit_output(value)
+        builder.emit_func_output(out)
+    with pytest.raises(PassError, match=r"pass 'fails-on-tanh' failed at 'v4': ValueError: no tanh") as info:
+        FailsOnTanh()(builder.get(), ctx)
+    assert str(info.value.__cause__) == "no tanh"

@@ -11,8 +11,10 @@ import tvm
 from tvm import relax, te, topi
 
 import tvm_ext
+import tvm_ext.driver.build as build_module
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.lowering import Stage, stage
+from tvm_ext.core.errors import BuildError
 from tvm_ext.core.machine import Machine
 from tvm_ext.driver.build import build, build_objects, compile_kernels, has_parallel_loops
 from tvm_ext.passes.lift_weights import LiftWeights
@@ -116,3 +118,23 @@ def test_what_no_recipe_scheduled_is_compiled_without_llvms_vectorizer(shape: An
     result = tvm.runtime.tensor(np.full(wanted.shape, np.nan, np.float32))
     compile_kernels({"main": kernel}, Machine.detect(), scheduled=False)["main"](tvm.runtime.tensor(given), result)
     np.testing.assert_array_equal(result.numpy(), wanted)
+
+
+@pytest.mark.parametrize("step", ["lower_to_loops", "with_stack_buffers"])
+def test_a_kernel_that_cannot_be_compiled_is_named_with_its_nodes(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Whichever kernels share a core with it."""
+    found, real = lowered(), getattr(build_module, step)
+    bad = [name for name, kernel in found.ctx.kernels.items() if kernel.calls][-1]
+
+    def fails(kernels: Any, *rest: Any) -> Any:
+        if bad in (kernels if isinstance(kernels, dict) else (kernels.attrs["global_symbol"],)):
+            raise ValueError("not this one\n  in a dump")
+        return real(kernels, *rest)
+
+    monkeypatch.setattr(build_module, step, fails)
+    with pytest.raises(BuildError) as info:
+        build(found.mod, found.ctx.machine, found.ctx.kernels)
+    kernel = found.ctx.kernels[bad]
+    assert info.value.message.startswith(f"kernel {bad!r} ({kernel.recipe}) at node")
+    assert all(repr(node) in info.value.message for node in kernel.nodes[:3]) and "dump" not in info.value.message
+    assert info.value.message.endswith("ValueError: not this one") and isinstance(info.value.__cause__, ValueError)

@@ -168,3 +168,37 @@ def test_an_output_that_nobody_takes_may_have_any_shape() -> None:
     for flag in (True, False):  # onnxruntime does not run it
         (got,) = run_tvm(found, {"x": x, "flag": np.array(flag)})
         np.testing.assert_array_equal(got, np.maximum(x, 0) if flag else -x)
+
+
+def test_a_branch_that_cannot_run_is_named_with_what_decides_and_freezing_helps() -> None:
+    """As voice models have one for each sample rate, of which only one takes frames of this length."""
+    then = branch([node("Relu", ["x"], ["a"])], ["a"])
+    lstm = node("LSTM", ["x", "w", "w"], ["a"], "other_rate", hidden_size=1)
+    nodes = [node("Equal", ["sr", "rate"], ["flag"]), choice(then, branch([lstm], ["a"]), ["y"])]
+    weights = {"rate": np.array(16000), "w": floats(1, 4, 1)}
+    inputs = [value("x", [3, 7]), value("sr", [], TensorProto.INT64)]
+    proto = model(nodes, inputs, [value("y", None)], weights)
+    with pytest.raises(UnsupportedError) as info:
+        imported(proto)
+    for word in (
+        "'choose' (If",
+        "else_branch",
+        "'flag'",
+        "'other_rate' (LSTM)",
+        "rank 3",
+        "freeze={'sr': ...}",
+        "'flag' true",
+    ):
+        assert word in message(info.value)
+    x = floats(3, 7)
+    np.testing.assert_array_equal(
+        run_tvm(imported(proto, freeze={"sr": np.array(16000)}), {"x": x})[0], np.maximum(x, 0)
+    )
+
+
+def test_data_is_nothing_to_freeze() -> None:
+    nodes = [node("NonZero", ["x"], ["y"], "find")]
+    proto = model(nodes, [value("x", [8, 64])], [value("y", None, INT)])
+    with pytest.raises(UnsupportedError, match="'find'") as info:
+        imported(proto)
+    assert "freeze" not in message(info.value)

@@ -77,6 +77,29 @@ def test_less_data_than_the_shape_needs(path):
     assert "initializer 'w'" in message(error.value) and "needs 60 bytes and has 56" in error.value.message
 
 
+@pytest.mark.parametrize("sub", ["missing", "folder", "link"])
+@pytest.mark.parametrize("location", ["sub/../weights.bin", "./sub/.././weights.bin", "sub\\..\\weights.bin"])
+@pytest.mark.parametrize("read", [fingerprint, read_model])
+def test_a_location_that_leaves_a_folder_inside_stays_inside(path, location, sub, read):
+    if sub == "folder":
+        (path.parent / "sub").mkdir()
+    elif sub == "link":
+        (path.parent / "beside").mkdir()
+        (path.parent / "sub").symlink_to("beside")
+    _set(path, location=location)
+    read(path)
+
+
+@pytest.mark.parametrize("read", [fingerprint, read_model])
+def test_a_link_is_followed_before_what_leaves_it(path, read):
+    (path.parent.parent / "beside").mkdir()
+    shutil.copy(path.parent / "weights.bin", path.parent.parent / "secret.bin")
+    (path.parent / "sub").symlink_to("../beside")  # sub/.. is the folder above, where weights.bin would lie
+    _set(path, location="sub/../secret.bin")
+    with pytest.raises(ModelError, match="outside the model's folder"):
+        read(path)
+
+
 @pytest.mark.parametrize("location", ["../secret.bin", "a/../../secret.bin", "/etc/hostname", "..\\secret.bin"])
 @pytest.mark.parametrize("read", [fingerprint, read_model])
 def test_a_location_outside_the_folder_is_refused(path, location, read):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import stat
+
 import numpy as np
 import pytest
 from tvm import relax
 
-from tvm_ext.core.errors import ArtifactError, InputError, ToolError
+from tvm_ext.core.errors import ArtifactError, InputError, RunError, ToolError
 from tvm_ext.runtime.arrays import is_aligned
 from tvm_ext.runtime.model import CompiledModel, load
 
@@ -254,3 +257,27 @@ def test_a_failing_link_leaves_the_old_file(bias_model: CompiledModel, tmp_path,
         bias_model.export(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["model.so"]
+
+
+@pytest.mark.parametrize("path", [None, 3, b"x", "", "a\0b"])
+def test_what_is_no_path_is_refused(bias_model: CompiledModel, path: object) -> None:
+    with pytest.raises(ToolError, match="the path to export to is"):
+        bias_model.export(path)  # type: ignore[arg-type]
+    with pytest.raises(ArtifactError, match="the artifact's path is"):
+        load(path)  # type: ignore[arg-type]
+
+
+def test_a_pipe_or_device_is_not_replaced_by_a_file(bias_model: CompiledModel, tmp_path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ToolError, match="no regular file"):
+        bias_model.export(tmp_path / "pipe")
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe").st_mode) and os.listdir(tmp_path) == ["pipe"]
+
+
+def test_a_program_that_stops_is_an_error_of_ours(bias_model: CompiledModel, x: np.ndarray, monkeypatch) -> None:
+    def stops(*_: object) -> None:
+        raise ValueError("Check failed: no memory\n  stack")
+
+    monkeypatch.setattr(bias_model._callers, "call", stops)
+    with pytest.raises(RunError, match=r"^model '.*' stopped while it ran: ValueError: Check failed: no memory\n  fix"):
+        bias_model.run(x)

@@ -168,7 +168,7 @@ def test_servers_of_another_kind_are_not_judged_here(tmp_path, monkeypatch):
 
 def test_options_that_make_no_sense_are_errors(tmp_path):
     for wrong, words in (
-        ({"tuner": "magic"}, "choose one of 'grid'"), ({"target": "aarch64-linux-gnu:cortex-a72"}, "measured here"),
+        ({"tuner": "magic"}, "choose one of 'beam'"), ({"target": "aarch64-linux-gnu:cortex-a72"}, "measured here"),
         ({"trials": 0}, "trials=0"), ({"records": None}, "compares with the defaults"),
         ({"offload": "systolic"}, "kernels of the CPU"),
     ):  # fmt: skip

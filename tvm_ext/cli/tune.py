@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ..core import tuner_names
 from ..core.errors import OptionError
 from .common import model_of
 from .options import add_compile_arguments, compile_options
@@ -25,7 +26,6 @@ EXAMPLE = """\
 
 Ctrl-C ends it; what was measured is in the log, and --resume goes on. With --json every event is a line of JSON,
 the last one the report."""
-TUNERS = ("xgb", "ga", "beam", "random", "grid", "metaschedule")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only tasks whose name, recipe or ONNX node contains this",
     )
     parser.add_argument(
-        "--tuner", choices=TUNERS, default="xgb",
-        help="how candidates are chosen (default: xgb); for metaschedule --log is the folder of its database",
+        "--tuner", choices=tuner_names.NAMES, default=tuner_names.DEFAULT,
+        help="how candidates are chosen (default: %(default)s); for metaschedule --log is the folder of its database",
     )  # fmt: skip
     parser.add_argument("--patience", type=int, default=128, help="trials without progress that end a task")
     parser.add_argument("--goal", type=float, default=0.0, metavar="R", help="stop at tuned / untuned time R")

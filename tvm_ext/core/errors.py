@@ -2,9 +2,17 @@
 
 All derive from :class:`TvmExtError`, and from the built-in class that a caller would expect
 (`ValueError`, `TypeError`, `OSError`), so both `except TvmExtError` and plain Python habits work.
+
+What others raise (TVM, ONNX, numpy, or a defect of ours) never reaches a caller as it is: :func:`failure` says what it
+happened to, in one of these classes, with the first line that says something, and chains the original.
 """
 
 from __future__ import annotations
+
+import contextlib
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 class TvmExtError(Exception):
@@ -53,9 +61,88 @@ class PassError(TvmExtError, RuntimeError):
     """A pass broke one of its own conditions, or raised: names the pass and the one before it."""
 
 
+class BuildError(TvmExtError, RuntimeError):
+    """After all passes a program cannot be built or loaded: names the step, or the kernel and its ONNX nodes."""
+
+
+class RunError(TvmExtError, RuntimeError):
+    """A compiled program stopped while it ran; names the model."""
+
+
 class ProgramError(TvmExtError, ValueError):
     """A program of an accelerator is damaged, malformed, or waits for ever; names the instruction."""
 
 
 class DriverError(TvmExtError, RuntimeError):
     """The driver of a back end failed while a model ran; names the back end and the region."""
+
+
+# ------------------------------------------------------------ what others raise
+#: Letters of a message that are kept.
+_LENGTH = 300
+_DEFECT = "this is a defect of tvm-ext: report it with the model and this message; the traceback shows the cause"
+#: How TVM prints an operator (its whole registration), a shape and a number.
+_OPERATOR = re.compile(r'(?:In )?ir\.Op\((?:.*?)name="([\w.]+)".*?num_inputs=-?\d+(?:, support_level=\d+)?\),?')
+_PRINTED = (
+    (_OPERATOR, r"\1:"),
+    (re.compile(r"R\.shape\((\[[^\]]*\])\)"), r"\1"),
+    (re.compile(r"T\.u?int\d+\((-?\d+)\)"), r"\1"),
+    (re.compile(r"\b[TR]\.(?=\w)"), ""),
+)
+#: Lines that say nothing by themselves: of TVM's stack, and of modules that it prints.
+_NOISE = re.compile(r"Traceback|Stack trace|File \"|\d+: |\[\d\d:\d\d:\d\d\]|#|@|from tvm|[\W_]*$|\w+: *$")
+
+
+def essence(error: BaseException) -> str:
+    """The class of an exception and the first line that says what is wrong.
+
+    Without the module, stack or registration that TVM prints around it. What says nothing is told by its place.
+    """
+    text = str(error)
+    before, _, after = text.rpartition("Error message: ")
+    lines = [line.strip() for part in (after, before) for line in part.splitlines()]
+    kept = [line for line in lines if line and not _NOISE.match(line)]
+    line = " ".join(kept[: 2 if kept and kept[0].endswith(":") else 1])
+    for pattern, plain in _PRINTED:
+        line = pattern.sub(plain, line)
+    if not line and (frames := traceback.extract_tb(error.__traceback__)):
+        line = f"in {frames[-1].name}: {frames[-1].line}"
+    return f"{type(error).__name__}: {' '.join(line.split())[:_LENGTH]}"
+
+
+def at_nodes(nodes: Sequence[str], types: Mapping[str, str]) -> str:
+    """ " at node ..." for a message; "" if there is none.
+
+    Args:
+        nodes: labels of ONNX nodes.
+        types: label -> operator.
+    """
+    shown = ", ".join(f"{node!r} ({types[node]})" if node in types else repr(node) for node in nodes[:3])
+    more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
+    return f" at node{'s' * (len(nodes) > 1)} {shown}{more}" if nodes else ""
+
+
+def failure(kind: type[TvmExtError], what: str, error: BaseException, fix: str = _DEFECT) -> TvmExtError:
+    """An error of this library for an exception of others; to be raised `from` it.
+
+    Args:
+        kind: its class.
+        what: failed: a step, and the node, pass or kernel that it was about.
+        fix: what the user can do.
+    """
+    return kind(f"{what}: {essence(error)}", fix=fix)
+
+
+@contextlib.contextmanager
+def naming(kind: type[TvmExtError], what: Callable[[], str], fix: str = _DEFECT) -> Iterator[None]:
+    """What is raised inside becomes a :func:`failure`; errors of this library stay as they are.
+
+    Args:
+        what: see :func:`failure`; asked when something was raised.
+    """
+    try:
+        yield
+    except TvmExtError:
+        raise
+    except Exception as error:
+        raise failure(kind, what(), error, fix) from error

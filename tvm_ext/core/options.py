@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -272,8 +272,13 @@ def _checked_offload(offload: Any, options: Any) -> tuple[tuple[str, Any], ...]:
     return pairs
 
 
+_SHAPES = "for example shapes={'input': (1, 3, 224, 224)}, or ('N', 3, 224, 224) for any batch N"
+
+
 def _checked_shapes(shapes: Any) -> Shapes:
     pairs = shapes.items() if isinstance(shapes, Mapping) else (shapes or ())
+    if not isinstance(pairs, Iterable):
+        raise OptionError(f"shapes={shapes!r}: input names with their shapes are needed", fix=_SHAPES)
     checked = []
     for pair in pairs:
         try:
@@ -284,7 +289,7 @@ def _checked_shapes(shapes: Any) -> Shapes:
         if not isinstance(name, str) or dims is None:
             raise OptionError(
                 f"shapes={shapes!r}: every entry is an input name and a tuple of whole numbers, 0 or more, or names",
-                fix="for example shapes={'input': (1, 3, 224, 224)}, or ('N', 3, 224, 224) for any batch N",
+                fix=_SHAPES,
             )
         checked.append((name, dims))
     return tuple(sorted(checked, key=lambda pair: pair[0]))

@@ -7,12 +7,13 @@ breaks it, is an error which names the pass and the one that ran before it.
 from __future__ import annotations
 
 import abc
+import bisect
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .errors import PassError, TvmExtError
+from .errors import PassError, TvmExtError, at_nodes, essence, failure
 from .instruments import Instruments, Switches
 from .machine import Machine
 from .options import CompileOptions
@@ -97,6 +98,7 @@ class CompileContext:
         alone: ONNX node -> error of the outputs when it alone is computed in bf16, if that was measured.
         together: the same of all nodes in bf16 together; None if it was not measured.
         precision: what was decided about each product; None of a compile in float32.
+        at: name of the variable of `main` that a pass looks at; "" if it does not say.
     """
 
     machine: Machine
@@ -118,6 +120,7 @@ class CompileContext:
     alone: Mapping[str, float] = field(default_factory=dict)
     together: float | None = None
     precision: PrecisionPlan | None = None
+    at: str = ""
 
 
 Condition = Callable[["IRModule"], "str | None"]
@@ -151,16 +154,36 @@ class Pass(abc.ABC):
         """
         before = f" (after pass {ctx.reports[-1].name!r})" if ctx.reports else ""
         self._check("needs", self.requires, mod, before)
-        start = time.perf_counter()
+        start, ctx.at = time.perf_counter(), ""
         try:
             result = self.run(mod, ctx)
         except TvmExtError:
             raise
         except Exception as error:
-            raise PassError(f"pass {self.name!r}{before} failed: {type(error).__name__}: {_essence(error)}") from error
+            variable = ctx.at or self._culprit(mod, ctx, error)
+            where = at_nodes(ctx.provenance.of(variable), ctx.ownership.types) or (variable and f" at {variable!r}")
+            raise failure(PassError, f"pass {self.name!r}{before} failed{where}", error) from error
         self._check("promises", self.ensures, result.mod, before)
         ctx.reports.append(PassReport(self.name, result.fired, result.skipped, time.perf_counter() - start))
         return result
+
+    def _culprit(self, mod: IRModule, ctx: CompileContext, error: Exception) -> str:
+        """The first variable of `main` with which this pass fails as it did: by bisection, for TVM's passes never say.
+
+        "" if there is none. The context is of no use afterwards.
+        """
+        from .relax_graph import main_bindings, prefix_of
+
+        def fails(count: int) -> bool:
+            try:
+                self.run(prefix_of(mod, count), ctx)
+            except Exception as other:
+                return essence(other) == essence(error)
+            return False
+
+        bindings = main_bindings(mod)
+        first = bisect.bisect_left(range(len(bindings) + 1), True, key=fails)
+        return str(bindings[first - 1].var.name) if 0 < first <= len(bindings) else ""
 
     def _check(self, verb: str, conditions: Iterable[Condition], mod: IRModule, before: str) -> None:
         for condition in conditions:
@@ -176,13 +199,6 @@ class Pass(abc.ABC):
             return self(mod, ctx).mod
 
         return apply
-
-
-def _essence(error: Exception) -> str:
-    """The message of an error without the module that TVM prints in the middle of it."""
-    text = str(error).strip()
-    _, marker, tail = text.rpartition("Error message: ")
-    return f"{text.splitlines()[0][:200]} {tail[:400]}" if marker else text[:600]
 
 
 def run_passes(

@@ -71,12 +71,16 @@ class Kernel:
     plan: Plan | None = None
     cost: Callable[[Machine], float] | None = None
 
+    @property
+    def nodes(self) -> list[str]:
+        """The ONNX nodes of all its calls, each once."""
+        return list(dict.fromkeys(node for call in self.calls for node in call))
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        nodes = list(dict.fromkeys(n for call in self.calls for n in call))
         return {
             "name": self.name, "recipe": self.recipe, "config": self.config, "layouts": self.layouts,
-            "calls": len(self.calls), "nodes": nodes, "call_sites": [list(c) for c in self.calls],
+            "calls": len(self.calls), "nodes": self.nodes, "call_sites": [list(c) for c in self.calls],
             "sites": [site.as_dict() for site in self.sites], "reason": self.reason,
             "estimated_us": round(self.estimate * 1e6, 1), "record": self.record,
             "choice": dict(self.choice),

@@ -63,6 +63,17 @@ def array_of(constant: GenericConst) -> np.ndarray:
         return np.asarray(constant.value.numpy())
 
 
+def prefix_of(mod: IRModule, count: int) -> IRModule:
+    """The module with the first bindings of `main` only, so many, and what they call; its result is all they make."""
+    bindings, main = main_bindings(mod)[:count], mod["main"]
+    made = relax.Tuple([binding.var for binding in bindings])
+    out = relax.Var("result", relax.TupleType([binding.var.ty for binding in bindings]))
+    body = relax.SeqExpr([relax.DataflowBlock([*bindings, relax.VarBinding(out, made)])], out)
+    shortened = relax.Function(main.params, body, out.ty, main.is_pure, main.attrs)
+    functions = {**dict(mod.functions_items()), mod.get_global_var("main"): shortened}
+    return relax.transform.DeadCodeElimination(["main"])(IRModule(functions, attrs=mod.attrs))
+
+
 def scalar_of(expr: Any) -> float | int | None:
     """The value of a one-element constant; None for anything else."""
     if isinstance(expr, GenericConst) and isinstance(expr.ty, relax.TensorType):
@@ -197,7 +208,7 @@ class Rewriter:
         if isinstance(binding, relax.MatchCast):  # it binds symbolic dimensions: no plain binding can replace it
             self._out.append(binding)
             return
-        self._current, self._absorbed = binding.var, []
+        self._current, self._absorbed, self.ctx.at = binding.var, [], binding.var.name
         new = visit(binding, self)
         self._changed = self._changed or new is not None
         if new is DROP:
@@ -212,7 +223,7 @@ class Rewriter:
         self.defs[binding.var] = value
         trace_views(binding.var, value, self.ctx.provenance)
         self._out.append(relax.VarBinding(binding.var, value))
-        self._current = None
+        self._current, self.ctx.at = None, ""
 
     def _finish(self, blocks: list[Any]) -> IRModule:
         f = self.function

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ..runtime.spec import TensorSpec
-from .errors import InputError
+from .errors import InputError, OptionError
 
 
 def seeded_inputs(specs: Iterable[TensorSpec], seed: int = 0, batch: int = 1) -> dict[str, np.ndarray]:
@@ -21,7 +21,13 @@ def seeded_inputs(specs: Iterable[TensorSpec], seed: int = 0, batch: int = 1) ->
         specs: name, shape and dtype of each.
         seed: seed of the generator.
         batch: size of the batch, where that is symbolic.
+
+    Raises:
+        OptionError: the seed is no whole number of 0 or more.
+        InputError: no random values are defined of a dtype.
     """
+    if not isinstance(seed, (int, np.integer)) or seed < 0:
+        raise OptionError(f"seed={seed!r}: a whole number, 0 or more, is needed")
     rng = np.random.default_rng(seed)
     return {spec.name: _draw(rng, spec.at(batch).sizes, spec.dtype, spec.name) for spec in specs}
 

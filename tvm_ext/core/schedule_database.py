@@ -28,7 +28,7 @@ from tvm.s_tir.analysis import estimate_tir_flops
 from tvm.s_tir.meta_schedule.database import Workload as StoredWorkload
 from tvm.s_tir.schedule import Trace
 
-from .errors import OptionError
+from .errors import OptionError, essence
 from .machine import Machine
 
 #: The two files, as TVM names them.
@@ -122,7 +122,7 @@ class MetaScheduleDatabase:
         try:
             Trace.apply_json_to_schedule(best.trace, sch)
         except Exception as error:  # TVM raises several
-            return Found(reason=f"its trace cannot be replayed: {str(error).strip().splitlines()[-1][:120]}")
+            return Found(reason=f"its trace cannot be replayed: {essence(error)}")
         shape = tuple(int(d) for d in sch.mod["main"].params[-1].ty.shape)
         if result is not None and shape != tuple(result):
             return Found(reason=f"record refused: its result has shape {shape}, not {tuple(result)}")
@@ -144,8 +144,7 @@ class MetaScheduleDatabase:
                 try:
                     yield number, parse(json.loads(line))
                 except Exception as error:  # TVM raises several, of what its JSON describes
-                    what = (str(error).strip().splitlines() or [""])[-1][:120]
-                    self.problems.append(f"{path.name}:{number + 1}: left out: {type(error).__name__}: {what}")
+                    self.problems.append(f"{path.name}:{number + 1}: left out: {essence(error)}")
 
 
 def normalized(function: tirx.PrimFunc) -> IRModule:

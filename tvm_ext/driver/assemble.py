@@ -17,6 +17,7 @@ from tvm.ir import GlobalVar, IRModule
 
 from ..core.layout import Layout
 from ..core.machine import Machine
+from ..core.plan import Kernel
 from ..core.relax_graph import main_bindings, op_name
 from ..core.work import bytes_of
 from ..frontend.reader import Source
@@ -56,6 +57,11 @@ class Assembled:
     @property
     def clock(self) -> Clock:
         return self.model.lowered[0].clock
+
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        """What is known of each kernel of the module, by name."""
+        return {name: kernel for one in self.model.lowered for name, kernel in _kernels(one).items()}
 
     def metadata(self) -> Metadata:
         """What the artifact says of itself."""
@@ -123,7 +129,7 @@ def assemble(model: Programs) -> Assembled:
     for lowered in model.lowered:
         one = _renamed(lowered)
         entry = _entry(lowered)
-        mod, destinations, views, memory = _in_place(one, entry, lowered.ctx.machine)
+        mod, destinations, views, memory = _in_place(one, entry, lowered)
         functions.update(mod.functions_items())
         facts.append(_facts(lowered, memory))
         cost = sum(k.estimate * len(k.calls) for k in lowered.ctx.kernels.values())
@@ -136,6 +142,11 @@ def assemble(model: Programs) -> Assembled:
     return Assembled(
         model, IRModule(functions), weights.arrays, origins, tuple(programs), tuple(facts), tuple(offloads.values())
     )
+
+
+def _kernels(lowered: Lowered) -> dict[str, Kernel]:
+    """What is known of each kernel, by its name in the module of all batches."""
+    return {_of_batch(name, lowered): kernel for name, kernel in lowered.ctx.kernels.items()}
 
 
 def _entry(lowered: Lowered) -> str:
@@ -159,9 +170,9 @@ def _renamed(lowered: Lowered) -> IRModule:
     return builder.get()
 
 
-def _in_place(mod: IRModule, entry: str, machine: Machine) -> tuple[IRModule, Destinations, tuple[View, ...], Memory]:
+def _in_place(mod: IRModule, entry: str, lowered: Lowered) -> tuple[IRModule, Destinations, tuple[View, ...], Memory]:
     """Calls in destination-passing style: memory of outputs, activations and workspace are parameters of the entry."""
-    mod, pooled = with_workspace_of_kernels(mod, entry, machine)
+    mod, pooled = with_workspace_of_kernels(mod, entry, lowered.ctx.machine, _kernels(lowered))
     function, destinations = with_destinations(mod[entry])
     function, arena, views = with_arena(function)
     mod.update_func(mod.get_global_var(entry), function)

@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import GlobalVar, IRModule
 
+from ..core.errors import BuildError, at_nodes, naming
 from ..core.group import RECIPE
 from ..core.machine import Machine, available_cores
 from .loops import PIPELINE, is_lowered, lower_to_loops, with_stack_buffers
@@ -21,24 +22,32 @@ from .loops import PIPELINE, is_lowered, lower_to_loops, with_stack_buffers
 if TYPE_CHECKING:
     from tvm.relax import VMExecutable
 
+    from ..core.plan import Kernel
+
 
 #: Kernels do not check shapes and dtypes of their arguments: the runtime checks a model's inputs, and the VM passes
 #: kernels what was planned for them. The checks are half of a kernel's machine code and a fifth of its compile time.
 _CONFIG = {"tirx.disable_assert": True}
 
 
-def build(mod: IRModule, machine: Machine) -> VMExecutable:
+def build(mod: IRModule, machine: Machine, kernels: Mapping[str, Kernel] | None = None) -> VMExecutable:
     """Plan memory, lower to the VM, and compile the kernels; nothing is linked, so it can run in this process.
 
     Args:
         mod: what the pipeline made: `main` calls scheduled kernels.
         machine: whose target the kernels are compiled for.
+        kernels: what errors say of them, by name.
+
+    Raises:
+        BuildError: names the kernel that cannot be compiled, with its nodes.
     """
-    return _link(mod, machine, _compiled(mod, machine, lambda part, _: part))
+    return _link(mod, machine, _compiled(mod, machine, lambda part, _: part, kernels or {}))
 
 
 @contextmanager
-def build_objects(mod: IRModule, machine: Machine) -> Iterator[VMExecutable]:
+def build_objects(
+    mod: IRModule, machine: Machine, kernels: Mapping[str, Kernel] | None = None
+) -> Iterator[VMExecutable]:  # fmt: skip
     """Like :func:`build`, with machine code already written to object files: for an executable that is only exported.
 
     The object files exist while the context is open.
@@ -50,19 +59,55 @@ def build_objects(mod: IRModule, machine: Machine) -> Iterator[VMExecutable]:
             part.write_to_file(path)
             return tvm.runtime.load_static_library(path, func_names=[])
 
-        yield _link(mod, machine, _compiled(mod, machine, emit))
+        yield _link(mod, machine, _compiled(mod, machine, emit, kernels or {}))
 
 
-def _compiled(mod: IRModule, machine: Machine, finish: Callable[[Any, int], Any]) -> list[Any]:
-    """The kernels as runtime modules, a share of them on each core: LLVM works without Python's lock."""
-    shares = shares_of(kernels_of(mod))
+def _compiled(
+    mod: IRModule, machine: Machine, finish: Callable[[Any, int], Any], known: Mapping[str, Kernel]
+) -> list[Any]:  # fmt: skip
+    """The kernels as runtime modules."""
 
-    def compile_share(index: int) -> Any:
-        share, scheduled = shares[index]
+    def compile_share(share: Mapping[str, tirx.PrimFunc], scheduled: bool, index: int) -> Any:
         return finish(compile_kernels(share, machine, scheduled=scheduled), index)
 
+    return on_all_cores(mod, compile_share, known)
+
+
+def on_all_cores(
+    mod: IRModule, work: Callable[[Mapping[str, tirx.PrimFunc], bool, int], Any], known: Mapping[str, Kernel]
+) -> list[Any]:  # fmt: skip
+    """What `work` makes of the kernels of a module, a share of them on each core: LLVM works without Python's lock.
+
+    Args:
+        work: is given a share, whether recipes scheduled it, and its number.
+        known: of the kernels, by name, for messages.
+
+    Raises:
+        BuildError: names the kernel with which it fails, and its nodes.
+    """
+    shares = shares_of(kernels_of(mod))
+
+    def done(index: int) -> Any:
+        with naming(BuildError, lambda: _culprit(*shares[index], index, work, known)):
+            return work(*shares[index], index)
+
     with concurrent.futures.ThreadPoolExecutor(available_cores()) as pool:
-        return list(pool.map(compile_share, range(len(shares))))
+        return list(pool.map(done, range(len(shares))))
+
+
+def _culprit(
+    share: Mapping[str, tirx.PrimFunc], scheduled: bool, index: int, work: Callable[..., Any],
+    known: Mapping[str, Kernel],
+) -> str:  # fmt: skip
+    """Which kernel of a share cannot be compiled, in words: the first that fails alone."""
+    for name, function in share.items():
+        try:
+            work({name: function}, scheduled, index)
+        except Exception:  # what it is, the caller says
+            kernel = known.get(name)
+            by = f" ({kernel.recipe}){at_nodes(kernel.nodes, {})}" if kernel else ""
+            return f"kernel {name!r}{by} cannot be compiled"
+    return f"kernels {', '.join(share)[:200]} cannot be compiled together"
 
 
 def shares_of(kernels: Mapping[str, tirx.PrimFunc]) -> list[tuple[dict[str, tirx.PrimFunc], bool]]:
@@ -104,7 +149,7 @@ def compile_kernels(kernels: Mapping[str, tirx.PrimFunc], machine: Machine, *, s
 def _link(mod: IRModule, machine: Machine, libraries: list[Any]) -> VMExecutable:
     """The VM executable of the Relax functions, over kernels that are compiled already."""
     target = machine.target()
-    with target:
+    with target, naming(BuildError, lambda: "the program over its kernels cannot be made"):
         lowered = _to_vm()(in_destination_style()(mod))
         kernels = kernels_of(mod)
         rest: dict[GlobalVar, Any] = {g: f for g, f in lowered.functions_items() if g.name_hint not in kernels}

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..core.errors import ArtifactError, OptionError, TvmExtError
+from ..core.errors import ArtifactError, OptionError, TvmExtError, essence
 from ..core.machine import Machine
 from ..core.options import NOT_OF_THE_PROGRAM, CompileOptions
 from ..runtime.artifact import read_metadata
@@ -115,9 +115,9 @@ class Cache:
             return None
         try:
             return load(path, mapped=True)  # entries are renamed and unlinked, never written in place
-        except ArtifactError as error:
+        except Exception as error:
             if path.exists():  # else another process has just removed it
-                _warn(f"a damaged entry is dropped, the model is compiled again: {error.message}")
+                _warn(f"a damaged entry is dropped, the model is compiled again: {essence(error)}")
                 self.drop(key)
             return None
 

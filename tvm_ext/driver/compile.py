@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ToolError
+from ..core.errors import BuildError, ToolError, naming
 from ..core.instruments import Instruments
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
@@ -46,6 +46,11 @@ def compile_model(
     options = options or CompileOptions.of(**given)
     dispatcher.choose_wait(options.threads_wait)
     clock = Clock()
+    with naming(BuildError, lambda: f"the compile failed after stage {clock.stage!r}"):
+        return _compiled(model, options, instruments, clock)
+
+
+def _compiled(model: Any, options: CompileOptions, instruments: Instruments, clock: Clock) -> CompiledModel:
     sha256, _ = fingerprint(model)
     machine = machine_for(options)
     if instruments or not options.cache or _has_no_key(options) or why_not_here(machine.as_dict()):
@@ -92,9 +97,10 @@ def in_memory(made: Assembled) -> CompiledModel:
     """The program in this process, linked only if it is exported; for another CPU it can be nothing but exported."""
     from .build import build
 
-    executable = build(made.mod, made.machine)
+    executable = build(made.mod, made.machine, made.kernels)
     made.clock.lap("build")
-    module = None if why_not_here(made.machine.as_dict()) else executable.jit()
+    with naming(BuildError, lambda: f"{made.source.name}: the program cannot be loaded"):
+        module = None if why_not_here(made.machine.as_dict()) else executable.jit()
     made.clock.lap("load")
     return CompiledModel(module, made.weights, made.metadata(), executable.export_library, made.compact)
 
@@ -127,7 +133,7 @@ def _through_cache(cache: Cache, key: str, made: Assembled) -> CompiledModel | N
 def _build_library(made: Assembled, library: Path) -> None:
     from .build import build_objects
 
-    with build_objects(made.mod, made.machine) as executable:
+    with build_objects(made.mod, made.machine, made.kernels) as executable:
         made.clock.lap("build")
         _link(executable, library)
     made.clock.lap("link")
@@ -139,8 +145,5 @@ def _link(executable: VMExecutable, library: Path) -> None:
     Raises:
         ToolError: the linker failed.
     """
-    try:
+    with naming(ToolError, lambda: f"linking by {find_linker()} failed", fix="set CXX to a working compiler"):
         executable.export_library(str(library))
-    except Exception as error:  # whatever TVM raises of a command that fails or prints nonsense
-        reason = str(error).strip().splitlines()[-1][:200]
-        raise ToolError(f"linking by {find_linker()} failed: {reason}", fix="set CXX to a working compiler") from error

@@ -37,6 +37,11 @@ class Clock:
         self.seconds: dict[str, float] = {}
         self._last = time.perf_counter()
 
+    @property
+    def stage(self) -> str:
+        """The last stage that ended; "start" before any did."""
+        return next(reversed(self.seconds), "start")
+
     def lap(self, stage: str) -> None:
         """Count the time since the last lap to a stage."""
         now = time.perf_counter()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,9 +103,11 @@ class InferenceSession:
             InputError: an unknown output, or inputs that do not fit.
         """
         names = output_names or self._output_names
-        if isinstance(names, str) or (unknown := [name for name in names if name not in self._output_names]):
-            wrong = f"output_names={names!r} is one name" if isinstance(names, str) else f"no output {unknown}"
-            raise InputError(f"{wrong}; give a list", fix=f"choose of {self._output_names}")
+        if not isinstance(names, Iterable) or isinstance(names, str):
+            what = "one name" if isinstance(names, str) else "no list"
+            raise InputError(f"output_names={names!r} is {what}; give a list", fix=f"choose of {self._output_names}")
+        if unknown := [name for name in names if name not in self._output_names]:
+            raise InputError(f"no output {unknown}; give a list", fix=f"choose of {self._output_names}")
         if not isinstance(input_feed, Mapping):
             raise InputError(f"input_feed is {type(input_feed).__name__}", fix="pass a dict: input name -> array")
         outputs = self._compiled.run(input_feed)
@@ -149,7 +151,7 @@ def _is_artifact(source: Any) -> bool:
         try:
             with Path(source).open("rb") as file:
                 return file.read(len(ELF_MAGIC)) == ELF_MAGIC
-        except OSError:
+        except (OSError, ValueError):
             return False  # the reader of models says what is wrong
     if isinstance(source, bytes | bytearray | memoryview) and bytes(source[: len(ELF_MAGIC)]) == ELF_MAGIC:
         raise ModelError("these bytes are a shared library, not an ONNX model", fix="pass the artifact's path")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import StageError
+from ..runtime.files import path_of
 from .stage_constants import Constants
 from .stage_manifest import Manifest, read_manifest
 
@@ -80,7 +81,7 @@ def read_stage(path: str | os.PathLike[str]) -> StageFile:
         StageError: it, its tensors or its manifest is missing or damaged; it is of other versions or of a machine that
             this one cannot stand for; or no compile can go on from its stage. Names file and line.
     """
-    path = Path(path)
+    path = Path(path_of(path, StageError, "the path of the stage file"))
     text = _text(path)
     manifest = read_manifest(path.with_suffix(".json"))
     manifest.check(path.with_suffix(".json"))

@@ -5,31 +5,37 @@ y = alloc(); k(x, y)   ->   t = alloc(); y = alloc(); k(x, t, y)
 
 from __future__ import annotations
 
-import concurrent.futures
 from collections.abc import Mapping
 from typing import Any
 
 from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar, IRModule
 
-from ..core.machine import Machine, available_cores
+from ..core.machine import Machine
+from ..core.plan import Kernel as Named
 from ..core.relax_graph import bindings_of, op_name
-from .build import in_destination_style, kernels_of, shares_of
+from .build import in_destination_style, on_all_cores
 from .loops import Kernel, lower_to_loops, with_workspace
 from .memory import WORKSPACE
 
 
-def with_workspace_of_kernels(mod: IRModule, entry: str, machine: Machine) -> tuple[IRModule, dict[str, int]]:
+def with_workspace_of_kernels(
+    mod: IRModule, entry: str, machine: Machine, known: Mapping[str, Named] | None = None
+) -> tuple[IRModule, dict[str, int]]:  # fmt: skip
     """The module in destination-passing style, its kernels lowered to loops, their workspace allocated by `entry`.
 
     Args:
         mod: what the pipeline made: `entry` calls scheduled kernels by call_tir.
         machine: whose target they are compiled for.
+        known: of the kernels, by name, for messages.
+
+    Raises:
+        BuildError: a kernel cannot be lowered; names it.
 
     Returns:
         The module, and for each kernel the bytes that its threads still take from TVM's pools.
     """
-    lowered = kernels_with_workspace(mod, entry, machine)
+    lowered = kernels_with_workspace(mod, entry, machine, known)
     function = in_destination_style()(mod)[entry]
     builder = relax.BlockBuilder()
     calls = {
@@ -39,17 +45,16 @@ def with_workspace_of_kernels(mod: IRModule, entry: str, machine: Machine) -> tu
     return builder.get(), {name: kernel.pooled for name, kernel in lowered.items()}
 
 
-def kernels_with_workspace(mod: IRModule, entry: str, machine: Machine) -> dict[str, Kernel]:
+def kernels_with_workspace(
+    mod: IRModule, entry: str, machine: Machine, known: Mapping[str, Named] | None = None
+) -> dict[str, Kernel]:  # fmt: skip
     """Kernels as they are compiled, by name."""
     outputs = _outputs(mod[entry])
-    shares = shares_of(kernels_of(mod))
 
-    def lower(index: int) -> dict[str, tirx.PrimFunc]:
-        share, scheduled = shares[index]
+    def lower(share: Mapping[str, tirx.PrimFunc], scheduled: bool, _: int) -> dict[str, tirx.PrimFunc]:
         return lower_to_loops(share, machine.target(scheduled=scheduled))
 
-    with concurrent.futures.ThreadPoolExecutor(available_cores()) as pool:
-        lowered = [pair for part in pool.map(lower, range(len(shares))) for pair in part.items()]
+    lowered = [pair for part in on_all_cores(mod, lower, known or {}) for pair in part.items()]
     return {name: with_workspace(function, outputs.get(name, 1)) for name, function in lowered}
 
 

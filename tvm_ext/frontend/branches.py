@@ -10,24 +10,29 @@ have one shape.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tvm import relax
 
-from ..core.relax_graph import dtype_of, numpy_of, shape_of
+from ..core.errors import TvmExtError
+from ..core.relax_graph import numpy_of, shape_of
 from .refusal import Refusal
-from .sequences import TensorList, is_tensor
+from .sequences import TensorList, describe, is_tensor
 from .subgraph import Graph, as_tensor, run_body
 
 if TYPE_CHECKING:
     import onnx
+
+_BRANCHES = ("then_branch", "else_branch")
 
 
 def convert_if(node: onnx.NodeProto, graph: Graph) -> None:
     """Convert an If and bind its outputs.
 
     Raises:
-        Refusal: the condition is not known, and the branches give other shapes, types or lengths.
+        Refusal: the condition is not known, and the branches give other shapes, types or lengths, or one of them
+            cannot be compiled.
     """
     branches = {attribute.name: attribute.g for attribute in node.attribute}
     given = node.input[0]
@@ -35,12 +40,28 @@ def convert_if(node: onnx.NodeProto, graph: Graph) -> None:
         taken = run_body(graph, branches["then_branch" if condition.all() else "else_branch"])
         pairs = [(name, name) for name in taken]
     else:
-        then, other = (run_body(graph, branches[branch]) for branch in ("then_branch", "else_branch"))
-        pairs = list(zip(then, other, strict=True))
+        pairs = list(zip(*(_taken(graph, branches, branch, given) for branch in _BRANCHES), strict=True))
     for output, (a, b) in zip(node.output, pairs, strict=True):
         if output:
             what = f"output {output!r} by condition"
             graph.bind(output, selected(graph.value(given), graph.value(a), graph.value(b), what, given))
+
+
+def _taken(graph: Graph, branches: Mapping[str, onnx.GraphProto], branch: str, condition: str) -> list[str]:
+    """The outputs of a branch of an If whose condition is not known: it may be taken, so it must be there.
+
+    Raises:
+        Refusal: it cannot be compiled: says for what the condition must be known, and why.
+    """
+    try:
+        return run_body(graph, branches[branch])
+    except TvmExtError as error:
+        value = "false" if branch == "then_branch" else "true"
+        raise Refusal(
+            f"its {branch} cannot be, and {condition!r}, which is computed, decides whether it runs: {error.message}",
+            unknown=condition,
+            fix=f"Give what makes {condition!r} {value}; or make the {branch} one that runs with these shapes",
+        ) from error
 
 
 def selected(condition: Any, then: Any, other: Any, what: str, by: str) -> Any:
@@ -61,22 +82,14 @@ def selected(condition: Any, then: Any, other: Any, what: str, by: str) -> Any:
         pairs = zip(then.elements, other.elements, strict=True)
         return TensorList(tuple(selected(condition, a, b, what, by) for a, b in pairs), then.dtype)
     then, other = as_tensor(then), as_tensor(other)
-    if not is_tensor(then) or shape_of(then) is None or _kind(then) != _kind(other):
-        kinds = f"{_kind(then)} or {_kind(other)}"
+    if not is_tensor(then) or shape_of(then) is None or describe(then) != describe(other):
+        kinds = f"{describe(then)} or {describe(other)}"
         raise Refusal(f"{what} {by!r}, which is computed, would be {kinds}", unknown=by)
     if _is_same(then, other):
         return then
     block = relax.BlockBuilder.current()
     scalar = condition if shape_of(condition) == () else block.emit(relax.op.reshape(condition, ()))
     return block.emit(relax.op.where(scalar, then, other))
-
-
-def _kind(value: Any) -> str:
-    """Type and shape in words."""
-    if not is_tensor(value):
-        return f"a sequence of {len(value)} tensors" if isinstance(value, TensorList) else "nothing"
-    shape = shape_of(value)
-    return f"{dtype_of(value)} of " + ("a shape known at run time only" if shape is None else f"shape {shape}")
 
 
 def _is_same(one: Any, other: Any) -> bool:

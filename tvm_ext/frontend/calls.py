@@ -53,6 +53,7 @@ def _size(
         total += sizes.get(key, 1)
         if total > _MOST_NODES:
             raise UnsupportedError(
-                f"{model}: its functions become more than {_MOST_NODES} nodes", fix="see whether the model is damaged"
+                f"{model}: its functions become more than {_MOST_NODES} nodes",
+                fix="call fewer of them: each call becomes the nodes of its function",
             )
     return total

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
+import posixpath
 import re
 import stat
 from collections.abc import Iterable, Iterator
@@ -73,13 +74,13 @@ class Folder:
 
     def _inside(self, location: str, user: str) -> str:
         """The path of a location, links followed."""
-        relative = pathlib.PurePosixPath(location.replace("\\", "/"))
+        relative = location.replace("\\", "/")
         if not location or "\0" in location:
             raise self._unreadable(location, user, "that is no path")
-        if relative.is_absolute() or ".." in relative.parts:
+        if relative.startswith("/") or posixpath.normpath(relative).split("/")[0] == "..":
             raise self._outside(location, user)
-        try:
-            real = os.path.realpath(self.path.parent / relative)
+        try:  # what ".." leaves may be a link, so the way is gone before it is judged
+            real = os.path.realpath(os.path.join(self.path.parent, relative))
         except OSError as error:
             raise self._unreadable(location, user, error.strerror or str(error)) from error
         if not self._is_inside(real):

@@ -23,7 +23,7 @@ from tvm import relax, topi
 from tvm.ir import GenericConst, IRModule
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
-from ..core.errors import UnsupportedError
+from ..core.errors import TvmExtError, UnsupportedError
 from ..core.relax_graph import dtype_of, shape_of
 from ..core.storage import outgrows
 from . import sequences
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 _ONE_AT_A_TIME = threading.Lock()
 #: Nodes that loops, branches and definitions of a model may become, all together.
 _MOST_INNER = 2_500
+#: Elements of an input that may be a parameter, such as a shape, axes or a rate.
+_MOST_FROZEN = 64
 _CONTROL_FLOW = {"If": convert_if, "Loop": convert_loop, "Scan": convert_scan}
 
 
@@ -100,7 +102,8 @@ class GraphImporter(ONNXGraphImporter):
         labels = node_labels(checked.graph.node)
         by_output = {tuple(node.output): label for node, label in zip(checked.graph.node, labels, strict=True)}
         self._labels = [by_output[tuple(node.output)] for node in checked.nodes]
-        self._label, self._node = "", onnx.NodeProto()  # what is converted
+        self._top = self._label = ""  # of the node of the graph, and of what is converted in its place
+        self._node = onnx.NodeProto()
         dtypes = {spec.name: spec.dtype for spec in checked.inputs}
         dtypes |= {name: array.dtype.name for name, array in checked.weights.items()}
         self._narrow = {name: dtype for name, dtype in dtypes.items() if dtype in NARROW}
@@ -123,7 +126,7 @@ class GraphImporter(ONNXGraphImporter):
             try:
                 self.trace.mod = self.from_onnx(stand_in, self._checked.opset)
                 self.trace.values = self._nodes
-            except UnsupportedError:
+            except BaseException:
                 self.bb._end_block()  # left open, TVM would warn about it on stderr
                 raise
         return self.trace
@@ -145,8 +148,8 @@ class GraphImporter(ONNXGraphImporter):
             if spec.dtype in NARROW:
                 self._nodes[spec.name] = self.bb.emit(wrapped(self._inputs[spec.name], spec.dtype))
         for node, label in zip(self._checked.nodes, self._labels, strict=True):
-            self._label, self._node = label, node
-            with self._naming_errors():
+            self._top = label
+            with self._converting(node, label):
                 self._convert_node(node)
                 self._check_static(node)
             self._close(node, label)
@@ -177,24 +180,22 @@ class GraphImporter(ONNXGraphImporter):
     def convert(self, nodes: Iterable[onnx.NodeProto]) -> None:
         """Convert nodes of a branch, a loop or a definition; see :class:`.subgraph.Graph`."""
         for node in nodes:
-            outer = self._label, self._node
-            self._label, self._node = node.name or self._label, node
             self._inner += 1
             if self._inner > _MOST_INNER:
                 raise Refusal(f"its loops become more than {_MOST_INNER} nodes", fix="shorten its loops")
-            if reason := refusal(node, self._checked.opsets):
-                raise Refusal(f"operator {node.op_type!r} {reason}", fix=FIX)
-            self._check_inner(node)
-            self._convert_node(node)
-            self._nodes.update({name: self._bind(self._nodes[name]) for name in node.output if name})
-            self._label, self._node = outer
+            with self._converting(node, node.name or self._label):
+                if reason := refusal(node, self._checked.opsets):
+                    raise Refusal(f"operator {node.op_type!r} {reason}", fix=FIX)
+                self._check_inner(node)
+                self._convert_node(node)
+                self._nodes.update({name: self._bind(self._nodes[name]) for name in node.output if name})
 
     def _check_inner(self, node: onnx.NodeProto) -> None:
         """Types of a node within another, which the check of the graph does not see; not of integers below 8 bits."""
         kinds = {name: type_of(self._nodes[name]) for name in node.input if name in self._nodes}
         if not any(name in self._narrow for name in kinds):
             tensors = {name: kind for name, kind in kinds.items() if kind.HasField("tensor_type")}
-            check_inner(node, self._checked.opsets, tensors)
+            check_inner(node, self._checked.opsets, tensors, self._model)
 
     def value(self, name: str) -> Any:
         """What a name stands for."""
@@ -287,29 +288,43 @@ class GraphImporter(ONNXGraphImporter):
         return arrays is not None
 
     @contextlib.contextmanager
-    def _naming_errors(self) -> Iterator[None]:
-        """Errors become refusals of the node that is converted, or of the one inside it."""
-        top = self._label
+    def _converting(self, node: onnx.NodeProto, label: str) -> Iterator[None]:
+        """Errors inside name this node; those of nodes within it have been given their names already."""
+        outer = self._label, self._node
+        self._label, self._node = label, node
         try:
             yield
+        except TvmExtError:
+            raise
         except _ConverterFailed as failed:
-            raise self._refusal(failed.error, top) from failed.error
+            raise self._refusal(failed.error) from failed.error
         except Exception as error:
-            raise self._refusal(error, top) from error
+            raise self._refusal(error) from error
+        finally:
+            self._label, self._node = outer
 
-    def _refusal(self, error: Exception, top: str) -> UnsupportedError:
-        inputs = self._inputs_behind(error.unknown, top) if isinstance(error, Refusal) else []
-        return unsupported(error, self._node, self._label, self._checked.opset, self._model, inputs)
+    def _refusal(self, error: Exception) -> TvmExtError:
+        if isinstance(error, TvmExtError):
+            return error
+        inputs = self._inputs_behind(error.unknown) if isinstance(error, Refusal) else []
+        opset = self._checked.opsets.get("" if self._node.domain == "ai.onnx" else self._node.domain, self.opset)
+        operands = {name: sequences.describe(self._nodes[name]) for name in self._node.input if name in self._nodes}
+        return unsupported(error, self._node, self._label, opset, operands, self._model, inputs)
 
-    def _inputs_behind(self, unknown: Any, top: str) -> list[str]:
-        """The graph's inputs that a value comes from, given by name, names or as an operand; else those of a node."""
+    def _inputs_behind(self, unknown: Any) -> list[str]:
+        """The graph's inputs that a value comes from, given by name, names or as an operand; else those of a node.
+
+        None where one of them is no parameter but data, which differs in every run: to freeze it is no way out.
+        """
         nodes = self._checked.nodes
         named = [unknown] if isinstance(unknown, str) else unknown
         operands = [name for name in self._node.input if name and name in self._nodes]
         names = [name for name in operands if self._nodes[name] is unknown]
         found = inputs_behind(named if isinstance(named, list) else names, nodes, self._inputs)
-        node = next(n for n, label in zip(nodes, self._labels, strict=True) if label == top)
-        return found or inputs_behind(reads_of(node), nodes, self._inputs)
+        node = next(n for n, label in zip(nodes, self._labels, strict=True) if label == self._top)
+        found = found or inputs_behind(reads_of(node), nodes, self._inputs)
+        sizes = {spec.name: math.prod(spec.sizes) for spec in self._checked.inputs}
+        return found if all(sizes[name] <= _MOST_FROZEN for name in found) else []
 
     def _check_static(self, node: onnx.NodeProto) -> None:
         """Bind what the node left unbound; tensors have shapes that are known now."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import UnsupportedError
+from ..core.errors import UnsupportedError, naming
 from ..core.options import CompileOptions
 from ..core.provenance import Provenance
 from ..runtime.spec import TensorSpec
@@ -17,6 +17,7 @@ from .inference import check_shapes
 from .naming import node_types
 from .ranks import wrong_rank
 from .reader import Source
+from .refusal import UNFIT
 from .shapes import Dim, dims_of, text_of
 
 if TYPE_CHECKING:
@@ -63,8 +64,9 @@ def import_model(source: Source, options: CompileOptions) -> Imported:
     """
     from .graph_importer import GraphImporter
 
-    checked = check_model(frozen_source(source, options.freeze), dict(options.shapes))
-    return imported(checked, GraphImporter(checked, source.name).trace_graph(), source.name)
+    with naming(UnsupportedError, lambda: f"{source.name}: its import failed"):
+        checked = check_model(frozen_source(source, options.freeze), dict(options.shapes))
+        return imported(checked, GraphImporter(checked, source.name).trace_graph(), source.name)
 
 
 def imported(checked: Checked, trace: Trace, model: str) -> Imported:
@@ -114,7 +116,7 @@ def _difference(stated: onnx.ValueInfoProto, found: TensorSpec, model: str, wron
     """A warning where the model states another shape: exporters often state that of an example run.
 
     Raises:
-        UnsupportedError: the number of dimensions differs, and a converter is to blame.
+        UnsupportedError: the number of dimensions differs, and a node is known where it begins to.
     """
     dims = dims_of(stated)
     if dims is None or _agree(dims, found.shape):
@@ -122,7 +124,7 @@ def _difference(stated: onnx.ValueInfoProto, found: TensorSpec, model: str, wron
     if len(dims) != len(found.shape) and (culprit := wrong_rank()):
         raise UnsupportedError(
             f"{model}: output {found.name!r} gets shape {found.shape}; the model states {text_of(dims)}: {culprit}",
-            fix="TVM's converter is wrong here: replace this node by other operators",
+            fix=UNFIT,
         )
     return [f"output {found.name!r} has shape {found.shape}; the model states {text_of(dims)}"]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ModelError, UnsupportedError
 from ..runtime.spec import TensorSpec
 from .naming import node_label
+from .refusal import UNFIT
 from .tensors import type_name
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ MOST_DIMENSIONS = 32
 _MISJUDGED = ("STFT",)
 #: Operators whose older versions count a window that begins behind the input, with `ceil_mode`; nobody computes it.
 _POOLS = ("AveragePool", "LpPool", "MaxPool")
-_DAMAGED = "the file is damaged or its exporter is wrong: export the model again"
+_UNFIT = (
+    "correct this part of the model, or what exported it; "
+    "onnx.checker.check_model(model, full_check=True) says whether it is right"
+)
 
 
 def inferred_types(
@@ -69,20 +73,26 @@ def inferred_types(
     return known
 
 
-def check_inner(node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto]) -> None:
+def check_inner(
+    node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto], model: str
+) -> None:  # fmt: skip
     """See that a node of a branch, a loop or a definition takes what it gets.
 
     Args:
         node: of which nothing is converted yet.
         versions: domain -> version of its operators; the standard domain is "".
         types: of its inputs, by their names, as far as they are tensors.
+        model: its name, for messages.
 
     Raises:
-        ModelError: it lacks an input, or takes no such elements.
+        ModelError: it lacks an input, or takes no such elements, ranks or shapes.
     """
+    from onnx import helper
+
     schema = _schema(node, versions)
     if schema is not None and all(name in types for name in node.input if name):
-        _check_inputs(schema, node, types, "inside it")
+        _check_inputs(schema, node, types, model)
+        _outputs(schema, node, types, {}, [helper.make_opsetid(*version) for version in versions.items()], model)
 
 
 def inferred_outputs(
@@ -148,7 +158,7 @@ def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.Ty
     for number, name in enumerate(node.input if schema.inputs else ()):
         formal = schema.inputs[min(number, len(schema.inputs) - 1)]
         if not name and formal.option != formal.option.Optional:
-            raise ModelError(f"{model}: {_maker(node)}: input {number}, {formal.name!r}, is missing", fix=_DAMAGED)
+            raise ModelError(f"{model}: {_maker(node)}: input {number}, {formal.name!r}, is missing", fix=_UNFIT)
         if not name or known[name].WhichOneof("value") != "tensor_type":
             continue
         found = f"tensor({type_name(known[name].tensor_type.elem_type).lower()})"
@@ -156,7 +166,7 @@ def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.Ty
         if found not in formal.types or found != wanted:
             choices = wanted if found in formal.types else ", ".join(sorted(formal.types)[:8])
             raise ModelError(
-                f"{model}: {_maker(node)}: input {number}, {name!r}, is {found}; {choices} is needed", fix=_DAMAGED
+                f"{model}: {_maker(node)}: input {number}, {name!r}, is {found}; {choices} is needed", fix=_UNFIT
             )
 
 
@@ -172,11 +182,22 @@ def _outputs(
         inferred = dict(shape_inference.infer_node_outputs(schema, node, types, values, opset_imports=imports))
     except Exception as error:  # several classes of its C++ side
         reason = " ".join(str(error).replace("[ShapeInferenceError]", "").replace("Inference error(s):", "").split())
-        raise ModelError(f"{model}: {_maker(node)}: not valid ONNX: {reason[:500]}", fix=_DAMAGED) from error
+        operands = ", ".join(f"{name!r} {_in_words(kind)}" for name, kind in types.items()) or "none"
+        wrong = f"{model}: {_maker(node)}: not valid ONNX: {reason[:500]}; inputs: {operands}"
+        raise ModelError(wrong, fix=_UNFIT) from error
     if node.op_type == "Einsum":  # a label of 1 here and n there is n, not the first of them (onnx 1.23)
         for kind in inferred.values():
             kind.tensor_type.ClearField("shape")
     return inferred
+
+
+def _in_words(kind: onnx.TypeProto) -> str:
+    """A type as messages show it: "float of shape (2, ?)"."""
+    if kind.WhichOneof("value") != "tensor_type":
+        return str(kind.WhichOneof("value"))
+    dims = dims_known(kind)
+    shape = "unknown shape" if dims is None else f"shape ({', '.join('?' if d is None else str(d) for d in dims)})"
+    return f"{type_name(kind.tensor_type.elem_type).lower()} of {shape}"
 
 
 def _maker(node: onnx.NodeProto) -> str:
@@ -204,7 +225,7 @@ def check_size(dims: Sequence[int | None] | None, what: str, model: str) -> None
         raise UnsupportedError(
             f"{model}: {what} has shape ({shape}); 0 to {MOST_ELEMENTS} elements in up to {MOST_DIMENSIONS} dimensions "
             "work",
-            fix="give smaller shapes, or see whether the model is damaged: sizes may come from a constant of it",
+            fix="give smaller shapes; a size may also come from a constant of the model",
         )
 
 
@@ -221,7 +242,7 @@ def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: Mapping[str, o
             both = f"{type_name(stated)} and has {type_name(found)}"
             raise ModelError(
                 f"{model}: output {output.name!r} states elements of type {both}",
-                fix=_DAMAGED,
+                fix=_UNFIT,
             )
 
 
@@ -236,7 +257,7 @@ def check_shapes(
         makers: ONNX value -> label of the node that makes it.
 
     Raises:
-        UnsupportedError: a converter made another shape, or a value of a size that no program can have.
+        UnsupportedError: conversion and inference differ in a shape, or a value of a size that no program can have.
     """
     from tvm import relax
 
@@ -250,8 +271,8 @@ def check_shapes(
         wanted = dims_known(inferred[name]) if name in inferred else None
         if wanted is not None and not _agree(shape, wanted):
             raise UnsupportedError(
-                f"{model}: {what} gets shape {tuple(shape)} from its converter, and ONNX says {wanted}",
-                fix="the converter is wrong here: compute it with other operators, or other attributes",
+                f"{model}: {what} gets shape {tuple(shape)} when it is converted, and ONNX infers {wanted}",
+                fix=UNFIT,
             )
 
 

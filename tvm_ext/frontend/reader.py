@@ -155,7 +155,7 @@ def _check_size(size: int, what: str) -> None:
 
 
 def _file_content(path: pathlib.Path) -> _Content:
-    if path.is_dir():
+    if os.path.isdir(path):  # unlike pathlib, of a name that is too long too
         inside = ", ".join(sorted(p.name for p in path.glob("*.onnx"))[:3])
         raise ModelError(
             f"{str(path)!r} is a folder", fix=f"give one of its files: {inside}" if inside else "give an ONNX file"
@@ -180,7 +180,7 @@ def _reading(path: pathlib.Path) -> Iterator[None]:
 
 
 def _nearest(path: pathlib.Path) -> str:
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         return f"the folder {str(path.parent)!r} does not exist either"
     files = [p.name for p in path.parent.iterdir()]
     near = difflib.get_close_matches(path.name, files, n=1) or sorted(f for f in files if f.endswith(".onnx"))[:1]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import UnsupportedError
+from ..core.errors import UnsupportedError, essence
 from .operators import FIX
 
 if TYPE_CHECKING:
     import onnx
+
+
+#: Of a node that ONNX's own checks let pass, and its conversion does not.
+UNFIT = (
+    "see whether its inputs and attributes fit each other: onnxruntime, or onnx.checker.check_model(model, "
+    "full_check=True), refuses it too if they do not; if they do, write the node with other operators or another opset"
+)
 
 
 class Refusal(NotImplementedError):
@@ -27,7 +35,8 @@ class Refusal(NotImplementedError):
 
 
 def unsupported(
-    error: Exception, node: onnx.NodeProto, label: str, opset: int, model: str, inputs: list[str]
+    error: Exception, node: onnx.NodeProto, label: str, opset: int, operands: Mapping[str, str], model: str,
+    inputs: list[str],
 ) -> UnsupportedError:  # fmt: skip
     """The error that users see.
 
@@ -35,17 +44,17 @@ def unsupported(
         error: a refusal, or what a converter raised.
         node, label: what could not be converted, and what users know it by.
         opset, model: for the message.
+        operands: of the node, by name: what they are, in words.
         inputs: of the model, from which the value comes that a refusal says must be known.
     """
-    what = f"{model}: node {label!r} ({node.op_type}, opset {opset}) cannot be"
+    operator = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+    what = f"{model}: node {label!r} ({operator}, opset {opset}) cannot be"
+    listed = ", ".join(f"{name!r} {kind}" for name, kind in operands.items()) or "none"
+    where = f"; domain {node.domain or 'ai.onnx'!r}, inputs: {listed}"
     if isinstance(error, Refusal):
         fix = ". ".join(filter(None, (_freeze(inputs) if error.freeze else "", error.fix)))
-        return UnsupportedError(f"{what} compiled: {error}", fix=fix or FIX)
-    reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return UnsupportedError(
-        f"{what} converted: {type(error).__name__}: {reason[:300]}",
-        fix="TVM's converter has this limit: export the model so that it needs no such node, or another opset",
-    )
+        return UnsupportedError(f"{what} compiled: {error}{where}", fix=fix or FIX)
+    return UnsupportedError(f"{what} converted: {essence(error)}{where}", fix=UNFIT)
 
 
 def _freeze(inputs: list[str]) -> str:

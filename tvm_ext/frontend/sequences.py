@@ -13,7 +13,7 @@ import numpy as np
 from tvm import relax
 
 from ..core.relax_graph import dtype_of, shape_of
-from .refusal import Refusal
+from .refusal import UNFIT, Refusal
 from .subgraph import Graph, as_tensor, constant_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ def describe(value: Any) -> str:
     """What a value is, for messages."""
     if isinstance(value, TensorList):
         return f"a sequence of {len(value)} tensors"
+    if is_tensor(value):
+        shape = shape_of(value)
+        return f"{dtype_of(value)} of " + ("a shape known at run time only" if shape is None else f"shape {shape}")
     return "an empty optional" if isinstance(value, Nothing) else f"a {type(value).__name__}"
 
 
@@ -99,7 +102,7 @@ class _Node:
             at = int(self.known(i).reshape(-1)[0])
         at += length if at < 0 else 0
         if not 0 <= at < length:
-            raise Refusal(f"position {at} lies outside the sequence", fix="the model is wrong here")
+            raise Refusal(f"position {at} lies outside the sequence", fix=UNFIT)
         return at
 
     def known(self, i: int) -> np.ndarray:
@@ -161,7 +164,7 @@ def _split(node: _Node) -> TensorList:
     split = node.known(1) if given else np.array(1)
     if split.ndim == 0:
         if int(split) < 1:
-            raise Refusal(f"pieces of {int(split)}", fix="the model is wrong here")
+            raise Refusal(f"pieces of {int(split)}", fix=UNFIT)
         starts = list(range(0, shape[axis], int(split)))
         sizes = [min(int(split), shape[axis] - start) for start in starts]
     else:
@@ -186,7 +189,7 @@ def _has_element(node: _Node) -> Any:
 
 def _get_element(node: _Node) -> Any:
     if isinstance(node.inputs[0], Nothing):
-        raise Refusal("the optional is empty", fix="the model is wrong here")
+        raise Refusal("the optional is empty", fix=UNFIT)
     return node.inputs[0]
 
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 #: Types whose elements are no real numbers, or of which numpy has no array of the size stated (6 bits).
 NO_NUMBERS = ("STRING", "COMPLEX64", "COMPLEX128", "FLOAT6E2M3", "FLOAT6E3M2")
-_DAMAGED = "the file is damaged or its exporter is wrong: export the model again"
+_DAMAGED = (
+    "the tensor is not stored as ONNX says: export the model again, or write it with onnx.numpy_helper.from_array"
+)
 
 
 def array_of(tensor: onnx.TensorProto, owner: str, model: str) -> np.ndarray:

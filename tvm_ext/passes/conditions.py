@@ -10,6 +10,7 @@ from __future__ import annotations
 from tvm import relax
 from tvm.ir import IRModule
 
+from ..core.errors import essence
 from ..core.relax_graph import main_bindings, op_name
 from .liveness import live_variables
 
@@ -27,7 +28,7 @@ def well_formed(mod: IRModule) -> str | None:
     try:
         relax.analysis.well_formed(mod)
     except Exception as error:
-        return str(error).strip().splitlines()[-1]
+        return essence(error)
     return None
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from ..core.errors import ArtifactError, ToolError
 from .arrays import ALIGNMENT, mapped_empty
 from .cpu import OTHER_MACHINE_FIX, why_not_here
-from .files import whole_file
+from .files import path_of, whole_file
 from .library import ELF_MAGIC, check_architecture, elf_end
 from .spec import FORMAT_VERSION, Metadata, TensorSpec, installed_versions
 
@@ -179,7 +179,7 @@ def read_artifact(path: str | os.PathLike[str], *, mapped: bool = False) -> Arti
         ArtifactError: the file is missing, foreign, cut off, altered, of another version, or needs instructions
             that this CPU lacks.
     """
-    path = os.fspath(path)
+    path = path_of(path, ArtifactError, "the artifact's path")
     data = _read(path, mapped)
     layout = _checked_layout(data, path)
     view = data.data
@@ -199,7 +199,7 @@ def read_metadata(path: str | os.PathLike[str]) -> Metadata:
     Raises:
         ArtifactError: the file is missing, foreign, cut off or of another version.
     """
-    path = os.fspath(path)
+    path = path_of(path, ArtifactError, "the artifact's path")
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - _FOOTER.size))

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from ..core.errors import TvmExtError
 
 TEMPORARY_SUFFIX = ".tmp"
+
+
+def path_of(given: Any, kind: type[TvmExtError], what: str) -> str:
+    """A path as text.
+
+    Args:
+        given: by a user.
+        kind: of the error.
+        what: the path is of, for the message.
+
+    Raises:
+        TvmExtError: it is no path that the system takes.
+    """
+    try:
+        path = os.fspath(given)
+    except TypeError as error:
+        raise kind(f"{what} is a {type(given).__name__}", fix="give a path") from error
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise kind(f"{what} is {path[:100]!r}, no path", fix="give a path as text") from None
+    return path
 
 
 def default_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -36,8 +59,10 @@ def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
         sync: wait until the data is on disk, so that the file is whole after a power cut too.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: it cannot be written, or is no file: a device or a pipe must not be replaced by one.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(errno.EINVAL, "it is there, and no regular file", str(path))
     temporary = temporary_name(path)
     try:
         with open(temporary, "xb") as file:

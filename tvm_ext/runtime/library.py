@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import ArtifactError
+from ..core.errors import ArtifactError, naming
 from .cpu import architecture
 from .tvm_runtime import load_shared_library
 
@@ -47,11 +47,9 @@ def load_library(library: memoryview, path: str) -> Any:
     Raises:
         ArtifactError: the system cannot load it.
     """
-    with _as_file(library) as file:
-        try:
-            return load_shared_library(file)
-        except Exception as error:
-            raise ArtifactError(f"{path}: the system cannot load its library part: {error}") from error
+    what = f"{path}: the system cannot load its library part"
+    with _as_file(library) as file, naming(ArtifactError, lambda: what, fix="compile it again"):
+        return load_shared_library(file)
 
 
 def write_library(library: memoryview, path: Path) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArtifactError, InputError, ToolError, TvmExtError
+from ..core.errors import ArtifactError, InputError, RunError, ToolError, TvmExtError, failure, naming
 from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
+from .files import path_of
 from .kernel_memory import Inspector, hook_of
 from .library import load_library, write_library
 from .linker import find_linker
@@ -109,6 +110,17 @@ class CompiledModel:
         machine = f"{self.metadata.machine['isa']}, {self.threads} thread{'s' if self.threads > 1 else ''}"
         return f"CompiledModel({self.metadata.model['name']!r}: ({inputs}) -> ({outputs}); {machine})"
 
+    def __reduce__(self) -> tuple[Callable[[bytes], CompiledModel], tuple[bytes]]:
+        """Pickled, and copied by `copy`, as the bytes of its artifact: weights and machine code are in it.
+
+        Raises:
+            ToolError: see :meth:`export`.
+        """
+        with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
+            path = Path(folder, "model.so")
+            self.export(path)
+            return _from_artifact, (path.read_bytes(),)
+
     # -------------------------------------------------------------------------------------------- running
     def run(self, inputs: Mapping[str, Any] | Any = None, /, *positional: Any) -> dict[str, np.ndarray]:
         """Run once.
@@ -127,6 +139,7 @@ class CompiledModel:
         Raises:
             InputError: a name, shape or dtype does not fit; the message says what would.
             ArtifactError: the model was compiled for a machine that this one cannot stand for.
+            RunError: the program stopped, for instance for lack of memory.
         """
         return self._run(self._in_order(inputs, positional))
 
@@ -156,10 +169,17 @@ class CompiledModel:
     def _run(self, values: Sequence[Any], hook: Hook | None = None) -> dict[str, np.ndarray]:
         rows, expected = (0, self._expected) if not self._symbolic else self._at_batch_of(values)
         arrays = _checked(values, expected)
-        if self._on_pool:
-            results = dispatcher.call(self._callers.call, arrays, rows, hook)
-        else:
-            results = self._callers.call(arrays, rows, hook)
+        try:
+            if self._on_pool:
+                results = dispatcher.call(self._callers.call, arrays, rows, hook)
+            else:
+                results = self._callers.call(arrays, rows, hook)
+        except TvmExtError:
+            raise
+        except Exception as error:
+            if hook is not None:  # it may be the caller's own
+                raise
+            raise failure(RunError, f"model {self.metadata.model['name']!r} stopped while it ran", error) from error
         return dict(zip(self._output_names, results, strict=True))
 
     def _in_order(self, inputs: Any, positional: tuple[Any, ...]) -> Sequence[Any]:
@@ -206,18 +226,14 @@ class CompiledModel:
         """
         if self._needs_linker:
             find_linker()
-        target = Path(path)
-        if target.is_dir() or not target.parent.is_dir():
-            wrong = "is a folder" if target.is_dir() else f"there is no folder {str(target.parent)!r}"
+        target = Path(path_of(path, ToolError, "the path to export to"))
+        if os.path.isdir(target) or not os.path.isdir(target.parent):
+            wrong = "is a folder" if os.path.isdir(target) else f"there is no folder {str(target.parent)!r}"
             raise ToolError(f"cannot export to {str(path)!r}: {wrong}", fix="give the path of a file to write")
         with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
             library = Path(folder, "library.so")
-            try:
+            with naming(ToolError, lambda: f"cannot export to {str(path)!r}: making the library failed"):
                 self._make_library(library)
-            except TvmExtError:
-                raise
-            except Exception as error:
-                raise ToolError(f"cannot export to {str(path)!r}: making the library failed: {error}") from error
             if not library.is_file():
                 raise ToolError(f"cannot export to {str(path)!r}: the linker {find_linker()} wrote no file")
             metadata = replace(self.metadata, expanded=False)
@@ -247,6 +263,18 @@ def load(path: str | os.PathLike[str], *, mapped: bool = False, threads_wait: Th
         module, artifact.weights, artifact.metadata, lambda file: write_library(library, file), lambda: compact,
         needs_linker=False,
     )  # fmt: skip
+
+
+def _from_artifact(data: bytes) -> CompiledModel:
+    """The model of an artifact's bytes.
+
+    Raises:
+        ArtifactError: see :func:`load`.
+    """
+    with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
+        path = Path(folder, "model.so")
+        path.write_bytes(data)
+        return load(path)
 
 
 def _caller_maker(module: Any, metadata: Metadata, weights: Weights) -> Callable[[], Caller]:

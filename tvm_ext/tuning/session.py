@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..core import tuner_names
 from ..core.errors import OptionError
 from ..core.machine import Machine
 from ..core.recipe import Config
@@ -96,7 +97,7 @@ class Session:
 
     def __init__(
         self, tasks: Sequence[tuple[Task, int]], machine: Machine, measurer: Measurer, log: Log, name: str, *,
-        budget: Budget, tuner: str = "xgb", seed: int = 0, options: Mapping[str, Any] | None = None,
+        budget: Budget, tuner: str = tuner_names.DEFAULT, seed: int = 0, options: Mapping[str, Any] | None = None,
         known: Sequence[Record] = (), peak: float = 0.0, cpu: str = "",
         tell: Callable[[Event], None] = lambda event: None,
     ) -> None:  # fmt: skip

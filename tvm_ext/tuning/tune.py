@@ -7,11 +7,12 @@ import functools
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..core import tuner_names
 from ..core.errors import OptionError, TvmExtError
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
@@ -28,17 +29,15 @@ from .report import INTERRUPTED, INTERRUPTED_LATE, TaskRow, TuneReport
 from .resume import Known, known_of
 from .session import Budget, Event, Measurer, Session, session_name
 from .task import Task
-from .tuners import TUNERS
 from .verdict import Judgement, judge, why_elsewhere
 
 #: Without any other limit a session takes this long.
 DEFAULT_MINUTES = 10.0
-METASCHEDULE = "metaschedule"
 
 
 def tune(
     model: Any, *, log: str | os.PathLike[str] | None = None, trials: int | None = None, minutes: float | None = None,
-    tasks: Sequence[str] = (), tuner: str = "xgb", patience: int = 128, goal: float = 0.0, seed: int = 0,
+    tasks: Sequence[str] = (), tuner: str = tuner_names.DEFAULT, patience: int = 128, goal: float = 0.0, seed: int = 0,
     resume: bool = False, dry_run: bool = False, measurer: Measurer | None = None,
     rpc: tuple[str, int, str] | None = None, on_event: Callable[[Event], None] | None = None, **options: Any,
 ) -> TuneReport:  # fmt: skip
@@ -60,8 +59,10 @@ def tune(
     on_event = on_event or (lambda event: None)
     way = _Way(machine, Budget(trials, minutes, patience, goal), tuner, seed, measurer, rpc, on_event)
     _check(way)
+    if not isinstance(tasks, Iterable):
+        raise OptionError(f"tasks={tasks!r}: a list of parts of their names is needed")
     wanted = (tasks,) if isinstance(tasks, str) else tuple(tasks)
-    if tuner == METASCHEDULE:
+    if tuner == tuner_names.METASCHEDULE:
         return _by_metaschedule(model, compile_options, way, log, wanted, resume, dry_run)
     given = _Template(model, machine) if _is_template(model) else _Model(model, compile_options, machine, wanted)
     path = Path(log) if log is not None else Path(f"{given.name}.tuning.json")
@@ -131,8 +132,8 @@ def _start(given: _Tuned, name: str, path: Path, known: Known) -> Event:
 
 def _check(way: _Way) -> None:
     """Raises OptionError: there is no such tuner, or kernels for this machine cannot run here and nowhere else."""
-    if way.tuner != METASCHEDULE and way.tuner not in TUNERS:
-        raise OptionError(f"tuner={way.tuner!r}: choose one of {', '.join(map(repr, (*TUNERS, METASCHEDULE)))}")
+    if way.tuner not in tuner_names.NAMES:
+        raise OptionError(f"tuner={way.tuner!r}: choose one of {', '.join(map(repr, tuner_names.NAMES))}")
     if way.rpc is None and (why := why_not_here(way.machine.as_dict())):
         raise OptionError(f"nothing can be measured here: {why}", fix="measure elsewhere: rpc=(host, port, key)")
 

@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.errors import OptionError
+from ..core.errors import InputError, OptionError
 from ..core.frozen import FrozenInput
 from ..core.sample_inputs import seeded_inputs
 from .metrics import OutputMetrics, compare
@@ -114,11 +115,13 @@ def verify(
             "verify needs something to compare with",
             fix="give model=, the ONNX file this program was compiled from, or reference=, the expected outputs",
         )
-    if tolerance is not None and not tolerance >= 0.0:
+    if tolerance is not None and not (isinstance(tolerance, Real) and tolerance >= 0.0):
         raise OptionError(f"tolerance={tolerance!r}: a part of the output's range, 0 or more, is needed")
     if inputs is None and reference is None and any(spec.batch_axis is not None for spec in compiled.inputs):
         return _verify_batches(compiled, model, seed, tolerance)
     tolerance = tolerance_of(compiled, tolerance)
+    if inputs is not None and not isinstance(inputs, Mapping):
+        raise InputError(f"inputs is a {type(inputs).__name__}", fix="pass a dict: input name -> array")
     feeds = seeded_inputs(compiled.inputs, seed) if inputs is None else dict(inputs)
     outputs = compiled.run(feeds)  # first: it says more clearly than onnxruntime what is wrong with an input
     label = "the given reference"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import sys
 from typing import Any
 
 import pytest
 
+import tvm_ext
+from tvm_ext.core import tuner_names
 from tvm_ext.core.errors import OptionError
+from tvm_ext.tuning import tune as tune_module
+from tvm_ext.tuning.session import Session
 from tvm_ext.tuning.tuners import TUNERS, make_tuner
 
 from .landscapes import Landscape, kernel, plain, search
@@ -161,3 +167,14 @@ def test_values_that_do_not_fit(name: str, options: dict[str, Any], message: str
 def test_grid_goes_in_order() -> None:
     task = plain()
     assert run(task, "grid", 1000) == sorted(task.legal)
+
+
+def test_names_that_signatures_and_command_lines_list_are_those_of_the_tuners() -> None:
+    assert set(tuner_names.NAMES) == {*TUNERS, tuner_names.METASCHEDULE}
+
+
+def test_the_default_needs_no_further_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "xgboost", None)  # importing it fails
+    for function in (tvm_ext.tune, tune_module.tune, Session):
+        assert inspect.signature(function).parameters["tuner"].default == tuner_names.DEFAULT
+    assert len(search(kernel(), make_tuner(tuner_names.DEFAULT, kernel()), 64)) == 64

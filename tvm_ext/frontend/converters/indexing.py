@@ -10,16 +10,21 @@ from tvm import relax, te, tirx
 
 from ...core.relax_graph import dtype_of
 from ..known_values import LARGEST
-from ..refusal import Refusal
+from ..refusal import UNFIT, Refusal
 from .base import Attributes, Converter, constant, emit, kernel, known, static_shape, text
 
 
 def compress(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Compress(x, condition) -> the rows where the condition, which decides the shape, is true."""
-    x, rows = inputs[0], np.flatnonzero(known(inputs[1], "condition"))
-    axis = attributes.get("axis")
+    x, condition = inputs[0], known(inputs[1], "condition")
+    axis, rows = attributes.get("axis"), np.flatnonzero(condition)
     if axis is None:
         x, axis = emit(relax.op.reshape(x, [-1])), 0
+    extent = static_shape(x, "the input of Compress")[int(axis)]
+    if condition.ndim != 1 or rows.max(initial=-1) >= extent:
+        raise Refusal(
+            f"its condition of shape {condition.shape} picks from axis {axis} of {extent} elements", fix=UNFIT
+        )
     return relax.op.take(x, constant(rows.astype(np.int64)), int(axis), mode="wrap")
 
 

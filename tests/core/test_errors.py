@@ -1,0 +1,63 @@
+"""What others raise: the line that is kept of it, and the error of this library that it becomes."""
+
+from __future__ import annotations
+
+import pytest
+from tvm import relax
+
+from tvm_ext.core.errors import BuildError, InputError, UnsupportedError, at_nodes, essence, failure, naming
+
+
+def raised(action) -> BaseException:
+    with pytest.raises(Exception) as info:
+        action()
+    return info.value
+
+
+def test_an_operator_that_tvm_prints_is_its_name() -> None:
+    x, y = (relax.Var(name, relax.TensorType((n, 2), "float32")) for name, n in (("x", 3), ("y", 4)))
+    error = raised(lambda: relax.BlockBuilder().normalize(relax.op.add(x, y)))
+    assert "ir.Op(" in str(error)
+    assert essence(error).startswith(f"{type(error).__name__}: relax.add: ") and "ir." not in essence(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Traceback (most recent call last):\n  File \"a.cc\", line 3\n\nInternalError: no\n", "InternalError: no"),
+        ("from tvm.script import ir as I\n@I.ir_module\nError message: too few axes\n", "too few axes"),
+        ("shapes are R.shape([1, 2]) and T.int64(3) of T.float32", "shapes are [1, 2] and 3 of float32"),
+        ('Cannot parse attribute: \nname: "axes"\ntype: INTS\n', 'Cannot parse attribute: name: "axes"'),
+        ("x" * 5000, "x" * 300),
+    ],
+)  # fmt: skip
+def test_the_line_that_says_something(text: str, line: str) -> None:
+    assert essence(ValueError(text)) == f"ValueError: {line}"
+
+
+def test_an_exception_without_a_word_is_told_by_its_place() -> None:
+    def fails() -> None:
+        assert len("ab") == 3
+
+    error = raised(fails)
+    error.args = ()
+    assert essence(error) == 'AssertionError: in fails: assert len("ab") == 3'
+
+
+def test_errors_of_others_are_chained_and_ours_stay() -> None:
+    with pytest.raises(BuildError, match=r"^kernel 'k': KeyError: 'x'\n  fix: drop it$") as info:  # noqa: SIM117
+        with naming(BuildError, lambda: "kernel 'k'", "drop it"):
+            raise KeyError("x")
+    assert isinstance(info.value.__cause__, KeyError) and isinstance(info.value, RuntimeError)
+    ours = InputError("no")
+    with pytest.raises(InputError) as other, naming(BuildError, lambda: "never asked"):
+        raise ours
+    assert other.value is ours
+    with pytest.raises(KeyboardInterrupt), naming(BuildError, lambda: "never asked"):
+        raise KeyboardInterrupt
+    assert "defect of tvm-ext" in failure(UnsupportedError, "it", ValueError("v")).fix
+
+
+def test_nodes_in_words() -> None:
+    assert at_nodes((), {}) == "" and at_nodes(("a",), {"a": "Relu"}) == " at node 'a' (Relu)"
+    assert at_nodes("abcde", {}) == " at nodes 'a', 'b', 'c' and 2 more"
