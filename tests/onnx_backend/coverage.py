@@ -30,7 +30,7 @@ Versions: a converter of stock TVM has an oldest version that it reads; for an o
 This library compares both versions' schemas and refuses a node that means something else there
 (`tvm_ext/frontend/operators.py`).
 """
-_CONTRIBUTED = """## Of the domain com.microsoft
+_FOREIGN = """## Of the domain {domain}
 
 | operator | how |
 |---|---|"""
@@ -61,7 +61,7 @@ def coverage(rows: Mapping[str, Row], cases: Mapping[str, Case]) -> str:
         "|---|---|---|---|---|---|",
         *(_line(operator, by_operator.get(operator, [])) for operator in _operators(by_operator)),
     ]
-    lines += ["", _CONTRIBUTED, *_contributed()]
+    lines += _foreign()
     refused = _refusals({name: row for name, row in rows.items() if cases[name].plain}, cases)
     return _HEAD.format(summary=_summary(rows.values())) + "\n" + "\n".join(lines) + "\n" + _REFUSED + refused
 
@@ -85,13 +85,15 @@ def _line(operator: str, rows: list[Row]) -> str:
     return f"| {operator} | {_versions(operator)} | {' | '.join(cells)} | {'; '.join(notes)} |"
 
 
-def _contributed() -> list[str]:
-    from tvm_ext.frontend import operators
-    from tvm_ext.frontend.converters import CONTRIBUTED
+def _foreign() -> list[str]:
+    """A table for each domain beside the standard one."""
+    from tvm_ext.frontend.converters import FOREIGN
 
-    lines = {operator: "own: " + _document(converter) for operator, converter in CONTRIBUTED.items()}
-    lines |= dict.fromkeys(set(operators.MICROSOFT) - set(lines), "stock converter")
-    return [f"| {operator} | {how} |" for operator, how in sorted(lines.items())]
+    lines: list[str] = []
+    for domain, converters in FOREIGN.items():
+        lines += ["", _FOREIGN.format(domain=domain)]
+        lines += [f"| {operator} | own: {_document(converter)} |" for operator, converter in sorted(converters.items())]
+    return lines
 
 
 def _counts(rows: Iterable[Row], contender: str) -> str:

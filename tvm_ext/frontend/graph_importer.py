@@ -27,7 +27,7 @@ from ..core.relax_graph import dtype_of, shape_of
 from . import sequences
 from .branches import convert_if
 from .checker import Checked
-from .converters import CONTRIBUTED, CONVERTERS, in_bounds, in_float32, one_or_all
+from .converters import CONVERTERS, FOREIGN, in_bounds, in_float32, one_or_all
 from .deciding import check_decided
 from .functions import definition
 from .graph_order import inputs_behind, reads_of
@@ -158,7 +158,7 @@ class GraphImporter(ONNXGraphImporter):
 
     def _convert(self, op_name: str, inputs: Any, attrs: dict[str, Any]) -> Any:
         inputs = in_bounds(op_name, inputs, attrs)
-        own = CONTRIBUTED if self._node.domain == "com.microsoft" else CONVERTERS
+        own = FOREIGN.get(self._node.domain, CONVERTERS)
         if op_name in own:
             return one_or_all(own[op_name](inputs, attrs, self.opset))
         return super()._convert_operator(op_name, inputs, attrs, self.opset)

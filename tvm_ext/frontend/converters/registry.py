@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from . import (
     casts,
-    contributed,
     division,
     elementwise,
     fourier,
-    fused,
     indexing,
     layout,
     matrices,
@@ -25,6 +23,8 @@ from . import (
     windows,
 )
 from .base import Converter
+from .microsoft.registry import CONTRIBUTED, INTERNAL
+from .ml.registry import LEARNED
 
 _FAMILIES = (
     casts, division, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, quantize, quantized,
@@ -33,6 +33,6 @@ _FAMILIES = (
 #: Operator of the standard domain -> converter.
 CONVERTERS: dict[str, Converter] = {
     operator: converter for family in _FAMILIES for operator, converter in family.CONVERTERS.items()
-}
-#: Operator of the domain com.microsoft -> converter.
-CONTRIBUTED: dict[str, Converter] = {**contributed.CONTRIBUTED, **fused.CONTRIBUTED}
+} | INTERNAL
+#: Domain beside the standard one -> operator -> converter.
+FOREIGN: dict[str, dict[str, Converter]] = {**CONTRIBUTED, "ai.onnx.ml": LEARNED}

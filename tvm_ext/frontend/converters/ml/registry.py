@@ -1,0 +1,9 @@
+"""All converters of ai.onnx.ml."""
+
+from __future__ import annotations
+
+from ..base import Converter
+
+_FAMILIES = ()
+#: Operator of the domain ai.onnx.ml -> converter.
+LEARNED: dict[str, Converter] = {op: converter for family in _FAMILIES for op, converter in family.CONVERTERS.items()}
