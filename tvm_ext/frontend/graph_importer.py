@@ -27,7 +27,7 @@ from ..core.relax_graph import dtype_of, shape_of
 from . import sequences
 from .branches import convert_if
 from .checker import Checked
-from .converters import CONVERTERS, FOREIGN, in_bounds, in_float32, one_or_all
+from .converters import CONVERTERS, FOREIGN, ML, in_bounds, in_float32, one_or_all
 from .deciding import check_decided
 from .functions import definition
 from .graph_order import inputs_behind, reads_of
@@ -160,7 +160,8 @@ class GraphImporter(ONNXGraphImporter):
         inputs = in_bounds(op_name, inputs, attrs)
         own = FOREIGN.get(self._node.domain, CONVERTERS)
         if op_name in own:
-            return one_or_all(own[op_name](inputs, attrs, self.opset))
+            opset = self._checked.opsets[ML] if self._node.domain == ML else self.opset
+            return one_or_all(own[op_name](inputs, attrs, opset))
         return super()._convert_operator(op_name, inputs, attrs, self.opset)
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:

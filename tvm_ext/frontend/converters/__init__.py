@@ -5,3 +5,4 @@ from .bounds import in_bounds as in_bounds
 from .precision import in_float32 as in_float32
 from .registry import CONVERTERS as CONVERTERS
 from .registry import FOREIGN as FOREIGN
+from .registry import ML as ML

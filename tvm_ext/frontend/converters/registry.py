@@ -34,5 +34,7 @@ _FAMILIES = (
 CONVERTERS: dict[str, Converter] = {
     operator: converter for family in _FAMILIES for operator, converter in family.CONVERTERS.items()
 } | INTERNAL
+#: The domain whose converters are told its own version; others are told that of the standard domain.
+ML = "ai.onnx.ml"
 #: Domain beside the standard one -> operator -> converter.
-FOREIGN: dict[str, dict[str, Converter]] = {**CONTRIBUTED, "ai.onnx.ml": LEARNED}
+FOREIGN: dict[str, dict[str, Converter]] = {**CONTRIBUTED, ML: LEARNED}
