@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .cases import Known, agree, built, case, floats, rng_of, said
+from tests.passes.lowering import stage
+from tvm_ext.passes.lower_rest import LowerRest
+
+from .cases import Case, Known, agree, built, case, floats, rng_of, said, typed
 
 B, S, N, D = 2, 5, 3, 7
 H = N * D
@@ -118,3 +121,17 @@ def test_integers(columns: bool) -> None:
         case(x[2], weight, bias, *parts, masks(rng, S + 2)["rows"], *zeros, floats(rng, 2, B, N, 2, D), num_heads=N,
              outputs=2),
     )  # fmt: skip
+
+
+def kernels(operator: str, node: Case) -> list[str]:
+    """The recipe of each kernel of a model of one node."""
+    proto, feeds = built(operator, [node], "com.microsoft")
+    return stage(typed(proto, said(proto, feeds)), LowerRest).recipes
+
+
+def test_the_recipes_are_those_of_attention_written_out() -> None:
+    rng = rng_of(8)
+    weight, bias = Known(thin(rng, 11, 3 * H)), Known(floats(rng, 3 * H))
+    node = case(floats(rng, B, S, 11), weight, bias, num_heads=N, unidirectional=1)
+    assert kernels("Attention", node) == ["dense", "dense", "dense", "attention"]
+    assert kernels("MultiHeadAttention", case(*operands(rng, 9), num_heads=N)) == ["attention"]

@@ -56,8 +56,8 @@ def test_imputer() -> None:
 
 def test_picked_features() -> None:
     rng = rng_of(5)
-    learned("ArrayFeatureExtractor", case(floats(rng, 5, 7), np.int64([6, 0, 3])), case(floats(rng, 7), np.int64([2, 5])),
-            case(floats(rng, 2, 3, 7), np.int64([1])))  # fmt: skip
+    shapes, picks = [(5, 7), (7,), (2, 3, 7)], [[6, 0, 3], [2, 5], [1]]
+    learned("ArrayFeatureExtractor", *(case(floats(rng, *s), np.int64(i)) for s, i in zip(shapes, picks, strict=True)))
 
 
 def test_joined_features() -> None:

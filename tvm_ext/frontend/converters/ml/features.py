@@ -16,7 +16,6 @@ from ...refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, scalar, static_shape, text
 from ..rows import gather
 
-
 #: From this version on a NaN is a key of a LabelEncoder as others are.
 _NAN_IS_A_KEY = 4
 
