@@ -70,8 +70,10 @@ def _operators(tested: Iterable[str]) -> list[str]:
     """Of the standard domain, and what else has cases."""
     from onnx import defs
 
+    from tvm_ext.frontend.operators import INTERNAL
+
     newest = {s.name for s in defs.get_all_schemas() if s.domain == "" and not s.deprecated}
-    return sorted(newest | set(tested))
+    return sorted(newest | set(tested) | set(INTERNAL))
 
 
 def _line(operator: str, rows: list[Row]) -> str:
@@ -120,7 +122,7 @@ def _how(operator: str) -> str:
     from onnx import defs
 
     from tvm_ext.frontend import branches, loops, operators, sequences
-    from tvm_ext.frontend.converters import CONVERTERS
+    from tvm_ext.frontend.converters import CONVERTERS, FOREIGN, ML
 
     if operator in operators.CONTROL_FLOW:
         return _first_line((branches if operator == "If" else loops).__doc__)
@@ -134,6 +136,8 @@ def _how(operator: str) -> str:
         schema = defs.get_schema(operator)
         if schema.has_function or schema.has_context_dependent_function:
             return "ONNX's own definition by other operators"
+    if operator in FOREIGN[ML]:
+        return f"own, of {ML}: see below"
     return "refused" + operators.WHY.get(operator, ": no converter")
 
 

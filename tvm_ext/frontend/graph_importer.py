@@ -152,7 +152,8 @@ class GraphImporter(ONNXGraphImporter):
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
         try:
-            return self.bb.normalize(in_float32(op_name, inputs, lambda given: self._convert(op_name, given, attrs)))
+            convert, always = lambda given: self._convert(op_name, given, attrs), self._node.domain in FOREIGN
+            return self.bb.normalize(in_float32(op_name, inputs, convert, always))
         except Exception as error:
             raise _ConverterFailed(error) from error
 

@@ -57,3 +57,10 @@ def test_rows_of_a_table(points: bool) -> None:
     more = {"bits": 4, "block_size": 16, "quantize_axis": 1, "gather_axis": 0}
     zeros = [Known(np.uint8(rng.integers(0, 256, (9, 2))))] if points else []
     agree("GatherBlockQuantized", case(table, rng.integers(0, 9, (2, 5)), scales, *zeros, **more))
+
+
+def test_narrow_floats() -> None:
+    rng = rng_of(6)
+    packed, scales = Known(np.uint8(rng.integers(0, 256, (7, 2, 8)))), Known(np.float16(rng.uniform(0.01, 0.1, (7, 2))))
+    node = case(np.float16(floats(rng, 5, 32)), packed, scales, N=7, K=32, bits=4, block_size=16)
+    agree("MatMulNBits", node, rtol=2**-9, atol=2**-9)

@@ -102,3 +102,11 @@ def test_groups(last: int, silu: int) -> None:
     total = x + short.reshape((2, 1, 1, 12) if last else (2, 12, 1, 1))
     agree("SkipGroupNorm", case(x, weight, shift, short, **more),
           wanted=[group_norm(total, weight, shift, 4, last, silu)])  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
+def test_sums_of_narrow_floats_are_made_in_float32(operator: str) -> None:
+    """onnxruntime's CPU has these kernels of float16 too, and they sum in float32."""
+    rng = rng_of(8)
+    parts = [np.float16(floats(rng, *shape)) for shape in ((B, S, 700), (B, S, 700), (700,))]
+    agree(operator, case(*parts), rtol=2**-10, atol=2**-10)

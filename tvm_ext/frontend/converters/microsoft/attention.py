@@ -15,7 +15,7 @@ from tvm import relax
 from ...refusal import Refusal
 from ..base import Attributes, Converter, emit, known, outputs_of, static_shape
 from ..recurrent import columns
-from .heads import attend, continued, mask_of, split_heads
+from .heads import attend, continued, count_of, mask_of, split_heads
 from .quantized import matmul_to_float
 
 #: (start, stop) -> that part of the columns of a projection.
@@ -34,7 +34,7 @@ def attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def quantized_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """QAttention(x, w, b, sx, sw, mask, zx, zw, past): the same, of integers and their scales."""
+    """QAttention(x, w, b, sx, sw, mask, zx, zw, past): Attention with projections of integers and their scales."""
     x, weight, bias, x_scale, scale, mask, x_zero, zero, past = (inputs[i] for i in range(9))
 
     def part_of(vector: Any, start: int, stop: int) -> Any:
@@ -59,7 +59,7 @@ def _self_attention(
         raise Refusal(f"queries, keys and values of {sizes} columns, of a weight of {width}")
     stops = [sizes[0], sizes[0] + sizes[1], width]
     query, key, value = (
-        split_heads(project(stop - size, stop), int(attributes["num_heads"]))
+        split_heads(project(stop - size, stop), count_of(attributes, "num_heads"))
         for stop, size in zip(stops, sizes, strict=True)
     )
     if past is not None:
@@ -85,7 +85,7 @@ def multi_head_attention(inputs: Any, attributes: Attributes, opset: int) -> Any
 
 def _operands(inputs: Any, attributes: Attributes) -> list[Any]:
     """Query, key and value, (batch, heads, sequence, size), with the bias of their projections added."""
-    heads, bias = int(attributes["num_heads"]), inputs[3]
+    heads, bias = count_of(attributes, "num_heads"), inputs[3]
     parts = [inputs[0], inputs[1], inputs[2]]
     if parts[1] is None:  # (batch, sequence, heads, 3, size)
         parts = _unpacked(parts[0], 3)
@@ -160,7 +160,7 @@ def gated_position_bias(inputs: Any, attributes: Attributes, opset: int) -> Any:
     query, bias, positions, weight, shift, eco = (inputs[i] for i in range(6))
     if inputs[6] is not None:
         raise Refusal("token_offset")
-    heads = int(attributes["num_heads"])
+    heads = count_of(attributes, "num_heads")
     apart = split_heads(emit(relax.op.add(query, bias)), heads)
     gates = emit(relax.op.add(emit(relax.op.matmul(apart, weight)), shift))
     *lead, width = static_shape(gates, "the gates")

@@ -14,7 +14,7 @@ from ....core.relax_graph import dtype_of, numpy_of
 from ...refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, outputs_of, scalar, static_shape, text
 from ..recurrent import columns
-from .heads import LEAST, joined_heads, scores_of, split_heads
+from .heads import LEAST, count_of, joined_heads, scores_of, split_heads
 from .rotary import rows_at, turn
 
 #: Number of an input -> what it is, of those that belong to a cache that grows, or that onnxruntime's CPU lacks.
@@ -27,7 +27,9 @@ def group_query_attention(inputs: Any, attributes: Attributes, opset: int) -> An
     Of a first prompt: without a past, or with one of no steps.
     """
     _check(inputs, attributes)
-    heads, groups = int(attributes["num_heads"]), int(attributes["kv_num_heads"])
+    heads, groups = (count_of(attributes, name) for name in ("num_heads", "kv_num_heads"))
+    if heads % groups:
+        raise Refusal(f"{heads} heads of queries for {groups} of keys")
     query, key, value = _operands(inputs, heads, groups)
     batch, _, sequence, _ = static_shape(query, "the query")
     if attributes.get("do_rotary", 0):

@@ -23,6 +23,18 @@ _SWAP = [0, 2, 1, 3]
 LEAST = float(np.finfo(np.float32).min)
 
 
+def count_of(attributes: Attributes, name: str) -> int:
+    """A number of heads that a node must state.
+
+    Raises:
+        Refusal: it does not, or states less than 1.
+    """
+    count = int(attributes.get(name, 0))
+    if count < 1:
+        raise Refusal(f"attribute {name!r} is {attributes.get(name, 'missing')}; 1 or more is needed")
+    return count
+
+
 def split_heads(x: Any, heads: int) -> Any:
     """(batch, sequence, heads * size) -> (batch, heads, sequence, size); of four dimensions it is that already."""
     shape = static_shape(x, "an operand of attention")

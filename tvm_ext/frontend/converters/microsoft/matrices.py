@@ -104,7 +104,7 @@ def _product(sign: float) -> Converter:
         return relax.op.concat([emit(real), emit(imaginary)], -1)
 
     converter.__doc__ = (
-        f"Product of complex numbers, pairs in the last dimension, with b {'' if sign > 0 else 'con'}jugated."
+        f"a * {'b' if sign > 0 else 'conjugate of b'}, of complex numbers that are pairs in the last dimension."
     )
     return converter
 

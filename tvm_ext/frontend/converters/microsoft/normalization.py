@@ -103,7 +103,7 @@ def _rows(table: Any, indices: Any) -> Any:
 
 
 def quantized_embedding(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """QEmbedLayerNormalization: the same, of tables, weight and shift of 8 bits, a scale and a zero point each."""
+    """QEmbedLayerNormalization: EmbedLayerNormalization of tables, weight and shift of 8 bits."""
     words, segments, mask = inputs[0], inputs[1], inputs[7]
     tables = [
         None

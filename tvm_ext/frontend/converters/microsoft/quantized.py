@@ -80,7 +80,9 @@ def global_average_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _whole(emit(relax.op.multiply(steps, factor)), relax.const(1.0, "float32"), y_zero)
 
 
-def _of_one(compute: Callable[[Any, Attributes], Any], quantize: Callable[[Any, Any, Any], Any]) -> Converter:
+def _of_one(
+    what: str, compute: Callable[[Any, Attributes], Any], quantize: Callable[[Any, Any, Any], Any]
+) -> Converter:
     """Operators of (x, scale, zero point, scale of y, zero point of y)."""
 
     def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -88,6 +90,7 @@ def _of_one(compute: Callable[[Any, Attributes], Any], quantize: Callable[[Any, 
         zero = inputs[4] if inputs[4] is not None else scalar(0, inputs[0])
         return quantize(emit(compute(x, attributes)), inputs[3], zero)
 
+    converter.__doc__ = f"{what} of a dequantized tensor, quantized again."
     return converter
 
 
@@ -185,15 +188,15 @@ CONVERTERS: dict[str, Converter] = {
     "MatMulIntegerToFloat": matmul_to_float,
     "QGemm": gemm,
     "QLinearAdd": add,
-    "QLinearAveragePool": _of_one(_pooled("AveragePool"), _shifted),
+    "QLinearAveragePool": _of_one("AveragePool", _pooled("AveragePool"), _shifted),
     "QLinearConcat": concat,
     "QLinearConv": convolution,
     "QLinearGlobalAveragePool": global_average_pool,
-    "QLinearLeakyRelu": _of_one(_leaky_relu, _whole),
+    "QLinearLeakyRelu": _of_one("LeakyRelu", _leaky_relu, _whole),
     "QLinearMul": multiply,
-    "QLinearReduceMean": _of_one(_mean, _whole),
-    "QLinearSigmoid": _of_one(lambda x, attributes: relax.op.sigmoid(x), _whole),
-    "QLinearSoftmax": _of_one(_softmax, _whole),
+    "QLinearReduceMean": _of_one("ReduceMean", _mean, _whole),
+    "QLinearSigmoid": _of_one("Sigmoid", lambda x, attributes: relax.op.sigmoid(x), _whole),
+    "QLinearSoftmax": _of_one("Softmax", _softmax, _whole),
     "QLinearWhere": where,
     "QuantizeLinear": quantize_linear,
 }

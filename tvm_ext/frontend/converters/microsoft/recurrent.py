@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base import Converter, emit, static_shape
+from ..base import Attributes, Converter, emit, static_shape
 from ..recurrent import Weights, lstm, row
 from .quantized import dynamic_matmul
 
@@ -18,5 +18,10 @@ def _quantized(inputs: Any, number: int) -> Weights:
     return Weights(products[0], products[1], static_shape(inputs[2], "the recurrent weight")[1])
 
 
+def dynamic_lstm(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """DynamicQuantizeLSTM: an LSTM whose inputs, all steps together, and states are quantized by their own range."""
+    return lstm(_quantized)(inputs, attributes, opset)
+
+
 #: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {"DynamicQuantizeLSTM": lstm(_quantized)}
+CONVERTERS: dict[str, Converter] = {"DynamicQuantizeLSTM": dynamic_lstm}
