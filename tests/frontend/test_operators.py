@@ -84,11 +84,11 @@ def test_only_a_custom_opset_is_stated():
 
 
 def test_a_model_of_another_domain_alone_names_its_node():
-    proto = model([node("Binarizer", ["x"], ["y"], "bin", domain="ai.onnx.ml")], X, Y)
+    proto = model([node("DictVectorizer", ["x"], ["y"], "bin", domain="ai.onnx.ml")], X, Y)
     proto.opset_import[0].domain = "ai.onnx.ml"
     proto.opset_import[0].version = 1
     text = refused(proto)
-    assert "'bin'" in text and "'ai.onnx.ml'" in text
+    assert all(word in text for word in ("'bin'", "'ai.onnx.ml'", "maps or on strings"))
 
 
 def test_an_old_form_that_the_converter_would_read_wrongly_is_refused():

@@ -30,7 +30,7 @@ Versions: a converter of stock TVM has an oldest version that it reads; for an o
 This library compares both versions' schemas and refuses a node that means something else there
 (`tvm_ext/frontend/operators.py`).
 """
-_CONTRIBUTED = """## Of the domain com.microsoft
+_FOREIGN = """## Of the domain {domain}
 
 | operator | how |
 |---|---|"""
@@ -61,7 +61,7 @@ def coverage(rows: Mapping[str, Row], cases: Mapping[str, Case]) -> str:
         "|---|---|---|---|---|---|",
         *(_line(operator, by_operator.get(operator, [])) for operator in _operators(by_operator)),
     ]
-    lines += ["", _CONTRIBUTED, *_contributed()]
+    lines += _foreign()
     refused = _refusals({name: row for name, row in rows.items() if cases[name].plain}, cases)
     return _HEAD.format(summary=_summary(rows.values())) + "\n" + "\n".join(lines) + "\n" + _REFUSED + refused
 
@@ -70,8 +70,10 @@ def _operators(tested: Iterable[str]) -> list[str]:
     """Of the standard domain, and what else has cases."""
     from onnx import defs
 
+    from tvm_ext.frontend.operators import INTERNAL
+
     newest = {s.name for s in defs.get_all_schemas() if s.domain == "" and not s.deprecated}
-    return sorted(newest | set(tested))
+    return sorted(newest | set(tested) | set(INTERNAL))
 
 
 def _line(operator: str, rows: list[Row]) -> str:
@@ -85,13 +87,15 @@ def _line(operator: str, rows: list[Row]) -> str:
     return f"| {operator} | {_versions(operator)} | {' | '.join(cells)} | {'; '.join(notes)} |"
 
 
-def _contributed() -> list[str]:
-    from tvm_ext.frontend import operators
-    from tvm_ext.frontend.converters import CONTRIBUTED
+def _foreign() -> list[str]:
+    """A table for each domain beside the standard one."""
+    from tvm_ext.frontend.converters import FOREIGN
 
-    lines = {operator: "own: " + _document(converter) for operator, converter in CONTRIBUTED.items()}
-    lines |= dict.fromkeys(set(operators.MICROSOFT) - set(lines), "stock converter")
-    return [f"| {operator} | {how} |" for operator, how in sorted(lines.items())]
+    lines: list[str] = []
+    for domain, converters in FOREIGN.items():
+        lines += ["", _FOREIGN.format(domain=domain)]
+        lines += [f"| {operator} | own: {_document(converter)} |" for operator, converter in sorted(converters.items())]
+    return lines
 
 
 def _counts(rows: Iterable[Row], contender: str) -> str:
@@ -118,7 +122,7 @@ def _how(operator: str) -> str:
     from onnx import defs
 
     from tvm_ext.frontend import branches, loops, operators, sequences
-    from tvm_ext.frontend.converters import CONVERTERS
+    from tvm_ext.frontend.converters import CONVERTERS, FOREIGN, ML
 
     if operator in operators.CONTROL_FLOW:
         return _first_line((branches if operator == "If" else loops).__doc__)
@@ -132,6 +136,8 @@ def _how(operator: str) -> str:
         schema = defs.get_schema(operator)
         if schema.has_function or schema.has_context_dependent_function:
             return "ONNX's own definition by other operators"
+    if operator in FOREIGN[ML]:
+        return f"own, of {ML}: see below"
     return "refused" + operators.WHY.get(operator, ": no converter")
 
 

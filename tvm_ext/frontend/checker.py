@@ -15,7 +15,7 @@ from .calls import check_calls
 from .graph_order import check_names, sorted_nodes
 from .inference import inferred_types
 from .naming import node_label
-from .operators import check_operators, check_versions, opsets_of
+from .operators import INTERNAL, check_operators, check_versions, opsets_of
 from .reader import Source
 from .shapes import input_specs
 from .tensors import array_of, count_nonfinite
@@ -23,6 +23,10 @@ from .walk import graph_tensors
 
 if TYPE_CHECKING:
     import onnx
+
+
+#: A domain that ONNX's checker knows nothing of.
+_UNCHECKED = "com.microsoft"
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,10 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
         _copy_field(proto.graph, skeleton.graph, field)
     skeleton.graph.name = skeleton.graph.name or "graph"
     skeleton.graph.node.extend(nodes)
+    for node in skeleton.graph.node:
+        node.domain = _UNCHECKED if node.op_type in INTERNAL else node.domain
+    if all(o.domain != _UNCHECKED for o in skeleton.opset_import):
+        skeleton.opset_import.append(onnx.helper.make_opsetid(_UNCHECKED, 1))
     listed = {value.name for value in skeleton.graph.input}
     skeleton.graph.input.extend(
         onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)

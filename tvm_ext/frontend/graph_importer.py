@@ -29,7 +29,7 @@ from ..core.storage import outgrows
 from . import sequences
 from .branches import convert_if
 from .checker import Checked
-from .converters import CONTRIBUTED, CONVERTERS, in_bounds, in_float32, one_or_all
+from .converters import CONVERTERS, FOREIGN, ML, in_bounds, in_float32, one_or_all
 from .deciding import check_decided
 from .empty import is_empty, outputs_of_nothing
 from .functions import definition
@@ -158,15 +158,17 @@ class GraphImporter(ONNXGraphImporter):
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
         try:
-            return self.bb.normalize(in_float32(op_name, inputs, lambda given: self._convert(op_name, given, attrs)))
+            convert, always = lambda given: self._convert(op_name, given, attrs), self._node.domain in FOREIGN
+            return self.bb.normalize(in_float32(op_name, inputs, convert, always))
         except Exception as error:
             raise _ConverterFailed(error) from error
 
     def _convert(self, op_name: str, inputs: Any, attrs: dict[str, Any]) -> Any:
         inputs = in_bounds(op_name, inputs, attrs)
-        own = CONTRIBUTED if self._node.domain == "com.microsoft" else CONVERTERS
+        own = FOREIGN.get(self._node.domain, CONVERTERS)
         if op_name in own:
-            return one_or_all(own[op_name](inputs, attrs, self.opset))
+            opset = self._checked.opsets[ML] if self._node.domain == ML else self.opset
+            return one_or_all(own[op_name](inputs, attrs, opset))
         made = super()._convert_operator(op_name, inputs, attrs, self.opset)
         if isinstance(made, GenericConst) and _outgrows(made, inputs):  # computed by the program, not kept in it
             hidden = type(inputs)(self.bb.emit(x) if isinstance(x, GenericConst) else x for x in inputs)

@@ -68,7 +68,7 @@ def known_outputs(node: onnx.NodeProto, inputs: Sequence[Any], opset: int) -> li
 
 def computed(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
     """The outputs of a node for operands given as arrays; None as for :func:`known_outputs`."""
-    if (size := _size(node, values)) is None or size > LARGEST:
+    if node.domain not in ("", "ai.onnx") or (size := _size(node, values)) is None or size > LARGEST:
         return None
     if node.op_type in ("Div", "Mod") and np.asarray(values[1]).dtype.kind in "iu" and not _positive(values):
         return None  # by zero the converter refuses; before onnx 1.19 its evaluator rounds quotients down

@@ -19,8 +19,8 @@ OLDEST_IR = 3
 #: Versions are of 32 bits in onnx's schemas.
 _MOST_VERSION = 1 << 31
 _DEFAULT = ("", "ai.onnx")
-#: Contributed operators of onnxruntime that the stock importer converts.
-MICROSOFT = ("FastGelu", "BiasGelu", "SkipLayerNormalization", "EmbedLayerNormalization")
+#: Of onnxruntime, written in the standard domain, and unknown to ONNX.
+INTERNAL = ("SimplifiedLayerNormalization",)
 #: Operators that become nodes of the graph around them.
 CONTROL_FLOW = ("If", "Loop", "Scan")
 #: Operators on sequences and optionals, which `sequences` converts.
@@ -76,7 +76,7 @@ def opsets_of(proto: onnx.ModelProto) -> dict[str, int]:
 def lacks_converter(node: onnx.NodeProto) -> bool:
     """Whether a node can be imported by ONNX's definition of its operator only."""
     if node.domain not in _DEFAULT:
-        return not _is_known_contribution(node)
+        return not _is_foreign(node)
     return node.op_type in BY_DEFINITION or not is_converted(node.op_type)
 
 
@@ -106,12 +106,19 @@ def check_operators(nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int], 
 
 _TOO_NEW = "came with opset "
 #: Operators that no converter is planned for -> why.
-WHY = dict.fromkeys(
-    ("Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
-    ": its output is random, and a compiled program gives the same for the same inputs",
-) | dict.fromkeys(
-    ("ImageDecoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
-    ": it works on strings or on files of images; do so before the model",
+WHY = (
+    dict.fromkeys(
+        ("Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        ": its output is random, and a compiled program gives the same for the same inputs",
+    )
+    | dict.fromkeys(
+        ("ImageDecoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
+        ": it works on strings or on files of images; do so before the model",
+    )
+    | dict.fromkeys(
+        ("CastMap", "CategoryMapper", "DictVectorizer", "ZipMap"),
+        ": it works on maps or on strings, which are no tensors; do so outside of the model (skl2onnx: zipmap=False)",
+    )
 )
 FIX = (
     "export the model with standard operators of another opset (17 works best), "
@@ -137,9 +144,11 @@ def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
     from onnx import defs
 
     if node.domain not in _DEFAULT:
-        known = _is_known_contribution(node) or has_definition(node, opsets)
-        return "" if known else "is not a standard one"
+        known = _is_foreign(node) or has_definition(node, opsets)
+        return "" if known else "is not a standard one" + WHY.get(node.op_type, "")
     opset = opsets.get("", defs.onnx_opset_version())
+    if node.op_type in INTERNAL:
+        return ""
     if not defs.has(node.op_type):
         return "does not exist in ONNX"
     if not defs.has(node.op_type, opset):
@@ -149,10 +158,11 @@ def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
     return f"is gone in opset {opset}" if gone else ""
 
 
-def _is_known_contribution(node: onnx.NodeProto) -> bool:
-    from .converters import CONTRIBUTED
+def _is_foreign(node: onnx.NodeProto) -> bool:
+    """Whether a node of another domain than the standard one has a converter."""
+    from .converters import FOREIGN
 
-    return node.domain == "com.microsoft" and (node.op_type in MICROSOFT or node.op_type in CONTRIBUTED)
+    return node.op_type in FOREIGN.get(node.domain, {})
 
 
 def is_converted(op_type: str) -> bool:

@@ -3,5 +3,6 @@
 from .base import one_or_all as one_or_all
 from .bounds import in_bounds as in_bounds
 from .precision import in_float32 as in_float32
-from .registry import CONTRIBUTED as CONTRIBUTED
 from .registry import CONVERTERS as CONVERTERS
+from .registry import FOREIGN as FOREIGN
+from .registry import ML as ML

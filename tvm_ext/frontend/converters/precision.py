@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import relax
+from tvm.ir import GenericConst
 
 from ...core.relax_graph import dtype_of
+from .base import constant
 
 _NARROW = ("float16", "bfloat16")
 #: Operators that sum.
@@ -28,27 +30,35 @@ _SCALED = frozenset(["Celu", "Elu", "HardSigmoid", "LeakyRelu", "Selu", "Shrink"
 _WIDE_ONLY = frozenset(["Acos", "Acosh", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Cosh", "Sinh"])
 
 
-def in_float32(op_type: str, inputs: Any, convert: Callable[[Any], Any]) -> Any:
+def in_float32(op_type: str, inputs: Any, convert: Callable[[Any], Any], always: bool = False) -> Any:
     """What `convert` makes of the inputs, in float32 where narrower floats are summed or scaled, or have no such form.
 
     Args:
         op_type: the operator.
         inputs: the importer's list of inputs.
         convert: takes inputs, and returns an expression or a tuple of them.
+        always: whether the operator sums, as those of other domains do that are made of several.
     """
     kinds = {dtype_of(x) for x in inputs if _is_tensor(x)} & set(_NARROW)
-    if op_type not in SUMS | _SCALED | _WIDE_ONLY or len(kinds) != 1:
+    if not (always or op_type in SUMS | _SCALED | _WIDE_ONLY) or len(kinds) != 1:
         return convert(inputs)
     (narrow,) = kinds
     wide = type(inputs)()
     builder = relax.BlockBuilder.current()
     for x in inputs:
         cast = _is_tensor(x) and dtype_of(x) == narrow
-        wide.append(builder.normalize(relax.op.astype(x, "float32")) if cast else x)
+        wide.append(builder.normalize(_wide(x)) if cast else x)
     result = builder.normalize(convert(wide))
     if isinstance(result, relax.Tuple):
         return relax.Tuple(_rounded(list(result.fields), narrow))
     return _rounded([result], narrow)[0]
+
+
+def _wide(x: Any) -> Any:
+    """A tensor in float32; a constant stays one, for converters that must know it."""
+    if isinstance(x, GenericConst):
+        return constant(x.value.numpy().astype("float32"))
+    return relax.op.astype(x, "float32")
 
 
 def _is_tensor(x: Any) -> bool:

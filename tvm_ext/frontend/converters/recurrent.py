@@ -22,28 +22,43 @@ _op = relax.op
 
 
 @dataclass(frozen=True)
+class Weights:
+    """What one direction multiplies by.
+
+    Attributes:
+        of_input: x (.., inputs) -> x W^T (.., gates * H).
+        of_state: h (batch, H) -> h R^T (batch, gates * H).
+        hidden: H.
+        recurrent: R, transposed, (H, gates * H), of which a GRU takes some columns; None where it is not of floats.
+    """
+
+    of_input: Callable[[Any], Any]
+    of_state: Callable[[Any], Any]
+    hidden: int
+    recurrent: Any = None
+
+
+@dataclass(frozen=True)
 class _Layer:
     """What is the same for all steps of one direction.
 
     Attributes:
         attributes: of the node.
         functions: activations, in ONNX's order.
-        recurrent: R, transposed, (H, gates * H).
+        weights: what inputs and states are multiplied by.
         bias: of the recurrent part, (gates * H); None if there is none.
         peepholes: of an LSTM: input, output, forget gate, (H) each; none if it has none.
-        hidden: H.
     """
 
     attributes: Attributes
     functions: Sequence[Callable[[Any], Any]]
-    recurrent: Any
+    weights: Weights
     bias: Any
     peepholes: Sequence[Any]
-    hidden: int
 
     def gate(self, gates: Any, number: int) -> Any:
         """Columns of one gate."""
-        return columns(gates, number * self.hidden, (number + 1) * self.hidden)
+        return columns(gates, number * self.weights.hidden, (number + 1) * self.weights.hidden)
 
 
 Step = Callable[[_Layer, Any, Sequence[Any]], list[Any]]
@@ -59,15 +74,15 @@ def gru_step(layer: _Layer, x: Any, state: Sequence[Any]) -> list[Any]:
     """z, r = f(..); h' = g(x + (r h) R + b), or with linear_before_reset g(x + r (h R + b)); h = (1 - z) h' + z h."""
     (h,) = state
     f, g = layer.functions[:2]
-    size = layer.hidden
+    size, recurrent = layer.weights.hidden, layer.weights.recurrent
     if layer.attributes.get("linear_before_reset", 0):
         part = emit(_recurrent(layer, h))
         z, r = (emit(f(_op.add(layer.gate(x, i), layer.gate(part, i)))) for i in (0, 1))
         candidate = g(_op.add(layer.gate(x, 2), _op.multiply(r, layer.gate(part, 2))))
     else:
-        part = emit(_plus(_op.matmul(h, columns(layer.recurrent, 0, 2 * size)), layer.bias, 0, 2 * size))
+        part = emit(_plus(_op.matmul(h, columns(recurrent, 0, 2 * size)), layer.bias, 0, 2 * size))
         z, r = (emit(f(_op.add(layer.gate(x, i), layer.gate(part, i)))) for i in (0, 1))
-        reset = _op.matmul(emit(_op.multiply(r, h)), columns(layer.recurrent, 2 * size, 3 * size))
+        reset = _op.matmul(emit(_op.multiply(r, h)), columns(recurrent, 2 * size, 3 * size))
         candidate = g(_op.add(layer.gate(x, 2), _plus(reset, layer.bias, 2 * size, 3 * size)))
     return [_op.add(_op.multiply(_op.subtract(scalar(1, z), z), candidate), _op.multiply(z, h))]
 
@@ -92,7 +107,7 @@ def _peep(layer: _Layer, number: int, gate: Any, cell: Any) -> Any:
 
 
 def _recurrent(layer: _Layer, h: Any) -> Any:
-    product = _op.matmul(h, layer.recurrent)
+    product = layer.weights.of_state(h)
     return product if layer.bias is None else _op.add(product, layer.bias)
 
 
@@ -106,7 +121,9 @@ def columns(x: Any, start: int, stop: int) -> Any:
 
 
 # ------------------------------------------------------------ all steps, both directions
-def _converter(step: Step, gates: int, states: int, defaults: Sequence[str]) -> Converter:
+def _converter(
+    step: Step, gates: int, states: int, defaults: Sequence[str], weights: Callable[[Any, int], Weights] | None = None
+) -> Converter:  # fmt: skip
     def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
         batch_first = bool(attributes.get("layout", 0))
         x = emit(_op.permute_dims(inputs[0], [1, 0, 2])) if batch_first else inputs[0]
@@ -115,7 +132,7 @@ def _converter(step: Step, gates: int, states: int, defaults: Sequence[str]) -> 
         ]
         given = [None if s is None else _batch_first(s, batch_first) for s in (inputs[5], inputs[6])[:states]]
         results = [
-            _direction(step, gates, defaults, x, inputs, given, attributes, number, backwards)
+            _direction(step, gates, defaults, x, inputs, given, attributes, number, backwards, weights or _of_floats)
             for number, backwards in enumerate(directions)
         ]
         if results[0][0]:
@@ -137,25 +154,24 @@ def _batch_first(state: Any, batch_first: bool) -> Any:
 
 def _direction(
     step: Step, gates: int, defaults: Sequence[str], x: Any, inputs: Any, given: Sequence[Any], attributes: Attributes,
-    number: int, backwards: bool,
+    number: int, backwards: bool, weights: Callable[[Any, int], Weights],
 ) -> tuple[list[Any], list[Any]]:  # fmt: skip
     """Outputs of all steps in the order of time, and the state after the last one, of one direction."""
     steps, batch, _ = static_shape(x, "the input of a recurrent operator")
     if steps > _MOST_STEPS:
         raise Refusal(f"{steps} steps; up to {_MOST_STEPS} can be compiled")
-    weight, recurrent = (_one(inputs[i], number) for i in (1, 2))
-    hidden = static_shape(recurrent, "the recurrent weight")[1]
-    bias = [None, None] if inputs[3] is None else _halves(_one(inputs[3], number), gates * hidden)
-    peepholes = [] if inputs[7] is None else _thirds(_one(inputs[7], number), hidden)
-    functions, transposed = _functions(attributes, defaults, number), emit(_op.permute_dims(recurrent))
-    layer = _Layer(attributes, functions, transposed, bias[1], peepholes, hidden)
-    parts = _op.matmul(x, emit(_op.permute_dims(weight)))
+    own = weights(inputs, number)
+    hidden = own.hidden
+    bias = [None, None] if inputs[3] is None else _halves(row(inputs[3], number), gates * hidden)
+    peepholes = [] if inputs[7] is None else _thirds(row(inputs[7], number), hidden)
+    layer = _Layer(attributes, _functions(attributes, defaults, number), own, bias[1], peepholes)
+    parts = own.of_input(x)
     parts = emit(parts if bias[0] is None else _op.add(parts, bias[0]))
-    state = [emit(_op.zeros((batch, hidden), dtype_of(x))) if s is None else _one(s, number) for s in given]
+    state = [emit(_op.zeros((batch, hidden), dtype_of(x))) if s is None else row(s, number) for s in given]
     lengths = _lengths(inputs[4], steps)
     outputs = {}
     for t in range(steps)[:: -1 if backwards else 1]:
-        new = [emit(value) for value in step(layer, _one(parts, t), state)]
+        new = [emit(value) for value in step(layer, row(parts, t), state)]
         outputs[t] = new[0]
         if lengths is not None:
             live = emit(_op.reshape(_op.greater(lengths, scalar(t, lengths)), (batch, 1)))
@@ -165,7 +181,14 @@ def _direction(
     return [outputs[t] for t in range(steps)], state
 
 
-def _one(x: Any, number: int) -> Any:
+def _of_floats(inputs: Any, number: int) -> Weights:
+    weight, recurrent = (row(inputs[i], number) for i in (1, 2))
+    hidden = static_shape(recurrent, "the recurrent weight")[1]
+    of_input, of_state = (emit(_op.permute_dims(matrix)) for matrix in (weight, recurrent))
+    return Weights(lambda x: _op.matmul(x, of_input), lambda h: _op.matmul(h, of_state), hidden, of_state)
+
+
+def row(x: Any, number: int) -> Any:
     """x[number] of the first axis."""
     piece = emit(_op.strided_slice(x, [0], [number], [number + 1]))
     return emit(_op.squeeze(piece, [0]))
@@ -215,9 +238,19 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "relu": _op.nn.relu, "tanh": _op.tanh, "sigmoid": _op.sigmoid, "softsign": _softsign, "softplus": _op.nn.softplus,
 }  # fmt: skip
 
+
+def lstm(weights: Callable[[Any, int], Weights]) -> Converter:
+    """An LSTM with weights of another kind.
+
+    Args:
+        weights: (inputs, number of the direction) -> what it multiplies by.
+    """
+    return _converter(lstm_step, 4, 2, ("Sigmoid", "Tanh", "Tanh"), weights)
+
+
 #: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
     "GRU": _converter(gru_step, 3, 1, ("Sigmoid", "Tanh")),
-    "LSTM": _converter(lstm_step, 4, 2, ("Sigmoid", "Tanh", "Tanh")),
+    "LSTM": lstm(_of_floats),
     "RNN": _converter(rnn_step, 1, 1, ("Tanh",)),
 }

@@ -5,12 +5,10 @@ from __future__ import annotations
 from . import (
     activations,
     casts,
-    contributed,
     division,
     einsum,
     elementwise,
     fourier,
-    fused,
     indexing,
     layout,
     matrices,
@@ -29,6 +27,8 @@ from . import (
     windows,
 )
 from .base import Converter
+from .microsoft.registry import CONTRIBUTED, INTERNAL
+from .ml.registry import LEARNED
 
 _FAMILIES = (
     activations, casts, division, einsum, elementwise, fourier, indexing, layout, matrices, ngrams, normalization,
@@ -37,6 +37,8 @@ _FAMILIES = (
 #: Operator of the standard domain -> converter.
 CONVERTERS: dict[str, Converter] = {
     operator: converter for family in _FAMILIES for operator, converter in family.CONVERTERS.items()
-}
-#: Operator of the domain com.microsoft -> converter.
-CONTRIBUTED: dict[str, Converter] = {**contributed.CONTRIBUTED, **fused.CONTRIBUTED}
+} | INTERNAL
+#: The domain whose converters are told its own version; others are told that of the standard domain.
+ML = "ai.onnx.ml"
+#: Domain beside the standard one -> operator -> converter.
+FOREIGN: dict[str, dict[str, Converter]] = {**CONTRIBUTED, ML: LEARNED}

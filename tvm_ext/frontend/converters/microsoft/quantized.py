@@ -14,9 +14,9 @@ from typing import Any
 
 from tvm import relax
 
-from .base import Attributes, Converter, emit, scalar, static_shape, stock
-from .quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
-from .quantized import less_zero_point, requantized
+from ..base import Attributes, Converter, emit, scalar, static_shape, stock
+from ..quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
+from ..quantized import less_zero_point, qlinear_conv, requantized
 
 
 def _real(*parts: Any) -> Any:
@@ -80,7 +80,9 @@ def global_average_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _whole(emit(relax.op.multiply(steps, factor)), relax.const(1.0, "float32"), y_zero)
 
 
-def _of_one(compute: Callable[[Any, Attributes], Any], quantize: Callable[[Any, Any, Any], Any]) -> Converter:
+def _of_one(
+    what: str, compute: Callable[[Any, Attributes], Any], quantize: Callable[[Any, Any, Any], Any]
+) -> Converter:
     """Operators of (x, scale, zero point, scale of y, zero point of y)."""
 
     def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -88,6 +90,7 @@ def _of_one(compute: Callable[[Any, Attributes], Any], quantize: Callable[[Any, 
         zero = inputs[4] if inputs[4] is not None else scalar(0, inputs[0])
         return quantize(emit(compute(x, attributes)), inputs[3], zero)
 
+    converter.__doc__ = f"{what} of a dequantized tensor, quantized again."
     return converter
 
 
@@ -124,6 +127,28 @@ def concat(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _whole(emit(relax.op.concat(parts, int(attributes["axis"]))), given[0], given[1])
 
 
+def where(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """QLinearWhere(condition, x, sx, zx, y, sy, zy, sz, zz): both in the scale of z, then one of them."""
+    either = [emit(_whole(_real(*inputs[i : i + 3]), inputs[7], inputs[8])) for i in (1, 4)]
+    return relax.op.where(inputs[0], *either)
+
+
+def _mean(x: Any, attributes: Attributes) -> Any:
+    axes = [int(axis) for axis in attributes.get("axes", ())] or None
+    return relax.op.mean(x, axes, bool(attributes.get("keepdims", 1)))
+
+
+def convolution(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """QLinearConv of ONNX; with `channels_last` of a tensor whose channels are last."""
+    from .standard import channels_first, channels_last, without
+
+    attributes, last = without(attributes, "channels_last"), attributes.get("channels_last", 0)
+    if not last:
+        return qlinear_conv(inputs, attributes, opset)
+    given = [channels_first(inputs[0]), *(inputs[i] for i in range(1, 9))]
+    return channels_last(emit(qlinear_conv(given, attributes, opset)))
+
+
 def gemm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QGemm(a, sa, za, b, sb, zb, c, sy, zy): c is int32 in the scale sa * sb; without sy the result is float32."""
     a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = (inputs[i] for i in range(9))
@@ -157,16 +182,21 @@ def dynamic_matmul(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 #: Operator of the domain com.microsoft -> converter.
-CONTRIBUTED: dict[str, Converter] = {
+CONVERTERS: dict[str, Converter] = {
+    "DequantizeLinear": dequantize_linear,
     "DynamicQuantizeMatMul": dynamic_matmul,
     "MatMulIntegerToFloat": matmul_to_float,
     "QGemm": gemm,
     "QLinearAdd": add,
-    "QLinearAveragePool": _of_one(_pooled("AveragePool"), _shifted),
+    "QLinearAveragePool": _of_one("AveragePool", _pooled("AveragePool"), _shifted),
     "QLinearConcat": concat,
+    "QLinearConv": convolution,
     "QLinearGlobalAveragePool": global_average_pool,
-    "QLinearLeakyRelu": _of_one(_leaky_relu, _whole),
+    "QLinearLeakyRelu": _of_one("LeakyRelu", _leaky_relu, _whole),
     "QLinearMul": multiply,
-    "QLinearSigmoid": _of_one(lambda x, attributes: relax.op.sigmoid(x), _whole),
-    "QLinearSoftmax": _of_one(_softmax, _whole),
+    "QLinearReduceMean": _of_one("ReduceMean", _mean, _whole),
+    "QLinearSigmoid": _of_one("Sigmoid", lambda x, attributes: relax.op.sigmoid(x), _whole),
+    "QLinearSoftmax": _of_one("Softmax", _softmax, _whole),
+    "QLinearWhere": where,
+    "QuantizeLinear": quantize_linear,
 }

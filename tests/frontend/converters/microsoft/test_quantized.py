@@ -138,3 +138,51 @@ def test_matmuls_to_floats(weight: str) -> None:
     a = integers(rng, "uint8", 5, 33)
     found, (wanted,) = tvm_ext.compile(proto, cache=False).run({"a": a})["y"], onnxruntime_says(proto, {"a": a})
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+def test_where(dtype: str) -> None:
+    weights = scales(20, dtype, "a", "b", "y")
+    names = ["c", "a", "sa", "za", "b", "sb", "zb", "sy", "zy"]
+    proto = small("QLinearWhere", names, {"a": [3, 5, 7], "b": [5, 1]}, dtype, weights)
+    proto.graph.input.append(value("c", [3, 1, 7], TensorProto.BOOL))
+    feeds = {"a": integers(rng_of(21), dtype, 3, 5, 7), "b": integers(rng_of(22), dtype, 5, 1)}
+    equal_bits(proto, feeds | {"c": rng_of(23).random((3, 1, 7)) < 0.5})
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+def test_mean(keep: int) -> None:
+    """onnxruntime has no kernel of it: dequantize, mean, quantize."""
+    weights = scales(24, "uint8", "x", "y")
+    proto = small("QLinearReduceMean", ["x", "sx", "zx", "sy", "zy"], {"x": [3, 4, 8]}, "uint8", weights, axes=[2],
+                  keepdims=keep)  # fmt: skip
+    x = integers(rng_of(25), "uint8", 3, 4, 8)
+    real = ((x.astype(float) - weights["zx"]) * weights["sx"]).mean(2, keepdims=bool(keep))
+    wanted = np.clip(np.round(real / weights["sy"]) + weights["zy"], 0, 255)
+    np.testing.assert_array_equal(tvm_ext.compile(proto, cache=False).run({"x": x})["y"], wanted)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_convolution(last: int) -> None:
+    rng = rng_of(26)
+    weights = scales(27, "uint8", "x", "w", "y")
+    weights |= {"sw": powers(rng, 7), "zw": np.zeros(7, np.int8), "w": integers(rng, "int8", 7, 5, 3, 3)}
+    weights |= {"b": np.arange(-300, 400, 100, dtype=np.int32), "sy": np.float32(1)}
+    names = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy", "b"]
+    shape = [2, 9, 11, 5] if last else [2, 5, 9, 11]
+    proto = small("QLinearConv", names, {"x": shape}, "uint8", weights, strides=[2, 1], pads=[1, 0, 1, 2],
+                  channels_last=last)  # fmt: skip
+    equal_bits(proto, {"x": integers(rng, "uint8", *shape)})
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint16", "int8", "uint8"])
+def test_of_more_bits(dtype: str) -> None:
+    rng = rng_of(28)
+    weights = {"s": np.float32(2.0**-6), "z": np.array(7, dtype)}
+    node = contributed("QuantizeLinear", ["x", "s", "z"])
+    proto = model([node], [value("x", [3, 50])], [value("y", None, CODES[dtype])], weights, domains=["com.microsoft"])
+    equal_bits(proto, {"x": np.float32(rng.normal(0, 1, (3, 50)))})
+    node = contributed("DequantizeLinear", ["x", "s", "z"], axis=1)
+    weights = {"s": powers(rng, 50), "z": integers(rng, dtype, 50)}
+    proto = model([node], [value("x", [3, 50], CODES[dtype])], [value("y", None)], weights, domains=["com.microsoft"])
+    equal_bits(proto, {"x": integers(rng, dtype, 3, 50)})

@@ -1,0 +1,137 @@
+"""Attention, QAttention and MultiHeadAttention against onnxruntime: masks of every form, pasts, biases, odd sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.passes.lowering import stage
+from tvm_ext.passes.lower_rest import LowerRest
+
+from .cases import Case, Known, agree, built, case, floats, rng_of, said, typed
+
+B, S, N, D = 2, 5, 3, 7
+H = N * D
+
+
+def thin(rng: np.random.Generator, depth: int, *shape: int) -> np.ndarray:
+    """A weight whose products have a deviation of 1."""
+    return floats(rng, depth, *shape) / np.float32(np.sqrt(depth))
+
+
+def masks(rng: np.random.Generator, keys: int) -> dict[str, np.ndarray]:
+    """Form -> a mask of each."""
+    rows = np.int32(rng.integers(0, 2, (B, keys)))
+    rows[:, 0] = 1
+    whole = np.int32(rng.integers(0, 2, (B, S, keys)))
+    whole[..., 0] = 1
+    return {"ends": np.int32([keys, keys - 2]), "both": np.int32([keys, keys - 1, 2, 0]), "rows": rows, "whole": whole}
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_masks(causal: int) -> None:
+    rng = rng_of(1, causal)
+    weight, bias = Known(thin(rng, 11, 3 * H)), Known(floats(rng, 3 * H))
+    more = {"num_heads": N, "unidirectional": causal}
+    given = [None, *masks(rng, S).values()]
+    cases = [case(floats(rng, B, S, 11), weight, bias, mask, **more) for mask in given]
+    agree("Attention", *cases, case(floats(rng, B, S, 11), weight, bias, given[3], mask_filter_value=-3.5, **more))
+
+
+def test_sizes_biases_and_a_scale() -> None:
+    rng = rng_of(2)
+    widths = {"num_heads": N, "qkv_hidden_sizes": [H, H, 2 * N]}
+    agree(
+        "Attention",
+        case(floats(rng, B, S, 11), Known(thin(rng, 11, 2 * H + 2 * N)), Known(floats(rng, 2 * H + 2 * N)), **widths),
+        case(floats(rng, B, S, 11), Known(thin(rng, 11, 3 * H)), Known(floats(rng, 3 * H)), None, None,
+             floats(rng, 1, N, S, S), num_heads=N, scale=0.4),
+        case(floats(rng, B, S, 11), thin(rng, 11, 3 * H), floats(rng, 3 * H), None, None,
+             floats(rng, B, 1, S, S), num_heads=N),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_a_past(causal: int) -> None:
+    rng, past = rng_of(3, causal), 4
+    for mask in (None, masks(rng, S + past)["rows"]):
+        agree("Attention", case(
+            floats(rng, B, S, 11), Known(thin(rng, 11, 3 * H)), Known(floats(rng, 3 * H)), mask,
+            floats(rng, 2, B, N, past, D), num_heads=N, unidirectional=causal, outputs=2,
+        ))  # fmt: skip
+
+
+def operands(rng: np.random.Generator, keys: int, width: int = H) -> list[np.ndarray]:
+    return [floats(rng, B, S, H), floats(rng, B, keys, H), floats(rng, B, keys, width)]
+
+
+def test_heads_of_other_keys() -> None:
+    rng, keys = rng_of(4), 9
+    more = {"num_heads": N}
+    rows = masks(rng, keys)["rows"]
+    agree(
+        "MultiHeadAttention",
+        case(*operands(rng, keys), **more),
+        case(*operands(rng, keys, 2 * N), Known(floats(rng, 2 * H + 2 * N)), rows, **more),
+        case(*operands(rng, keys), None, np.int32([9, 4]), floats(rng, 1, N, S, keys), **more),
+        case(*operands(rng, keys), None, masks(rng, keys)["whole"], floats(rng, B, 1, S, keys), **more),
+        case(*operands(rng, S), Known(floats(rng, 3 * H)), unidirectional=1, scale=0.3, outputs=3, **more),
+        case(floats(rng, B, S, H), floats(rng, B, N, keys, D), floats(rng, B, N, keys, D), **more),
+    )
+
+
+def test_packed_operands() -> None:
+    rng, keys = rng_of(7), 9
+    packed, query, pairs = floats(rng, B, S, N, 3, D), floats(rng, B, S, H), floats(rng, B, keys, N, 2, D)
+    apart = case(*(packed[..., i, :].reshape(B, S, H) for i in range(3)), num_heads=N)
+    cross = case(query, *(pairs[..., i, :].reshape(B, keys, H) for i in range(2)), num_heads=N)
+    wanted = said(*built("MultiHeadAttention", [apart, cross], "com.microsoft")).values()
+    agree("MultiHeadAttention", case(packed, num_heads=N), case(query, pairs, num_heads=N), wanted=list(wanted))
+
+
+def test_heads_with_a_past() -> None:
+    rng, past = rng_of(5), 3
+    before: list[Any] = [floats(rng, B, N, past, D), floats(rng, B, N, past, D)]
+    rows = masks(rng, S + past)["rows"]
+    agree(
+        "MultiHeadAttention",
+        case(*operands(rng, S), None, rows, None, *before, num_heads=N, outputs=3),
+        case(*operands(rng, S), Known(floats(rng, 3 * H)), None, None, *before, num_heads=N, unidirectional=1,
+             outputs=3),
+        case(*operands(rng, S), None, masks(rng, S)["rows"], floats(rng, 1, N, S, S), num_heads=N,
+             outputs=(True, False, False, True)),
+        stated="float32",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_integers(columns: bool) -> None:
+    rng = rng_of(6, columns)
+    scale = np.float32(rng.uniform(0.005, 0.02, 3 * H if columns else ()))
+    weight = Known(np.int8(rng.integers(-100, 100, (11, 3 * H))))
+    bias, parts = Known(floats(rng, 3 * H)), [Known(np.float32(0.02)), Known(scale)]
+    zeros = [Known(np.uint8(120)), Known(np.zeros(scale.shape, np.int8))]
+    x = [np.uint8(rng.integers(0, 256, (B, S, 11))) for _ in range(3)]
+    agree(
+        "QAttention",
+        case(x[0], weight, bias, *parts, None, *zeros, num_heads=N),
+        case(x[1], weight, bias, *parts, masks(rng, S)["ends"], *zeros, num_heads=N, unidirectional=1),
+        case(x[2], weight, bias, *parts, masks(rng, S + 2)["rows"], *zeros, floats(rng, 2, B, N, 2, D), num_heads=N,
+             outputs=2),
+    )  # fmt: skip
+
+
+def kernels(operator: str, node: Case) -> list[str]:
+    """The recipe of each kernel of a model of one node."""
+    proto, feeds = built(operator, [node], "com.microsoft")
+    return stage(typed(proto, said(proto, feeds)), LowerRest).recipes
+
+
+def test_the_recipes_are_those_of_attention_written_out() -> None:
+    rng = rng_of(8)
+    weight, bias = Known(thin(rng, 11, 3 * H)), Known(floats(rng, 3 * H))
+    node = case(floats(rng, B, S, 11), weight, bias, num_heads=N, unidirectional=1)
+    assert kernels("Attention", node) == ["dense", "dense", "dense", "attention"]
+    assert kernels("MultiHeadAttention", case(*operands(rng, 9), num_heads=N)) == ["attention"]

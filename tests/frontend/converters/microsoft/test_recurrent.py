@@ -1,0 +1,33 @@
+"""DynamicQuantizeLSTM against onnxruntime, of one sequence: of several it may quantize parts of a batch apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .cases import Known, agree, case, floats, rng_of
+
+STEPS, INPUTS, HIDDEN = 4, 7, 8
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_directions(direction: str, columns: bool) -> None:
+    rng, count = rng_of(1, columns), 2 if direction == "bidirectional" else 1
+    gates = 4 * HIDDEN
+    weights = [Known(np.int8(rng.integers(-127, 128, (count, rows, gates)))) for rows in (INPUTS, HIDDEN)]
+    shape = (count, gates) if columns else (count,)
+    parts: list[Any] = []
+    for _ in weights:
+        parts += [Known(np.float32(rng.uniform(0.002, 0.008, shape))), Known(np.zeros(shape, np.int8))]
+    bias, states = Known(floats(rng, count, 2 * gates)), [floats(rng, count, 1, HIDDEN) for _ in range(2)]
+    x = floats(rng, STEPS, 1, INPUTS)
+    more = {"hidden_size": HIDDEN, "direction": direction}
+    agree(
+        "DynamicQuantizeLSTM",
+        case(x, *weights, bias, None, None, None, None, *parts, outputs=3, **more),
+        case(x, *weights, bias, None, *states, Known(floats(rng, count, 3 * HIDDEN)), *parts, outputs=3, **more),
+        atol=1e-5,
+    )

@@ -1,0 +1,102 @@
+"""Models that onnxruntime saved after its optimizations and quantizations: each compiles, and agrees with it."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
+
+import tvm_ext
+from tests.quantization.models import residual
+from tvm_ext.frontend.zoo.models import MODELS
+
+_BERT = {"sequence": 24, "hidden": 96, "heads": 4, "intermediate": 160, "layers": 2, "mask": True}
+BUILDERS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "residual": residual, "mlp": MODELS["mlp"], "bert": functools.partial(MODELS["bert"], **_BERT),
+    "resnet18": MODELS["resnet18"], "mobilenet_v2": MODELS["mobilenet_v2"],
+}  # fmt: skip
+LARGE = ("resnet18", "mobilenet_v2")
+
+
+def feeds_of(proto: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Random inputs; of a mask, the last five tokens of each sequence are padding."""
+    rng, feeds = np.random.default_rng(3), {}
+    for given in proto.graph.input:
+        shape = [d.dim_value for d in given.type.tensor_type.shape.dim]
+        feeds[given.name] = np.float32(rng.standard_normal(shape))
+        if given.type.tensor_type.elem_type == onnx.TensorProto.INT64:
+            feeds[given.name] = np.ones(shape, np.int64)
+            feeds[given.name][:, -5:] = 0
+    return feeds
+
+
+class _Reader(CalibrationDataReader):
+    def __init__(self, feeds: dict[str, np.ndarray]) -> None:
+        self._left = iter([feeds])
+
+    def get_next(self) -> Any:
+        return next(self._left, None)
+
+
+def saved(path: pathlib.Path, level: str) -> pathlib.Path:
+    """The model as onnxruntime saves it after its optimizations of a level."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}")
+    options.optimized_model_filepath = str(path.with_suffix(f".{level}.onnx"))
+    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return pathlib.Path(options.optimized_model_filepath)
+
+
+def written(name: str, kind: str, folder: pathlib.Path) -> tuple[pathlib.Path, dict[str, np.ndarray]]:
+    """A model in float32, or with dynamic or static quantization by onnxruntime's tools; and inputs."""
+    proto = BUILDERS[name]()
+    path, feeds = folder / f"{name}.onnx", feeds_of(proto)
+    onnx.save(proto, path)
+    if kind == "dynamic":
+        quantize_dynamic(path, folder / "dynamic.onnx")
+        return folder / "dynamic.onnx", feeds
+    if kind == "static":
+        quantize_static(path, folder / "static.onnx", _Reader(feeds), quant_format=QuantFormat.QOperator)
+        return folder / "static.onnx", feeds
+    return path, feeds
+
+
+def _mark(name: str, kind: str, level: str) -> Any:
+    """One of a kind runs always; dynamically quantized convolutions round what a float error moved, layer by layer."""
+    long = name in LARGE or (kind != "float" and level == "EXTENDED") or (name, kind) == ("bert", "static")
+    return pytest.param(name, kind, level, marks=[pytest.mark.long] if long else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "level"),
+    [_mark(name, kind, level) for name in BUILDERS for kind in ("float", "dynamic", "static")
+     for level in ("EXTENDED", "ALL") if (name, kind) not in (("resnet18", "dynamic"), ("mobilenet_v2", "dynamic"))],
+)  # fmt: skip
+def test_saved(name: str, kind: str, level: str, tmp_path: pathlib.Path) -> None:
+    path, feeds = written(name, kind, tmp_path)
+    path = saved(path, level)
+    assert {n.domain for n in onnx.load(path).graph.node} & {"com.microsoft", "com.microsoft.nchwc"}
+    compiled = tvm_ext.compile(str(path), cache=False, threads=2)
+    report = tvm_ext.verify(compiled, str(path), feeds)
+    assert report.ok, str(report)
+
+
+def test_blocks_of_another_processor_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.frontend.graphs import imported, model, value
+    from tvm_ext.core.errors import UnsupportedError
+    from tvm_ext.frontend.converters.microsoft import nchwc
+
+    monkeypatch.setattr(nchwc, "block_size", lambda: 16)
+    node = onnx.helper.make_node("Conv", ["x", "w"], ["y"], "conv", domain="com.microsoft.nchwc", kernel_shape=[1, 1])
+    proto = model([node], [value("x", [1, 3, 5, 5])], [value("y", None)], {"w": np.zeros((8, 3, 1, 1), np.float32)},
+                  domains=["com.microsoft.nchwc"])  # fmt: skip
+    with pytest.raises(UnsupportedError, match=r"8 filters in blocks of 16.*another processor"):
+        imported(proto)

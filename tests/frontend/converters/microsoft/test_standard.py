@@ -1,0 +1,117 @@
+"""Operators of com.microsoft that ONNX has too, against onnxruntime or, where its CPU lacks them, against ONNX's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .cases import Known, agree, built, case, floats, rng_of, said
+
+
+@pytest.mark.parametrize(
+    ("activation", "parameters"),
+    [("Relu", []), ("HardSigmoid", [0.2, 0.5]),
+     *(pytest.param(*p, marks=pytest.mark.long)
+       for p in (("LeakyRelu", [0.2]), ("Clip", [0.0, 6.0]), ("Sigmoid", []), ("Tanh", [])))],
+)  # fmt: skip
+def test_a_convolution_with_an_activation(activation: str, parameters: list[float]) -> None:
+    rng = rng_of(1)
+    more: Any = {"activation_params": parameters} if parameters else {}
+    weights = Known(floats(rng, 7, 3, 3, 3)), Known(floats(rng, 7))
+    agree(
+        "FusedConv",
+        case(floats(rng, 1, 3, 9, 11), *weights, activation=activation, pads=[1, 1, 1, 1], **more),
+        case(floats(rng, 1, 3, 9, 11), *weights, floats(rng, 1, 7, 7, 9), activation=activation, **more),
+        rtol=1e-4, atol=1e-5,
+    )  # fmt: skip
+
+
+def nchw(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+
+
+def nhwc(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x.transpose(0, 2, 3, 1))
+
+
+def test_channels_last() -> None:
+    rng = rng_of(2)
+    x, z, weight, bias = floats(rng, 2, 9, 11, 6), floats(rng, 2, 5, 6, 8), floats(rng, 8, 3, 3, 3), floats(rng, 8)
+    more: Any = {"strides": [2, 2], "pads": [1, 1, 1, 1], "group": 2}
+    whole = case(nchw(x), weight, bias, nchw(z), activation="Relu", **more)
+    plain = case(nchw(x), weight, bias, **more)
+    wanted = [nhwc(y) for y in said(*built("FusedConv", [whole, plain], "com.microsoft")).values()]
+    parts = Known(weight), Known(bias)
+    agree("NhwcFusedConv", case(x, *parts, z, activation="Relu", **more), case(x, *parts, **more), wanted=wanted,
+          rtol=1e-4, atol=1e-5)  # fmt: skip
+    agree("NhwcConv", case(x, *parts, **more), wanted=wanted[1:], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_pools_of_bytes_with_channels_last(dtype: str) -> None:
+    rng = rng_of(3)
+    x = np.array(rng.integers(0, 120, (2, 9, 11, 5)), dtype)
+    agree("NhwcMaxPool", case(x, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]))
+
+
+def test_a_transposed_convolution() -> None:
+    rng = rng_of(4)
+    given = floats(rng, 1, 4, 5, 6), Known(floats(rng, 4, 3, 3, 3)), Known(np.int64([1, 0, 1, 1]))
+    agree("ConvTransposeWithDynamicPads", case(*given, Known(floats(rng, 3)), strides=[2, 2]), case(*given),
+          rtol=1e-4, atol=1e-5)  # fmt: skip
+
+
+def test_movement() -> None:
+    rng = rng_of(5)
+    x = floats(rng, 3, 4, 5)
+    agree("ExpandDims", case(x, Known(np.int32(1))), case(x, Known(np.int32(-1))))
+    agree("GatherND", case(x, np.int64([[0, 1], [2, 3]])), case(x, np.int64([[[1]], [[2]]])))
+    agree("Trilu", case(x), case(x, upper=0), case(x, Known(np.int64(-1)), upper=1))
+    agree("UnfoldTensor", case(x, dim=1, size=2, step=1), case(floats(rng, 3, 11), dim=-1, size=4, step=3))
+    agree("TorchEmbedding", case(x, np.int64([[0, 2], [1, 1]])), wanted=[x[[[0, 2], [1, 1]]]])
+
+
+def test_pads() -> None:
+    rng = rng_of(6)
+    x = floats(rng, 3, 4)
+    agree(
+        "Pad",
+        case(x, Known(np.int64([1, 0, 0, 2])), Known(np.float32([2.5])), mode="constant"),
+        case(x, Known(np.int64([[1, 1, 0, 2]]).reshape(-1)), mode="reflect"),
+        case(x, Known(np.int64([0, 1, 2, 0])), mode="edge"),
+    )
+
+
+def test_numbers() -> None:
+    given: list[list[Any]] = [
+        [np.float32(1), np.float32(8), np.float32(1.5)],
+        [np.int32([2]), np.int32([9])],
+        [np.int64(5), np.int64(-4), np.int64(-2)],
+    ]
+    agree("Range", *(case(*map(Known, operands)) for operands in given))
+
+
+@pytest.mark.parametrize(
+    ("mode", "padding"),
+    [("bilinear", "zeros"), *(pytest.param(mode, padding, marks=pytest.mark.long)
+                              for mode in ("bilinear", "nearest", "bicubic")
+                              for padding in ("zeros", "border", "reflection"))],
+)  # fmt: skip
+def test_samples(mode: str, padding: str) -> None:
+    rng = rng_of(7)
+    x, grid = floats(rng, 2, 3, 5, 7), np.float32(rng.uniform(-1.3, 1.3, (2, 4, 6, 2)))
+    agree("GridSample", case(x, grid, mode=mode, padding_mode=padding, align_corners=0),
+          case(x, grid, mode=mode, padding_mode=padding, align_corners=1), atol=2e-5)  # fmt: skip
+
+
+def test_integers() -> None:
+    rng = rng_of(8)
+    a, b = (np.int16(rng.integers(-3000, 3000, s)) for s in ((2, 5, 7), (7, 3)))
+    agree("MatMulInteger16", case(a, b))
+    x = np.uint8(rng.integers(0, 256, (3, 4, 5)))
+    agree("ReduceSumInteger", case(x, axes=[1], keepdims=0), wanted=[x.astype(np.uint32).sum(1, dtype=np.uint32)])
+    y, zeros = np.uint8(rng.integers(0, 256, (4, 1))), [np.uint8(110), np.uint8(97)]
+    wanted = (x.astype(np.int32) - 110) * (y.astype(np.int32) - 97)
+    agree("MulInteger", case(x, Known(zeros[0]), y, Known(zeros[1])), wanted=[wanted])

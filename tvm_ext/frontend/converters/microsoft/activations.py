@@ -1,0 +1,142 @@
+"""Activations with the bias before them.
+
+BiasGelu(x, b)   ->   (x + b) * 0.5 * (1 + erf((x + b) / sqrt(2)))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import relax
+
+from ....core.relax_graph import dtype_of
+from ...refusal import Refusal
+from ..base import Attributes, Converter, constant, emit, known, outputs_of, scalar, static_shape, text
+from ..recurrent import columns
+
+#: Name of a fused activation -> what computes it of a tensor and its parameters.
+_FUSED: dict[str, Callable[..., Any]] = {
+    "": lambda x: x,
+    "Clip": lambda x, low, high: relax.op.clip(x, low, high),
+    "HardSigmoid": lambda x, a=0.2, b=0.5: relax.op.clip(
+        relax.op.add(relax.op.multiply(x, scalar(a, x)), scalar(b, x)), 0.0, 1.0
+    ),
+    "LeakyRelu": lambda x, alpha=0.01: relax.op.nn.leakyrelu(x, alpha),
+    "Relu": relax.op.nn.relu,
+    "Sigmoid": relax.op.sigmoid,
+    "Tanh": relax.op.tanh,
+}
+
+
+def activated(y: Any, attributes: Attributes) -> Any:
+    """What an operator with a fused activation makes of its result.
+
+    Args:
+        y: the result.
+        attributes: `activation`, and its parameters: `activation_params`, or those that are there of
+            `activation_alpha`, `activation_beta` and `activation_gamma`.
+
+    Raises:
+        Refusal: an activation that is not known here.
+    """
+    name = text(attributes, "activation", "")
+    if name not in _FUSED:
+        raise Refusal(f"activation {name!r}; known are {', '.join(filter(None, _FUSED))}")
+    parts = [f"activation_{part}" for part in ("alpha", "beta", "gamma")]
+    given = attributes.get("activation_params", [attributes[part] for part in parts if part in attributes])
+    return _FUSED[name](y, *map(float, given))
+
+
+def gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Gelu(x) -> x * 0.5 * (1 + erf(x / sqrt(2)))."""
+    return relax.op.nn.gelu(inputs[0])
+
+
+def bias_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """BiasGelu(x, b) -> gelu(x + b)."""
+    return relax.op.nn.gelu(emit(relax.op.add(inputs[0], inputs[1])))
+
+
+def fast_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """FastGelu(x, b) -> 0.5 * y * (1 + tanh(sqrt(2 / pi) * (y + 0.044715 * y * y * y))) of y = x + b."""
+    return relax.op.nn.gelu_tanh(inputs[0] if inputs[1] is None else emit(relax.op.add(inputs[0], inputs[1])))
+
+
+def gemm_fast_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """GemmFastGelu(x, w, b) -> FastGelu(x w, b)."""
+    return fast_gelu([emit(relax.op.matmul(inputs[0], inputs[1])), inputs[2]], attributes, opset)
+
+
+def quick_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """QuickGelu(x) -> x * sigmoid(alpha * x)."""
+    x = inputs[0]
+    if "float" not in dtype_of(x):
+        raise Refusal(f"QuickGelu of {dtype_of(x)}")
+    alpha = float(attributes.get("alpha", 1.702))
+    return relax.op.multiply(x, relax.op.sigmoid(relax.op.multiply(x, scalar(alpha, x))))
+
+
+def scaled_silu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ScaledSiLU(x, scale) -> silu(scale * x), by default of the attribute `alpha`."""
+    x = inputs[0]
+    scale = scalar(float(attributes.get("alpha", 1.0)), x) if inputs[1] is None else inputs[1]
+    return relax.op.nn.silu(emit(relax.op.multiply(x, emit(relax.op.reshape(scale, ())))))
+
+
+def bias_split_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """BiasSplitGelu(x, b) -> the first half of x + b times the gelu of the second."""
+    y = emit(relax.op.add(inputs[0], inputs[1]))
+    width = static_shape(y, "what is split")[-1]
+    gate = emit(relax.op.nn.gelu(columns(y, width // 2, width)))
+    return relax.op.multiply(columns(y, 0, width // 2), gate)
+
+
+def bias_add(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """BiasAdd(x, b, skip) -> x + b + skip."""
+    return relax.op.add(emit(relax.op.add(inputs[0], inputs[1])), inputs[2])
+
+
+def bias_dropout(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """BiasDropout(x, b, residual) -> x + b + residual: nothing is dropped but in training."""
+    x, bias, residual = inputs[0], inputs[1], inputs[2]
+    if inputs[4] is not None and known(inputs[4], "training_mode").any():
+        raise Refusal("training_mode: what it drops is random")
+    y = emit(relax.op.add(x, bias))
+    y = y if residual is None else emit(relax.op.add(y, residual))
+    kept = emit(relax.op.broadcast_to(constant(True), static_shape(y, "what nothing is dropped of")))
+    return relax.Tuple([y, kept][: outputs_of(attributes)])
+
+
+def bias_softmax(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """BiasSoftmax(x, b) -> softmax(x + b) over all dimensions from `axis` on, joined.
+
+    b lacks some dimensions: the last ones before `axis`, or the first ones, which `is_inner_broadcast` tells.
+    """
+    x, bias = inputs[0], inputs[1]
+    shape, axis = static_shape(x, "the scores"), int(attributes.get("axis", 1))
+    axis %= len(shape)
+    own = list(static_shape(bias, "the bias"))
+    if attributes.get("is_inner_broadcast", 0) and len(own) < len(shape):
+        lead = len(own) - (len(shape) - axis)
+        own = [*own[:lead], *[1] * (len(shape) - len(own)), *own[lead:]]
+    y = emit(relax.op.add(x, emit(relax.op.reshape(bias, own))))
+    if axis == len(shape) - 1:
+        return relax.op.nn.softmax(y, -1)
+    rows = emit(relax.op.reshape(y, (*shape[:axis], -1)))
+    return relax.op.reshape(emit(relax.op.nn.softmax(rows, -1)), shape)
+
+
+#: Operator of the domain com.microsoft -> converter.
+CONVERTERS: dict[str, Converter] = {
+    "BiasAdd": bias_add,
+    "BiasDropout": bias_dropout,
+    "BiasGelu": bias_gelu,
+    "BiasSoftmax": bias_softmax,
+    "BiasSplitGelu": bias_split_gelu,
+    "FastGelu": fast_gelu,
+    "Gelu": gelu,
+    "GemmFastGelu": gemm_fast_gelu,
+    "QuickGelu": quick_gelu,
+    "ScaledSiLU": scaled_silu,
+}

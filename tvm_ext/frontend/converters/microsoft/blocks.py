@@ -1,0 +1,107 @@
+"""Weights of 2, 4 and 8 bits with a scale for each block, decoded when the model is read.
+
+MatMulNBits(x, w, s, z)   ->   x ((w - z) * s)^T, a matmul of a constant
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from ....core.relax_graph import dtype_of
+from ...refusal import Refusal
+from ..base import Attributes, Converter, constant, emit, known
+from ..rows import gather
+
+#: Numbers that the 16 codes of bitsandbytes mean: floats of 4 bits, and quantiles of a normal distribution.
+_FP4: list[float] = [0.0, 0.005208333333, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25]
+_CODES = {
+    0: np.array([*_FP4, *(-value for value in _FP4)], np.float32),
+    1: np.array(
+        [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+         -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+         0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0],
+        np.float32,
+    ),
+}  # fmt: skip
+
+
+def matmul_of_bits(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """MatMulNBits(x, w, scales, zero points, groups, bias) of a weight that is known; summed in float32."""
+    x, rows, depth = inputs[0], int(attributes["N"]), int(attributes["K"])
+    if attributes.get("weight_prepacked", 0):
+        raise Refusal("weight_prepacked: the weight lies as one processor wants it")
+    weight = _decoded_rows(inputs, rows, depth, int(attributes.get("bits", 4)), int(attributes["block_size"]))
+    y = relax.op.matmul(x, constant(weight.T, dtype_of(x)))
+    return y if inputs[5] is None else relax.op.add(emit(y), inputs[5])
+
+
+def _decoded_rows(inputs: Any, rows: int, depth: int, bits: int, block: int) -> np.ndarray:
+    """(rows, depth) of float32."""
+    blocks = -(-depth // block)
+    values = unpacked(known(inputs[1], "B").reshape(rows, -1), bits)[:, : blocks * block].astype(np.float32)
+    scales = known(inputs[2], "scales").reshape(rows, blocks).astype(np.float32)
+    points: Any = np.float32(1 << (bits - 1))
+    if inputs[3] is not None:
+        points = known(inputs[3], "zero_points").reshape(rows, -1)
+        points = unpacked(points, bits)[:, :blocks] if points.dtype == np.uint8 else points
+        points = points.astype(np.float32)
+    owner = np.broadcast_to(np.arange(blocks * block) // block, (blocks * block,))
+    if inputs[4] is not None:
+        owner = np.pad(known(inputs[4], "g_idx").reshape(-1)[:depth], (0, blocks * block - depth))
+    points = np.broadcast_to(points, (rows, blocks))[:, owner]
+    return ((values - points) * scales[:, owner])[:, :depth]
+
+
+def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
+    """The numbers of `bits` bits in bytes, the lowest bits first, along the last axis.
+
+    Raises:
+        Refusal: numbers that cross bytes.
+    """
+    if bits not in (2, 4, 8):
+        raise Refusal(f"weights of {bits} bits; 2, 4 and 8 work")
+    parts = [(packed.view(np.uint8) >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, -1).reshape(*packed.shape[:-1], -1)
+
+
+def matmul_of_codes(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """MatMulBnb4(x, w, largest of each block) of a weight that is known: 16 codes, floats of 4 bits or quantiles."""
+    x, rows, depth, block = inputs[0], int(attributes["N"]), int(attributes["K"]), int(attributes["block_size"])
+    packed = known(inputs[1], "B").reshape(-1)
+    codes = np.stack([packed >> 4, packed & 15], -1).reshape(-1)[: rows * depth]
+    scales = known(inputs[2], "absmax").reshape(-1).astype(np.float32)
+    values = _CODES[int(attributes["quant_type"])][codes] * np.repeat(scales, block)[: rows * depth]
+    weight = values.reshape(rows, depth)
+    return relax.op.matmul(
+        x, constant(weight.T if attributes.get("transB", 1) else weight.reshape(depth, rows), dtype_of(x))
+    )
+
+
+def gather_blocks(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """GatherBlockQuantized(table, indices, scales, zero points): rows of a known table, decoded."""
+    table, scales = known(inputs[0], "data"), known(inputs[2], "scales")
+    bits, block = int(attributes.get("bits", 4)), int(attributes.get("block_size", 128))
+    axis = int(attributes.get("quantize_axis", 1)) % table.ndim
+    points: Any = None if inputs[3] is None else known(inputs[3], "zero_points")
+    if table.dtype == np.uint8:
+        table = unpacked(table, bits)
+        points = np.uint8(1 << (bits - 1)) if points is None else unpacked(points, bits)
+    if points is None:
+        points = np.uint8(0)
+    if points.ndim:
+        points = np.take(points, range(scales.shape[axis]), axis)
+    spread = [np.take(p, np.arange(table.shape[axis]) // block, axis) if p.ndim else p for p in (scales, points)]
+    values = (table.astype(np.float32) - spread[1].astype(np.float32)) * spread[0].astype(np.float32)
+    rows = int(attributes.get("gather_axis", 0))
+    return gather([constant(values, str(scales.dtype)), inputs[1]], {"axis": rows}, opset)
+
+
+#: Operator of the domain com.microsoft -> converter.
+CONVERTERS: dict[str, Converter] = {
+    "GatherBlockQuantized": gather_blocks,
+    "MatMulBnb4": matmul_of_codes,
+    "MatMulNBits": matmul_of_bits,
+}

@@ -1,0 +1,112 @@
+"""GroupQueryAttention of a first prompt: several heads of queries share one of keys and values.
+
+softmax(softcap(q k^T * scale) + mask + bias) v,   k, v: each head repeated for its queries
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from ....core.relax_graph import dtype_of, numpy_of
+from ...refusal import Refusal
+from ..base import Attributes, Converter, constant, emit, outputs_of, scalar, static_shape, text
+from ..recurrent import columns
+from .heads import LEAST, count_of, joined_heads, scores_of, split_heads
+from .rotary import rows_at, turn
+
+#: Number of an input -> what it is, of those that belong to a cache that grows, or that onnxruntime's CPU lacks.
+_REFUSED = {12: "k_scale", 13: "v_scale", 14: "q_norm_weight", 15: "k_norm_weight", 16: "query_seqlens"}
+
+
+def group_query_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """GroupQueryAttention(q, k, v, past key, past value, lengths - 1, total, cos, sin, positions, bias, sink).
+
+    Of a first prompt: without a past, or with one of no steps.
+    """
+    _check(inputs, attributes)
+    heads, groups = (count_of(attributes, name) for name in ("num_heads", "kv_num_heads"))
+    if heads % groups:
+        raise Refusal(f"{heads} heads of queries for {groups} of keys")
+    query, key, value = _operands(inputs, heads, groups)
+    batch, _, sequence, _ = static_shape(query, "the query")
+    if attributes.get("do_rotary", 0):
+        first = inputs[9] if inputs[9] is None else _first(inputs[9])
+        tables = rows_at(first, batch, sequence, inputs[7], inputs[8])
+        query, key = (turn(x, tables, bool(attributes.get("rotary_interleaved", 0))) for x in (query, key))
+    repeated = (emit(relax.op.repeat(x, heads // groups, 1)) if heads != groups else x for x in (key, value))
+    ours, values = repeated
+    scores = scores_of(query, ours, attributes)
+    if limit := float(attributes.get("softcap", 0.0)):
+        inner = emit(relax.op.tanh(emit(relax.op.divide(scores, scalar(limit, scores)))))
+        scores = emit(relax.op.multiply(inner, scalar(limit, scores)))
+    if inputs[10] is not None:
+        scores = emit(relax.op.add(scores, inputs[10]))
+    mask = _mask(inputs[5], batch, sequence, attributes, dtype_of(query))
+    scores = scores if mask is None else emit(relax.op.add(scores, mask))
+    weights = _weights(scores, inputs[11], bool(attributes.get("smooth_softmax", 0)))
+    context = joined_heads(emit(relax.op.matmul(weights, values)))
+    return relax.Tuple([context, key, value][: outputs_of(attributes)])
+
+
+def _check(inputs: Any, attributes: Attributes) -> None:
+    """Raises Refusal for what is no first prompt, or is not of floats."""
+    for number, name in _REFUSED.items():
+        if inputs[number] is not None:
+            raise Refusal(f"{name}: a quantized or normalized cache")
+    for number, name in ((3, "past_key"), (4, "past_value")):
+        if inputs[number] is not None and 0 not in static_shape(inputs[number], name):
+            raise Refusal(f"{name}: only a first prompt works, whose past has no steps")
+    if attributes.get("sliding_window_cache", 0) or attributes.get("qk_output", 0):
+        raise Refusal("sliding_window_cache or qk_output")
+    if any(text(attributes, name, "NONE") != "NONE" for name in ("k_quant_type", "v_quant_type")):
+        raise Refusal("a quantized cache")
+
+
+def _operands(inputs: Any, heads: int, groups: int) -> list[Any]:
+    """Query, key and value as heads, (batch, heads, sequence, size); they may come as one."""
+    if inputs[1] is not None:
+        return [split_heads(inputs[0], heads), split_heads(inputs[1], groups), split_heads(inputs[2], groups)]
+    size = static_shape(inputs[0], "the packed operands")[2] // (heads + 2 * groups)
+    stops = [heads, heads + groups, heads + 2 * groups]
+    parts = zip([0, *stops], stops, (heads, groups, groups), strict=False)
+    return [split_heads(columns(inputs[0], start * size, stop * size), own) for start, stop, own in parts]
+
+
+def _first(positions: Any) -> Any:
+    """The position of the first token of a prompt, of which the others follow."""
+    flat = emit(relax.op.reshape(positions, (-1,)))
+    return emit(relax.op.strided_slice(flat, [0], [0], [1]))
+
+
+def _mask(lengths: Any, batch: int, sequence: int, attributes: Attributes, dtype: str) -> Any:
+    """The least float32 for keys that a query must not see, later, padded or before its window; None if it sees all."""
+    rows, keys = np.arange(sequence)[:, None], np.arange(sequence)
+    window, hidden = int(attributes.get("local_window_size", -1)), np.zeros((sequence, sequence), bool)
+    if attributes.get("causal", 1):
+        hidden |= keys > rows
+    if window > 0:
+        hidden |= keys <= rows - window
+    known = numpy_of(lengths)
+    fixed = constant(np.where(hidden, LEAST, 0), dtype) if hidden.any() else None
+    if attributes.get("causal", 1) or (known is not None and (known + 1 >= sequence).all()):
+        return fixed  # what is padded comes after every query that counts
+    ends = emit(relax.op.reshape(lengths, (batch, 1, 1, 1)))
+    padded = emit(relax.op.greater(constant(keys, dtype_of(lengths)), ends))
+    return emit(relax.op.where(padded, relax.const(LEAST, dtype), relax.const(0.0, dtype)))
+
+
+def _weights(scores: Any, sink: Any, smooth: bool) -> Any:
+    """Softmax over keys; with a sink, one more key of that score (0 if it is `smooth`) that has no value."""
+    if sink is None and not smooth:
+        return emit(relax.op.nn.softmax(scores, -1))
+    batch, heads, queries, keys = static_shape(scores, "the scores")
+    score = relax.const(0.0, dtype_of(scores)) if sink is None else emit(relax.op.reshape(sink, (1, heads, 1, 1)))
+    column = emit(relax.op.broadcast_to(score, (batch, heads, queries, 1)))
+    return columns(emit(relax.op.nn.softmax(emit(relax.op.concat([scores, column], -1)), -1)), 0, keys)
+
+
+#: Operator of the domain com.microsoft -> converter.
+CONVERTERS: dict[str, Converter] = {"GroupQueryAttention": group_query_attention}

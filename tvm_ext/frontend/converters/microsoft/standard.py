@@ -1,0 +1,179 @@
+"""Operators of com.microsoft that ONNX has too: the same, or with channels last, or with other inputs.
+
+NhwcConv(x, w, b)   ->   transpose(Conv(transpose(x), w, b)), whose transposes are another reading of the memory
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from ....core.relax_graph import dtype_of, shape_of
+from ...refusal import Refusal
+from ..base import Attributes, Converter, constant, emit, known, static_shape, stock
+from .activations import activated
+
+#: The version of ONNX whose operators are meant.
+_OPSET = 13
+
+
+def standard(op_type: str, inputs: Sequence[Any], attributes: Attributes, opset: int = _OPSET) -> Any:
+    """What the converter of ONNX's operator of this name makes of a node."""
+    from ..registry import CONVERTERS
+
+    if op_type not in CONVERTERS:
+        return stock(op_type, inputs, attributes, opset)
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    given = onnx_frontend.onnx_input()
+    given.extend(inputs)
+    return CONVERTERS[op_type](given, attributes, opset)
+
+
+def _same(op_type: str, opset: int = _OPSET) -> Converter:
+    def converter(inputs: Any, attributes: Attributes, _: int) -> Any:
+        return standard(op_type, inputs, attributes, opset)
+
+    converter.__doc__ = f"{op_type} of ONNX."
+    return converter
+
+
+# ------------------------------------------------------------ channels last
+def channels_first(x: Any) -> Any:
+    """(batch, ..., channels) -> (batch, channels, ...)."""
+    rank = len(static_shape(x, "what has its channels last"))
+    return emit(relax.op.permute_dims(x, [0, rank - 1, *range(1, rank - 1)]))
+
+
+def channels_last(x: Any) -> Any:
+    """(batch, channels, ...) -> (batch, ..., channels)."""
+    rank = len(static_shape(x, "what has its channels first"))
+    return emit(relax.op.permute_dims(x, [0, *range(2, rank), 1]))
+
+
+def without(attributes: Attributes, *prefixes: str) -> Attributes:
+    """Attributes but those that begin so."""
+    return {name: value for name, value in attributes.items() if not name.startswith(prefixes)}
+
+
+def fused_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """FusedConv(x, w, b, z): a convolution with a sum and an activation behind it."""
+    y = emit(standard("Conv", [inputs[0], inputs[1], inputs[2]], without(attributes, "activation"), 11))
+    if inputs[3] is not None:
+        y = emit(relax.op.add(y, inputs[3]))
+    return activated(y, attributes)
+
+
+def nhwc_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """NhwcConv and NhwcFusedConv: FusedConv of tensors with channels last; the weight is ONNX's."""
+    rest = None if inputs[3] is None else channels_first(inputs[3])
+    operands = [channels_first(inputs[0]), inputs[1], inputs[2], rest]
+    return channels_last(emit(fused_conv(operands, attributes, opset)))
+
+
+def nhwc_max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """NhwcMaxPool: MaxPool of a tensor with channels last."""
+    return channels_last(emit(standard("MaxPool", [channels_first(inputs[0])], attributes)))
+
+
+def conv_transpose(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ConvTransposeWithDynamicPads(x, w, pads, b): ConvTranspose with pads that must be known."""
+    pads = attributes.get("pads") if inputs[2] is None else [int(p) for p in known(inputs[2], "Pads").reshape(-1)]
+    given = attributes if pads is None else {**attributes, "pads": pads}
+    return standard("ConvTranspose", [inputs[0], inputs[1], inputs[3]], given)
+
+
+# ------------------------------------------------------------ movement
+def expand_dims(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ExpandDims(x, axis): a dimension of 1 at an axis that must be known."""
+    return relax.op.expand_dims(inputs[0], int(known(inputs[1], "axis").reshape(-1)[0]))
+
+
+def unfold(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """UnfoldTensor: slices of `size` elements of a dimension, `step` apart, in a dimension behind all others."""
+    shape = static_shape(inputs[0], "what is unfolded")
+    axis, size = int(attributes.get("dim", -1)) % len(shape), int(attributes["size"])
+    starts = np.arange(0, shape[axis] - size + 1, int(attributes.get("step", 1)))
+    if not len(starts):
+        raise Refusal(f"slices of {size} elements of a dimension of {shape[axis]}")
+    places = constant(starts[:, None] + np.arange(size))
+    picked = emit(relax.op.take(inputs[0], places, axis, mode="wrap"))
+    rest = [i for i in range(len(shape) + 1) if i != axis + 1]
+    return relax.op.permute_dims(picked, [*rest, axis + 1])
+
+
+def numbers(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Range(start, limit, delta) of known numbers; delta is 1 where it is left out."""
+    first, limit = (known(inputs[i], name).reshape(()) for i, name in ((0, "start"), (1, "limit")))
+    step = first.dtype.type(1) if inputs[2] is None else known(inputs[2], "delta").reshape(())
+    count = max(int(np.ceil((float(limit) - float(first)) / float(step))), 0) if step else 0
+    return constant((first + np.arange(count) * step).astype(first.dtype))
+
+
+def pad(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Pad of ONNX, whose pads may be a matrix of one row and whose value a vector of one element."""
+    pads, value = constant(known(inputs[1], "pads").reshape(-1)), inputs[2]
+    value = value if value is None or shape_of(value) == () else emit(relax.op.reshape(value, ()))
+    return standard("Pad", [inputs[0], pads, value], attributes, 18)
+
+
+def embedding(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """TorchEmbedding(weight, indices): rows of the weight."""
+    return standard("Gather", [inputs[0], inputs[1]], {"axis": 0})
+
+
+# ------------------------------------------------------------ scales of an axis
+def _one_scale(operator: Callable[..., Any]) -> Converter:
+    """QuantizeLinear and DequantizeLinear of onnxruntime: of 4, 8, 16 and 32 bits in every opset."""
+
+    def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
+        return operator(list(inputs) + [None] * (3 - len(inputs)), attributes, max(opset, _OPSET))
+
+    converter.__doc__ = f"{operator.__name__} of ONNX, with integers of 4, 8 and 16 bits in every opset."
+    return converter
+
+
+def multiply_integers(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """MulInteger(a, za, b, zb) -> (a - za) * (b - zb) in int32."""
+    from ..quantized import less_zero_point
+
+    return relax.op.multiply(less_zero_point(inputs[0], inputs[1]), less_zero_point(inputs[2], inputs[3]))
+
+
+def sum_integers(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ReduceSumInteger(x): the sum over axes in 32 bits."""
+    wide = "uint32" if dtype_of(inputs[0]).startswith("u") else "int32"
+    axes = [int(axis) for axis in attributes.get("axes", ())] or None
+    return relax.op.sum(emit(relax.op.astype(inputs[0], wide)), axes, bool(attributes.get("keepdims", 1)))
+
+
+def matmul_integers(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """MatMulInteger16(a, b): a product of integers of 16 bits, summed in 32."""
+    unsigned = all(dtype_of(x).startswith("u") for x in inputs[:2])
+    wide = "uint32" if unsigned else "int32"
+    left, right = (emit(relax.op.astype(x, wide)) for x in inputs[:2])
+    return relax.op.matmul(left, right, out_dtype=wide)
+
+
+#: Operator of the domain com.microsoft -> converter.
+CONVERTERS: dict[str, Converter] = {
+    "ConvTransposeWithDynamicPads": conv_transpose,
+    "ExpandDims": expand_dims,
+    "FusedConv": fused_conv,
+    "GatherND": _same("GatherND"),
+    "GridSample": _same("GridSample", 16),
+    "MatMulInteger16": matmul_integers,
+    "MulInteger": multiply_integers,
+    "NhwcConv": nhwc_conv,
+    "NhwcFusedConv": nhwc_conv,
+    "NhwcMaxPool": nhwc_max_pool,
+    "Pad": pad,
+    "Range": numbers,
+    "ReduceSumInteger": sum_integers,
+    "TorchEmbedding": embedding,
+    "Trilu": _same("Trilu", 14),
+    "UnfoldTensor": unfold,
+}

@@ -1,0 +1,1 @@
+"""Converters of ai.onnx.ml: classical machine learning over rows of features."""
