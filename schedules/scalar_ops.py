@@ -84,6 +84,8 @@ def cast(x: Any, dtype: str) -> Any:
         return cast(_widened(x), dtype)
     if dtype == "bfloat16":
         return _narrowed(cast(x, "float32"))
+    if dtype == "float16" and dtype_of(x) != "float32":  # as onnxruntime does; LLVM has no function for float64
+        return cast(x, "float32").astype(dtype)
     return tirx.NE(x, like(0, x)) if dtype == "bool" else x.astype(dtype)
 
 

@@ -1,4 +1,4 @@
-"""Every recipe that computes in float32, with operands and results that are stored in bfloat16 and in 8 bits."""
+"""Every recipe that computes in float32, with operands and results that are stored in narrow floats and in 8 bits."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_agrees_with_float64(name: str, dtype: str, rng: np.random.Generator) ->
 
 @pytest.mark.parametrize("name", ["elementwise in blocks", "max_pool2d", "global average", "layer_norm", "attention",
                                   "conv2d_nchwc", "conv2d_depthwise", "pad"])  # fmt: skip
-@pytest.mark.parametrize("dtype", ["bfloat16", "uint8"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "uint8"])
 def test_on_every_instruction_set(name: str, dtype: str, machine: Machine, rng: np.random.Generator) -> None:
     check(CASES[name], STORAGES[dtype], machine, rng)
 
