@@ -90,7 +90,7 @@ def check(proto: onnx.ModelProto, dtype: str, threads: int = 2) -> Any:
 def test_agrees_with_float64_on_the_recipes_of_float32(name: str, dtype: str) -> None:
     compiled = check(MODELS[name](), dtype)
     plain = tvm_ext.compile(MODELS[name](), cache=False, threads=2)
-    assert recipes(compiled)["generic"] == recipes(plain)["generic"]
+    assert recipes(compiled)["generic"] <= recipes(plain)["generic"]
     assert sum(recipes(compiled).values()) <= sum(recipes(plain).values()) + ("tiny" in name)
     assert not [node for node, row in compiled.report["nodes"].items() if not row["owners"]]
 
