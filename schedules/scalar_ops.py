@@ -114,6 +114,8 @@ def cast(x: Any, dtype: str) -> Any:
         return _narrowed(cast(x, "float32"))
     if dtype == "bool":
         return strict_floats.not_equal(x, like(0, x))
+    if dtype == "float16" and dtype_of(x) != "float32":  # as onnxruntime does; LLVM has no function for float64
+        return cast(x, "float32").astype(dtype)
     return _whole(x, dtype) if "int" in dtype and strict_floats.is_float(x) else x.astype(dtype)
 
 

@@ -39,7 +39,7 @@ def test_what_precision_came_to_is_printed(cli, fake, model, monkeypatch):
         {"nodes": ["fc1", "bias"], "operator": "matmul", "precision": "bf16", "why": "its operands are rounded"},
         {"nodes": ["fc2"], "operator": "matmul", "precision": "float32", "why": "kept by hand"},
     ]
-    monkeypatch.setitem(REPORT, "precision", {"layers": layers, "measured": 0.0123})
+    monkeypatch.setitem(REPORT, "precision", {"precision": "bf16", "layers": layers, "measured": 0.0123})
     out = cli("compile", model, "--precision", "bf16")[1]
     assert "bf16: 1 of 2 products, 1.2 % of the range as measured" in out
     assert "float32  matmul: fc2: kept by hand" in out and "fc1" not in out

@@ -59,7 +59,7 @@ def test_a_symbolic_batch_has_sizes_and_can_be_bound() -> None:
         ({"fusion": "most"}, "'default' or 'none'"),
         ({"accuracy": "fast"}, "'default' or 'exact'"),
         ({"cache": 1}, "True or False"),
-        ({"precision": "fp16"}, "'float32' or 'bf16'"),
+        ({"precision": "half"}, "'float32' or 'bf16' or 'fp16'"),
         ({"choose": "best"}, "'estimate' or 'measure'"),
         ({"choose": None}, "'estimate' or 'measure'"),
         ({"seconds": 5}, "with choose='estimate'"),

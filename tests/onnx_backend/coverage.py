@@ -29,6 +29,8 @@ case cannot be compiled, *failed* ends in an accident, *wrong* gives another ans
 Versions: a converter of stock TVM has an oldest version that it reads; for an older opset it silently takes that one.
 This library compares both versions' schemas and refuses a node that means something else there
 (`tvm_ext/frontend/operators.py`).
+
+float16 and bfloat16 are computed in float32 and rounded once an operator, or once a kernel, as onnxruntime does.
 """
 _FOREIGN = """## Of the domain {domain}
 
@@ -78,11 +80,9 @@ def _operators(tested: Iterable[str]) -> list[str]:
 
 def _line(operator: str, rows: list[Row]) -> str:
     from tvm_ext.frontend.converters.bounds import INDICES
-    from tvm_ext.frontend.converters.precision import SUMS
 
     cells = [_counts(rows, contender) for contender in ("stock", "stock frozen", "ours")]
     notes = [_how(operator)]
-    notes += ["narrow floats summed in float32"] if operator in SUMS else []
     notes += ["indices stay inside"] if operator in INDICES else []
     return f"| {operator} | {_versions(operator)} | {' | '.join(cells)} | {'; '.join(notes)} |"
 

@@ -19,7 +19,7 @@ from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.passes import CompileContext, PassResult
-from tvm_ext.core.provenance import Provenance
+from tvm_ext.core.provenance import Held, Provenance
 from tvm_ext.core.relax_graph import dtype_of, main_bindings, op_name
 from tvm_ext.passes.conditions import unique_names, well_formed
 from tvm_ext.passes.lower_precision import LowerPrecision
@@ -28,7 +28,7 @@ op = relax.op
 
 
 def context(nodes: dict[str, tuple[str, ...]] | None = None, **options: Any) -> CompileContext:
-    chosen = CompileOptions(precision="bf16", **options)
+    chosen = CompileOptions(**{"precision": "bf16", **options})
     return CompileContext(Machine.detect(), chosen, Provenance(nodes or {}))
 
 
@@ -205,6 +205,69 @@ def two_layers(emit: Callable[..., Any], x: Any) -> Any:
 NODES = {"lv": ("fc1",), "lv1": ("relu",), "gv": ("fc2",)}
 
 
+def test_float16_is_written_out_the_same_way() -> None:
+    wide = {b.var.name: dtype_of(b.var) for b in main_bindings(lowered(build(two_layers, (3, 8))).mod)}
+    half = lowered(build(two_layers, (3, 8)), ctx := context(precision="fp16"))
+    narrow = {b.var.name: dtype_of(b.var) for b in main_bindings(half.mod)}
+    assert narrow == {
+        name.replace("bfloat16", "float16"): kind.replace("bfloat16", "float16") for name, kind in wide.items()
+    }
+    assert ctx.precision is not None and {one.precision for one in ctx.precision.layers} == {"fp16"}
+    x = random(3, 8)
+    (got,) = execute(half.mod, x)
+    round_ = lambda array: array.astype(np.float16).astype(np.float64)  # noqa: E731
+    want = round_(np.maximum(round_(x) @ round_(random(8, 8)), 0)) @ round_(random(8, 4))
+    assert np.abs(got - want).max() <= 2.0**-10 * np.abs(want).max()
+
+
+def test_weights_that_float16_has_no_values_for() -> None:
+    for value_, fits in ((65520.0, False), (np.inf, False), (65519.0, True), (1e-9, True)):
+        weight = random(8, 3)
+        weight[2, 1] = value_
+        mod = build(lambda emit, x, w=weight: emit(op.matmul(x, const(w))), (3, 8))
+        assert bool(lowered(mod, context(precision="fp16")).modified) == fits
+
+
+def stated(body: Callable[..., Any], *shapes: tuple[int, ...], values: dict[str, str], **options: Any) -> PassResult:
+    """The pass on a module that some values of the model are narrow in."""
+    ctx = context(**{"precision": "float32", **options})
+    held = {name: [Held(name)] for name in values}
+    ctx.provenance = Provenance({}, held, values)
+    return lowered(build(body, *shapes), ctx)
+
+
+def test_what_the_model_has_narrow_is_stored_so_between_kernels() -> None:
+    """lv is within a kernel, lv1 and lv2 between two; a normalization may read what is stored narrow as the model has it."""
+
+    def body(emit: Callable[..., Any], x: Any) -> Any:
+        a = emit(op.nn.relu(emit(op.matmul(x, const(random(8, 8))))))
+        b = emit(op.nn.layer_norm(a, const(random(8)), const(random(8)), axes=[-1]))
+        return emit(op.matmul(b, const(random(8, 4))))
+
+    kinds = dict.fromkeys(("lv", "lv1", "lv2", "gv"), "float16")
+    result = stated(body, (3, 8), values=kinds)
+    made = {b.var.name: dtype_of(b.var) for b in main_bindings(result.mod)}
+    assert {name for name, kind in made.items() if kind == "float16"} == {"lv1_float16", "lv2_float16"}
+    assert not any(
+        hasattr(a, "value") and dtype_of(a) == "float16" for b in main_bindings(result.mod) for a in b.value.args
+    )
+    assert not stated(body, (3, 8), values={}).modified
+    mixed = stated(body, (3, 8), values=kinds, precision="bf16")
+    made = {b.var.name: dtype_of(b.var) for b in main_bindings(mixed.mod)}
+    assert {made["lv2_bfloat16"], made["lv1_float16"]} == {"bfloat16", "float16"}, (
+        "what a product reads is rounded to bf16"
+    )
+
+
+def test_what_only_the_generic_schedule_reads_is_not_stored_narrow() -> None:
+    """A kernel of its own would decode it."""
+
+    def body(emit: Callable[..., Any], x: Any) -> Any:
+        return emit(op.cumsum(emit(op.matmul(x, const(random(8, 8)))), axis=1))
+
+    assert not stated(body, (3, 8), values={"lv": "float16"}).modified
+
+
 def test_layers_that_are_named_keep_float32() -> None:
     ctx = context(NODES, keep_float32={"fc2": "as I say"})
     result = lowered(build(two_layers, (3, 8)), ctx)
@@ -327,12 +390,13 @@ def test_a_second_compile_can_take_what_the_report_says() -> None:
     np.testing.assert_array_equal(first.run(x)["y"], again.run(x)["y"])
 
 
-def test_verify_knows_how_far_bf16_may_be_off() -> None:
-    compiled = tvm_ext.compile(small_model(), precision="bf16", cache=False, threads=1)
+@pytest.mark.parametrize(("precision", "dtype", "unit"), [("bf16", "bfloat16", 2.0**-8), ("fp16", "float16", 2.0**-11)])
+def test_verify_knows_how_far_a_narrow_float_may_be_off(precision: str, dtype: str, unit: float) -> None:
+    compiled = tvm_ext.compile(small_model(), precision=precision, cache=False, threads=1)
     report = tvm_ext.verify(compiled, small_model())
-    assert report.ok and report.outputs[0].of_range > 1e-4
-    assert report.outputs[0].tolerance == pytest.approx(2.0**-8 * 3**0.5)
+    assert report.ok and report.outputs[0].of_range > unit / 40
+    assert report.outputs[0].tolerance == pytest.approx(unit * 3**0.5)
     assert not tvm_ext.verify(compiled, small_model(), tolerance=1e-5).ok
     layers = tvm_ext.verify(compiled, small_model(), layers=True)
     assert layers.ok, str(layers)
-    assert not layers.not_compared and any("rounded to bfloat16" in row.tolerance_text for row in layers.rows)
+    assert not layers.not_compared and any(f"rounded to {dtype}" in row.tolerance_text for row in layers.rows)

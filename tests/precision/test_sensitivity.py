@@ -79,6 +79,15 @@ def test_progress_is_told() -> None:
     assert [one["done"] for one in events] == list(range(1, 13)) and events[0]["of"] == 20
 
 
+def test_float16_costs_an_eighth_of_bfloat16() -> None:
+    """It has three more bits."""
+    bf16, fp16 = (tvm_ext.sensitivity(layers(), precision=one) for one in ("bf16", "fp16"))
+    assert set(fp16.alone) == set(bf16.alone) and fp16.precision == "fp16" and "all in fp16" in str(fp16)
+    assert 4 < bf16.all_lowered / fp16.all_lowered < 16
+    with pytest.raises(OptionError, match="rounds nothing"):
+        tvm_ext.sensitivity(layers(), precision="float32")
+
+
 def test_a_model_without_products() -> None:
     proto = model([node("Relu", "x", "y", "relu")], [value("x", (3, 7))], [value("y", (3, 7))])
     found = tvm_ext.sensitivity(proto, max_error=0.1)

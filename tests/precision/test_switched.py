@@ -1,4 +1,4 @@
-"""A model with switches: off it is the model, on it reads operands in bfloat16."""
+"""A model with switches: off it is the model, on it reads operands in bfloat16 or float16."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tvm_ext.frontend.reader import read_model
 from tvm_ext.precision.switched import SWITCHES, Switched, switched_model
 
 
-def switched(proto: onnx.ModelProto) -> Switched:
-    return switched_model(check_model(read_model(proto), {}), proto.ir_version)
+def switched(proto: onnx.ModelProto, dtype: str = "bfloat16") -> Switched:
+    return switched_model(check_model(read_model(proto), {}), proto.ir_version, dtype)
 
 
 def run(made: Switched, lowered: Sequence[str], **inputs: np.ndarray) -> list[np.ndarray]:
@@ -65,6 +65,18 @@ def test_the_split_rounds_as_bfloat16_does_but_for_ties() -> None:
     x = random(64, 64) * np.exp2(np.random.default_rng(0).integers(-60, 60, (64, 64))).astype(np.float32)
     (y,) = run(switched(eye), ["fc"], x=x)
     np.testing.assert_array_equal(y, rounded(x).astype(np.float32))
+
+
+def test_float16_rounds_as_numpy_does() -> None:
+    """Also where it overflows, is subnormal or zero; off, such numbers are left alone."""
+    weights = {"w": np.ones((1, 1, 1, 1), np.float32), "one": np.float32([1])}
+    nodes = [node("Mul", "x one", "a", "scale"), node("Conv", "a w", "y", "fc")]
+    eye = model(nodes, [value("x", (1, 1, 64, 64))], [value("y", (1, 1, 64, 64))], weights)
+    x = random(1, 1, 64, 64) * np.exp2(np.random.default_rng(0).integers(-30, 20, (64, 64))).astype(np.float32)
+    made = switched(eye, "float16")
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(run(made, ["fc"], x=x)[0], x.astype(np.float16).astype(np.float32))
+    np.testing.assert_array_equal(run(made, [], x=x)[0], x)
 
 
 def test_inputs_and_outputs_stay_as_they_are_for_others() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
@@ -32,24 +32,31 @@ def float64_outputs(model: bytes, inputs: Mapping[str, np.ndarray]) -> dict[str,
 
 def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of a model without graphs inside nodes, with every float32 a float64."""
+    return in_floats(model, TensorProto.DOUBLE)
+
+
+def in_floats(model: onnx.ModelProto, kind: int) -> onnx.ModelProto:
+    """A copy of a model without graphs inside nodes, with every float32 a float of another kind: so are exports in
+    half precision."""
     proto = onnx.ModelProto()
     proto.CopyFrom(model)
     graph = proto.graph
     del graph.value_info[:]
     for tensor in graph.initializer:
-        _double(tensor)
+        _convert(tensor, kind)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("t"):
-                _double(attribute.t)
+                _convert(attribute.t, kind)
             if node.op_type == "Cast" and attribute.name == "to" and attribute.i == TensorProto.FLOAT:
-                attribute.i = TensorProto.DOUBLE
+                attribute.i = kind
     for value in (*graph.input, *graph.output):
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
-            value.type.tensor_type.elem_type = TensorProto.DOUBLE
+            value.type.tensor_type.elem_type = kind
     return proto
 
 
-def _double(tensor: TensorProto) -> None:
+def _convert(tensor: TensorProto, kind: int) -> None:
     if tensor.data_type == TensorProto.FLOAT:
-        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name))
+        array = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(kind))
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))

@@ -1,4 +1,4 @@
-"""Groups whose operands and results are stored in bfloat16 or in 8 bits, and what they are worth in float64."""
+"""Groups whose operands and results are stored in narrow floats or in 8 bits, and what they are worth in float64."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tvm_ext.core.group import Group
 from .kernels import make_group
 
 BF16 = ml_dtypes.bfloat16
+#: Narrow floats, and their unit roundoffs.
+FLOATS = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Storage:
     """One type that tensors are stored in.
 
     Attributes:
-        dtype: "bfloat16", "int8" or "uint8".
+        dtype: one of :data:`FLOATS`, "int8" or "uint8".
         scale, zero: of 8 bits.
     """
 
@@ -32,34 +34,34 @@ class Storage:
 
     def random(self, rng: np.random.Generator, shape: Sequence[int]) -> np.ndarray:
         """Stored numbers; of 8 bits, all there are."""
-        if self.dtype == "bfloat16":
-            return rng.standard_normal(shape).astype(BF16)
+        if self.dtype in FLOATS:
+            return rng.standard_normal(shape).astype(self.dtype)
         limits = np.iinfo(self.dtype)
         return rng.integers(limits.min, limits.max + 1, shape).astype(self.dtype)
 
     def value(self, array: np.ndarray) -> np.ndarray:
         """What stored numbers stand for, in float64."""
-        if self.dtype == "bfloat16":
+        if self.dtype in FLOATS:
             return array.astype("float64")
         return (array.astype("float64") - self.zero) * np.float64(np.float32(self.scale))
 
     def decode(self, x: Any) -> Any:
-        if self.dtype == "bfloat16":
+        if self.dtype in FLOATS:
             return relax.op.astype(x, "float32")
         return relax.op.dequantize(x, _constant(self.scale), relax.const(self.zero, self.dtype), axis=0)
 
     def encode(self, y: Any, step: float) -> Any:
         """The result, in 8 bits a multiple of `step`."""
-        if self.dtype == "bfloat16":
-            return relax.op.astype(y, "bfloat16")
+        if self.dtype in FLOATS:
+            return relax.op.astype(y, self.dtype)
         zero = relax.const(self.zero, self.dtype)
         return relax.op.quantize(y, _constant(step), zero, axis=0, out_dtype=self.dtype)
 
     def check(self, got: np.ndarray, exact: np.ndarray, step: float, error: Any) -> None:
         """Whether `got` is the stored number next to `exact`, which was computed up to `error`."""
         assert str(got.dtype) == self.dtype and got.shape == exact.shape
-        if self.dtype == "bfloat16":
-            assert np.all(np.abs(got.astype("float64") - exact) <= 2.0**-8 * np.abs(exact) + error)
+        if self.dtype in FLOATS:
+            assert np.all(np.abs(got.astype("float64") - exact) <= FLOATS[self.dtype] * np.abs(exact) + error)
             return
         limits, scale = np.iinfo(self.dtype), np.float64(np.float32(step))
         wanted = np.clip(exact / scale + self.zero, limits.min, limits.max)
@@ -70,7 +72,7 @@ def _constant(value: float) -> Any:
     return relax.const(np.float32(value))
 
 
-STORAGES = {s.dtype: s for s in (Storage("bfloat16"), Storage("int8", 0.03, -3), Storage("uint8", 0.025, 117))}
+STORAGES = {s.dtype: s for s in (*map(Storage, FLOATS), Storage("int8", 0.03, -3), Storage("uint8", 0.025, 117))}
 
 
 def stored_group(

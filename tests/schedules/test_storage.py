@@ -1,7 +1,8 @@
-"""Every recipe that computes in float32, with operands and results that are stored in bfloat16 and in 8 bits."""
+"""Every recipe that computes in float32, with operands and results that are stored in narrow floats and in 8 bits."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from tvm import relax
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Recipe
+from tvm_ext.driver.machine_code import code_of
 from tvm_ext.schedules.attention import Attention
 from tvm_ext.schedules.batch_matmul import BatchMatmul
 from tvm_ext.schedules.concat import Concat
@@ -32,7 +34,7 @@ from tvm_ext.schedules.strided_slice import StridedSlice
 from tvm_ext.schedules.take import Take
 
 from .convolutions import grouped_reference, transposed_reference
-from .kernels import ROUNDOFF, make_group
+from .kernels import ROUNDOFF, make_group, matched, scheduled
 from .narrow import run_narrow
 from .stored import BF16, STORAGES, Storage, stored_group
 from .test_attention import reference as attention
@@ -176,7 +178,7 @@ def test_agrees_with_float64(name: str, dtype: str, rng: np.random.Generator) ->
 
 @pytest.mark.parametrize("name", ["elementwise in blocks", "max_pool2d", "global average", "layer_norm", "attention",
                                   "conv2d_nchwc", "conv2d_depthwise", "pad"])  # fmt: skip
-@pytest.mark.parametrize("dtype", ["bfloat16", "uint8"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "uint8"])
 def test_on_every_instruction_set(name: str, dtype: str, machine: Machine, rng: np.random.Generator) -> None:
     check(CASES[name], STORAGES[dtype], machine, rng)
 
@@ -298,6 +300,41 @@ def test_rounds_to_bfloat16_as_ieee_does(machine: Machine, rng: np.random.Genera
     assert np.all(np.isnan(got[np.isnan(x)].astype("float32")))
     back = make_group("elementwise", [x.shape], lambda x: (yield relax.op.astype(x, "float32")), dtype="bfloat16")
     assert np.array_equal(run_narrow(Elementwise(), back, [wanted], machine), wanted.astype("float32"), equal_nan=True)
+
+
+def test_rounds_to_float16_as_ieee_does(machine: Machine, rng: np.random.Generator) -> None:
+    """Ties, overflow to infinity, subnormal numbers, which are kept, infinities and NaN; and all of float16 back."""
+    halves = np.arange(1 << 16, dtype="uint16").view("float16")
+    finite = np.sort(halves[np.isfinite(halves)].astype("float32"))
+    ties = (finite[:-1] + finite[1:]) / 2  # exact in float32
+    near = [np.nextafter(ties, np.float32(sign * np.inf)) for sign in (1, -1)]
+    special = np.array([65504, 65519.996, 65520, 1e9, 3.4e38, np.inf, np.nan, 1e-40, 2.0**-25, 2.0**-24], "float32")
+    random = rng.integers(0, 1 << 32, 4096, dtype="uint32").view("float32")
+    x = np.concatenate([finite, ties, *near, special, -special, random])
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = x.astype("float16")
+    group = make_group("elementwise", [x.shape], lambda x: (yield relax.op.astype(x, "float16")))
+    got = run_narrow(Elementwise(), group, [x], machine)
+    numbers = ~np.isnan(x)
+    assert np.array_equal(got.view("uint16")[numbers], wanted.view("uint16")[numbers])
+    assert np.all(np.isnan(got[np.isnan(x)].astype("float32")))
+    back = make_group("elementwise", [halves.shape], lambda x: (yield relax.op.astype(x, "float32")), dtype="float16")
+    got = run_narrow(Elementwise(), back, [halves], machine)
+    np.testing.assert_array_equal(got, halves.astype("float32"))
+    numbers = ~np.isnan(halves)
+    assert np.array_equal(np.signbit(got[numbers]), np.signbit(halves[numbers]))
+
+
+@pytest.mark.parametrize(("target", "width"), [("haswell", "y"), ("skylake-avx512", "z")])
+def test_float16_is_converted_in_vectors(target: str, width: str) -> None:
+    """By F16C, which every machine with AVX2 has: no call, and no number by itself."""
+    machine, shape = Machine.detect(target, 1), (3, 16 * 37)
+    group = stored_group("elementwise", [shape], relax.op.exp, STORAGES["float16"], 1.0)
+    _, mod = scheduled(Elementwise(), matched(Elementwise(), group, machine), {"threads": 1}, machine, [Layout.plain(2)])
+    code = code_of({"main": mod["main"]}, machine, "asm")["main"]
+    lines = re.findall(r"^.*(?:cvtph2ps|cvtps2ph|call.*(?:half|hf)).*$", code, re.MULTILINE)
+    assert {one.split()[0] for one in lines} == {"vcvtph2ps", "vcvtps2ph"}
+    assert all(f"%{width}mm" in one for one in lines), lines
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

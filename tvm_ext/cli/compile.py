@@ -131,7 +131,7 @@ def _print_precision(plan: dict[str, Any], every: bool) -> None:
     layers = plan["layers"]
     kept = [one for one in layers if one["precision"] == "float32"]
     measured = "" if plan["measured"] is None else f", {100 * plan['measured']:.2g} % of the range as measured"
-    print(f"bf16: {len(layers) - len(kept)} of {len(layers)} products{measured}")
+    print(f"{plan['precision']}: {len(layers) - len(kept)} of {len(layers)} products{measured}")
     for one in layers if every else kept:
         print(f"  {one['precision']:7}  {one['operator']}: {', '.join(one['nodes'][:3])}: {one['why']}")
 

@@ -15,7 +15,7 @@ from .errors import OptionError
 from .flags import Flag
 from .frozen import FrozenInput, frozen_inputs
 from .fusion import FUSION_MODELS, FusionModel
-from .precision import PRECISIONS, Kept, checked_error, checked_kept
+from .precision import NEEDS_PRECISION, PRECISIONS, Kept, checked_error, checked_kept
 
 #: Batches a symbolic model is specialized for unless `specialize` says otherwise.
 DEFAULT_SIZES = (1, 4, 16)
@@ -54,12 +54,14 @@ class CompileOptions:
             infinity among activations reaches every output of its tile; grouped and transposed convolutions may add
             products with zeros, by which one reaches outputs of a neighbouring group or phase. "exact" uses only
             kernels that sum the products the operation states.
-        precision: "float32", or "bf16": operands of convolutions and matmuls, and tensors between them, are rounded to
-            bfloat16; sums, epilogues, softmax and normalization, inputs and outputs stay float32.
-        max_error: with "bf16": largest error of the outputs, of their range, as measured on random inputs. Layers that
-            would exceed it keep float32, those first that cost most by themselves; see :func:`tvm_ext.sensitivity`.
-        keep_float32: with "bf16": ONNX nodes that keep float32; names, or a mapping of names to reasons, as the report
-            has it under "precision", "kept".
+        precision: "float32": numbers are stored as the model has them. "bf16" or "fp16": operands of convolutions and
+            matmuls, and tensors between them, are rounded to bfloat16 or float16; sums, epilogues, softmax and
+            normalization, inputs and outputs stay float32. What is beyond 65504 becomes infinite in float16.
+        max_error: with "bf16" or "fp16": largest error of the outputs, of their range, as measured on random inputs.
+            Layers that would exceed it keep float32, those first that cost most by themselves; see
+            :func:`tvm_ext.sensitivity`.
+        keep_float32: with "bf16" or "fp16": ONNX nodes that keep float32; names, or a mapping of names to reasons, as
+            the report has it under "precision", "kept".
         records: tuning records to use: "auto" takes those shipped with this library; None takes none; a path, or
             several, takes those logs; a folder is a MetaSchedule database. A record is followed where it was measured
             on this machine; one of another machine is a candidate for `choose="measure"`.
@@ -114,15 +116,17 @@ class CompileOptions:
         "(default: default)", example="--accuracy exact", choices=("default", "exact"),
     ))  # fmt: skip
     precision: str = field(default="float32", metadata=_flag(
-        "--precision", "", "bf16: products and tensors between them in bfloat16, sums in float32 (default: float32)",
+        "--precision", "", "bf16 or fp16: operands of products and tensors between them in bfloat16 or float16, sums "
+        "in float32 (default: float32)",
         example="--precision bf16", choices=PRECISIONS,
     ))  # fmt: skip
     max_error: float | None = field(default=None, metadata=_flag(
-        "--max-error", "PART", "with bf16: largest error of the outputs, of their range; layers that exceed it keep "
-        "float32, as measured", example="--precision bf16 --max-error 0.01", parse=flags.number,
+        "--max-error", "PART", "with bf16 or fp16: largest error of the outputs, of their range; layers that exceed it "
+        "keep float32, as measured", example="--precision bf16 --max-error 0.01", parse=flags.number,
     ))  # fmt: skip
     keep_float32: Kept = field(default=(), metadata=_flag(
-        "--keep-float32", "NODE", "with bf16: an ONNX convolution or matmul that keeps float32; any number of times",
+        "--keep-float32", "NODE", "with bf16 or fp16: an ONNX convolution or matmul that keeps float32; any number of "
+        "times",
         example="--precision bf16 --keep-float32 /conv1/Conv", join=tuple, write=dict,
     ))  # fmt: skip
     records: str | tuple[str, ...] | None = field(default="auto", metadata=_flag(
@@ -180,7 +184,7 @@ class CompileOptions:
         object.__setattr__(self, "keep_float32", checked_kept(self.keep_float32))
         if self.keep_float32 and self.precision == "float32":
             names = [name for name, _ in self.keep_float32]
-            raise OptionError(f"keep_float32={names} with precision='float32'", fix="give precision='bf16' with it")
+            raise OptionError(f"keep_float32={names} with precision='float32'", fix=NEEDS_PRECISION)
         object.__setattr__(self, "records", _checked_records(self.records))
         object.__setattr__(self, "seconds", _checked_seconds(self.choose, self.seconds))
         object.__setattr__(self, "offload_options", _checked_offload(self.offload, self.offload_options))

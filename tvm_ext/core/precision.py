@@ -1,6 +1,7 @@
 """Precision of products: what was decided about each convolution and matmul, and how far rounding may lead outputs.
 
-bfloat16 is the upper half of a float32: 8 bits of significand, the same exponents.
+bfloat16 is the upper half of a float32: 8 bits of significand, the same exponents. float16 has 11 bits and numbers up
+to 65504: what is larger is rounded to infinity.
 """
 
 from __future__ import annotations
@@ -15,23 +16,30 @@ from .errors import OptionError
 if TYPE_CHECKING:
     import numpy as np
 
-PRECISIONS = ("float32", "bf16")
+#: Choice of `precision` that rounds -> the dtype that tensors are stored in.
+STORED_IN = {"bf16": "bfloat16", "fp16": "float16"}
+PRECISIONS = ("float32", *STORED_IN)
+#: Floats that tensors are stored in, but that nothing is computed in: an `astype` decodes or encodes them.
+NARROW_FLOATS = frozenset(STORED_IN.values())
 
-#: Half the distance from 1 to the next bfloat16: the largest relative error of a rounding.
-UNIT_ROUNDOFF = 2.0**-8
+#: Half the distance from 1 to the next number: the largest relative error of a rounding.
+UNIT_ROUNDOFF = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 
 #: Why a layer that the caller names keeps float32.
 BY_HAND = "kept by hand"
+NEEDS_PRECISION = "give precision='bf16' or 'fp16' with it"
 
 Kept = tuple[tuple[str, str], ...]
 """ONNX nodes that keep float32, and why, sorted by name."""
 
 
-def rounded(array: np.ndarray) -> np.ndarray:
-    """An array in bfloat16: the nearest, of two equally near ones the even one."""
+def rounded(array: np.ndarray, dtype: str) -> np.ndarray:
+    """An array in bfloat16 or float16: the nearest, of two equally near ones the even one."""
     import ml_dtypes
+    import numpy as np
 
-    return array.astype(ml_dtypes.bfloat16)
+    with np.errstate(over="ignore"):
+        return array.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
 
 
 @dataclass(frozen=True)
@@ -41,9 +49,9 @@ class Layer:
     Attributes:
         nodes: ONNX nodes that it computes.
         operator: such as "conv2d".
-        precision: "bf16" or "float32".
+        precision: "bf16", "fp16" or "float32".
         why: it has this one.
-        error: of the outputs' range, when it alone is computed in bf16; None if that was not measured.
+        error: of the outputs' range, when it alone is rounded; None if that was not measured.
     """
 
     nodes: tuple[str, ...]
@@ -55,15 +63,17 @@ class Layer:
 
 @dataclass(frozen=True)
 class PrecisionPlan:
-    """What precision="bf16" came to.
+    """What precision="bf16" or "fp16" came to.
 
     Attributes:
+        precision: "bf16" or "fp16".
         layers: each product of the model, in order.
-        depth: the most products in bf16 that stand behind one another.
+        depth: the most rounded products that stand behind one another.
         max_error: the bound that was asked for, of an output's range; None if none was.
-        measured: error of all bf16 layers together in the sensitivity run; None without one.
+        measured: error of all rounded layers together in the sensitivity run; None without one.
     """
 
+    precision: str
     layers: tuple[Layer, ...]
     depth: int
     max_error: float | None = None
@@ -73,12 +83,16 @@ class PrecisionPlan:
     def tolerance(self) -> float | None:
         """How far outputs may be from those in float32, of their range; None if nothing is rounded.
 
-        Each layer in bf16 rounds what it reads and writes by 2^-8 of the value at most, with either sign: behind one
-        another the layers add up as the root of their number. A bound that was asked for is the tolerance itself.
+        Each layer rounds what it reads and writes by a unit roundoff of the value at most, with either sign: behind
+        one another the layers add up as the root of their number. A bound that was asked for is the tolerance itself.
         """
         if not self.depth:
             return None
-        return UNIT_ROUNDOFF * math.sqrt(self.depth) if self.max_error is None else self.max_error
+        return (
+            UNIT_ROUNDOFF[STORED_IN[self.precision]] * math.sqrt(self.depth)
+            if self.max_error is None
+            else self.max_error
+        )
 
     @property
     def kept(self) -> dict[str, str]:
@@ -95,15 +109,15 @@ class PrecisionPlan:
             for one in self.layers
         ]  # fmt: skip
         return {
-            "precision": "bf16", "layers": rows, "kept": self.kept, "depth": self.depth, "max_error": self.max_error,
-            "measured": self.measured, "tolerance": self.tolerance,
+            "precision": self.precision, "layers": rows, "kept": self.kept, "depth": self.depth,
+            "max_error": self.max_error, "measured": self.measured, "tolerance": self.tolerance,
         }  # fmt: skip
 
     @classmethod
     def of_dict(cls, state: Mapping[str, Any]) -> PrecisionPlan:
         """The inverse of :meth:`as_dict`."""
         layers = tuple(Layer(**{**row, "nodes": tuple(row["nodes"])}) for row in state["layers"])
-        return cls(layers, state["depth"], state["max_error"], state["measured"])
+        return cls(state["precision"], layers, state["depth"], state["max_error"], state["measured"])
 
 
 def checked_kept(given: Any) -> Kept:
@@ -131,7 +145,7 @@ def checked_error(max_error: Any, precision: str) -> float | None:
     """The option `max_error`.
 
     Raises:
-        OptionError: it is no share of a range, or stands without precision="bf16".
+        OptionError: it is no share of a range, or stands with precision="float32".
     """
     if max_error is None:
         return None
@@ -142,5 +156,5 @@ def checked_error(max_error: Any, precision: str) -> float | None:
             fix="max_error=0.01 is one per cent of the range",
         )
     if precision == "float32":
-        raise OptionError(f"max_error={max_error!r} with precision='float32'", fix="give precision='bf16' with it")
+        raise OptionError(f"max_error={max_error!r} with precision='float32'", fix=NEEDS_PRECISION)
     return float(max_error)

@@ -62,14 +62,17 @@ class Provenance:
     Args:
         nodes: variable -> ONNX nodes.
         held: variable -> ONNX values.
+        narrow: ONNX value -> "float16" or "bfloat16", of those that the model has in it: they are computed in float32.
     """
 
     def __init__(
-        self, nodes: Mapping[str, Iterable[str]] | None = None, held: Mapping[str, Iterable[Held]] | None = None
-    ) -> None:
+        self, nodes: Mapping[str, Iterable[str]] | None = None, held: Mapping[str, Iterable[Held]] | None = None,
+        narrow: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self._nodes: dict[str, tuple[str, ...]] = {k: tuple(v) for k, v in (nodes or {}).items()}
         self._held: dict[str, tuple[Held, ...]] = {k: tuple(v) for k, v in (held or {}).items()}
         self._placed: dict[str, tuple[Layout, tuple[int, ...]]] = {}
+        self._narrow = dict(narrow or {})
 
     def of(self, name: str) -> tuple[str, ...]:
         """ONNX nodes behind a variable; empty for one that no node made (an input, a layout transform)."""
@@ -93,6 +96,10 @@ class Provenance:
     def hold(self, name: str, held: Iterable[Held]) -> None:
         """Say that a variable holds these values too."""
         self._held[name] = tuple(dict.fromkeys((*self.held(name), *held)))
+
+    def narrow(self, name: str) -> str:
+        """The narrow float type that the model has a variable's value in; "" of any other."""
+        return next((self._narrow[one.value] for one in self.held(name) if one.value in self._narrow), "")
 
     def renew(self, name: str) -> None:
         """A new variable has a name that one had which is gone: nothing is known of what it holds."""
@@ -118,13 +125,13 @@ class Provenance:
             for name, (layout, shape) in self._placed.items()
         }
         held = {name: [one.as_list() for one in values] for name, values in self._held.items()}
-        return {"nodes": self.as_dict(), "held": held, "placed": placed}
+        return {"nodes": self.as_dict(), "held": held, "placed": placed, "narrow": dict(self._narrow)}
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Provenance:
         """The inverse of :meth:`state`."""
         held = {name: [Held.of_list(row) for row in rows] for name, rows in state["held"].items()}
-        made = cls(state["nodes"], held)
+        made = cls(state["nodes"], held, state.get("narrow", {}))
         for name, (order, block, shape) in state["placed"].items():
             made.place(name, Layout(tuple(order), tuple(block) if block else None), shape)
         return made

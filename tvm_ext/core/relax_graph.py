@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule, Op, TupleGetItem
 
 from .passes import CompileContext, Event, PassResult
+from .precision import NARROW_FLOATS
 from .provenance import Provenance, Step
 
 
@@ -254,7 +255,7 @@ class Rewriter:
 def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
     """Of y = x, y = reshape(x) or y = permute_dims(x): what is held by one of the two, the other one holds as a view.
 
-    A bfloat16 x and the same numbers as a float32 y are one value. Of another name both hold what either does. Of a
+    A narrow float x and the same numbers as a float32 y are one value. Of another name both hold what either does. Of a
     view, only one that holds nothing so far is told.
     """
     same = isinstance(value, relax.Var) or _widens(value)
@@ -276,7 +277,9 @@ _VIEWS = ("relax.reshape", "relax.permute_dims")
 
 
 def _widens(value: Any) -> bool:
-    return op_name(value) == "relax.astype" and (dtype_of(value), dtype_of(value.args[0])) == ("float32", "bfloat16")
+    return (
+        op_name(value) == "relax.astype" and dtype_of(value) == "float32" and dtype_of(value.args[0]) in NARROW_FLOATS
+    )
 
 
 def _view_steps(source: relax.Var, var: relax.Var, value: Any) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:

@@ -1,12 +1,12 @@
-"""Stored and computed types: tensors kept in 8 bits or in bfloat16, and the operations that turn them into numbers.
+"""Stored and computed types: tensors kept in 8 or 16 bits, and the operations that turn them into numbers.
 
-    astype(x, float32)               of a bfloat16 x                       "widen"
+    astype(x, float32)               of a bfloat16 or float16 x            "widen"
     dequantize(x, scale, zero)       of an int8 or uint8 x                 "dequantize"
     astype(x, int32) [- zero]        of an int8 or uint8 x                 "shift"
 
 These are decodes. Each group that reads a stored tensor decodes it itself, so that no kernel stands for a conversion
-and a tensor lies in memory as it is stored. What ends an epilogue the other way (`quantize`, `astype` to bfloat16) is
-an encode.
+and a tensor lies in memory as it is stored. What ends an epilogue the other way (`quantize`, `astype` to a narrow
+float) is an encode.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 from tvm import relax
 from tvm.ir import GenericConst
 
+from .precision import NARROW_FLOATS
 from .relax_graph import dtype_of, op_name, scalar_of
 
 #: Types that tensors are stored in, but that nothing is computed in.
-STORED = frozenset({"int8", "uint8", "bfloat16"})
+STORED = frozenset({"int8", "uint8"}) | NARROW_FLOATS
 _COMPUTED = frozenset({"float32", "int32"})
 
 

@@ -10,10 +10,11 @@ the graph, in the place of the node that they stand for, with all that is known 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import threading
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +30,12 @@ from ..core.storage import outgrows
 from . import sequences
 from .branches import convert_if
 from .checker import Checked
-from .converters import CONVERTERS, FOREIGN, ML, in_bounds, in_float32, one_or_all
+from .converters import CONVERTERS, FOREIGN, ML, InFloat32, in_bounds, one_or_all
 from .deciding import check_decided
 from .empty import is_empty, outputs_of_nothing
 from .functions import definition
 from .graph_order import inputs_behind, reads_of
-from .inference import check_inner, dims_known, inferred_outputs
+from .inference import check_inner, dims_known, inferred_outputs, output_types
 from .known_values import known_outputs, value_of
 from .loops import convert_loop, convert_scan
 from .naming import Names, identifier, node_labels
@@ -42,7 +43,7 @@ from .narrow import NARROW, stored, wrapped
 from .operators import FIX, lacks_converter, refusal
 from .refusal import Refusal, unsupported
 from .subgraph import as_tensor, constant_of
-from .types import type_of
+from .types import dtype_name, type_of
 from .walk import value_names
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Trace:
         outputs: the variables of the graph's outputs, in order.
         makers: ONNX value -> label of the node that makes it.
         values: ONNX value -> what stands for it.
+        wide: variable of a narrow float -> the float32 one that it was rounded from.
     """
 
     mod: IRModule | None = None
@@ -77,6 +79,7 @@ class Trace:
     outputs: list[relax.Var] = field(default_factory=list)
     makers: dict[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
+    wide: Mapping[relax.Var, relax.Var] = field(default_factory=dict)
 
 
 class _ConverterFailed(BaseException):
@@ -107,7 +110,8 @@ class GraphImporter(ONNXGraphImporter):
         dtypes = {spec.name: spec.dtype for spec in checked.inputs}
         dtypes |= {name: array.dtype.name for name, array in checked.weights.items()}
         self._narrow = {name: dtype for name, dtype in dtypes.items() if dtype in NARROW}
-        self.trace = Trace()
+        self._in_float32 = InFloat32()
+        self.trace = Trace(wide=self._in_float32.wide)
         for node, label in zip(checked.nodes, self._labels, strict=True):
             self.trace.makers.update(dict.fromkeys(node.output, label))
 
@@ -158,8 +162,10 @@ class GraphImporter(ONNXGraphImporter):
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
         try:
-            convert, always = lambda given: self._convert(op_name, given, attrs), self._node.domain in FOREIGN
-            return self.bb.normalize(in_float32(op_name, inputs, convert, always))
+            made = self._in_float32(
+                op_name, inputs, lambda given: self._convert(op_name, given, attrs), self._output_types(self._node)
+            )
+            return self.bb.normalize(made)
         except Exception as error:
             raise _ConverterFailed(error) from error
 
@@ -174,6 +180,23 @@ class GraphImporter(ONNXGraphImporter):
             hidden = type(inputs)(self.bb.emit(x) if isinstance(x, GenericConst) else x for x in inputs)
             return super()._convert_operator(op_name, hidden, attrs, self.opset)
         return made
+
+    def _output_types(self, node: onnx.NodeProto) -> Callable[[int, str], bool]:
+        """(number of an output, dtype) -> whether ONNX has it in this dtype; also where ONNX does not know."""
+
+        @functools.cache
+        def types() -> Mapping[str, onnx.TypeProto]:
+            known = self._checked.types
+            if all(name in known for name in node.output if name):
+                return known
+            inputs = {name: self._type_of(name) for name in node.input if name}
+            return output_types(node, self._checked.opsets, inputs)
+
+        def has_type(number: int, dtype: str) -> bool:
+            name = node.output[number] if number < len(node.output) else ""
+            return name not in types() or dtype_name(types()[name]) in ("", dtype)
+
+        return has_type
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
         """Done before, by `check_operators`."""
@@ -343,7 +366,11 @@ class GraphImporter(ONNXGraphImporter):
             if isinstance(value, relax.Var) and value in self.trace.made:  # Identity, Dropout: another's variable
                 self.trace.made[value][1].append(label)
             elif isinstance(value, relax.Var) and value not in self._inputs.values():
-                self.trace.made[value] = (node.name if single and node.name else name, [label])
+                made = (node.name if single and node.name else name, [label])
+                wide = self._in_float32.wide.get(value)
+                if wide is not None and wide not in self.trace.made and wide not in self._inputs.values():
+                    self.trace.made[wide] = (made[0], [label])
+                self.trace.made[value] = made
         self._mark([label])
 
     def _mark(self, labels: list[str]) -> None:
@@ -360,7 +387,7 @@ class GraphImporter(ONNXGraphImporter):
         var = self._tensor(output)
         maker = self.trace.makers.get(output.name)
         labels = self.trace.made.get(var, ("", [maker] if maker else []))[1]
-        wanted = _stated_dtype(output)
+        wanted = dtype_name(output.type)
         if wanted and str(var.ty.dtype) != stored(wanted):
             var = self.bb.emit(relax.op.astype(var, stored(wanted)))
         elif var not in self.trace.made or var in self.trace.outputs:

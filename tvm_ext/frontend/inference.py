@@ -123,6 +123,24 @@ def inferred_outputs(
     return [known[name] for name in node.output if name and name in known]
 
 
+def output_types(
+    node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto]
+) -> dict[str, onnx.TypeProto]:
+    """Output -> type, of a node of a branch, a loop or a definition; empty if inference does not know.
+
+    Args:
+        node, versions, types: as of :func:`check_inner`.
+    """
+    from onnx import helper
+
+    schema = _schema(node, versions)
+    imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
+    try:
+        return _outputs(schema, node, types, {}, imports, "inside it") if schema is not None else {}
+    except ModelError:  # what it needs to know is no type
+        return {}
+
+
 def _given_types(proto: onnx.ModelProto, inputs: Iterable[TensorSpec]) -> Iterator[tuple[str, onnx.TypeProto]]:
     from onnx import helper
 

@@ -9,7 +9,10 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
 
+from ..core.precision import NARROW_FLOATS
 from ..core.provenance import Held, Provenance
+from ..core.relax_graph import dtype_of, uses_of
+from .converters import unread
 from .graph_importer import Trace
 from .naming import Names, identifier
 
@@ -27,6 +30,8 @@ def named_module(trace: Trace, output_names: Iterable[str]) -> tuple[IRModule, P
     output_names = list(output_names)
     function = trace.mod["main"]
     origins = _origins(function, trace)
+    for var in unread(trace.wide, uses_of(function)):
+        origins.pop(var, None)
     names = _names(function.params, trace, output_names, origins)
     outputs = set(trace.outputs)
     fresh = {var: _renamed(var, name, var in outputs) for var, name in names.items()}
@@ -38,7 +43,7 @@ def named_module(trace: Trace, output_names: Iterable[str]) -> tuple[IRModule, P
     )
     mod = relax.transform.Normalize()(mod)  # gives the new body its type
     held = _held(trace, names, output_names, list(function.params))
-    return mod, Provenance({names[var]: labels for var, labels in origins.items()}, held)
+    return mod, Provenance({names[var]: labels for var, labels in origins.items()}, held, _narrow(trace))
 
 
 def _held(
@@ -50,9 +55,16 @@ def _held(
     inputs = [value for value, var in trace.values.items() if isinstance(var, relax.Var) and var in params]
     for value in dict.fromkeys([*inputs, *trace.makers, *outputs]):
         var = outputs.get(value, trace.values.get(value))
-        if isinstance(var, relax.Var) and var in names:
-            held.setdefault(names[var], []).append(Held(value))
+        for one in (var, trace.wide.get(var) if isinstance(var, relax.Var) else None):
+            if isinstance(one, relax.Var) and one in names:
+                held.setdefault(names[one], []).append(Held(value))
     return held
+
+
+def _narrow(trace: Trace) -> dict[str, str]:
+    """ONNX value -> dtype, of those that are narrow floats."""
+    kinds = {name: dtype_of(var) for name, var in trace.values.items() if isinstance(var, relax.Var)}
+    return {name: kind for name, kind in kinds.items() if kind in NARROW_FLOATS}
 
 
 def _origins(function: relax.Function, trace: Trace) -> dict[relax.Var, list[str]]:

@@ -38,6 +38,14 @@ def type_of(value: Any, dtype: str = "") -> onnx.TypeProto:
     return helper.make_tensor_type_proto(_code(found), shape_of(value))
 
 
+def dtype_name(kind: onnx.TypeProto) -> str:
+    """numpy's name, or ml_dtypes', of a tensor type's elements; "" of anything else."""
+    from onnx import helper
+
+    code = kind.tensor_type.elem_type
+    return str(helper.tensor_dtype_to_np_dtype(code)) if code else ""
+
+
 def _code(dtype: str) -> int:
     from onnx import helper
 

@@ -1,4 +1,4 @@
-"""Lower precision: products of bfloat16 numbers, summed in float32, and bfloat16 tensors between them."""
+"""Lower precision: products of narrow floats, summed in float32, and tensors of narrow floats between kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm.ir import Call, GenericConst, IRModule
 
 from ..core.errors import OptionError
 from ..core.passes import CompileContext, Pass, PassResult
-from ..core.precision import Layer, PrecisionPlan, rounded
+from ..core.precision import STORED_IN, Layer, PrecisionPlan, rounded
 from ..core.relax_graph import Rewriter, array_of, main_bindings, uses_of
 from .conditions import has_main
 from .constants import constant
@@ -20,7 +20,7 @@ from .rounded_values import Roundings, roundings_of
 
 
 class LowerPrecision(Pass):
-    """Write out what precision="bf16" rounds. Everything stays float32 but what is stored.
+    """Write out what precision="bf16" or "fp16" rounds. Everything stays float32 but what is stored.
 
     Before -> after::
 
@@ -33,25 +33,31 @@ class LowerPrecision(Pass):
     what is added before a normalization: products read a rounded copy of it. Products that `keep_float32` names are
     left as they are, and so are those whose result is a place or an angle, outer products, and products of quantized
     values. Rounding is to the nearest, ties to even.
+
+    A value that the model itself has in float16 or bfloat16 is rounded to it where it lies in memory between kernels,
+    with any `precision`; within a kernel it is not.
     """
 
     name = "lower-precision"
     requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        if ctx.options.precision == "float32":
+        lowers = ctx.options.precision != "float32"
+        if not lowers and not any(ctx.provenance.narrow(b.var.name) for b in main_bindings(mod)):
             return PassResult(mod)
         _check_names(mod, ctx)
-        products = products_of(mod["main"], ctx)
+        products = products_of(mod["main"], ctx) if lowers else ()
         found = roundings_of(mod, ctx, products)
         result = _Rounding(Rewriter(mod, ctx), products, found).run()
-        ctx.precision = _plan(products, mod, ctx)
+        if lowers:
+            ctx.precision = _plan(products, mod, ctx)
         return result
 
 
 class _Rounding:
     def __init__(self, rewriter: Rewriter, products: tuple[Product, ...], found: Roundings) -> None:
         self._rw, self._found = rewriter, found
+        self._dtype = STORED_IN.get(rewriter.ctx.options.precision, "")
         self._products = {product.var: product for product in products}
         self._copies: dict[relax.Var, relax.Var] = {}
 
@@ -67,14 +73,17 @@ class _Rounding:
             value = self._with_weights(product, value)
         if reason := self._found.left.get(var):
             rw.skip(f"stays float32 in memory: {reason}")
-        if (why := self._found.values.get(var)) is None:
+        dtype, why = self._found.stated.get(var, ""), "as the model has it"
+        if var in self._found.values:
+            dtype, why = self._dtype, self._found.values[var]
+        if not dtype:
             return None if value is binding.value else value
-        rw.fire(f"rounded to bfloat16: {why}")
-        return self._rounded(var, rw.emit(value, f"{var.name}_float32"))
+        rw.fire(f"rounded to {dtype}: {why}")
+        return self._rounded(var, rw.emit(value, f"{var.name}_float32"), dtype)
 
-    def _rounded(self, var: relax.Var, raw: relax.Var) -> Call:
+    def _rounded(self, var: relax.Var, raw: relax.Var, dtype: str) -> Call:
         """The variable as what its readers compute with: the stored tensor, widened."""
-        stored = self._rw.emit(relax.op.astype(raw, "bfloat16"), f"{var.name}_bfloat16")
+        stored = self._rw.emit(relax.op.astype(raw, dtype), f"{var.name}_{dtype}")
         self._rw.ctx.provenance.disown(var.name)
         return relax.op.astype(stored, "float32")
 
@@ -89,23 +98,25 @@ class _Rounding:
 
     def _copy(self, var: relax.Var) -> relax.Var:
         provenance = self._rw.ctx.provenance
-        stored = self._rw.emit(relax.op.astype(var, "bfloat16"), f"{var.name}_bfloat16")
+        stored = self._rw.emit(relax.op.astype(var, self._dtype), f"{var.name}_{self._dtype}")
         provenance.hold(stored.name, provenance.held(var.name))
         copy = self._rw.emit(relax.op.astype(stored, "float32"), f"{var.name}_rounded")
         provenance.disown(copy.name)
-        self._rw.fire("a copy rounded to bfloat16 for products: the value itself stays float32 for others", stored)
+        self._rw.fire(
+            f"a copy rounded to {self._dtype} for products: the value itself stays float32 for others", stored
+        )
         return copy
 
     def _with_weights(self, product: Product, value: Call) -> Call:
-        """A product with bfloat16 constants."""
+        """A product with narrow constants."""
         count = len(product.operands)
         args = [self._weight(a) if i < count and isinstance(a, GenericConst) else a for i, a in enumerate(value.args)]
         weights = sum(isinstance(a, GenericConst) for a in product.operands)
-        self._rw.fire(f"{product.name} of bfloat16 operands{', its weight rounded' if weights else ''}")
+        self._rw.fire(f"{product.name} of {self._dtype} operands{', its weight rounded' if weights else ''}")
         return Call(value.op, args, value.attrs, value.ty_args)
 
     def _weight(self, weight: GenericConst) -> relax.Var:
-        stored = constant(rounded(array_of(weight)))
+        stored = constant(rounded(array_of(weight), self._dtype))
         decoded = self._rw.emit(relax.op.astype(stored, "float32"), f"{self._rw.current}_weight")
         self._rw.ctx.provenance.disown(decoded.name)
         return decoded
@@ -141,7 +152,7 @@ def _check_names(mod: IRModule, ctx: CompileContext) -> None:
 def _plan(products: Sequence[Product], mod: IRModule, ctx: CompileContext) -> PrecisionPlan:
     outputs = {var for var, readers in uses_of(mod["main"]).items() if None in readers}
     layers = tuple(_layer(product, product.var in outputs, ctx) for product in products)
-    return PrecisionPlan(layers, _depth(mod, products), ctx.options.max_error, ctx.together)
+    return PrecisionPlan(ctx.options.precision, layers, _depth(mod, products), ctx.options.max_error, ctx.together)
 
 
 def _layer(product: Product, is_output: bool, ctx: CompileContext) -> Layer:
@@ -151,7 +162,8 @@ def _layer(product: Product, is_output: bool, ctx: CompileContext) -> Layer:
         return Layer(product.nodes, product.name, "float32", product.kept, error)
     why = "its operands are rounded, it sums in float32"
     cost = "" if error is None else f"; alone it costs {100 * error:.2g} % of the range"
-    return Layer(product.nodes, product.name, "bf16", f"{why}{', its result is an output' * is_output}{cost}", error)
+    why = f"{why}{', its result is an output' * is_output}{cost}"
+    return Layer(product.nodes, product.name, ctx.options.precision, why, error)
 
 
 def _depth(mod: IRModule, products: Sequence[Product]) -> int:

@@ -1,4 +1,4 @@
-"""Convolutions and matmuls of a function: which of them may take bfloat16 operands, and why the others keep float32."""
+"""Convolutions and matmuls of a function: which of them may take narrow operands, and why the others keep float32."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tvm.ir import Call
 from tvm_ext.schedules.scalar_ops import is_elementwise
 
 from ..core.passes import CompileContext
+from ..core.precision import STORED_IN, rounded
 from ..core.relax_graph import bindings_of, dtype_of, op_name, shape_of, static_tensor, uses_of
 from .constants import view_of
 from .linear import CONVOLUTIONS
@@ -22,9 +23,6 @@ PRODUCTS = frozenset({*CONVOLUTIONS, "relax.matmul", "relax.nn.attention", "rela
 
 #: What turns a rounding into another place or another angle.
 _JUMPS = frozenset(f"relax.{name}" for name in ("floor", "ceil", "round", "sin", "cos", "tan", "image.grid_sample"))
-
-#: Largest finite bfloat16, and half a step more: from there on float32 rounds to infinity.
-_OVERFLOW = float(np.float32(2.0**127 * (2.0 - 2.0**-8)))
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,12 @@ class Product:
 def products_of(function: relax.Function, ctx: CompileContext) -> tuple[Product, ...]:
     """All products of a function in float32, in order."""
     bindings = bindings_of(function)
-    facts = _Facts({b.var: b.value for b in bindings}, uses_of(function), dict(ctx.options.keep_float32))
+    facts = _Facts(
+        {b.var: b.value for b in bindings},
+        uses_of(function),
+        dict(ctx.options.keep_float32),
+        STORED_IN[ctx.options.precision],
+    )
     found = []
     for binding in bindings:
         if op_name(binding.value) in PRODUCTS and dtype_of(binding.var) == "float32":
@@ -68,11 +71,12 @@ def products_of(function: relax.Function, ctx: CompileContext) -> tuple[Product,
 
 @dataclass(frozen=True)
 class _Facts:
-    """Definitions and readers of all variables; ONNX nodes that keep float32 -> why."""
+    """Definitions and readers of all variables; ONNX nodes that keep float32 -> why; the dtype to round to."""
 
     defs: Mapping[relax.Var, Any]
     uses: Mapping[relax.Var, list[relax.Var | None]]
     kept: Mapping[str, str]
+    dtype: str
 
     def why_kept(self, product: Product) -> str:
         named = next((self.kept[node] for node in product.nodes if node in self.kept), "")
@@ -85,8 +89,8 @@ class _Facts:
             if self._dequantized(operand):
                 return "an operand is quantized already"
             weight = view_of(operand)
-            if weight is not None and not (np.abs(weight, dtype=np.float32) < _OVERFLOW).all():
-                return "its weight has values that bfloat16 does not have"
+            if weight is not None and not np.isfinite(rounded(weight, self.dtype)).all():
+                return f"its weight has values that {self.dtype} does not have"
         return ""
 
     def _dequantized(self, operand: Any) -> bool:

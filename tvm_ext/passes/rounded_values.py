@@ -1,10 +1,11 @@
-"""Which values lie in memory as bfloat16, once it is known which products read bfloat16 operands.
+"""Which values lie in memory as narrow floats, once it is known which products read narrow operands.
 
     x -> conv -> relu -> conv -> add(x) -> relu -> conv            rounded: x, both relu
     x -> matmul -> gelu -> matmul -> add(x) -> layer_norm          rounded: gelu, and a copy of x
 
 A value is rounded for all its readers, so that it is one tensor in memory, unless a rounding would reach what is
-sensitive to it without a product between, in whose sum roundings cancel: then products read a copy.
+sensitive to it without a product between, in whose sum roundings cancel: then products read a copy. A value that the
+model itself has in a narrow type is stored in it, whoever reads it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm import relax
-from tvm.ir import GenericConst, IRModule, TupleGetItem
+from tvm.ir import Call, GenericConst, IRModule, TupleGetItem
 
 from tvm_ext.schedules.scalar_ops import is_elementwise
 
+from ..core.group import GROUP
 from ..core.passes import CompileContext
+from ..core.precision import NARROW_FLOATS
 from ..core.provenance import Provenance
-from ..core.relax_graph import bindings_of, dtype_of, main_bindings, op_name, uses_of
+from ..core.relax_graph import bindings_of, dtype_of, iter_groups, main_bindings, op_name, uses_of
+from .fuse_expansions import ANCHOR as EXPANSION
+from .fuse_expansions import FuseExpansions
 from .group_operations import GroupOperations
 from .movement import is_movement, moved
 from .products import Product
@@ -45,11 +50,13 @@ class Roundings:
         values: computed values -> why; every reader reads the rounded one.
         copies: values that stay float32, such as inputs and outputs of the model -> readers of a rounded copy.
         left: values between kernels that a product makes and that stay float32 -> why.
+        stated: other values between kernels -> the narrow type that the model has them in.
     """
 
     values: dict[relax.Var, str] = field(default_factory=dict)
     copies: dict[relax.Var, set[relax.Var]] = field(default_factory=dict)
     left: dict[relax.Var, str] = field(default_factory=dict)
+    stated: dict[relax.Var, str] = field(default_factory=dict)
 
 
 def roundings_of(mod: IRModule, ctx: CompileContext, products: Sequence[Product]) -> Roundings:
@@ -62,12 +69,17 @@ def roundings_of(mod: IRModule, ctx: CompileContext, products: Sequence[Product]
                 _round_operand(operand, product.var, f"an operand of {product.name}", graph, found)
     made = {product.var.name: product for product in lowered}
     for var in list(found.values):
-        if graph.sensitive_reader(var, made, found.values):
+        if not ctx.provenance.narrow(var.name) and graph.sensitive_reader(var, made, found.values):
             del found.values[var]
             found.copies[var] = graph.takers[var]
-    for var, members in _in_memory(mod, ctx):
+    for var, members, among_kernels in _in_memory(mod, ctx):
         maker = next((made[name] for name in members if name in made), None)
-        if maker is None or var in found.values or dtype_of(var) != "float32" or var in graph.outputs:
+        if var in found.values or dtype_of(var) != "float32" or var in graph.outputs:
+            continue
+        if among_kernels and (narrow := ctx.provenance.narrow(var.name)) and not graph.is_decode(var):
+            found.stated[var] = narrow
+            continue
+        if maker is None:
             continue
         reason = graph.sensitive_reader(var, made, found.values)
         if reason:
@@ -93,16 +105,32 @@ def _round_operand(var: relax.Var, reader: relax.Var, why: str, graph: _Graph, f
         graph.takers.setdefault(var, set()).add(reader)
 
 
-def _in_memory(mod: IRModule, ctx: CompileContext) -> Iterator[tuple[relax.Var, tuple[str, ...]]]:
-    """Variables that the results of kernels would be, with the variables that each kernel computes, by a dry run."""
+def _in_memory(mod: IRModule, ctx: CompileContext) -> Iterator[tuple[relax.Var, tuple[str, ...], bool]]:
+    """Variables that the results of kernels would be, with the variables that each kernel computes, and whether groups
+    make and read it, by a dry run."""
     own = Provenance({b.var.name: (b.var.name,) for b in main_bindings(mod)})
     options = ctx.options if ctx.options.fusion != "none" else replace(ctx.options, fusion="default")
     scratch = CompileContext(ctx.machine, options, own, switches=ctx.switches)
-    grouped = GroupOperations().run(mod, scratch).mod
+    grouped = FuseExpansions().run(GroupOperations().run(mod, scratch).mod, scratch).mod
     variables = {b.var.name: b.var for b in main_bindings(mod)}
+    among = _among_groups(grouped)
     for binding in main_bindings(grouped):
         if binding.var.name in variables:
-            yield variables[binding.var.name], own.of(binding.var.name)
+            yield variables[binding.var.name], own.of(binding.var.name), binding.var in among
+
+
+def _among_groups(mod: IRModule) -> set[relax.Var]:
+    """Results of groups that groups read, or movements of elements for groups; not around an expansion, whose kernel
+    reads and writes float32: it saves more traffic than narrow tensors do."""
+    values, uses = {b.var: b.value for b in main_bindings(mod)}, uses_of(mod["main"])
+    groups = {gvar for gvar, function in iter_groups(mod) if function.attrs[GROUP] != EXPANSION}
+    grouped = {var for var, value in values.items() if isinstance(value, Call) and value.op in groups}
+    moves = {var for var, value in values.items() if is_movement(value) or isinstance(value, relax.Tuple)}
+    read: set[relax.Var] = set()
+    for var in reversed(list(values)):
+        if all(reader in grouped or (reader in read and reader in moves) for reader in uses.get(var, ())):
+            read.add(var)
+    return read & grouped
 
 
 class _Graph:
@@ -125,6 +153,11 @@ class _Graph:
         for var in reversed(list(self._defs)):
             if any(r is None or (r in self.outputs and is_movement(self._defs[r])) for r in self._uses.get(var, ())):
                 self.outputs.add(var)
+
+    def is_decode(self, var: relax.Var) -> bool:
+        """Whether a value is stored narrow already."""
+        value = self._defs[var]
+        return op_name(value) == "relax.astype" and dtype_of(value.args[0]) in NARROW_FLOATS
 
     def sources(self, var: relax.Var) -> tuple[relax.Var, tuple[relax.Var, ...]]:
         """What moves the elements of a value, and where from; from nowhere if a source is no plain value.

@@ -10,9 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from tvm import relax
 from tvm.ir import Call
 
+from ..core.precision import rounded
 from ..core.relax_graph import attrs_of, op_name, shape_of, tuple_item
 from .fold_constants import folded_call
 from .rules import Site
@@ -83,16 +85,15 @@ def _padded(call: Call, decode: Conversion) -> Call | str:
     if str(call.attrs.pad_mode) != "constant":
         return Call(call.op, [decode.call.args[0]], call.attrs, call.ty_args)
     number = float(getattr(call.attrs.pad_value, "value", call.attrs.pad_value))
-    value = decode.exact(number) if decode.parameters else (number if _is_bfloat16(number) else None)
+    value = decode.exact(number) if decode.parameters else _exact(number, decode.stored)
     if value is None:
         return f"no stored value stands for the {number:g} of the padding exactly"
     return relax.op.nn.pad(decode.call.args[0], [int(w) for w in call.attrs.pad_width], "constant", float(value))
 
 
-def _is_bfloat16(number: float) -> bool:
-    import ml_dtypes
-
-    return float(ml_dtypes.bfloat16(number)) == number
+def _exact(number: float, dtype: str) -> float | None:
+    """The number, if a narrow float type has it."""
+    return number if float(rounded(np.array(number, np.float32), dtype)) == number else None
 
 
 def _greatest(call: Call, decode: Conversion) -> Call | str:

@@ -1,7 +1,7 @@
 """Decodes and encodes in a graph: which stored tensor a value stands for, and along which axis that differs.
 
-dequantize(q, scale, zero), astype(q, float32)         a decode of q
-quantize(x, scale, zero), astype(x, bfloat16)          an encode of x
+dequantize(q, scale, zero), astype(q, float32)                    a decode of q
+quantize(x, scale, zero), astype(x, bfloat16 or float16)          an encode of x
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from tvm import relax
 from tvm.ir import Call, GenericConst
 
+from ..core.precision import NARROW_FLOATS
 from ..core.relax_graph import Rewriter, dtype_of, op_name, shape_of
 from ..core.storage import STORED
 from .constants import view_of
@@ -94,21 +95,21 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def decode_of(expr: Any, rw: Rewriter) -> Conversion | None:
-    """The decode that a variable is bound to: of an 8-bit integer or bfloat16 tensor to float32; None if it is none."""
+    """The decode that a variable is bound to: of an 8-bit or narrow float tensor to float32; None if it is none."""
     call: Any = rw.definition(expr) if isinstance(expr, relax.Var) else None
     if op_name(call) not in (DEQUANTIZE, CAST) or dtype_of(call) != "float32":
         return None
     stored = dtype_of(call.args[0])
-    wanted = {"bfloat16"} if op_name(call) == CAST else STORED - {"bfloat16"}
+    wanted = NARROW_FLOATS if op_name(call) == CAST else STORED - NARROW_FLOATS
     return Conversion(call, stored, _axis(call)) if stored in wanted and shape_of(call) is not None else None
 
 
 def encode_of(call: Any) -> Conversion | None:
-    """The encode that a call is: of a float32 tensor to an 8-bit integer or bfloat16; None if it is none."""
+    """The encode that a call is: of a float32 tensor to an 8-bit integer or a narrow float; None if it is none."""
     if op_name(call) not in (QUANTIZE, CAST) or dtype_of(call.args[0]) != "float32":
         return None
     stored = str(call.attrs.out_dtype if op_name(call) == QUANTIZE else call.attrs.dtype)
-    wanted = {"bfloat16"} if op_name(call) == CAST else STORED - {"bfloat16"}
+    wanted = NARROW_FLOATS if op_name(call) == CAST else STORED - NARROW_FLOATS
     return Conversion(call, stored, _axis(call)) if stored in wanted and shape_of(call.args[0]) is not None else None
 
 

@@ -17,13 +17,13 @@ def measured(source: Source, options: CompileOptions) -> Sensitivity | None:
     """The sensitivity run that `max_error` asks for; None without one.
 
     Raises:
-        OptionError: the bound leaves no layer to bf16.
+        OptionError: the bound leaves no layer to round.
         UnsupportedError: onnxruntime cannot run the model.
     """
     if options.max_error is None:
         return None
     bound = options.bound(min(options.sizes)) if options.sizes else options
-    key = (source.sha256, bound.shapes, bound.freeze, bound.max_error, bound.keep_float32)
+    key = (source.sha256, bound.shapes, bound.freeze, bound.max_error, bound.keep_float32, bound.precision)
     if key not in _known:
         _known[key] = sensitivity_of(source, bound)
     return _known[key]

@@ -1,4 +1,4 @@
-"""`tvm_ext.sensitivity`: what bf16 costs in accuracy, layer by layer."""
+"""`tvm_ext.sensitivity`: what bf16 or fp16 costs in accuracy, layer by layer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ def sensitivity(
     model: Any,
     inputs: Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]] | None = None,
     *,
+    precision: str = "bf16",
     max_error: float | None = None,
     seeds: Sequence[int] = (0, 1),
     on_event: Callable[[Mapping[str, Any]], None] | None = None,
     **options: Any,
 ) -> Sensitivity:
-    """Measure what each convolution and matmul costs in accuracy when it alone is computed in bf16.
+    """Measure what each convolution and matmul costs in accuracy when it alone is computed in bf16 or fp16.
 
     onnxruntime runs the model with operands rounded: the same result for the same model and inputs.
     `compile(precision="bf16", max_error=...)` does it by itself, on random inputs; here inputs can be typical ones, and
@@ -29,6 +30,7 @@ def sensitivity(
     Args:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
         inputs: arrays by input name, or several sets of them; None draws one for each seed.
+        precision: "bf16" or "fp16".
         max_error: largest error of the outputs, of their range: how many layers must keep float32 for it?
         seeds: of the drawn inputs.
         on_event: is told of progress, as plain values: "done" and "of", the most runs there will be.
@@ -38,14 +40,17 @@ def sensitivity(
         A result: `alone` (node -> error), `kept`, `together`, `reasons`; `str()` prints a table.
 
     Raises:
-        OptionError: a bad option, or `max_error` leaves no layer to bf16: the message has the figures.
+        OptionError: a bad option, or `max_error` leaves no layer to round: the message has the figures.
         InputError: `inputs` do not fit the model.
         ModelError, UnsupportedError: the model cannot be read, or onnxruntime cannot run it.
     """
+    from ..core.errors import OptionError
     from ..core.options import CompileOptions
     from ..frontend.reader import read_model
     from .sensitivity import sensitivity_of
 
     samples = [] if inputs is None else [inputs] if isinstance(inputs, Mapping) else list(inputs)
-    chosen = CompileOptions.of(precision="bf16", max_error=max_error, **options)
+    chosen = CompileOptions.of(precision=precision, max_error=max_error, **options)
+    if chosen.precision == "float32":
+        raise OptionError("precision='float32' rounds nothing that could be measured", fix="choose 'bf16' or 'fp16'")
     return sensitivity_of(read_model(model), chosen, samples, seeds=seeds, on_event=on_event)

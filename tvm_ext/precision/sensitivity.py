@@ -1,4 +1,4 @@
-"""Sensitivity: what each convolution and matmul costs in accuracy when it alone is computed in bf16, measured.
+"""Sensitivity: what each convolution and matmul costs in accuracy when it alone is computed in bf16 or fp16, measured.
 
 onnxruntime runs the model on the same inputs with the operands of one product after another rounded, then of all, and
 of all but the most sensitive, until the error of the outputs is within a bound.
@@ -16,6 +16,7 @@ from ..core.accuracy import largest_error
 from ..core.errors import InputError, OptionError, UnsupportedError
 from ..core.machine import available_cores
 from ..core.options import CompileOptions
+from ..core.precision import STORED_IN
 from ..core.sample_inputs import seeded_inputs
 from ..frontend.checker import check_model
 from ..frontend.freezing import frozen_source
@@ -35,15 +36,17 @@ class Sensitivity:
 
     Attributes:
         model: its name.
-        alone: product -> error when it alone is computed in bf16, the largest first.
+        precision: "bf16" or "fp16".
+        alone: product -> error when it alone is rounded, the largest first.
         kept: products that must keep float32 for the bound, the most sensitive first.
-        together: error when all others are computed in bf16.
+        together: error when all others are rounded.
         all_lowered: error when all are.
         max_error: the bound; None if there was none.
         seeds: of the inputs; none if they were given.
     """
 
     model: str
+    precision: str
     alone: Mapping[str, float]
     kept: tuple[str, ...]
     together: float
@@ -62,21 +65,24 @@ class Sensitivity:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            "model": self.model, "alone": dict(self.alone), "kept": self.reasons, "together": self.together,
+            "model": self.model, "precision": self.precision, "alone": dict(self.alone), "kept": self.reasons,
+            "together": self.together,
             "all_lowered": self.all_lowered, "max_error": self.max_error, "seeds": list(self.seeds),
         }  # fmt: skip
 
     def __str__(self) -> str:
         width = max(map(len, self.alone), default=0)
-        rows = [f"{name.ljust(width)}  {percent(error):>9}  {'float32' if name in self.kept else 'bf16'}"
+        rows = [f"{name.ljust(width)}  {percent(error):>9}  {'float32' if name in self.kept else self.precision}"
                 for name, error in self.alone.items()]  # fmt: skip
         source = f"random inputs of seeds {', '.join(map(str, self.seeds))}" if self.seeds else "given inputs"
         bound = "" if self.max_error is None else f", at most {percent(self.max_error)} wanted"
         last = (
-            f"all in bf16: {percent(self.all_lowered)}; "
+            f"all in {self.precision}: {percent(self.all_lowered)}; "
             f"{len(self.kept)} of {len(self.alone)} kept: {percent(self.together)}{bound}"
         )
-        return "\n".join([f"{self.model}: error of the range when one layer is in bf16, {source}", *rows, last])
+        return "\n".join(
+            [f"{self.model}: error of the range when one layer is in {self.precision}, {source}", *rows, last]
+        )
 
 
 def percent(share: float) -> str:
@@ -92,18 +98,18 @@ def sensitivity_of(
 
     Args:
         source: the model.
-        options: `shapes`, `freeze`, `keep_float32` (kept anyway, and not measured) and `max_error` count.
+        options: `shapes`, `freeze`, `precision`, `keep_float32` (kept anyway, and not measured) and `max_error` count.
         samples: inputs to measure on; none for random ones of `seeds`.
         seeds: of the random inputs.
         on_event: is told before each run: "done" and "of", the most there will be.
 
     Raises:
-        OptionError: no product is left in bf16 within `max_error`; the message has the figures.
+        OptionError: no product is left to round within `max_error`; the message has the figures.
         InputError: the samples do not fit the model.
         UnsupportedError: onnxruntime cannot run the model.
     """
     checked = check_model(frozen_source(source, options.freeze), dict(options.shapes))
-    switched = switched_model(checked, source.proto.ir_version)
+    switched = switched_model(checked, source.proto.ir_version, STORED_IN[options.precision])
     inputs = list(samples) or [seeded_inputs(checked.inputs, seed) for seed in seeds]
     by_hand = dict(options.keep_float32)
     candidates = [label for label in switched.layers if label not in by_hand]
@@ -113,8 +119,9 @@ def sensitivity_of(
     kept, together, everything = _fewest(ranked, run, options.max_error)
     drawn = () if samples else tuple(seeds)
     found = Sensitivity(
-        source.name, {label: alone[label] for label in ranked}, kept, together, everything, options.max_error, drawn
-    )
+        source.name, options.precision, {label: alone[label] for label in ranked}, kept, together, everything,
+        options.max_error, drawn,
+    )  # fmt: skip
     if ranked and len(kept) == len(ranked):
         raise OptionError(_out_of_reach(found), fix=f"allow {max(alone[ranked[-1]], 1e-6):.1e}, or leave precision out")
     return found
@@ -131,10 +138,10 @@ def _fewest(ranked: Sequence[str], run: _Runs, max_error: float | None) -> tuple
 
 
 def _out_of_reach(found: Sensitivity) -> str:
-    least = list(found.alone)[-1]
+    least, kind = list(found.alone)[-1], found.precision
     return (
-        f"{found.model}: max_error={found.max_error:g} leaves nothing to bf16: all {len(found.alone)} layers in bf16 "
-        f"cost {percent(found.all_lowered)} of the range, and {least!r}, the least sensitive one, alone "
+        f"{found.model}: max_error={found.max_error:g} leaves nothing to {kind}: all {len(found.alone)} layers "
+        f"in {kind} cost {percent(found.all_lowered)} of the range, and {least!r}, the least sensitive one, alone "
         f"{percent(found.alone[least])}"
     )
 
@@ -154,7 +161,7 @@ class _Runs:
         self._expected = [self._outputs((), one) for one in inputs]
 
     def error(self, lowered: Iterable[str]) -> float:
-        """The largest error of the outputs when these products are computed in bf16."""
+        """The largest error of the outputs when these products are rounded."""
         pairs = zip(self._inputs, self._expected, strict=True)
         return max(largest_error(self._outputs(lowered, one), expected) for one, expected in pairs)
 

@@ -1,17 +1,18 @@
-"""An ONNX model in which each operand of a product can be rounded to bfloat16, or not, from run to run.
+"""An ONNX model in which each operand of a product can be rounded to a narrow float, or not, from run to run.
 
     y = MatMul(x, W)   ->   y = MatMul(x + s0 * (h(x) - x), W + s1 * (h(W) - W))
 
 h rounds as T. J. Dekker, "A floating-point technique for extending the available precision", Numerische Mathematik 18
 (1971), splits a number: with c = (2^16 + 1) x it is c - (c - x), the upper 8 of x's 24 bits; only of ties it may take
-the odd one. It needs no conversion, which ONNX has for bfloat16 only since version 13. One session serves all runs.
+the odd one. It needs no conversion, which ONNX has for bfloat16 only since version 13. To float16, whose range is
+smaller, h is a cast there and back. One session serves all runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..frontend.naming import node_labels
 from .gentle import ELEMENTWISE, GENTLE, MOVES
@@ -29,6 +30,8 @@ _PRODUCTS = {
 #: Name of the input that has the switches, and the beginning of all names that are added.
 SWITCHES = "tvm_ext_precision"
 _SPLIT = 65537.0
+_Step = tuple[str, list[str], str]
+"""(operator, inputs, what it makes)"""
 
 
 @dataclass(frozen=True)
@@ -51,21 +54,22 @@ class Switched:
         return [float(value in on) for value in self.values]
 
 
-def switched_model(checked: Checked, ir_version: int) -> Switched:
-    """A checked model with a switch for each value that bf16 would round.
+def switched_model(checked: Checked, ir_version: int, dtype: str) -> Switched:
+    """A checked model with a switch for each value that would be rounded.
 
     Args:
         ir_version: of the model that was checked.
+        dtype: to round to: "bfloat16" or "float16".
     """
-    graph = _Graph(checked)
+    graph = _Graph(checked, dtype)
     layers = {label: graph.rounded_by(node) for label, node in graph.products()}
     values = tuple(dict.fromkeys(value for rounded in layers.values() for value in rounded))
     return Switched(graph.with_switches(values, ir_version), values, layers)
 
 
 class _Graph:
-    def __init__(self, checked: Checked) -> None:
-        self._checked = checked
+    def __init__(self, checked: Checked, dtype: str) -> None:
+        self._checked, self._dtype = checked, dtype
         named = zip(checked.graph.node, node_labels(checked.graph.node), strict=True)
         self._labels = {tuple(node.output): label for node, label in named}
         self._outputs = {value.name for value in checked.graph.output}
@@ -123,11 +127,12 @@ class _Graph:
         from onnx import helper
 
         numbers = {value: i for i, value in enumerate(values)}
+        rounding = _rounding if self._dtype == "bfloat16" else _cast
         nodes = [_constant("split", _SPLIT)]
-        nodes += [n for v in numbers if self._is_given(v) for n in _rounding(v, numbers[v])]
+        nodes += [n for v in numbers if self._is_given(v) for n in rounding(v, numbers[v])]
         for node in self._checked.nodes:
             nodes.append(self._rewired(node, numbers))
-            nodes += [n for v in node.output if v in numbers for n in _rounding(v, numbers[v])]
+            nodes += [n for v in node.output if v in numbers for n in rounding(v, numbers[v])]
         graph = self._checked.graph
         switches = helper.make_tensor_value_info(SWITCHES, onnx.TensorProto.FLOAT, [len(numbers)])
         made = helper.make_graph(nodes, graph.name, [*graph.input, switches], graph.output, graph.initializer)
@@ -170,13 +175,25 @@ def _constant(name: str, value: float) -> onnx.NodeProto:
     return helper.make_node("Constant", [], [_name(name, "")], value=tensor)
 
 
+def _cast(value: str, number: int) -> list[onnx.NodeProto]:
+    """switch ? float32(float16(value)) : value; what is too large becomes infinite, which no sum takes back."""
+    import onnx
+
+    steps: tuple[_Step, ...] = (
+        ("Constant", [], "number"),
+        ("Gather", [SWITCHES, _name(value, "number")], "switch"),
+        ("Cast", [_name(value, "switch")], "chosen"),
+        ("Cast", [value], "narrow"),
+        ("Cast", [_name(value, "narrow")], "wide"),
+        ("Where", [_name(value, "chosen"), _name(value, "wide"), value], "rounded"),
+    )
+    kinds = {"chosen": onnx.TensorProto.BOOL, "narrow": onnx.TensorProto.FLOAT16, "wide": onnx.TensorProto.FLOAT}
+    return _nodes(value, number, steps, kinds)
+
+
 def _rounding(value: str, number: int) -> list[onnx.NodeProto]:
     """value + switch * (h(value) - value)"""
-    import onnx
-    from onnx import helper
-
-    index = helper.make_tensor("", onnx.TensorProto.INT64, [], [number])
-    steps: tuple[tuple[str, list[str], str], ...] = (
+    steps: tuple[_Step, ...] = (
         ("Constant", [], "number"),
         ("Gather", [SWITCHES, _name(value, "number")], "switch"),
         ("Mul", [value, _name("split", "")], "scaled"),
@@ -186,7 +203,17 @@ def _rounding(value: str, number: int) -> list[onnx.NodeProto]:
         ("Mul", [_name(value, "error"), _name(value, "switch")], "switched"),
         ("Add", [value, _name(value, "switched")], "rounded"),
     )
-    return [
-        helper.make_node(op, inputs, [_name(value, step)], **({"value": index} if op == "Constant" else {}))
-        for op, inputs, step in steps
-    ]
+    return _nodes(value, number, steps, {})
+
+
+def _nodes(value: str, number: int, steps: Iterable[_Step], kinds: Mapping[str, int]) -> list[onnx.NodeProto]:
+    """Nodes of some steps; `kinds` are those that casts make."""
+    import onnx
+    from onnx import helper
+
+    index = helper.make_tensor("", onnx.TensorProto.INT64, [], [number])
+
+    def attributes(op: str, step: str) -> dict[str, Any]:
+        return {"Constant": {"value": index}, "Cast": {"to": kinds.get(step)}}.get(op, {})
+
+    return [helper.make_node(op, inputs, [_name(value, step)], **attributes(op, step)) for op, inputs, step in steps]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.precision import rounded
+from ..core.precision import NARROW_FLOATS, rounded
 from .magnitude import Chain, attribute
 from .operators import JUMPS, RANDOM, ROUNDS, SUMS
 from .program import Call, Graph, Program
@@ -32,15 +32,16 @@ class Counterpart:
         call: that writes it; written: the tensor.
         nodes: in order, of the call and of all calls behind it that no value shows.
         behind: numbers of those.
-        roundings: how many times operands are rounded to bfloat16 among these calls, one behind the other; None of a
-            program that rounds nothing.
+        roundings: how many times operands are rounded to `narrow` among these calls, one behind the other.
+        narrow: the dtype that `precision` rounds to; "" of a program that rounds nothing.
     """
 
     call: Call
     written: Written
     nodes: tuple[onnx.NodeProto, ...]
     behind: tuple[int, ...]
-    roundings: int | None = None
+    roundings: int = 0
+    narrow: str = ""
 
     def expected(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | str:
         """ONNX value -> logical array that the tensor must equal; or why there is none."""
@@ -58,8 +59,10 @@ class Counterpart:
                 continue
             if array.shape != self.written.shape:
                 reason = f"{held.value!r} has shape {array.shape} in the reference, {self.written.shape} here"
-            elif self.roundings is not None and (array.dtype.name, self.written.dtype) == ("float32", "bfloat16"):
-                found[held.value] = rounded(array)
+            elif self.narrow and (array.dtype.name, self.written.dtype) == ("float32", self.narrow):
+                found[held.value] = rounded(array, self.narrow)
+            elif array.dtype.name in NARROW_FLOATS and self.written.dtype == "float32":  # not rounded yet
+                found[held.value] = array.astype("float32")
             elif array.dtype.name != self.written.dtype:
                 reason = f"{held.value!r} is {array.dtype.name} in the reference, {self.written.dtype} here"
             else:
@@ -74,11 +77,13 @@ class Counterpart:
         growth = self._growth(arrays)
         rounds = any(node.op_type in ROUNDS for node in self.nodes)
         length, magnitude = chain.length(), chain.magnitude(value)
-        if self.roundings is None:
-            return Tolerance(self.written.dtype, length, magnitude, growth, max(1, len(self.nodes)), int(rounds))
-        moved = not length and self.written.dtype == "bfloat16"  # rounded values are moved, and the reference's too
+        stated = arrays[value].dtype.name if value in arrays else self.written.dtype
+        if not self.narrow:
+            dtype = stated if stated in NARROW_FLOATS and self.written.dtype == "float32" else self.written.dtype
+            return Tolerance(dtype, length, magnitude, growth, max(1, len(self.nodes)), int(rounds))
+        moved = not length and self.written.dtype == self.narrow  # rounded values are moved, and the reference's too
         times = 0 if moved else self.roundings
-        return Tolerance(self.written.dtype, length, magnitude, growth, 1, int(rounds), times)
+        return Tolerance(self.written.dtype, length, magnitude, growth, 1, int(rounds), times, self.narrow)
 
     def _growth(self, arrays: Mapping[str, np.ndarray]) -> float:
         if self.call.kernel["recipe"] != "conv2d_winograd":
@@ -118,16 +123,18 @@ def counterparts(program: Program, graph: Graph) -> list[Counterpart]:
     nodes = {call.site.order: set(call.site.nodes) for call in program.calls if call.kernel["recipe"] != _TRANSFORM}
     found = []
     layers = program.lowered_layers
-    stored = {c.site.order for c in program.calls if any(w.dtype == "bfloat16" for w in c.site.writes)}
+    stored = {c.site.order for c in program.calls if any(w.dtype == program.narrow for w in c.site.writes)}
     for call in program.calls:
         order = call.site.order
         behind = tuple(dict.fromkeys(one for read in call.site.reads for one in hidden.get(read, ())))
         computed = {node for one in (order, *behind) for node in nodes.get(one, ())}
         chain = graph.ordered(computed)
-        times = None
+        times = 0
         if layers is not None:
             times = max(sum(not computed.isdisjoint(one) for one in layers), int(bool(stored & {*call.site.reads})))
-        found += [Counterpart(call, written, tuple(chain), behind, times) for written in call.site.writes]
+        found += [
+            Counterpart(call, written, tuple(chain), behind, times, program.narrow) for written in call.site.writes
+        ]
         if not all(_shown(written, graph) for written in call.site.writes):
             hidden[order] = (*behind, order)
     return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.call_site import CallSite
 from ..core.errors import OptionError
+from ..core.precision import STORED_IN
 from ..frontend.naming import node_labels
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Program:
 
     Attributes:
         calls: in the order they run; by_kernel: by the kernel's name.
-        lowered_layers: ONNX nodes of each product in bf16; None of a program in float32.
+        lowered_layers: ONNX nodes of each product that is rounded; None of a program in float32.
+        narrow: dtype that their operands are rounded to; "" of a program in float32.
 
     Raises:
         OptionError: the model was compiled by a release that did not keep what is needed.
@@ -59,11 +61,12 @@ class Program:
         self.calls: tuple[Call, ...] = tuple(sorted(every, key=lambda call: call.site.order))
         plan = compiled.report.get("precision")
         self.lowered_layers = None if plan is None else lowered_layers(plan)
+        self.narrow = "" if plan is None else STORED_IN[plan["precision"]]
 
 
 def lowered_layers(plan: Mapping[str, Any]) -> tuple[frozenset[str], ...]:
-    """The ONNX nodes of each product in bf16, from what a report says of precision."""
-    return tuple(frozenset(row["nodes"]) for row in plan["layers"] if row["precision"] == "bf16")
+    """The ONNX nodes of each product that is rounded, from what a report says of precision."""
+    return tuple(frozenset(row["nodes"]) for row in plan["layers"] if row["precision"] != "float32")
 
 
 class Graph:

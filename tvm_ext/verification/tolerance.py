@@ -40,7 +40,8 @@ class Tolerance:
         growth: factor of a recipe that transforms the sums, such as Winograd's.
         operators: how many results are rounded to `dtype`, where sums have a wider type.
         steps: of integers: how many apart they may be, where a real number was rounded to them.
-        rounded: operands that are rounded to bfloat16 before they are used, one behind the other.
+        rounded: operands that are rounded to `narrow` before they are used, one behind the other.
+        narrow: "bfloat16" or "float16".
     """
 
     dtype: str
@@ -50,6 +51,7 @@ class Tolerance:
     operators: int = 1
     steps: int = 0
     rounded: int = 0
+    narrow: str = "bfloat16"
 
     @property
     def absolute(self) -> float:
@@ -59,7 +61,7 @@ class Tolerance:
         """
         if self.dtype not in UNIT_ROUNDOFF:
             return float(self.steps)
-        error = 2.0 * self.rounded * UNIT_ROUNDOFF["bfloat16"]
+        error = 2.0 * self.rounded * UNIT_ROUNDOFF[self.narrow]
         if self.length:
             wide = ACCUMULATOR.get(self.dtype, self.dtype)
             error += gamma(self.length, wide) * self.growth
@@ -73,7 +75,7 @@ class Tolerance:
         if not self.length and not self.rounded:
             return "equal: values are moved"
         more = f", growth {self.growth:.3g}" if self.growth != 1.0 else ""
-        more += f", operands rounded to bfloat16 {self.rounded} times" if self.rounded else ""
+        more += f", operands rounded to {self.narrow} {self.rounded} times" if self.rounded else ""
         return f"{self.dtype}: length {self.length}, magnitude {self.magnitude:.3g}{more}"
 
 

@@ -2,7 +2,8 @@
 
 from .base import one_or_all as one_or_all
 from .bounds import in_bounds as in_bounds
-from .precision import in_float32 as in_float32
+from .precision import InFloat32 as InFloat32
+from .precision import unread as unread
 from .registry import CONVERTERS as CONVERTERS
 from .registry import FOREIGN as FOREIGN
 from .registry import ML as ML

@@ -1,69 +1,117 @@
-"""Sums of float16 and bfloat16 numbers are made in float32 and rounded once, as onnxruntime does.
+"""Numbers of float16 and bfloat16 are computed in float32, and rounded where a value of the model is needed as it is.
 
-    y = MatMul(a, b)   ->   y = float16(MatMul(float32(a), float32(b)))
+    y = MatMul(a, b); z = Relu(y)   ->   y' = MatMul(float32(a), float32(b)); z' = Relu(y'); z = float16(z')
 
-TVM would round after every addition, to 11 bits or to 8.
+So does onnxruntime; TVM would round after every addition. Which values lie in memory as the model has them is decided
+later (:mod:`tvm_ext.passes.lower_precision`). What reads a step off a number (`Floor`, `Less`, a cast to integers)
+reads the rounded one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tvm import relax
 from tvm.ir import GenericConst
 
-from ...core.relax_graph import dtype_of
+from ...core.precision import NARROW_FLOATS
+from ...core.relax_graph import dtype_of, numpy_of
 from .base import constant
 
-_NARROW = ("float16", "bfloat16")
-#: Operators that sum.
-SUMS = frozenset(
-    ["AveragePool", "Conv", "ConvTranspose", "CumSum", "Einsum", "Gemm", "GlobalAveragePool", "GlobalLpPool"]
-    + ["GroupNormalization", "InstanceNormalization", "LRN", "LogSoftmax", "LpNormalization", "LpPool", "MatMul"]
-    + ["Mean", "MeanVarianceNormalization", "RMSNormalization", "ReduceL1", "ReduceL2", "ReduceLogSum"]
-    + ["ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Softmax", "Sum"]
+#: Operators that say themselves which type they make, or hand on what they get.
+_OWN_TYPE = frozenset(["Cast", "CastLike", "BitCast", "Identity", "Shape", "Size"])
+#: Operators that only move elements: of what is in memory already they move the narrow numbers.
+_MOVES = frozenset(
+    ["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat", "Expand", "Tile", "Gather"]
+    + ["GatherElements", "GatherND", "DepthToSpace", "SpaceToDepth"]
 )
-#: Operators with attributes of float32, which may be infinite as a narrower number.
-_SCALED = frozenset(["Celu", "Elu", "HardSigmoid", "LeakyRelu", "Selu", "Shrink", "ThresholdedRelu"])
-#: Functions that LLVM has for wider floats only, and reductions that TVM makes no bfloat16 kernel of.
-_WIDE_ONLY = frozenset(["Acos", "Acosh", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Cosh", "Sinh"])
+#: Operators in whose result a rounding before them can make a step.
+_STEPS = frozenset(
+    ["ArgMax", "ArgMin", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "Hardmax", "IsInf", "IsNaN", "Less"]
+    + ["LessOrEqual", "Mod", "NonZero", "QuantizeLinear", "Round", "Sign", "TopK", "Unique"]
+)
 
 
-def in_float32(op_type: str, inputs: Any, convert: Callable[[Any], Any], always: bool = False) -> Any:
-    """What `convert` makes of the inputs, in float32 where narrower floats are summed or scaled, or have no such form.
+class InFloat32:
+    """The float32 numbers behind narrow variables of a graph while it is converted.
 
-    Args:
-        op_type: the operator.
-        inputs: the importer's list of inputs.
-        convert: takes inputs, and returns an expression or a tuple of them.
-        always: whether the operator sums, as those of other domains do that are made of several.
+    Attributes:
+        wide: narrow variable -> the variable that it was rounded from.
     """
-    kinds = {dtype_of(x) for x in inputs if _is_tensor(x)} & set(_NARROW)
-    if not (always or op_type in SUMS | _SCALED | _WIDE_ONLY) or len(kinds) != 1:
-        return convert(inputs)
-    (narrow,) = kinds
-    wide = type(inputs)()
+
+    def __init__(self) -> None:
+        self.wide: dict[relax.Var, relax.Var] = {}
+        self._decoded: dict[relax.Var, relax.Var] = {}
+
+    def __call__(
+        self, op_type: str, inputs: Any, convert: Callable[[Any], Any], is_narrow: Callable[[int, str], bool]
+    ) -> Any:
+        """What `convert` makes of the inputs, in float32 where they are narrower floats.
+
+        Args:
+            op_type: the operator.
+            inputs: the importer's list of inputs.
+            convert: takes inputs, and returns an expression or a tuple of them.
+            is_narrow: (number of an output, narrow dtype) -> whether the model has it in that dtype.
+        """
+        kinds = {dtype_of(x) for x in inputs if _is_tensor(x)} & NARROW_FLOATS
+        moved = op_type in _MOVES and not any(isinstance(x, relax.Var) and x in self.wide for x in inputs)
+        if len(kinds) != 1 or op_type in _OWN_TYPE or moved:
+            return convert(inputs)
+        (narrow,) = kinds
+        wide = type(inputs)()
+        for x in inputs:
+            wide.append(self._widened(x, op_type in _STEPS) if _is_tensor(x) and dtype_of(x) == narrow else x)
+        results = _items(convert(wide))
+        rounded = [self._rounded(r, narrow) if is_narrow(i, narrow) else r for i, r in enumerate(results)]
+        return rounded[0] if len(rounded) == 1 else relax.Tuple(rounded)
+
+    def _widened(self, x: Any, exactly: bool) -> Any:
+        """An operand in float32.
+
+        Args:
+            exactly: whether a computed one is rounded as the model has it.
+        """
+        if isinstance(x, GenericConst):
+            array = numpy_of(x)
+            assert array is not None
+            return constant(array.astype("float32"))
+        if not isinstance(x, relax.Var):
+            return relax.BlockBuilder.current().emit(relax.op.astype(x, "float32"))
+        if x in self.wide and not exactly:
+            return self.wide[x]
+        if x not in self._decoded:
+            self._decoded[x] = relax.BlockBuilder.current().emit(relax.op.astype(x, "float32"))
+        return self._decoded[x]
+
+    def _rounded(self, result: Any, narrow: str) -> Any:
+        """A result of float32, rounded to the dtype that the model has it in; anything else as it is."""
+        if not _is_tensor(result) or dtype_of(result) != "float32":
+            return result
+        builder = relax.BlockBuilder.current()
+        wide = result if isinstance(result, relax.Var) else builder.emit(result)
+        var = builder.emit(relax.op.astype(wide, narrow))
+        self.wide[var] = wide
+        return var
+
+
+def unread(wide: Mapping[relax.Var, relax.Var], uses: Mapping[relax.Var, Any]) -> set[relax.Var]:
+    """Narrow variables that nothing reads: all readers take the numbers they were rounded from."""
+    return {var for var in wide if not uses.get(var)}
+
+
+def _items(made: Any) -> list[Any]:
+    """The results that a converter made, typed."""
     builder = relax.BlockBuilder.current()
-    for x in inputs:
-        cast = _is_tensor(x) and dtype_of(x) == narrow
-        wide.append(builder.normalize(_wide(x)) if cast else x)
-    result = builder.normalize(convert(wide))
-    if isinstance(result, relax.Tuple):
-        return relax.Tuple(_rounded(list(result.fields), narrow))
-    return _rounded([result], narrow)[0]
-
-
-def _wide(x: Any) -> Any:
-    """A tensor in float32; a constant stays one, for converters that must know it."""
-    if isinstance(x, GenericConst):
-        return constant(x.value.numpy().astype("float32"))
-    return relax.op.astype(x, "float32")
+    made = builder.normalize(made)
+    if isinstance(made, relax.Tuple):
+        return [builder.normalize(field) for field in made.fields]
+    if not isinstance(made.ty, relax.TupleType):
+        return [made]
+    whole = builder.emit(made)
+    return [builder.normalize(relax.TupleGetItem(whole, i)) for i in range(len(made.ty.fields))]
 
 
 def _is_tensor(x: Any) -> bool:
     return isinstance(x, relax.Expr) and isinstance(x.ty, relax.TensorType)
-
-
-def _rounded(results: Sequence[Any], narrow: str) -> list[Any]:
-    return [relax.op.astype(r, narrow) if dtype_of(r) == "float32" else r for r in results]

@@ -29,9 +29,8 @@ def _extreme(largest: bool) -> Converter:
         if 0 in shape:
             left = [1 if i in axes else d for i, d in enumerate(shape) if keep or i not in axes]
             return constant(np.full(left, _start(dtype, largest)), dtype)
-        if dtype in ("float16", "bfloat16", "bool"):  # these values are exact in float32, and in int8
-            wide = "int8" if dtype == "bool" else "float32"
-            return relax.op.astype(function(emit(relax.op.astype(x, wide)), axes, keep), dtype)
+        if dtype == "bool":
+            return relax.op.astype(function(emit(relax.op.astype(x, "int8")), axes, keep), dtype)
         if dtype == "float64":
             return kernel(lambda data: _reduced(data, axes, keep, largest), x, name="reduce")
         return function(x, axes, keep)

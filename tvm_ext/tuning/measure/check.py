@@ -7,7 +7,8 @@ and the results range over 8 sqrt(n) and more; so the difference is about n u of
 
     (n + 64) u        n: lengths of all sums of the function; 64 for its epilogue
     at least 1e-4     for recipes that transform the sums (Winograd)
-    + r / 256         of bfloat16, rounded r times on the way: sums that differ fall to either side of a tie
+    + r u'            of a narrow float of unit roundoff u', rounded r times on the way: sums that differ fall to either
+                      side of a tie
 
 A term left out changes results by 1 / (8 sqrt(n)) of the range, which is a hundred times as much. Floats that are
 quantized to bytes fall to either side of a tie too: some few may be off by one. All other integers must be equal.
@@ -26,6 +27,7 @@ from tvm import tirx
 from tvm.ir import IRModule
 from tvm.s_tir import SBlock
 
+from ...core.precision import UNIT_ROUNDOFF
 from ...verification import metrics
 from .dtypes import is_float
 
@@ -48,7 +50,7 @@ class Rounding:
     Attributes:
         length: of all its sums, one behind the other.
         exact: whether kernels sum the products that the function states.
-        narrowed: dtype -> how many tensors of floats it makes of it: "bfloat16", or those of :data:`BYTES`.
+        narrowed: dtype -> how many tensors of floats it makes of it: a narrow float, or those of :data:`BYTES`.
     """
 
     length: int = 0
@@ -68,7 +70,8 @@ class Rounding:
         if dtype not in _UNITS:
             return metrics.TOLERANCES.get(dtype, 0.0)
         sums = (self.length + _EPILOGUE) * _UNITS[dtype]
-        return max(sums, 0.0 if self.exact else TRANSFORMED) + self.narrowed.get("bfloat16", 0) / 256
+        narrowed = sum(self.narrowed.get(one, 0) * unit for one, unit in UNIT_ROUNDOFF.items())
+        return max(sums, 0.0 if self.exact else TRANSFORMED) + narrowed
 
     def ties(self, dtype: str, size: int) -> int:
         """How many of an output's elements may be off by one."""
@@ -105,11 +108,13 @@ def narrowings(mod: IRModule) -> dict[str, int]:
 
 
 def _casts(value: Any) -> list[Any]:
-    """Casts of wider floats to bfloat16 or bytes in an expression."""
+    """Casts of wider floats to narrow ones or bytes in an expression."""
     casts: list[Any] = []
     tvm_ffi.structural_walk(value, (tirx.Cast, casts.append))
     return [
-        c for c in casts if str(c.ty.dtype) in ("bfloat16", *BYTES) and str(c.value.ty.dtype) in ("float32", "float64")
+        c
+        for c in casts
+        if str(c.ty.dtype) in (*UNIT_ROUNDOFF, *BYTES) and str(c.value.ty.dtype) in ("float32", "float64")
     ]
 
 
