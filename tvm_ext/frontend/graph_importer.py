@@ -29,6 +29,7 @@ from .branches import convert_if
 from .checker import Checked
 from .converters import CONTRIBUTED, CONVERTERS, in_bounds, in_float32, one_or_all
 from .deciding import check_decided
+from .fallback_node import call_of, is_region, labels_of, makers_of
 from .functions import definition
 from .graph_order import inputs_behind, reads_of
 from .inference import check_inner
@@ -44,6 +45,8 @@ from .walk import value_names
 
 if TYPE_CHECKING:
     import onnx
+
+    from ..core.offload_plan import OffloadedRegion
 
 
 #: BlockBuilders of all threads share one stack of open functions.
@@ -64,6 +67,7 @@ class Trace:
         outputs: the variables of the graph's outputs, in order.
         makers: ONNX value -> label of the node that makes it.
         values: ONNX value -> what stands for it.
+        regions: of nodes that no converter takes.
     """
 
     mod: IRModule | None = None
@@ -72,6 +76,7 @@ class Trace:
     outputs: list[relax.Var] = field(default_factory=list)
     makers: dict[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
+    regions: list[OffloadedRegion] = field(default_factory=list)
 
 
 class _ConverterFailed(BaseException):
@@ -103,7 +108,7 @@ class GraphImporter(ONNXGraphImporter):
         self._narrow = {name: dtype for name, dtype in dtypes.items() if dtype in NARROW}
         self.trace = Trace()
         for node, label in zip(checked.nodes, self._labels, strict=True):
-            self.trace.makers.update(dict.fromkeys(node.output, label))
+            self.trace.makers.update(makers_of(node, label))
 
     def trace_graph(self) -> Trace:
         """Convert the graph.
@@ -215,7 +220,11 @@ class GraphImporter(ONNXGraphImporter):
             self._convert_operation(node)
 
     def _convert_operation(self, node: onnx.NodeProto) -> None:
-        if lacks_converter(node):
+        if is_region(node):
+            outputs, region = call_of(node, [as_tensor(self._nodes[name]) for name in node.input], self.bb)
+            self._nodes.update(zip(node.output, outputs, strict=True))
+            self.trace.regions.append(region)
+        elif lacks_converter(node):
             self._define(node)
         else:
             self._check_operands(node)
@@ -298,14 +307,14 @@ class GraphImporter(ONNXGraphImporter):
 
     def _close(self, node: onnx.NodeProto, label: str) -> None:
         """Note what the node made, and set its marker."""
-        single = sum(map(bool, node.output)) == 1
+        single, labels = sum(map(bool, node.output)) == 1, labels_of(node, label)
         for name in filter(None, node.output):
             value = self._nodes[name]
             if isinstance(value, relax.Var) and value in self.trace.made:  # Identity, Dropout: another's variable
-                self.trace.made[value][1].append(label)
+                self.trace.made[value][1].extend(labels)
             elif isinstance(value, relax.Var) and value not in self._inputs.values():
-                self.trace.made[value] = (node.name if single and node.name else name, [label])
-        self._mark([label])
+                self.trace.made[value] = (node.name if single and node.name else name, list(labels))
+        self._mark(labels)
 
     def _mark(self, labels: list[str]) -> None:
         self.trace.segments[self.bb.emit(relax.const(len(self.trace.segments), "int64"))] = labels
