@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import OptionError, ProgramError
-from .region import Composite, Region, Value
+from .region import Composite, NodeRegion, Region, Value
 
 Runner = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]
 """Runs a program: reads the region's inputs, writes its outputs, both in order. Several threads may call it at once."""
@@ -112,7 +112,7 @@ class Backend:
         name: lower case; what users write in `offload=`.
         patterns: what it takes, the preferred first.
         lower: (region, options) -> :class:`Lowered`; raises ProgramError for a region it cannot take after all: it then
-            stays on the CPU, with the error as reason.
+            stays on the CPU, with the error as reason. Of a fallback it is given a :class:`.region.NodeRegion`.
         driver: (bytes of a program) -> :data:`Runner`.
         options: frozen dataclass of its settings, all with defaults; they come from `offload_options`.
         cost: (region, options) -> seconds of one run, transfers and launch included; None: whatever matches pays.
@@ -121,6 +121,8 @@ class Backend:
         assemble: (text that `disassemble` gave and somebody changed, bytes that it was made of) -> bytes; raises
             ProgramError, which begins with "line N" of the text, for what is no program. The old bytes are for what the
             text leaves out, such as constants.
+        fallback: whether it gets the ONNX nodes that no converter takes: it has no patterns then, and `fallback=`
+            names it, not `offload=`.
 
     Raises:
         OptionError: something is missing or does not fit; names it.
@@ -128,19 +130,20 @@ class Backend:
 
     name: str
     patterns: tuple[Pattern, ...]
-    lower: Callable[[Region, Any], Lowered]
+    lower: Callable[[Any, Any], Lowered]
     driver: Callable[[bytes], Runner]
     options: type = NoOptions
     cost: Callable[[Region, Any], float] | None = None
     limits: Limits = Limits()
     disassemble: Callable[[bytes], str] | None = None
     assemble: Callable[[str, bytes], bytes] | None = None
+    fallback: bool = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name.isidentifier() and self.name.islower()):
             raise OptionError(f"back end name {self.name!r}: lower case letters, digits and underscores are needed")
-        if not self.patterns or not all(isinstance(pattern, Pattern) for pattern in self.patterns):
-            raise OptionError(f"back end {self.name!r}: patterns={self.patterns!r}: a tuple of Pattern is needed")
+        if bool(self.patterns) == self.fallback or not all(isinstance(one, Pattern) for one in self.patterns):
+            raise OptionError(f"back end {self.name!r}: patterns={self.patterns!r}: {_needed(self.fallback)}")
         names = [pattern.name for pattern in self.patterns]
         if twice := {name for name in names if names.count(name) > 1}:
             raise OptionError(f"back end {self.name!r}: patterns with one name: {', '.join(sorted(twice))}")
@@ -171,7 +174,7 @@ class Backend:
                 )
         return self.options(**given)
 
-    def lowered(self, region: Region, options: Any) -> Lowered:
+    def lowered(self, region: Region | NodeRegion, options: Any) -> Lowered:
         """:attr:`lower`, checked.
 
         Raises:
@@ -183,6 +186,10 @@ class Backend:
         if 0 < self.limits.program_bytes < len(made.program):
             raise ProgramError(f"its program has {len(made.program)} bytes; {self.limits.program_bytes} is the limit")
         return made
+
+
+def _needed(fallback: bool) -> str:
+    return "a fallback takes nodes, and has none" if fallback else "a tuple of Pattern is needed"
 
 
 def _check_operators(pattern: str, role: str, names: Iterable[Any]) -> None:

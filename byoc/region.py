@@ -149,6 +149,21 @@ class Region:
         return "\n".join([*lines, f"  -> {', '.join(value.name for value in self.outputs)}"])
 
 
+@dataclass(frozen=True)
+class NodeRegion:
+    """What becomes one program of a back end that takes ONNX nodes, not patterns.
+
+    Attributes:
+        name: a valid identifier, unique in the model.
+        model: the region as a serialized ONNX model, weights inside, all inputs and outputs of static shapes.
+        reasons: ONNX node -> why no converter takes it, or why it goes along.
+    """
+
+    name: str
+    model: bytes
+    reasons: Mapping[str, str]
+
+
 def multiply_adds(operation: Operation) -> int:
     """Multiply-adds of a matmul or convolution; 0 for any other operator."""
     if operation.op not in ("relax.matmul", "relax.nn.conv2d") or len(operation.operands) < 2:

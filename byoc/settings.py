@@ -75,6 +75,9 @@ def offloading_of(offload: str | Backend | None, given: Mapping[str, Any]) -> Of
     if offload is None:
         return None
     backend = register(offload) if isinstance(offload, Backend) else backend_named(offload)
+    if backend.fallback:
+        wrong = f"offload={backend.name!r}: it gets what no converter takes, not patterns of operators"
+        raise OptionError(wrong, fix=f"fallback={backend.name!r}")
     general = {one.name for one in dataclasses.fields(Offloading)} - {"backend", "options"}
     own = {key: value for key, value in given.items() if key not in general}
     rest = {key: value for key, value in given.items() if key in general}

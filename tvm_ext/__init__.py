@@ -73,8 +73,8 @@ def compile(model: Any, **options: Any) -> CompiledModel:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
         **options: fields of :class:`CompileOptions`, which explains them: `shapes`, `specialize` and `freeze` of
             inputs, `target`, `machine` and `threads`, `fusion`, `accuracy`, `precision` with `max_error` and
-            `keep_float32`, `records`, `choose` with `seconds`, `offload` with `offload_options`, `cache`,
-            `threads_wait`.
+            `keep_float32`, `records`, `choose` with `seconds`, `offload` with `offload_options`, `fallback`,
+            `cache`, `threads_wait`.
 
     Returns:
         A program: `run` takes and returns numpy arrays by their ONNX names, from any number of threads;

@@ -121,12 +121,12 @@ def test_about_the_session(sessions) -> None:
 def test_options_reach_the_compiler(calls: list) -> None:
     options = onnxruntime.SessionOptions()
     InferenceSession("model.onnx", options, fusion="none")
-    assert calls.pop() == ("model.onnx", {"fusion": "none"})
+    assert calls.pop() == ("model.onnx", {"fusion": "none", "fallback": "onnxruntime"})
     options.intra_op_num_threads = 3
     InferenceSession("model.onnx", sess_options=options)
     InferenceSession("model.onnx", options, threads=3)
     InferenceSession("model.onnx", options, threads=None)
-    assert [given for _, given in calls] == [{"threads": 3}] * 3
+    assert [given for _, given in calls] == [{"threads": 3, "fallback": "onnxruntime"}] * 3
     with pytest.raises(OptionError, match=r"threads=2 and sess_options\.intra_op_num_threads=3"):
         InferenceSession("model.onnx", options, threads=2)
 

@@ -77,8 +77,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.offload_report and not (args.option_offload or args.start):
-        raise OptionError("--offload-report without --offload", fix="name a back end, such as --offload systolic")
+    if args.offload_report and not (args.option_offload or args.option_fallback or args.start):
+        fix = "name a back end, such as --offload systolic, or --fallback onnxruntime"
+        raise OptionError("--offload-report without --offload", fix=fix)
     if args.only and not args.verbose:
         raise OptionError("--only without -v or -vv", fix="-vv --only PASS shows what the pass changed")
     if args.start and args.verbose > 1:

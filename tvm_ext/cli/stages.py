@@ -63,7 +63,7 @@ def look_inside(args: argparse.Namespace) -> int:
         OptionError: nothing is offloaded, and programs are asked for.
         ToolError: a file cannot be written.
     """
-    if "program" in (args.ir, args.to) and not args.option_offload:
+    if "program" in (args.ir, args.to) and not (args.option_offload or args.option_fallback):
         asked = f"--ir {args.ir}" if args.ir else f"--to {args.to}"
         raise OptionError(f"{asked} without --offload", fix="name a back end, such as --offload systolic")
     with Progress(f"compiling {args.model}") as progress:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,8 @@ class OffloadedRegion:
         kernel: the kernel that calls it.
         nodes: ONNX nodes it computes.
         composites: (pattern, operators) of each of its composites.
-        seconds: estimated, of one run there; None if the back end has no cost model. host_seconds: on the CPU.
+        seconds: estimated, of one run there; None if the back end has no cost model. host_seconds: on the CPU; None if
+            nothing here computes it.
         facts: what the back end says of it.
         anchors: of each composite its ONNX nodes, those of its anchor first.
         weight: number of the program among the weights of `main`, once it is lifted.
@@ -38,7 +39,7 @@ class OffloadedRegion:
     nodes: tuple[str, ...]
     composites: tuple[tuple[str, tuple[str, ...]], ...]
     seconds: float | None
-    host_seconds: float
+    host_seconds: float | None
     facts: Mapping[str, Any] = field(default_factory=dict)
     anchors: tuple[tuple[str, ...], ...] = ()
     weight: int = -1
@@ -67,11 +68,19 @@ class OffloadPlan:
     regions: list[OffloadedRegion] = field(default_factory=list)
     places: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    def as_dict(self, types: Mapping[str, str]) -> dict[str, Any]:
+    @classmethod
+    def of_regions(cls, regions: Sequence[OffloadedRegion]) -> OffloadPlan:
+        """What is decided before any pass: regions of nodes that no converter takes, for the reason of each node."""
+        reasons = [(one.name, node, why) for one in regions for node, why in one.facts["reasons"].items()]
+        return cls(regions[0].backend, list(regions), {node: (name, why) for name, node, why in reasons})
+
+    def as_dict(self, types: Mapping[str, str], gone: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Plain values for JSON.
 
         Args:
             types: ONNX node -> ONNX operator.
+            gone: ONNX node that is no work any more -> why.
         """
-        ops = [[node, types.get(node, ""), *place] for node, place in self.places.items()]
+        rest = {node: (COMPILE_TIME, gone[node]) if gone and node in gone else (CPU, "") for node in types}
+        ops = [[node, types.get(node, ""), *place] for node, place in {**rest, **self.places}.items()]
         return {"backend": self.backend, "regions": [one.as_dict() for one in self.regions], "ops": ops}

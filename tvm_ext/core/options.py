@@ -21,6 +21,8 @@ from .precision import NEEDS_PRECISION, PRECISIONS, Kept, checked_error, checked
 DEFAULT_SIZES = (1, 4, 16)
 #: How long `choose="measure"` measures unless `seconds` says otherwise.
 DEFAULT_SECONDS = 20.0
+#: What may become of nodes that no converter takes.
+FALLBACKS = ("error", "onnxruntime")
 #: Options that leave the program as it is: they are no part of its key in the cache.
 NOT_OF_THE_PROGRAM = ("cache", "seconds", "threads_wait")
 
@@ -73,6 +75,9 @@ class CompileOptions:
         offload_options: name -> value: settings of the back end, and what it gets: `when` ("pays" or "always"), `skip`
             (names of nodes or operators), `minimum_work` (multiply-adds); see
             :class:`tvm_ext.byoc.settings.Offloading`.
+        fallback: what becomes of nodes that no converter takes: "error", or "onnxruntime": it runs them, in regions of
+            their own, with the reason of each in the report; strings, sequences and sizes that depend on values are
+            fine between them. Such a program needs onnxruntime where it runs.
         cache: whether to look in, and write to, the on-disk cache.
         threads_wait: how worker threads wait for the next kernel, or call: None spins for a time bounded by what waking
             them costs, as measured, and then sleeps; "spin" is TVM's own way, a tenth of a second; "sleep" is at once;
@@ -151,6 +156,10 @@ class CompileOptions:
         "minimum_work=N; once per key, skip any number of times; values are JSON, or text",
         example="--offload systolic --offload-option when=always",
         parse=flags.setting, join=flags.join_settings, write=flags.write_settings,
+    ))  # fmt: skip
+    fallback: str = field(default="error", metadata=_flag(
+        "--fallback", "", "nodes that no converter takes: an error, or run by onnxruntime in regions of their own "
+        "(default: error)", example="--fallback onnxruntime", choices=FALLBACKS,
     ))  # fmt: skip
     cache: bool = field(default=True, metadata=_flag(
         "--no-cache", "", "neither read nor write the on-disk cache",

@@ -108,7 +108,9 @@ class Assembled:
         if (precision := lowered[-1].ctx.precision) is not None:
             report["precision"] = precision.as_dict()
         if (plan := lowered[-1].ctx.offload) is not None:
-            report["offload"] = plan.as_dict(lowered[-1].ctx.ownership.types)
+            ownership = lowered[-1].ctx.ownership
+            gone = {node: f"{owner.name}: {owner.reason}" for node, owner in ownership.gone.items()}
+            report["offload"] = plan.as_dict(ownership.types, gone)
         if len(self.facts) > 1:
             report["programs"] = [{k: v for k, v in facts.items() if k != "kernels"} for facts in self.facts]
         return report
@@ -136,7 +138,8 @@ def assemble(model: Programs) -> Assembled:
         indices = tuple(weights.add(w) for w in lowered.ctx.weights)
         origins.update({indices[i]: origin for i, origin in lowered.ctx.origins.items()})
         programs.append(Program(entry, indices, destinations, lowered.batch, cost, views))
-        for region in lowered.ctx.offload.regions if lowered.ctx.offload else ():
+        live = [one for one in lowered.ctx.offload.regions if one.weight >= 0] if lowered.ctx.offload else []
+        for region in live:
             name, weight = _of_batch(region.name, lowered), indices[region.weight]
             offloads.setdefault(weight, Offload(weight, region.backend, name, region.module))
     return Assembled(

@@ -11,7 +11,6 @@ from ..core.errors import ModelError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
-from ..core.ownership import Ownership
 from ..frontend.freezing import frozen_source
 from ..frontend.reader import Source, read_model
 from ..frontend.shapes import input_specs
@@ -140,8 +139,7 @@ def start(
     clock.lap("import")
     books = book_of(options), timings_of(options, machine), schedules_of(options)
     ctx = CompileContext(machine, options, imported.provenance, *books)
-    ctx.ownership = Ownership(imported.types, imported.fates)
-    ctx.ownership.see("import", imported.mod, imported.provenance)
+    imported.enter(ctx)
     ctx.switches = instruments.switches
     if found is not None:
         ctx.alone, ctx.together = found.alone, found.together
@@ -203,11 +201,16 @@ def _imported(source: Source, options: CompileOptions, size: int, fix: str) -> I
     """
     from ..frontend.importer import import_model
 
+    wrong = f"{source.name}: it cannot be compiled for every batch: with {options.symbol} = {size}, "
     try:
-        return import_model(source, options.bound(size))
+        found = import_model(source, options.bound(size))
     except (ModelError, UnsupportedError) as error:
-        wrong = f"{source.name}: it cannot be compiled for every batch: with {options.symbol} = {size}, "
         raise UnsupportedError(wrong + error.message[:300], fix=fix) from error
+    if found.regions:
+        node = found.regions[0].nodes[0]
+        wrong += f"node {node!r} runs in {found.regions[0].backend}, of which nobody knows that it works row by row"
+        raise UnsupportedError(wrong, fix=fix)
+    return found
 
 
 def _symbolic(one: TensorSpec, other: TensorSpec, size: int, symbol: str) -> TensorSpec:

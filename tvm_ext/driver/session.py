@@ -52,7 +52,8 @@ class InferenceSession:
         sess_options: onnxruntime's `SessionOptions`, or None; `intra_op_num_threads` is used (0: the default), the
             rest says how onnxruntime works and is ignored.
         providers, provider_options: accepted and ignored: there is one provider, this CPU.
-        **compile_options: as for :func:`tvm_ext.compile`; for an exported model `threads_wait` alone.
+        **compile_options: as for :func:`tvm_ext.compile`, but `fallback` is "onnxruntime" unless it is given: what runs
+            there runs here; for an exported model `threads_wait` alone.
 
     Raises:
         OptionError: options for an exported model, or two different numbers of threads.
@@ -78,7 +79,7 @@ class InferenceSession:
         else:
             from .compile import compile_model
 
-            self._compiled = compile_model(path_or_bytes, **options)
+            self._compiled = compile_model(path_or_bytes, **{"fallback": "onnxruntime", **options})
         self._output_names = [spec.name for spec in self._compiled.outputs]
 
     @property

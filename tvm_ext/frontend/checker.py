@@ -18,7 +18,7 @@ from .naming import node_label
 from .operators import INTERNAL, check_operators, check_versions, opsets_of
 from .reader import Source
 from .shapes import input_specs
-from .tensors import array_of, count_nonfinite
+from .tensors import NO_NUMBERS, array_of, count_nonfinite, type_name
 from .walk import graph_tensors
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]], *, 
     """Check a model and bind its input shapes; `source.proto` is left as it is.
 
     Args:
-        operators: whether every node must be one that can be imported; without it nothing is asked of nodes, and no
-            types are inferred: ONNX's own checks know no operators but its own.
+        operators: whether every node must be one that can be imported; without it nothing is asked of nodes, no
+            types are inferred (ONNX's own checks know no operators but its own), and tensors without numbers, such
+            as strings, are left out of the weights.
 
     Raises:
         ModelError: the model is not valid ONNX: a value nothing makes, a cycle, names made twice, tensors with too
@@ -67,7 +68,7 @@ def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]], *, 
         OptionError: `shapes` contradicts the model.
         UnsupportedError: versions, operators or kinds of inputs that cannot be imported.
     """
-    proto, name = _inlined(source.proto, source.name), source.name
+    proto, name = inlined(source.proto, source.name), source.name
     opset = check_versions(proto, name)
     graph = proto.graph
     if graph.sparse_initializer:
@@ -79,7 +80,7 @@ def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]], *, 
     opsets = {"": opset, **opsets_of(proto)}
     if operators:
         check_operators(nodes, opsets, name)
-    weights, warnings = _weights(graph, name)
+    weights, warnings = _weights(graph, name, numbers=operators)
     if not operators:
         return Checked(graph, tuple(nodes), opset, opsets, inputs, weights, tuple(warnings), {})
     _check_with_onnx(proto, nodes, name)
@@ -90,7 +91,7 @@ def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]], *, 
     return Checked(graph, tuple(nodes), opset, opsets, inputs, weights, tuple(warnings), types)
 
 
-def _inlined(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
+def inlined(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
     """The model with calls of its own functions replaced by their bodies.
 
     Raises:
@@ -109,10 +110,13 @@ def _inlined(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
         raise ModelError(f"{name}: its functions ({functions}) cannot be inlined: {error}") from error
 
 
-def _weights(graph: onnx.GraphProto, name: str) -> tuple[dict[str, np.ndarray], list[str]]:
+def _weights(graph: onnx.GraphProto, name: str, numbers: bool) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The initializers, and what is odd about tensors; `numbers`: whether all have to hold some."""
     weights, warnings = {}, []
     top = len(graph.initializer)
     for i, (owner, tensor) in enumerate(graph_tensors(graph)):
+        if not numbers and type_name(tensor.data_type) in NO_NUMBERS:
+            continue
         array = array_of(tensor, owner, name)
         if found := count_nonfinite(array):
             warnings.append(f"{owner} holds {found}")

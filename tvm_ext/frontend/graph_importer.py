@@ -33,9 +33,10 @@ from .checker import Checked
 from .converters import CONVERTERS, FOREIGN, ML, InFloat32, in_bounds, one_or_all
 from .deciding import check_decided
 from .empty import is_empty, outputs_of_nothing
+from .fallback_node import call_of, is_region, labels_of, makers_of
 from .functions import definition
 from .graph_order import inputs_behind, reads_of
-from .inference import check_inner, dims_known, inferred_outputs, output_types
+from .inference import check_inner, dims_known, inferred_outputs, types_of_outputs
 from .known_values import known_outputs, value_of
 from .loops import convert_loop, convert_scan
 from .naming import Names, identifier, node_labels
@@ -48,6 +49,8 @@ from .walk import value_names
 
 if TYPE_CHECKING:
     import onnx
+
+    from ..core.offload_plan import OffloadedRegion
 
 
 #: BlockBuilders of all threads share one stack of open functions.
@@ -71,6 +74,7 @@ class Trace:
         makers: ONNX value -> label of the node that makes it.
         values: ONNX value -> what stands for it.
         wide: variable of a narrow float -> the float32 one that it was rounded from.
+        regions: of nodes that no converter takes.
     """
 
     mod: IRModule | None = None
@@ -80,6 +84,7 @@ class Trace:
     makers: dict[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
     wide: Mapping[relax.Var, relax.Var] = field(default_factory=dict)
+    regions: list[OffloadedRegion] = field(default_factory=list)
 
 
 class _ConverterFailed(BaseException):
@@ -113,7 +118,7 @@ class GraphImporter(ONNXGraphImporter):
         self._in_float32 = InFloat32()
         self.trace = Trace(wide=self._in_float32.wide)
         for node, label in zip(checked.nodes, self._labels, strict=True):
-            self.trace.makers.update(dict.fromkeys(node.output, label))
+            self.trace.makers.update(makers_of(node, label))
 
     def trace_graph(self) -> Trace:
         """Convert the graph.
@@ -190,7 +195,7 @@ class GraphImporter(ONNXGraphImporter):
             if all(name in known for name in node.output if name):
                 return known
             inputs = {name: self._type_of(name) for name in node.input if name}
-            return output_types(node, self._checked.opsets, inputs)
+            return types_of_outputs(node, self._checked.opsets, inputs)
 
         def has_type(number: int, dtype: str) -> bool:
             name = node.output[number] if number < len(node.output) else ""
@@ -249,8 +254,11 @@ class GraphImporter(ONNXGraphImporter):
 
     def _convert_operation(self, node: onnx.NodeProto) -> None:
         inputs = [self._nodes[name] if name else None for name in node.input]
-        settled = outputs_of_nothing(node, inputs, lambda: self._inferred(node))
-        if settled is not None:
+        if is_region(node):
+            outputs, region = call_of(node, [as_tensor(value) for value in inputs], self.bb)
+            self._nodes.update(zip(node.output, outputs, strict=True))
+            self.trace.regions.append(region)
+        elif (settled := outputs_of_nothing(node, inputs, lambda: self._inferred(node))) is not None:
             self._nodes.update(zip(filter(None, node.output), settled, strict=True))
         elif lacks_converter(node):
             self._define(node)
@@ -360,18 +368,18 @@ class GraphImporter(ONNXGraphImporter):
 
     def _close(self, node: onnx.NodeProto, label: str) -> None:
         """Note what the node made, and set its marker."""
-        single = sum(map(bool, node.output)) == 1
+        single, labels = sum(map(bool, node.output)) == 1, labels_of(node, label)
         for name in filter(None, node.output):
             value = self._nodes[name]
             if isinstance(value, relax.Var) and value in self.trace.made:  # Identity, Dropout: another's variable
-                self.trace.made[value][1].append(label)
+                self.trace.made[value][1].extend(labels)
             elif isinstance(value, relax.Var) and value not in self._inputs.values():
-                made = (node.name if single and node.name else name, [label])
+                made = (node.name if single and node.name else name, list(labels))
                 wide = self._in_float32.wide.get(value)
                 if wide is not None and wide not in self.trace.made and wide not in self._inputs.values():
-                    self.trace.made[wide] = (made[0], [label])
+                    self.trace.made[wide] = (made[0], list(labels))
                 self.trace.made[value] = made
-        self._mark([label])
+        self._mark(labels)
 
     def _mark(self, labels: list[str]) -> None:
         self.trace.segments[self.bb.emit(relax.const(len(self.trace.segments), "int64"))] = labels

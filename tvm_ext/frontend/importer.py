@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UnsupportedError, naming
+from ..core.offload_plan import OffloadedRegion, OffloadPlan
 from ..core.options import CompileOptions
+from ..core.ownership import OFFLOAD, Ownership
+from ..core.plan import Kernel
 from ..core.provenance import Provenance
 from ..runtime.spec import TensorSpec
 from .checker import Checked, check_model
+from .fallback_node import operators_of
 from .fates import fates_at_import
 from .freezing import frozen_source
 from .inference import check_shapes
-from .naming import node_types
+from .naming import node_labels
 from .ranks import wrong_rank
 from .reader import Source
 from .refusal import UNFIT
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     import onnx
     from tvm.ir import IRModule
 
+    from ..core.passes import CompileContext
     from .graph_importer import Trace
 
 
@@ -39,6 +44,7 @@ class Imported:
         warnings: what is odd but allowed, such as NaN among the weights.
         types: ONNX node -> operator, of all nodes of the graph.
         fates: ONNX node that is no work any more -> why.
+        regions: of nodes that no converter takes and a back end runs; the module calls their kernels.
     """
 
     mod: IRModule
@@ -48,6 +54,15 @@ class Imported:
     warnings: tuple[str, ...]
     types: Mapping[str, str]
     fates: Mapping[str, str]
+    regions: tuple[OffloadedRegion, ...] = ()
+
+    def enter(self, ctx: CompileContext) -> None:
+        """Let the passes know who has the work of each node so far, and what the regions are."""
+        ctx.ownership = Ownership(self.types, self.fates)
+        ctx.ownership.see("import", self.mod, self.provenance)
+        if self.regions:
+            ctx.offload = OffloadPlan.of_regions(self.regions)
+            ctx.kernels |= {one.kernel: Kernel(one.kernel, f"{OFFLOAD}{one.backend}") for one in self.regions}
 
 
 def import_model(source: Source, options: CompileOptions) -> Imported:
@@ -55,17 +70,30 @@ def import_model(source: Source, options: CompileOptions) -> Imported:
 
     Args:
         source: the model.
-        options: `shapes` binds free dimensions of inputs, `freeze` fixes values of them.
+        options: `shapes` binds free dimensions of inputs, `freeze` fixes values of them, `fallback` says what becomes
+            of nodes that cannot be converted.
 
     Raises:
         ModelError: the model is not valid, or dimensions stay free.
         OptionError: `shapes` or `freeze` contradicts the model.
         UnsupportedError: a node cannot be converted, or an output's shape is only known at run time; names the node.
     """
+    source = frozen_source(source, options.freeze)
+    try:
+        return _import(source, options)
+    except UnsupportedError as error:
+        if options.fallback == "error":
+            raise
+        from .fallback import with_regions
+
+        return _import(with_regions(source, options, error), options)
+
+
+def _import(source: Source, options: CompileOptions) -> Imported:
     from .graph_importer import GraphImporter
 
     with naming(UnsupportedError, lambda: f"{source.name}: its import failed"):
-        checked = check_model(frozen_source(source, options.freeze), dict(options.shapes))
+        checked = check_model(source, dict(options.shapes))
         return imported(checked, GraphImporter(checked, source.name).trace_graph(), source.name)
 
 
@@ -79,7 +107,7 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
 
     check_shapes(checked.types, trace.values, trace.makers, model)
     outputs = []
-    warnings = list(checked.warnings)
+    warnings = [*checked.warnings, *map(_told, trace.regions)]
     for stated, var in zip(checked.graph.output, trace.outputs, strict=True):
         maker = f"output {stated.name!r} of node {trace.makers.get(stated.name, '')!r}"
         outputs.append(_output_spec(stated, var, maker, model))
@@ -87,8 +115,17 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
             stated, outputs[-1], model, lambda: wrong_rank(checked.nodes, trace.values, checked.opset)
         )
     mod, provenance = named_module(trace, [spec.name for spec in outputs])
-    types, fates = node_types(checked.graph.node), fates_at_import(checked.graph.node, trace, provenance)
-    return Imported(mod, checked.inputs, tuple(outputs), provenance, tuple(warnings), types, fates)
+    labelled = zip(checked.graph.node, node_labels(checked.graph.node), strict=True)
+    types = {name: op for node, label in labelled for name, op in operators_of(node, label).items()}
+    fates, regions = fates_at_import(checked.graph.node, trace, provenance), tuple(trace.regions)
+    return Imported(mod, checked.inputs, tuple(outputs), provenance, tuple(warnings), types, fates, regions)
+
+
+def _told(region: OffloadedRegion) -> str:
+    """What a user should know of a region: its nodes cost what they cost elsewhere."""
+    told = [f"{node!r} ({why})" for node, why in region.facts["reasons"].items()]
+    more = f" and {len(told) - 2} more" if len(told) > 2 else ""
+    return f"{region.name}: {region.backend} runs {', '.join(told[:2])}{more}"
 
 
 def _output_spec(stated: onnx.ValueInfoProto, var: Any, maker: str, model: str) -> TensorSpec:

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ModelError, UnsupportedError
 from ..runtime.spec import TensorSpec
+from .fallback_node import types_of_region
 from .naming import node_label
 from .refusal import UNFIT
-from .tensors import type_name
+from .tensors import NO_NUMBERS, type_name
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
 
 #: Elements of a constant that inference may want to see: shapes, axes.
-_SMALL = 1024
+SMALL = 1024
 #: Indices within a kernel are of 32 bits.
 MOST_ELEMENTS = (1 << 31) - 1
 #: As numpy 1 has it, and more than any operator needs.
@@ -57,10 +58,11 @@ def inferred_types(
     known = dict(_given_types(proto, inputs))
     for name, kind in known.items():
         check_size(dims_known(kind), f"value {name!r}", model)
-    data = {t.name: t for t in proto.graph.initializer if math.prod(t.dims) <= _SMALL}
+    data = {t.name: t for t in proto.graph.initializer if math.prod(t.dims) <= SMALL}
     versions = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in proto.opset_import}
     for node in nodes:
         schema = _schema(node, versions)
+        known.update(types_of_region(node))
         if schema is not None and all(name in known for name in node.input if name):
             _check_inputs(schema, node, known, model)
             for name, kind in _outputs(schema, node, known, data, list(proto.opset_import), model).items():
@@ -68,7 +70,7 @@ def inferred_types(
                 known[name] = kind
         if node.op_type == "Constant" and node.output:
             held = [a.t for a in node.attribute if a.HasField("t")]
-            data.update((node.output[0], tensor) for tensor in held if math.prod(tensor.dims) <= _SMALL)
+            data.update((node.output[0], tensor) for tensor in held if math.prod(tensor.dims) <= SMALL)
     _check_outputs(proto.graph.output, known, model)
     return known
 
@@ -109,36 +111,38 @@ def inferred_outputs(
     Returns:
         One type an output; nothing where ONNX does not know.
     """
-    from onnx import helper, numpy_helper
+    from onnx import numpy_helper
 
-    schema = _schema(node, versions)
-    if schema is None or any(types[name].WhichOneof("value") != "tensor_type" for name in types):
+    if any(types[name].WhichOneof("value") != "tensor_type" for name in types):
         return []
-    data = {name: numpy_helper.from_array(value) for name, value in values.items() if value.size <= _SMALL}
-    imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
-    try:
-        known = _outputs(schema, node, types, data, imports, "")
-    except ModelError:  # the converter says what is wrong
-        return []
+    data = {name: numpy_helper.from_array(value) for name, value in values.items() if value.size <= SMALL}
+    known = types_of_outputs(node, versions, types, data)  # where there are none, the converter says what is wrong
     return [known[name] for name in node.output if name and name in known]
 
 
-def output_types(
-    node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto]
-) -> dict[str, onnx.TypeProto]:
-    """Output -> type, of a node of a branch, a loop or a definition; empty if inference does not know.
+def types_of_outputs(
+    node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto],
+    data: Mapping[str, onnx.TensorProto] = {},  # noqa: B006  (only read)
+) -> dict[str, onnx.TypeProto]:  # fmt: skip
+    """Output -> type, of one node; nothing where inference does not know, or makes no sense.
 
     Args:
-        node, versions, types: as of :func:`check_inner`.
+        versions: domain -> version; the standard domain is "".
+        types, data: of its inputs, as far as they are known.
     """
     from onnx import helper
 
     schema = _schema(node, versions)
+    if schema is None or any(name not in types for name in node.input if name):
+        return {}
     imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
     try:
-        return _outputs(schema, node, types, {}, imports, "inside it") if schema is not None else {}
-    except ModelError:  # what it needs to know is no type
+        made = _outputs(schema, node, types, data, imports, "")
+        for kind in made.values():
+            check_size(dims_known(kind), "", "")
+    except (ModelError, UnsupportedError):
         return {}
+    return made
 
 
 def _given_types(proto: onnx.ModelProto, inputs: Iterable[TensorSpec]) -> Iterator[tuple[str, onnx.TypeProto]]:
@@ -227,6 +231,17 @@ def dims_known(kind: onnx.TypeProto) -> tuple[int | None, ...] | None:
     if kind.WhichOneof("value") != "tensor_type" or not kind.tensor_type.HasField("shape"):
         return None
     return tuple(d.dim_value if d.HasField("dim_value") else None for d in kind.tensor_type.shape.dim)
+
+
+def static_type(kind: onnx.TypeProto) -> tuple[tuple[int, ...], str] | None:
+    """Shape and dtype of a type, as a program can hold it; None of any other type."""
+    from onnx import helper
+
+    dims, code = dims_known(kind), kind.tensor_type.elem_type
+    if dims is None or not code or type_name(code) in NO_NUMBERS:
+        return None
+    shape = tuple(dim for dim in dims if dim is not None)
+    return (shape, str(helper.tensor_dtype_to_np_dtype(code))) if len(shape) == len(dims) else None
 
 
 def check_size(dims: Sequence[int | None] | None, what: str, model: str) -> None:

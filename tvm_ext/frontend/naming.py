@@ -29,12 +29,6 @@ def node_labels(nodes: Iterable[onnx.NodeProto]) -> list[str]:
     return labels
 
 
-def node_types(nodes: Iterable[onnx.NodeProto]) -> dict[str, str]:
-    """Label of each node -> its operator."""
-    nodes = list(nodes)
-    return {label: node.op_type for label, node in zip(node_labels(nodes), nodes, strict=True)}
-
-
 def identifier(name: str) -> str:
     """A valid Relax (and Python) identifier that still reads like `name`: "layer1.0.conv1" -> "layer1_0_conv1"."""
     word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "v"

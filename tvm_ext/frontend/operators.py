@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ModelError, UnsupportedError
+from .fallback_node import is_region
 from .functions import has_definition
 from .naming import node_label
 from .walk import with_branches
@@ -130,6 +131,8 @@ def refusal(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
     """Why a node cannot be imported; "" if it can."""
     if reason := _absence(node, opsets):
         return reason
+    if is_region(node):
+        return ""
     if lacks_converter(node):
         return "" if has_definition(node, opsets) else "has no converter" + WHY.get(node.op_type, "")
     converter = _converters().get(node.op_type)
@@ -143,6 +146,8 @@ def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
     """Why a node cannot be what it says it is; "" if ONNX, or this library, knows its operator."""
     from onnx import defs
 
+    if is_region(node):
+        return ""
     if node.domain not in _DEFAULT:
         known = _is_foreign(node) or has_definition(node, opsets)
         return "" if known else "is not a standard one" + WHY.get(node.op_type, "")

@@ -26,7 +26,8 @@ def onnx_text(source: Source, options: CompileOptions) -> str:
     """
     import onnx.printer
 
-    checked = check_model(frozen_source(source, options.freeze), dict(options.shapes))
+    converted = options.fallback == "error"  # else some nodes may be none that can be
+    checked = check_model(frozen_source(source, options.freeze), dict(options.shapes), operators=converted)
     model = type(source.proto)()
     model.ir_version, model.producer_name = source.proto.ir_version, source.proto.producer_name
     for domain, version in checked.opsets.items():

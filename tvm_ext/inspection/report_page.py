@@ -162,7 +162,8 @@ def _offload(found: Mapping[str, Any]) -> list[Markup]:
         for row in found["regions"]
     ]  # fmt: skip
     titles = ("region", "composites", "nodes", "program bytes", "there, us", "on the CPU, us", "ONNX nodes")
-    parts = [note(f"{len(regions)} regions run on {found['backend']!r}.")]
+    names = dict.fromkeys(row["backend"] for row in found["regions"]) or [found["backend"]]
+    parts = [note(f"{len(regions)} regions run on {' and '.join(map(repr, names))}.")]
     parts += [table(titles, regions)] if regions else []
     return [*parts, table(("node", "operator", "place", "reason"), found["ops"], caption="every node")]
 

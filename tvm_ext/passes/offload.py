@@ -54,10 +54,11 @@ class Offload(Pass):
         host = _Host(view, ctx.machine)
         types, kept = ctx.ownership.types, ctx.switches.nodes
         partition = Partitioner(view, self._offloading, types, host.seconds, kept).partition()
-        ctx.offload = OffloadPlan(self._offloading.backend.name)
+        before = ctx.offload or OffloadPlan("")
+        ctx.offload = OffloadPlan(self._offloading.backend.name, list(before.regions))
         emitter = _Emitter(_reordered(mod, partition), ctx, partition, self._offloading)
         result = emitter.rewriter.rewrite(emitter.visit)
-        ctx.offload.places = _places(view, partition, ctx)
+        ctx.offload.places = {**_places(view, partition, ctx), **before.places}
         return result
 
 

@@ -18,7 +18,7 @@ from ..core.machine import available_cores
 from ..core.options import CompileOptions
 from ..core.precision import STORED_IN
 from ..core.sample_inputs import seeded_inputs
-from ..frontend.checker import check_model
+from ..frontend.checker import Checked, check_model
 from ..frontend.freezing import frozen_source
 from ..frontend.reader import LIMIT, Source
 from .switched import SWITCHES, Switched, switched_model
@@ -108,7 +108,7 @@ def sensitivity_of(
         InputError: the samples do not fit the model.
         UnsupportedError: onnxruntime cannot run the model.
     """
-    checked = check_model(frozen_source(source, options.freeze), dict(options.shapes))
+    checked = _checked(source, options)
     switched = switched_model(checked, source.proto.ir_version, STORED_IN[options.precision])
     inputs = list(samples) or [seeded_inputs(checked.inputs, seed) for seed in seeds]
     by_hand = dict(options.keep_float32)
@@ -125,6 +125,21 @@ def sensitivity_of(
     if ranked and len(kept) == len(ranked):
         raise OptionError(_out_of_reach(found), fix=f"allow {max(alone[ranked[-1]], 1e-6):.1e}, or leave precision out")
     return found
+
+
+def _checked(source: Source, options: CompileOptions) -> Checked:
+    """The model, all of whose layers can be told.
+
+    Raises:
+        UnsupportedError: ONNX does not know an operator of it, so that nobody knows the types behind this.
+    """
+    try:
+        return check_model(frozen_source(source, options.freeze), dict(options.shapes))
+    except UnsupportedError as error:
+        if options.fallback == "error":
+            raise
+        fix = "name layers yourself: keep_float32=[...], without max_error"
+        raise UnsupportedError(f"{error.message}: its layers cannot be measured", fix=fix) from error
 
 
 def _fewest(ranked: Sequence[str], run: _Runs, max_error: float | None) -> tuple[tuple[str, ...], float, float]:

@@ -8,8 +8,10 @@ function; that function is found by the program's address in each call.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import importlib
 import importlib.metadata
 import math
 import weakref
@@ -85,6 +87,9 @@ def driver_named(name: str, module: str = "") -> Driver:
     if name not in _drivers:
         for entry in importlib.metadata.entry_points(group=GROUP, name=name):
             register_driver(name, entry.load())
+    if name not in _drivers and module.startswith("tvm_ext."):  # newer than the entry points of what is installed
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
     if name not in _drivers:
         known = ", ".join(sorted({*_drivers, *(e.name for e in importlib.metadata.entry_points(group=GROUP))}))
         fix = f"before loading, `import {module}`, which registers it, or install the package that brings it"

@@ -29,7 +29,8 @@ class RegionRow:
         name, backend: of the region, and of who runs it.
         nodes: ONNX nodes it computes.
         composites: (pattern, operators) of each composite in it.
-        seconds: estimated, of one run there; None if the back end has no cost model. host_seconds: on the CPU.
+        seconds: estimated, of one run there; None if the back end has no cost model. host_seconds: on the CPU; None if
+            nothing here computes it.
         program_bytes: of its program, constants included.
         facts: what the back end says of it.
     """
@@ -39,17 +40,18 @@ class RegionRow:
     nodes: tuple[str, ...]
     composites: tuple[tuple[str, tuple[str, ...]], ...]
     seconds: float | None
-    host_seconds: float
+    host_seconds: float | None
     program_bytes: int
     facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class OffloadReport:
-    """What was offloaded, and why the rest was not; `str()` prints it.
+    """What was offloaded, and why; why the rest was not; `str()` prints it.
 
     Attributes:
-        model, backend: their names.
+        model: its name.
+        backend: name of the back end that was asked; regions say who runs them.
         ops: every ONNX node of the model, in order.
         regions: in order.
     """
@@ -68,7 +70,8 @@ class OffloadReport:
         """
         found = report.get("offload")
         if found is None:
-            raise OptionError(f"model {model!r} was compiled without offload", fix="compile(model, offload='systolic')")
+            wrong = f"model {model!r} was compiled without offload, and all of it is computed here"
+            raise OptionError(wrong, fix="compile(model, offload='systolic')")
         return cls(model, found["backend"], tuple(OpRow(*row) for row in found["ops"]), _regions(found["regions"]))
 
     @property
@@ -86,7 +89,8 @@ class OffloadReport:
 
     def __str__(self) -> str:
         regions = self._region_table()
-        head = f"{self.model}: {len(self.offloaded)} of {len(self.ops)} nodes run on {self.backend!r}"
+        names = dict.fromkeys(region.backend for region in self.regions) or [self.backend]
+        head = f"{self.model}: {len(self.offloaded)} of {len(self.ops)} nodes run on {' and '.join(map(repr, names))}"
         lines = [f"{head}, in {len(self.regions)} regions", *_text(regions)]
         rest = self._rest()
         return "\n".join([*lines, "", *_text(rest)] if len(rest) > 1 else lines)
@@ -97,10 +101,11 @@ class OffloadReport:
         return _html(self._region_table()) + _html(rows)
 
     def _rest(self) -> list[tuple[Any, ...]]:
-        """What is not offloaded; one row for all nodes whose reasons are alike but for numbers."""
+        """What had no choice of place; one row for all nodes whose reasons are alike but for numbers."""
         alike: dict[tuple[str, ...], list[OpRow]] = {}
+        chosen = {region.name for region in self.regions if region.host_seconds is not None}
         for row in self.ops:
-            if row not in self.offloaded:
+            if row.place not in chosen:
                 alike.setdefault((row.op, row.place, re.sub(r"\d+", "0", row.reason)), []).append(row)
         rows = [(one.op, len(found), one.place, one.reason) for found in alike.values() for one in found[:1]]
         return [("op", "nodes", "place", "reason (of the first)"), *rows]
@@ -121,9 +126,13 @@ def _regions(rows: Any) -> tuple[RegionRow, ...]:
 
 
 def _region_cells(region: RegionRow) -> tuple[Any, ...]:
-    there = "unknown" if region.seconds is None else f"{region.seconds * 1e6:.1f} us"
+    there, host = (_micros(seconds) for seconds in (region.seconds, region.host_seconds))
     size = f"{region.program_bytes / 1e3:.1f} kB"
-    return region.name, len(region.composites), len(region.nodes), size, there, f"{region.host_seconds * 1e6:.1f} us"
+    return region.name, len(region.composites), len(region.nodes), size, there, host
+
+
+def _micros(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"{seconds * 1e6:.1f} us"
 
 
 def _text(rows: list[tuple[Any, ...]]) -> list[str]:

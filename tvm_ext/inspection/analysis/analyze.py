@@ -50,10 +50,10 @@ def analyze(model: Any, **options: Any) -> Analysis:
 
 def _outcome(found: Survey, source: Source, options: CompileOptions) -> tuple[tuple[Refused, ...], Outcome]:
     """What cannot be compiled, and what the passes make of the rest: nothing, if there is such a node."""
-    if found.refused:
+    if found.refused and options.fallback == "error":
         return found.refused, NOTHING
     try:
-        return (), outcome(found, source.name, options)
+        return (), outcome(found, source, options)
     except TvmExtError as error:  # of the outputs, or of a pass
         return (Refused("", "", error.message, error.fix),), NOTHING
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.group import Group
@@ -12,6 +12,7 @@ from ...core.machine import machine_for
 from ...core.options import CompileOptions
 from ...core.ownership import FOLD, OFFLOAD
 from ...core.relax_graph import dtype_of, iter_groups, main_bindings, op_name, shape_of, tuple_item
+from ...frontend.reader import Source
 from .result import Generic
 from .survey import Survey
 
@@ -48,30 +49,32 @@ class Outcome:
 NOTHING = Outcome({}, {}, (), ())
 
 
-def outcome(found: Survey, model: str, options: CompileOptions) -> Outcome:
+def outcome(found: Survey, source: Source, options: CompileOptions) -> Outcome:
     """Run the passes.
 
     Args:
-        found: a model of which no node was refused.
-        model: its name.
+        found: a model; it is imported again if a node of it was refused, for the fallback to take.
+        source: the same.
         options: of the compile; shapes are those of the survey.
 
     Raises:
         OptionError, UnsupportedError: as `tvm_ext.compile`.
     """
     from ...byoc.settings import offloading_of
-    from ...core.ownership import Ownership
     from ...core.passes import CompileContext, run_passes
-    from ...frontend.importer import imported
+    from ...frontend.importer import import_model, imported
     from ...passes.choose_recipes import ChooseRecipes
     from ...passes.pipeline import pipeline
 
     passes = pipeline(offloading_of(options.offload, dict(options.offload_options)))
     last = next(at for at, one in enumerate(passes) if isinstance(one, ChooseRecipes))
-    start = imported(found.checked, found.trace, model)
+    if found.refused:
+        shapes = tuple((spec.name, spec.shape) for spec in found.checked.inputs)
+        start = import_model(source, replace(options, shapes=shapes, specialize=()))
+    else:
+        start = imported(found.checked, found.trace, source.name)
     ctx = CompileContext(machine_for(options), options, start.provenance)
-    ctx.ownership = Ownership(start.types, start.fates)
-    ctx.ownership.see("import", start.mod, start.provenance)
+    start.enter(ctx)
     mod = run_passes(passes[: last + 1], start.mod, ctx)
     generic = _generic(mod, ctx)
     done = [(report.name, len(report.fired)) for report in ctx.reports if report.fired]

@@ -15,7 +15,7 @@ from ...frontend.checker import Checked, check_model
 from ...frontend.freezing import frozen_source
 from ...frontend.reader import Source
 from ...frontend.shapes import Dim, dims_of, input_specs, text_of
-from .surveyor import Refused, Surveyor
+from ...frontend.surveyor import Refused, Surveyor
 
 if TYPE_CHECKING:
     from ...frontend.graph_importer import Trace

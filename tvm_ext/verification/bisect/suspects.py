@@ -202,6 +202,9 @@ def _records(seen: Seen) -> _Found:
 
 def _offloaded(seen: Seen) -> _Found:
     for region in seen.ctx.offload.regions if seen.ctx.offload else ():
+        if region.host_seconds is None:
+            yield (region.name, "nothing else here computes its nodes"), True
+            continue
         for nodes, (pattern, operators) in zip(region.anchors, region.composites, strict=True):
             said = f"{region.backend}'s pattern {pattern}: {', '.join(op.removeprefix('relax.') for op in operators)}"
             culprit = Culprit("offload", nodes[0], nodes, (said,), place=region.name, switch=f"offload={nodes[0]}")

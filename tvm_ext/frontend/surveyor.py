@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tvm import relax
 
-from ...core.errors import UnsupportedError
-from ...frontend.checker import Checked
-from ...frontend.graph_importer import GraphImporter
-from ...frontend.operators import FIX, refusal
-from ...frontend.shapes import dims_of
+from ..core.errors import UnsupportedError
+from .checker import Checked
+from .graph_importer import GraphImporter
+from .graph_order import reads_of
+from .inference import check_shapes, dims_known, static_type
+from .operators import FIX, refusal
+from .output_types import output_types
 
 if TYPE_CHECKING:
     import onnx
@@ -45,24 +47,42 @@ class Surveyor(GraphImporter):
     Attributes:
         labels: of the nodes, in order.
         refused: nodes that cannot be compiled.
-        unseen: labels of nodes that read what nobody knows the shape of.
+        unseen: label of a node that reads what no program has (strings, a sequence, a tensor of unknown shape) -> this.
+        kinds: ONNX type of each value that nodes which are refused would make, as far as it is known.
     """
 
     def __init__(self, checked: Checked, model: str, proto: onnx.ModelProto) -> None:
+        import onnx
+
         super().__init__(checked, model)
         self._proto = proto
         self.labels = list(self._labels)
         self.refused: list[Refused] = []
-        self.unseen: list[str] = []
+        self.unseen: dict[str, str] = {}
         self._inside = False
-        self._types: dict[str, Any] | None = None
+        graph = checked.graph
+        self._stated = {value.name: value.type for value in (*graph.value_info, *graph.output)}
+        self.kinds: dict[str, onnx.TypeProto] = {}
+        for tensor in graph.initializer:  # of strings
+            if tensor.name not in checked.weights:
+                kind = onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+                self.kinds[tensor.name] = kind
+
+    def has(self, name: str) -> bool:
+        """Whether something in the program stands for a value."""
+        return self._nodes.get(name) is not None
+
+    def kind(self, name: str) -> onnx.TypeProto | None:
+        """The ONNX type of a value; None if it is not known."""
+        kind = self._type_of(name) if self.has(name) else self.kinds.get(name)
+        return kind if kind is not None and kind.WhichOneof("value") else None
 
     def _convert_node(self, node: onnx.NodeProto) -> None:
         if self._inside:
             super()._convert_node(node)
             return
-        if any(name and self._nodes.get(name) is None for name in node.input):
-            self.unseen.append(self._label)
+        if unknown := [name for name in reads_of(node) if not self.has(name)]:
+            self.unseen[self._label] = unknown[0]
             self._stand_in(node)
             return
         self._inside = True
@@ -80,15 +100,26 @@ class Surveyor(GraphImporter):
 
     def _check_static(self, node: onnx.NodeProto) -> None:
         if self._knows_outputs(node):
-            with self._noting(node), self._naming_errors():
-                super()._check_static(node)
+            with self._noting(node):
+                with self._naming_errors():
+                    super()._check_static(node)
+                made = {name: self._nodes[name] for name in node.output if name}
+                check_shapes(self._inferred(node), made, self.trace.makers, self._model)
+
+    def _inferred(self, node: onnx.NodeProto) -> dict[str, onnx.TypeProto]:
+        """Types of a node's outputs by what is known of its inputs."""
+        reads = list(reads_of(node))
+        kinds = {name: kind for name in reads if (kind := self.kind(name)) is not None}
+        known = {name: value for name in reads if self.has(name)
+                 and (value := self.known(name)) is not None}  # fmt: skip
+        return output_types(node, self._checked.opsets, self._proto.ir_version, kinds, known)
 
     def _close(self, node: onnx.NodeProto, label: str) -> None:
         if self._knows_outputs(node):
             super()._close(node, label)
 
     def _knows_outputs(self, node: onnx.NodeProto) -> bool:
-        return all(self._nodes.get(name) is not None for name in node.output if name)
+        return all(self.has(name) for name in node.output if name)
 
     @contextlib.contextmanager
     def _noting(self, node: onnx.NodeProto) -> Iterator[None]:
@@ -105,12 +136,15 @@ class Surveyor(GraphImporter):
             self._stand_in(node)
 
     def _stand_in(self, node: onnx.NodeProto) -> None:
-        """Values of the types that ONNX infers, for what a node that is refused would make."""
-        if self._types is None:
-            self._types = inferred_types(self._proto, self._checked)
+        """Values of the types that are known, for what a node that is refused would make."""
+        inferred = self._inferred(node)
         for name in filter(None, node.output):
-            if (found := self._types.get(name)) is not None:
-                unknown = relax.call_dps_packed("tvm_ext.unsupported", relax.Tuple([]), relax.TensorType(*found))
+            kind = _better(inferred.get(name), self._stated.get(name))
+            if kind is None:
+                continue
+            self.kinds[name] = kind
+            if (static := static_type(kind)) is not None:
+                unknown = relax.call_dps_packed("tvm_ext.unsupported", relax.Tuple([]), relax.TensorType(*static))
                 self._nodes[name] = self.bb.emit(unknown)
 
     def _output(self, output: onnx.ValueInfoProto) -> relax.Var:
@@ -137,38 +171,14 @@ def _essence(reason: str, label: str) -> str:
     return reason
 
 
-def inferred_types(proto: onnx.ModelProto, checked: Checked) -> dict[str, tuple[tuple[int, ...], str]]:
-    """ONNX value -> static shape and dtype, where the model states them or ONNX infers them."""
-    import onnx
-
-    from ...core.errors import TvmExtError
-
-    skeleton = onnx.ModelProto()
-    skeleton.ir_version = proto.ir_version
-    skeleton.opset_import.extend(proto.opset_import)
-    graph = skeleton.graph
-    graph.name = "g"
-    graph.node.extend(checked.nodes)
-    for spec in checked.inputs:
-        code = onnx.helper.np_dtype_to_tensor_dtype(spec.numpy_dtype)
-        graph.input.append(onnx.helper.make_tensor_value_info(spec.name, code, spec.sizes))
-    for tensor in checked.graph.initializer:
-        if len(tensor.raw_data) <= 4096:  # values that may be shapes
-            graph.initializer.append(tensor)
-        else:
-            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    graph.value_info.extend(checked.graph.value_info)
-    graph.output.extend(checked.graph.output)
-    try:
-        inferred = onnx.shape_inference.infer_shapes(skeleton, data_prop=True)
-    except (TvmExtError, RuntimeError, ValueError, TypeError, onnx.shape_inference.InferenceError):
-        inferred = skeleton
-    found = {}
-    for value in (*inferred.graph.value_info, *inferred.graph.output):
-        dims, code = dims_of(value), value.type.tensor_type.elem_type
-        if dims is not None and all(isinstance(dim, int) for dim in dims) and code:
-            found[value.name] = (
-                tuple(int(dim) for dim in dims if dim is not None),
-                str(onnx.helper.tensor_dtype_to_np_dtype(code)),
-            )
-    return found
+def _better(inferred: onnx.TypeProto | None, stated: onnx.TypeProto | None) -> onnx.TypeProto | None:
+    """The type that is inferred; where that leaves the shape open, what the model states if both agree."""
+    if inferred is None or stated is None or static_type(inferred) is not None:
+        return stated if inferred is None else inferred
+    known, said = dims_known(inferred), dims_known(stated)
+    if said is None or inferred.tensor_type.elem_type != stated.tensor_type.elem_type:
+        return inferred
+    agree = known is None or (
+        len(known) == len(said) and all(None in (a, b) or a == b for a, b in zip(known, said, strict=True))
+    )
+    return stated if agree and static_type(stated) is not None else inferred

@@ -1,0 +1,1 @@
+"""A back end for nodes that no converter takes: onnxruntime runs them."""
