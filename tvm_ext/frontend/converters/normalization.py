@@ -38,6 +38,8 @@ def layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     mean, inverse = (emit(part) for part in _moments(x, axes, epsilon))
     if dtype_of(x) == "float64":  # of which TVM has none
         result = relax.op.add(relax.op.multiply(_normal(x, mean, inverse), scale), bias)
+    if int(attributes.get("stash_type", 1)) == 1:
+        mean, inverse = (relax.op.astype(part, "float32") for part in (mean, inverse))
     return relax.Tuple([result, mean, inverse][:count]) if count > 1 else result
 
 

@@ -24,12 +24,14 @@ SUMS = frozenset(
 )
 #: Operators with attributes of float32, which may be infinite as a narrower number.
 _SCALED = frozenset(["Celu", "Elu", "HardSigmoid", "LeakyRelu", "Selu", "Shrink", "ThresholdedRelu"])
+#: Functions of a function that may be smaller than narrow floats are.
+_COMPOSED = frozenset(["Mish"])
 #: Functions that LLVM has for wider floats only.
 _WIDE_ONLY = frozenset(["Acos", "Acosh", "Asin", "Asinh", "Atan", "Cosh", "Sinh"])
 
 
 def in_float32(op_type: str, inputs: Any, convert: Callable[[Any], Any]) -> Any:
-    """What `convert` makes of the inputs, in float32 where narrower floats are summed or scaled, or have no such form.
+    """What `convert` makes of the inputs, in float32 where narrower floats are not enough.
 
     Args:
         op_type: the operator.
@@ -37,7 +39,7 @@ def in_float32(op_type: str, inputs: Any, convert: Callable[[Any], Any]) -> Any:
         convert: takes inputs, and returns an expression or a tuple of them.
     """
     kinds = {dtype_of(x) for x in inputs if _is_tensor(x)} & set(_NARROW)
-    if op_type not in SUMS | _SCALED | _WIDE_ONLY or len(kinds) != 1:
+    if op_type not in SUMS | _SCALED | _COMPOSED | _WIDE_ONLY or len(kinds) != 1:
         return convert(inputs)
     (narrow,) = kinds
     wide = type(inputs)()

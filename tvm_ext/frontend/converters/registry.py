@@ -28,8 +28,8 @@ from . import (
 from .base import Converter
 
 _FAMILIES = (
-    activations, casts, division, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, quantize, quantized,
-    recurrent, reductions, resize, rows, scatters, sorting, windows,
+    activations, casts, division, elementwise, fourier, indexing, layout, matrices, ngrams, normalization, quantize,
+    quantized, recurrent, reductions, resize, rows, scatters, sorting, windows,
 )  # fmt: skip
 #: Operator of the standard domain -> converter.
 CONVERTERS: dict[str, Converter] = {
