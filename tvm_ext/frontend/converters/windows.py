@@ -117,7 +117,6 @@ def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
     def compute(data: te.Tensor) -> list[te.Tensor]:
         taps = [te.reduce_axis((0, k), name=f"k{d}") for d, k in enumerate(window)]
-        low = tirx.min_value(data.dtype)
 
         def pick(one: Any, other: Any) -> Any:
             first = tirx.any(one[1] > other[1], tirx.all(one[1] == other[1], one[0] < other[0]))
@@ -131,8 +130,9 @@ def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
             safe = [tirx.max(0, tirx.min(p, e - 1)) for p, e in zip(where, spatial, strict=True)]
             order = (safe[::-1], spatial[::-1]) if by_column else (safe, spatial)
             number = ((n * shape[1] + c) * math.prod(spatial) + _flat(*order)).astype("int64")
-            last = tirx.max_value("int64")  # what lies in the padding is no element, though one may be as low
-            return best((tirx.Select(inside, number, last), tirx.Select(inside, data(n, c, *safe), low)), axis=taps)
+            beyond = tirx.max_value("int64"), tirx.min_value(data.dtype)  # of no element, though one may be as low
+            pairs = zip((number, data(n, c, *safe)), beyond, strict=True)
+            return best(tuple(tirx.Select(inside, *pair) for pair in pairs), axis=taps)
 
         index, value = te.compute([*shape[:2], *outs], element, name="out")
         return [value, index]
