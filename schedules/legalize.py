@@ -56,15 +56,13 @@ def _computed(call: Call, tensors: Sequence[Any], values: Sequence[te.Tensor]) -
     narrow = op_name(call) != "relax.astype"
 
     def operand(expr: Any, index: Sequence[Any]) -> Any:
-        if isinstance(expr, FloatImm | IntImm):
-            return tirx.const(expr.value, "float32" if result in _NARROW else result)
+        number = expr.value if isinstance(expr, FloatImm | IntImm) else scalar_of(expr)
+        kind = result if isinstance(expr, FloatImm | IntImm) else dtype_of(expr)
+        wide = "float32" if narrow and kind in _NARROW else kind
         for tensor, value in zip(tensors, values, strict=True):
-            if expr is tensor or expr.same_as(tensor):
-                element = value(*_broadcast(value, index))
-                break
-        else:
-            element = tirx.const(scalar_of(expr), dtype_of(expr))
-        return cast(element, "float32") if narrow and dtype_of(expr) in _NARROW else element
+            if expr.same_as(tensor):
+                return cast(value(*_broadcast(value, index)), wide)
+        return tirx.const(number, wide)
 
     def element(*index: Any) -> Any:
         return cast(scalar_call(call, [operand(a, index) for a in call.args]), result)

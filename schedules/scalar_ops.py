@@ -247,8 +247,8 @@ _OF_INTEGERS = frozenset({"relax.add", "relax.subtract", "relax.multiply", "rela
 #: Work of an operator on a vector, in units of loading or storing one: measured on AVX-512.
 _WORK = {
     "relax.exp": 7, "relax.log": 10, "relax.tanh": 7, "relax.erf": 12, "relax.sigmoid": 8, "relax.nn.silu": 9,
-    "relax.nn.gelu": 14, "relax.nn.gelu_tanh": 10, "relax.nn.softplus": 16, "relax.atanh": 72, "relax.power": 72, "relax.sqrt": 3, "relax.rsqrt": 4,
-    "relax.divide": 2,
+    "relax.nn.gelu": 14, "relax.nn.gelu_tanh": 10, "relax.nn.softplus": 16, "relax.atanh": 72, "relax.power": 72,
+    "relax.sqrt": 3, "relax.rsqrt": 4, "relax.divide": 2,
 }  # fmt: skip
 
 _ATTRIBUTES: dict[str, dict[str, Callable[[Any], Any]]] = {

@@ -1,4 +1,4 @@
-"""exp, log, tanh, erf, sigmoid and softplus of float32 as branch-free polynomials, which LLVM makes vectors of at any width.
+"""exp, log, tanh, erf, sigmoid and softplus of float32 as branch-free polynomials: LLVM makes vectors at any width.
 
     tirx.exp(x)   ->   a call of libm for each lane, about 3 ns
     exp(x)        ->   2^n p(x - n ln 2): 18 vector instructions

@@ -19,7 +19,7 @@ UNARY: dict[str, Any] = {
 BINARY: dict[str, Any] = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide, "Max": np.maximum}
 
 
-def run(op: str, dtype: str, *operands: np.ndarray, weights: Any = ()) -> tuple[np.ndarray, tvm_ext.CompiledModel]:
+def run(op: str, dtype: str, *operands: np.ndarray, weights: Any = ()) -> np.ndarray:
     arrays = [x.astype(getattr(ml_dtypes, dtype, dtype)) for x in operands]
     kind = helper.np_dtype_to_tensor_dtype(arrays[0].dtype)
     names = ["x", "y"][: len(arrays)]
@@ -27,9 +27,9 @@ def run(op: str, dtype: str, *operands: np.ndarray, weights: Any = ()) -> tuple[
     inputs = [value(n, a.shape, kind) for n, a in zip(names, arrays, strict=True) if n not in given]
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
     proto = model([node(op, " ".join(names), "z")], inputs, [value("z", shape, kind)], given)
-    compiled = tvm_ext.compile(proto, cache=False)
+    compiled = tvm_ext.compile(proto, cache=False, accuracy="exact")
     feeds = {n: a for n, a in zip(names, arrays, strict=True) if n not in given}
-    return compiled.run(feeds)["z"], compiled
+    return np.asarray(compiled.run(feeds)["z"])
 
 
 def rounded_once(got: np.ndarray, exact: np.ndarray) -> None:
@@ -45,10 +45,12 @@ def rounded_once(got: np.ndarray, exact: np.ndarray) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("op", UNARY)
 def test_functions(op: str, dtype: str) -> None:
+    if op == "Softplus" and dtype == "bfloat16":
+        pytest.skip("ONNX has none")
     x = np.concatenate([[np.nan, np.inf, -np.inf, 0.0, -0.0], np.random.default_rng(0).standard_normal(200) * 6])
     x = x.astype(getattr(ml_dtypes, dtype, dtype)).astype("float64")
     with np.errstate(all="ignore"):
-        rounded_once(run(op, dtype, x)[0], UNARY[op](x))
+        rounded_once(run(op, dtype, x), UNARY[op](x))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -59,7 +61,7 @@ def test_broadcasts(op: str, shapes: tuple[tuple[int, ...], tuple[int, ...]], dt
     kind = getattr(ml_dtypes, dtype, dtype)
     x, y = (np.asarray(rng.standard_normal(s)).astype(kind).astype("float64") for s in shapes)
     for weights in ((), ("x",), ("y",)):
-        rounded_once(run(op, dtype, x, y, weights=weights)[0], BINARY[op](x, y))
+        rounded_once(run(op, dtype, x, y, weights=weights), BINARY[op](x, y))
 
 
 def test_one_kernel_where_tvm_fuses() -> None:

@@ -235,4 +235,5 @@ def test_root_as_a_power(dtype: str) -> None:
     proto = model([node("Pow", "x c", "z")], ends[:1], ends[1:], {"c": np.array(0.5, dtype)})
     found = tvm_ext.compile(proto, cache=False).run({"x": x})["z"]
     with np.errstate(invalid="ignore"):
-        np.testing.assert_allclose(found, x ** np.array(0.5, dtype), rtol=2 * np.finfo(dtype).eps)
+        root = np.where(x == -INF, INF, np.sqrt(x))  # numpy takes this power for the root
+        np.testing.assert_allclose(found, root, rtol=2 * np.finfo(dtype).eps)

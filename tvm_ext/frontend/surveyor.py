@@ -104,9 +104,9 @@ class Surveyor(GraphImporter):
                 with self._naming_errors():
                     super()._check_static(node)
                 made = {name: self._nodes[name] for name in node.output if name}
-                check_shapes(self._inferred(node), made, self.trace.makers, self._model)
+                check_shapes(self._types_made(node), made, self.trace.makers, self._model)
 
-    def _inferred(self, node: onnx.NodeProto) -> dict[str, onnx.TypeProto]:
+    def _types_made(self, node: onnx.NodeProto) -> dict[str, onnx.TypeProto]:
         """Types of a node's outputs by what is known of its inputs."""
         reads = list(reads_of(node))
         kinds = {name: kind for name in reads if (kind := self.kind(name)) is not None}
@@ -137,7 +137,7 @@ class Surveyor(GraphImporter):
 
     def _stand_in(self, node: onnx.NodeProto) -> None:
         """Values of the types that are known, for what a node that is refused would make."""
-        inferred = self._inferred(node)
+        inferred = self._types_made(node)
         for name in filter(None, node.output):
             kind = _better(inferred.get(name), self._stated.get(name))
             if kind is None:

@@ -1,4 +1,4 @@
-"""Casts of floats of 8 bits and integers of 2 and 4 against ml_dtypes, of what does not fit; the same bits as others."""
+"""Casts of floats of 8 bits and integers of 2 and 4 against ml_dtypes, what does not fit, and the same bits."""
 
 import ml_dtypes
 import numpy as np

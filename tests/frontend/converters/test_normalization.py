@@ -23,9 +23,14 @@ SCALE, BIAS = np.linspace(0.5, 2, 4), np.linspace(-1, 1, 4)
 
 
 def normal(x: np.ndarray, axes: Any, epsilon: float, beside: float = 0.0) -> np.ndarray:
-    x = x.astype("float64")
+    x = x.astype("longdouble")
     mean = x.mean(axes, keepdims=True)
     return (x - mean) / (np.sqrt(((x - mean) ** 2).mean(axes, keepdims=True) + epsilon) + beside)
+
+
+def mean_and_variance(**axes: Any) -> Any:
+    over = tuple(axes.get("axes", (0, 2, 3)))
+    return node("MeanVarianceNormalization", ["x"], ["y"], **axes), 13, "", lambda x: normal(x, over, 0, 1e-9)
 
 
 def channels(x: np.ndarray) -> np.ndarray:
@@ -34,14 +39,19 @@ def channels(x: np.ndarray) -> np.ndarray:
 
 #: Name -> (node, opset, weights, expected).
 CASES: dict[str, Any] = {
-    "mean and variance": (node("MeanVarianceNormalization", ["x"], ["y"]), 13, "", lambda x: normal(x, (0, 2, 3), 0, 1e-9)),
-    "over the image": (node("MeanVarianceNormalization", ["x"], ["y"], axes=[2, 3]), 13, "", lambda x: normal(x, (2, 3), 0, 1e-9)),
+    "mean and variance": mean_and_variance(),
+    "over the image": mean_and_variance(axes=[2, 3]),
     "groups": (
         node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2), 21, "sb",
         lambda x: channels(normal(x.reshape(2, 2, 30), 2, 1e-5).reshape(SHAPE)),
     ),
-    "instances": (node("InstanceNormalization", ["x", "s", "b"], ["y"]), 17, "sb", lambda x: channels(normal(x, (2, 3), 1e-5))),
-    "layer": (node("LayerNormalization", ["x", "one", "zero"], ["y"], axis=1), 17, "oz", lambda x: normal(x, (1, 2, 3), 1e-5)),
+    "instances": (
+        node("InstanceNormalization", ["x", "s", "b"], ["y"]), 17, "sb", lambda x: channels(normal(x, (2, 3), 1e-5)),
+    ),
+    "layer": (
+        node("LayerNormalization", ["x", "one", "zero"], ["y"], axis=1), 17, "oz",
+        lambda x: normal(x, (1, 2, 3), 1e-5),
+    ),
     "batch, training": (
         node("BatchNormalization", ["x", "s", "b", "b", "s"], ["y", "m", "v"], training_mode=1), 15, "sb",
         lambda x: channels(normal(x, (0, 2, 3), 1e-5)),
@@ -82,11 +92,10 @@ def test_root_mean_square_of_float64() -> None:
 
 def test_layer_norm_of_float64_with_its_statistics() -> None:
     x = np.random.default_rng(2).standard_normal((3, 7))
-    outputs = [value("y", (3, 7), 11), value("m", (3, 1), 11), value("d", (3, 1), 11)]
+    outputs = [value("y", (3, 7), 11), value("m", (3, 1)), value("d", (3, 1))]
     nodes = [node("LayerNormalization", ["x", "s"], ["y", "m", "d"], epsilon=2.0**-17)]
-    proto = model(nodes, [value("x", (3, 7), 11)], outputs[:1], {"s": np.ones(7)})
-    proto.graph.output.extend(outputs[1:])
+    proto = model(nodes, [value("x", (3, 7), 11)], outputs, {"s": np.ones(7)})
     found = tvm_ext.compile(proto, cache=False).run({"x": x})
     inverse = 1 / np.sqrt(x.var(1, keepdims=True) + 2.0**-17)
     np.testing.assert_allclose(found["y"], (x - x.mean(1, keepdims=True)) * inverse, rtol=1e-12)
-    np.testing.assert_allclose(found["d"], inverse, rtol=1e-13)
+    np.testing.assert_allclose(found["d"], inverse, rtol=1e-7)
