@@ -15,7 +15,7 @@ from .calls import check_calls
 from .graph_order import check_names, sorted_nodes
 from .inference import inferred_types
 from .naming import node_label
-from .operators import check_operators, check_versions, opsets_of
+from .operators import check_operators, check_versions, is_withdrawn, opsets_of
 from .reader import Source
 from .shapes import input_specs
 from .tensors import array_of, count_nonfinite
@@ -23,6 +23,10 @@ from .walk import graph_tensors
 
 if TYPE_CHECKING:
     import onnx
+
+
+#: A domain that no model states.
+_FOREIGN = "tvm_ext.withdrawn"
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,9 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
     for field in ("name", "input", "output"):
         _copy_field(proto.graph, skeleton.graph, field)
     skeleton.graph.name = skeleton.graph.name or "graph"
-    skeleton.graph.node.extend(nodes)
+    opset = opsets_of(proto).get("", 0)
+    skeleton.graph.node.extend(_foreign(node) if is_withdrawn(node, opset) else node for node in nodes)
+    skeleton.opset_import.append(onnx.helper.make_opsetid(_FOREIGN, 1))
     listed = {value.name for value in skeleton.graph.input}
     skeleton.graph.input.extend(
         onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
@@ -143,6 +149,14 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
         where = _culprit(skeleton)
         reason = " ".join(str(error).split("\n\n==> Context")[0].split())
         raise ModelError(f"{name}: {where}not valid ONNX: {reason}", fix="export the model again") from error
+
+
+def _foreign(node: onnx.NodeProto) -> onnx.NodeProto:
+    """The node as one of a domain that onnx.checker has no schemas of: of its own it refuses what was withdrawn."""
+    new = type(node)()
+    new.CopyFrom(node)
+    new.domain = _FOREIGN
+    return new
 
 
 def _copy_field(given: onnx.ModelProto | onnx.GraphProto, new: onnx.ModelProto | onnx.GraphProto, field: str) -> None:
