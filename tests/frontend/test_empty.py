@@ -98,7 +98,7 @@ def test_of_floats(case: Any, dtype: str) -> None:
 
 @pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])
 def test_nothing_to_pick(op_type: str) -> None:
-    with pytest.raises(UnsupportedError, match="node .*ArgM.*nothing to pick"):
+    with pytest.raises(UnsupportedError, match=r"node .*ArgM.*nothing to pick"):
         compiled([node(op_type, ["x"], ["y"], axis=0)], {"x": empty(0, 4)}, {"y": "int64"}, 13)
     (got,) = compiled([node(op_type, ["x"], ["y"], axis=1)], {"x": empty(0, 4)}, {"y": "int64"}, 13).values()
     assert got.shape == (0, 1)

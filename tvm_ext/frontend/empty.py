@@ -1,8 +1,8 @@
 """Nodes over no elements, which stock converters and TVM's operators do not expect.
 
-    y = Expand(x, (0, 4)), y = Slice(x, 7, 3), y = Resize(x of 0 rows)   ->   a constant of no elements
-    y = ScatterND(x, no indices)                                         ->   y = x
-    y = ReduceMean(x of 0 rows)                                          ->   y = NaN
+y = Expand(x, (0, 4)), y = Slice(x, 7, 3), y = Resize(x of 0 rows)   ->   a constant of no elements
+y = ScatterND(x, no indices)                                         ->   y = x
+y = ReduceMean(x of 0 rows)                                          ->   y = NaN
 """
 
 from __future__ import annotations
@@ -73,4 +73,5 @@ def _filled(kind: onnx.TypeProto, value: float) -> Any:
     from onnx import helper
 
     dtype = helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type)
-    return constant_of(np.full(dims_known(kind) or (), value, dtype))
+    dims = [d.dim_value for d in kind.tensor_type.shape.dim]
+    return constant_of(np.full(dims, value, dtype))

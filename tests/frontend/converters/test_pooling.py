@@ -51,10 +51,16 @@ def windows(x, kernel, strides, pads, dilations, ceil):
         count = math.ceil(room / strides[d]) + 1 if ceil else room // strides[d] + 1
         counts.append(count - (ceil and (count - 1) * strides[d] >= sizes[d] + pads[d]))
     for n, c, *at in np.ndindex(*x.shape[:2], *counts):
-        places = [[at[d] * strides[d] - pads[d] + t[d] * dilations[d] for d in range(rank)] for t in np.ndindex(*kernel)]
+        places = [
+            [at[d] * strides[d] - pads[d] + t[d] * dilations[d] for d in range(rank)] for t in np.ndindex(*kernel)
+        ]
         inside = [p for p in places if all(0 <= i < size for i, size in zip(p, sizes, strict=True))]
         padded = sum(all(p[d] < sizes[d] + pads[rank + d] for d in range(rank)) for p in places)
-        yield (n, c, *at), [(float(x[n, c, *p]), int(np.ravel_multi_index((n, c, *p), x.shape))) for p in inside], padded
+        yield (
+            (n, c, *at),
+            [(float(x[(n, c, *p)]), int(np.ravel_multi_index((n, c, *p), x.shape))) for p in inside],
+            padded,
+        )
 
 
 def pooled(reduce, *window):
