@@ -17,15 +17,17 @@ from ...core.relax_graph import dtype_of
 _NARROW = ("float16", "bfloat16")
 #: Operators that sum.
 SUMS = frozenset(
-    ["AveragePool", "Conv", "ConvTranspose", "CumSum", "Einsum", "Gemm", "GlobalAveragePool", "GlobalLpPool"]
-    + ["GroupNormalization", "InstanceNormalization", "LRN", "LogSoftmax", "LpNormalization", "LpPool", "MatMul"]
-    + ["Mean", "MeanVarianceNormalization", "RMSNormalization", "ReduceL1", "ReduceL2", "ReduceLogSum"]
+    ["AveragePool", "Col2Im", "Conv", "ConvTranspose", "CumSum", "DeformConv", "Einsum", "GRU", "Gemm"]
+    + ["GlobalAveragePool", "GlobalLpPool", "GroupNormalization", "InstanceNormalization", "LRN", "LSTM", "LogSoftmax"]
+    + ["LpNormalization", "LpPool", "MatMul", "Mean", "MeanVarianceNormalization", "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceLogSum"]
     + ["ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Softmax", "Sum"]
 )
 #: Operators with attributes of float32, which may be infinite as a narrower number.
 _SCALED = frozenset(["Celu", "Elu", "HardSigmoid", "LeakyRelu", "Selu", "Shrink", "ThresholdedRelu"])
-#: Functions that LLVM has for wider floats only, and reductions that TVM makes no bfloat16 kernel of.
-_WIDE_ONLY = frozenset(["Acos", "Acosh", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Cosh", "Sinh"])
+#: Functions that LLVM has for wider floats only.
+_WIDE_ONLY = frozenset(["Acos", "Acosh", "Asin", "Asinh", "Atan", "Cosh", "Sinh"])
+#: Operators of which TVM makes no bfloat16 kernel, or a wrong one.
+_NO_BFLOAT16 = frozenset(["ArgMax", "ArgMin", "Clip", "Hardmax", "IsNaN", "MaxPool", "Mod"])
 
 
 def in_float32(op_type: str, inputs: Any, convert: Callable[[Any], Any]) -> Any:
@@ -37,7 +39,8 @@ def in_float32(op_type: str, inputs: Any, convert: Callable[[Any], Any]) -> Any:
         convert: takes inputs, and returns an expression or a tuple of them.
     """
     kinds = {dtype_of(x) for x in inputs if _is_tensor(x)} & set(_NARROW)
-    if op_type not in SUMS | _SCALED | _WIDE_ONLY or len(kinds) != 1:
+    lacking = _NO_BFLOAT16 if "bfloat16" in kinds else frozenset()
+    if op_type not in SUMS | _SCALED | _WIDE_ONLY | lacking or len(kinds) != 1:
         return convert(inputs)
     (narrow,) = kinds
     wide = type(inputs)()
