@@ -19,7 +19,8 @@ _NARROW = ("float16", "bfloat16")
 SUMS = frozenset(
     ["AveragePool", "Col2Im", "Conv", "ConvTranspose", "CumSum", "DeformConv", "Einsum", "GRU", "Gemm"]
     + ["GlobalAveragePool", "GlobalLpPool", "GroupNormalization", "InstanceNormalization", "LRN", "LSTM", "LogSoftmax"]
-    + ["LpNormalization", "LpPool", "MatMul", "Mean", "MeanVarianceNormalization", "RMSNormalization", "RNN", "ReduceL1", "ReduceL2", "ReduceLogSum"]
+    + ["LpNormalization", "LpPool", "MatMul", "Mean", "MeanVarianceNormalization", "RMSNormalization", "RNN"]
+    + ["ReduceL1", "ReduceL2", "ReduceLogSum"]
     + ["ReduceLogSumExp", "ReduceMean", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Softmax", "Sum"]
 )
 #: Operators with attributes of float32, which may be infinite as a narrower number.
