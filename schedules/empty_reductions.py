@@ -1,8 +1,8 @@
 """Reductions over no elements: TVM's loops run zero times, and with them the start of the result.
 
-    for i, k in grid(4, 0):              ->   for i, k in grid(4, 1):
-        init: y[i] = 0                            y[i] = 0
-        y[i] = y[i] + x[i, k]
+for i, k in grid(4, 0):              ->   for i, k in grid(4, 1):
+    init: y[i] = 0                            y[i] = 0
+    y[i] = y[i] + x[i, k]
 """
 
 from __future__ import annotations

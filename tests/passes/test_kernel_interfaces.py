@@ -66,7 +66,7 @@ def test_a_kernel_of_others(function: tirx.PrimFunc, result: Any, operands: int,
 def test_a_value_that_changes_its_type_when_it_is_lowered() -> None:
     before, after = (calling(kernel((2, 3), "float32", t), relax.TensorType((2, 3), t)) for t in ("float16", "float32"))
     check_kept(before, before, Provenance())
-    with pytest.raises(UnsupportedError, match="kernel 'exp' writes 'y' as float32.*; its caller holds float16"):
+    with pytest.raises(UnsupportedError, match=r"kernel 'exp' writes 'y' as float32.*; its caller holds float16"):
         check_kept(before, after, Provenance())
 
 

@@ -15,7 +15,7 @@ from .calls import check_calls
 from .graph_order import check_names, sorted_nodes
 from .inference import inferred_types
 from .naming import node_label
-from .operators import INTERNAL, check_operators, check_versions, opsets_of
+from .operators import INTERNAL, check_operators, check_versions, is_withdrawn, opsets_of
 from .reader import Source
 from .shapes import input_specs
 from .tensors import NO_NUMBERS, array_of, count_nonfinite, type_name
@@ -135,9 +135,9 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
     for field in ("name", "input", "output"):
         _copy_field(proto.graph, skeleton.graph, field)
     skeleton.graph.name = skeleton.graph.name or "graph"
-    skeleton.graph.node.extend(nodes)
-    for node in skeleton.graph.node:
-        node.domain = _UNCHECKED if node.op_type in INTERNAL else node.domain
+    opset = opsets_of(proto).get("", 0)
+    unchecked = [node.op_type in INTERNAL or is_withdrawn(node, opset) for node in nodes]
+    skeleton.graph.node.extend(_foreign(node) if foreign else node for node, foreign in zip(nodes, unchecked, strict=True))
     if all(o.domain != _UNCHECKED for o in skeleton.opset_import):
         skeleton.opset_import.append(onnx.helper.make_opsetid(_UNCHECKED, 1))
     listed = {value.name for value in skeleton.graph.input}
@@ -155,6 +155,14 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
         where = _culprit(skeleton)
         reason = " ".join(str(error).split("\n\n==> Context")[0].split())
         raise ModelError(f"{name}: {where}not valid ONNX: {reason}", fix="export the model again") from error
+
+
+def _foreign(node: onnx.NodeProto) -> onnx.NodeProto:
+    """The node as one of a domain that onnx.checker has no schemas of: of its own it refuses what was withdrawn."""
+    new = type(node)()
+    new.CopyFrom(node)
+    new.domain = _UNCHECKED
+    return new
 
 
 def _copy_field(given: onnx.ModelProto | onnx.GraphProto, new: onnx.ModelProto | onnx.GraphProto, field: str) -> None:

@@ -73,4 +73,5 @@ def _filled(kind: onnx.TypeProto, value: float) -> Any:
     from onnx import helper
 
     dtype = helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type)
-    return constant_of(np.full(dims_known(kind) or (), value, dtype))
+    dims = [d.dim_value for d in kind.tensor_type.shape.dim]
+    return constant_of(np.full(dims, value, dtype))

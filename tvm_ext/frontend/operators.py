@@ -30,7 +30,7 @@ SEQUENCES = frozenset(
     + ["SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence"]
 )
 #: Operators of whose versions the own converter reads more than the stock one.
-_ALL_VERSIONS = ("Resize", "Slice")
+_ALL_VERSIONS = ("BatchNormalization", "Resize", "Slice", "Upsample")
 #: Operators of which a version was withdrawn that models have all the same, and whose meaning is clear.
 _WITHDRAWN = ("GroupNormalization",)
 #: Operators whose stock converter knows too little of them.
@@ -159,8 +159,16 @@ def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
     if not defs.has(node.op_type, opset):
         first = min(s.since_version for s in defs.get_all_schemas_with_history() if _is(s, node.op_type))
         return f"{_TOO_NEW}{first}, and the model states {opset}"
-    gone = defs.get_schema(node.op_type, opset).deprecated and node.op_type not in _WITHDRAWN
+    gone = defs.get_schema(node.op_type, opset).deprecated and not is_withdrawn(node, opset)
     return f"is gone in opset {opset}" if gone else ""
+
+
+def is_withdrawn(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether ONNX knows this version of a node's operator no more, and this library does."""
+    from onnx import defs
+
+    known = node.domain in _DEFAULT and node.op_type in _WITHDRAWN and defs.has(node.op_type, opset)
+    return known and bool(defs.get_schema(node.op_type, opset).deprecated)
 
 
 def _is_foreign(node: onnx.NodeProto) -> bool:

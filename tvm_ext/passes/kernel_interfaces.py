@@ -1,6 +1,6 @@
 """Every kernel reads and writes memory as its callers hold it: element types, dimensions, sizes.
 
-    y: float16[2, 3] = exp(x)                          ->   y: float32[2, 3] = call_tir(exp, (x,)): an error that names y
+    y: float16[2, 3] = exp(x)  ->  y: float32[2, 3] = call_tir(exp, (x,)): an error that names y
     y: float16[2, 3] = call_tir(k, (x,)),  k(x: float16[2, 3], out: float32[2, 3])   ->   an error that names y and k
 
 Compiled kernels check none of it, so one that is called with other memory than it was written for, because a
@@ -81,7 +81,9 @@ def _differences(call: Any, kernel: tirx.PrimFunc) -> Iterator[str]:
         held = _dims(ty.shape.values)
         needed = _dims(getattr(param.ty, "shape", ()))
         if len(held) == len(needed):
-            needed = [sizes.setdefault(n, h) if isinstance(n, tirx.Var) else n for n, h in zip(needed, held, strict=True)]
+            needed = [
+                sizes.setdefault(n, h) if isinstance(n, tirx.Var) else n for n, h in zip(needed, held, strict=True)
+            ]
         if held != needed or str(ty.dtype) != str(param.ty.dtype):
             role = "reads" if number < len(operands) else "writes"
             yield f"{role} its buffer {param.name!r} as {param.ty.dtype}{needed}; its caller holds {ty.dtype}{held}"

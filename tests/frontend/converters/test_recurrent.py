@@ -47,9 +47,13 @@ def test_a_first_state(op_type):
 
 
 @pytest.mark.parametrize("op_type", GATES)
-def test_lengths_of_sequences(op_type):
-    proto = recurrent(op_type, inputs=("x", "w", "r", "b", "n"))
-    check_numbers(proto, {**x(), "n": np.int32([5, 2])})
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("lengths", [[5, 2], [1, 4], [5, 5]])
+def test_lengths_of_sequences(op_type, direction, lengths):
+    directions = 2 if direction == "bidirectional" else 1
+    state = () if lengths == [5, 2] else ("h",) if op_type != "LSTM" else ("h", "c")
+    proto = recurrent(op_type, directions, inputs=("x", "w", "r", "b", "n", *state), direction=direction)
+    check_numbers(proto, {**x(), "n": np.int32(lengths)})
 
 
 def test_peepholes_and_a_coupled_forget_gate():

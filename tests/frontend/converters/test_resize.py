@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
-from ..graphs import imported, model, node, run_tvm, value
+from ..graphs import check_numbers, imported, model, node, run_tvm, value
 
 RNG = np.random.default_rng(6)
 COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric")
@@ -76,3 +76,16 @@ def test_aligned_corners_of_one_pixel(sizes):
     """The wanted size less one divides the scale: nothing is left of it."""
     for mode in ("linear", "nearest"):
         check([1, 3, 4, 5], sizes=[1, 3, *sizes], mode=mode, coordinate_transformation_mode="align_corners")
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("opset", [7, 9])
+@pytest.mark.parametrize(("shape", "scales"), [((1, 2, 3, 4), (1, 1, 2, 3)), ((1, 1, 3, 3), (1, 1, 1.5, 2.5))])
+def test_upsample_by_an_attribute_or_an_input(mode, opset, shape, scales):
+    known, inputs = ({"scales": [float(s) for s in scales]}, ["x"]) if opset == 7 else ({}, ["x", "s"])
+    weights = {} if known else {"s": np.float32(scales)}
+    nodes = [node("Upsample", inputs, ["y"], mode=mode, **known)]
+    check_numbers(
+        model(nodes, [value("x", shape)], [value("y", None)], weights, opset),
+        {"x": RNG.standard_normal(shape).astype(np.float32)},
+    )

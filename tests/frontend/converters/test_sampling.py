@@ -59,8 +59,10 @@ def aligned(x, rois, batch, bins, ratio, scale, half):
         h, w = (bottom - top, right - left) if half else (max(bottom - top, 1), max(right - left, 1))
         bh, bw = h / bins[0], w / bins[1]
         rows, columns = (ratio or max(math.ceil(b), 0) for b in (bh, bw))
-        samples = [value(x[batch[r]].astype("float64"), top + p * bh + (i + 0.5) * bh / rows,
-                         left + q * bw + (j + 0.5) * bw / columns) for i in range(rows) for j in range(columns)]  # fmt: skip
+        image = x[batch[r]].astype("float64")
+        places = [(top + p * bh + (i + 0.5) * bh / rows, left + q * bw + (j + 0.5) * bw / columns)
+                  for i in range(rows) for j in range(columns)]  # fmt: skip
+        samples = [value(image, *place) for place in places]
         out[r, :, p, q] = sum(samples) / len(samples) if samples else 0
     return out
 

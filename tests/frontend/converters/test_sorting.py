@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tvm_ext
+from tests.frontend.converters.typed import compiled
 from tests.frontend.graphs import model, node, value
 
 OTHERS = ["float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"]
@@ -58,3 +59,17 @@ def test_nan_is_the_largest_number(dtype: str, largest: int) -> None:
     np.testing.assert_array_equal(
         found["y"].astype("float64"), np.take_along_axis(x, np.array(order), 1).astype("float64")
     )
+
+
+@pytest.mark.parametrize("opset", [9, 10, 11])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_how_many_as_an_attribute_or_an_input(opset: int, axis: int, dtype: str) -> None:
+    x = np.random.default_rng(3).permutation(18).reshape(3, 6).astype(dtype)
+    known, inputs = ({"k": 2}, ["x"]) if opset < 10 else ({}, ["x", "k"])
+    nodes = [node("TopK", inputs, ["y", "i"], axis=axis, **known)]
+    weights = {} if known else {"k": np.array([2])}
+    found = compiled(nodes, {"x": x}, {"y": dtype, "i": "int64"}, opset, weights)
+    order = np.take(np.argsort(-x, axis), range(2), axis)
+    np.testing.assert_array_equal(found["i"], order)
+    np.testing.assert_array_equal(found["y"], np.take_along_axis(x, order, axis))

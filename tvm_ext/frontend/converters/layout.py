@@ -1,4 +1,4 @@
-"""Operators that move elements: Flatten, Pad, Reshape, Slice, SpaceToDepth, Split, Tile; ConvTranspose of an output_shape."""
+"""What moves elements: Flatten, Pad, Reshape, Slice, SpaceToDepth, Split, Tile; ConvTranspose of an output_shape."""
 
 from __future__ import annotations
 

@@ -163,6 +163,8 @@ def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     Stock TVM weighs the other way round. Of operands of float16, or of several types, it is computed in float32.
     """
     x, scale, bias, mean, variance = (inputs[i] for i in range(5))
+    if not attributes.get("spatial", 1):  # of opset 7
+        raise Refusal("spatial=0: a mean for each element instead of each channel")
     if {dtype_of(inputs[i]) for i in range(5)} not in ({"float32"}, {"float64"}):
         wide = batch_norm([widened(inputs[i]) for i in range(5)], attributes, opset)
         if not isinstance(wide, relax.Tuple):

@@ -43,8 +43,11 @@ class Windows:
         strides, dilations = (_ints(attributes.get(name, [1] * rank)) for name in ("strides", "dilations"))
         pads = _ints(attributes.get("pads", [0] * 2 * rank))
         before, after, ceil = pads[:rank], pads[rank:], bool(attributes.get("ceil_mode", 0))
-        dims = zip(sizes, taps, strides, dilations, before, after, strict=True)
-        return cls(sizes, taps, strides, dilations, before, after, tuple(_count(*dim, ceil) for dim in dims))
+        outs = tuple(
+            _count(sizes[d] + before[d], after[d], dilations[d] * (taps[d] - 1) + 1, strides[d], ceil)
+            for d in range(rank)
+        )
+        return cls(sizes, taps, strides, dilations, before, after, outs)
 
     def reductions(self) -> list[Any]:
         """One reduction axis a dimension, over the taps of a window."""
@@ -62,10 +65,11 @@ def _ints(values: Any) -> tuple[int, ...]:
     return tuple(int(v) for v in values)
 
 
-def _count(size: int, taps: int, stride: int, dilation: int, before: int, after: int, ceil: bool) -> int:
-    room = size + before + after - (dilation * (taps - 1) + 1)
+def _count(size: int, after: int, extent: int, stride: int, ceil: bool) -> int:
+    """Windows over a dimension; `size` counts the padding before it."""
+    room = size + after - extent
     count = (-(-room // stride) if ceil else room // stride) + 1
-    return count - 1 if ceil and (count - 1) * stride >= size + before else count
+    return count - 1 if ceil and (count - 1) * stride >= size else count
 
 
 def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
