@@ -70,7 +70,7 @@ def windows(x, kernel, strides, pads, dilations, ceil):
         padded = sum(all(p[d] < sizes[d] + pads[rank + d] for d in range(rank)) for p in places)
         yield (
             (n, c, *at),
-            [(float(x[n, c, *p]), int(np.ravel_multi_index((n, c, *p), x.shape))) for p in inside],
+            [(float(x[(n, c, *p)]), int(np.ravel_multi_index((n, c, *p), x.shape))) for p in inside],
             padded,
         )
 
