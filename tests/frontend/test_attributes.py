@@ -47,3 +47,18 @@ def test_nodes_within_branches_are_looked_at():
     proto = model(nodes, [value("x", [2, 3]), value("c", [], 9)], [value("y", [1, 1])])
     with pytest.raises(ModelError, match=r"'sum' \(ReduceSum\): attribute 'keepdims' is 3"):
         imported(proto)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "outputs", "attributes", "part"),
+    [
+        ("GatherND", "xi", "y", {"batch_dims": -1}, "'batch_dims' is -1; 0 or more"),
+        ("Split", "x", "yzw", {"num_outputs": 1}, "'num_outputs' is 1; 3, the number of its outputs"),
+    ],
+)
+def test_what_would_end_the_process_in_the_inference_of_onnx(op_type, inputs, outputs, attributes, part):
+    made = node(op_type, list(inputs), list(outputs), "it", **attributes)
+    given = [value("x", [1, 8, 4, 0]), value("i", [1, 8, 4, 0], 7)][: len(inputs)]
+    with pytest.raises(ModelError, match="'it'") as error:
+        imported(model([made], given, [value("y", None)], opset=18))
+    assert part in message(error.value)

@@ -28,6 +28,8 @@ _SIZES = frozenset(
     + ["num_heads", "num_outputs", "num_scan_inputs", "offset_group", "output_height", "output_width", "q_num_heads"]
     + ["size", "strides"]
 )
+#: 0 or more: the inference of onnx ends the process by a negative one.
+_COUNTS = frozenset(["batch_dims"])
 #: Attribute, or operator and attribute -> names that it may be.
 _NAMES = {
     "auto_pad": "NOTSET SAME_UPPER SAME_LOWER VALID",
@@ -49,7 +51,7 @@ _NAMES = {
 
 
 def check_attributes(nodes: Iterable[onnx.NodeProto], model: str) -> None:
-    """See that flags are 0 or 1, sizes 1 or more, and modes among those there are, of all nodes, inner ones too.
+    """See that flags are 0 or 1, sizes 1 or more, counts 0 or more, and modes among those there are, of all nodes, inner ones too.
 
     Raises:
         ModelError: one is not; names the node.
@@ -69,8 +71,12 @@ def _check(node: onnx.NodeProto, attribute: onnx.AttributeProto, model: str) -> 
     given = (attribute.i,) if attribute.type == attribute.INT else attribute.ints
     if name in _SIZES and min(given, default=1) < 1:
         raise _wrong(node, name, min(given), "1 or more", model)
+    if name in _COUNTS and attribute.i < 0:
+        raise _wrong(node, name, attribute.i, "0 or more", model)
     if name == "num_scan_inputs" and attribute.i > len(node.input):
         raise _wrong(node, name, attribute.i, f"at most {len(node.input)}, the number of its inputs,", model)
+    if name == "num_outputs" and attribute.i != len(node.output):  # the inference of onnx writes beyond its outputs
+        raise _wrong(node, name, attribute.i, f"{len(node.output)}, the number of its outputs,", model)
     choices = (_NAMES.get(f"{node.op_type}.{name}") or _NAMES.get(name, "")).split()
     mode = attribute.s.decode(errors="replace")
     if choices and attribute.type == attribute.STRING and mode and mode not in choices:
