@@ -154,7 +154,7 @@ def bucket_of(distance: int, buckets: int, far: int, both: bool) -> int:
 
 @pytest.mark.parametrize("both", [0, 1])
 def test_a_bias_by_distance(both: int) -> None:
-    """onnxruntime's CPU has no kernel of it; its fusion writes the table transposed, with the shape of the plain one."""
+    """onnxruntime's CPU has no kernel of it; its fusion writes the table transposed, and states the plain shape."""
     rng, queries, keys, buckets, far = rng_of(10, both), 40, 50, 12, 30
     table = floats(rng, buckets, N)
     wanted = np.stack(

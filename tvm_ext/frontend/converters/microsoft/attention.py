@@ -144,6 +144,8 @@ def _buckets(queries: int, keys: int, buckets: int, attributes: Attributes) -> A
         first, behind = np.where(behind < 0, buckets, 0), np.abs(behind)
     behind = np.maximum(behind, 0)
     exact = buckets // 2
+    if int(attributes["max_distance"]) <= exact or not exact:
+        raise Refusal(f"max_distance {attributes['max_distance']} with {exact} buckets of a distance each")
     grown = np.log(np.maximum(behind, 1).astype(np.float32) / exact)
     grown = grown / np.log(np.float32(int(attributes["max_distance"])) / exact) * (buckets - exact)
     far = np.minimum(exact + grown.astype(np.int64), buckets - 1)
