@@ -72,6 +72,7 @@ def built(
     inputs = [value(name, x.shape, _code(x.dtype)) for name, x in feeds.items()]
     made = [value(n, None, _code(stated)) if stated else helper.make_empty_tensor_value_info(n) for n in outputs]
     proto = model(nodes, inputs, made, weights, opset=17, domains=[domain] if domain else [])
+    proto.ir_version = 10  # which has integers of 4 bits
     if domain:
         proto.opset_import[1].version = 5 if operator == "TreeEnsemble" else _VERSIONS.get(domain, 1)
     return proto, feeds

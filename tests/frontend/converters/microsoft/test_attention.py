@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -135,3 +136,44 @@ def test_the_recipes_are_those_of_attention_written_out() -> None:
     node = case(floats(rng, B, S, 11), weight, bias, num_heads=N, unidirectional=1)
     assert kernels("Attention", node) == ["dense", "dense", "dense", "attention"]
     assert kernels("MultiHeadAttention", case(*operands(rng, 9), num_heads=N)) == ["attention"]
+
+
+def bucket_of(distance: int, buckets: int, far: int, both: bool) -> int:
+    """T5's bucket of a key that lies `distance` before its query."""
+    first = 0
+    if both:
+        buckets //= 2
+        first = buckets if distance < 0 else 0
+        distance = abs(distance)
+    distance, exact = max(distance, 0), buckets // 2
+    if distance < exact:
+        return first + distance
+    grown = math.log(distance / exact) / math.log(far / exact) * (buckets - exact)
+    return first + min(exact + int(grown + 1e-6), buckets - 1)
+
+
+@pytest.mark.parametrize("both", [0, 1])
+def test_a_bias_by_distance(both: int) -> None:
+    """onnxruntime's CPU has no kernel of it; its fusion writes the table transposed, and states the plain shape."""
+    rng, queries, keys, buckets, far = rng_of(10, both), 40, 50, 12, 30
+    table = floats(rng, buckets, N)
+    wanted = np.stack(
+        [[table[bucket_of(i - j, buckets, far, bool(both))] for j in range(keys)] for i in range(queries)]
+    )
+    lengths = [Known(np.array([n], np.int64)) for n in (queries, keys)]
+    node = case(
+        Known(np.ascontiguousarray(table.T).reshape(buckets, N)), *lengths, max_distance=far, is_bidirectional=both
+    )
+    agree("RelativePositionBias", node, wanted=[wanted.transpose(2, 0, 1)[None]])
+
+
+def test_a_gated_bias() -> None:
+    rng = rng_of(11)
+    query, bias, positions = floats(rng, B, S, H), floats(rng, H), floats(rng, 1, N, S, S)
+    weight, shift, eco = floats(rng, D, 8), floats(rng, 8), floats(rng, 1, N, 1, 1)
+    apart = np.float64(query + bias).reshape(B, S, N, D).transpose(0, 2, 1, 3)
+    gates = 1 / (1 + np.exp(-(apart @ weight + shift).reshape(B, N, S, 2, 4).sum(-1)))
+    u, r = gates[..., :1], gates[..., 1:]
+    wanted = np.float32((u * (r * eco - 1) + 2) * positions)
+    agree("GatedRelativePositionBias", case(query, bias, positions, Known(weight), Known(shift), eco, num_heads=N),
+          wanted=[wanted], atol=1e-5)  # fmt: skip

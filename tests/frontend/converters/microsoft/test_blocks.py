@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -64,3 +65,16 @@ def test_narrow_floats() -> None:
     packed, scales = Known(np.uint8(rng.integers(0, 256, (7, 2, 8)))), Known(np.float16(rng.uniform(0.01, 0.1, (7, 2))))
     node = case(np.float16(floats(rng, 5, 32)), packed, scales, N=7, K=32, bits=4, block_size=16)
     agree("MatMulNBits", node, rtol=2**-9, atol=2**-9)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_of_a_table_of_four_bits(dtype: str, axis: int) -> None:
+    rng, kind = rng_of(7, axis), np.dtype(getattr(ml_dtypes, dtype))
+    low, high = (-8, 8) if dtype == "int4" else (0, 16)
+    table, blocks = Known(rng.integers(low, high, (40, 48)).astype(kind)), (40, 3) if axis else (3, 48)
+    scales, points = Known(np.float32(rng.uniform(0.1, 1, blocks))), Known(rng.integers(low, high, blocks).astype(kind))
+    more = {"block_size": 16, "quantize_axis": axis}
+    rows = np.int32(rng.integers(0, 40, (2, 5)))
+    agree("GatherBlockQuantized", case(table, rows, scales, **more), case(table, rows, scales, points, **more))
+    agree("GatherBlockQuantized", case(table, rows, scales, points, gather_axis=1, **more))

@@ -24,7 +24,10 @@ def test_transposed_operands(turn_a: int, turn_b: int) -> None:
 @pytest.mark.parametrize(
     ("activation", "parameters"),
     [("Relu", {}), ("LeakyRelu", {"activation_alpha": 0.2}), ("Sigmoid", {}), ("Tanh", {}),
-     ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4})],
+     ("HardSigmoid", {"activation_alpha": 0.3, "activation_beta": 0.4}), ("Elu", {"activation_alpha": 0.7}),
+     *(pytest.param(*p, marks=pytest.mark.long)
+       for p in (("Selu", {"activation_alpha": 1.5, "activation_gamma": 1.1}), ("Softplus", {}), ("Softsign", {}),
+                 ("ThresholdedRelu", {"activation_alpha": 0.6})))],
 )  # fmt: skip
 def test_gemm_with_an_activation(activation: str, parameters: dict[str, float]) -> None:
     rng = rng_of(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -186,3 +187,19 @@ def test_of_more_bits(dtype: str) -> None:
     weights = {"s": powers(rng, 50), "z": integers(rng, dtype, 50)}
     proto = model([node], [value("x", [3, 50], CODES[dtype])], [value("y", None)], weights, domains=["com.microsoft"])
     equal_bits(proto, {"x": integers(rng, dtype, 3, 50)})
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+def test_of_four_bits(dtype: str) -> None:
+    rng = rng_of(29)
+    low, high = (-8, 8) if dtype == "int4" else (0, 16)
+    kind = np.dtype(getattr(ml_dtypes, dtype))
+    weights = {"w": rng.integers(low, high, (9, 11)).astype(kind), "s": powers(rng, 11)}
+    weights["z"] = rng.integers(low, high, 11).astype(kind)
+    nodes = [contributed("DequantizeLinear", ["w", "s", "z"], axis=1)]
+    nodes[0].output[0] = "r"
+    nodes.append(helper.make_node("MatMul", ["x", "r"], ["y"], "product"))
+    proto = model(nodes, [value("x", [3, 9])], [value("y", [3, 11])], weights, domains=["com.microsoft"])
+    proto.ir_version = 10
+    x = np.float32(rng.integers(-9, 9, (3, 9)))
+    equal_bits(proto, {"x": x})

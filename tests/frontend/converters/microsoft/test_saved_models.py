@@ -14,6 +14,7 @@ import pytest
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
 
 import tvm_ext
+from tests import onnx_graphs
 from tests.quantization.models import residual
 from tvm_ext.frontend.zoo.models import MODELS
 
@@ -100,3 +101,35 @@ def test_blocks_of_another_processor_are_refused(monkeypatch: pytest.MonkeyPatch
                   domains=["com.microsoft.nchwc"])  # fmt: skip
     with pytest.raises(UnsupportedError, match=r"8 filters in blocks of 16.*another processor"):
         imported(proto)
+
+
+def blocks_of_channels() -> onnx.ModelProto:
+    """Convolutions of channels that fill no block of 16, grouped, depthwise, pooled, resized and summed."""
+    g = onnx_graphs
+    nodes = [
+        g.node("Conv", "x w1 b1", "a", "first", pads=[1, 1, 1, 1]), g.node("Relu", "a", "r"),
+        g.node("MaxPool", "r", "p", "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        g.node("Conv", "p w2", "c", "second", pads=[1, 1, 1, 1]), g.node("Add", "c p", "s"),
+        g.node("Conv", "s w3", "d", "depthwise", group=24, pads=[1, 1, 1, 1]),
+        g.node("Resize", "d none scales", "u", "resize", mode="nearest", coordinate_transformation_mode="asymmetric",
+               nearest_mode="floor"),
+        g.node("Conv", "u w4", "e", "grouped", group=2),
+        g.node("AveragePool", "e", "v", "average", kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 0]),
+        g.node("Sigmoid", "v", "y", "sigmoid"),
+    ]  # fmt: skip
+    weights = {
+        "w1": g.random(24, 3, 3, 3, scale=0.3), "b1": g.random(24), "w2": g.random(24, 24, 3, 3, scale=0.1),
+        "w3": g.random(24, 1, 3, 3, scale=0.3), "w4": g.random(32, 12, 1, 1, scale=0.3),
+        "scales": np.float32([1, 1, 2, 2]), "none": np.zeros(0, np.float32),
+    }  # fmt: skip
+    return g.model(nodes, [g.value("x", [2, 3, 10, 14])], [g.value("y", [2, 32, 5, 13])], weights)
+
+
+def test_blocks_of_channels(tmp_path: pathlib.Path) -> None:
+    proto = blocks_of_channels()
+    onnx.save(proto, tmp_path / "blocks.onnx")
+    path, feeds = saved(tmp_path / "blocks.onnx", "ALL"), feeds_of(proto)
+    kinds = {n.op_type for n in onnx.load(path).graph.node if n.domain == "com.microsoft.nchwc"}
+    assert {"Conv", "MaxPool", "ReorderOutput", "Upsample"} <= kinds
+    report = tvm_ext.verify(tvm_ext.compile(str(path), cache=False, threads=2), str(path), feeds)
+    assert report.ok, str(report)

@@ -5,47 +5,14 @@ BiasGelu(x, b)   ->   (x + b) * 0.5 * (1 + erf((x + b) / sqrt(2)))
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tvm import relax
 
 from ....core.relax_graph import dtype_of
 from ...refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, known, outputs_of, scalar, static_shape, text
+from ..base import Attributes, Converter, constant, emit, known, outputs_of, scalar, static_shape
 from ..recurrent import columns
-
-#: Name of a fused activation -> what computes it of a tensor and its parameters.
-_FUSED: dict[str, Callable[..., Any]] = {
-    "": lambda x: x,
-    "Clip": lambda x, low, high: relax.op.clip(x, low, high),
-    "HardSigmoid": lambda x, a=0.2, b=0.5: relax.op.clip(
-        relax.op.add(relax.op.multiply(x, scalar(a, x)), scalar(b, x)), 0.0, 1.0
-    ),
-    "LeakyRelu": lambda x, alpha=0.01: relax.op.nn.leakyrelu(x, alpha),
-    "Relu": relax.op.nn.relu,
-    "Sigmoid": relax.op.sigmoid,
-    "Tanh": relax.op.tanh,
-}
-
-
-def activated(y: Any, attributes: Attributes) -> Any:
-    """What an operator with a fused activation makes of its result.
-
-    Args:
-        y: the result.
-        attributes: `activation`, and its parameters: `activation_params`, or those that are there of
-            `activation_alpha`, `activation_beta` and `activation_gamma`.
-
-    Raises:
-        Refusal: an activation that is not known here.
-    """
-    name = text(attributes, "activation", "")
-    if name not in _FUSED:
-        raise Refusal(f"activation {name!r}; known are {', '.join(filter(None, _FUSED))}")
-    parts = [f"activation_{part}" for part in ("alpha", "beta", "gamma")]
-    given = attributes.get("activation_params", [attributes[part] for part in parts if part in attributes])
-    return _FUSED[name](y, *map(float, given))
 
 
 def gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from ...refusal import Refusal
-from ..base import Attributes, Converter, emit, known, outputs_of, static_shape
+from ..base import Attributes, Converter, constant, emit, known, outputs_of, static_shape
 from ..recurrent import columns
 from .heads import attend, continued, count_of, mask_of, split_heads
 from .quantized import matmul_to_float
@@ -125,20 +126,17 @@ def relative_position_bias(inputs: Any, attributes: Attributes, opset: int) -> A
     """RelativePositionBias(table, queries, keys) -> (1, heads, queries, keys): T5's bias by distance.
 
     Half of the buckets (a quarter where keys may come after queries) hold a distance each, the others ranges that
-    grow by a factor up to `max_distance`; Raffel et al., "Exploring the Limits of Transfer Learning" (2020).
+    grow by a factor up to `max_distance`; Raffel et al., "Exploring the Limits of Transfer Learning" (2020). The table
+    states (buckets, heads), and lies in memory as (heads, buckets).
     """
     queries, keys = (int(known(inputs[i], name).reshape(-1)[0]) for i, name in ((1, "query_length"), (2, "key_length")))
-    buckets = static_shape(inputs[0], "the table of biases")[0]
+    buckets, heads = static_shape(inputs[0], "the table of biases")
     rows = _buckets(queries, keys, buckets, attributes)
-    picked = emit(relax.op.take(inputs[0], rows, 0, mode="wrap"))
-    return relax.op.expand_dims(emit(relax.op.permute_dims(picked, [2, 0, 1])), 0)
+    table = emit(relax.op.reshape(inputs[0], (1, heads, buckets)))
+    return relax.op.take(table, rows, 2, mode="wrap")
 
 
 def _buckets(queries: int, keys: int, buckets: int, attributes: Attributes) -> Any:
-    import numpy as np
-
-    from ..base import constant
-
     behind = np.arange(queries)[:, None] - np.arange(keys)
     first = np.zeros_like(behind)
     if attributes.get("is_bidirectional", 0):
@@ -146,6 +144,8 @@ def _buckets(queries: int, keys: int, buckets: int, attributes: Attributes) -> A
         first, behind = np.where(behind < 0, buckets, 0), np.abs(behind)
     behind = np.maximum(behind, 0)
     exact = buckets // 2
+    if int(attributes["max_distance"]) <= exact or not exact:
+        raise Refusal(f"max_distance {attributes['max_distance']} with {exact} buckets of a distance each")
     grown = np.log(np.maximum(behind, 1).astype(np.float32) / exact)
     grown = grown / np.log(np.float32(int(attributes["max_distance"])) / exact) * (buckets - exact)
     far = np.minimum(exact + grown.astype(np.int64), buckets - 1)

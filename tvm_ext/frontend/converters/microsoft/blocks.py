@@ -85,18 +85,30 @@ def gather_blocks(inputs: Any, attributes: Attributes, opset: int) -> Any:
     table, scales = known(inputs[0], "data"), known(inputs[2], "scales")
     bits, block = int(attributes.get("bits", 4)), int(attributes.get("block_size", 128))
     axis = int(attributes.get("quantize_axis", 1)) % table.ndim
-    points: Any = None if inputs[3] is None else known(inputs[3], "zero_points")
-    if table.dtype == np.uint8:
+    points: Any = np.int8(0) if inputs[3] is None else known(inputs[3], "zero_points")
+    if _is_packed(table, scales.shape[axis], axis, bits, block):
         table = unpacked(table, bits)
-        points = np.uint8(1 << (bits - 1)) if points is None else unpacked(points, bits)
-    if points is None:
-        points = np.uint8(0)
-    if points.ndim:
-        points = np.take(points, range(scales.shape[axis]), axis)
-    spread = [np.take(p, np.arange(table.shape[axis]) // block, axis) if p.ndim else p for p in (scales, points)]
+        points = np.uint8(1 << (bits - 1)) if inputs[3] is None else unpacked(points, bits)
+    owner = np.arange(table.shape[axis]) // block
+    spread = [np.take(part, owner, axis) if part.ndim else part for part in (scales, points)]
     values = (table.astype(np.float32) - spread[1].astype(np.float32)) * spread[0].astype(np.float32)
     rows = int(attributes.get("gather_axis", 0))
     return gather([constant(values, str(scales.dtype)), inputs[1]], {"axis": rows}, opset)
+
+
+def _is_packed(table: np.ndarray, blocks: int, axis: int, bits: int, block: int) -> bool:
+    """Whether a table holds bytes of several numbers each, and not one number of 4 bits in each, as a program does.
+
+    Raises:
+        Refusal: it can be read either way.
+    """
+    if table.dtype != np.uint8:
+        return False
+    length = table.shape[axis]
+    ways = [-(-length * parts // block) == blocks for parts in (8 // bits, 1)]
+    if all(ways) and bits < 8 and table.max(initial=0) < 1 << bits:
+        raise Refusal(f"a table of {length} bytes, all below {1 << bits}, which may be packed or not")
+    return ways[0]
 
 
 #: Operator of the domain com.microsoft -> converter.

@@ -15,7 +15,7 @@ from ...refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, scalar, static_shape, text
 from ..fourier import dft
 from ..recurrent import columns
-from .activations import activated
+from .standard import activated, standard, without
 
 #: Rows up to which an inverse is written out, a handful of operators a row.
 _MOST_ROWS = 16
@@ -46,8 +46,6 @@ def _turned(x: Any, batch: bool, last: bool) -> Any:
 
 def fused_gemm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """FusedGemm(a, b, c): Gemm with an activation behind it."""
-    from .standard import standard, without
-
     return activated(emit(standard("Gemm", inputs, without(attributes, "activation"), 13)), attributes)
 
 

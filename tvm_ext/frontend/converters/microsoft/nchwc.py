@@ -21,8 +21,7 @@ from tvm import relax
 from ....runtime.cpu import cpu_flags
 from ...refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, known, static_shape
-from .activations import activated
-from .standard import channels_first, channels_last, standard, without
+from .standard import activated, channels_first, channels_last, standard, without
 
 
 @functools.cache

@@ -13,8 +13,7 @@ from tvm import relax
 
 from ....core.relax_graph import dtype_of, shape_of
 from ...refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, known, static_shape, stock
-from .activations import activated
+from ..base import Attributes, Converter, constant, emit, known, static_shape, stock, text
 
 #: The version of ONNX whose operators are meant.
 _OPSET = 13
@@ -31,6 +30,36 @@ def standard(op_type: str, inputs: Sequence[Any], attributes: Attributes, opset:
     given = onnx_frontend.onnx_input()
     given.extend(inputs)
     return CONVERTERS[op_type](given, attributes, opset)
+
+
+#: Name of a fused activation -> its parameters.
+_ACTIVATIONS = {
+    "Clip": ("min", "max"), "Elu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "LeakyRelu": ("alpha",), "Relu": (),
+    "Selu": ("alpha", "gamma"), "Sigmoid": (), "Softplus": (), "Softsign": (), "Tanh": (),
+    "ThresholdedRelu": ("alpha",),
+}  # fmt: skip
+
+
+def activated(y: Any, attributes: Attributes) -> Any:
+    """What an operator with a fused activation makes of its result.
+
+    Args:
+        y: the result.
+        attributes: `activation`, and its parameters, as `activation_params` or each by its name.
+
+    Raises:
+        Refusal: an activation that is not known here.
+    """
+    if not (name := text(attributes, "activation", "")):
+        return y
+    if name not in _ACTIVATIONS:
+        raise Refusal(f"activation {name!r}; known are {', '.join(_ACTIVATIONS)}")
+    given = dict(zip(_ACTIVATIONS[name], map(float, attributes.get("activation_params", ())), strict=False))
+    stated = {part: attributes.get(f"activation_{part}") for part in _ACTIVATIONS[name]}
+    given |= {part: float(value) for part, value in stated.items() if value is not None}
+    if name == "Clip":
+        return relax.op.clip(y, given["min"], given["max"])
+    return standard(name, [y], given, 22)
 
 
 def _same(op_type: str, opset: int = _OPSET) -> Converter:

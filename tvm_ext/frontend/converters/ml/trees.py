@@ -49,6 +49,20 @@ class Forest:
     missing: np.ndarray
     weights: np.ndarray
 
+    def __post_init__(self) -> None:
+        """See that all nodes are whole, and lead to nodes that there are.
+
+        Raises:
+            Refusal: they are not.
+        """
+        count = len(self.modes)
+        parts = (self.features, self.splits, self.lefts, self.rights, self.missing, self.weights)
+        if any(len(part) != count for part in parts):
+            raise Refusal(f"{count} nodes, of which attributes state {sorted({len(part) for part in parts})}")
+        places = np.concatenate([self.roots, self.lefts, self.rights])
+        if not len(self.roots) or ((places < 0) | (places >= count)).any():
+            raise Refusal(f"{len(self.roots)} trees, and nodes that lead to some that there are not")
+
     @property
     def levels(self) -> int:
         """Steps to the deepest leaf.
@@ -104,10 +118,7 @@ def forest(attributes: Attributes, kind: str, targets: int) -> Forest:
         if at < 0 or not 0 <= target < targets:
             raise Refusal(f"a weight of node {node} of tree {tree} for target {target} of {targets}")
         weights[at, target] = weight + (0 if np.isnan(weights[at, target]) else weights[at, target])
-    reached = np.concatenate([left, right])
-    if (reached < 0).any():
-        raise Refusal("a node leads to one that there is not")
-    first = np.setdiff1d(own, reached[np.concatenate([~leaf, ~leaf])])  # what no node leads to
+    first = np.setdiff1d(own, np.concatenate([left[~leaf], right[~leaf]]))  # what no node leads to
     missing = numbered(attributes, "nodes_missing_value_tracks_true")
     return Forest(
         first, numbered(attributes, "nodes_featureids"), reals(attributes, "nodes_values"),
