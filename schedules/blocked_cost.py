@@ -23,6 +23,8 @@ _LATENCY = 4.5
 #: The exposed share of the time of weights that are not prefetched, of weights that units read again, and of inputs
 #: that come out of another core's cache.
 _COLD, _AGAIN, _FOREIGN = 0.5, 0.5, 0.5
+#: Cycles that widening a vector of narrow floats takes: two instructions of a port that multiply-adds want too.
+_WIDENING = 1.0
 
 
 def space(problem: Problem, machine: Machine) -> Mapping[str, Sequence[Any]]:
@@ -114,7 +116,7 @@ def cost(problem: Problem, config: Config, machine: Machine, units: int = 1, apa
     work = Units.of(problem, {**config, "threads": 1} if apart else config)
     count = problem.batch * work.outer_o * work.outer_p * units
     cycles = count * work.block_p * _tile_cycles(problem, config, work, machine) / threads
-    again = max(0, 4 * count * to * problem.lanes * problem.steps - problem.weight_bytes)
+    again = max(0, problem.word * count * to * problem.lanes * problem.steps - problem.weight_bytes)
     readers = threads if by_pixels(problem, work, threads) else 1
     streams = [
         Stream(problem.weight_bytes * readers / threads, problem.weights_in, 0.0 if problem.prefetched else _COLD),
@@ -142,8 +144,9 @@ def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machin
     chunks = problem.blocks // chunk
     step = step_cycles(to, tp, product_rate(problem, machine))
     step *= 1 + 0.03 * tp if problem.scattered(tp) else 1.0
-    chunk_bytes = 4 * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
-    weight_cycles = 4 * to * problem.lanes / bandwidth(level_of(chunk_bytes, machine), machine)
+    step += _WIDENING * to if problem.word < 4 else 0.0
+    chunk_bytes = problem.word * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
+    weight_cycles = problem.word * to * problem.lanes / bandwidth(level_of(chunk_bytes, machine), machine)
     cycles = problem.steps * max(step + weight_cycles / 4, weight_cycles) + 10
     if chunks > 1:
         fits = 4 * units.block_p * tp * to * problem.lanes <= machine.l2 // 2

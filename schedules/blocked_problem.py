@@ -27,6 +27,7 @@ class Problem:
         weights_in: the level of the memory hierarchy where a call finds the weights (:mod:`tvm_ext.core.residence`).
         prefetched: whether the kernel prefetches them.
         instruction: the rate of the machine at which products run: "fma", "dot_int8" or "dot_bf16".
+        word: bytes of a step of a weight in memory: 4, or 2 of a narrow float that is widened as it is read.
     """
 
     batch: int
@@ -41,6 +42,7 @@ class Problem:
     weights_in: str = "memory"
     prefetched: bool = True
     instruction: str = "fma"
+    word: int = 4
 
     @property
     def output_blocks(self) -> int:
@@ -58,7 +60,7 @@ class Problem:
     @property
     def weight_bytes(self) -> int:
         """Of all sets of weights."""
-        return 4 * self.weight_sets * self.output_blocks * self.lanes * self.steps
+        return self.word * self.weight_sets * self.output_blocks * self.lanes * self.steps
 
     @property
     def input_bytes(self) -> int:

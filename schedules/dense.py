@@ -23,20 +23,23 @@ import functools
 import math
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.group import Group
+from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
+from tvm_ext.core.precision import NARROW_FLOATS
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
 from . import blocked
 from .dots import Dot
 from .epilogue import Epilogue, placeholders
 from .prefetch import weight_name
+from .scalar_ops import cast
 from .storage import decoded, schedule_decoded, why_not_float32
 from .widened import scaled, why_not_widened, widened
 
@@ -73,10 +76,11 @@ class Dense(MatmulRecipe):
         rows = math.prod(data.shape[:-1])
         if 0 in (k, n, rows):
             return Miss("an operand is empty")
+        problem = blocked.with_residence(matmul_problem(1, rows, k, n, machine), group)
         return Match(
             group,
             {
-                "problem": blocked.with_residence(matmul_problem(1, rows, k, n, machine), group),
+                "problem": in_fewer_bytes(problem, weight, machine),
                 "data": data,
                 "weight": weight,
             },
@@ -87,7 +91,7 @@ class Dense(MatmulRecipe):
         weight = PackedWeight.make(
             2, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o, transposed=True
         )
-        own = widened(match.group, match.weight, weight)
+        own = weight if p.word < 4 else widened(match.group, match.weight, weight)
         params = tuple(own if q is match.weight else Layout.plain(len(q.shape)) for q in match.group.params)
         return Layouts(params, Layout.plain(len(match.group.shape)))
 
@@ -101,7 +105,10 @@ class Dense(MatmulRecipe):
         def load(n: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any) -> Any:
             return data(*unflatten(q, lead), block * problem.inner + ri)
 
-        acc = blocked.reduce_tiles(problem, blocked.Units.of(problem, config), load, blocked.shared(weight))
+        def wide(n: Any, *index: Any) -> Any:
+            return cast(weight(*index), "float32")
+
+        acc = blocked.reduce_tiles(problem, blocked.Units.of(problem, config), load, wide)
         epilogue = Epilogue(group, tensors, layouts.params)
         out = result(problem, acc, lambda n, q, c, value: epilogue((*unflatten(q, lead), c), scale(value, c)))
         return te.create_prim_func([*tensors, out])
@@ -168,6 +175,15 @@ def _longest_chunk(problem: blocked.Problem, tile_o: int, machine: Machine) -> i
 def streamed_rows(machine: Machine) -> int:
     """Rows up to which one register tile holds them all beside enough accumulators, so each weight is read once."""
     return 4 if machine.registers < 32 else 6
+
+
+def in_fewer_bytes(problem: blocked.Problem, weight: Param, machine: Machine) -> blocked.Problem:
+    """The problem with a narrow weight as it is stored, where few rows read it and its bytes are what takes time."""
+    instruction = weight.dtype == "bfloat16" or "f16c" in machine.features or machine.isa in ("neon", "sve")
+    if weight.dtype not in NARROW_FLOATS or problem.pixels > streamed_rows(machine) or not instruction:
+        return problem
+    choices = [problem, replace(problem, word=2)]
+    return min(choices, key=lambda p: blocked.cost(p, dict(streamed(p, machine)), machine))
 
 
 @functools.lru_cache(maxsize=1024)

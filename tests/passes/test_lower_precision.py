@@ -237,7 +237,7 @@ def stated(body: Callable[..., Any], *shapes: tuple[int, ...], values: dict[str,
 
 
 def test_what_the_model_has_narrow_is_stored_so_between_kernels() -> None:
-    """lv is within a kernel, lv1 and lv2 between two; a normalization may read what is stored narrow as the model has it."""
+    """lv is within a kernel, lv1 and lv2 between two; a normalization may read what the model has narrow."""
 
     def body(emit: Callable[..., Any], x: Any) -> Any:
         a = emit(op.nn.relu(emit(op.matmul(x, const(random(8, 8))))))

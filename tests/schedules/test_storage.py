@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 from tvm import relax
 
+from tvm_ext.core.group import WEIGHTS_IN, Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Recipe
 from tvm_ext.driver.machine_code import code_of
+from tvm_ext.schedules import dense
 from tvm_ext.schedules.attention import Attention
 from tvm_ext.schedules.batch_matmul import BatchMatmul
 from tvm_ext.schedules.concat import Concat
@@ -330,7 +332,9 @@ def test_float16_is_converted_in_vectors(target: str, width: str) -> None:
     """By F16C, which every machine with AVX2 has: no call, and no number by itself."""
     machine, shape = Machine.detect(target, 1), (3, 16 * 37)
     group = stored_group("elementwise", [shape], relax.op.exp, STORAGES["float16"], 1.0)
-    _, mod = scheduled(Elementwise(), matched(Elementwise(), group, machine), {"threads": 1}, machine, [Layout.plain(2)])
+    _, mod = scheduled(
+        Elementwise(), matched(Elementwise(), group, machine), {"threads": 1}, machine, [Layout.plain(2)]
+    )
     code = code_of({"main": mod["main"]}, machine, "asm")["main"]
     lines = re.findall(r"^.*(?:cvtph2ps|cvtps2ph|call.*(?:half|hf)).*$", code, re.MULTILINE)
     assert {one.split()[0] for one in lines} == {"vcvtph2ps", "vcvtps2ph"}
@@ -351,3 +355,32 @@ def test_quantizes_to_the_bit(dtype: str, machine: Machine, rng: np.random.Gener
         with np.errstate(over="ignore", invalid="ignore"):
             wanted = np.clip(np.rint(x / scale) + zero, limits.min, limits.max)
         assert np.array_equal(got, np.nan_to_num(wanted, nan=limits.min).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("rows", "k", "n"), [(1, 1, 1), (1, 37, 101), (3, 48, 7), (4, 129, 64), (2, 640, 333)])
+def test_few_rows_stream_a_narrow_weight(
+    rows: int, k: int, n: int, dtype: str, machine: Machine, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is widened as it is read."""
+    monkeypatch.setattr(dense, "in_fewer_bytes", lambda problem, *_: replace(problem, word=2))
+    case = Case(Dense(), "relax.matmul", [(rows, k), (k, n)], relax.op.matmul, np.matmul, k + 8, constants=(1,))
+    group = stored_group(case.anchor, case.shapes, case.op, STORAGES[dtype], 1.0, case.constants)
+    match = matched(Dense(), group, machine)
+    layouts, _ = scheduled(Dense(), match, Dense().default(match, machine), machine, [Layout.plain(2)] * 2)
+    assert layouts.params[1].element_type(dtype) == dtype
+    check(case, STORAGES[dtype], machine, rng)
+
+
+@pytest.mark.parametrize(
+    ("target", "rows", "level", "word"),
+    [("haswell", 1, "memory", 2), ("haswell", 4, "memory", 2), ("haswell", 1, "l2", 4), ("haswell", 7, "memory", 4),
+     ("skylake-avx512", 6, "memory", 2), ("skylake-avx512", 1, "l2", 4), ("x86-64-v2", 1, "memory", 4)],
+)  # fmt: skip
+def test_a_weight_stays_narrow_where_its_bytes_take_the_time(target: str, rows: int, level: str, word: int) -> None:
+    """Few rows, of a weight that comes from memory, on a CPU that converts vectors of float16."""
+    machine = Machine.detect(target, 1)
+    shapes = [(rows, 640), (640, 333)]
+    group = stored_group("relax.matmul", shapes, relax.op.matmul, STORAGES["float16"], 1.0, (1,))
+    group = Group(group.name, group.function.with_attr(WEIGHTS_IN, level))
+    assert matched(Dense(), group, machine).problem.word == word

@@ -71,6 +71,8 @@ class _Rounding:
             rw.skip(f"{product.name} stays float32: {product.kept}")
         elif product is not None:
             value = self._with_weights(product, value)
+        elif (narrow := self._found.weights.get(var)) is not None:
+            value = self._with_same_weight(value, narrow)
         if reason := self._found.left.get(var):
             rw.skip(f"stays float32 in memory: {reason}")
         dtype, why = self._found.stated.get(var, ""), "as the model has it"
@@ -110,13 +112,21 @@ class _Rounding:
     def _with_weights(self, product: Product, value: Call) -> Call:
         """A product with narrow constants."""
         count = len(product.operands)
-        args = [self._weight(a) if i < count and isinstance(a, GenericConst) else a for i, a in enumerate(value.args)]
+        args = [
+            self._weight(a, self._dtype) if i < count and isinstance(a, GenericConst) else a
+            for i, a in enumerate(value.args)
+        ]
         weights = sum(isinstance(a, GenericConst) for a in product.operands)
         self._rw.fire(f"{product.name} of {self._dtype} operands{', its weight rounded' if weights else ''}")
         return Call(value.op, args, value.attrs, value.ty_args)
 
-    def _weight(self, weight: GenericConst) -> relax.Var:
-        stored = constant(rounded(array_of(weight), self._dtype))
+    def _with_same_weight(self, value: Call, narrow: str) -> Call:
+        """A matmul whose constant is stored in the type that the model has it in; no number is another one."""
+        self._rw.fire(f"its weight is stored in {narrow}, which has all its numbers")
+        return Call(value.op, [value.args[0], self._weight(value.args[1], narrow)], value.attrs, value.ty_args)
+
+    def _weight(self, weight: GenericConst, dtype: str) -> relax.Var:
+        stored = constant(rounded(array_of(weight), dtype))
         decoded = self._rw.emit(relax.op.astype(stored, "float32"), f"{self._rw.current}_weight")
         self._rw.ctx.provenance.disown(decoded.name)
         return decoded

@@ -10,20 +10,24 @@ model itself has in a narrow type is stored in it, whoever reads it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from tvm import relax
 from tvm.ir import Call, GenericConst, IRModule, TupleGetItem
 
+from tvm_ext.schedules.dense import streamed_rows
 from tvm_ext.schedules.scalar_ops import is_elementwise
 
 from ..core.group import GROUP
 from ..core.passes import CompileContext
-from ..core.precision import NARROW_FLOATS
+from ..core.precision import NARROW_FLOATS, rounded
 from ..core.provenance import Provenance
-from ..core.relax_graph import bindings_of, dtype_of, iter_groups, main_bindings, op_name, uses_of
+from ..core.relax_graph import bindings_of, dtype_of, iter_groups, main_bindings, op_name, shape_of, uses_of
+from .constants import view_of
 from .fuse_expansions import ANCHOR as EXPANSION
 from .fuse_expansions import FuseExpansions
 from .group_operations import GroupOperations
@@ -51,17 +55,19 @@ class Roundings:
         copies: values that stay float32, such as inputs and outputs of the model -> readers of a rounded copy.
         left: values between kernels that a product makes and that stay float32 -> why.
         stated: other values between kernels -> the narrow type that the model has them in.
+        weights: matmuls of few rows -> the narrow type that has all numbers of their constant.
     """
 
     values: dict[relax.Var, str] = field(default_factory=dict)
     copies: dict[relax.Var, set[relax.Var]] = field(default_factory=dict)
     left: dict[relax.Var, str] = field(default_factory=dict)
     stated: dict[relax.Var, str] = field(default_factory=dict)
+    weights: dict[relax.Var, str] = field(default_factory=dict)
 
 
 def roundings_of(mod: IRModule, ctx: CompileContext, products: Sequence[Product]) -> Roundings:
     """The values to round, for products of which some are lowered."""
-    graph, found = _Graph(mod["main"]), Roundings()
+    graph, found = _Graph(mod["main"]), Roundings(weights=_narrow_weights(mod["main"], ctx))
     lowered = [product for product in products if not product.kept]
     for product in lowered:
         for operand in product.operands:
@@ -86,6 +92,23 @@ def roundings_of(mod: IRModule, ctx: CompileContext, products: Sequence[Product]
             found.left[var] = reason
         else:
             found.values[var] = f"{maker.name} makes it, and all that read it pass a rounding on as it is"
+    return found
+
+
+def _narrow_weights(function: relax.Function, ctx: CompileContext) -> dict[relax.Var, str]:
+    """Matmuls that stream their constant -> the narrow type that the model has it in."""
+    found: dict[relax.Var, str] = {}
+    kinds = sorted({ctx.provenance.narrow(b.var.name) for b in bindings_of(function)} - {""})
+    for binding in bindings_of(function) if kinds else ():
+        value, rows = binding.value, math.prod((shape_of(binding.var) or (0,))[:-1])
+        if op_name(value) != "relax.matmul" or not 0 < rows <= streamed_rows(ctx.machine):
+            continue
+        weight = view_of(value.args[1])
+        if weight is None or weight.ndim != 2 or weight.dtype != np.float32:
+            continue
+        exact = [kind for kind in kinds if np.array_equal(rounded(weight, kind).astype(np.float32), weight)]
+        if exact:
+            found[binding.var] = exact[0]
     return found
 
 
