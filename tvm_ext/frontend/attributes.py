@@ -51,7 +51,7 @@ _NAMES = {
 
 
 def check_attributes(nodes: Iterable[onnx.NodeProto], model: str) -> None:
-    """See that flags are 0 or 1, sizes 1 or more, counts 0 or more, and modes among those there are, of all nodes, inner ones too.
+    """See that of all nodes, inner ones too, flags are 0 or 1, sizes 1 or more, counts 0 or more, and modes known.
 
     Raises:
         ModelError: one is not; names the node.

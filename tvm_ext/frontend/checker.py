@@ -136,8 +136,9 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
         _copy_field(proto.graph, skeleton.graph, field)
     skeleton.graph.name = skeleton.graph.name or "graph"
     opset = opsets_of(proto).get("", 0)
-    unchecked = [node.op_type in INTERNAL or is_withdrawn(node, opset) for node in nodes]
-    skeleton.graph.node.extend(_foreign(node) if foreign else node for node, foreign in zip(nodes, unchecked, strict=True))
+    skeleton.graph.node.extend(
+        _foreign(node) if node.op_type in INTERNAL or is_withdrawn(node, opset) else node for node in nodes
+    )
     if all(o.domain != _UNCHECKED for o in skeleton.opset_import):
         skeleton.opset_import.append(onnx.helper.make_opsetid(_UNCHECKED, 1))
     listed = {value.name for value in skeleton.graph.input}

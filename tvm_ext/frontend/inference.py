@@ -122,7 +122,7 @@ def inferred_outputs(
 
 def types_of_outputs(
     node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto],
-    data: Mapping[str, onnx.TensorProto] = {},  # noqa: B006  (only read)
+    data: Mapping[str, onnx.TensorProto] = {},
 ) -> dict[str, onnx.TypeProto]:  # fmt: skip
     """Output -> type, of one node; nothing where inference does not know, or makes no sense.
 
