@@ -51,7 +51,7 @@ _NAMES = {
 
 
 def check_attributes(nodes: Iterable[onnx.NodeProto], model: str) -> None:
-    """See that flags are 0 or 1, sizes 1 or more, counts 0 or more, and modes among those there are, of all nodes, inner ones too.
+    """See that flags are 0 or 1, sizes 1 or more, counts not below 0, and modes known, of all nodes, inner ones too.
 
     Raises:
         ModelError: one is not; names the node.
@@ -75,7 +75,7 @@ def _check(node: onnx.NodeProto, attribute: onnx.AttributeProto, model: str) -> 
         raise _wrong(node, name, attribute.i, "0 or more", model)
     if name == "num_scan_inputs" and attribute.i > len(node.input):
         raise _wrong(node, name, attribute.i, f"at most {len(node.input)}, the number of its inputs,", model)
-    if name == "num_outputs" and attribute.i != len(node.output):  # the inference of onnx writes beyond its outputs
+    if name == "num_outputs" and attribute.i != len(node.output):  # else the inference of onnx writes beyond them
         raise _wrong(node, name, attribute.i, f"{len(node.output)}, the number of its outputs,", model)
     choices = (_NAMES.get(f"{node.op_type}.{name}") or _NAMES.get(name, "")).split()
     mode = attribute.s.decode(errors="replace")
