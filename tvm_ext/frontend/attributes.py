@@ -75,7 +75,7 @@ def _check(node: onnx.NodeProto, attribute: onnx.AttributeProto, model: str) -> 
         raise _wrong(node, name, attribute.i, "0 or more", model)
     if name == "num_scan_inputs" and attribute.i > len(node.input):
         raise _wrong(node, name, attribute.i, f"at most {len(node.input)}, the number of its inputs,", model)
-    if name == "num_outputs" and attribute.i != len(node.output):  # the inference of onnx writes beyond its outputs
+    if name == "num_outputs" and attribute.i != len(node.output):  # else the inference of onnx writes beyond them
         raise _wrong(node, name, attribute.i, f"{len(node.output)}, the number of its outputs,", model)
     choices = (_NAMES.get(f"{node.op_type}.{name}") or _NAMES.get(name, "")).split()
     mode = attribute.s.decode(errors="replace")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import tvm
 
+from ...core.errors import essence
 from ...core.machine import Machine
 from ...driver.build import compile_kernels
 from ...runtime import tiles
@@ -25,7 +26,7 @@ from .dtypes import bits_of
 from .measurement import NO_SERVER
 from .permission import ASK, asking_kernel, request_of
 from .timing import DISCARD, Repeats
-from .workbench import ENTRY, Built, Failed, Workbench, summary
+from .workbench import ENTRY, Built, Failed, Workbench
 
 #: Drives all arguments but the first (the activation) out of the caches before each repeat.
 _COLD = "cache_flush_cpu_non_first_arg"
@@ -61,7 +62,7 @@ class Fleet:
             # whole seconds: the server reads no others
             return tracker.request(self.key, session_timeout=math.ceil(self.run_timeout), max_retry=2)
         except (OSError, RuntimeError) as error:
-            what = f"no server under key {self.key!r} of tracker {self.host}:{self.port} answers: {summary(error)}"
+            what = f"no server under key {self.key!r} of tracker {self.host}:{self.port} answers: {essence(error)}"
             raise Failed(NO_SERVER, what) from error
         finally:
             socket.setdefaulttimeout(before)
@@ -114,7 +115,7 @@ class RemoteWorkbench(Workbench):
             raise
         except Exception as error:
             alive = session is not None and _alive(session)
-            raise Failed("run" if alive else "crash", f"on the server: {summary(error)}") from error
+            raise Failed("run" if alive else "crash", f"on the server: {essence(error)}") from error
         finally:
             Path(built.function).unlink(missing_ok=True)
 

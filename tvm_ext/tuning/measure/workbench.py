@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.errors import essence
 from ...core.layout import Layout
 from ...core.machine import Machine
 from ...driver.build import compile_kernels
@@ -107,12 +108,12 @@ class Workbench:
         try:
             kernel = program.kernel(candidate)
         except Exception as error:
-            raise Failed("schedule", summary(error)) from error
+            raise Failed("schedule", essence(error)) from error
         try:
             function = self._compiled(trial, kernel.function)
             self._given(key, kernel.layouts)
         except Exception as error:
-            raise Failed("build", summary(error)) from error
+            raise Failed("build", essence(error)) from error
         self._built[trial] = Built(key, function, kernel.layouts, kernel.exact)
 
     def run(self, trial: int, path: str, best: float, again: bool = False) -> dict[str, Any]:
@@ -132,7 +133,7 @@ class Workbench:
         except Failed:
             raise
         except Exception as error:
-            raise Failed("run", summary(error)) from error
+            raise Failed("run", essence(error)) from error
         return {"costs": costs, "discarded": discarded, "check": self._check(built, outputs, path)}
 
     def _compiled(self, trial: int, kernel: Any) -> Any:
@@ -206,9 +207,3 @@ def _references(path: str, dtypes: Sequence[str]) -> list[tuple[np.ndarray, floa
     with np.load(path) as saved:
         results = [saved[name].view(dtype) for name, dtype in zip(saved.files, dtypes, strict=True)]
     return [(result, value_range(result)) for result in results]
-
-
-def summary(error: BaseException) -> str:
-    """Type and first line of a message, for a log."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:400] if lines else ''}"

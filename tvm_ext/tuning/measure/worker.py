@@ -86,7 +86,8 @@ def _start(message: Mapping[str, Any]) -> Workbench:
 
 
 def _answer(bench: Workbench, message: Mapping[str, Any]) -> dict[str, Any]:
-    from .workbench import Failed, summary
+    from ...core.errors import essence
+    from .workbench import Failed
 
     answer: dict[str, Any] = {"error": "", "detail": ""}
     try:
@@ -101,17 +102,18 @@ def _answer(bench: Workbench, message: Mapping[str, Any]) -> dict[str, Any]:
     except Failed as failed:
         answer.update(error=failed.error, detail=failed.detail, check=failed.check)
     except Exception as error:
-        answer.update(error="unknown", detail=summary(error))
+        answer.update(error="unknown", detail=essence(error))
     return answer
 
 
 def _load(bench: Workbench, message: Mapping[str, Any]) -> None:
-    from .workbench import Failed, summary
+    from ...core.errors import essence
+    from .workbench import Failed
 
     try:
         bench.load(message["task"], message["describe"])
     except Exception as error:
-        raise Failed(BAD_TASK, summary(error)) from error
+        raise Failed(BAD_TASK, essence(error)) from error
 
 
 if __name__ == "__main__":

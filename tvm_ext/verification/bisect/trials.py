@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.errors import essence
 from ...core.instruments import Instruments, Switches
 from ...core.options import CompileOptions
 from ...core.sample_inputs import seeded_inputs
@@ -91,7 +92,7 @@ class Bench:
         except Exception as failure:  # a culprit may as well break the compile or the run
             if not self.trials and not self.programs:
                 raise  # the import: nothing that can be switched off
-            detail = f"{type(failure).__name__}: {str(failure).strip().splitlines()[0][:200]}"
+            detail = essence(failure)
         seconds = time.perf_counter() - start
         self.trials.append(Trial(len(self.trials), kind, off, on, not detail, error, detail, seconds))
         self._tell({**self.trials[-1].as_dict(), "of": kind, "kind": "trial", "text": str(self.trials[-1])})
