@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.frontend.graphs import imported
 from tests.passes.lowering import stage
+from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.passes.lower_rest import LowerRest
 
 from .cases import Case, Known, agree, built, case, floats, rng_of, said, typed
@@ -177,3 +179,23 @@ def test_a_gated_bias() -> None:
     wanted = np.float32((u * (r * eco - 1) + 2) * positions)
     agree("GatedRelativePositionBias", case(query, bias, positions, Known(weight), Known(shift), eco, num_heads=N),
           wanted=[wanted], atol=1e-5)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [({}, "'num_heads' is missing"), ({"num_heads": 0}, "'num_heads' is 0"), ({"num_heads": 4}, "which 4 heads do not"),
+     ({"num_heads": N, "do_rotary": 1}, "do_rotary is 1"),
+     ({"num_heads": N, "qkv_hidden_sizes": [H, H, 3]}, "of a weight")],
+)  # fmt: skip
+def test_what_is_refused(attributes: dict[str, Any], text: str) -> None:
+    rng = rng_of(12)
+    node = case(floats(rng, B, S, 11), Known(thin(rng, 11, 3 * H)), None, **attributes)
+    with pytest.raises(UnsupportedError, match=text):
+        imported(built("Attention", [node], "com.microsoft", "float32")[0])
+
+
+def test_a_mask_of_another_form_says_which_work() -> None:
+    rng = rng_of(13)
+    node = case(floats(rng, B, S, 11), Known(thin(rng, 11, 3 * H)), None, np.ones((B, 1, 9, 9), np.int32), num_heads=N)
+    with pytest.raises(UnsupportedError, match=r"a mask of shape \(2, 1, 9, 9\).* it can be \(2,\), \(4,\), \(2, 5\)"):
+        imported(built("Attention", [node], "com.microsoft", "float32")[0])

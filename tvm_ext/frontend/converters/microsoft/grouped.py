@@ -36,9 +36,7 @@ def group_query_attention(inputs: Any, attributes: Attributes, opset: int) -> An
         first = inputs[9] if inputs[9] is None else _first(inputs[9])
         tables = rows_at(first, batch, sequence, inputs[7], inputs[8])
         query, key = (turn(x, tables, bool(attributes.get("rotary_interleaved", 0))) for x in (query, key))
-    repeated = (emit(relax.op.repeat(x, heads // groups, 1)) if heads != groups else x for x in (key, value))
-    ours, values = repeated
-    scores = scores_of(query, ours, attributes)
+    scores = scores_of(query, _repeated(key, heads), attributes)
     if limit := float(attributes.get("softcap", 0.0)):
         inner = emit(relax.op.tanh(emit(relax.op.divide(scores, scalar(limit, scores)))))
         scores = emit(relax.op.multiply(inner, scalar(limit, scores)))
@@ -47,8 +45,16 @@ def group_query_attention(inputs: Any, attributes: Attributes, opset: int) -> An
     mask = _mask(inputs[5], batch, sequence, attributes, dtype_of(query))
     scores = scores if mask is None else emit(relax.op.add(scores, mask))
     weights = _weights(scores, inputs[11], bool(attributes.get("smooth_softmax", 0)))
-    context = joined_heads(emit(relax.op.matmul(weights, values)))
+    context = joined_heads(emit(relax.op.matmul(weights, _repeated(value, heads))))
     return relax.Tuple([context, key, value][: outputs_of(attributes)])
+
+
+def _repeated(x: Any, heads: int) -> Any:
+    """Heads of keys or values, each as often as there are heads of queries for it."""
+    groups = static_shape(x, "keys and values")[1]
+    if groups == heads:
+        return x
+    return emit(relax.op.take(x, constant(np.arange(heads) // (heads // groups)), 1, mode="wrap"))
 
 
 def _check(inputs: Any, attributes: Attributes) -> None:
