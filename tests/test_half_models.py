@@ -91,7 +91,8 @@ def test_agrees_with_float64_on_the_recipes_of_float32(name: str, dtype: str) ->
     compiled = check(MODELS[name](), dtype)
     plain = tvm_ext.compile(MODELS[name](), cache=False, threads=2)
     assert recipes(compiled)["generic"] <= recipes(plain)["generic"]
-    assert sum(recipes(compiled).values()) <= sum(recipes(plain).values()) + ("tiny" in name)
+    # what the generic schedule makes may be converted by a kernel of its own
+    assert recipes(compiled).total() <= recipes(plain).total() + recipes(compiled)["generic"]
     assert not [node for node, row in compiled.report["nodes"].items() if not row["owners"]]
 
 

@@ -19,7 +19,7 @@ from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.passes import CompileContext, PassResult
-from tvm_ext.core.provenance import Held, Provenance
+from tvm_ext.core.provenance import Provenance
 from tvm_ext.core.relax_graph import dtype_of, main_bindings, op_name
 from tvm_ext.passes.conditions import unique_names, well_formed
 from tvm_ext.passes.lower_precision import LowerPrecision
@@ -226,46 +226,6 @@ def test_weights_that_float16_has_no_values_for() -> None:
         weight[2, 1] = value_
         mod = build(lambda emit, x, w=weight: emit(op.matmul(x, const(w))), (3, 8))
         assert bool(lowered(mod, context(precision="fp16")).modified) == fits
-
-
-def stated(body: Callable[..., Any], *shapes: tuple[int, ...], values: dict[str, str], **options: Any) -> PassResult:
-    """The pass on a module that some values of the model are narrow in."""
-    ctx = context(**{"precision": "float32", **options})
-    held = {name: [Held(name)] for name in values}
-    ctx.provenance = Provenance({}, held, values)
-    return lowered(build(body, *shapes), ctx)
-
-
-def test_what_the_model_has_narrow_is_stored_so_between_kernels() -> None:
-    """lv is within a kernel, lv1 and lv2 between two; a normalization may read what the model has narrow."""
-
-    def body(emit: Callable[..., Any], x: Any) -> Any:
-        a = emit(op.nn.relu(emit(op.matmul(x, const(random(8, 8))))))
-        b = emit(op.nn.layer_norm(a, const(random(8)), const(random(8)), axes=[-1]))
-        return emit(op.matmul(b, const(random(8, 4))))
-
-    kinds = dict.fromkeys(("lv", "lv1", "lv2", "gv"), "float16")
-    result = stated(body, (3, 8), values=kinds)
-    made = {b.var.name: dtype_of(b.var) for b in main_bindings(result.mod)}
-    assert {name for name, kind in made.items() if kind == "float16"} == {"lv1_float16", "lv2_float16"}
-    assert not any(
-        hasattr(a, "value") and dtype_of(a) == "float16" for b in main_bindings(result.mod) for a in b.value.args
-    )
-    assert not stated(body, (3, 8), values={}).modified
-    mixed = stated(body, (3, 8), values=kinds, precision="bf16")
-    made = {b.var.name: dtype_of(b.var) for b in main_bindings(mixed.mod)}
-    assert {made["lv2_bfloat16"], made["lv1_float16"]} == {"bfloat16", "float16"}, (
-        "what a product reads is rounded to bf16"
-    )
-
-
-def test_what_only_the_generic_schedule_reads_is_not_stored_narrow() -> None:
-    """A kernel of its own would decode it."""
-
-    def body(emit: Callable[..., Any], x: Any) -> Any:
-        return emit(op.cumsum(emit(op.matmul(x, const(random(8, 8)))), axis=1))
-
-    assert not stated(body, (3, 8), values={"lv": "float16"}).modified
 
 
 def test_layers_that_are_named_keep_float32() -> None:
