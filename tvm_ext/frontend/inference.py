@@ -138,11 +138,9 @@ def types_of_outputs(
     imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
     try:
         made = _outputs(schema, node, types, data, imports, "")
-        for kind in made.values():
-            check_size(dims_known(kind), "", "")
-    except (ModelError, UnsupportedError):
+    except ModelError:
         return {}
-    return made
+    return {name: kind for name, kind in made.items() if is_sensible(kind)}
 
 
 def _given_types(proto: onnx.ModelProto, inputs: Iterable[TensorSpec]) -> Iterator[tuple[str, onnx.TypeProto]]:
@@ -242,6 +240,15 @@ def static_type(kind: onnx.TypeProto) -> tuple[tuple[int, ...], str] | None:
         return None
     shape = tuple(dim for dim in dims if dim is not None)
     return (shape, str(helper.tensor_dtype_to_np_dtype(code))) if len(shape) == len(dims) else None
+
+
+def is_sensible(kind: onnx.TypeProto) -> bool:
+    """Whether a program could have a value of the type, as far as its size is known."""
+    try:
+        check_size(dims_known(kind), "", "")
+    except UnsupportedError:
+        return False
+    return True
 
 
 def check_size(dims: Sequence[int | None] | None, what: str, model: str) -> None:

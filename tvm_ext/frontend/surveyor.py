@@ -13,7 +13,7 @@ from ..core.errors import UnsupportedError
 from .checker import Checked
 from .graph_importer import GraphImporter
 from .graph_order import reads_of
-from .inference import check_shapes, dims_known, static_type
+from .inference import check_shapes, dims_known, is_sensible, static_type
 from .operators import FIX, refusal
 from .output_types import output_types
 
@@ -140,7 +140,7 @@ class Surveyor(GraphImporter):
         inferred = self._types_made(node)
         for name in filter(None, node.output):
             kind = _better(inferred.get(name), self._stated.get(name))
-            if kind is None:
+            if kind is None or not is_sensible(kind):
                 continue
             self.kinds[name] = kind
             if (static := static_type(kind)) is not None:

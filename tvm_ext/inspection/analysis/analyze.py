@@ -43,7 +43,7 @@ def analyze(model: Any, **options: Any) -> Analysis:
     return Analysis(
         source.name, found.checked.opset, tuple((s.name, s.sizes, s.dtype) for s in found.checked.inputs),
         _outputs(found), found.free, sum(row.parameters for row in rows), sum(row.parameter_bytes for row in rows),
-        rows, redundancies(found, done.action), refused, found.unseen, done.generic, done.passes,
+        rows, redundancies(found, done.action), refused, found.unseen if refused else (), done.generic, done.passes,
         found.checked.warnings,
     )  # fmt: skip
 
