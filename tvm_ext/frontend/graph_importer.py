@@ -26,7 +26,6 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from ..core.errors import TvmExtError, UnsupportedError
 from ..core.relax_graph import dtype_of, shape_of
-from ..core.storage import outgrows
 from . import sequences
 from .branches import convert_if
 from .checker import Checked
@@ -40,10 +39,10 @@ from .inference import check_inner, dims_known, inferred_outputs, types_of_outpu
 from .known_values import known_outputs, value_of
 from .loops import convert_loop, convert_scan
 from .naming import Names, identifier, node_labels
-from .narrow import NARROW, stored, wrapped
+from .narrow import NARROW, stored, with_stated_dtype, wrapped
 from .operators import FIX, lacks_converter, refusal
-from .refusal import Refusal, unsupported
-from .subgraph import as_tensor, constant_of
+from .refusal import ConverterFailed, Refusal, unsupported
+from .subgraph import as_tensor, constant_of, constant_outgrows
 from .types import dtype_name, type_of
 from .walk import value_names
 
@@ -85,14 +84,6 @@ class Trace:
     values: Mapping[str, Any] = field(default_factory=dict)
     wide: Mapping[relax.Var, relax.Var] = field(default_factory=dict)
     regions: list[OffloadedRegion] = field(default_factory=list)
-
-
-class _ConverterFailed(BaseException):
-    """Carries a converter's exception through the stock loop, which prints every `Exception` to stdout."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-        super().__init__(str(error))
 
 
 class GraphImporter(ONNXGraphImporter):
@@ -172,7 +163,7 @@ class GraphImporter(ONNXGraphImporter):
             )
             return self.bb.normalize(made)
         except Exception as error:
-            raise _ConverterFailed(error) from error
+            raise ConverterFailed(error) from error
 
     def _convert(self, op_name: str, inputs: Any, attrs: dict[str, Any]) -> Any:
         inputs = in_bounds(op_name, inputs, attrs)
@@ -181,7 +172,7 @@ class GraphImporter(ONNXGraphImporter):
             opset = self._checked.opsets[ML] if self._node.domain == ML else self.opset
             return one_or_all(own[op_name](inputs, attrs, opset))
         made = super()._convert_operator(op_name, inputs, attrs, self.opset)
-        if isinstance(made, GenericConst) and _outgrows(made, inputs):  # computed by the program, not kept in it
+        if isinstance(made, GenericConst) and constant_outgrows(made, inputs):  # made by the program
             hidden = type(inputs)(self.bb.emit(x) if isinstance(x, GenericConst) else x for x in inputs)
             return super()._convert_operator(op_name, hidden, attrs, self.opset)
         return made
@@ -241,7 +232,7 @@ class GraphImporter(ONNXGraphImporter):
 
     # ------------------------------------------------------------ what is added
     def _convert_node(self, node: onnx.NodeProto) -> None:
-        node = self._of_narrow(node)
+        node = with_stated_dtype(node, self._narrow)
         if self._known(node):
             return
         if node.domain in ("", "ai.onnx") and node.op_type in _CONTROL_FLOW:
@@ -297,22 +288,6 @@ class GraphImporter(ONNXGraphImporter):
     def _is_known(self, name: str) -> bool:
         return isinstance(self._nodes[name], GenericConst) or self.known(name) is not None
 
-    def _of_narrow(self, node: onnx.NodeProto) -> onnx.NodeProto:
-        """The node; with the dtype that an operand of 2 or 4 bits, which the program has in 8, says it makes."""
-        narrow = [self._narrow[name] for name in node.input[1:] if name in self._narrow]
-        if not narrow or node.op_type not in ("CastLike", "QuantizeLinear"):
-            return node
-        from onnx import helper
-
-        to = helper.np_dtype_to_tensor_dtype(np.dtype(narrow[0]))
-        if node.op_type == "CastLike":
-            return helper.make_node("Cast", node.input[:1], node.output, node.name, to=to)
-        new = type(node)()
-        new.CopyFrom(node)
-        if not any(attribute.name == "output_dtype" for attribute in node.attribute):
-            new.attribute.append(helper.make_attribute("output_dtype", to))
-        return new
-
     def _known(self, node: onnx.NodeProto) -> bool:
         """Make the outputs of a node constants, if they can be computed now."""
         arrays = known_outputs(node, [self._nodes[name] if name else None for name in node.input], self.opset)
@@ -329,7 +304,7 @@ class GraphImporter(ONNXGraphImporter):
             yield
         except TvmExtError:
             raise
-        except _ConverterFailed as failed:
+        except ConverterFailed as failed:
             raise self._refusal(failed.error) from failed.error
         except Exception as error:
             raise self._refusal(error) from error
@@ -416,23 +391,3 @@ class GraphImporter(ONNXGraphImporter):
             fix="sequences, optionals and shapes that are only known at run time cannot be outputs: "
             "give their elements as outputs, or join them by ConcatFromSequence",
         )
-
-
-def _stated_dtype(output: onnx.ValueInfoProto) -> str:
-    import onnx
-
-    code = output.type.tensor_type.elem_type
-    return str(onnx.helper.tensor_dtype_to_np_dtype(code)) if code else ""
-
-
-def _outgrows(made: GenericConst, inputs: Iterable[Any]) -> bool:
-    """Whether a constant is large, and much larger than the different constants that it was made of."""
-    operands: list[GenericConst] = []
-    for x in inputs:
-        if isinstance(x, GenericConst) and not any(x.same_as(other) for other in operands):
-            operands.append(x)
-    return outgrows(_nbytes(made), sum(map(_nbytes, operands)))
-
-
-def _nbytes(constant: GenericConst) -> int:
-    return math.prod(shape_of(constant) or ()) * tvm.DataType(dtype_of(constant)).bits // 8

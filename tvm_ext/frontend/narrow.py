@@ -6,10 +6,14 @@ y = Cast(z, int4)     ->   y = int8((z & 15 ^ 8) - 8), returned as bytes that nu
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tvm import relax
+
+if TYPE_CHECKING:
+    import onnx
 
 #: dtype -> bits.
 NARROW = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4}
@@ -39,3 +43,20 @@ def widened(array: np.ndarray) -> np.ndarray:
     """A constant as the program computes with it."""
     name = array.dtype.name
     return array.astype(computed(name)) if name in NARROW else array
+
+
+def with_stated_dtype(node: onnx.NodeProto, narrow_types: Mapping[str, str]) -> onnx.NodeProto:
+    """The node; with the dtype that an operand of 2 or 4 bits, which the program has in 8, says it makes."""
+    narrow = [narrow_types[name] for name in node.input[1:] if name in narrow_types]
+    if not narrow or node.op_type not in ("CastLike", "QuantizeLinear"):
+        return node
+    from onnx import helper
+
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(narrow[0]))
+    if node.op_type == "CastLike":
+        return helper.make_node("Cast", node.input[:1], node.output, node.name, to=to)
+    new = type(node)()
+    new.CopyFrom(node)
+    if not any(attribute.name == "output_dtype" for attribute in node.attribute):
+        new.attribute.append(helper.make_attribute("output_dtype", to))
+    return new

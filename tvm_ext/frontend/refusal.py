@@ -34,6 +34,14 @@ class Refusal(NotImplementedError):
         self.fix, self.freeze, self.unknown = fix, freeze or unknown is not None, unknown
 
 
+class ConverterFailed(BaseException):
+    """Carries a converter's exception through the stock loop, which prints every `Exception` to stdout."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(str(error))
+
+
 def unsupported(
     error: Exception, node: onnx.NodeProto, label: str, opset: int, operands: Mapping[str, str], model: str,
     inputs: list[str],

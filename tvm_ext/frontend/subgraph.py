@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,6 +11,8 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
+from ..core.relax_graph import dtype_of, shape_of
+from ..core.storage import outgrows
 from .copies import Copies
 from .naming import Names
 from .narrow import widened
@@ -77,3 +80,16 @@ def as_tensor(value: Any) -> Any:
     if isinstance(value, relax.ShapeExpr) and all(isinstance(d, tirx.IntImm) for d in value.values):
         return constant_of(np.array([int(d) for d in value.values], np.int64))
     return constant_of(np.array(int(value), np.int64)) if isinstance(value, tirx.IntImm) else value
+
+
+def constant_outgrows(made: GenericConst, inputs: Iterable[Any]) -> bool:
+    """Whether a constant is large, and much larger than the different constants that it was made of."""
+    operands: list[GenericConst] = []
+    for x in inputs:
+        if isinstance(x, GenericConst) and not any(x.same_as(other) for other in operands):
+            operands.append(x)
+    return outgrows(_nbytes(made), sum(map(_nbytes, operands)))
+
+
+def _nbytes(constant: GenericConst) -> int:
+    return math.prod(shape_of(constant) or ()) * tvm.DataType(dtype_of(constant)).bits // 8

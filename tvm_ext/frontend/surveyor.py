@@ -95,13 +95,13 @@ class Surveyor(GraphImporter):
     def _refuse_or_convert(self, node: onnx.NodeProto) -> None:
         if reason := refusal(node, self._checked.opsets):
             raise UnsupportedError(f"operator {node.op_type!r} (domain {node.domain or 'ai.onnx'!r}) {reason}", fix=FIX)
-        with self._naming_errors():
+        with self._converting(node, self._label):
             super()._convert_node(node)
 
     def _check_static(self, node: onnx.NodeProto) -> None:
         if self._knows_outputs(node):
             with self._noting(node):
-                with self._naming_errors():
+                with self._converting(node, self._label):
                     super()._check_static(node)
                 made = {name: self._nodes[name] for name in node.output if name}
                 check_shapes(self._types_made(node), made, self.trace.makers, self._model)
