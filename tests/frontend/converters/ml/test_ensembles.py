@@ -178,7 +178,7 @@ def test_a_circle_is_refused() -> None:
     ("name", "value", "text"),
     [("nodes_falsenodeids", [9, 0, 0], "lead to some that there are not"), ("nodes_featureids", [0], r"state \[1, 3\]"),
      ("nodes_featureids", [FEATURES, 0, 0], "features up to 7 of rows of 7"),
-     ("target_ids", [0, 3], "for target 3 of 1"),
+     ("target_ids", [0, 3], "for target 3 of 1"), ("base_values", [1.0, 2.0], "2 base_values for 1 targets"),
      ("nodes_modes", ["BRANCH_UP", "LEAF", "LEAF"], "BRANCH_UP"), ("target_nodeids", [1, 5], "a weight of node 5")],
 )  # fmt: skip
 def test_damaged_trees_are_refused(name: str, value: list[Any], text: str) -> None:

@@ -67,6 +67,8 @@ def _check(inputs: Any, attributes: Attributes) -> None:
             raise Refusal(f"{name}: only a first prompt works, whose past has no steps")
     if attributes.get("sliding_window_cache", 0) or attributes.get("qk_output", 0):
         raise Refusal("sliding_window_cache or qk_output")
+    if not attributes.get("causal", 1) and int(attributes.get("local_window_size", -1)) > 0:
+        raise Refusal("local_window_size of an attention that is not causal")
     if any(text(attributes, name, "NONE") != "NONE" for name in ("k_quant_type", "v_quant_type")):
         raise Refusal("a quantized cache")
 

@@ -28,6 +28,9 @@ def regressor(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 def _scores(x: Any, trees: Forest, how: str, base: np.ndarray) -> Any:
     """Aggregated weights of each target, in float64 where x is."""
+    targets = trees.weights.shape[1]
+    if base.size not in (0, targets):
+        raise Refusal(f"{base.size} base_values for {targets} targets")
     dtype = "float64" if dtype_of(x) == "float64" else "float32"
     y = aggregated(leaves(x if dtype == "float64" else floats(x), trees), trees, how, dtype)
     return emit(relax.op.add(y, constant(base, dtype))) if base.size else y
