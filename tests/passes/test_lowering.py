@@ -112,7 +112,6 @@ def test_one_thread_has_no_parallel_loop() -> None:
 GENERIC = {
     "argmax": [node("ArgMax", "x", "y", axis=1)],
     "cumsum": [node("CumSum", "x axis", "y")],
-    "cast": [node("Cast", "x", "y", to=TensorProto.INT32)],
     "resize": [node("Resize", "x  scales", "y", mode="nearest")],
 }
 CONSTANTS = {
@@ -124,7 +123,7 @@ CONSTANTS = {
 def test_what_no_recipe_takes_is_named_with_the_reason(name: str) -> None:
     nodes = GENERIC[name]
     used = {i for n in nodes for i in n.input}
-    kind = {"argmax": TensorProto.INT64, "cast": TensorProto.INT32}.get(name, TensorProto.FLOAT)
+    kind = {"argmax": TensorProto.INT64}.get(name, TensorProto.FLOAT)
     proto = model(
         nodes, [value("x", (1, 16, 9, 7))], [value("y", None, kind)], {k: CONSTANTS[k] for k in used - {"x", "m", ""}}
     )

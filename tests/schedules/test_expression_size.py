@@ -36,4 +36,4 @@ def test_simple_operators(name: str, reads: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("name", [*scalar_ops.SCALAR_OPS, *scalar_ops.TYPED_OPS])
 def test_every_operator_can_be_counted(name: str) -> None:
-    assert all(1 <= reads < LARGEST_EXPRESSION / 10 for reads in operand_reads(name))
+    assert all(1 <= reads < LARGEST_EXPRESSION / 4 for reads in operand_reads(name))
