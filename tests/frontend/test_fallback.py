@@ -219,6 +219,18 @@ def test_a_region_without_inputs() -> None:
     np.testing.assert_array_equal(program.run({"x": x})["y"], x)
 
 
+def test_a_region_that_nothing_needs_is_gone(tmp_path: Path) -> None:
+    nodes = [node("Inverse", "x", "b", "inverse", domain=MS), node("Size", "b", "n"), node("Cast", "n", "f", to=F32)]
+    proto = model([*nodes, node("Add", "x f", "y")], [value("x", [3, 3])], [value("y", [3, 3])])
+    program = check(with_domains(proto, com_microsoft=1), {"x": random(3, 3)})
+    assert not places(program) and not program.offload_programs()
+    (row,) = (row for row in program.offload_report().ops if row.node == "inverse")
+    assert row.place == "compile time"
+    paths = tvm_ext.inspect(proto, fallback="onnxruntime").dump(tmp_path)
+    for path in (path for path in paths if path.suffix == ".py" and "tir" not in path.name):
+        np.testing.assert_array_equal(tvm_ext.resume(path).run({"x": random(3, 3)})["y"], random(3, 3) + 9)
+
+
 def test_functions_of_the_model_are_inlined_first() -> None:
     inner = [node("NonZero", "a", "z"), node("Cast", "z", "f", to=F32), node("ReduceMean", "f", "b", keepdims=0)]
     proto = model([node("F", "x", "s", "call", domain="local"), node("Add", "s x", "y")], [value("x", [2, 3])],

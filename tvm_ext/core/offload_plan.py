@@ -74,6 +74,16 @@ class OffloadPlan:
         reasons = [(one.name, node, why) for one in regions for node, why in one.facts["reasons"].items()]
         return cls(regions[0].backend, list(regions), {node: (name, why) for name, node, why in reasons})
 
+    def keep(self, operands: Sequence[Any]) -> None:
+        """Forget the regions whose program is none of these operands of the calls that are left."""
+        kept: list[OffloadedRegion] = []
+        for one in self.regions:
+            if any(one.program.same_as(operand) for operand in operands):
+                kept.append(one)
+            else:
+                self.places = {node: place for node, place in self.places.items() if node not in one.nodes}
+        self.regions = kept
+
     def as_dict(self, types: Mapping[str, str], gone: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Plain values for JSON.
 

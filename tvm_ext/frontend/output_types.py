@@ -38,7 +38,7 @@ def output_types(
     small = {name: numpy_helper.from_array(value, name) for name, value in known.items() if value.size <= SMALL}
     made = types_of_outputs(node, opsets, kinds, small)
     if node.op_type == "TopK":
-        _cut(node, made, known)
+        made |= _cut(node, kinds, known)
     elif node.op_type == "Loop":
         made |= _carried(node, opsets, ir_version, kinds)
     domain = "" if node.domain == "ai.onnx" else node.domain
@@ -51,13 +51,24 @@ def output_types(
     return made
 
 
-def _cut(node: onnx.NodeProto, made: Mapping[str, onnx.TypeProto], known: Mapping[str, np.ndarray]) -> None:
-    """A TopK of an axis of unknown size makes k elements, or fails: inference leaves this open."""
+def _cut(
+    node: onnx.NodeProto, kinds: Mapping[str, onnx.TypeProto], known: Mapping[str, np.ndarray]
+) -> dict[str, onnx.TypeProto]:
+    """A TopK of an axis of unknown size makes k elements, or fails: inference leaves its whole shape open."""
+    from onnx import TensorProto, helper
+
     given = {attribute.name: attribute.i for attribute in node.attribute}
     k = known[node.input[1]].reshape(-1)[0] if len(node.input) > 1 and node.input[1] in known else given.get("k")
-    for kind in made.values():
-        if k is not None and not _rank_is_open(kind):
-            kind.tensor_type.shape.dim[given.get("axis", -1)].dim_value = int(k)
+    kind = kinds.get(node.input[0]) if node.input else None
+    dims = None if kind is None else dims_known(kind)
+    axis = given.get("axis", -1)
+    if k is None or kind is None or dims is None or not -len(dims) <= axis < len(dims):
+        return {}
+    shape = list(dims)
+    shape[axis] = int(k)
+    codes = (kind.tensor_type.elem_type, TensorProto.INT64)
+    made = zip(node.output, codes, strict=False)
+    return {name: helper.make_tensor_type_proto(code, shape) for name, code in made if name}
 
 
 def _carried(
@@ -66,7 +77,9 @@ def _carried(
     """Values that a Loop carries from step to step, of the types that they begin with, if a step keeps these."""
     from onnx import helper, shape_inference
 
-    body = next(attribute.g for attribute in node.attribute if attribute.name == "body")
+    body = next((attribute.g for attribute in node.attribute if attribute.name == "body"), None)
+    if body is None:
+        return {}
     begins = [kinds.get(name) for name in node.input[2:]]
     taken = {value.name for value in (*body.input, *body.initializer)}
     graph = helper.make_graph(

@@ -6,7 +6,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..core.passes import CompileContext, Event, Pass, PassResult
-from ..core.relax_graph import main_bindings
+from ..core.relax_graph import main_bindings, op_name
 from .conditions import has_main, no_dead_bindings
 
 
@@ -34,6 +34,9 @@ class EliminateDeadCode(Pass):
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         after = relax.transform.DeadCodeElimination(["main"])(mod)
+        if ctx.offload is not None:
+            calls = [b.value for b in main_bindings(after) if op_name(b.value) == "relax.call_tir"]
+            ctx.offload.keep([operand for call in calls for operand in call.args[1].fields])
         fired = _removed_bindings(mod, after, ctx) + _removed_functions(mod, after)
         return PassResult(after if fired else mod, tuple(fired))
 
