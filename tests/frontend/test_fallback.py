@@ -16,6 +16,7 @@ from tests.frontend.graphs import message, run_onnxruntime
 from tests.onnx_graphs import model, node, random, value
 from tests.runtime.processes import run_python
 from tvm_ext.core.errors import DriverError, UnsupportedError
+from tvm_ext.frontend.converters import FOREIGN
 from tvm_ext.runtime.model import CompiledModel
 
 F32, I64, S, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING, TensorProto.BOOL
@@ -119,6 +120,13 @@ def suppression() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     inputs = [value("b", [1, 20, 4]), value("l", [1, 1, 20])]
     proto = model(nodes, inputs, [value("y", [3]), value("ti", [3], I64)], weights)
     return proto, {"b": np.sort(np.abs(random(1, 20, 4))), "l": random(1, 1, 20, seed=1)}
+
+
+@pytest.fixture(autouse=True)
+def _without_some_converters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if these operators, which onnxruntime has, had no converter."""
+    for domain, operator in ((MS, "Inverse"), (MS, "CDist"), (ML, "Normalizer")):
+        monkeypatch.delitem(FOREIGN[domain], operator)
 
 
 def contributed() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:

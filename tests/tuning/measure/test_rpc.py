@@ -61,11 +61,11 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    for _ in range(600):
+    for _ in range(1800):
         if condition():
             return
         time.sleep(0.1)
-    raise AssertionError("not within a minute")
+    raise AssertionError("not within three minutes")
 
 
 def count(port: int) -> int:
