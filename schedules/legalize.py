@@ -16,11 +16,12 @@ from tvm import relax, te, tirx
 from tvm.ir import Call, Op
 from tvm.tirx import FloatImm, IntImm
 
+from tvm_ext.core.precision import NARROW_FLOATS
 from tvm_ext.core.relax_graph import dtype_of, op_name, scalar_of, shape_of
 
 from .scalar_ops import COMPARISONS, SCALAR_OPS, cast, scalar_call
 
-_NARROW, _FLOATS = ("float16", "bfloat16"), ("float16", "bfloat16", "float32", "float64")
+_FLOATS = (*sorted(NARROW_FLOATS), "float32", "float64")
 _PLAIN = (*_FLOATS, "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 
 Legalization = Callable[[relax.BlockBuilder, Call], relax.Expr]
@@ -58,7 +59,7 @@ def _computed(call: Call, tensors: Sequence[Any], values: Sequence[te.Tensor]) -
     def operand(expr: Any, index: Sequence[Any]) -> Any:
         number = expr.value if isinstance(expr, FloatImm | IntImm) else scalar_of(expr)
         kind = result if isinstance(expr, FloatImm | IntImm) else dtype_of(expr)
-        wide = "float32" if narrow and kind in _NARROW else kind
+        wide = "float32" if narrow and kind in NARROW_FLOATS else kind
         for tensor, value in zip(tensors, values, strict=True):
             if expr.same_as(tensor):
                 return cast(value(*_broadcast(value, index)), wide)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -11,8 +10,8 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
-from ..core.relax_graph import dtype_of, shape_of
 from ..core.storage import outgrows
+from ..core.work import bytes_of
 from .copies import Copies
 from .naming import Names
 from .narrow import widened
@@ -88,8 +87,4 @@ def constant_outgrows(made: GenericConst, inputs: Iterable[Any]) -> bool:
     for x in inputs:
         if isinstance(x, GenericConst) and not any(x.same_as(other) for other in operands):
             operands.append(x)
-    return outgrows(_nbytes(made), sum(map(_nbytes, operands)))
-
-
-def _nbytes(constant: GenericConst) -> int:
-    return math.prod(shape_of(constant) or ()) * tvm.DataType(dtype_of(constant)).bits // 8
+    return outgrows(bytes_of(made), sum(map(bytes_of, operands)))

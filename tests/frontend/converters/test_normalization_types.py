@@ -51,6 +51,28 @@ def test_batch_norm_in_training_of_several_types(statistics):
     agree(got["y"], normal + 1, "float16")
 
 
+@pytest.mark.parametrize("training", [0, 1])
+@pytest.mark.parametrize(
+    "kinds",
+    [("float64", "float32", "float32"), ("float32", "float64", "float32"), ("float64", "float16", "float64"),
+     ("float16", "bfloat16", "float32")],
+)  # fmt: skip
+def test_batch_norm_of_several_types_is_computed_in_the_widest(kinds, training):
+    """ONNX 15 lets data, scale and statistics have a float type each."""
+    kind, scale, statistics = kinds
+    parts = {"s": scale, "b": scale, "m": statistics, "v": statistics}
+    feeds = {"x": RNG.standard_normal((2, 3, 5)).astype(kind)}
+    feeds |= {name: np.abs(RNG.standard_normal(3)).astype(np.dtype(dtype)) for name, dtype in parts.items()}
+    outputs = {"y": kind, **({"rm": statistics, "rv": statistics} if training else {})}
+    nodes = [node("BatchNormalization", list(feeds), list(outputs), training_mode=training)]
+    found = compiled(nodes, feeds, outputs, 15)
+    x, s, b, m, v = (a.astype("float64") for a in feeds.values())
+    if training:
+        m, v = x.mean((0, 2)), x.var((0, 2))
+    s, b, m, v = (a.reshape(1, 3, 1) for a in (s, b, m, v))
+    agree(found["y"], (x - m) / np.sqrt(v + 1e-5) * s + b, kind)
+
+
 def test_batch_norm_of_opset_7():
     x, one = random(2, 3, 4, dtype="float32"), np.ones(3, "float32")
     nodes = [node("BatchNormalization", ["x", *"aaaa"], ["y"], spatial=1)]

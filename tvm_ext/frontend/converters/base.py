@@ -73,15 +73,14 @@ def scalar(value: float | int | bool, x: Any) -> Any:
     return relax.const(value, dtype_of(x))
 
 
-def widened(x: Any) -> Any:
-    """A float tensor as float32; of float64 as it is."""
-    return x if dtype_of(x) in ("float32", "float64") else emit(relax.op.astype(x, "float32"))
+def as_dtype(x: Any, dtype: str) -> Any:
+    """A tensor in a dtype; the tensor itself if it has it."""
+    return x if dtype_of(x) == dtype else emit(relax.op.astype(x, dtype))
 
 
-def narrowed(y: Any, x: Any) -> Any:
-    """A result in the dtype of `x`."""
-    y = emit(y)
-    return y if dtype_of(y) == dtype_of(x) else relax.op.astype(y, dtype_of(x))
+def widest(*operands: Any) -> str:
+    """The float that these tensors are computed in together: float64 if one of them is, else float32."""
+    return "float64" if "float64" in map(dtype_of, operands) else "float32"
 
 
 def emit(expr: Any) -> Any:

@@ -18,15 +18,15 @@ from ..refusal import Refusal
 from .base import (
     Attributes,
     Converter,
+    as_dtype,
     constant,
     emit,
     kernel,
-    narrowed,
     outputs_of,
     scalar,
     static_shape,
     stock,
-    widened,
+    widest,
 )
 from .reductions import place_of_extreme
 
@@ -34,22 +34,21 @@ from .reductions import place_of_extreme
 def layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """LayerNormalization -> relax.nn.layer_norm, with mean and inverse deviation where they are read.
 
-    Stock TVM gives zeros for these two. Of other types than float32 and float16, which TVM's operator takes, and where
-    scale or bias differ between rows, it is written out; the statistics of narrower types are of float32.
+    Stock TVM gives zeros for these two. Of float64, which TVM's operator does not take, and where scale or bias differ
+    between rows, it is written out; the statistics are of float32.
     """
     x, scale, bias = inputs[0], inputs[1], inputs[2]
     rank, epsilon = int(x.ty.ndim), float(attributes.get("epsilon", 1e-5))
     axes = list(range(int(attributes.get("axis", -1)) % rank, rank))
     shape, count = [x.ty.shape[a] for a in axes], outputs_of(attributes)
-    plain = dtype_of(x) in ("float16", "float32") and all(s is None or _fits(s, shape) for s in (scale, bias))
+    plain = dtype_of(x) == "float32" and all(s is None or _fits(s, shape) for s in (scale, bias))
     if plain and count == 1:
         bias = relax.op.zeros(shape, x.ty.dtype) if bias is None else _broadcast(bias, shape)
         return relax.op.nn.layer_norm(x, _broadcast(scale, shape), bias, axes, epsilon)
-    normal, mean, inverse = _normalized(widened(x), axes, epsilon)
-    y = emit(relax.op.multiply(normal, widened(scale)))
-    y = narrowed(y if bias is None else relax.op.add(y, widened(bias)), x)
-    statistics = [v if dtype_of(v) == "float32" else emit(relax.op.astype(v, "float32")) for v in (mean, inverse)]
-    return relax.Tuple([y, *statistics][:count])
+    normal, mean, inverse = _normalized(x, axes, epsilon)
+    y = emit(relax.op.multiply(normal, scale))
+    y = y if bias is None else emit(relax.op.add(y, bias))
+    return relax.Tuple([y, *(as_dtype(part, "float32") for part in (mean, inverse))][:count])
 
 
 def _normalized(x: Any, axes: list[int], epsilon: float) -> tuple[Any, Any, Any]:
@@ -75,25 +74,21 @@ def _fits(vector: Any, shape: list[Any]) -> bool:
 def group_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GroupNormalization -> the groups of a batch as rows of a layer norm; scale and bias are the channels', or, before
     opset 21, the groups'. Computed in float32 at least, its default stash type."""
-    x, dtype, groups = inputs[0], dtype_of(inputs[0]), int(attributes["num_groups"])
+    x, groups = inputs[0], int(attributes["num_groups"])
     shape = static_shape(x, "the input of GroupNormalization")
     if groups < 1 or shape[1] % groups:
         raise Refusal(f"num_groups={groups} does not divide {shape[1]} channels")
     if int(attributes.get("stash_type", 1)) != 1:
         raise Refusal(f"stash_type={attributes['stash_type']}: 1 (float32) is needed")
-    normal = _normal_groups(widened(x), groups, float(attributes.get("epsilon", 1e-5)))
+    normal = _normal_groups(x, groups, float(attributes.get("epsilon", 1e-5)))
     scale, bias = (_of_channels(inputs[i], shape, groups) for i in (1, 2))
-    if opset < 21:  # in the type of x, and rounded once
-        return narrowed(relax.op.add(emit(relax.op.multiply(normal, widened(scale))), widened(bias)), x)
-    return relax.op.add(relax.op.multiply(relax.op.astype(normal, dtype), scale), bias)
+    return relax.op.add(relax.op.multiply(normal, scale), bias)
 
 
 def instance_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """InstanceNormalization -> a group norm of one channel a group."""
-    x, epsilon = inputs[0], float(attributes.get("epsilon", 1e-5))
-    shape = static_shape(x, "the input of InstanceNormalization")
-    scale, bias = (_of_channels(inputs[i], shape, shape[1]) for i in (1, 2))
-    return relax.op.add(relax.op.multiply(_normal_groups(x, shape[1], epsilon), scale), bias)
+    channels = static_shape(inputs[0], "the input of InstanceNormalization")[1]
+    return group_norm(inputs, {**attributes, "num_groups": channels}, opset)
 
 
 def _normal_groups(x: Any, groups: int, epsilon: float) -> Any:
@@ -160,16 +155,17 @@ def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BatchNormalization; in training mode by statistics of the batch, whose running mean and variance come out too.
 
     ONNX: running = running * momentum + current * (1 - momentum), with the variance of the batch itself (over N).
-    Stock TVM weighs the other way round. Of operands of float16, or of several types, it is computed in float32.
+    Stock TVM weighs the other way round. Operands of several types are computed in the widest of them.
     """
-    x, scale, bias, mean, variance = (inputs[i] for i in range(5))
+    operands = x, scale, bias, mean, variance = [inputs[i] for i in range(5)]
     if not attributes.get("spatial", 1):  # of opset 7
         raise Refusal("spatial=0: a mean for each element instead of each channel")
-    if {dtype_of(inputs[i]) for i in range(5)} not in ({"float32"}, {"float64"}):
-        wide = batch_norm([widened(inputs[i]) for i in range(5)], attributes, opset)
-        if not isinstance(wide, relax.Tuple):
-            return narrowed(relax.TupleGetItem(emit(wide), 0), x)
-        return relax.Tuple([narrowed(y, like) for y, like in zip(wide.fields, (x, mean, variance), strict=False)])
+    dtype = widest(*operands)
+    if any(dtype_of(one) != dtype for one in operands):
+        wide = batch_norm([as_dtype(one, dtype) for one in operands], attributes, opset)
+        results = wide.fields if isinstance(wide, relax.Tuple) else [relax.TupleGetItem(emit(wide), 0)]
+        owners = zip(results, (x, mean, variance), strict=False)
+        return relax.Tuple([as_dtype(emit(y), dtype_of(owner)) for y, owner in owners])
     if not attributes.get("training_mode", 0):
         return stock("BatchNormalization", inputs, attributes, opset)
     rank, epsilon = int(x.ty.ndim), float(attributes.get("epsilon", 1e-5))

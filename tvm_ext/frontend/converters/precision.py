@@ -57,15 +57,16 @@ class InFloat32:
         """
         kinds = {dtype_of(x) for x in inputs if _is_tensor(x)} & NARROW_FLOATS
         moved = op_type in _MOVES and not any(isinstance(x, relax.Var) and x in self.wide for x in inputs)
-        if len(kinds) != 1 or op_type in _OWN_TYPE or moved:
+        if not kinds or op_type in _OWN_TYPE or moved:
             return convert(inputs)
-        (narrow,) = kinds
         wide = type(inputs)()
         for x in inputs:
-            wide.append(self._widened(x, op_type in _STEPS) if _is_tensor(x) and dtype_of(x) == narrow else x)
+            wide.append(self._widened(x, op_type in _STEPS) if _is_tensor(x) and dtype_of(x) in kinds else x)
         results = _items(convert(wide))
-        rounded = [self._rounded(r, narrow) if is_narrow(i, narrow) else r for i, r in enumerate(results)]
-        return rounded[0] if len(rounded) == 1 else relax.Tuple(rounded)
+        for i, result in enumerate(results):
+            if narrow := next((kind for kind in sorted(kinds) if is_narrow(i, kind)), ""):
+                results[i] = self._rounded(result, narrow)
+        return results[0] if len(results) == 1 else relax.Tuple(results)
 
     def _widened(self, x: Any, exactly: bool) -> Any:
         """An operand in float32.

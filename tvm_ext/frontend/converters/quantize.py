@@ -18,7 +18,7 @@ from tvm import relax, te, tirx
 from ...core.relax_graph import dtype_of, numpy_of, shape_of
 from ..narrow import NARROW, computed
 from ..refusal import Refusal
-from .base import Attributes, Converter, constant, emit, kernel, static_shape
+from .base import Attributes, Converter, as_dtype, constant, emit, kernel, static_shape
 from .casts import decoded, encoded
 
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
@@ -34,10 +34,10 @@ def quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
         x = emit(relax.op.astype(x, "float32"))
     if to in _INTEGERS and not block:
         zero = scalar_of(0, to) if zero is None else zero
-        return relax.op.quantize(x, _float32(scale), zero, axis=axis, out_dtype=to)
-    given = _float32(scale)
+        return relax.op.quantize(x, as_dtype(scale, "float32"), zero, axis=axis, out_dtype=to)
+    given = as_dtype(scale, "float32")
     real = emit(relax.op.divide(x, spread(given, x, axis, block)))
-    offset = None if zero is None else spread(_float32(_wide(zero)), x, axis, block)
+    offset = None if zero is None else spread(as_dtype(_wide(zero), "float32"), x, axis, block)
     if to.startswith("float8"):
         real = real if offset is None else emit(relax.op.add(real, offset))
         return encoded(real, to, bool(attributes.get("saturate", 1)))
@@ -57,15 +57,15 @@ def dequantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     _check_parameters(x, scale, zero, axis, block)
     if given in _INTEGERS and not block:
         zero = scalar_of(0, given) if zero is None else zero
-        real = relax.op.dequantize(x, _float32(scale), zero, axis=axis, out_dtype="float32")
+        real = relax.op.dequantize(x, as_dtype(scale, "float32"), zero, axis=axis, out_dtype="float32")
         return real if to == "float32" else relax.op.astype(real, to)
     if given not in _INTEGERS and not given.startswith("float8"):
         raise Refusal(f"dequantization of {given}")
     whole = "int32" if "int" in given else "float32"
-    wide = _as(_wide(x), whole)
+    wide = as_dtype(_wide(x), whole)
     if zero is not None:
-        wide = emit(relax.op.subtract(wide, spread(_as(_wide(zero), whole), x, axis, block)))
-    real = relax.op.multiply(_float32(wide), spread(_float32(scale), x, axis, block))
+        wide = emit(relax.op.subtract(wide, spread(as_dtype(_wide(zero), whole), x, axis, block)))
+    real = relax.op.multiply(as_dtype(wide, "float32"), spread(as_dtype(scale, "float32"), x, axis, block))
     return real if to == "float32" else relax.op.astype(real, to)
 
 
@@ -148,14 +148,6 @@ def _dtype(attributes: Attributes, name: str) -> str:
 
     code = int(attributes.get(name, 0))
     return str(onnx.helper.tensor_dtype_to_np_dtype(code)) if code else ""
-
-
-def _float32(x: Any) -> Any:
-    return _as(x, "float32")
-
-
-def _as(x: Any, dtype: str) -> Any:
-    return x if dtype_of(x) == dtype else emit(relax.op.astype(x, dtype))
 
 
 def _wide(x: Any) -> Any:

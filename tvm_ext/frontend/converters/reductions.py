@@ -86,8 +86,6 @@ def place_of_extreme(x: Any, axis: int, largest: bool, keep: bool, last: bool = 
     nothing takes the place of one that comes first.
     """
     shape = static_shape(x, f"the input of {'ArgMax' if largest else 'ArgMin'}")
-    if dtype_of(x) in ("float16", "bfloat16"):
-        x = emit(relax.op.astype(x, "float32"))
     axis %= len(shape)
     better = {(True, False): tirx.GT, (True, True): tirx.GE, (False, False): tirx.LT, (False, True): tirx.LE}
 

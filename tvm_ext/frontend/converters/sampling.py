@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import te, tirx
 
 from ...core.relax_graph import dtype_of
 from ..refusal import Refusal
-from .base import Attributes, Converter, emit, kernel, static_shape, stock, text
-
-
-def _wide(*operands: Any) -> str:
-    """The float that places are computed in: those of float16 would be off by an element from the 2048th on."""
-    return "float64" if "float64" in map(dtype_of, operands) else "float32"
-
-
-def _cast(x: Any, dtype: str) -> Any:
-    return x if dtype_of(x) == dtype else emit(relax.op.astype(x, dtype))
+from .base import Attributes, Converter, as_dtype, emit, kernel, static_shape, stock, text, widest
 
 
 def grid_sample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GridSample, computed in float32 or float64 whatever its operands are: stock TVM mixes their types."""
     x, grid = inputs[0], inputs[1]
-    dtype = _wide(x, grid)
+    dtype = widest(x, grid)
     picks = text(attributes, "mode", "bilinear") == "nearest"  # an element as it is, of any type
-    y = stock("GridSample", [x if picks else _cast(x, dtype), _cast(grid, dtype)], attributes, opset)
-    return _cast(emit(y), dtype_of(x))
+    y = stock("GridSample", [x if picks else as_dtype(x, dtype), as_dtype(grid, dtype)], attributes, opset)
+    return as_dtype(emit(y), dtype_of(x))
 
 
 def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -39,15 +30,15 @@ def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if text(attributes, "mode", "avg") != "avg":
         raise Refusal("mode 'max': TVM's kernel computes something else")
     x, rois, batch = inputs[0], inputs[1], inputs[2]
-    dtype = _wide(x)
+    dtype = widest(x)
     half = text(attributes, "coordinate_transformation_mode", "half_pixel" if opset >= 16 else "output_half_pixel")
     align = _RoiAlign(
         dtype, static_shape(x, "the input of RoiAlign")[2:],
         (int(attributes.get("output_height", 1)), int(attributes.get("output_width", 1))),
         int(attributes.get("sampling_ratio", 0)), float(attributes.get("spatial_scale", 1.0)), half == "half_pixel",
     )  # fmt: skip
-    y = kernel(align.compute, _cast(x, dtype), _cast(rois, dtype), _cast(batch, "int32"), name="roi_align")
-    return _cast(emit(y), dtype_of(x))
+    y = kernel(align.compute, as_dtype(x, dtype), as_dtype(rois, dtype), as_dtype(batch, "int32"), name="roi_align")
+    return as_dtype(emit(y), dtype_of(x))
 
 
 class _RoiAlign:

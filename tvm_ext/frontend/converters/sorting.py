@@ -24,7 +24,7 @@ def top_k(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if dtype in _SORTED:
         return stock("TopK", inputs, given, opset)
     if "float" in dtype:
-        key = emit(_ordered(x if dtype == "float64" else emit(relax.op.astype(x, "float32"))))
+        key = emit(_ordered(x))
     elif dtype == "uint64":
         key = emit(_turned(x))
     else:

@@ -15,6 +15,7 @@ from ...refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, outputs_of, scalar, static_shape, text
 from ..quantize import dequantize_linear
 from ..rows import gather
+from .standard import channels_first, channels_last, standard
 
 #: What onnxruntime adds to a variance where a model does not say it.
 _EPSILON = 1e-12
@@ -49,7 +50,7 @@ def rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
 def _rms_norm(x: Any, weight: Any, axis: int, epsilon: float) -> tuple[Any, Any]:
     rank = len(static_shape(x, "what is normalized"))
     axes = list(range(axis % rank, rank))
-    y = emit(relax.op.nn.rms_norm(x, weight, axes, epsilon))
+    y = emit(standard("RMSNormalization", [x, weight], {"axis": axis, "epsilon": epsilon}, 23))
     squares = relax.op.mean(relax.op.multiply(x, x), axes, keepdims=True)
     return y, emit(relax.op.rsqrt(relax.op.add(squares, scalar(epsilon, x))))
 
@@ -139,13 +140,12 @@ def _channels_last(attributes: Attributes) -> bool:
 
 
 def _group_norm(x: Any, weight: Any, shift: Any, attributes: Attributes) -> Any:
-    channel = 3 if _channels_last(attributes) else 1
-    shape = static_shape(x, "what is normalized")
-    if len(shape) != 4 or shape[channel] % int(attributes["groups"]):
-        raise Refusal(f"{attributes['groups']} groups of channels of a tensor of shape {shape}")
-    axes = [axis for axis in (1, 2, 3) if axis != channel]
-    epsilon = float(attributes.get("epsilon", 1e-5))
-    y = emit(relax.op.nn.group_norm(x, weight, shift, int(attributes["groups"]), channel, axes, epsilon))
+    last, shape = _channels_last(attributes), static_shape(x, "what is normalized")
+    if len(shape) != 4:
+        raise Refusal(f"groups of channels of a tensor of shape {shape}")
+    given = {"num_groups": int(attributes["groups"]), "epsilon": float(attributes.get("epsilon", 1e-5))}
+    y = emit(standard("GroupNormalization", [channels_first(x) if last else x, weight, shift], given, 21))
+    y = channels_last(y) if last else y
     return emit(relax.op.nn.silu(y)) if attributes.get("activation", 0) else y
 
 

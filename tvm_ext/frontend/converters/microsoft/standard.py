@@ -13,7 +13,7 @@ from tvm import relax
 
 from ....core.relax_graph import dtype_of, shape_of
 from ...refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, known, static_shape, stock, text
+from ..base import Attributes, Converter, constant, emit, known, scalar, static_shape, stock, text
 
 #: The version of ONNX whose operators are meant.
 _OPSET = 13
@@ -135,11 +135,9 @@ def unfold(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def numbers(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """Range(start, limit, delta) of known numbers; delta is 1 where it is left out."""
-    first, limit = (known(inputs[i], name).reshape(()) for i, name in ((0, "start"), (1, "limit")))
-    step = first.dtype.type(1) if inputs[2] is None else known(inputs[2], "delta").reshape(())
-    count = max(int(np.ceil((float(limit) - float(first)) / float(step))), 0) if step else 0
-    return constant((first + np.arange(count) * step).astype(first.dtype))
+    """Range(start, limit, delta) of ONNX; delta is 1 where it is left out."""
+    delta = scalar(1, inputs[0]) if inputs[2] is None else inputs[2]
+    return standard("Range", [inputs[0], inputs[1], delta], attributes)
 
 
 def pad(inputs: Any, attributes: Attributes, opset: int) -> Any:

@@ -13,7 +13,7 @@ from tvm import relax
 
 from ....core.relax_graph import dtype_of
 from ...refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, scalar, static_shape, text
+from ..base import Attributes, Converter, as_dtype, constant, emit, scalar, static_shape, text
 from ..rows import gather
 
 #: From this version on a NaN is a key of a LabelEncoder as others are.
@@ -22,7 +22,7 @@ _NAN_IS_A_KEY = 4
 
 def floats(x: Any) -> Any:
     """A tensor in float32."""
-    return x if dtype_of(x) == "float32" else emit(relax.op.astype(x, "float32"))
+    return as_dtype(x, "float32")
 
 
 def numbers(attributes: Attributes, name: str) -> np.ndarray:

@@ -12,6 +12,7 @@ from tvm import relax
 
 from ...refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, scalar, static_shape, text
+from ..microsoft.matrices import distances
 from .ensembles import of_one
 from .features import floats, numbers
 from .scores import best_label, label_above, labels_of, post_transform, transformed
@@ -75,8 +76,7 @@ def _kernel(x: Any, vectors: np.ndarray, kind: str, parameters: np.ndarray) -> A
     """(rows, support vectors) of one of four kernels, of gamma, an offset and a degree."""
     gamma, offset, degree = (*(float(p) for p in parameters), 0.0, 0.0, 0.0)[:3]
     if kind == "RBF":
-        apart = emit(relax.op.subtract(emit(relax.op.expand_dims(x, 1)), constant(vectors)))
-        squares = emit(relax.op.sum(emit(relax.op.multiply(apart, apart)), [-1]))
+        squares = emit(distances([x, constant(vectors)], {}, 1))
         return emit(relax.op.exp(emit(relax.op.multiply(squares, scalar(-gamma, squares)))))
     product = emit(relax.op.matmul(x, constant(vectors.T)))
     if kind == "LINEAR":
