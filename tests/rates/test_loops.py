@@ -12,7 +12,7 @@ from tvm_ext.rates.loops import CHAINS, call_of_fma, call_of_read, read_kernel, 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_read_sums_every_element(threads):
     machine = Machine.detect(None, threads)
-    module = tvm.compile(read_kernel(machine.lanes, threads), target=machine.target())
+    module = tvm.compile(loops.for_threads(read_kernel(machine.lanes), threads, "read"), target=machine.target())
     shape, start = (threads, 3, CHAINS, machine.lanes), 5
     x = np.random.default_rng(1).integers(-9, 9, shape).astype(np.float32)
     out = tvm.runtime.tensor(np.full((shape[0], *shape[2:]), np.nan, np.float32))

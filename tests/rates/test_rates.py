@@ -22,7 +22,7 @@ STEPS = {
     "l3": 1,
     "memory": 2,
     "l3_all": 1,
-    "memory_all": 1.5,
+    "memory_all": 2.0,
     "foreign": 6,
     "launch": 6,
 }

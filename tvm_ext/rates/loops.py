@@ -58,17 +58,22 @@ def _sum(x, first, passes, steps, lanes, out, t):  # type: ignore[no-untyped-def
             out[t, c, v] = sums[c, v]
 
 
-def read_kernel(lanes: int, threads: int, name: str = "read") -> tvm.tirx.PrimFunc:
-    """read(passes, start, steps, x, out): x[start:] as (threads, steps, CHAINS, lanes), summed over steps."""
+def for_threads(kernel: tvm.tirx.PrimFunc, threads: int, name: str) -> tvm.tirx.PrimFunc:
+    """The kernel under this name with its first argument, the number of threads, fixed: TVMScript is parsed once."""
+    return kernel.specialize({kernel.params[0]: threads}).with_attr("global_symbol", name)
+
+
+def read_kernel(lanes: int) -> tvm.tirx.PrimFunc:
+    """read(threads, passes, start, steps, x, out): x[start:] as (threads, steps, CHAINS, lanes), summed over steps."""
 
     @T.prim_func(s_tir=True)
     def read(  # type: ignore[no-untyped-def]
-        passes: T.int32, start: T.int32, steps: T.int32, x_of: T.handle,
-        out: T.Buffer((threads, CHAINS, lanes), "float32"),  # type: ignore[valid-type]
+        threads: T.int32, passes: T.int32, start: T.int32, steps: T.int32, x_of: T.handle, out_of: T.handle,
     ):  # fmt: skip
-        T.func_attr({"global_symbol": name, "tirx.noalias": True})
+        T.func_attr({"global_symbol": "read", "tirx.noalias": True})
         size = T.int32()
         x = T.match_buffer(x_of, (size,), "float32")
+        out = T.match_buffer(out_of, (threads, CHAINS, lanes), "float32")
         for t in T.parallel(threads):
             _sum(x, start + t * steps * CHAINS * lanes, passes, steps, lanes, out, t)
 
@@ -98,17 +103,19 @@ def exchange_kernel(lanes: int, threads: int) -> tvm.tirx.PrimFunc:
     return exchange
 
 
-def fma_kernel(lanes: int, threads: int, name: str = "fma") -> tvm.tirx.PrimFunc:
-    """fma(steps, a, b, out): CHAINS multiply-adds of vectors a step and thread."""
+def fma_kernel(lanes: int) -> tvm.tirx.PrimFunc:
+    """fma(threads, steps, a, b, out): CHAINS multiply-adds of vectors a step and thread."""
 
     @T.prim_func(s_tir=True)
     def fma(  # type: ignore[no-untyped-def]
+        threads: T.int32,
         steps: T.int32,
         a: T.Buffer((lanes,), "float32"),  # type: ignore[valid-type]
         b: T.Buffer((lanes,), "float32"),  # type: ignore[valid-type]
-        out: T.Buffer((threads, CHAINS, lanes), "float32"),  # type: ignore[valid-type]
+        out_of: T.handle,
     ):
-        T.func_attr({"global_symbol": name, "tirx.noalias": True})
+        T.func_attr({"global_symbol": "fma", "tirx.noalias": True})
+        out = T.match_buffer(out_of, (threads, CHAINS, lanes), "float32")
         for t in T.parallel(threads):
             chains = T.alloc_buffer((CHAINS, lanes), "float32", scope="local")
             for c in T.unroll(CHAINS):
@@ -159,7 +166,7 @@ def call_of_read(machine: Vectors, floats: int, passes: int = 1) -> tuple[Callab
     steps = -(-floats // (threads * CHAINS * lanes))
     x = np.random.default_rng(0).random((threads, steps, CHAINS, lanes), dtype=np.float32)
     argument, out = tvm.runtime.tensor(x.ravel()), tvm.runtime.tensor(np.zeros((threads, CHAINS, lanes), np.float32))
-    function = tvm.compile(read_kernel(lanes, threads), target=machine.target())["read"]
+    function = tvm.compile(for_threads(read_kernel(lanes), threads, "read"), target=machine.target())["read"]
     function(passes, 0, steps, argument, out)
     np.testing.assert_allclose(out.numpy(), passes * x.astype(np.float64).sum(1), rtol=1e-3)
     return lambda: function(passes, 0, steps, argument, out), passes * x.nbytes
@@ -169,7 +176,7 @@ def call_of_fma(machine: Vectors, steps: int) -> tuple[Callable[[], Any], float]
     """A call of `steps` multiply-adds a chain in all, shared among the machine's threads, checked against their closed
     form; and how many operations it does."""
     lanes, threads = machine.lanes, machine.threads
-    function = tvm.compile(fma_kernel(lanes, threads), target=machine.target())["fma"]
+    function = tvm.compile(for_threads(fma_kernel(lanes), threads, "fma"), target=machine.target())["fma"]
     a, b = (tvm.runtime.tensor(np.full(lanes, v, np.float32)) for v in (0.5, 1.0))
     out = tvm.runtime.tensor(np.zeros((threads, CHAINS, lanes), np.float32))
     each = steps // threads
