@@ -70,8 +70,13 @@ class BatchMatmul(MatmulRecipe):
         return {**knobs, "pack": [False, True] if match.problem.outputs % match.problem.lanes == 0 else [True]}
 
     def default(self, match: Match, machine: Machine) -> Config:
-        tile = super().default(match, machine)
-        points = [{**tile, "pack": pack} for pack in self.space(match, machine)["pack"]]
+        """The tile of least estimate, packed or not; in place of one that cannot be read in place, whole columns too."""
+        tile, knobs = super().default(match, machine), self.space(match, machine)
+        tiles = [tile]
+        if math.isinf(self.cost(match, {**tile, "pack": False}, machine)):
+            whole = [o for o in knobs["tile_o"] if match.problem.output_blocks % o == 0]
+            tiles += [{**tile, "tile_o": o, "tile_p": p} for o in whole for p in knobs["tile_p"]]
+        points = [{**each, "pack": pack} for each in tiles for pack in knobs["pack"]]
         return min(points, key=lambda config: self.cost(match, config, machine))
 
     def cost(self, match: Match, config: Config, machine: Machine) -> float:
@@ -80,6 +85,8 @@ class BatchMatmul(MatmulRecipe):
         if config["pack"]:
             packing = problem.batch * units.outer_o * units.outer_p * panel / _PACK_BYTES / config["threads"]
             return super().cost(match, config, machine) + seconds(packing, [], machine, 1)
+        if units.padded_blocks != problem.output_blocks and blocked.registers_used(config) == machine.registers:
+            return math.inf  # LLVM advances the last vector's address apart, and spills an accumulator in each step
         scattered = 4 * problem.outputs >= _STRIDE_LIMIT and panel >= machine.l1d // 4
         return super().cost(match, config, machine) * (1.3 if scattered and units.block_p > 1 else 1.0)
 

@@ -12,6 +12,7 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.batch_matmul import BatchMatmul
+from tvm_ext.schedules.blocked import registers_used
 
 from .kernels import ROUNDOFF, make_group, matched, random, run_kernel, scheduled
 
@@ -91,6 +92,18 @@ def test_packs_only_what_is_read_again() -> None:
         group = product((512, 512), (512, 512))
         config = {**RECIPE.default(matched(RECIPE, group, machine), machine), "pack": pack}
         assert ("pack" in str(scheduled(RECIPE, matched(RECIPE, group, machine), config, machine, None)[1])) == pack
+
+
+@pytest.mark.parametrize("n", [24, 40, 64])
+def test_columns_that_are_clamped_leave_a_register_free(n: int) -> None:
+    """Those of whole tiles need none: their address is the next one's."""
+    machine = Machine.detect("haswell", 2)
+    match = matched(RECIPE, product((12, 64, 64), (12, 64, n)), machine)
+    full = {"tile_o": 3, "tile_p": 4, "parts": 1, "chunk": match.problem.blocks, "threads": 2, "pack": False}
+    assert registers_used(full) == machine.registers
+    assert np.isfinite(RECIPE.cost(match, full, machine)) == (n % (3 * machine.lanes) == 0)
+    assert np.isfinite(RECIPE.cost(match, {**full, "pack": True}, machine))
+    assert np.isfinite(RECIPE.cost(match, {**full, "tile_p": 3}, machine))
 
 
 def test_points_of_the_space_agree(rng: np.random.Generator) -> None:
