@@ -70,7 +70,7 @@ class BatchMatmul(MatmulRecipe):
         return {**knobs, "pack": [False, True] if match.problem.outputs % match.problem.lanes == 0 else [True]}
 
     def default(self, match: Match, machine: Machine) -> Config:
-        """The tile of least estimate, packed or not; in place of one that cannot be read in place, whole columns too."""
+        """The tile of least estimate, packed or not; one of whole columns where it does not fit in place."""
         tile, knobs = super().default(match, machine), self.space(match, machine)
         tiles = [tile]
         if math.isinf(self.cost(match, {**tile, "pack": False}, machine)):
