@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.frontend.importer import Imported, import_model
@@ -68,10 +69,7 @@ def message(error: TvmExtError) -> str:
 
 def run_onnxruntime(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """All outputs, in graph order."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, dict(feeds))
+    return [*onnxruntime_outputs(proto, feeds, optimized=True).values()]
 
 
 def run_tvm(found: Imported, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:

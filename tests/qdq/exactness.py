@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from tests.real_models.float64 import in_double
+from tests.oracles.float64 import in_floats
 from tvm_ext.core.machine import Machine
 
 Arrays = Mapping[str, np.ndarray]
@@ -65,16 +64,6 @@ def multiplies_bytes() -> bool:
     """Whether this CPU has an instruction for sums of integers; else operands are decoded to float32, or TVM's loops
     sum them."""
     return "avx512vnni" in Machine.detect().features
-
-
-def onnxruntime_says(model: onnx.ModelProto, feeds: Arrays) -> dict[str, np.ndarray]:
-    """Outputs by name, without graph optimizations."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    names = [o.name for o in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
 
 
 class Judge:
@@ -192,4 +181,6 @@ def _run(nodes: list[onnx.NodeProto], values: Arrays, name: str) -> np.ndarray:
         helper.make_graph(nodes, "between", inputs, [output]), opset_imports=[helper.make_opsetid("", 17)]
     )
     with np.errstate(all="ignore"):
-        return np.asarray(ReferenceEvaluator(in_double(model)).run([name], dict(values))[0], np.float64)
+        return np.asarray(
+            ReferenceEvaluator(in_floats(model, TensorProto.DOUBLE)).run([name], dict(values))[0], np.float64
+        )

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import helper, numpy_helper
 
 from tests.onnx_graphs import node, value
+from tests.oracles.reference import onnxruntime_outputs
 
 Shape = tuple[int, ...]
 #: Operators whose float32 result is exact for numbers of a few bits, in whatever order they sum.
@@ -231,8 +231,8 @@ def draw(seed: int, exact: bool = False, steps: int = 7) -> tuple[onnx.ModelProt
 def _ranges(d: Draft, image: np.ndarray) -> dict[str, tuple[float, float]]:
     names = [name for name in d.shapes if name != "x"]
     proto = _model(d.nodes, image.shape, [value(name, None) for name in names], d.weights)
-    found = onnxruntime.InferenceSession(proto.SerializeToString()).run(names, {"x": image})
-    return {name: (float(a.min()), float(a.max())) for name, a in zip(["x", *names], [image, *found], strict=True)}
+    arrays = {"x": image, **onnxruntime_outputs(proto, {"x": image})}
+    return {name: (float(a.min()), float(a.max())) for name, a in arrays.items()}
 
 
 def _quantized(d: Draft, output: str, image: np.ndarray) -> onnx.ModelProto:
