@@ -100,7 +100,10 @@ def summary(table: Table) -> str:
         f"{done} mutants of series {table.series}, made and judged by `python -m tests.fuzz.refresh` in "
         f"{table.seconds:.0f} s: {bad} findings.\n",
         "".join(f"* {key}: {text}\n" for key, text in table.about.items()),
-        markdown(["outcome", "mutants", "what it says"], ([k, counts[letter], words] for letter, (k, words) in LETTERS.items())),
+        markdown(
+            ["outcome", "mutants", "what it says"],
+            ([kind, counts[letter], words] for letter, (kind, words) in LETTERS.items()),
+        ),
         "## By mutator\n",
         markdown(
             ["mutator", *(kind for kind, _ in LETTERS.values())],
