@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
+from tests.onnx_graphs import model, value
 from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.core.options import CompileOptions
@@ -16,27 +17,11 @@ from tvm_ext.frontend.importer import Imported, import_model
 from tvm_ext.frontend.reader import read_model
 
 
-def value(name: str, shape: Sequence[int | str | None] | None, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
-    """An input or output."""
-    return helper.make_tensor_value_info(name, dtype, shape)
-
-
 def node(
     op_type: str, inputs: Sequence[str], outputs: Sequence[str], name: str = "", **attributes: Any
 ) -> onnx.NodeProto:
     """A node."""
     return helper.make_node(op_type, inputs, outputs, name, **attributes)
-
-
-def model(
-    nodes: Sequence[onnx.NodeProto], inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto],
-    weights: Mapping[str, np.ndarray] | None = None, opset: int = 17, domains: Sequence[str] = (),
-) -> onnx.ModelProto:  # fmt: skip
-    """A model of a graph named "small"."""
-    initializers = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
-    graph = helper.make_graph(nodes, "small", inputs, outputs, initializers)
-    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
 def relu_model(shape: Sequence[int | str | None] | None = (2, 3)) -> onnx.ModelProto:

@@ -17,6 +17,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from tests.onnx_graphs import model, value
 from tests.oracles.float64 import in_floats
 from tvm_ext.core.machine import Machine
 
@@ -173,14 +174,9 @@ def _double(x: np.ndarray) -> np.ndarray:
 
 def _run(nodes: list[onnx.NodeProto], values: Arrays, name: str) -> np.ndarray:
     """A graph of float operators in float64."""
-    inputs = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in values.items()
-    ]
-    output = helper.make_tensor_value_info(name, TensorProto.DOUBLE, None)
-    model = helper.make_model(
-        helper.make_graph(nodes, "between", inputs, [output]), opset_imports=[helper.make_opsetid("", 17)]
-    )
+    inputs = [value(n, v.shape, helper.np_dtype_to_tensor_dtype(v.dtype)) for n, v in values.items()]
+    proto = model(nodes, inputs, [value(name, None, TensorProto.DOUBLE)])
     with np.errstate(all="ignore"):
         return np.asarray(
-            ReferenceEvaluator(in_floats(model, TensorProto.DOUBLE)).run([name], dict(values))[0], np.float64
+            ReferenceEvaluator(in_floats(proto, TensorProto.DOUBLE)).run([name], dict(values))[0], np.float64
         )

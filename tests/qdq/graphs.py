@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
 
-from tests.onnx_graphs import node, value
+from tests.onnx_graphs import model, node, value
 from tests.oracles.reference import onnxruntime_outputs
 
 Shape = tuple[int, ...]
@@ -318,6 +317,4 @@ class _Pairs:
 
 def _model(nodes: list[Any], shape: Shape, outputs: list[Any], weights: dict[str, np.ndarray]) -> onnx.ModelProto:
     used = {name for n in nodes for name in n.input}
-    initializers = [numpy_helper.from_array(np.asarray(a), name) for name, a in weights.items() if name in used]
-    graph = helper.make_graph(nodes, "qdq", [value("x", shape)], outputs, initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return model(nodes, [value("x", shape)], outputs, {name: a for name, a in weights.items() if name in used})
