@@ -53,8 +53,10 @@ WINDOWS = [
     ((7,), [2], [2], [0, 0], [1]), ((5, 6), [3, 2], [2, 3], [1, 0, 1, 1], [1, 1]),
     ((8, 7), [2, 3], [3, 2], [0, 1, 1, 1], [2, 1]), ((4, 4, 5), [2, 2, 2], [3, 2, 2], [0, 0, 0, 1, 1, 1], [1, 1, 1]),
 ]  # fmt: skip
-#: Those of other types: one that ends in the padding, and one with holes.
-OF_ALL_TYPES = (WINDOWS[2], WINDOWS[5])
+#: With `ceil_mode`; and without it, where that makes another number of windows, and where it makes the same.
+ALL = [*((window, 1) for window in WINDOWS), (WINDOWS[1], 0), (WINDOWS[3], 0)]
+#: Those of other types: one that begins in the padding, and one with holes.
+OF_ALL_TYPES = [(WINDOWS[0], 1), (WINDOWS[5], 1)]
 
 
 def windows(x, kernel, strides, pads, dilations, ceil):
@@ -91,11 +93,10 @@ def attributes(window, ceil, dilated=True):
     return given | ({"dilations": dilations} if dilated else {})
 
 
-@pytest.mark.parametrize("ceil", [0, 1])
 @pytest.mark.parametrize(
-    ("window", "dtype", "opset"),
-    [*((w, "float32", 12) for w in WINDOWS),
-     *((w, *of) for w in OF_ALL_TYPES for of in (("float32", 22), ("float64", 12), ("float16", 12)))],
+    ("window", "ceil", "dtype", "opset"),
+    [*((*w, "float32", 12) for w in ALL),
+     *((*OF_ALL_TYPES[0], *of) for of in (("float32", 22), ("float64", 12), ("float16", 12)))],
     ids=str,
 )  # fmt: skip
 def test_maxima_and_their_indices(window, ceil, dtype, opset):
@@ -108,12 +109,11 @@ def test_maxima_and_their_indices(window, ceil, dtype, opset):
         np.testing.assert_array_equal(found[name], wanted)
 
 
-@pytest.mark.parametrize("ceil", [0, 1])
 @pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize(
-    ("window", "dtype", "rtol"),
-    [*((w, "float32", 1e-6) for w in WINDOWS),
-     *((w, *of) for w in OF_ALL_TYPES for of in (("float64", 1e-14), ("float16", 1e-3)))],
+    ("window", "ceil", "dtype", "rtol"),
+    [*((*w, "float32", 1e-6) for w in ALL),
+     *((*w, *of) for w in OF_ALL_TYPES for of in (("float64", 1e-14), ("float16", 1e-3)))],
     ids=str,
 )  # fmt: skip
 def test_averages(window, ceil, padding, dtype, rtol):
@@ -124,11 +124,10 @@ def test_averages(window, ceil, padding, dtype, rtol):
     np.testing.assert_allclose(compiled(nodes, {"x": x}, {"y": dtype}, 19)["y"], wanted, rtol=rtol)
 
 
-@pytest.mark.parametrize("ceil", [0, 1])
 @pytest.mark.parametrize(
-    ("window", "p", "dtype", "rtol"),
-    [*((w, 2, "float32", 3e-6) for w in WINDOWS), *((w, p, "float32", 3e-6) for w in OF_ALL_TYPES for p in (1, 3)),
-     *((OF_ALL_TYPES[1], p, *of) for p in (1, 2, 3) for of in (("float64", 1e-13), ("float16", 1e-3)))],
+    ("window", "ceil", "p", "dtype", "rtol"),
+    [*((*w, 2, "float32", 3e-6) for w in ALL), *((*w, p, "float32", 3e-6) for w in OF_ALL_TYPES for p in (1, 3)),
+     *((*OF_ALL_TYPES[1], p, *of) for p in (1, 2, 3) for of in (("float64", 1e-13), ("float16", 1e-3)))],
     ids=str,
 )  # fmt: skip
 def test_norms(window, ceil, p, dtype, rtol):
