@@ -54,7 +54,8 @@ def message(error: TvmExtError) -> str:
 
 def run_onnxruntime(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """All outputs, in graph order."""
-    return [*onnxruntime_outputs(proto, feeds, optimized=True).values()]
+    outputs = onnxruntime_outputs(proto, feeds, optimized=True)
+    return [outputs[output.name] for output in proto.graph.output]  # one may be listed twice
 
 
 def run_tvm(found: Imported, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
