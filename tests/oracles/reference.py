@@ -25,7 +25,7 @@ def session_of(model: Any, *, optimized: bool, threads: int = 1) -> Any:
     options.log_severity_level, options.intra_op_num_threads = 4, threads
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    source = model if isinstance(model, bytes | str) else _unsaturated(model).SerializeToString()
+    source = model if isinstance(model, bytes | str) else unsaturated(model).SerializeToString()
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
@@ -33,10 +33,11 @@ def session_of(model: Any, *, optimized: bool, threads: int = 1) -> Any:
 _PRODUCTS = {
     "QLinearConv": (2, 3, 5), "QLinearMatMul": (2, 3, 5), "QGemm": (2, 3, 5), "MatMulInteger": (2, 1, 3),
     "ConvInteger": (2, 1, 3), "MatMulIntegerToFloat": (4, 1, 5), "DynamicQuantizeMatMul": (-1, 1, 3),
+    "QAttention": (6, 1, 7),
 }  # fmt: skip
 
 
-def _unsaturated(model: Any) -> Any:
+def unsaturated(model: Any) -> Any:
     """A copy whose constant int8 weights of uint8 data are uint8, and their zero points 128 more.
 
     Without VNNI onnxruntime adds products of uint8 and int8 in pairs of 16 bits, and saturates them.
