@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 
-def value(name: str, shape: Sequence[int | str | None], dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+def value(name: str, shape: Sequence[int | str | None] | None, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
     """An input or output."""
     return helper.make_tensor_value_info(name, dtype, shape)
 
@@ -23,12 +23,14 @@ def node(op_type: str, inputs: str, outputs: str, name: str = "", **attributes: 
 
 def model(
     nodes: Sequence[onnx.NodeProto], inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto],
-    weights: Mapping[str, np.ndarray] | None = None,
+    weights: Mapping[str, Any] | None = None, opset: int = 17, domains: Mapping[str, int] | Sequence[str] = (),
 ) -> onnx.ModelProto:  # fmt: skip
-    """A model of opset 17."""
+    """A model of a graph named "small"; of other domains by their versions, or of version 1."""
     initializers = [numpy_helper.from_array(np.asarray(array), name) for name, array in (weights or {}).items()]
     graph = helper.make_graph(nodes, "small", inputs, outputs, initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    versions = {"": opset, **(domains if isinstance(domains, Mapping) else dict.fromkeys(domains, 1))}
+    opsets = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
 def random(*shape: int, scale: float = 1.0, seed: int = 0) -> np.ndarray:

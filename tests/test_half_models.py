@@ -9,19 +9,19 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto
 
 import tvm_ext
+from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.accuracy import largest_error
 from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.frontend.zoo import bert
 
 from .inspection import stage_models
 from .onnx_graphs import model, node, random, value
-from .random_models import RandomModel
-from .real_models.float64 import float64_outputs, in_floats
+from .oracles.float64 import float64_outputs, in_floats
+from .property.cases import plain
 
 KINDS = {"float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
 UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -105,12 +105,11 @@ def test_tensors_between_kernels_are_stored_as_the_model_has_them(name: str) -> 
     assert report.ok and not report.not_compared, str(report)
 
 
-@pytest.mark.parametrize("seed", range(16))
-def test_a_random_model_agrees_with_onnxruntime(seed: int) -> None:
-    proto = in_floats(RandomModel(seed).build(nodes=4 + seed % 5), KINDS["float16"])
-    compiled = tvm_ext.compile(proto, cache=False, threads=1 + seed % 3)
-    report = tvm_ext.verify(compiled, model=proto, seed=seed)
-    assert report.ok, f"seed {seed}\n{report}"
+def test_random_models_agree_with_onnxruntime() -> None:
+    for number, case in enumerate(plain(0, 16, without={"CumSum", "QuantizeLinear"})):  # which take no float16
+        proto = in_floats(onnx.ModelProto.FromString(case.model), KINDS["float16"])
+        report = tvm_ext.verify(tvm_ext.compile(proto, cache=False, threads=1 + number % 3), proto, seed=number)
+        assert report.ok, f"{case.name}\n{report}"
 
 
 def test_without_the_instruction() -> None:
@@ -190,12 +189,8 @@ def test_results_of_another_type_stay_what_they_are() -> None:
     assert [a.dtype.name for a in got.values()] == ["float16", "float32", "float32", "float16", "int64", "float16"]
     np.testing.assert_allclose(got["mean"], x.astype(np.float64).mean(1, keepdims=True), atol=1e-6)
     assert np.array_equal(got["moved"], x.T) and np.array_equal(np.take_along_axis(x, got["at"], 1), got["top"])
-    assert largest_error(as_float32({"n": got["n"]}), {"n": onnxruntime_of(proto, x)[0].astype(np.float32)}) <= 2.0**-9
-
-
-def onnxruntime_of(proto: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    return list(session.run(None, {"x": x}))
+    want = onnxruntime_outputs(proto, {"x": x})["n"].astype(np.float32)
+    assert largest_error(as_float32({"n": got["n"]}), {"n": want}) <= 2.0**-9
 
 
 def test_a_table_of_rows_stays_narrow() -> None:

@@ -8,9 +8,9 @@ import sys
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
 
 import tvm_ext
+from tests.onnx_graphs import model, node, value
 from tvm_ext.core.errors import InputError
 from tvm_ext.verification.selftest import tiny_model
 
@@ -59,13 +59,9 @@ def test_verify_without_an_artifact(cli, tiny):
 
 
 def test_an_unsupported_node_exits_3_and_is_named(cli, tmp_path):
-    tensors = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 2]) for n in "xy"]
-    node = helper.make_node("Frobnicate", ["x"], ["y"], "odd", domain="some.where")
-    model = helper.make_model(
-        helper.make_graph([node], "g", tensors[:1], tensors[1:]), ir_version=8,
-        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("some.where", 1)],
-    )  # fmt: skip
-    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    nodes = [node("Frobnicate", "x", "y", "odd", domain="some.where")]
+    proto = model(nodes, [value("x", [2, 2])], [value("y", [2, 2])], domains=["some.where"])
+    (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
     code, out, err = cli("compile", str(tmp_path / "m.onnx"))
     assert code == 3 and out == "" and "Frobnicate" in err and "Traceback" not in err
 

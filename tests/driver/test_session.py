@@ -12,6 +12,8 @@ import pytest
 from onnx import TensorProto, helper
 from tvm import relax
 
+from tests.onnx_graphs import model, node, value
+from tests.oracles.reference import session_of
 from tests.runtime import programs
 from tvm_ext.core.errors import ArtifactError, InputError, ModelError, OptionError
 from tvm_ext.driver.session import InferenceSession, NodeArg
@@ -23,10 +25,8 @@ F32 = "float32"
 
 def onnx_model() -> onnx.ModelProto:
     """total = a + b, product = a * b."""
-    tensors = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 5]) for n in ("a", "b", "total", "product")]
-    nodes = [helper.make_node("Add", ["a", "b"], ["total"]), helper.make_node("Mul", ["a", "b"], ["product"])]
-    graph = helper.make_graph(nodes, "two outputs", tensors[:2], tensors[2:])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    tensors = [value(name, [3, 5]) for name in ("a", "b", "total", "product")]
+    return model([node("Add", "a b", "total"), node("Mul", "a b", "product")], tensors[:2], tensors[2:])
 
 
 @pytest.fixture(scope="module")
@@ -87,13 +87,9 @@ def test_types_are_spelt_as_onnxruntime_spells_them() -> None:
         "UINT8", "UINT16", "UINT32", "UINT64", "BOOL",
     ]  # fmt: skip
     types = [getattr(TensorProto, kind) for kind in kinds]
-    values = [helper.make_tensor_value_info(f"x{t}", t, [2]) for t in types]
-    outputs = [helper.make_tensor_value_info(f"y{t}", t, [2]) for t in types]
-    nodes = [helper.make_node("Identity", [f"x{t}"], [f"y{t}"]) for t in types]
-    model = helper.make_model(
-        helper.make_graph(nodes, "types", values, outputs), opset_imports=[helper.make_opsetid("", 17)], ir_version=9
-    )
-    theirs = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    inputs, outputs = ([value(f"{name}{t}", [2], t) for t in types] for name in "xy")
+    proto = model([node("Identity", f"x{t}", f"y{t}") for t in types], inputs, outputs)
+    theirs = session_of(proto, optimized=True)
     for kind, arg in zip(types, theirs.get_inputs(), strict=True):
         dtype = str(helper.tensor_dtype_to_np_dtype(kind))
         assert NodeArg.of(TensorSpec(arg.name, (2,), dtype)) == NodeArg(arg.name, arg.shape, arg.type)

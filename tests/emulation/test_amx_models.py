@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tvm_ext
+from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.errors import ArtifactError
 from tvm_ext.core.machine import Machine
 from tvm_ext.frontend import zoo
@@ -102,9 +102,7 @@ def inputs_of(model: onnx.ModelProto, seed: int) -> dict[str, np.ndarray]:
 
 
 def reference(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, inputs)[0]
+    return next(iter(onnxruntime_outputs(model, inputs).values()))
 
 
 def check_but_for_ties(got: np.ndarray, wanted: np.ndarray) -> None:
@@ -190,7 +188,7 @@ def test_resnet18(amx_machine: None, tmp_path: Path) -> None:
     inputs = {name: np.random.default_rng(0).standard_normal(shape).astype("float32")}
     with tile_instructions() as amx:
         got = next(iter(model.run(inputs).values()))
-    wanted = onnxruntime.InferenceSession(str(path)).run(None, inputs)[0]
+    (wanted,) = onnxruntime_outputs(str(path), inputs, optimized=True).values()
     assert np.abs(got - wanted).max() <= 0.0035 * np.ptp(wanted)
     kernels = recipes_and_layouts(model)
     convolutions = [layouts for recipe, layouts in kernels if recipe == "conv2d_amx"]

@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
+from tests.onnx_graphs import model, value
+from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.frontend.importer import Imported, import_model
 from tvm_ext.frontend.reader import read_model
-
-
-def value(name: str, shape: Sequence[int | str | None] | None, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
-    """An input or output."""
-    return helper.make_tensor_value_info(name, dtype, shape)
 
 
 def node(
@@ -25,17 +22,6 @@ def node(
 ) -> onnx.NodeProto:
     """A node."""
     return helper.make_node(op_type, inputs, outputs, name, **attributes)
-
-
-def model(
-    nodes: Sequence[onnx.NodeProto], inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto],
-    weights: Mapping[str, np.ndarray] | None = None, opset: int = 17, domains: Sequence[str] = (),
-) -> onnx.ModelProto:  # fmt: skip
-    """A model of a graph named "small"."""
-    initializers = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
-    graph = helper.make_graph(nodes, "small", inputs, outputs, initializers)
-    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
 def relu_model(shape: Sequence[int | str | None] | None = (2, 3)) -> onnx.ModelProto:
@@ -68,10 +54,8 @@ def message(error: TvmExtError) -> str:
 
 def run_onnxruntime(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """All outputs, in graph order."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, dict(feeds))
+    outputs = onnxruntime_outputs(proto, feeds, optimized=True)
+    return [outputs[output.name] for output in proto.graph.output]  # one may be listed twice
 
 
 def run_tvm(found: Imported, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:

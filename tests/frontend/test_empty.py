@@ -11,8 +11,6 @@ from tests.frontend.converters.typed import compiled
 from tests.frontend.graphs import node
 from tvm_ext.core.errors import UnsupportedError
 
-TYPES = ["float32", "float64", "float16", "int32", "int64"]
-
 
 def empty(*shape: int, dtype: str = "float32") -> np.ndarray:
     return np.zeros(shape, dtype)
@@ -82,13 +80,19 @@ def check(case: Any, dtype: str) -> None:
     assert got.shape == wanted.shape
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_of_every_type(case: Any, dtype: str) -> None:
+def test_of_numbers(case: Any, dtype: str) -> None:
     check(case, dtype)
 
 
-@pytest.mark.parametrize("dtype", TYPES[:3])
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
+@pytest.mark.parametrize("case", CASES[1::5], ids=named)
+def test_of_other_types(case: Any, dtype: str) -> None:
+    check(case, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("case", FLOAT_CASES, ids=named)
 def test_of_floats(case: Any, dtype: str) -> None:
     if case[0] in ("RNN", "LSTM") and dtype == "float16":
@@ -111,10 +115,11 @@ def test_an_empty_list_of_axes_is_no_empty_operand() -> None:
     assert got == 3
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
-@pytest.mark.parametrize(("start", "end", "step"), [
-    (7, 3, 1), (0, 5, -1), (-1, -5, 1), (3, 3, 1), (20, 30, 1), (2, 7, -2), (5, -100, 2), (-100, 100, 3),
-    (100, -100, -3), (8, -10, -1), (8, -11, -1), (-2, -9, -4),
+@pytest.mark.parametrize(("dtype", "start", "end", "step"), [
+    *(("float32", *of) for of in (
+        (7, 3, 1), (0, 5, -1), (-1, -5, 1), (3, 3, 1), (20, 30, 1), (2, 7, -2), (5, -100, 2), (-100, 100, 3),
+        (100, -100, -3), (8, -10, -1), (8, -11, -1), (-2, -9, -4))),
+    *((dtype, *of) for dtype in ("float16", "int64") for of in ((7, 3, 1), (2, 7, -2), (8, -11, -1), (-2, -9, -4))),
 ])  # fmt: skip
 def test_slices_as_python_makes_them(dtype: str, start: int, end: int, step: int) -> None:
     x = np.arange(20).reshape(2, 10).astype(dtype)

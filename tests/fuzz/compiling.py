@@ -1,9 +1,9 @@
-"""What this library does of a mutant: the outcome in a line, and the outputs in a file for the other side.
+"""What this library does of a mutant: the outcome, and the outputs in a file for the other side.
 
-"refused: ModelError: ..."     says beforehand what is wrong
-"internal: UnsupportedError"   so too, with a reason of TVM's own
-"compiled" or "large: ..."     outputs are there, or would take too much memory to make
-"failed", "memory", "leak"     findings, as are crashes and hangs, which the pool sees
+"refused"                     says beforehand what is wrong
+"internal"                    so too, with a reason of TVM's own
+"compiled" or "large"         outputs are there, or would take too much memory to make
+"failed", "memory", "leak"    findings, as are crashes and hangs, which the pool sees
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from tests.oracles.outcome import Outcome, short
+
 from .external_mutators import SECRET
 from .mutants import Mutant
 from .numbers import SIZES
 
-#: Bytes that a program may take in activations and results to be run; limit of the worker: see `worker.py`.
+#: Bytes that a program may take in activations and results to be run; limit of the worker: see `run.py`.
 LARGEST_RUN = 256 << 20
 #: Classes of errors by which a model is refused. Others of this library say that a part of it is broken.
 _REFUSALS = ("ModelError", "UnsupportedError", "OptionError")
@@ -40,7 +42,7 @@ class Answer:
     outputs: list[np.ndarray]
 
 
-def compiled_outcome(mutant: Mutant, path: str, accuracy: str = "default") -> str:
+def compiled_outcome(mutant: Mutant, path: str, accuracy: str = "default") -> Outcome:
     """Compile a mutant, run it, and keep an :class:`Answer` in a file.
 
     Args:
@@ -50,40 +52,45 @@ def compiled_outcome(mutant: Mutant, path: str, accuracy: str = "default") -> st
     import tvm_ext
 
     with in_folder(mutant) as source:
-        if mutant.entries and (leak := _leak(source)):
+        if mutant.entries and (leak := _leak(source)) is not None:
             return leak
         try:
             model = tvm_ext.compile(source, cache=False, threads=1, records=None, accuracy=accuracy)
         except tvm_ext.errors.TvmExtError as error:
             return _refusal(error)
         except MemoryError as error:
-            return f"memory: {short(error)}"
+            return Outcome("memory", short(error))
         except Exception as error:
-            return f"failed: compile: {type(error).__name__}: {short(error)}"
+            return failed("compile", error)
     return _run(model, mutant, path)
 
 
-def _refusal(error: Exception) -> str:
+def failed(what: str, error: Exception) -> Outcome:
+    """The outcome of an error that was not foreseen."""
+    return Outcome("failed", f"{what}: {type(error).__name__}: {short(error)}")
+
+
+def _refusal(error: Exception) -> Outcome:
     kind, text = type(error).__name__, short(error)
     if "bad_alloc" in str(error) or "MemoryError" in str(error):
-        return f"memory: {kind}: {text}"
+        return Outcome("memory", f"{kind}: {text}")
     if kind not in _REFUSALS or len(text) < 10:
-        return f"failed: compile: {kind}: {text}"
-    return f"{'internal' if _INTERNAL.search(str(error)) else 'refused'}: {kind}: {text}"
+        return failed("compile", error)
+    return Outcome("internal" if _INTERNAL.search(str(error)) else "refused", f"{kind}: {text}")
 
 
-def _run(model: Any, mutant: Mutant, path: str) -> str:
+def _run(model: Any, mutant: Mutant, path: str) -> Outcome:
     facts = model.report
     size = facts["activation_bytes"] + sum(spec.nbytes for spec in (*model.inputs, *model.outputs))
     if size > LARGEST_RUN:
-        return f"large: a run takes {size} bytes"
+        return Outcome("large", f"a run takes {size} bytes")
     try:
         feeds = feeds_of(mutant, model.inputs)
         outputs = model.run(feeds)
     except Exception as error:
-        return f"failed: run: {type(error).__name__}: {short(error)}"
+        return failed("run", error)
     pathlib.Path(path).write_bytes(pickle.dumps(Answer(feeds, [outputs[spec.name] for spec in model.outputs])))
-    return "compiled"
+    return Outcome("compiled")
 
 
 def feeds_of(mutant: Mutant, specs: Any) -> dict[str, np.ndarray]:
@@ -109,12 +116,6 @@ def _drawn(spec: Any, seeded_inputs: Any) -> np.ndarray:
         return seeded_inputs([spec], seed=7)[spec.name]
     except Exception:  # a dtype that no random values are defined of
         return np.random.default_rng(7).standard_normal(spec.sizes).astype(spec.numpy_dtype)
-
-
-def short(error: object) -> str:
-    """The first lines of an error in one, without what would tear the answer apart."""
-    text = " ".join(line.strip() for line in str(error).splitlines()[:3])
-    return "".join(c if c.isprintable() else "?" for c in text.encode("ascii", "replace").decode())[:240]
 
 
 # ------------------------------------------------------------ files
@@ -143,15 +144,15 @@ def in_folder(mutant: Mutant) -> Iterator[str | bytes]:
         yield str(folder / "model.onnx")
 
 
-def _leak(source: str | bytes) -> str:
-    """Whether what was read of a model holds a piece of the secret."""
+def _leak(source: str | bytes) -> Outcome | None:
+    """The finding, if what was read of a model holds a piece of the secret."""
     from tvm_ext.core.errors import TvmExtError
     from tvm_ext.frontend.reader import read_model
 
     try:
         held = read_model(source).proto.SerializeToString()
     except (TvmExtError, MemoryError):
-        return ""
+        return None
     except Exception as error:
-        return f"failed: read: {type(error).__name__}: {short(error)}"
-    return "leak: bytes of a file outside the folder are in the model" if SECRET[:16] in held else ""
+        return failed("read", error)
+    return Outcome("leak", "bytes of a file outside the folder are in the model") if SECRET[:16] in held else None

@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper, parser
 
+from tests import onnx_graphs as graphs
+
 _FLOAT, _INT64 = TensorProto.FLOAT, TensorProto.INT64
 _info = helper.make_tensor_value_info
 
@@ -16,12 +18,8 @@ def _model(
     nodes: Sequence[onnx.NodeProto], inputs: Mapping[str, Sequence[int]], outputs: Mapping[str, Sequence[int]],
     weights: Mapping[str, np.ndarray] | None = None, opset: int = 17,
 ) -> onnx.ModelProto:  # fmt: skip
-    graph = helper.make_graph(
-        nodes, "small", [_info(name, _FLOAT, shape) for name, shape in inputs.items()],
-        [_info(name, _FLOAT, shape) for name, shape in outputs.items()],
-        [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    ends = [[_info(name, _FLOAT, shape) for name, shape in values.items()] for values in (inputs, outputs)]
+    return graphs.model(nodes, *ends, weights, opset)
 
 
 def _random(*shape: int, scale: float = 0.5) -> np.ndarray:

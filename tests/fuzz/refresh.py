@@ -15,8 +15,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
+from tests.oracles.table import parser_of, versions
+
 from .mutants import Mutant, mutant
-from .run import judged
+from .run import SERVICE, judged
 from .table import BAD, OPEN, PATH, Table, letter_of, read_table, write_table
 
 #: Mutants whose outcomes are written at once.
@@ -35,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         begun = time.monotonic()
         try:
             for one, outcome in judged((mutant(args.series, n) for n in piece), args.workers):
-                _note(table, one, outcome, args.show)
+                _note(table, one, str(outcome), args.show)
         finally:
             table.seconds += time.monotonic() - begun
             if not args.dry_run:
@@ -55,15 +57,13 @@ def _note(table: Table, one: Mutant, outcome: str, show: bool) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.refresh", description=__doc__)
+    parser = parser_of("tests.fuzz.refresh", __doc__, workers=1)
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--series", type=int, default=6, help="another series is other files")
-    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1e9, help="after which to stop")
     parser.add_argument("--table", type=pathlib.Path, default=PATH)
     parser.add_argument("--only", nargs="+", default=[], help="numbers, or kinds of outcome such as wrong, once more")
     parser.add_argument("--show", action="store_true", help="print every outcome")
-    parser.add_argument("--dry-run", action="store_true", help="write nothing")
     return parser
 
 
@@ -81,20 +81,13 @@ def _pieces(numbers: Iterator[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _about() -> dict[str, str]:
-    import onnx
-    import onnxruntime
-    import tvm
-
     from tvm_ext.core.machine import Machine
-
-    from .run import SECONDS
-    from .worker import MEMORY
 
     machine = Machine.detect()
     return {
         "machine": f"{machine.mcpu} ({machine.isa}), {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
-        "versions": f"TVM {tvm.__version__}, onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}",
-        "limits": f"{SECONDS:.0f} s a file, {MEMORY >> 30} GiB of address space (RLIMIT_AS) a process",
+        "versions": versions(),
+        "limits": f"{SERVICE.seconds:.0f} s a file, {SERVICE.memory >> 30} GiB of address space (RLIMIT_AS) a process",
     }
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import collections
 import json
 import pathlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+
+from tests.oracles.outcome import kind_of
+from tests.oracles.table import markdown, read_rows
 
 PATH = pathlib.Path(__file__).with_name("results.json")
 #: Letter -> (kind of an outcome, what it says).
@@ -71,15 +73,13 @@ def letter_of(outcome: str) -> str:
     Raises:
         KeyError: no outcome begins so.
     """
-    return {kind: letter for letter, (kind, _) in LETTERS.items()}[outcome.partition(":")[0]]
+    return {kind: letter for letter, (kind, _) in LETTERS.items()}[kind_of(outcome)]
 
 
 def read_table(path: pathlib.Path = PATH) -> Table:
     """A table that was written; an empty one if there is none."""
-    if not path.exists():
-        return Table(0)
-    fields = json.loads(path.read_text())
-    return Table(**{**fields, "outcomes": list("".join(fields["outcomes"]))})
+    fields = read_rows(path)
+    return Table(**{**fields, "outcomes": list("".join(fields["outcomes"]))}) if fields else Table(0)
 
 
 def write_table(table: Table, path: pathlib.Path = PATH) -> None:
@@ -100,14 +100,14 @@ def summary(table: Table) -> str:
         f"{done} mutants of series {table.series}, made and judged by `python -m tests.fuzz.refresh` in "
         f"{table.seconds:.0f} s: {bad} findings.\n",
         "".join(f"* {key}: {text}\n" for key, text in table.about.items()),
-        "| outcome | mutants | |\n|---|---|---|",
-        *(f"| {kind} | {counts[letter]} | {words} |" for letter, (kind, words) in LETTERS.items()),
-        "\n## By mutator\n",
-        "| mutator | " + " | ".join(kind for kind, _ in LETTERS.values()) + " |\n|" + "---|" * (len(LETTERS) + 1),
-        *(_row(name, table.mutators[name]) for name in sorted(table.mutators)),
+        markdown(
+            ["outcome", "mutants", "what it says"],
+            ([kind, counts[letter], words] for letter, (kind, words) in LETTERS.items()),
+        ),
+        "## By mutator\n",
+        markdown(
+            ["mutator", *(kind for kind, _ in LETTERS.values())],
+            ([name, *(of.get(letter, 0) for letter in LETTERS)] for name, of in sorted(table.mutators.items())),
+        ),
     ]
-    return "\n".join(parts) + "\n"
-
-
-def _row(name: str, counts: Mapping[str, int]) -> str:
-    return f"| {name} | " + " | ".join(str(counts.get(letter, 0)) for letter in LETTERS) + " |"
+    return "\n".join(parts)

@@ -6,10 +6,11 @@ import pathlib
 
 import pytest
 
+from tests.oracles.outcome import Outcome
+
 from .mutants import Mutant, mutant
-from .run import SECONDS, judged
+from .run import SERVICE, Task, judged
 from .table import BAD, LETTERS, OPEN, Table, letter_of, read_table, summary, write_table
-from .worker import MODULE
 
 TABLE = read_table()
 #: Mutants of the quick test, and of the long one: every n-th of the committed run.
@@ -18,8 +19,8 @@ QUICK, LONG = range(7, 20_000, 500), range(11, 20_000, 40)
 
 def findings(numbers: range) -> list[str]:
     """What is wrong with mutants of the committed series, in words."""
-    found = judged(mutant(TABLE.series, number) for number in numbers)
-    return [f"{m.number} {m.seed} {m.how}: {outcome}" for m, outcome in found if letter_of(outcome) in BAD]
+    results = judged(mutant(TABLE.series, number) for number in numbers)
+    return [f"{m.number} {m.seed} {m.how}: {outcome}" for m, outcome in results if letter_of(outcome.kind) in BAD]
 
 
 def test_the_committed_run_is_whole_and_has_no_findings() -> None:
@@ -45,15 +46,15 @@ def test_a_crash_is_tried_again_by_itself(monkeypatch: pytest.MonkeyPatch) -> No
     broken = Mutant(0, "none", ("none",), b"\x08")
     calls: list[str] = []
 
-    def pool(tasks: list[tuple[str, Mutant, str]], workers: int, seconds: float, module: str):
-        assert (seconds, module) == (SECONDS, MODULE)
+    def pool(service: object, tasks: list[Task], workers: int):
+        assert service is SERVICE
         for task in tasks:
             calls.append(task[0])
-            yield task, "crash: SIGSEGV"
+            yield task, Outcome("crash", "SIGSEGV")
 
     monkeypatch.setattr("tests.fuzz.run.outcomes", pool)
     ((_, outcome),) = judged([broken])
-    assert outcome.startswith("crash: SIGSEGV; by itself: refused: ModelError")
+    assert str(outcome).startswith("crash: SIGSEGV; by itself: refused: ModelError")
     assert calls == ["compile"]
 
 

@@ -76,9 +76,9 @@ def all_cases() -> dict[str, Case]:
     return cases
 
 
-def slice_of(names: Iterable[str], parts: int, number: int) -> list[str]:
-    """One of `parts` slices of the names, chosen by a hash that never changes."""
-    return [name for name in names if zlib.crc32(name.encode()) % parts == number]
+def a_part_of(names: Iterable[str]) -> set[str]:
+    """About a ninth of the names, chosen by a hash that never changes."""
+    return {name for name in names if zlib.crc32(name.encode()) % 9 == 0}
 
 
 def _case(name: str, given: Any, plain: Case | None) -> Case:

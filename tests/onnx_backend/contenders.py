@@ -7,45 +7,35 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
-import signal
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tests.oracles.compare import close, difference
+from tests.oracles.outcome import Outcome, Refused, attempt
+from tests.oracles.pool import Service
+from tests.oracles.reference import compiled, session_of, stock_outputs
 from tvm_ext.frontend.tensors import bits_of
 
 from .cases import Case
 
 
-class Refused(Exception):
-    """The case was refused before anything ran; the message is the reason."""
-
-
 def ours(case: Case) -> list[Any]:
     """`tvm_ext.compile`, with the inputs that decide a shape frozen."""
-    import tvm_ext
-
-    fed = _feeds(case)
-    freeze = {name: fed.pop(name) for name in case.frozen}
-    try:
-        compiled = tvm_ext.compile(case.model, cache=False, threads=1, freeze=freeze)
-    except (tvm_ext.errors.ModelError, tvm_ext.errors.UnsupportedError) as error:
-        raise Refused(error.message) from error
-    found = compiled.run(fed)
-    return [found[spec.name] for spec in compiled.outputs]
+    feeds = _feeds(case)
+    freeze = {name: feeds.pop(name) for name in case.frozen}
+    program = compiled(case.model, threads=1, freeze=freeze)
+    results = program.run(feeds)
+    return [results[spec.name] for spec in program.outputs]
 
 
 def onnxruntime(case: Case) -> list[Any]:
     """onnxruntime with its default optimizations."""
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 4, 1
     try:
-        session = onnxruntime.InferenceSession(case.model, options, providers=["CPUExecutionProvider"])
+        session = session_of(case.model, optimized=True)
     except Exception as error:
         raise Refused(str(error)) from error
     feeds = {name: value for name, value in _feeds(case).items() if value is not None}
@@ -91,15 +81,17 @@ def stock_frozen(case: Case) -> list[Any]:
     return _stock(case, case.frozen)
 
 
-#: Those of the table.
-NAMES = ("ours", "onnxruntime", "stock", "stock frozen")
-CONTENDERS: dict[str, Callable[[Case], list[Any]]] = {
-    "ours": ours, "onnxruntime": onnxruntime, "stock": stock, "stock frozen": stock_frozen,
-    # what a worker must outlive
-    "crash for a test": lambda case: os.kill(os.getpid(), signal.SIGSEGV) or [],
-    "hang for a test": lambda case: time.sleep(600) or [],
-    "nothing for a test": lambda case: [],
-}  # fmt: skip
+def _stock(case: Case, frozen: tuple[str, ...]) -> list[Any]:
+    import onnx
+
+    from tvm_ext.core.frozen import frozen_inputs
+    from tvm_ext.frontend.freezing import frozen_source
+    from tvm_ext.frontend.reader import Source
+
+    feeds = _feeds(case)
+    freeze = frozen_inputs({name: feeds.pop(name) for name in frozen})
+    source = Source(onnx.ModelProto.FromString(case.model), case.name, "", None)
+    return stock_outputs(frozen_source(source, freeze).proto, feeds)
 
 
 def _feeds(case: Case) -> dict[str, Any]:
@@ -109,35 +101,21 @@ def _feeds(case: Case) -> dict[str, Any]:
     return dict(zip(names, case.inputs, strict=True))
 
 
-def _stock(case: Case, frozen: tuple[str, ...]) -> list[Any]:
-    import onnx
-    import tvm
-    from tvm import relax
-    from tvm.relax.frontend.onnx import from_onnx
-
-    from tvm_ext.core.frozen import frozen_inputs
-    from tvm_ext.frontend.freezing import frozen_source
-    from tvm_ext.frontend.reader import Source
-
-    feeds = _feeds(case)
-    freeze = frozen_inputs({name: feeds.pop(name) for name in frozen})
-    model = frozen_source(Source(onnx.ModelProto.FromString(case.model), case.name, "", None), freeze).proto
-    try:
-        mod = from_onnx(model)
-    except Exception as error:
-        raise Refused(f"{type(error).__name__}: {error}") from error
-    machine = relax.VirtualMachine(tvm.compile(mod, tvm.target.Target("llvm")), tvm.cpu())
-    return _numpy(machine["main"](*map(_tvm, feeds.values())))
+CONTENDERS: dict[str, Callable[[Case], list[Any]]] = {
+    "ours": ours, "onnxruntime": onnxruntime, "stock": stock, "stock frozen": stock_frozen,
+}  # fmt: skip
 
 
-def _tvm(value: Any) -> Any:
-    import tvm
+def answer(task: tuple[str, Case]) -> Outcome:
+    """The outcome of a case in a contender, by the names of both."""
+    contender, case = task
 
-    return [_tvm(one) for one in value] if isinstance(value, list) else tvm.runtime.tensor(value)
+    def run() -> Outcome:
+        outputs = CONTENDERS[contender](case)
+        reason, _ = difference(outputs, case.outputs, close(case.rtol, case.atol))
+        return Outcome("wrong", reason) if reason else Outcome("pass")
+
+    return attempt(run, without=f"test_{case.name}: ")
 
 
-def _numpy(found: Any) -> list[Any]:
-    """All outputs of a virtual machine as arrays, sequences as lists."""
-    if hasattr(found, "numpy"):
-        return [found.numpy()]
-    return [one.numpy() if hasattr(one, "numpy") else _numpy(one) for one in found]
+SERVICE = Service(answer)

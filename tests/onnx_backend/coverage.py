@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tests.oracles.outcome import KINDS, kind_of
+
 from .cases import Case
-from .table import KINDS, Row, kind_of
+from .table import Row
 
 PATH = pathlib.Path(__file__).resolve().parents[2] / "docs" / "onnx_coverage.md"
 _HEAD = """# ONNX coverage, operator by operator

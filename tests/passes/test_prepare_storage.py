@@ -7,7 +7,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import onnxruntime
 import pytest
 import tvm
 from tvm import relax
@@ -16,6 +15,7 @@ from tvm.relax import op as R
 
 import tvm_ext
 from tests.onnx_graphs import model, node, value
+from tests.oracles.reference import onnxruntime_outputs
 from tests.passes.helpers import apply, build, const, execute, new_context, ops, random
 from tvm_ext.core.relax_graph import dtype_of, main_bindings, op_name, shape_of
 from tvm_ext.passes.prepare_storage import PrepareStorage
@@ -73,9 +73,7 @@ def test_the_same_in_onnxruntime_and_in_our_kernels() -> None:
             [node("QuantizeLinear", "x s z", "y")], [value("x", (256,))], [value("y", None, 2)],
             {"s": scale, "z": np.array(77, np.uint8)},
         )  # fmt: skip
-        options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        theirs = onnxruntime.InferenceSession(proto.SerializeToString(), options).run(None, {"x": numbers})[0]
+        theirs = onnxruntime_outputs(proto, {"x": numbers})["y"]
         ours = tvm_ext.compile(proto, cache=False)({"x": numbers})["y"]
         assert np.array_equal(theirs, q) and np.array_equal(ours, q)
 

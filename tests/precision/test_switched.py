@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 from tests.onnx_graphs import model, node, random, value
+from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.frontend.checker import check_model
 from tvm_ext.frontend.reader import read_model
 from tvm_ext.precision.switched import SWITCHES, Switched, switched_model
@@ -22,8 +22,8 @@ def switched(proto: onnx.ModelProto, dtype: str = "bfloat16") -> Switched:
 
 
 def run(made: Switched, lowered: Sequence[str], **inputs: np.ndarray) -> list[np.ndarray]:
-    session = onnxruntime.InferenceSession(made.proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {**inputs, SWITCHES: np.array(made.switches(lowered), np.float32)})
+    feeds = {**inputs, SWITCHES: np.array(made.switches(lowered), np.float32)}
+    return [*onnxruntime_outputs(made.proto, feeds).values()]
 
 
 def rounded(array: np.ndarray) -> np.ndarray:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +45,13 @@ class Case:
     def operators(self) -> Counter[str]:
         """Operators with how many nodes have them, those of inner graphs not counted."""
         return Counter(node.op_type for node in onnx.ModelProto.FromString(self.model).graph.node)
+
+
+def plain(start: int, count: int, most: int = 6, without: Collection[str] = ()) -> list[Case]:
+    """The first cases from a seed on about nothing special: of float32 inputs, and without some operators."""
+    drawn = (make_case(random.Random(seed), f"seed {seed}", most) for seed in itertools.count(start))
+    fits = (c for c in drawn if c.kind == "plain" and {x.dtype.name for x in c.feeds.values()} == {"float32"})
+    return [*itertools.islice((case for case in fits if not {*without} & {*case.operators()}), count)]
 
 
 def seeded(seed: int) -> Case:

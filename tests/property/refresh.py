@@ -11,12 +11,11 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tvm_ext.runtime.threads import available_cores
-from tvm_ext.verification.environment import cpu_name
+from tests.oracles.table import host, parser_of
 
 from .cases import seeded
-from .run import judged
-from .table import read_table, write_rows, write_table
+from .judge import judged
+from .table import PATH, read_table, write_table
 
 _SAVED_EVERY = 50
 
@@ -25,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run, print what does not pass, write; 1 if anything disagrees."""
     args = _parser().parse_args(argv)
     table = read_table()
-    table.machine = f"{cpu_name()}, {available_cores()} cores"
+    table.machine = host()
     seeds = sorted(table.others) if args.others else list(range(args.start, args.start + args.count))
     if args.new:
         seeds = [seed for seed in seeds if seed not in table.seeds]
@@ -34,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         seed = int(case.name.removeprefix("seed "))
         table.add(seed, outcome)
         if number % _SAVED_EVERY == 0 and not args.dry_run:
-            write_rows(table)
+            write_table(table, PATH, summarized=False)
         if outcome.kind != "pass":
             print(f"{seed} {case.kind}: {outcome.kind}: {outcome.reason}", flush=True)
     print(f"{len(seeds)} graphs in {time.monotonic() - start:.0f} s: {dict(table.counts)}", file=sys.stderr)
@@ -44,13 +43,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.property.refresh", description=__doc__)
+    parser = parser_of("tests.property.refresh", __doc__)
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=5000, help="how many seeds")
     parser.add_argument("--new", action="store_true", help="only seeds that did not run before")
     parser.add_argument("--others", action="store_true", help="only seeds that did not pass before")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--dry-run", action="store_true", help="write nothing")
     return parser
 
 

@@ -16,9 +16,11 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
+from tests.oracles.outcome import Outcome
+from tests.oracles.pool import Judge
+
 from .cases import Case, make_case
-from .judge import Outcome
-from .run import Judge
+from .judge import SERVICE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     case = make_case(random.Random(int(args.case)), f"seed {args.case}", args.nodes) if is_seed else load(args.case)
     if args.save:
         save(case, args.save)
-    judge = Judge()
+    judge = Judge(SERVICE)
     outcome = judge(case)
     judge.close()
     print(describe(case, outcome))
@@ -66,7 +68,7 @@ def describe(case: Case, outcome: Outcome) -> str:
     model = onnx.ModelProto.FromString(case.model)
     shapes = ", ".join(f"{name}: {x.dtype}{list(x.shape)}" for name, x in case.feeds.items())
     text = onnx.printer.to_text(model)
-    return f"{case.name} ({case.kind}): {outcome.kind} {outcome.reason}\noptions: {case.options}\n{shapes}\n{text}"
+    return f"{case.name} ({case.kind}): {outcome}\noptions: {case.options}\n{shapes}\n{text}"
 
 
 if __name__ == "__main__":

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import pathlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
+from tests.oracles.outcome import Outcome
+from tests.oracles.table import markdown, read_rows, versions, write_rows
+
 from .cases import Case, seeded
-from .judge import Outcome
 
 PATH = pathlib.Path(__file__).with_name("results.json")
 #: What agrees, what is said beforehand, and what must not be.
@@ -44,8 +45,8 @@ class Table:
         self.others.pop(seed, None)
         self.unsure.discard(seed)
         if outcome.kind == "pass":
-            self.share = max(self.share, outcome.share)
-            self.unsure |= {seed} if outcome.unsure else set()
+            self.share = max(self.share, outcome.facts["share"])
+            self.unsure |= {seed} if outcome.facts["unsure"] else set()
         else:
             self.others[seed] = (outcome.kind, outcome.reason)
 
@@ -75,31 +76,21 @@ def generator() -> str:
 
 def read_table(path: pathlib.Path = PATH) -> Table:
     """The table of a file; an empty one if there is none, or another generator's."""
-    now = generator()
-    if not path.exists():
-        return Table(now)
-    facts = json.loads(path.read_text())
-    if facts["generator"] != now:
+    now, facts = generator(), read_rows(path)
+    if facts.get("generator") != now:
         return Table(now)
     seeds = {seed for first, last in facts["seeds"] for seed in range(first, last + 1)}
     others = {int(k): tuple(v) for k, v in facts["others"].items()}
     return Table(now, facts["machine"], seeds, facts["share"], others, set(facts["unsure"]))
 
 
-def write_table(table: Table, path: pathlib.Path = PATH) -> None:
+def write_table(table: Table, path: pathlib.Path = PATH, summarized: bool = True) -> None:
     """Write the table, and its summary beside it."""
-    write_rows(table, path)
-    path.with_suffix(".md").write_text(summary(table))
-
-
-def write_rows(table: Table, path: pathlib.Path = PATH) -> None:
-    """Write the table alone."""
     facts = {
         **asdict(table), "seeds": _ranges(table.seeds), "others": dict(sorted(table.others.items())),
         "unsure": sorted(table.unsure),
     }  # fmt: skip
-    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in facts.items()]
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    write_rows(path, facts, summary(table) if summarized else "")
 
 
 def _ranges(seeds: Iterable[int]) -> list[list[int]]:
@@ -115,10 +106,6 @@ def _ranges(seeds: Iterable[int]) -> list[list[int]]:
 
 def summary(table: Table) -> str:
     """The table in numbers, as Markdown."""
-    import onnx
-    import onnxruntime
-    import tvm
-
     cases = [seeded(seed) for seed in sorted(table.seeds)]
     nodes: Counter[str] = sum((case.operators() for case in cases), Counter())
     counts = table.counts
@@ -126,8 +113,7 @@ def summary(table: Table) -> str:
     kinds = ("pass", "float64", "refused", "wrong", "failed", "crash", "hang", "invalid")
     parts = [
         "# Random graphs\n",
-        f"Made by `python -m tests.property.refresh`: onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}, "
-        f"TVM {tvm.__version__}; {table.machine}.\n",
+        f"Made by `python -m tests.property.refresh`: {versions()}; {table.machine}.\n",
         f"{len(cases)} graphs, seeds {', '.join(f'{a} to {b}' for a, b in _ranges(table.seeds))}: "
         f"**{table.disagreements} disagreements**, {counts['refused']} refusals. The largest error of those that agree "
         f"with onnxruntime is {table.share:.2f} of what it may be.\n",
@@ -135,8 +121,8 @@ def summary(table: Table) -> str:
         "or a quantization rounds a tie from other digits.\n",
         "`float64`: onnxruntime's float32 and ours differ by more than that, and float64 agrees with ours. `invalid`: "
         "onnxruntime refuses the graph.\n",
-        _row(kinds), _row(["---"] * len(kinds)), _row(str(counts[kind]) for kind in kinds),
-        f"\n## What they are about\n\n{_tally(Counter(_about(case) for case in cases))}",
+        markdown(kinds, [[counts[kind] for kind in kinds]]),
+        f"## What they are about\n\n{_tally(Counter(_about(case) for case in cases))}",
         f"\n## {len(nodes)} operators, {sum(nodes.values())} nodes\n\n{_tally(nodes)}",
         "\n## Other than pass\n",
         *(f"* seed {seed}: {kind}: {reason}" for seed, (kind, reason) in sorted(table.others.items())),
@@ -149,10 +135,6 @@ def _about(case: Case) -> str:
     own = {"shapes", "specialize", "offload", "offload_options"}
     extra = [f"{k}={v}" for k, v in sorted(case.options.items()) if k not in own]
     return " ".join([case.kind, *extra])
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _tally(counts: Counter[str]) -> str:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from tests.real_models.float64 import in_double
+from tests.onnx_graphs import model, value
+from tests.oracles.float64 import in_floats
 from tvm_ext.core.machine import Machine
 
 Arrays = Mapping[str, np.ndarray]
@@ -65,16 +65,6 @@ def multiplies_bytes() -> bool:
     """Whether this CPU has an instruction for sums of integers; else operands are decoded to float32, or TVM's loops
     sum them."""
     return "avx512vnni" in Machine.detect().features
-
-
-def onnxruntime_says(model: onnx.ModelProto, feeds: Arrays) -> dict[str, np.ndarray]:
-    """Outputs by name, without graph optimizations."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    names = [o.name for o in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
 
 
 class Judge:
@@ -184,12 +174,9 @@ def _double(x: np.ndarray) -> np.ndarray:
 
 def _run(nodes: list[onnx.NodeProto], values: Arrays, name: str) -> np.ndarray:
     """A graph of float operators in float64."""
-    inputs = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in values.items()
-    ]
-    output = helper.make_tensor_value_info(name, TensorProto.DOUBLE, None)
-    model = helper.make_model(
-        helper.make_graph(nodes, "between", inputs, [output]), opset_imports=[helper.make_opsetid("", 17)]
-    )
+    inputs = [value(n, v.shape, helper.np_dtype_to_tensor_dtype(v.dtype)) for n, v in values.items()]
+    proto = model(nodes, inputs, [value(name, None, TensorProto.DOUBLE)])
     with np.errstate(all="ignore"):
-        return np.asarray(ReferenceEvaluator(in_double(model)).run([name], dict(values))[0], np.float64)
+        return np.asarray(
+            ReferenceEvaluator(in_floats(proto, TensorProto.DOUBLE)).run([name], dict(values))[0], np.float64
+        )

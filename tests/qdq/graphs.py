@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
-from onnx import helper, numpy_helper
 
-from tests.onnx_graphs import node, value
+from tests.onnx_graphs import model, node, value
+from tests.oracles.reference import onnxruntime_outputs
 
 Shape = tuple[int, ...]
 #: Operators whose float32 result is exact for numbers of a few bits, in whatever order they sum.
@@ -231,8 +230,8 @@ def draw(seed: int, exact: bool = False, steps: int = 7) -> tuple[onnx.ModelProt
 def _ranges(d: Draft, image: np.ndarray) -> dict[str, tuple[float, float]]:
     names = [name for name in d.shapes if name != "x"]
     proto = _model(d.nodes, image.shape, [value(name, None) for name in names], d.weights)
-    found = onnxruntime.InferenceSession(proto.SerializeToString()).run(names, {"x": image})
-    return {name: (float(a.min()), float(a.max())) for name, a in zip(["x", *names], [image, *found], strict=True)}
+    arrays = {"x": image, **onnxruntime_outputs(proto, {"x": image})}
+    return {name: (float(a.min()), float(a.max())) for name, a in arrays.items()}
 
 
 def _quantized(d: Draft, output: str, image: np.ndarray) -> onnx.ModelProto:
@@ -318,6 +317,4 @@ class _Pairs:
 
 def _model(nodes: list[Any], shape: Shape, outputs: list[Any], weights: dict[str, np.ndarray]) -> onnx.ModelProto:
     used = {name for n in nodes for name in n.input}
-    initializers = [numpy_helper.from_array(np.asarray(a), name) for name, a in weights.items() if name in used]
-    graph = helper.make_graph(nodes, "qdq", [value("x", shape)], outputs, initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return model(nodes, [value("x", shape)], outputs, {name: a for name, a in weights.items() if name in used})

@@ -11,7 +11,8 @@ import onnx
 import pytest
 
 import tvm_ext
-from tests.qdq.exactness import Judge, exposed, onnxruntime_says
+from tests.oracles.reference import onnxruntime_outputs
+from tests.qdq.exactness import Judge, exposed
 from tvm_ext.frontend.zoo.models import MODELS
 
 SHAPE = (1, 3, 224, 224)
@@ -51,7 +52,7 @@ def test_resnet18_between_pairs_is_the_nearest_everywhere(tmp_path: pathlib.Path
     feeds, whole = {proto.graph.input[0].name: _image(9)}, exposed(proto)
     judge = Judge(proto, feeds)
     compiled = tvm_ext.compile(whole, cache=False, threads=2)
-    ours, theirs = judge(compiled.run(feeds)), judge(onnxruntime_says(whole, feeds))
+    ours, theirs = judge(compiled.run(feeds)), judge(onnxruntime_outputs(whole, feeds))
     assert ours.elements == theirs.elements > 3_000_000
     assert ours.off <= theirs.off + 5
     assert "generic" not in {k["recipe"] for k in compiled.report["kernels"]}
@@ -65,7 +66,7 @@ def test_resnet18_of_integer_operators_has_the_same_bits(tmp_path: pathlib.Path)
         if one.op_type.startswith(("QLinear", "QGemm", "QuantizeLinear")) and one.output[0] not in known:
             proto.graph.output.append(onnx.helper.make_tensor_value_info(one.output[0], onnx.TensorProto.UINT8, None))
     feeds = {proto.graph.input[0].name: _image(9)}
-    wanted = onnxruntime_says(proto, feeds)
+    wanted = onnxruntime_outputs(proto, feeds)
     compiled = tvm_ext.compile(proto, cache=False, threads=2)
     found = compiled.run(feeds)
     assert [name for name, want in wanted.items() if not np.array_equal(found[name], want)] == []

@@ -11,7 +11,8 @@ from onnx import TensorProto
 
 import tvm_ext
 from tests.onnx_graphs import model, node, value
-from tests.qdq.exactness import multiplies_bytes, onnxruntime_says
+from tests.oracles.reference import onnxruntime_outputs
+from tests.qdq.exactness import multiplies_bytes
 
 CODES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
 #: Data, weight: onnxruntime has no kernel for int8 data with uint8 weights.
@@ -24,7 +25,7 @@ def integers(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
 
 
 def same_bits(proto: onnx.ModelProto, feeds: dict[str, np.ndarray], generic: bool = False) -> None:
-    wanted = onnxruntime_says(proto, feeds)["y"]
+    wanted = onnxruntime_outputs(proto, feeds)["y"]
     assert len(np.unique(wanted)) > 10
     compiled = tvm_ext.compile(proto, cache=False, threads=2)
     assert np.array_equal(compiled.run(feeds)["y"], wanted)
@@ -107,6 +108,6 @@ def test_dynamic_quantization(zeros: str) -> None:
     ]  # fmt: skip
     proto = model(nodes, [value("x", (5, 33))], [value("y", None)], given)
     feeds = {"x": rng.normal(0, 1, (5, 33)).astype(np.float32)}
-    wanted = onnxruntime_says(proto, feeds)["y"]
+    wanted = onnxruntime_outputs(proto, feeds)["y"]
     found = tvm_ext.compile(proto, cache=False, threads=2).run(feeds)["y"]
     assert np.array_equal(found, wanted)

@@ -1,4 +1,4 @@
-"""onnxruntime on a model, and how far outputs are from its own."""
+"""How far outputs of a model are from onnxruntime's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tests.oracles.float64 import float64_outputs
+from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.verification.metrics import OutputMetrics, compare
+
+from .models import RealModel
 
 #: Least cosine of an output of a model whose activations are rounded to 8 bits on the way; that of onnxruntime with its
 #: optimizations, against onnxruntime without them, goes down to 0.995.
@@ -34,17 +38,17 @@ class Verdict:
     note: str = ""
 
 
-def onnxruntime_outputs(model: bytes, inputs: Outputs, optimized: bool) -> dict[str, np.ndarray]:
-    """Outputs by name, with all graph optimizations, or with none: then every node runs as the model has it."""
-    import onnxruntime
+def onnxruntime_of(model: bytes, inputs: Outputs, *, optimized: bool = False) -> dict[str, np.ndarray]:
+    """Outputs by name, with all graph optimizations, or with none; on all cores."""
+    return onnxruntime_outputs(model, inputs, optimized=optimized, threads=0)
 
-    levels = onnxruntime.GraphOptimizationLevel
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
-    options.log_severity_level = 4  # shapes that a model states wrongly
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+def verdict_on(model: RealModel, data: bytes, inputs: Outputs, outputs: Outputs) -> Verdict:
+    """How outputs of a model compare with onnxruntime's: roughly, where it rounds activations to 8 bits."""
+    references = onnxruntime_of(data, inputs)
+    if model.requantizes:
+        return judge(outputs, references, roughly=True)
+    return judge(outputs, references, lambda: float64_outputs(data, inputs))
 
 
 def judge(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from ..onnx_backend.table import kind_of
+from tests.oracles.outcome import kind_of
+from tests.oracles.table import markdown, read_rows, write_rows
 
 PATH = pathlib.Path(__file__).with_name("results.json")
 Row = dict[str, Any]
@@ -29,7 +29,9 @@ _NOTES = """
 
 def read_table(path: pathlib.Path = PATH) -> Rows:
     """The rows; none if there is no file."""
-    return dict(json.loads(path.read_text())["rows"]) if path.exists() else {}
+    rows = read_rows(path)
+    rows.pop("machine", None)
+    return rows
 
 
 def write_table(rows: Rows, sizes: Mapping[str, str], machine: str, path: pathlib.Path = PATH) -> None:
@@ -40,21 +42,18 @@ def write_table(rows: Rows, sizes: Mapping[str, str], machine: str, path: pathli
         sizes: model -> shapes of its inputs, as text.
         machine: in words.
     """
-    lines = [f"  {json.dumps(name)}: {json.dumps(rows[name])}" for name in rows]
-    path.write_text(f'{{\n "machine": {json.dumps(machine)},\n "rows": {{\n' + ",\n".join(lines) + "\n }\n}\n")
-    path.with_suffix(".md").write_text(_markdown(rows, sizes, machine))
+    write_rows(path, {"machine": machine, **rows}, _markdown(rows, sizes, machine))
 
 
 def _markdown(rows: Rows, sizes: Mapping[str, str], machine: str) -> str:
     passed = sum(row.get("ours", {}).get("outcome") == "pass" for row in rows.values())
     shipped = sum(row.get("stock", {}).get("outcome") == "pass" for row in rows.values())
-    lines = ["| " + " | ".join(_HEAD) + " |", "|---" * len(_HEAD) + "|"]
-    lines += ["| " + " | ".join(_cells(name, sizes.get(name, ""), row)) + " |" for name, row in rows.items()]
+    lines = markdown(_HEAD, (_cells(name, sizes.get(name, ""), row) for name, row in rows.items()))
     title = f"# Trained models\n\nMade by `python -m tests.real_models.refresh`: {machine}.\n"
     count = f"{passed} of {len(rows)} agree with onnxruntime here, {shipped} in TVM as shipped."
     notes = [f"* {name} magnifies rounding errors: {row['ours']['note']}." for name, row in rows.items()
              if row.get("ours", {}).get("note")]  # fmt: skip
-    return "\n".join([title, count, "", *lines, _NOTES.rstrip(), *notes, ""])
+    return "\n".join([title, count, "", lines.rstrip(), _NOTES.rstrip(), *notes, ""])
 
 
 def _cells(name: str, size: str, row: Mapping[str, Row]) -> list[str]:

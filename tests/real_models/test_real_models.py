@@ -9,10 +9,9 @@ import tvm_ext
 from tvm_ext.core.errors import ModelError
 from tvm_ext.runtime.model import CompiledModel
 
-from .float64 import float64_outputs
 from .models import MODELS, Inputs, RealModel, Unavailable
 from .pieces import pieces_of
-from .reference import Verdict, judge, onnxruntime_outputs
+from .reference import judge, onnxruntime_of, verdict_on
 
 SEEDS = range(3)
 REQUANTIZING = [name for name, model in MODELS.items() if model.requantizes]
@@ -38,15 +37,9 @@ def test_a_trained_model_agrees_with_onnxruntime(name: str) -> None:
     for size in model.sizes:
         compiled = compiled_for(data, model.inputs(size, 0))
         for seed in SEEDS:
-            verdict = verdict_on(model, data, compiled, model.inputs(size, seed))
+            inputs = model.inputs(size, seed)
+            verdict = verdict_on(model, data, inputs, compiled.run(inputs))
             assert not verdict.reason, f"{name}, size {size}, seed {seed}: {verdict.reason}"
-
-
-def verdict_on(model: RealModel, data: bytes, compiled: CompiledModel, inputs: Inputs) -> Verdict:
-    wanted = onnxruntime_outputs(data, inputs, optimized=False)
-    if model.requantizes:
-        return judge(compiled.run(inputs), wanted, roughly=True)
-    return judge(compiled.run(inputs), wanted, lambda: float64_outputs(data, inputs))
 
 
 @pytest.mark.long
@@ -56,7 +49,7 @@ def test_pieces_of_a_requantizing_model(name: str) -> None:
     model = MODELS[name]
     proto = onnx.ModelProto.FromString(file_of(model))
     inputs = model.inputs(model.sizes[0], 0)
-    values = onnxruntime_outputs(pieces_of(proto).watched.SerializeToString(), inputs, optimized=False)
+    values = onnxruntime_of(pieces_of(proto).watched.SerializeToString(), inputs)
     pieces = pieces_of(proto, values)
     for piece in (pieces.roundings, pieces.rest):
         given = {value.name: {**inputs, **values}[value.name] for value in piece.graph.input}

@@ -27,6 +27,12 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
+@pytest.fixture(params=[*MACHINES][1:])
+def other_machine(request: pytest.FixtureRequest) -> Machine:
+    """One of another instruction set than this CPU's best."""
+    return MACHINES[request.param]
+
+
 @pytest.fixture(params=MACHINES)
 def machine(request: pytest.FixtureRequest) -> Machine:
     return MACHINES[request.param]

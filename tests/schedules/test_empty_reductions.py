@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 import tvm_ext
 from tests.onnx_graphs import model, node, value
-
-KINDS = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16}
 
 
 def run(nodes: list[Any], feeds: dict[str, np.ndarray], shape: tuple[int, ...], weights: Any = None) -> np.ndarray:
@@ -24,12 +22,13 @@ def run(nodes: list[Any], feeds: dict[str, np.ndarray], shape: tuple[int, ...], 
     return compiled.run(feeds)["y"]
 
 
-@pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize(("op_type", "expected"), [
     ("ReduceL1", 0), ("ReduceL2", 0), ("ReduceSumSquare", 0), ("ReduceProd", 1), ("ReduceLogSum", -np.inf),
     ("ReduceLogSumExp", -np.inf), ("ReduceMax", -np.inf), ("ReduceMin", np.inf), ("ReduceMean", np.nan),
 ])  # fmt: skip
-@pytest.mark.parametrize(("shape", "axes"), [((5, 0), [1]), ((0, 3, 7), [0]), ((2, 0, 3), [0, 1, 2])])
+@pytest.mark.parametrize(("dtype", "shape", "axes"), [
+    ("float32", (5, 0), [1]), ("float32", (0, 3, 7), [0]), ("float64", (2, 0, 3), [0, 1, 2]), ("float16", (5, 0), [1]),
+])  # fmt: skip
 def test_reductions(dtype: str, op_type: str, expected: float, shape: tuple[int, ...], axes: list[int]) -> None:
     x = np.zeros(shape, dtype)
     wanted = np.full(x.sum(tuple(axes)).shape, expected, dtype)
@@ -38,8 +37,9 @@ def test_reductions(dtype: str, op_type: str, expected: float, shape: tuple[int,
     assert got.dtype == dtype
 
 
-@pytest.mark.parametrize("dtype", KINDS)
-@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "constant"), [("float32", False), ("float32", True), ("float64", True), ("float16", False)]
+)
 @pytest.mark.parametrize(("op_type", "a", "b", "shape"), [
     ("MatMul", (4, 0), (0, 5), (4, 5)), ("MatMul", (3, 4, 0), (3, 0, 5), (3, 4, 5)), ("MatMul", (0,), (0,), ()),
     ("Gemm", (4, 0), (0, 5), (4, 5)), ("Conv", (1, 0, 4, 5), (2, 0, 3, 3), (1, 2, 2, 3)),

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
-from onnx import helper
 from tvm import relax
 
 import tvm_ext
 from tests.onnx_graphs import model, node, value
+from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
@@ -36,11 +35,8 @@ def reference(kind: str, x: np.ndarray, pool_size: Any, strides: Any, padding: A
     attrs = {"kernel_shape": pool_size, "strides": strides, "pads": padding}
     if kind == "avg":
         attrs["count_include_pad"] = int(count_include_pad)
-    node = helper.make_node({"max": "MaxPool", "avg": "AveragePool"}[kind], ["x"], ["y"], **attrs)
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph([node], "g", [value("x", 1, x.shape)], [value("y", 1, None)])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    pool = node({"max": "MaxPool", "avg": "AveragePool"}[kind], "x", "y", **attrs)
+    return onnxruntime_outputs(model([pool], [value("x", x.shape)], [value("y", None)]), {"x": x})["y"]
 
 
 CASES = [

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
-from onnx import helper
 from tvm import relax
 
+from tests.onnx_graphs import model, node, value
+from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.softmax import Softmax
@@ -57,11 +57,8 @@ def test_masked_elements_as_onnxruntime(masked: float, length: int, machine: Mac
     """Rows with some, all but one, and all elements masked."""
     x = random(rng, 4, length)
     x[1, length // 2 :], x[2, 1:], x[3, :] = masked, masked, masked
-    node = helper.make_node("Softmax", ["x"], ["y"], axis=-1)
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph([node], "g", [value("x", 1, x.shape)], [value("y", 1, x.shape)])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    want = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    proto = model([node("Softmax", "x", "y", axis=-1)], [value("x", x.shape)], [value("y", x.shape)])
+    want = onnxruntime_outputs(proto, {"x": x})["y"]
     group = make_group("relax.nn.softmax", [x.shape], lambda x: (yield relax.op.nn.softmax(x, axis=-1)))
     np.testing.assert_allclose(run_kernel(RECIPE, group, [x], machine), want, rtol=1e-5, atol=1e-37)
 

@@ -172,8 +172,11 @@ def check(case: Case, storage: Storage, machine: Machine, rng: np.random.Generat
     storage.check(got, np.maximum(exact, 0), step, case.terms * ROUNDOFF * size)
 
 
-@pytest.mark.parametrize("dtype", STORAGES)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, dtype) for name in CASES for dtype in ("bfloat16", "uint8")),
+     *((name, dtype) for name in [*CASES][::3] for dtype in ("float16", "int8"))],
+)  # fmt: skip
 def test_agrees_with_float64(name: str, dtype: str, rng: np.random.Generator) -> None:
     check(CASES[name], STORAGES[dtype], Machine.detect(None, 2), rng)
 
@@ -181,8 +184,8 @@ def test_agrees_with_float64(name: str, dtype: str, rng: np.random.Generator) ->
 @pytest.mark.parametrize("name", ["elementwise in blocks", "max_pool2d", "global average", "layer_norm", "attention",
                                   "conv2d_nchwc", "conv2d_depthwise", "pad"])  # fmt: skip
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "uint8"])
-def test_on_every_instruction_set(name: str, dtype: str, machine: Machine, rng: np.random.Generator) -> None:
-    check(CASES[name], STORAGES[dtype], machine, rng)
+def test_on_other_instruction_sets(name: str, dtype: str, other_machine: Machine, rng: np.random.Generator) -> None:
+    check(CASES[name], STORAGES[dtype], other_machine, rng)
 
 
 def _moved(name: str, shapes: Sequence[Any], op: Callable[..., Any], exact: Callable[..., Any], recipe: Recipe) -> Any:

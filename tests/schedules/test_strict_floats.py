@@ -138,10 +138,12 @@ COMPARISONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("op", COMPARISONS)
 @pytest.mark.parametrize(
-    "activation", [*ACTIVATIONS[:2], *(pytest.param(a, marks=pytest.mark.long) for a in ACTIVATIONS[2:])]
-)
+    ("activation", "op"),
+    [*(("Sigmoid", op) for op in COMPARISONS),
+     *(pytest.param(a, op, marks=pytest.mark.long)
+       for a, op in zip(ACTIVATIONS[1:], 2 * list(COMPARISONS), strict=True))],
+)  # fmt: skip
 def test_opposite_of_a_comparison_of_what_is_computed(activation: str, op: str) -> None:
     """Each of not, or, xor and where reads both sides, whose definitions may stand in the kernel once only."""
     nodes = [

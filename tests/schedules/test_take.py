@@ -36,22 +36,16 @@ def take_group(
     return Group("g", function)
 
 
+#: (data, indices, axis)
+PICKS: list[Any] = [
+    ((13, 24), (1, 7), 0), ((3, 7, 2, 19), (2, 2), -3), ((17,), (), 0), ((13, 37), (2, 3), 0), ((5, 1), (4,), 0),
+    ((3, 7, 33), (5,), 1), ((4, 9), (6,), -1), ((4, 9, 16), (), 1), ((17,), (5,), None), ((30, 384), (3, 64), 0),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("data", "indices", "axis"),
-    [
-        ((13, 24), (1, 7), 0),
-        ((13, 37), (2, 3), 0),
-        ((5, 1), (4,), 0),
-        ((3, 7, 33), (5,), 1),
-        ((3, 7, 2, 19), (2, 2), -3),
-        ((4, 9), (6,), -1),
-        ((4, 9, 16), (), 1),
-        ((17,), (5,), None),
-        ((17,), (), 0),
-        ((30, 384), (3, 64), 0),
-    ],
+    ("data", "indices", "axis", "kind"), [*((*of, "int64") for of in PICKS), *((*of, "int32") for of in PICKS[:3])]
 )
-@pytest.mark.parametrize("kind", ["int32", "int64"])
 def test_picks_rows(
     data: Any, indices: Any, axis: int | None, kind: str, machine: Machine, rng: np.random.Generator
 ) -> None:

@@ -122,7 +122,7 @@ def test_two_processes_share_a_log(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_killed_at_any_moment_it_loses_no_finished_record(tmp_path: Path) -> None:
     path, rng, told, begun = tmp_path / "log.json", random.Random(0), 0, 0
-    for kill in range(20):
+    for kill in range(8):
         process = start(path, begun, begun + 10_000, str(kill))
         go(process)
         assert process.stdout is not None
@@ -138,7 +138,7 @@ def test_killed_at_any_moment_it_loses_no_finished_record(tmp_path: Path) -> Non
         told = int(said[-1]) if said else told
         assert numbers[-1] >= told
         begun = len(numbers)  # as a session goes on: what the log has is not measured again
-    assert begun > 200
+    assert begun > 60
 
 
 def test_nothing_is_lost_that_is_appended_while_the_log_is_pruned(tmp_path: Path) -> None:

@@ -48,13 +48,13 @@ def with_fakes(tmp_path, **given):
 def test_a_session_writes_a_log_that_a_compile_uses(tmp_path):
     log, events = tmp_path / "small.json", []
     report = tvm_ext.tune(
-        small_model(), log=log, trials=24, tuner="random", threads=1, on_event=lambda e: events.append(dict(e))
+        small_model(), log=log, trials=8, tuner="random", threads=1, on_event=lambda e: events.append(dict(e))
     )
-    assert report.trials == 24 == sum(e["event"] == "trial" for e in events)
+    assert report.trials == 8 == sum(e["event"] == "trial" for e in events)
     assert [e["event"] for e in events[:2]] == ["start", "peak"] and events[1]["flops"] > 1e8
     json.dumps(report.as_dict())
     book = RecordBook.read([log])
-    assert len(book.records) == 24 and not book.problems
+    assert len(book.records) == 8 and not book.problems
     assert all(r.check is not None and r.check < 1e-6 for r in book.records if not r.error)
     assert {r.error for r in book.records} == {""}
     compiled = tvm_ext.compile(small_model(), records=log, threads=1, cache=False)
@@ -64,7 +64,7 @@ def test_a_session_writes_a_log_that_a_compile_uses(tmp_path):
     assert sum(bool(session) for session in used.values()) >= kept
     if report.ratio is not None:
         assert report.error is not None and report.error < 1e-5
-    again = tvm_ext.tune(small_model(), log=log, trials=30, tuner="random", threads=1, resume=True)
+    again = tvm_ext.tune(small_model(), log=log, trials=10, tuner="random", threads=1, resume=True)
     configs = [(r.task, r.recipe, json.dumps(r.config)) for r in RecordBook.read([log]).records]
     assert len(configs) == len(set(configs)) and again.session != report.session
 

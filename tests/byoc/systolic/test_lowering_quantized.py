@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto
 
 from tests.onnx_graphs import model, node, value
+from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.byoc.region import Operand, Operation, Region, Value
 
 from . import regions
@@ -26,10 +26,7 @@ TYPES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "float32": Tensor
 
 
 def reference(proto: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, inputs)[0])
+    return np.asarray(next(iter(onnxruntime_outputs(proto, inputs).values())))
 
 
 def integers(rng: np.random.Generator, shape: Any, dtype: str) -> np.ndarray:

@@ -19,7 +19,6 @@ from tvm_ext.frontend.importer import import_model
 from tvm_ext.frontend.reader import read_model
 
 SIZES = {letter: 2 + i % 4 for i, letter in enumerate("abcdefghijklmnopqrstuvwxyz")}
-DTYPES = ["float32", "float64", "float16", "int32", "int64"]
 EQUATIONS = [
     "ij,jk->ik", "ij,kj->ik", "ji,jk->ki", "bij,bjk->bik", "bqhd,bkhd->bhqk", "bhqk,bkhd->bqhd", "ij,jk,kl->il",
     "ab,bc,cd,de,ef,fg->ag", "ii->i", "ii", "iji->j", "iiji->ji", "iij,jkk->ik", "ij->ji", "ij->", "i,j->ij",
@@ -59,8 +58,23 @@ def shapes_of(equation: str) -> list[tuple[int, ...]]:
     return [tuple(SIZES[c] for c in part) for part in "".join(equation.split()).split("->")[0].split(",")]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("equation", EQUATIONS)
+#: Those of other types too: products of two and of more operands, diagonals, a transpose, a sum.
+OF_ALL_TYPES = [
+    "ij,jk->ik",
+    "bqhd,bkhd->bhqk",
+    "ab,bc,cd,de,ef,fg->ag",
+    "iij,jkk->ik",
+    "ij->ji",
+    "ij->",
+    "bij,jk,b->ik",
+]
+
+
+@pytest.mark.parametrize(
+    ("equation", "dtype"),
+    [*((equation, "float32") for equation in EQUATIONS),
+     *((equation, dtype) for equation in OF_ALL_TYPES for dtype in ("float64", "float16", "int32", "int64"))],
+)  # fmt: skip
 def test_equations(equation: str, dtype: str) -> None:
     check(equation, *shapes_of(equation), dtype=dtype)
 

@@ -23,9 +23,13 @@ def random(*shape, dtype):
     return RNG.standard_normal(shape).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", UNITS)
-@pytest.mark.parametrize("shape", [(2, 3), (2, 3, 5), (1, 4, 3, 2), (2, 3, 2, 2, 2)], ids=str)
-@pytest.mark.parametrize("constants", ["", "s", "smv", "b", "sbmv"])
+@pytest.mark.parametrize(
+    ("shape", "dtype", "constants"),
+    [*(((2, 3, 5), dtype, known) for dtype in UNITS for known in ("", "s", "smv", "b", "sbmv")),
+     *((shape, dtype, known) for shape in ((2, 3), (1, 4, 3, 2), (2, 3, 2, 2, 2))
+       for dtype, known in (("float32", ""), ("float32", "sbmv"), ("bfloat16", "smv")))],
+    ids=str,
+)  # fmt: skip
 def test_batch_norm_of_parameters_known_or_not(dtype, shape, constants):
     channels, wide = (1, shape[1], *[1] * (len(shape) - 2)), {}
     feeds = {"x": random(*shape, dtype=dtype), **{name: random(shape[1], dtype=dtype) for name in "sbm"}}
@@ -82,12 +86,19 @@ def test_batch_norm_of_opset_7():
                  {"a": np.ones((3, 4), "float32")})  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", UNITS)
-@pytest.mark.parametrize(("axis", "scale", "bias"), [
-    (-1, (5,), (5,)), (-1, (5,), None), (1, (3, 5), (3, 5)), (1, (5,), None), (1, (3, 1), (5,)), (-1, (1,), (1,)),
-    (-1, (2, 1, 5), (2, 1, 5)), (-1, (1, 3, 5), (2, 3, 5)), (0, (2, 3, 5), None), (-1, (3, 5), (3, 5)),
-], ids=str)  # fmt: skip
-@pytest.mark.parametrize("outputs", [1, 3])
+SCALES = [
+    (-1, (5,), (5,)), (1, (3, 1), (5,)), (0, (2, 3, 5), None), (-1, (1, 3, 5), (2, 3, 5)), (-1, (5,), None),
+    (1, (3, 5), (3, 5)), (1, (5,), None), (-1, (1,), (1,)), (-1, (2, 1, 5), (2, 1, 5)), (-1, (3, 5), (3, 5)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dtype", "axis", "scale", "bias", "outputs"),
+    [*(("float32", *of, outputs) for of in SCALES for outputs in (1, 3)),
+     *((dtype, *of, outputs) for dtype in UNITS for of, outputs in zip(SCALES[:4], (1, 3, 3, 1), strict=True)
+       if dtype != "float32")],
+    ids=str,
+)  # fmt: skip
 def test_layer_norm_by_scales_that_broadcast(dtype, axis, scale, bias, outputs):
     feeds = {"x": random(2, 3, 5, dtype=dtype), "s": random(*scale, dtype=dtype)}
     if bias:
@@ -103,9 +114,11 @@ def test_layer_norm_by_scales_that_broadcast(dtype, axis, scale, bias, outputs):
         agree(got[name], wanted[name], dtype if name == "y" or dtype != "float64" else "float32")
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize("opset", [18, 20])
-@pytest.mark.parametrize(("shape", "groups"), [((2, 4, 5), 2), ((1, 6, 3, 3), 3), ((2, 4), 2), ((1, 2, 2, 3, 2), 1)])
+@pytest.mark.parametrize(("dtype", "shape", "groups"), [
+    ("float32", (2, 4, 5), 2), ("float32", (1, 6, 3, 3), 3), ("float32", (2, 4), 2), ("float32", (1, 2, 2, 3, 2), 1),
+    ("float64", (2, 4, 5), 2), ("float16", (1, 6, 3, 3), 3),
+])  # fmt: skip
 def test_group_norm_by_scales_of_groups(dtype, opset, shape, groups):
     x, scale, bias = random(*shape, dtype=dtype), random(groups, dtype=dtype), random(groups, dtype=dtype)
     apart = x.astype("float64").reshape(shape[0], groups, -1)
@@ -116,9 +129,13 @@ def test_group_norm_by_scales_of_groups(dtype, opset, shape, groups):
     agree(got, wanted.reshape(shape), dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-@pytest.mark.parametrize("shape", [(2, 5), (2, 5, 3), (1, 4, 3, 2), (1, 3, 2, 2, 2)], ids=str)
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("dtype", "shape", "size"),
+    [*(("float32", (2, 5, 3), size) for size in (1, 2, 3, 4)),
+     *(("float32", shape, size) for shape in ((2, 5), (1, 4, 3, 2), (1, 3, 2, 2, 2)) for size in (2, 3)),
+     *((dtype, (1, 4, 3, 2), size) for dtype in ("float64", "float16") for size in (2, 3))],
+    ids=str,
+)  # fmt: skip
 def test_local_response_norm(dtype, shape, size):
     x = random(*shape, dtype=dtype)
     squares, channels = x.astype("float64") ** 2, shape[1]

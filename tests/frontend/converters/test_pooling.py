@@ -53,6 +53,10 @@ WINDOWS = [
     ((7,), [2], [2], [0, 0], [1]), ((5, 6), [3, 2], [2, 3], [1, 0, 1, 1], [1, 1]),
     ((8, 7), [2, 3], [3, 2], [0, 1, 1, 1], [2, 1]), ((4, 4, 5), [2, 2, 2], [3, 2, 2], [0, 0, 0, 1, 1, 1], [1, 1, 1]),
 ]  # fmt: skip
+#: With `ceil_mode`; and without it, where that makes another number of windows, and where it makes the same.
+ALL = [*((window, 1) for window in WINDOWS), (WINDOWS[1], 0), (WINDOWS[3], 0)]
+#: Those of other types: one that begins in the padding, and one with holes.
+OF_ALL_TYPES = [(WINDOWS[0], 1), (WINDOWS[5], 1)]
 
 
 def windows(x, kernel, strides, pads, dilations, ceil):
@@ -89,26 +93,29 @@ def attributes(window, ceil, dilated=True):
     return given | ({"dilations": dilations} if dilated else {})
 
 
-@pytest.mark.parametrize("ceil", [0, 1])
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
-@pytest.mark.parametrize(("dtype", "opset"), [("float32", 12), ("float32", 22), ("float64", 12), ("float16", 12)])
+@pytest.mark.parametrize(
+    ("window", "ceil", "dtype", "opset"),
+    [*((*w, "float32", 12) for w in ALL),
+     *((*OF_ALL_TYPES[0], *of) for of in (("float32", 22), ("float64", 12), ("float16", 12)))],
+    ids=str,
+)  # fmt: skip
 def test_maxima_and_their_indices(window, ceil, dtype, opset):
     x = np.random.default_rng(3).standard_normal((2, 3, *window[0])).astype(dtype)
     largest = pooled(lambda inside, _: max(v for v, _ in inside), x, *window[1:], ceil)
     first = pooled(lambda inside, _: max(inside, key=lambda pair: (pair[0], -pair[1]))[1], x, *window[1:], ceil)
-    one = compiled([node("MaxPool", ["x"], ["y"], **attributes(window, ceil))], {"x": x}, {"y": dtype}, opset)
-    both = compiled(
-        [node("MaxPool", ["x"], ["y", "i"], **attributes(window, ceil))], {"x": x}, {"y": dtype, "i": "int64"}, opset
-    )
-    for y in (one["y"], both["y"]):
-        np.testing.assert_array_equal(y, largest)
-    np.testing.assert_array_equal(both["i"], first)
+    nodes = [node("MaxPool", ["x"], outputs, **attributes(window, ceil)) for outputs in (["y"], ["z", "i"])]
+    found = compiled(nodes, {"x": x}, {"y": dtype, "z": dtype, "i": "int64"}, opset)
+    for name, wanted in (("y", largest), ("z", largest), ("i", first)):
+        np.testing.assert_array_equal(found[name], wanted)
 
 
-@pytest.mark.parametrize("ceil", [0, 1])
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
 @pytest.mark.parametrize("padding", [0, 1])
-@pytest.mark.parametrize(("dtype", "rtol"), [("float32", 1e-6), ("float64", 1e-14), ("float16", 1e-3)])
+@pytest.mark.parametrize(
+    ("window", "ceil", "dtype", "rtol"),
+    [*((*w, "float32", 1e-6) for w in ALL),
+     *((*w, *of) for w in OF_ALL_TYPES for of in (("float64", 1e-14), ("float16", 1e-3)))],
+    ids=str,
+)  # fmt: skip
 def test_averages(window, ceil, padding, dtype, rtol):
     x = np.random.default_rng(4).uniform(1, 2, (2, 3, *window[0])).astype(dtype)
     wanted = pooled(lambda inside, padded: sum(v for v, _ in inside) / (padded if padding else len(inside)),
@@ -117,10 +124,12 @@ def test_averages(window, ceil, padding, dtype, rtol):
     np.testing.assert_allclose(compiled(nodes, {"x": x}, {"y": dtype}, 19)["y"], wanted, rtol=rtol)
 
 
-@pytest.mark.parametrize("ceil", [0, 1])
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
-@pytest.mark.parametrize("p", [1, 2, 3])
-@pytest.mark.parametrize(("dtype", "rtol"), [("float32", 3e-6), ("float64", 1e-13), ("float16", 1e-3)])
+@pytest.mark.parametrize(
+    ("window", "ceil", "p", "dtype", "rtol"),
+    [*((*w, 2, "float32", 3e-6) for w in ALL), *((*w, p, "float32", 3e-6) for w in OF_ALL_TYPES for p in (1, 3)),
+     *((*OF_ALL_TYPES[1], p, *of) for p in (1, 2, 3) for of in (("float64", 1e-13), ("float16", 1e-3)))],
+    ids=str,
+)  # fmt: skip
 def test_norms(window, ceil, p, dtype, rtol):
     x = np.random.default_rng(5).standard_normal((2, 3, *window[0])).astype(dtype)
     wanted = pooled(lambda inside, _: sum(abs(v) ** p for v, _ in inside) ** (1 / p), x, *window[1:], ceil)

@@ -165,7 +165,7 @@ def test_rules_take_a_recipes_kernel_too(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_several_kernels_share_the_trials(tmp_path: Path) -> None:
     kernels = {name: blocked_workload(name, MACHINE) for name in ("dense", "batch_matmul")}
-    summary = tune_kernels(kernels, MACHINE, tmp_path, 32, measurer=InProcess(MACHINE, lambda n: 1.0 / n))
+    summary = tune_kernels(kernels, MACHINE, tmp_path, 12, measurer=InProcess(MACHINE, lambda n: 1.0 / n))
     assert all(one.trials > 0 for one in summary.kernels.values())
     assert len(lines(tmp_path, WORKLOADS)) == 2
     assert {line[0] for line in lines(tmp_path)} == {0, 1}
@@ -201,8 +201,8 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["conv2d_nchwc", "conv2d_winograd", "batch_matmul"])
 def test_over_the_measuring_pool(tmp_path: Path, name: str) -> None:
     with LocalMeasurer(MACHINE) as pool:
-        summary = tune(tmp_path, 12, pool, name)
-    assert (summary.trials, summary.kernels["k"].errors) == (12, {})
+        summary = tune(tmp_path, 6, pool, name)
+    assert (summary.trials, summary.kernels["k"].errors) == (6, {})
     assert 0 < summary.measuring < summary.seconds
     found = MetaScheduleDatabase(tmp_path).find(blocked_workload(name, MACHINE).function, MACHINE)
     assert 0 < found.seconds < 1

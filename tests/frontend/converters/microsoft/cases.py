@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import helper
 
 import tvm_ext
 from tests.frontend.graphs import model, value
+from tests.oracles.reference import onnxruntime_outputs
 
 _VERSIONS = {"com.microsoft": 1, "ai.onnx.ml": 3}
 
@@ -82,15 +82,6 @@ def _code(dtype: Any) -> int:
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-def said(proto: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Output -> what onnxruntime's kernels give, without its graph optimizations."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return dict(zip([o.name for o in proto.graph.output], session.run(None, feeds), strict=True))
-
-
 def typed(proto: onnx.ModelProto, results: dict[str, np.ndarray]) -> onnx.ModelProto:
     """The model with the element types of its outputs."""
     outputs = [value(n, None, _code(x.dtype)) for n, x in results.items()]
@@ -113,7 +104,7 @@ def agree(
     """
     proto, feeds = built(operator, cases, domain, stated)
     names = [o.name for o in proto.graph.output]
-    results = said(proto, feeds) if wanted is None else dict(zip(names, wanted, strict=True))
+    results = onnxruntime_outputs(proto, feeds) if wanted is None else dict(zip(names, wanted, strict=True))
     found = tvm_ext.compile(typed(proto, results), cache=False, threads=2).run(feeds)
     for name, want in results.items():
         assert (found[name].dtype, found[name].shape) == (want.dtype, want.shape), name

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from tests.frontend.graphs import imported
+from tests.oracles.reference import onnxruntime_outputs
 from tests.passes.lowering import stage
 from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.passes.lower_rest import LowerRest
 
-from .cases import Case, Known, agree, built, case, floats, rng_of, said, typed
+from .cases import Case, Known, agree, built, case, floats, rng_of, typed
 
 B, S, N, D = 2, 5, 3, 7
 H = N * D
@@ -90,7 +91,7 @@ def test_packed_operands() -> None:
     packed, query, pairs = floats(rng, B, S, N, 3, D), floats(rng, B, S, H), floats(rng, B, keys, N, 2, D)
     apart = case(*(packed[..., i, :].reshape(B, S, H) for i in range(3)), num_heads=N)
     cross = case(query, *(pairs[..., i, :].reshape(B, keys, H) for i in range(2)), num_heads=N)
-    wanted = said(*built("MultiHeadAttention", [apart, cross], "com.microsoft")).values()
+    wanted = onnxruntime_outputs(*built("MultiHeadAttention", [apart, cross], "com.microsoft")).values()
     agree("MultiHeadAttention", case(packed, num_heads=N), case(query, pairs, num_heads=N), wanted=list(wanted))
 
 
@@ -129,7 +130,7 @@ def test_integers(columns: bool) -> None:
 def kernels(operator: str, node: Case) -> list[str]:
     """The recipe of each kernel of a model of one node."""
     proto, feeds = built(operator, [node], "com.microsoft")
-    return stage(typed(proto, said(proto, feeds)), LowerRest).recipes
+    return stage(typed(proto, onnxruntime_outputs(proto, feeds)), LowerRest).recipes
 
 
 def test_the_recipes_are_those_of_attention_written_out() -> None:

@@ -1,59 +1,68 @@
-"""ONNX's reference implementation on a graph with every float as float64: who is right where two float32 differ."""
+"""A model in other floats; its outputs in double precision: who is right where two float32 differ."""
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
-_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16)
+_WIDENED = (TensorProto.FLOAT, TensorProto.FLOAT16)
+#: A zero point that is left out.
+_ZERO = np.uint8(0)
 
 
-def float64_outputs(model: bytes, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """The graph's outputs; floats are float64."""
+def float64_outputs(model: bytes, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Outputs by name, of the model with float64 in the place of float32 and float16; up to minutes."""
     from onnx.reference import ReferenceEvaluator
 
-    proto = onnx.ModelProto.FromString(model)
-    _widen(proto.graph)
-    wide = {name: _double(x) for name, x in feeds.items()}
+    proto = in_floats(onnx.ModelProto.FromString(model), TensorProto.DOUBLE, _WIDENED)
+    wide = {name: x.astype(np.float64) if x.dtype.kind == "f" else x for name, x in feeds.items()}
+    names = [output.name for output in proto.graph.output]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        return [np.asarray(v) for v in ReferenceEvaluator(proto, new_ops=_own()).run(None, wide)]
+        outputs = ReferenceEvaluator(proto, new_ops=_operators()).run(names, wide)
+    return dict(zip(names, map(np.asarray, outputs), strict=True))
 
 
-def _double(x: np.ndarray) -> np.ndarray:
-    return x.astype(np.float64) if x.dtype.kind == "f" else x
+def in_floats(model: onnx.ModelProto, kind: int, replaced: Sequence[int] = (TensorProto.FLOAT,)) -> onnx.ModelProto:
+    """A copy of a model with every float of some kinds one of another: so are exports in half precision."""
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model)
+    _convert(proto.graph, kind, replaced)
+    return proto
 
 
-def _widen(graph: onnx.GraphProto) -> None:
-    """Every float of a graph, and of those inside, becomes a double, in place."""
+def _convert(graph: onnx.GraphProto, kind: int, replaced: Sequence[int]) -> None:
+    """Convert a graph, and those inside, in place."""
+    del graph.value_info[:]
     for tensor in graph.initializer:
-        _widen_tensor(tensor)
-    for info in (*graph.input, *graph.output, *graph.value_info):
-        if info.type.tensor_type.elem_type in _FLOATS:
-            info.type.tensor_type.elem_type = TensorProto.DOUBLE
+        _convert_tensor(tensor, kind, replaced)
+    for info in (*graph.input, *graph.output):
+        if info.type.tensor_type.elem_type in replaced:
+            info.type.tensor_type.elem_type = kind
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
-                _widen(attribute.g)
+                _convert(attribute.g, kind, replaced)
             elif attribute.type == onnx.AttributeProto.TENSOR:
-                _widen_tensor(attribute.t)
-            elif attribute.name == "to" and attribute.i in _FLOATS:
-                attribute.i = TensorProto.DOUBLE
+                _convert_tensor(attribute.t, kind, replaced)
+            elif attribute.name == "to" and attribute.i in replaced:
+                attribute.i = kind
 
 
-def _widen_tensor(tensor: onnx.TensorProto) -> None:
-    if tensor.data_type in _FLOATS:
-        tensor.CopyFrom(numpy_helper.from_array(_double(numpy_helper.to_array(tensor)), tensor.name))
+def _convert_tensor(tensor: onnx.TensorProto, kind: int, replaced: Sequence[int]) -> None:
+    if tensor.data_type in replaced:
+        array = numpy_helper.to_array(tensor).astype(helper.tensor_dtype_to_np_dtype(kind))
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
 
 @functools.cache
-def _own() -> list[Any]:
+def _operators() -> list[Any]:
     """Operators of which onnx's package has no implementation of older opsets, or one of less than ONNX defines."""
     from onnx.reference.op_run import OpRun
 
@@ -70,16 +79,16 @@ def _own() -> list[Any]:
             place.at(out, where, updates)
         return (out,)
 
-    def quantize(self: Any, x: Any, scale: Any, zero: Any, axis: Any = None, **rest: Any) -> Any:
+    def quantize(self: Any, x: Any, scale: Any, zero: Any = _ZERO, axis: Any = None, **rest: Any) -> Any:
         steps = np.rint(x / _along(scale, x, axis)) + _along(zero, x, axis)
         limits = np.iinfo(zero.dtype)
         return (np.clip(steps, limits.min, limits.max).astype(zero.dtype),)
 
-    def dequantize(self: Any, x: Any, scale: Any, zero: Any, axis: Any = None, **rest: Any) -> Any:
+    def dequantize(self: Any, x: Any, scale: Any, zero: Any = _ZERO, axis: Any = None, **rest: Any) -> Any:
         return ((x.astype(np.float64) - _along(zero, x, axis)) * _along(scale, x, axis),)
 
-    def batch_norm(self: Any, x: Any, *given: Any, epsilon: Any = None, **rest: Any) -> Any:
-        scale, shift, mean, variance = (_along(v, x, 1) for v in given)
+    def batch_norm(self: Any, x: Any, *parameters: Any, epsilon: Any = None, **rest: Any) -> Any:
+        scale, shift, mean, variance = (_along(v, x, 1) for v in parameters)
         return ((x - mean) / np.sqrt(variance + (1e-5 if epsilon is None else epsilon)) * scale + shift,)
 
     def local_response(self: Any, x: Any, size: Any = 1, alpha: Any = 1e-4, beta: Any = 0.75, bias: Any = 1.0) -> Any:
@@ -88,9 +97,13 @@ def _own() -> list[Any]:
         total = sum(squares[:, i : i + x.shape[1]] for i in range(size))
         return (x / (bias + alpha / size * total) ** beta,)
 
+    def global_max(self: Any, x: Any) -> Any:
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
     own = {
         "GatherElements": gather, "ScatterElements": scatter, "QuantizeLinear": quantize,
         "DequantizeLinear": dequantize, "BatchNormalization": batch_norm, "LRN": local_response,
+        "GlobalMaxPool": global_max,
     }  # fmt: skip
     return [type(name, (OpRun,), {"op_domain": "", "_run": run}) for name, run in own.items()]
 

@@ -1,0 +1,156 @@
+"""The parent's end: a few persistent workers; a crash or a time-out costs one case, and a new worker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import pickle
+import queue
+import selectors
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tvm_ext.benchmarking.process import end, environment, signal_name
+
+from .outcome import Outcome
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_START_SECONDS = 120.0
+Task = TypeVar("Task")
+
+
+@dataclass(frozen=True)
+class Service:
+    """What workers do.
+
+    Attributes:
+        answer: a function of a module, which takes a task and gives its outcome.
+        seconds: that a task may take.
+        memory: bytes of address space of a worker, of which TVM, LLVM and their threads take a gibibyte and a half.
+    """
+
+    answer: Callable[[Any], Outcome]
+    seconds: float = 60.0
+    memory: int = 24 << 30
+
+
+class Lost(Exception):
+    """A worker is gone; `outcome` is that of its case."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        self.outcome = Outcome(kind, reason)
+        super().__init__(str(self.outcome))
+
+
+class Worker:
+    """One process of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self._seconds, answer = service.seconds, service.answer
+        command = (os.getpid(), answer.__module__, answer.__name__, service.memory)
+        self._process = subprocess.Popen(
+            (sys.executable, "-m", "tests.oracles.worker", *map(str, command)), cwd=_ROOT, env=environment(1),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        self._answer(_START_SECONDS)
+
+    def run(self, task: Any) -> Outcome:
+        """The outcome of a task.
+
+        Raises:
+            Lost: the process died, or took too long and was killed.
+        """
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # what ended it is found when its answer is waited for
+            pickle.dump(task, self._process.stdin)
+            self._process.stdin.flush()
+        return self._answer(self._seconds)
+
+    def close(self) -> None:
+        """End the process."""
+        end(self._process)
+
+    def _answer(self, seconds: float) -> Any:
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._process.stdout, selectors.EVENT_READ)
+            if not ready.select(seconds):
+                self.close()
+                raise Lost("hang", f"no answer in {seconds:.0f} s")
+        try:
+            return pickle.load(self._process.stdout)
+        except EOFError:
+            code = self._process.wait()
+            self.close()
+            raise Lost("crash", signal_name(-code) if code < 0 else f"exit code {code}") from None
+
+
+class Judge:
+    """One worker after the other, as long as its cases let it."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._worker: Worker | None = None
+
+    def __call__(self, task: Any) -> Outcome:
+        """The outcome of a task, that of a lost worker too."""
+        self._worker = self._worker or Worker(self._service)
+        try:
+            return self._worker.run(task)
+        except Lost as lost:
+            self._worker = None
+            return lost.outcome
+
+    def close(self) -> None:
+        """End the process."""
+        if self._worker is not None:
+            self._worker.close()
+
+
+def outcomes(service: Service, tasks: Iterable[Task], workers: int = 2) -> Iterator[tuple[Task, Outcome]]:
+    """Every task with its outcome, as they finish. Whoever stops listening ends the workers.
+
+    Args:
+        workers: processes side by side; none is started where there are no tasks.
+    """
+    given = list(tasks)
+    left: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+    for task in (*given, *[None] * workers):
+        left.put(task)
+    done: queue.SimpleQueue[tuple[Task, Outcome] | Exception] = queue.SimpleQueue()
+    stop = threading.Event()
+    threads = [threading.Thread(target=_serve, args=(service, left, done.put, stop)) for _ in range(workers)]
+    for thread in threads:  # the system ends a worker with the thread that started it
+        thread.start()
+    try:
+        for _ in given:
+            result = done.get()
+            if isinstance(result, Exception):
+                raise result
+            yield result
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def _serve(
+    service: Service,
+    left: queue.SimpleQueue[Task | None],
+    tell: Callable[[tuple[Task, Outcome] | Exception], None],
+    stop: threading.Event,
+) -> None:
+    """Run tasks in one worker after the other until there are none."""
+    judge = Judge(service)
+    try:
+        while (task := left.get()) is not None and not stop.is_set():
+            tell((task, judge(task)))
+    except Exception as error:
+        tell(error)
+    finally:
+        judge.close()

@@ -1,0 +1,32 @@
+"""A crash or an endless loop costs one case."""
+
+from __future__ import annotations
+
+import pytest
+
+from .misbehaving import SERVICE
+from .outcome import Outcome
+from .pool import Judge, Lost, Worker, outcomes
+
+
+def test_a_crash_and_a_hang_cost_one_case_each() -> None:
+    results = dict(outcomes(SERVICE, ["crash", "hang", "memory", "nothing"], workers=1))
+    assert results["crash"] == Outcome("crash", "SIGSEGV")
+    assert results["hang"] == Outcome("hang", "no answer in 3 s")
+    assert results["memory"] == Outcome("crash", "exit code 1")
+    assert results["nothing"].kind == "pass"
+
+
+def test_a_worker_that_was_lost_is_gone() -> None:
+    worker = Worker(SERVICE)
+    with pytest.raises(Lost, match="SIGSEGV"):
+        worker.run("crash")
+    worker.close()
+
+
+def test_a_judge_keeps_its_worker_until_it_is_lost() -> None:
+    judge = Judge(SERVICE)
+    first, second, lost, after = (judge(task) for task in ("nothing", "nothing", "crash", "nothing"))
+    assert first == second and lost.kind == "crash"
+    assert after.kind == "pass" and after != first
+    judge.close()

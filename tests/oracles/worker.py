@@ -1,0 +1,59 @@
+"""A worker process: answers each pickled task of its pipe with a pickled outcome, by a function that is named.
+
+    python -m tests.oracles.worker PARENT MODULE FUNCTION BYTES
+
+A crash or an endless loop ends this process and costs one case; :mod:`.pool` starts another one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import resource
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from tvm_ext.tuning.measure.worker import die_with
+
+
+def main(parent: str, module: str, function: str, limit: str) -> None:
+    """Serve until the pipe is closed.
+
+    Args:
+        parent: process number, with which this process ends.
+        module, function: what answers a task.
+        limit: bytes of address space, beyond which a case fails instead of taking the machine down.
+    """
+    die_with(int(parent))
+    resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
+    warnings.simplefilter("ignore")
+    tasks, answers = _channel()
+    answer: Callable[[Any], Any] = getattr(importlib.import_module(module), function)
+    _tell("ready", answers)
+    while True:
+        try:
+            task = pickle.load(tasks)
+        except EOFError:
+            return
+        _tell(answer(task), answers)
+
+
+def _tell(message: Any, answers: BinaryIO) -> None:
+    answers.write(pickle.dumps(message))  # whole, or not at all
+    answers.flush()
+
+
+def _channel() -> tuple[BinaryIO, BinaryIO]:
+    """The pipes, out of reach of whatever prints: TVM's importer prints its errors to standard output."""
+    tasks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "r+b") as nothing:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(nothing.fileno(), 1)
+    return tasks, answers
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
