@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tvm_ext
-from tvm_ext.core.errors import UnsupportedError
+from tvm_ext.core.errors import DriverError, ModelError, UnsupportedError
 from tvm_ext.core.relax_graph import main_bindings, op_name
 
 from .graphs import check_numbers, imported, message, model, node, run_onnxruntime, run_tvm, value
@@ -170,30 +170,37 @@ def test_an_output_that_nobody_takes_may_have_any_shape() -> None:
         np.testing.assert_array_equal(got, np.maximum(x, 0) if flag else -x)
 
 
-def test_a_branch_that_cannot_run_is_named_with_what_decides_and_freezing_helps() -> None:
+@pytest.mark.parametrize("negated", [False, True])
+def test_a_branch_that_is_not_valid_stops_the_run_that_takes_it(negated: bool, tmp_path: Any) -> None:
     """As voice models have one for each sample rate, of which only one takes frames of this length."""
-    then = branch([node("Relu", ["x"], ["a"])], ["a"])
+    then = branch([node("Relu", ["x"], ["a"]), node("Add", ["x", "x"], ["b"])], ["a", "b"])
     lstm = node("LSTM", ["x", "w", "w"], ["a"], "other_rate", hidden_size=1)
-    nodes = [node("Equal", ["sr", "rate"], ["flag"]), choice(then, branch([lstm], ["a"]), ["y"])]
+    other = branch([lstm, node("Neg", ["x"], ["b"])], ["a", "b"])
+    sides = (other, then) if negated else (then, other)
+    nodes = [node("Equal", ["sr", "rate"], ["is16"]), node("Not" if negated else "Identity", ["is16"], ["flag"]),
+             choice(*sides, ["y", "z"])]  # fmt: skip
     weights = {"rate": np.array(16000), "w": floats(1, 4, 1)}
     inputs = [value("x", [3, 7]), value("sr", [], TensorProto.INT64)]
-    proto = model(nodes, inputs, [value("y", None)], weights)
-    with pytest.raises(UnsupportedError) as info:
+    proto = model(nodes, inputs, [value("y", None), value("z", None)], weights)
+    compiled, x = tvm_ext.compile(proto, cache=False, threads=1), floats(3, 7)
+    assert any("'choose' (If" in one or "'choose'" in one for one in compiled.report["warnings"])
+    compiled.export(tmp_path / "guarded.so")
+    for one in (compiled, tvm_ext.load(tmp_path / "guarded.so")):
+        np.testing.assert_array_equal(one.run({"x": x, "sr": np.array(16000)})["y"], np.maximum(x, 0))
+        with pytest.raises(DriverError) as info:
+            one.run({"x": x, "sr": np.array(8000)})
+        for word in ("'choose' (If)", "then_branch" if negated else "else_branch", "'flag'", "'other_rate' (LSTM)"):
+            assert word in str(info.value)
+    frozen = imported(proto, freeze={"sr": np.array(16000)})
+    assert not frozen.regions
+    np.testing.assert_array_equal(run_tvm(frozen, {"x": x})[0], np.maximum(x, 0))
+
+
+def test_neither_branch_is_valid() -> None:
+    lstm = branch([node("LSTM", ["x", "w", "w"], ["a"], "wrong", hidden_size=1)], ["a"])
+    proto = flagged([choice(lstm, lstm, ["y"])], [value("y", None)], weights={"w": floats(1, 4, 1)})
+    with pytest.raises(ModelError, match="'wrong'"):
         imported(proto)
-    for word in (
-        "'choose' (If",
-        "else_branch",
-        "'flag'",
-        "'other_rate' (LSTM)",
-        "rank 3",
-        "freeze={'sr': ...}",
-        "'flag' true",
-    ):
-        assert word in message(info.value)
-    x = floats(3, 7)
-    np.testing.assert_array_equal(
-        run_tvm(imported(proto, freeze={"sr": np.array(16000)}), {"x": x})[0], np.maximum(x, 0)
-    )
 
 
 def test_data_is_nothing_to_freeze() -> None:

@@ -147,16 +147,19 @@ def learned() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 
 
 def loop() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """As many elements are collected as the trip count, which is computed, says."""
     inner = [helper.make_node("Add", ["a", "w"], ["b"]), helper.make_node("Identity", ["go"], ["on"])]
+    inner += [helper.make_node("Identity", ["b"], ["each"])]
     body = helper.make_graph(
         inner,
         "body",
-        [value("i", [], I64), value("go", [], B), value("a", None)],
-        [value("on", [], B), value("b", None)],
+        [value("i", [], I64), value("go", [], B), value("a", [3, 4])],
+        [value("on", [], B), value("b", [3, 4]), value("each", [3, 4])],
     )
-    nodes = [node("Relu", "x", "r"), helper.make_node("Loop", ["n", "", "r"], ["o"], "loop", body=body)]
-    proto = model([*nodes, node("Mul", "o r", "y")], [value("x", [3, 4]), value("n", [], I64)], [value("y", None)],
-                  {"w": random(4, seed=3)})  # fmt: skip
+    nodes = [node("Relu", "x", "r"), helper.make_node("Loop", ["n", "", "r"], ["last", "all"], "loop", body=body),
+             node("ReduceSum", "all axes", "o", "total", keepdims=0)]  # fmt: skip
+    proto = model([*nodes, node("Mul", "o r", "y")], [value("x", [3, 4]), value("n", [], I64)], [value("y", [3, 4])],
+                  {"w": random(4, seed=3), "axes": np.array([0])})  # fmt: skip
     return proto, {"x": random(3, 4), "n": np.array(5)}
 
 
@@ -189,7 +192,7 @@ def text_weights() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 MODELS = {
     strings: "text label number", sequence: "list at exp insert again", joined: "list erase join sum",
     nonzero: "nonzero count turn values mean", unique: "unique max size", compress: "compress sum",
-    suppression: "nms slice squeeze gather top", contributed: "inverse distance", learned: "norm", loop: "loop",
+    suppression: "nms slice squeeze gather top", contributed: "inverse distance", learned: "norm", loop: "loop total",
     branches: "nonzero float if",
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ from tvm_ext.runtime import cpu, library
 from tvm_ext.runtime.arrays import is_aligned
 from tvm_ext.runtime.artifact import read_artifact, read_metadata, write_artifact
 from tvm_ext.runtime.model import CompiledModel, load
-from tvm_ext.runtime.spec import Metadata, TensorSpec
+from tvm_ext.runtime.spec import FORMAT_VERSION, Metadata, TensorSpec
 
 FOOTER = artifact_module._FOOTER.size
 
@@ -187,7 +187,7 @@ def test_other_version_of_tvm_ext_is_fine(artifact: Path, tmp_path: Path) -> Non
 
 def test_other_formats(artifact: Path, tmp_path: Path, never_loads: None, monkeypatch) -> None:
     monkeypatch.setattr(artifact_module, "FORMAT_VERSION", 7)
-    refused(artifact, "artifact format 4; this installation reads 7")
+    refused(artifact, f"artifact format {FORMAT_VERSION}; this installation reads 7")
 
 
 def test_metadata_that_fits_no_model(artifact: Path, tmp_path: Path, never_loads: None, monkeypatch) -> None:

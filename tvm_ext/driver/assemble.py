@@ -23,7 +23,7 @@ from ..core.work import bytes_of
 from ..frontend.reader import Source
 from ..runtime.drivers import Offload
 from ..runtime.expansion import Compact, Expansion
-from ..runtime.spec import Metadata, Program, TensorSpec, View, installed_versions
+from ..runtime.spec import Body, Metadata, Program, TensorSpec, View, installed_versions
 from ..runtime.tiles import TILE_FEATURES
 from .arena import Memory
 from .build import has_parallel_loops
@@ -44,7 +44,8 @@ class Assembled:
     origins: dict[int, tuple[np.ndarray, Layout]]
     programs: tuple[Program, ...]
     facts: tuple[dict[str, Any], ...]
-    offloads: tuple[Offload, ...] = ()
+    bodies: tuple[tuple[Body, dict[str, Any]], ...]
+    offloads: tuple[Offload, ...]
 
     @property
     def source(self) -> Source:
@@ -61,7 +62,7 @@ class Assembled:
     @property
     def kernels(self) -> dict[str, Kernel]:
         """What is known of each kernel of the module, by name."""
-        return {name: kernel for one in self.model.lowered for name, kernel in _kernels(one).items()}
+        return {name: kernel for one in _all(self.model) for name, kernel in _kernels(one).items()}
 
     def metadata(self) -> Metadata:
         """What the artifact says of itself."""
@@ -72,11 +73,12 @@ class Assembled:
             self.model.inputs, self.model.outputs, weights, self.programs, machine.threads,
             has_parallel_loops(self.mod), self._needed_machine(), installed_versions(),
             {"name": source.name, "sha256": source.sha256}, self._report(), compact, offloads=self.offloads,
+            bodies=tuple(body for body, _ in self.bodies),
         )  # fmt: skip
 
     def _needed_machine(self) -> dict[str, Any]:
         """The machine, without tile registers where no kernel uses them: other code of LLVM's never does."""
-        kernels = [kernel for one in self.model.lowered for kernel in one.ctx.kernels.values() if kernel.plan]
+        kernels = [kernel for kernel in self.kernels.values() if kernel.plan]
         used = {feature for kernel in kernels if kernel.calls for feature in kernel.plan.recipe.features}  # type: ignore[union-attr]
         features = [f for f in self.machine.features if f not in TILE_FEATURES or f in used]
         return {**self.machine.as_dict(), "features": features}
@@ -96,12 +98,12 @@ class Assembled:
         report = {
             "kernels": [k for facts in self.facts for k in facts["kernels"]],
             **{key: value for key, value in self.facts[-1].items() if key not in ("kernels", "batch")},
-            "nodes": lowered[-1].ctx.ownership.as_dict(
-                lowered[-1].ctx.kernels, lambda name: _of_batch(name, lowered[-1])
-            ),
+            "nodes": lowered[-1].ctx.ownership.as_dict(lowered[-1].ctx.kernels, lambda name: name + lowered[-1].tag),
             "passes": [r.as_dict() for r in lowered[-1].ctx.reports],
             "timing": dict(self.clock.seconds),
-            "warnings": list(dict.fromkeys(w for one in lowered for w in (*one.imported.warnings, *_left_out(one)))),
+            "warnings": list(
+                dict.fromkeys(w for one in _all(self.model) for w in (*one.imported.warnings, *_left_out(one)))
+            ),
         }
         if freeze := lowered[-1].ctx.options.freeze:
             report["frozen"] = [asdict(one) for one in freeze]
@@ -111,6 +113,8 @@ class Assembled:
             ownership = lowered[-1].ctx.ownership
             gone = {node: f"{owner.name}: {owner.reason}" for node, owner in ownership.gone.items()}
             report["offload"] = plan.as_dict(ownership.types, gone)
+        if self.bodies:
+            report["bodies"] = [{"name": body.name, **facts} for body, facts in self.bodies]
         if len(self.facts) > 1:
             report["programs"] = [{k: v for k, v in facts.items() if k != "kernels"} for facts in self.facts]
         return report
@@ -121,53 +125,59 @@ def _left_out(lowered: Lowered) -> list[str]:
     return [f"left out of the tuning records: {problem}" for problem in lowered.ctx.records.problems[:5]]
 
 
+def _all(model: Programs) -> list[Lowered]:
+    """The programs of a model, and the bodies of their loops."""
+    return [one for lowered in model.lowered for one in lowered.with_bodies()]
+
+
 def assemble(model: Programs) -> Assembled:
-    """One module of all programs, whose functions take memory for their outputs."""
-    weights = _Weights(shared=len(model.lowered) > 1)
+    """One module of all programs and bodies of loops, whose functions take memory for their outputs."""
+    weights = _Weights(shared=len(_all(model)) > 1)
     functions: dict[GlobalVar, Any] = {}
     origins: dict[int, tuple[np.ndarray, Layout]] = {}
-    programs, facts = [], []
+    programs, bodies = [], []
     offloads: dict[int, Offload] = {}  # by weight: equal programs, of several batches, are one
-    for lowered in model.lowered:
+    for lowered in _all(model):
         one = _renamed(lowered)
         entry = _entry(lowered)
         mod, destinations, views, memory = _in_place(one, entry, lowered)
         functions.update(mod.functions_items())
-        facts.append(_facts(lowered, memory))
         cost = sum(k.estimate * len(k.calls) for k in lowered.ctx.kernels.values())
         indices = tuple(weights.add(w) for w in lowered.ctx.weights)
         origins.update({indices[i]: origin for i, origin in lowered.ctx.origins.items()})
-        programs.append(Program(entry, indices, destinations, lowered.batch, cost, views))
+        program, facts = Program(entry, indices, destinations, lowered.batch, cost, views), _facts(lowered, memory)
+        if lowered.body:
+            body = Body(lowered.body, lowered.imported.inputs, lowered.imported.outputs, program)
+            bodies.append((body, facts))
+        else:
+            programs.append((program, facts))
         live = [one for one in lowered.ctx.offload.regions if one.weight >= 0] if lowered.ctx.offload else []
         for region in live:
-            name, weight = _of_batch(region.name, lowered), indices[region.weight]
+            name, weight = region.name + lowered.tag, indices[region.weight]
             offloads.setdefault(weight, Offload(weight, region.backend, name, region.module))
+    made, facts_of = zip(*programs, strict=True)
     return Assembled(
-        model, IRModule(functions), weights.arrays, origins, tuple(programs), tuple(facts), tuple(offloads.values())
+        model, IRModule(functions), weights.arrays, origins, made, facts_of, tuple(bodies), tuple(offloads.values())
     )
 
 
 def _kernels(lowered: Lowered) -> dict[str, Kernel]:
     """What is known of each kernel, by its name in the module of all batches."""
-    return {_of_batch(name, lowered): kernel for name, kernel in lowered.ctx.kernels.items()}
+    return {name + lowered.tag: kernel for name, kernel in lowered.ctx.kernels.items()}
 
 
 def _entry(lowered: Lowered) -> str:
-    return _of_batch("main", lowered)
-
-
-def _of_batch(name: str, lowered: Lowered) -> str:
-    return f"{name}_n{lowered.batch}" if lowered.batch else name
+    return f"main{lowered.tag}"
 
 
 def _renamed(lowered: Lowered) -> IRModule:
-    """The module with names that tell its batch."""
-    if not lowered.batch:
+    """The module with names that tell its batch, or which body it is."""
+    if not lowered.tag:
         return lowered.mod
     builder, new = relax.BlockBuilder(), {}
     for gvar, function in lowered.mod.functions_items():
         if not isinstance(function, relax.Function):
-            new[gvar] = builder.add_func(function, _of_batch(gvar.name_hint, lowered))
+            new[gvar] = builder.add_func(function, gvar.name_hint + lowered.tag)
     main = tvm_ffi.structural_map(lowered.mod["main"], (GlobalVar, lambda found: new.get(found, found)))
     builder.add_func(main.with_attr("global_symbol", _entry(lowered)), _entry(lowered))
     return builder.get()
@@ -187,8 +197,9 @@ def _facts(lowered: Lowered, memory: Memory) -> dict[str, Any]:
     """What a program does in one call: launches, bytes its kernels read and write, memory it takes."""
     figures = kernel_figures(lowered)
     kernels = [{**k.as_dict(), **figures[k.name]} for k in lowered.ctx.kernels.values() if k.calls]
-    if lowered.batch:
-        kernels = [{**k, "name": f"{k['name']}_n{lowered.batch}", "batch": lowered.batch} for k in kernels]
+    if lowered.tag:
+        batch = {"batch": lowered.batch} if lowered.batch else {}
+        kernels = [{**k, "name": k["name"] + lowered.tag, **batch} for k in kernels]
     calls = [b.value for b in main_bindings(lowered.mod) if op_name(b.value) == "relax.call_tir"]
     return {
         "batch": lowered.batch,

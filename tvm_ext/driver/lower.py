@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,8 @@ class Lowered:
 
     Attributes:
         batch: size of the batch it is made for; 0 if no dimension is symbolic.
+        body: name of the body that it is; "" of a model.
+        bodies: of its loops, after all passes too.
     """
 
     source: Source
@@ -62,6 +64,19 @@ class Lowered:
     ctx: CompileContext
     clock: Clock
     batch: int = 0
+    body: str = ""
+    bodies: tuple[Lowered, ...] = ()
+
+    @property
+    def tag(self) -> str:
+        """What tells names of its functions from those of other programs."""
+        return f"_{self.body}" if self.body else f"_n{self.batch}" if self.batch else ""
+
+    def with_bodies(self) -> Iterator[Lowered]:
+        """It, and the bodies of its loops, and those within them."""
+        yield self
+        for body in self.bodies:
+            yield from body.with_bodies()
 
 
 @dataclass
@@ -130,20 +145,26 @@ def start(
     Args:
         found: the sensitivity run; None makes one if `max_error` asks for it.
     """
-    from ..core.passes import CompileContext
     from ..frontend.importer import import_model
 
     found = found or measured(source, options)
     options = with_kept(options, found)
     imported = import_model(source, options)
     clock.lap("import")
+    begun = Lowered(source, imported, imported.mod, _context(imported, options, machine, instruments), clock, batch)
+    if found is not None:
+        begun.ctx.alone, begun.ctx.together = found.alone, found.together
+    return begun
+
+
+def _context(imported: Imported, options: CompileOptions, machine: Machine, instruments: Instruments) -> CompileContext:
+    from ..core.passes import CompileContext
+
     books = book_of(options), timings_of(options, machine), schedules_of(options)
     ctx = CompileContext(machine, options, imported.provenance, *books)
     imported.enter(ctx)
     ctx.switches = instruments.switches
-    if found is not None:
-        ctx.alone, ctx.together = found.alone, found.together
-    return Lowered(source, imported, imported.mod, ctx, clock, batch)
+    return ctx
 
 
 def run_pipeline(begun: Lowered, instruments: Instruments) -> Lowered:
@@ -157,7 +178,17 @@ def run_pipeline(begun: Lowered, instruments: Instruments) -> Lowered:
     offloading = offloading_of(options.offload, dict(options.offload_options))
     mod = run_passes(pipeline(offloading), begun.mod, begun.ctx, instruments)
     begun.clock.lap("passes")
-    return replace(begun, mod=mod)
+    unseen = replace(instruments, watch=None)
+    bodies = tuple(
+        run_pipeline(_body(begun, name, imported, unseen), unseen) for name, imported in begun.imported.bodies.items()
+    )
+    return replace(begun, mod=mod, bodies=bodies)
+
+
+def _body(begun: Lowered, name: str, imported: Imported, instruments: Instruments) -> Lowered:
+    """The body of a loop before any pass."""
+    ctx = _context(imported, begun.ctx.options, begun.ctx.machine, instruments)
+    return Lowered(begun.source, imported, imported.mod, ctx, begun.clock, body=name)
 
 
 def _row_wise_outputs(

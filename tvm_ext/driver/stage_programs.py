@@ -22,6 +22,7 @@ from ..core.errors import OptionError, ProgramError, StageError
 from ..core.offload_plan import OffloadedRegion
 from ..core.passes import CompileContext
 from ..core.relax_graph import Rewriter, array_of, op_name
+from ..runtime import control_flow
 from .stage_file import StageFile
 
 _TITLE = re.compile(r"^==== region (?P<region>\S+) of \S+ ====\n", re.MULTILINE)
@@ -47,6 +48,8 @@ def program_text(region: OffloadedRegion) -> str:
     """
     from ..byoc.registry import backend_named
 
+    if region.backend == control_flow.NAME:
+        return program_bytes(region).decode()
     disassemble = backend_named(region.backend).disassemble
     if disassemble is None:
         wrong = f"back end {region.backend!r} has no disassembler"

@@ -6,18 +6,26 @@ Operators of ONNX have no effects, so a branch that is not taken does no harm, a
 operands and divide by no zero, whatever an index or a divisor is. Selection costs both branches, and keeps one program
 without jumps, in which every pass and recipe works inside branches as outside. What an unknown condition decides must
 have one shape.
+
+A branch that is not valid with the shapes that are bound, as a voice model has one for each sample rate, would fail
+whenever it is taken. The other one stands in the graph, and what it makes passes a guard, which stops such a run:
+
+    y = If(c; then: f(x), else: invalid)   ->   y = guard(c, f(x))
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tvm import relax
 
-from ..core.errors import TvmExtError
-from ..core.relax_graph import numpy_of, shape_of
+from ..core.errors import ModelError, TvmExtError
+from ..core.relax_graph import dtype_of, numpy_of, shape_of
+from ..runtime import control_flow
+from .naming import identifier, node_label
 from .refusal import Refusal
+from .region_calls import emit_call
 from .sequences import TensorList, describe, is_tensor
 from .subgraph import Graph, as_tensor, run_body
 
@@ -40,28 +48,65 @@ def convert_if(node: onnx.NodeProto, graph: Graph) -> None:
         taken = run_body(graph, branches["then_branch" if condition.all() else "else_branch"])
         pairs = [(name, name) for name in taken]
     else:
-        pairs = list(zip(*(_taken(graph, branches, branch, given) for branch in _BRANCHES), strict=True))
+        sides = [_side(graph, branches, branch, given) for branch in _BRANCHES]
+        if not all(isinstance(side, list) for side in sides):
+            _guard(node, graph, sides)
+            return
+        pairs = list(zip(*sides, strict=True))
     for output, (a, b) in zip(node.output, pairs, strict=True):
         if output:
             what = f"output {output!r} by condition"
             graph.bind(output, selected(graph.value(given), graph.value(a), graph.value(b), what, given))
 
 
-def _taken(graph: Graph, branches: Mapping[str, onnx.GraphProto], branch: str, condition: str) -> list[str]:
-    """The outputs of a branch of an If whose condition is not known: it may be taken, so it must be there.
+def _side(
+    graph: Graph, branches: Mapping[str, onnx.GraphProto], branch: str, condition: str
+) -> list[str] | ModelError:  # fmt: skip
+    """The outputs of a branch of an If whose condition is not known; why it is not valid with these shapes.
 
     Raises:
-        Refusal: it cannot be compiled: says for what the condition must be known, and why.
+        Refusal: it cannot be compiled, though it may be valid: says for what the condition must be known, and why.
     """
     try:
         return run_body(graph, branches[branch])
+    except ModelError as error:
+        return error
     except TvmExtError as error:
         value = "false" if branch == "then_branch" else "true"
         raise Refusal(
             f"its {branch} cannot be, and {condition!r}, which is computed, decides whether it runs: {error.message}",
             unknown=condition,
-            fix=f"Give what makes {condition!r} {value}; or make the {branch} one that runs with these shapes",
+            fix=f"Give what makes {condition!r} {value}; or make the {branch} one that can be compiled",
         ) from error
+
+
+def _guard(node: onnx.NodeProto, graph: Graph, sides: Sequence[list[str] | ModelError]) -> None:
+    """Bind the outputs of an If to those of its only valid branch, behind a guard.
+
+    Raises:
+        ModelError: neither is valid.
+        Refusal: the valid one makes what is no tensor.
+    """
+    then, other = sides
+    wrong, taken = (other, then) if isinstance(then, list) else (then, other)
+    assert isinstance(wrong, ModelError)
+    if not isinstance(taken, list):
+        raise wrong
+    holds, label, given = taken is then, node_label(node), node.input[0]
+    branch = _BRANCHES[holds]
+    values = [as_tensor(graph.value(name)) for name, output in zip(taken, node.output, strict=True) if output]
+    if unfit := [value for value in values if not is_tensor(value) or shape_of(value) is None]:
+        raise Refusal(f"its {branch} is not valid, and the other one makes {describe(unfit[0])}", unknown=given)
+    why = f"its {branch}, which {given!r} decides on, cannot run with these shapes: {wrong.message}"
+    results, region = emit_call(
+        graph.names.fresh(identifier(label)), (control_flow.NAME, control_flow.__name__),
+        control_flow.program_of(control_flow.Guard(holds, f"node {label!r} (If): {why}")),
+        [graph.value(given), *values], [(shape_of(value) or (), dtype_of(value)) for value in values],
+        {label: (node.op_type, why)},
+    )  # fmt: skip
+    graph.regions.append(region)
+    for output, result in zip(filter(None, node.output), results, strict=True):
+        graph.bind(output, result)
 
 
 def selected(condition: Any, then: Any, other: Any, what: str, by: str) -> Any:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import onnx
-    from tvm import relax
 
     from ..core.offload_plan import OffloadedRegion
 
@@ -70,44 +69,26 @@ def operators_of(node: onnx.NodeProto, label: str) -> dict[str, str]:
     return {label: node.op_type}
 
 
-def call_of(
-    node: onnx.NodeProto, inputs: Sequence[Any], builder: relax.BlockBuilder
-) -> tuple[list[Any], OffloadedRegion]:
+def call_of(node: onnx.NodeProto, inputs: Sequence[Any]) -> tuple[list[Any], OffloadedRegion]:
     """The call that a region becomes, and what the report says of it.
 
     Args:
         node: of a region.
         inputs: Relax expression of each of its inputs: tensors.
-        builder: of the function that it is in.
 
     Returns:
         The expression of each output, and the region.
     """
-    import numpy as np
-    from tvm import relax
-
-    from ..byoc.kernel import kernel_of
     from ..byoc.onnxruntime.backend import BACKEND
-    from ..byoc.region import Region, Value
-    from ..core.offload_plan import OffloadedRegion
-    from ..core.relax_graph import dtype_of, shape_of
     from .inference import static_type
+    from .region_calls import emit_call
 
-    code, nodes = _read(node, "program"), operators_of(node, "")
-    inputs = inputs or [relax.const(np.zeros(1, np.uint8))]  # TVM takes a kernel of one argument for a reshape
-    reads = [Value(f"x{i}", shape_of(one) or (), dtype_of(one)) for i, one in enumerate(inputs)]
-    makes = [Value(name, *(static_type(kind) or ((), ""))) for name, kind in types_of_region(node).items()]
-    kernel = builder.add_func(kernel_of(Region(node.name, (), tuple(reads), tuple(makes)), len(code)), node.name)
-    program = relax.const(np.frombuffer(code, np.uint8))
-    types = [relax.TensorType(value.shape, value.dtype) for value in makes]
-    call = builder.emit(relax.call_tir(kernel, [program, *inputs], types if len(types) > 1 else types[0]))
-    outputs = [relax.TupleGetItem(call, i) for i in range(len(types))] if len(types) > 1 else [call]
-    reasons = dict(zip(nodes, _texts(node, "reasons"), strict=True))
-    region = OffloadedRegion(
-        node.name, BACKEND.name, BACKEND.module, program, kernel.name_hint, tuple(nodes),
-        (("nodes", tuple(nodes.values())),), None, None, {"reasons": reasons},
+    nodes = zip(operators_of(node, "").items(), _texts(node, "reasons"), strict=True)
+    return emit_call(
+        node.name, (BACKEND.name, BACKEND.module), _read(node, "program"), inputs,
+        [static_type(kind) or ((), "") for kind in types_of_region(node).values()],
+        {label: (op, why) for (label, op), why in nodes},
     )  # fmt: skip
-    return outputs, region
 
 
 def _read(node: onnx.NodeProto, name: str) -> Any:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import onnx
 
     from ..core.provenance import Provenance
-    from .graph_importer import Trace
+    from .trace import Trace
 
 
 def fates_at_import(nodes: Iterable[onnx.NodeProto], trace: Trace, provenance: Provenance) -> dict[str, str]:

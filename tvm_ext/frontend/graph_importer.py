@@ -15,13 +15,12 @@ import math
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
 from tvm import relax, topi
-from tvm.ir import GenericConst, IRModule
+from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from ..core.errors import TvmExtError, UnsupportedError
@@ -41,19 +40,21 @@ from .loops import convert_loop, convert_scan
 from .naming import Names, identifier, node_labels
 from .narrow import NARROW, stored, with_stated_dtype, wrapped
 from .operators import FIX, lacks_converter, refusal
-from .refusal import ConverterFailed, Refusal, unsupported
+from .refusal import ConverterFailed, Refusal, TooLong, unsupported
 from .subgraph import as_tensor, constant_of, constant_outgrows
-from .types import dtype_name, type_of
+from .trace import Trace
+from .types import dtype_name
+from .types import type_of as type_of_value
 from .walk import value_names
 
 if TYPE_CHECKING:
     import onnx
 
-    from ..core.offload_plan import OffloadedRegion
+    from .importer import Imported
 
 
 #: BlockBuilders of all threads share one stack of open functions.
-_ONE_AT_A_TIME = threading.Lock()
+_ONE_AT_A_TIME = threading.RLock()
 #: Nodes that loops, branches and definitions of a model may become, all together.
 _MOST_INNER = 2_500
 #: Elements of an input that may be a parameter, such as a shape, axes or a rate.
@@ -61,41 +62,16 @@ _MOST_FROZEN = 64
 _CONTROL_FLOW = {"If": convert_if, "Loop": convert_loop, "Scan": convert_scan}
 
 
-@dataclass
-class Trace:
-    """What an import left behind.
-
-    Attributes:
-        mod: the module, markers still inside.
-        segments: marker variable -> labels of the nodes whose bindings it closes.
-        made: bound variable that is a node's output -> ONNX name to call it by, and labels of the nodes behind it.
-        outputs: the variables of the graph's outputs, in order.
-        makers: ONNX value -> label of the node that makes it.
-        values: ONNX value -> what stands for it.
-        wide: variable of a narrow float -> the float32 one that it was rounded from.
-        regions: of nodes that no converter takes.
-    """
-
-    mod: IRModule | None = None
-    segments: dict[relax.Var, list[str]] = field(default_factory=dict)
-    made: dict[relax.Var, tuple[str, list[str]]] = field(default_factory=dict)
-    outputs: list[relax.Var] = field(default_factory=list)
-    makers: dict[str, str] = field(default_factory=dict)
-    values: Mapping[str, Any] = field(default_factory=dict)
-    wide: Mapping[relax.Var, relax.Var] = field(default_factory=dict)
-    regions: list[OffloadedRegion] = field(default_factory=list)
-
-
 class GraphImporter(ONNXGraphImporter):
     """Converts a checked graph; see the module's docstring."""
 
-    def __init__(self, checked: Checked, model: str) -> None:
+    def __init__(self, checked: Checked, model: str, body: str = "") -> None:
         import onnx
 
         super().__init__({}, None)
-        self._checked, self._model = checked, model
-        self.opset = checked.opset
-        self.names, self._inner = Names(), 0
+        self._checked, self._model, self._body = checked, model, body
+        self.opset, self.opsets = checked.opset, checked.opsets
+        self.names, self.inner = Names(), 0
         for name in value_names(checked.nodes):
             self.names.fresh(name)
         labels = node_labels(checked.graph.node)
@@ -108,6 +84,7 @@ class GraphImporter(ONNXGraphImporter):
         self._narrow = {name: dtype for name, dtype in dtypes.items() if dtype in NARROW}
         self._in_float32 = InFloat32()
         self.trace = Trace(wide=self._in_float32.wide)
+        self.regions = self.trace.regions
         for node, label in zip(checked.nodes, self._labels, strict=True):
             self.trace.makers.update(makers_of(node, label))
 
@@ -185,7 +162,7 @@ class GraphImporter(ONNXGraphImporter):
             known = self._checked.types
             if all(name in known for name in node.output if name):
                 return known
-            inputs = {name: self._type_of(name) for name in node.input if name}
+            inputs = {name: self.type_of(name) for name in node.input if name}
             return types_of_outputs(node, self._checked.opsets, inputs)
 
         def has_type(number: int, dtype: str) -> bool:
@@ -201,9 +178,9 @@ class GraphImporter(ONNXGraphImporter):
     def convert(self, nodes: Iterable[onnx.NodeProto]) -> None:
         """Convert nodes of a branch, a loop or a definition; see :class:`.subgraph.Graph`."""
         for node in nodes:
-            self._inner += 1
-            if self._inner > _MOST_INNER:
-                raise Refusal(f"its loops become more than {_MOST_INNER} nodes", fix="shorten its loops")
+            self.inner += 1
+            if self.inner > _MOST_INNER:
+                raise TooLong(f"its loops become more than {_MOST_INNER} nodes", fix="shorten its loops")
             with self._converting(node, node.name or self._label):
                 if reason := refusal(node, self._checked.opsets):
                     raise Refusal(f"operator {node.op_type!r} {reason}", fix=FIX)
@@ -213,7 +190,7 @@ class GraphImporter(ONNXGraphImporter):
 
     def _check_inner(self, node: onnx.NodeProto) -> None:
         """Types of a node within another, which the check of the graph does not see; not of integers below 8 bits."""
-        kinds = {name: type_of(self._nodes[name]) for name in node.input if name in self._nodes}
+        kinds = {name: type_of_value(self._nodes[name]) for name in node.input if name in self._nodes}
         if not any(name in self._narrow for name in kinds):
             tensors = {name: kind for name, kind in kinds.items() if kind.HasField("tensor_type")}
             check_inner(node, self._checked.opsets, tensors, self._model)
@@ -229,6 +206,14 @@ class GraphImporter(ONNXGraphImporter):
     def bind(self, name: str, value: Any) -> None:
         """Let a name stand for a value."""
         self._nodes[name] = value
+
+    def import_body(self, proto: onnx.ModelProto) -> tuple[str, Imported]:
+        """Import a model of static shapes as a function of this one; its name, and what it is."""
+        from .importer import import_body
+
+        name = f"{self._body}body{len(self.trace.bodies)}"
+        self.trace.bodies[name] = found = import_body(proto, self._model, name)
+        return name, found
 
     # ------------------------------------------------------------ what is added
     def _convert_node(self, node: onnx.NodeProto) -> None:
@@ -246,9 +231,9 @@ class GraphImporter(ONNXGraphImporter):
     def _convert_operation(self, node: onnx.NodeProto) -> None:
         inputs = [self._nodes[name] if name else None for name in node.input]
         if is_region(node):
-            outputs, region = call_of(node, [as_tensor(value) for value in inputs], self.bb)
+            outputs, region = call_of(node, [as_tensor(value) for value in inputs])
             self._nodes.update(zip(node.output, outputs, strict=True))
-            self.trace.regions.append(region)
+            self.regions.append(region)
         elif (settled := outputs_of_nothing(node, inputs, lambda: self._inferred(node))) is not None:
             self._nodes.update(zip(filter(None, node.output), settled, strict=True))
         elif lacks_converter(node):
@@ -266,19 +251,20 @@ class GraphImporter(ONNXGraphImporter):
         values = {name: value for name, x in inputs.items() if (value := value_of(x)) is not None}
         if not values and not any(map(is_empty, inputs.values())):
             return []
-        return inferred_outputs(node, self._checked.opsets, {name: self._type_of(name) for name in inputs}, values)
+        return inferred_outputs(node, self._checked.opsets, {name: self.type_of(name) for name in inputs}, values)
 
     def _define(self, node: onnx.NodeProto) -> None:
         """Convert what ONNX defines the node's operator by."""
-        nodes = definition(node, self._checked.opsets, self._type_of, self.names)
+        nodes = definition(node, self._checked.opsets, self.type_of, self.names)
         if nodes is None:
             raise Refusal("its operator has no converter, and ONNX's definition does not fit the types of its inputs")
         self.convert(nodes)
 
-    def _type_of(self, name: str) -> onnx.TypeProto:
+    def type_of(self, name: str) -> onnx.TypeProto:
+        """The ONNX type of what a name stands for."""
         import onnx
 
-        return type_of(self._nodes[name], self._narrow.get(name, "")) if name else onnx.TypeProto()
+        return type_of_value(self._nodes[name], self._narrow.get(name, "")) if name else onnx.TypeProto()
 
     def _check_operands(self, node: onnx.NodeProto) -> None:
         for name in filter(None, node.input):

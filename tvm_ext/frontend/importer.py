@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UnsupportedError, naming
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
 
     from ..core.passes import CompileContext
-    from .graph_importer import Trace
+    from .trace import Trace
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,9 @@ class Imported:
         warnings: what is odd but allowed, such as NaN among the weights.
         types: ONNX node -> operator, of all nodes of the graph.
         fates: ONNX node that is no work any more -> why.
-        regions: of nodes that no converter takes and a back end runs; the module calls their kernels.
+        regions: of nodes that no converter takes and a back end runs, and of control flow; the module calls their
+            kernels.
+        bodies: of loops, by name.
     """
 
     mod: IRModule
@@ -55,6 +57,7 @@ class Imported:
     types: Mapping[str, str]
     fates: Mapping[str, str]
     regions: tuple[OffloadedRegion, ...] = ()
+    bodies: Mapping[str, Imported] = field(default_factory=dict)
 
     def enter(self, ctx: CompileContext) -> None:
         """Let the passes know who has the work of each node so far, and what the regions are."""
@@ -97,6 +100,22 @@ def _import(source: Source, options: CompileOptions) -> Imported:
         return imported(checked, GraphImporter(checked, source.name).trace_graph(), source.name)
 
 
+def import_body(proto: onnx.ModelProto, model: str, name: str) -> Imported:
+    """Import one step of a loop, a model of static shapes.
+
+    Args:
+        model: the model's name, for messages.
+        name: of the body.
+
+    Raises:
+        ModelError, UnsupportedError: see :func:`import_model`.
+    """
+    from .graph_importer import GraphImporter
+
+    checked = check_model(Source(proto, model, "", None), {})
+    return imported(checked, GraphImporter(checked, model, f"{name}_").trace_graph(), model)
+
+
 def imported(checked: Checked, trace: Trace, model: str) -> Imported:
     """The module that the import of a checked model left behind.
 
@@ -107,7 +126,7 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
 
     check_shapes(checked.types, trace.values, trace.makers, model)
     outputs = []
-    warnings = [*checked.warnings, *map(_told, trace.regions)]
+    warnings = [*checked.warnings, *(_told(one) for one in trace.regions if "body" not in one.facts)]
     for stated, var in zip(checked.graph.output, trace.outputs, strict=True):
         maker = f"output {stated.name!r} of node {trace.makers.get(stated.name, '')!r}"
         outputs.append(_output_spec(stated, var, maker, model))
@@ -118,7 +137,8 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
     labelled = zip(checked.graph.node, node_labels(checked.graph.node), strict=True)
     types = {name: op for node, label in labelled for name, op in operators_of(node, label).items()}
     fates, regions = fates_at_import(checked.graph.node, trace, provenance), tuple(trace.regions)
-    return Imported(mod, checked.inputs, tuple(outputs), provenance, tuple(warnings), types, fates, regions)
+    tensors = checked.inputs, tuple(outputs)
+    return Imported(mod, *tensors, provenance, tuple(warnings), types, fates, regions, trace.bodies)
 
 
 def _told(region: OffloadedRegion) -> str:

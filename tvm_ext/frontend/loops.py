@@ -1,4 +1,4 @@
-"""Loop and Scan: every step of the body stands in the graph.
+"""Loop and Scan: every step of a short one stands in the graph; a long one stays a loop (see :mod:`.rolled`).
 
     s, z = Scan(s0, x; s, x_t -> f(s, x_t), g(s, x_t))
     ->  s1 = f(s0, x[0]); z0 = g(s0, x[0]); s2 = f(s1, x[1]); z1 = g(s1, x[1]); ...; z = concat(z0, z1, ...)
@@ -12,22 +12,25 @@ From the step on where the condition is computed, states are kept by a mask, for
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.errors import TvmExtError
 from ..core.relax_graph import shape_of
 from .branches import selected
 from .naming import node_label
-from .refusal import Refusal
+from .refusal import Refusal, TooLong
+from .rolled import roll
+from .step_counts import passes_on
 from .subgraph import Graph, constant_of, run_body
 
 if TYPE_CHECKING:
     import onnx
 
-#: Nodes that one loop may become.
-LIMIT = 20_000
+#: Nodes that one loop may become: of one that could stay a loop, and of one that could not.
+UNROLLED, LIMIT = 256, 20_000
 #: Axes of Unsqueeze are an input from this version on.
 _AXES_ARE_INPUTS = 13
 #: Before this version Scan runs over a batch.
@@ -38,12 +41,46 @@ def convert_loop(node: onnx.NodeProto, graph: Graph) -> None:
     """Convert a Loop and bind its outputs.
 
     Raises:
-        Refusal: how many steps there are is not known and not bounded, they are too many, or what is collected or
-            carried has a size that depends on how many there are.
+        Refusal: what is collected has a size that is known at run time only, or what is carried has one in each step,
+            and the steps are not known to be few.
     """
-    steps = _Steps(node, graph)
+    _convert(node, graph, _unroll_loop)
+
+
+def convert_scan(node: onnx.NodeProto, graph: Graph) -> None:
+    """Convert a Scan and bind its outputs.
+
+    Raises:
+        Refusal: the length is known at run time only, or what is carried has a shape of its own in each step, and there
+            are too many steps.
+    """
+    _convert(node, graph, _unroll_scan)
+
+
+def _convert(node: onnx.NodeProto, graph: Graph, unroll: Callable[[onnx.NodeProto, Graph, int], None]) -> None:
+    before = graph.inner
+    try:
+        return unroll(node, graph, UNROLLED)
+    except TooLong:
+        graph.inner = before  # nothing reads what there is of them
+    try:
+        return roll(node, graph)
+    except (Refusal, TvmExtError) as error:
+        reason = error
+    graph.inner = before
+    try:
+        unroll(node, graph, LIMIT)
+    except TooLong as error:
+        if isinstance(reason, TvmExtError):
+            raise reason from error
+        wrong = f"{error}; it cannot stay a loop: {reason}"
+        raise Refusal(wrong, fix=error.fix, freeze=error.freeze, unknown=error.unknown) from reason
+
+
+def _unroll_loop(node: onnx.NodeProto, graph: Graph, limit: int) -> None:
+    steps = _Steps(node, graph, limit)
     trips = _number(node, graph)
-    if steps.goes_on():
+    if passes_on(steps.body):
         steps.check_count(trips)
     states, collected = list(node.input[2:]), steps.collectors(len(node.input) - 1)
     going: bool | str = node.input[1] if len(node.input) > 1 and node.input[1] else True
@@ -70,13 +107,8 @@ def convert_loop(node: onnx.NodeProto, graph: Graph) -> None:
     steps.finish(states, collected, [0] * len(collected))
 
 
-def convert_scan(node: onnx.NodeProto, graph: Graph) -> None:
-    """Convert a Scan and bind its outputs.
-
-    Raises:
-        Refusal: the length is known at run time only, or there are too many steps.
-    """
-    steps = _Steps(node, graph)
+def _unroll_scan(node: onnx.NodeProto, graph: Graph, limit: int) -> None:
+    steps = _Steps(node, graph, limit)
     scanned = int(steps.given["num_scan_inputs"].i)
     if graph.opset < _NO_BATCH:
         _convert_batch(node, graph, steps, scanned)
@@ -129,7 +161,7 @@ def _number(node: onnx.NodeProto, graph: Graph) -> float:
     if not node.input[0]:
         return math.inf
     if (trips := graph.known(node.input[0])) is None:
-        raise Refusal(f"how many steps it takes, {node.input[0]!r}, is computed", unknown=node.input[0])
+        raise TooLong(f"how many steps it takes, {node.input[0]!r}, is computed", unknown=node.input[0])
     return int(trips.reshape(-1)[0])
 
 
@@ -143,10 +175,10 @@ def _length(graph: Graph, source: str, axis: int) -> int:
 class _Steps:
     """The steps of one node."""
 
-    def __init__(self, node: onnx.NodeProto, graph: Graph) -> None:
-        self._node, self._graph, self._label = node, graph, node_label(node)
+    def __init__(self, node: onnx.NodeProto, graph: Graph, limit: int) -> None:
+        self._node, self._graph, self._label, self._limit = node, graph, node_label(node), limit
         self.given: Mapping[str, onnx.AttributeProto] = {a.name: a for a in node.attribute}
-        self._body = self.given["body"].g
+        self.body = self.given["body"].g
         self._made = 0
 
     def ints(self, name: str, count: int) -> list[int]:
@@ -155,37 +187,27 @@ class _Steps:
 
     def collectors(self, first: int) -> list[list[str]]:
         """A list for each output of the body, from the first one on that is collected."""
-        return [[] for _ in self._body.output[first:]]
-
-    def goes_on(self) -> bool:
-        """Whether the body of a Loop passes its condition on."""
-        name, makers = self._body.output[0].name, {o: node for node in self._body.node for o in node.output}
-        while name in makers and makers[name].op_type == "Identity":
-            name = makers[name].input[0]
-        return bool(name == self._body.input[1].name)
+        return [[] for _ in self.body.output[first:]]
 
     def check_count(self, count: float) -> None:
         """Whether so many steps can be compiled."""
-        if count * max(len(self._body.node), 1) > LIMIT:
-            raise Refusal(f"its steps are more than {LIMIT} nodes", fix="a loop is compiled step by step: shorten it")
+        if count * max(len(self.body.node), 1) > self._limit:
+            raise TooLong(f"its steps are more than {self._limit} nodes", fix="shorten it")
 
     def run(self, inputs: Sequence[str]) -> list[str]:
         """One step: the body's outputs."""
         self._made += 1
         self.check_count(self._made)
-        return run_body(self._graph, self._body, inputs, self._label)
+        return run_body(self._graph, self.body, inputs, self._label)
 
     def check_masked(self, trips: float, states: Sequence[str]) -> None:
         """Whether steps that may not happen can be compiled."""
-        left = self._node.output[len(states) :]
-        if math.isinf(trips) or trips * max(len(self._body.node), 1) > LIMIT:
-            raise Refusal(
-                "its condition is computed, and the number of steps has no bound that is small enough",
-                fix="give the Loop a trip count M: that many steps are compiled", freeze=True,
-            )  # fmt: skip
-        if any(left):
+        if any(left := self._node.output[len(states) :]):
             raise Refusal(f"its condition is computed, and {next(filter(None, left))!r} has an element for each step",
                           freeze=True)  # fmt: skip
+        if math.isinf(trips) or trips * max(len(self.body.node), 1) > self._limit:
+            wrong = "its condition is computed, and the number of steps has no bound that is small enough"
+            raise TooLong(wrong, fix="give the Loop a small trip count M", freeze=True)
 
     def masked(self, going: str, new: Sequence[str], old: Sequence[str]) -> list[str]:
         """The states after a step that happens where `going` is true."""
@@ -205,7 +227,7 @@ class _Steps:
         for value, output in zip(states, outputs, strict=False):
             if output:
                 self._graph.bind(output, self._graph.value(value))
-        stated = self._body.output[len(self._body.output) - len(collected) :]
+        stated = self.body.output[len(self.body.output) - len(collected) :]
         for values, axis, output, each in zip(collected, axes, outputs[len(states) :], stated, strict=False):
             if output and values:
                 self.joined(values, axis, output)

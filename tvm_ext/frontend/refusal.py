@@ -34,6 +34,10 @@ class Refusal(NotImplementedError):
         self.fix, self.freeze, self.unknown = fix, freeze or unknown is not None, unknown
 
 
+class TooLong(Refusal):
+    """A loop of which not every step can stand in the graph: they are too many, or nobody knows how many."""
+
+
 class ConverterFailed(BaseException):
     """Carries a converter's exception through the stock loop, which prints every `Exception` to stdout."""
 

@@ -13,8 +13,8 @@ from ..core.precision import NARROW_FLOATS
 from ..core.provenance import Held, Provenance
 from ..core.relax_graph import dtype_of, uses_of
 from .converters import unread
-from .graph_importer import Trace
 from .naming import Names, identifier
+from .trace import Trace
 
 
 def named_module(trace: Trace, output_names: Iterable[str]) -> tuple[IRModule, Provenance]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -19,17 +19,26 @@ from .narrow import widened
 if TYPE_CHECKING:
     import onnx
 
+    from ..core.offload_plan import OffloadedRegion
+    from .importer import Imported
+
 
 class Graph(Protocol):
     """A graph while it is converted.
 
     Attributes:
         opset: version of the standard operators.
+        opsets: of all domains.
         names: of all values; gives names that nothing has yet.
+        inner: how many nodes branches, loops and definitions became so far.
+        regions: that drivers run; calls of them are emitted.
     """
 
     opset: int
+    opsets: Mapping[str, int]
     names: Names
+    inner: int
+    regions: list[OffloadedRegion]
 
     def convert(self, nodes: Iterable[onnx.NodeProto]) -> None:
         """Convert nodes in order; the values they make have fresh names."""
@@ -42,6 +51,12 @@ class Graph(Protocol):
 
     def bind(self, name: str, value: Any) -> None:
         """Let a name stand for a value."""
+
+    def type_of(self, name: str) -> onnx.TypeProto:
+        """The ONNX type of what a name stands for; an empty one where that is no tensor and no sequence."""
+
+    def import_body(self, proto: onnx.ModelProto) -> tuple[str, Imported]:
+        """Import a model of static shapes as a function of this one; its name, and what it is."""
 
 
 def run_body(graph: Graph, body: onnx.GraphProto, inputs: Sequence[str] = (), label: str | None = None) -> list[str]:

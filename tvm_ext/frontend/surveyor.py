@@ -74,7 +74,7 @@ class Surveyor(GraphImporter):
 
     def kind(self, name: str) -> onnx.TypeProto | None:
         """The ONNX type of a value; None if it is not known."""
-        kind = self._type_of(name) if self.has(name) else self.kinds.get(name)
+        kind = self.type_of(name) if self.has(name) else self.kinds.get(name)
         return kind if kind is not None and kind.WhichOneof("value") else None
 
     def _convert_node(self, node: onnx.NodeProto) -> None:

@@ -58,6 +58,8 @@ def check_consistency(metadata: Metadata) -> None:
         raise ArtifactError(f"metadata field 'programs' has programs for batches of {batches}")
     for program in metadata.programs:
         _check_program(program, metadata.outputs)
+    for body in metadata.bodies:
+        _check_program(body.program, body.outputs)
     weights = [one.weight for one in metadata.compact]
     if weights != sorted(set(weights)):
         raise ArtifactError(f"metadata field 'compact' has weights {weights}, which do not ascend")

@@ -15,7 +15,7 @@ import importlib
 import importlib.metadata
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,13 +97,16 @@ def driver_named(name: str, module: str = "") -> Driver:
     return _drivers[name]
 
 
-def connect(offloads: Sequence[Offload], programs: Sequence[tuple[int, np.ndarray]], owner: object) -> None:
+def connect(
+    offloads: Sequence[Offload], programs: Sequence[tuple[int, np.ndarray]], owner: object, own: Mapping[str, Driver]
+) -> None:
     """Make the programs of a model callable while `owner` lives.
 
     Args:
         offloads: the regions of the model.
         programs: (address as kernels see it, bytes) of each region's program.
         owner: what holds the memory of the programs.
+        own: drivers that only this model has, by name.
 
     Raises:
         ArtifactError: a driver is missing, or refuses its program.
@@ -112,7 +115,7 @@ def connect(offloads: Sequence[Offload], programs: Sequence[tuple[int, np.ndarra
         return
     _register_trampoline()
     for one, (address, program) in zip(offloads, programs, strict=True):
-        driver = driver_named(one.backend, one.module)
+        driver = own.get(one.backend) or driver_named(one.backend, one.module)
         try:
             runner = driver(program.tobytes())
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import tempfile
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ArtifactError, InputError, RunError, ToolError, TvmExtError, failure, naming
+from . import control_flow
 from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
@@ -21,7 +23,7 @@ from .kernel_memory import Inspector, hook_of
 from .library import load_library, write_library
 from .linker import find_linker
 from .offload_report import OffloadReport
-from .spec import Dim, Metadata, TensorSpec
+from .spec import Body, Dim, Metadata, TensorSpec
 from .threads import available_cores, dispatcher
 from .vm import Caller, CallerPool, Hook, Observer, Weights
 from .waiting import ThreadsWait
@@ -59,7 +61,9 @@ class CompiledModel:
         self._make_library, self._needs_linker, self._compact = make_library, needs_linker, compact
         inputs = metadata.inputs
         held = Weights(self._arrays)
-        connect(metadata.offloads, [held.bytes_of(one.weight) for one in metadata.offloads], held)
+        functions = {body.name: _function_of(module, metadata, body, held) for body in metadata.bodies}
+        own = {control_flow.NAME: functools.partial(control_flow.driver, functions=functions)}
+        connect(metadata.offloads, [held.bytes_of(one.weight) for one in metadata.offloads], self, own)
         self._callers = CallerPool(_caller_maker(module, metadata, held), max(4, available_cores()))
         self._expected = tuple((spec.name, spec.shape, spec.numpy_dtype) for spec in inputs)
         self._symbolic = [(i, spec.batch_axis) for i, spec in enumerate(inputs) if spec.batch_axis is not None]
@@ -286,6 +290,14 @@ def _caller_maker(module: Any, metadata: Metadata, weights: Weights) -> Callable
         return Caller(module, metadata, weights)
 
     return make
+
+
+def _function_of(module: Any, metadata: Metadata, body: Body, weights: Weights) -> control_flow.Function:
+    """The body of a loop, with callers of its own: it is called while a program runs, which has one of the model's."""
+    described = replace(metadata, inputs=body.inputs, outputs=body.outputs, programs=(body.program,))
+    callers = CallerPool(_caller_maker(module, described, weights), max(4, available_cores()))
+    expected = [(spec.name, spec.shape, spec.numpy_dtype) for spec in body.inputs]
+    return lambda arrays: callers.call(_checked(arrays, expected))
 
 
 def _checked(values: Sequence[Any], expected: Sequence[_Expected]) -> list[np.ndarray]:

@@ -18,7 +18,7 @@ from .drivers import Offload
 from .expansion import Compact
 from .tvm_runtime import tvm_version
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 Dim = int | str
 """A number, or for a symbolic batch its name, "N", or a multiple of it, "12*N"."""
@@ -180,6 +180,39 @@ class Program:
 
 
 @dataclass(frozen=True)
+class Body:
+    """The function of a loop's body.
+
+    Attributes:
+        name: by which loops know it.
+        inputs, outputs: of one step, of static shapes.
+        program: the function.
+    """
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    program: Program
+
+    @classmethod
+    def of(cls, row: Any, weights: int) -> Body:
+        """One body of the JSON, checked.
+
+        Raises:
+            ArtifactError: a field is missing or of another type.
+        """
+        if not (isinstance(row, list) and len(row) == 4 and isinstance(row[0], str)):
+            raise ArtifactError(f"metadata field 'bodies' has {row!r:.300}: [name, inputs, outputs, program] is needed")
+        inputs, outputs = (tuple(_tensor("bodies", one) for one in side) for side in row[1:3])
+        return cls(row[0], inputs, outputs, Program.of(row[3], weights))
+
+    def row(self) -> list[Any]:
+        """Plain values for JSON."""
+        sides = [[[t.name, list(t.shape), t.dtype] for t in side] for side in (self.inputs, self.outputs)]
+        return [self.name, *sides, self.program.row()]
+
+
+@dataclass(frozen=True)
 class Metadata:
     """What an artifact says of itself.
 
@@ -196,7 +229,8 @@ class Metadata:
         versions: of "tvm", "tvm_ffi" and "tvm_ext".
         model: "name" and "sha256" of the model.
         report: what the compiler did; plain JSON that the runtime does not look into.
-        offloads: regions that back ends run.
+        offloads: regions that back ends run, and those of control flow.
+        bodies: functions of loops.
         format: version of the artifact format.
     """
 
@@ -213,6 +247,7 @@ class Metadata:
     compact: tuple[Compact, ...] = ()
     expanded: bool = False
     offloads: tuple[Offload, ...] = ()
+    bodies: tuple[Body, ...] = ()
     format: int = FORMAT_VERSION
 
     def stored(self) -> tuple[TensorSpec, ...]:
@@ -234,6 +269,7 @@ class Metadata:
         rest["compact"] = [one.row() for one in self.compact]
         rest["expanded"] = self.expanded
         rest["offloads"] = [one.row() for one in self.offloads]
+        rest["bodies"] = [one.row() for one in self.bodies]
         return json.dumps({**rest, **tensors, **plain}, separators=(",", ":"))
 
     @classmethod
@@ -265,6 +301,7 @@ class Metadata:
             fields[key] = tuple(_tensor(key, row) for row in fields[key])
         fields["programs"] = tuple(Program.of(row, len(fields["weights"])) for row in fields["programs"])
         fields["offloads"] = tuple(Offload.of_row(row, len(fields["weights"])) for row in fields["offloads"])
+        fields["bodies"] = tuple(Body.of(row, len(fields["weights"])) for row in fields["bodies"])
         fields["compact"] = _compact(fields["compact"], fields["weights"])
         if not fields["programs"]:
             raise ArtifactError("metadata field 'programs' is empty")
@@ -276,8 +313,8 @@ class Metadata:
 _TENSORS = ("inputs", "outputs", "weights")
 _FIELDS: dict[str, type] = {
     "format": int, "threads": int, "parallel": bool, "inputs": list, "outputs": list, "weights": list,
-    "programs": list, "compact": list, "expanded": bool, "offloads": list, "machine": dict, "versions": dict,
-    "model": dict, "report": dict,
+    "programs": list, "compact": list, "expanded": bool, "offloads": list, "bodies": list, "machine": dict,
+    "versions": dict, "model": dict, "report": dict,
 }  # fmt: skip
 _TEXTS = {"machine": ("isa", "mcpu", "triple"), "versions": ("tvm", "tvm_ffi"), "model": ("name", "sha256")}
 
@@ -289,7 +326,7 @@ def _tensor(key: str, row: Any) -> TensorSpec:
         if not (isinstance(name, str) and isinstance(dtype, str) and isinstance(shape, list)):
             raise TypeError("a row is [name, shape, dtype]")
         for dim in shape:
-            if isinstance(dim, str) and key != "weights":
+            if isinstance(dim, str) and key in ("inputs", "outputs"):
                 multiple_of_symbol(dim)
             elif type(dim) is not int or dim < 0:
                 raise ValueError("dimensions are whole numbers, 0 or more")

@@ -18,7 +18,7 @@ from ...frontend.shapes import Dim, dims_of, input_specs, text_of
 from ...frontend.surveyor import Refused, Surveyor
 
 if TYPE_CHECKING:
-    from ...frontend.graph_importer import Trace
+    from ...frontend.trace import Trace
 
 #: What stands for a free dimension that is not the first of an input: large enough for the strides of image models.
 ASSUMED = 64

@@ -1,0 +1,184 @@
+"""A Loop or Scan that stays one: its body becomes a function, which one kernel calls again and again.
+
+    s, z = Loop(n, c, s0; i, c, s -> c(s), f(s, w), g(s, w))
+    ->  s, z = call_tir(loop, (program, n, c, s0, w));  body: (i, c, s, w) -> (c(s), f(s, w), g(s, w))
+
+What a step hands to the next has one shape, and what it collects has as many elements as there are steps, so their
+number must be known where something is collected. See :mod:`tvm_ext.runtime.control_flow`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..core.relax_graph import numpy_of
+from ..runtime import control_flow
+from .graph_order import reads_of
+from .inference import static_type
+from .naming import identifier, node_label
+from .narrow import NARROW
+from .refusal import Refusal
+from .region_calls import Type, emit_call
+from .sequences import describe
+from .step_counts import steps_of
+from .subgraph import Graph, as_tensor, constant_of
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..runtime.spec import TensorSpec
+    from .importer import Imported
+
+#: Of a loop that only its condition ends.
+_NO_LIMIT = np.iinfo(np.int64).max
+#: Before this version Scan runs over a batch.
+_NO_BATCH = 9
+
+
+def roll(node: onnx.NodeProto, graph: Graph) -> None:
+    """Convert a Loop or a Scan to a call of a region, and bind its outputs.
+
+    Raises:
+        Refusal: a state has another shape after a step than before it, or is no tensor; or something is collected in
+            a number of steps that is not known.
+        TvmExtError: its body cannot be converted; names the node in it.
+    """
+    _Rolled(node, graph).emit()
+
+
+class _Rolled:
+    """One node."""
+
+    def __init__(self, node: onnx.NodeProto, graph: Graph) -> None:
+        self._node, self._graph, self._scan = node, graph, node.op_type == "Scan"
+        if self._scan and graph.opset < _NO_BATCH:
+            raise Refusal("a Scan over a batch, as before opset 9, is compiled step by step")
+        self._given = {attribute.name: attribute for attribute in node.attribute}
+        self._body: onnx.GraphProto = self._given["body"].g
+        scanned = int(self._given["num_scan_inputs"].i) if self._scan else 0
+        operands = list(node.input if self._scan else node.input[2:])
+        self._states = operands[: len(operands) - scanned]
+        self._scanned = operands[len(self._states) :]
+        self._outer = list(dict.fromkeys(list(reads_of(node))[sum(map(bool, node.input)) :]))
+        self._captured = [name for name in self._outer if self._constant(name) is None]
+        self._counted = 0 if self._scan else 1
+        first = self._counted + len(self._states)
+        names = list(node.output[len(self._states) :])
+        self._collects = [(at, name) for at, name in enumerate(names, first) if name]
+
+    def emit(self) -> None:
+        """Import the body, emit the call, and bind the outputs."""
+        count, along = self._count(), self._along()
+        name, body = self._graph.import_body(self._proto())
+        self._check_states(body)
+        collected = [self._with_steps(spec, axis, count) for spec, (axis, _) in
+                     zip(body.outputs[self._counted + len(self._states) :], along[1], strict=True)]  # fmt: skip
+        states = [(spec.sizes, spec.dtype) for spec in body.outputs[self._counted :][: len(self._states)]]
+        program = control_flow.Loop(name, len(self._states), *along, counted=bool(self._counted))
+        label = node_label(self._node)
+        limit = constant_of(np.array(_NO_LIMIT if count is None else count, np.int64))
+        inputs = [limit, constant_of(np.array(True))]
+        if not self._scan:
+            inputs = [self._graph.value(given) if given else other
+                      for given, other in zip([*self._node.input[:2], ""], inputs, strict=False)]  # fmt: skip
+        inputs += [self._graph.value(one) for one in (*self._states, *self._scanned, *self._captured)]
+        results, region = emit_call(
+            self._graph.names.fresh(identifier(label)), (control_flow.NAME, control_flow.__name__),
+            control_flow.program_of(program), [as_tensor(one) for one in inputs], [*states, *collected],
+            {label: (self._node.op_type, "its steps are calls of one function")}, {"body": name},
+        )  # fmt: skip
+        self._graph.regions.append(region)
+        wanted = [*self._node.output[: len(self._states)], *(name for _, name in self._collects)]
+        for output, result in zip(wanted, results, strict=True):
+            if output:
+                self._graph.bind(output, result)
+
+    # ------------------------------------------------------------ steps
+    def _count(self) -> int | None:
+        """How many steps there are; None where that is known at run time only.
+
+        Raises:
+            Refusal: something is collected then.
+        """
+        if self._scan:
+            axis = self._ints("scan_input_axes", len(self._scanned))[0]
+            return self._type(self._scanned[0])[0][axis]
+        if (count := steps_of(self._node, self._graph)) is not None:
+            return count
+        if self._collects:
+            wrong = f"how many steps it takes is computed, and {self._collects[0][1]!r} has an element for each step"
+            raise Refusal(wrong, freeze=True)
+        return None
+
+    def _along(self) -> tuple[tuple[tuple[int, bool], ...], tuple[tuple[int, bool], ...]]:
+        """(axis, whether backwards) of all that is scanned, and of all that is collected."""
+        first = self._counted + len(self._states)
+        made = len(self._body.output) - first
+        axes, back = (self._ints(f"scan_output_{what}", made) for what in ("axes", "directions"))
+        collected = tuple((axes[at - first], bool(back[at - first])) for at, _ in self._collects)
+        axes, back = (self._ints(f"scan_input_{what}", len(self._scanned)) for what in ("axes", "directions"))
+        return tuple(zip(axes, map(bool, back), strict=True)), collected
+
+    def _ints(self, name: str, count: int) -> list[int]:
+        return list(self._given[name].ints) if name in self._given else [0] * count
+
+    @staticmethod
+    def _with_steps(spec: TensorSpec, axis: int, count: int | None) -> Type:
+        at = axis % (len(spec.sizes) + 1)
+        return (*spec.sizes[:at], count or 0, *spec.sizes[at:]), spec.dtype
+
+    def _check_states(self, body: Imported) -> None:
+        first = 0 if self._scan else 2
+        before, after = body.inputs[first:], body.outputs[self._counted :]
+        for name, old, new in zip(self._states, before, after, strict=False):
+            if (old.shape, old.dtype) != (new.shape, new.dtype):
+                raise Refusal(f"state {name!r} is {old} before a step and {new} after it", unknown=name)
+
+    # ------------------------------------------------------------ the body as a model
+    def _constant(self, name: str) -> np.ndarray | None:
+        return numpy_of(as_tensor(self._graph.value(name)))
+
+    def _type(self, name: str) -> Type:
+        """Shape and dtype of a value of the graph.
+
+        Raises:
+            Refusal: it is no tensor of static shape, or of less than 8 bits.
+        """
+        found = static_type(self._graph.type_of(name))
+        if found is None or found[1] in NARROW:
+            raise Refusal(f"{name!r}, which its steps read, is {describe(self._graph.value(name))}")
+        return found
+
+    def _proto(self) -> onnx.ModelProto:
+        """A model of one step, all shapes static."""
+        from onnx import TensorProto, helper, numpy_helper
+
+        kinds = [self._type(name) for name in self._states]
+        for name, axis in zip(self._scanned, self._ints("scan_input_axes", len(self._scanned)), strict=True):
+            shape, dtype = self._type(name)
+            at = axis % len(shape)
+            kinds.append(((*shape[:at], *shape[at + 1 :]), dtype))
+        names = [value.name for value in self._body.input]
+        head = [] if self._scan else [((), "int64"), ((), "bool")]
+        given = zip([*names, *self._captured], [*head, *kinds, *map(self._type, self._captured)], strict=True)
+        stated = self._body.output
+        outputs = [helper.make_tensor_value_info(stated[0].name, TensorProto.BOOL, [])] * self._counted
+        outputs += [_value(stated[self._counted + at].name, kind) for at, kind in enumerate(kinds[: len(self._states)])]
+        outputs += [stated[at] for at, _ in self._collects]
+        constants = ((name, self._constant(name)) for name in self._outer)
+        weights = [numpy_helper.from_array(array, name) for name, array in constants if array is not None]
+        inside = helper.make_graph(
+            self._body.node, self._body.name or "body", [_value(name, kind) for name, kind in given], outputs,
+            [*self._body.initializer, *weights],
+        )  # fmt: skip
+        opsets = [helper.make_opsetid(domain, version) for domain, version in self._graph.opsets.items()]
+        return helper.make_model(inside, opset_imports=opsets, ir_version=8)
+
+
+def _value(name: str, kind: Type) -> onnx.ValueInfoProto:
+    """An input or output of these; of the shape that is stated where it is not."""
+    from onnx import helper
+
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind[1])), kind[0])
