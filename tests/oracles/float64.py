@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -97,13 +98,16 @@ def _operators() -> list[Any]:
         total = sum(squares[:, i : i + x.shape[1]] for i in range(size))
         return (x / (bias + alpha / size * total) ** beta,)
 
-    def global_max(self: Any, x: Any) -> Any:
+    def largest(self: Any, x: Any) -> Any:
         return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+    def erf(self: Any, x: Any) -> Any:
+        return (np.vectorize(math.erf, otypes=[np.float64])(x).astype(x.dtype),)
 
     own = {
         "GatherElements": gather, "ScatterElements": scatter, "QuantizeLinear": quantize,
         "DequantizeLinear": dequantize, "BatchNormalization": batch_norm, "LRN": local_response,
-        "GlobalMaxPool": global_max,
+        "Erf": erf, "GlobalMaxPool": largest,
     }  # fmt: skip
     return [type(name, (OpRun,), {"op_domain": "", "_run": run}) for name, run in own.items()]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import onnx
 
 #: 0 or 1.
-_FLAGS = frozenset(
+FLAGS = frozenset(
     ["align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "exclude_outside"]
     + ["exclusive", "fmod", "input_forget", "interleaved", "inverse", "is_causal", "keepdims", "largest", "layout"]
     + ["linear_before_reset", "new_axis", "noop_with_empty_axes", "onesided", "periodic", "reverse", "saturate"]
@@ -31,7 +31,7 @@ _SIZES = frozenset(
 #: 0 or more: the inference of onnx ends the process by a negative one.
 _COUNTS = frozenset(["batch_dims"])
 #: Attribute, or operator and attribute -> names that it may be.
-_NAMES = {
+NAMES = {
     "auto_pad": "NOTSET SAME_UPPER SAME_LOWER VALID",
     "coordinate_transformation_mode": "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric "
     "tf_crop_and_resize tf_half_pixel_for_nn output_half_pixel",
@@ -64,9 +64,29 @@ def check_attributes(nodes: Iterable[onnx.NodeProto], model: str) -> None:
                 _check(node, attribute, model)
 
 
+def is_stated(attribute: onnx.AttributeProto) -> bool:
+    """Whether an attribute says anything: an empty list is as good as none, and TVM's importer refuses it."""
+    lists = {attribute.INTS: attribute.ints, attribute.FLOATS: attribute.floats, attribute.STRINGS: attribute.strings}
+    return bool(lists.get(attribute.type, (True,)))
+
+
+def float_defaults(node: onnx.NodeProto, opset: int) -> dict[str, float]:
+    """ONNX's defaults of a standard operator's numbers, rounded to the float32 that they are of; converters' are not.
+
+    Those of Clip are none: its bounds do not bind.
+    """
+    from onnx import defs
+
+    if node.domain not in ("", "ai.onnx") or node.op_type == "Clip" or not defs.has(node.op_type, opset):
+        return {}
+    attributes = defs.get_schema(node.op_type, opset).attributes
+    defaults = {name: attribute.default_value for name, attribute in attributes.items()}
+    return {name: value.f for name, value in defaults.items() if value.type == value.FLOAT}
+
+
 def _check(node: onnx.NodeProto, attribute: onnx.AttributeProto, model: str) -> None:
     name = attribute.name
-    if name in _FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
+    if name in FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
         raise _wrong(node, name, attribute.i, "0 or 1", model)
     given = (attribute.i,) if attribute.type == attribute.INT else attribute.ints
     if name in _SIZES and min(given, default=1) < 1:
@@ -77,7 +97,7 @@ def _check(node: onnx.NodeProto, attribute: onnx.AttributeProto, model: str) -> 
         raise _wrong(node, name, attribute.i, f"at most {len(node.input)}, the number of its inputs,", model)
     if name == "num_outputs" and attribute.i != len(node.output):  # else the inference of onnx writes beyond them
         raise _wrong(node, name, attribute.i, f"{len(node.output)}, the number of its outputs,", model)
-    choices = (_NAMES.get(f"{node.op_type}.{name}") or _NAMES.get(name, "")).split()
+    choices = (NAMES.get(f"{node.op_type}.{name}") or NAMES.get(name, "")).split()
     mode = attribute.s.decode(errors="replace")
     if choices and attribute.type == attribute.STRING and mode and mode not in choices:
         raise _wrong(node, name, repr(mode[:100]), f"one of {', '.join(choices)}", model)

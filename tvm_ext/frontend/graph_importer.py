@@ -26,6 +26,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 from ..core.errors import TvmExtError, UnsupportedError
 from ..core.relax_graph import dtype_of, shape_of
 from . import sequences
+from .attributes import float_defaults, is_stated
 from .branches import convert_if
 from .checker import Checked
 from .converters import CONVERTERS, FOREIGN, ML, InFloat32, in_bounds, one_or_all
@@ -170,6 +171,9 @@ class GraphImporter(ONNXGraphImporter):
             return name not in types() or dtype_name(types()[name]) in ("", dtype)
 
         return has_type
+
+    def _parse_attr(self, attributes: Iterable[onnx.AttributeProto]) -> dict[str, Any]:
+        return {**float_defaults(self._node, self.opset), **super()._parse_attr(list(filter(is_stated, attributes)))}
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
         """Done before, by `check_operators`."""

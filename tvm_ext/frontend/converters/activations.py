@@ -7,7 +7,8 @@ from typing import Any
 
 from tvm import relax
 
-from .base import Attributes, Converter, emit, scalar
+from ...core.relax_graph import dtype_of
+from .base import Attributes, Converter, as_dtype, emit, scalar
 
 
 def softplus(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -59,10 +60,21 @@ def thresholded_relu(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def shrink(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """Shrink -> x + bias below -lambd, else x - bias beyond lambd, else 0; the stock sum has both of a negative one."""
+    """Shrink -> x + bias below -lambd, else x - bias beyond lambd, else 0; the stock sum has both of a negative one.
+
+    Integers go through float64 and are cut off: bias and lambd are floats.
+    """
+    if "float" not in (dtype := dtype_of(inputs[0])):
+        return as_dtype(emit(shrink([as_dtype(inputs[0], "float64")], attributes, opset)), dtype)
     x, bias, lambd = inputs[0], float(attributes.get("bias", 0.0)), float(attributes.get("lambd", 0.5))
     right = relax.op.where(relax.op.greater(x, scalar(lambd, x)), relax.op.subtract(x, scalar(bias, x)), scalar(0, x))
     return relax.op.where(relax.op.less(x, scalar(-lambd, x)), relax.op.add(x, scalar(bias, x)), right)
+
+
+def prelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """PRelu -> slope * x below 0; TVM's own takes no integers, and a slope a channel only."""
+    x, slope = inputs[0], inputs[1]
+    return relax.op.where(relax.op.less(x, scalar(0, x)), relax.op.multiply(slope, x), x)
 
 
 #: Operator -> converter.
@@ -70,6 +82,7 @@ CONVERTERS: dict[str, Converter] = {
     "Celu": celu,
     "Elu": elu,
     "Mish": mish,
+    "PRelu": prelu,
     "Selu": selu,
     "Shrink": shrink,
     "Softplus": softplus,

@@ -13,7 +13,8 @@ from tvm.ir import GenericConst
 
 from ...core.relax_graph import dtype_of
 from ..refusal import Refusal
-from .base import Attributes, Converter, broadcast, kernel, outputs_of, scalar, stock, text
+from .base import Attributes, Converter, broadcast, emit, kernel, outputs_of, scalar, stock, text
+from .casts import decoded
 from .division import may_trap, remainder
 
 
@@ -115,6 +116,18 @@ def mod(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(lambda a, b: broadcast(value, a, b), x, y, name="mod")
 
 
+def sign(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Sign; of unsigned integers, for which TVM has no -1, 1 where they are not 0."""
+    x = inputs[0]
+    return relax.op.minimum(x, scalar(1, x)) if dtype_of(x).startswith("uint") else relax.op.sign(x)
+
+
+def is_nan(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """IsNaN; of float8, of which TVM does not ask it, in float32."""
+    x = inputs[0]
+    return relax.op.isnan(emit(decoded(x)) if dtype_of(x).startswith("float8") else x)
+
+
 def bit_shift(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BitShift with what ONNX says of shifts that are negative or wider than the type: all bits leave.
 
@@ -175,10 +188,12 @@ CONVERTERS: dict[str, Converter] = {
     "Clip": clip,
     "Dropout": dropout,
     "IsInf": is_inf,
+    "IsNaN": is_nan,
     "Max": _folded(relax.op.maximum),
     "Mean": mean,
     "Min": _folded(relax.op.minimum),
     "Mod": mod,
     "Pow": power,
+    "Sign": sign,
     "Sum": _folded(relax.op.add),
 }

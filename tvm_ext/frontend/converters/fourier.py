@@ -1,4 +1,4 @@
-"""DFT and STFT: a matmul with the matrix of the transform, in float64, because values that cancel are part of spectra.
+"""Windows; and DFT and STFT: a matmul with the matrix of the transform, in float64, because spectra hold what cancels.
 
     X[w] = sum over t of x[t] exp(-2 pi i w t / n)   ->   matmul(x as (.., n * parts), matrix of (n * parts, m * parts))
 
@@ -100,4 +100,29 @@ def _matrix(size: int, parts: int, length: int, inverse: bool, onesided: bool) -
 
 
 #: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"DFT": dft, "STFT": stft}
+def _window(*terms: float) -> Converter:
+    """A window of a known size: the sum of terms[k] cos(2 pi k n / N), N the size, or one less if it is not periodic.
+
+    ONNX's own definition rounds it to float32 on the way.
+    """
+
+    def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
+        from onnx.helper import tensor_dtype_to_np_dtype
+
+        size = int(known(inputs[0], "size").reshape(()))
+        with np.errstate(all="ignore"):  # a window of one that is not periodic
+            turns = 2 * np.pi * np.arange(size) / np.float64(size if attributes.get("periodic", 1) else size - 1)
+            values = np.asarray(sum(term * np.cos(k * turns) for k, term in enumerate(terms)))
+            dtype = tensor_dtype_to_np_dtype(attributes.get("output_datatype", 1))
+            return constant((values if dtype == np.float64 else values.astype(np.float32)).astype(dtype))
+
+    return converter
+
+
+CONVERTERS: dict[str, Converter] = {
+    "BlackmanWindow": _window(0.42, -0.5, 0.08),
+    "DFT": dft,
+    "HammingWindow": _window(25 / 46, -21 / 46),
+    "HannWindow": _window(0.5, -0.5),
+    "STFT": stft,
+}

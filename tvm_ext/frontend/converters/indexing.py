@@ -54,6 +54,8 @@ def reverse_sequence(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ReverseSequence(x, lengths): the first lengths[b] steps of every sequence, backwards; at most all of them."""
     x, lengths = inputs[0], inputs[1]
     time, batch = int(attributes.get("time_axis", 0)), int(attributes.get("batch_axis", 1))
+    if {time, batch} != {0, 1}:
+        raise Refusal(f"time_axis {time} and batch_axis {batch}: one must be 0, the other one 1")
     steps = static_shape(x, "the sequences")[time]
 
     def compute(data: te.Tensor, count: te.Tensor) -> te.Tensor:

@@ -105,15 +105,15 @@ def _normal_groups(x: Any, groups: int, epsilon: float) -> Any:
 
 
 def rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """RMSNormalization; of float64, which the stock one would round to float32."""
+    """RMSNormalization; of float64, which the stock one would round to float32, or of a scale that broadcasts."""
     x, scale = inputs[0], inputs[1]
-    if dtype_of(x) != "float64":
+    shape = static_shape(x, "the input of RMSNormalization")
+    axes = list(range(int(attributes.get("axis", -1)) % len(shape), len(shape)))
+    if dtype_of(x) != "float64" and shape_of(scale) == shape[axes[0] :]:
         return stock("RMSNormalization", inputs, attributes, opset)
-    rank = int(x.ty.ndim)
-    axes = list(range(int(attributes.get("axis", -1)) % rank, rank))
     square = emit(relax.op.mean(emit(relax.op.multiply(x, x)), axes, keepdims=True))
     inverse = relax.op.rsqrt(relax.op.add(square, scalar(float(attributes.get("epsilon", 1e-5)), x)))
-    return relax.op.multiply(relax.op.multiply(x, inverse), relax.op.astype(scale, "float64"))
+    return relax.op.multiply(relax.op.multiply(x, inverse), as_dtype(scale, dtype_of(x)))
 
 
 def _of_channels(vector: Any, shape: Sequence[int], groups: int) -> Any:

@@ -166,10 +166,15 @@ def _explicit_pads(x: Any, attributes: Attributes) -> Attributes:
 
 
 def max_unpool(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """MaxUnpool without `output_shape`, of which ONNX's definition and onnxruntime do not make the same."""
+    """MaxUnpool without `output_shape`, of which ONNX's definition and onnxruntime do not make the same.
+
+    Stock TVM takes the pads as pairs of one dimension each.
+    """
     if inputs[2] is not None:
         raise Refusal("output_shape: onnxruntime places the elements elsewhere than ONNX defines")
-    return stock("MaxUnpool", inputs, attributes, opset)
+    pads = attributes.get("pads", ())
+    pairs = [pad for both in zip(pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True) for pad in both]
+    return stock("MaxUnpool", inputs, {**attributes, "pads": pairs} if pairs else attributes, opset)
 
 
 #: Operator -> converter.

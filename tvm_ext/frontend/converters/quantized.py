@@ -13,6 +13,7 @@ from typing import Any
 from tvm import relax
 
 from ...core.relax_graph import dtype_of, shape_of
+from ..refusal import Refusal
 from .base import Attributes, Converter, emit, stock
 
 _ONE = ((), (1,))  # shapes of a single scale or zero point
@@ -45,7 +46,13 @@ def qlinear_matmul(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def less_zero_point(x: Any, zero_point: Any) -> Any:
-    """x - zero point in int32."""
+    """x - zero point in int32.
+
+    Raises:
+        Refusal: x is a float of 8 bits.
+    """
+    if "float" in dtype_of(x):
+        raise Refusal(f"{dtype_of(x)}: sums are of integers")
     wide = emit(relax.op.astype(x, "int32"))
     return wide if zero_point is None else emit(relax.op.subtract(wide, relax.op.astype(zero_point, "int32")))
 

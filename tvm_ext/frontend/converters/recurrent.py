@@ -5,7 +5,7 @@ Y, Y_h = RNN(X, W, R, B)   ->   A = X W^T + b;  h1 = f(A[0] + h0 R^T);  h2 = f(A
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from tvm.ir import GenericConst
 
 from ...core.relax_graph import dtype_of
 from ..refusal import Refusal
+from . import activations
 from .base import Attributes, Converter, emit, outputs_of, scalar, static_shape, text
 
 #: Steps that are written out; each is a handful of operators.
@@ -209,20 +210,36 @@ def _lengths(given: Any, steps: int) -> Any:
 
 
 def _functions(attributes: Attributes, defaults: Sequence[str], number: int) -> list[Callable[[Any], Any]]:
-    """The activations of a direction, each after `clip`.
+    """The activations of a direction, each after `clip`; alphas and betas go to those that take them, in their order.
 
     Raises:
-        Refusal: one of a kind, or with parameters, that is not known here.
+        Refusal: one of a kind that is not known here.
     """
     names = [n.decode() if isinstance(n, bytes) else n for n in attributes.get("activations", ())] or [*defaults] * 2
-    names = names[number * len(defaults) :][: len(defaults)]
-    if unknown := [name for name in names if name.lower() not in _ACTIVATIONS]:
-        raise Refusal(f"activation {unknown[0]!r}; known are {', '.join(_ACTIVATIONS)}")
-    if attributes.get("activation_alpha") or attributes.get("activation_beta"):
-        raise Refusal("activation_alpha and activation_beta")
+    if unknown := [name for name in names if name.lower() not in (*_ACTIVATIONS, *_WITH_PARAMETERS)]:
+        raise Refusal(f"activation {unknown[0]!r}; known are {', '.join((*_ACTIVATIONS, *_WITH_PARAMETERS))}")
+    parameters = [iter(attributes.get(name, ())) for name in ("activation_alpha", "activation_beta")]
     limit = attributes.get("clip")
-    functions = [_ACTIVATIONS[name.lower()] for name in names]
+    functions = [_activation(name.lower(), parameters) for name in names]
+    functions = functions[number * len(defaults) :][: len(defaults)]
     return [_clipped(function, float(limit)) if limit is not None else function for function in functions]
+
+
+def _activation(name: str, parameters: Sequence[Iterator[float]]) -> Callable[[Any], Any]:
+    """An activation with its parameters.
+
+    Args:
+        parameters: the alphas and betas that are left.
+    """
+    if name in _ACTIVATIONS:
+        return _ACTIVATIONS[name]
+    function, defaults = _WITH_PARAMETERS[name]
+    values = [float(next(left, default)) for left, default in zip(parameters, defaults, strict=False)]
+    return lambda x: function(emit(x), *values)
+
+
+def _affine(x: Any, alpha: float, beta: float) -> Any:
+    return _op.add(_op.multiply(x, scalar(alpha, x)), scalar(beta, x))
 
 
 def _clipped(function: Callable[[Any], Any], limit: float) -> Callable[[Any], Any]:
@@ -237,6 +254,15 @@ def _softsign(x: Any) -> Any:
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "relu": _op.nn.relu, "tanh": _op.tanh, "sigmoid": _op.sigmoid, "softsign": _softsign, "softplus": _op.nn.softplus,
 }  # fmt: skip
+#: Activation -> function of x and its parameters, and what these are by default, as in onnxruntime.
+_WITH_PARAMETERS: dict[str, tuple[Callable[..., Any], tuple[float, ...]]] = {
+    "affine": (_affine, (1.0, 0.0)),
+    "elu": (lambda x, alpha: activations.elu([x], {"alpha": alpha}, 0), (1.0,)),
+    "hardsigmoid": (lambda x, alpha, beta: _op.clip(_affine(x, alpha, beta), 0, 1), (0.2, 0.5)),
+    "leakyrelu": (_op.nn.leakyrelu, (0.01,)),
+    "scaledtanh": (lambda x, alpha, beta: _op.multiply(_op.tanh(_affine(x, beta, 0.0)), scalar(alpha, x)), (1.0, 1.0)),
+    "thresholdedrelu": (lambda x, alpha: activations.thresholded_relu([x], {"alpha": alpha}, 0), (1.0,)),
+}
 
 
 def lstm(weights: Callable[[Any, int], Weights]) -> Converter:

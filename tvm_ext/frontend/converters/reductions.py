@@ -1,4 +1,4 @@
-"""Largest and smallest values and their places, and running products.
+"""Largest and smallest values and their places, sums of functions, and running products.
 
 ReduceMax over nothing, or of nothing but -inf, is -inf; TVM's maximum starts from the largest finite number.
 ArgMax starts from no element: from a value, a row of nothing but that value has no largest element in TVM
@@ -7,13 +7,14 @@ ArgMax starts from no element: from a value, a row of nothing but that value has
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from tvm import relax, te, tirx
 
 from ...core.relax_graph import dtype_of
-from .base import Attributes, Converter, constant, emit, kernel, known, scalar, static_shape
+from .base import Attributes, Converter, as_dtype, constant, emit, kernel, known, scalar, static_shape
 
 
 def _extreme(largest: bool) -> Converter:
@@ -41,7 +42,7 @@ def _extreme(largest: bool) -> Converter:
 def _axes(inputs: Any, attributes: Attributes) -> list[int]:
     """The axes; none with `noop_with_empty_axes`, all of them by default."""
     rank = int(inputs[0].ty.ndim)
-    given = attributes.get("axes", ()) if inputs[1] is None else known(inputs[1], "axes")
+    given = attributes.get("axes", ()) if inputs[1] is None else known(inputs[1], "axes").reshape(-1)
     axes = sorted({int(a) % rank for a in given})
     return axes or ([] if attributes.get("noop_with_empty_axes", 0) else list(range(rank)))
 
@@ -86,6 +87,8 @@ def place_of_extreme(x: Any, axis: int, largest: bool, keep: bool, last: bool = 
     nothing takes the place of one that comes first.
     """
     shape = static_shape(x, f"the input of {'ArgMax' if largest else 'ArgMin'}")
+    if not shape:
+        return constant(np.zeros((), np.int64))
     axis %= len(shape)
     better = {(True, False): tirx.GT, (True, True): tirx.GE, (False, False): tirx.LT, (False, True): tirx.LE}
 
@@ -137,6 +140,10 @@ def log_sum_exp(inputs: Any, attributes: Attributes, opset: int) -> Any:
     x, axes, keep = inputs[0], _axes(inputs, attributes), bool(attributes.get("keepdims", 1))
     if not axes:
         return x
+    if "float" not in dtype_of(x):
+        return as_dtype(
+            emit(log_sum_exp([as_dtype(x, "float64"), None], {"axes": axes, "keepdims": keep}, opset)), dtype_of(x)
+        )
     top = emit(_extreme(largest=True)(inputs, {**attributes, "keepdims": 1}, opset))
     finite = relax.op.less(relax.op.abs(top), scalar(math.inf, top))
     top = emit(relax.op.where(finite, top, scalar(0, top)))
@@ -145,12 +152,41 @@ def log_sum_exp(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return found if keep else relax.op.squeeze(found, axes)
 
 
+def _sum_of(before: Callable[[Any], Any], after: Callable[[Any], Any] | None = None) -> Converter:
+    """A sum between two functions, which are computed over no axes too; of integers through float64 and cut off.
+
+    Stock TVM leaves them out where there is no axis, and takes no integers.
+
+    Args:
+        before: of what is summed.
+        after: of the sum, where that is a float.
+    """
+
+    def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
+        dtype, axes = dtype_of(inputs[0]), _axes(inputs, attributes)
+        x = as_dtype(inputs[0], "float64") if after and "float" not in dtype else inputs[0]
+        total = emit(before(x))
+        if axes:
+            total = emit(relax.op.sum(total, axes, bool(attributes.get("keepdims", 1))))
+        return as_dtype(emit(after(total)), dtype) if after else total
+
+    return converter
+
+
+def _square(x: Any) -> Any:
+    return relax.op.multiply(x, x)
+
+
 #: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
     "ArgMax": _arg_extreme(largest=True),
     "ArgMin": _arg_extreme(largest=False),
     "CumProd": cumulative_product,
+    "ReduceL1": _sum_of(relax.op.abs),
+    "ReduceL2": _sum_of(_square, relax.op.sqrt),
+    "ReduceLogSum": _sum_of(lambda x: x, relax.op.log),
     "ReduceLogSumExp": log_sum_exp,
     "ReduceMax": _extreme(largest=True),
     "ReduceMin": _extreme(largest=False),
+    "ReduceSumSquare": _sum_of(_square),
 }

@@ -8,7 +8,7 @@ from tvm import te, tirx
 
 from ...core.relax_graph import dtype_of
 from ..refusal import Refusal
-from .base import Attributes, Converter, as_dtype, emit, kernel, static_shape, stock, text, widest
+from .base import Attributes, Converter, as_dtype, emit, kernel, known, static_shape, stock, text, widest
 
 
 def grid_sample(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -39,6 +39,14 @@ def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
     )  # fmt: skip
     y = kernel(align.compute, as_dtype(x, dtype), as_dtype(rois, dtype), as_dtype(batch, "int32"), name="roi_align")
     return as_dtype(emit(y), dtype_of(x))
+
+
+def affine_grid(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """AffineGrid(theta, size); corners of one pixel are -1, 1 or neither, by who computes them."""
+    size = [int(d) for d in known(inputs[1], "size")]
+    if attributes.get("align_corners", 0) and 1 in size[2:]:
+        raise Refusal(f"align_corners with size {size}: ONNX does not say where one pixel lies between two corners")
+    return stock("AffineGrid", inputs, attributes, opset)
 
 
 class _RoiAlign:
@@ -99,4 +107,4 @@ class _RoiAlign:
 
 
 #: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"GridSample": grid_sample, "RoiAlign": roi_align}
+CONVERTERS: dict[str, Converter] = {"AffineGrid": affine_grid, "GridSample": grid_sample, "RoiAlign": roi_align}

@@ -8,12 +8,15 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from ...core.relax_graph import dtype_of
+from ..refusal import Refusal
 from .base import Attributes, Converter, kernel, known, static_shape
 from .pooling import flat
 
 
 def col2im(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Col2Im(columns, image_shape, block_shape): every element of the image is the sum of all blocks over it."""
+    if dtype_of(inputs[0]) == "bool":
+        raise Refusal("bool: ONNX does not say what a sum of them is")
     image, block = ([int(d) for d in known(inputs[i], n)] for i, n in ((1, "image_shape"), (2, "block_shape")))
     rank = len(image)
     strides, dilations = ([int(v) for v in attributes.get(n, [1] * rank)] for n in ("strides", "dilations"))
