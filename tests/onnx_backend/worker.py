@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from tvm_ext.tuning.measure.worker import die_with
+from tvm_ext.benchmarking.worker import die_with
 
 from .cases import Case
 from .contenders import CONTENDERS, Refused
