@@ -15,14 +15,13 @@ exported models imports it for its driver.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ..core.errors import OptionError, ProgramError
+from ..core.errors import OptionError, ProgramError, did_you_mean
 from .region import Composite, NodeRegion, Region, Value
 
 Runner = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]
@@ -167,10 +166,9 @@ class Backend:
         known = [one.name for one in dataclasses.fields(self.options)]
         for name in given:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
                 raise OptionError(
-                    f"back end {self.name!r} has no option {name!r}", fix=f"{hint}options: {', '.join(known) or 'none'}"
+                    f"back end {self.name!r} has no option {name!r}",
+                    fix=f"{did_you_mean(name, known)}options: {', '.join(known) or 'none'}",
                 )
         return self.options(**given)
 

@@ -4,7 +4,7 @@
 
 It is the kernel of `conv2d_nchwc` with words of 4 (int8) or 2 (bfloat16) input channels for steps (:mod:`.dots`).
 Around the image stands what decodes to zero. The kernel writes that border itself, into a workspace that its threads
-share; there it also makes signed inputs unsigned, and puts few channels side by side (:mod:`.narrow_image`). A row of
+share; there it also makes signed inputs unsigned, and puts few channels side by side (:mod:`.dot_image`). A row of
 the kernel is one run of numbers then, and is read in words that cross pixels where these are fewer: 6 for 7 pixels of 3
 channels, not 7.
 """
@@ -27,10 +27,10 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
 from . import blocked
 from .convolution import facts_of
+from .dot_image import ReadWord, copied_blocks, copied_rows, in_blocks, schedule_copy
 from .dot_kernel import AnchorValue, Operands, operands_of, schedule_shifts, weight_layout, words_of
 from .dots import multiply
 from .epilogue import Epilogue, blocked_layout, placeholders
-from .narrow_image import ReadWord, copied_blocks, copied_rows, in_blocks, schedule_copy
 from .prefetch import weight_name
 
 #: So many channels are read of a plain image.

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from .inspection.inspection import Inspection
     from .inspection.memory import memory_plan as memory_plan
     from .inspection.profile import Profile
-    from .inspection.quantize import quantize as quantize
     from .inspection.report import report as report
     from .precision.measure import sensitivity as sensitivity
+    from .quantization.quantize import quantize as quantize
     from .runtime.model import CompiledModel
     from .tuning.report import TuneReport
     from .tuning.template import template as template
@@ -58,7 +58,7 @@ _LAZY = {
     "errors": ("tvm_ext.core.errors", ""),
     "estimate": ("tvm_ext.inspection.estimates", "estimate"),
     "memory_plan": ("tvm_ext.inspection.memory", "memory_plan"),
-    "quantize": ("tvm_ext.inspection.quantize", "quantize"),
+    "quantize": ("tvm_ext.quantization.quantize", "quantize"),
     "report": ("tvm_ext.inspection.report", "report"),
     "sensitivity": ("tvm_ext.precision.measure", "sensitivity"),
     "template": ("tvm_ext.tuning.template", "template"),
@@ -139,10 +139,9 @@ def verify(
     compiled, model = compiled_of(compiled, model, needs_model=reference is None)
     if not layers:
         return run_verify(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)
-    from .inspection.checks import shown
     from .verification.layer_check import check_layers
 
-    return shown(check_layers(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance))
+    return check_layers(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)
 
 
 def bisect(
@@ -176,10 +175,9 @@ def bisect(
         InputError: `inputs` do not fit the model.
         ModelError, UnsupportedError: the model cannot be imported, or onnxruntime cannot run it.
     """
-    from .inspection.checks import shown
     from .verification.bisect import bisect as run_bisect
 
-    return shown(run_bisect(model, by, inputs, seed=seed, tolerance=tolerance, on_event=on_event, **options))
+    return run_bisect(model, by, inputs, seed=seed, tolerance=tolerance, on_event=on_event, **options)
 
 
 def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:

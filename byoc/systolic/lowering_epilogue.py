@@ -60,7 +60,7 @@ class Epilogue:
             self._last = operation.result.name
 
     def steps(self) -> tuple[Step, ...]:
-        """All of them."""
+        """The steps of the whole epilogue, with those that convert its result."""
         if self._scale is not None:
             self._make_real()
         elif self._held == "int32":

@@ -28,7 +28,7 @@ def test_steps_make_the_array_and_are_json() -> None:
 def test_a_name_that_is_used_again_holds_nothing() -> None:
     found = Provenance(held={"a": [Held("v")]})
     found.place("a", Layout.blocked(4, 8), (1, 8, 2, 2))
-    found.renew("a")
+    found.forget_held("a")
     assert found.held("a") == () and found.placement("a") is None
 
 
@@ -107,6 +107,6 @@ def test_a_variable_with_another_value_holds_nothing() -> None:
 
 def test_a_variable_can_do_no_nodes_work() -> None:
     known = Provenance({"a": ["A"], "b": ["B"]}, {"a": [Held("x")]})
-    known.disown("a")
-    known.disown("never heard of")
+    known.clear_nodes("a")
+    known.clear_nodes("never heard of")
     assert known.of("a") == () and known.of("b") == ("B",) and known.held("a") == (Held("x"),)

@@ -40,7 +40,7 @@ def test_text_json_and_picture(compiled):
     plan = tvm_ext.memory_plan(compiled)
     assert "lower bound" in str(plan) and "activation" in str(plan)
     assert plan.as_dict()["ratio"] == round(plan.ratio, 4)
-    assert len(re.findall("<rect", plan.svg())) == len(plan.buffers)
+    assert len(re.findall("<title", plan.svg())) == len(plan.buffers)
     assert "arena" in plan._repr_html_()
 
 

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from tvm_ext.tuning.measure.worker import die_with
+from tvm_ext.benchmarking.worker import die_with
 
 
 def main(parent: str, module: str, function: str, limit: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.quantization.models import residual, run, samples
 from tvm_ext.quantization.accuracy import _Sums
-from tvm_ext.quantization.quantize import quantize_model
+from tvm_ext.quantization.quantize import quantize
 
 
 def metrics(*pairs: tuple[np.ndarray, np.ndarray]) -> tuple[float, float, float]:
@@ -39,7 +39,7 @@ def test_edges() -> None:
 def test_rows_are_of_the_values_that_onnxruntime_computes() -> None:
     model = residual()
     given = samples(model, 3)
-    result = quantize_model(model, given)
+    result = quantize(model, given)
     row = result.outputs[0]
     wanted, found = (np.stack([run(m, x) for x in given]).astype(np.float64) for m in (model, result.model))
     assert row.sqnr == pytest.approx(10 * np.log10(np.sum(wanted**2) / np.sum((wanted - found) ** 2)), rel=1e-3)
@@ -48,7 +48,7 @@ def test_rows_are_of_the_values_that_onnxruntime_computes() -> None:
 def test_a_better_model_has_better_rows() -> None:
     model = residual()
     fine, coarse = (
-        {row.value: row.sqnr for row in quantize_model(model, samples(model), reduce_range=bits == 7).layers}
+        {row.value: row.sqnr for row in quantize(model, samples(model), reduce_range=bits == 7).layers}
         for bits in (8, 7)
     )  # fmt: skip
     assert fine["r1"] > coarse["r1"] and fine["r2"] > coarse["r2"] > 15

@@ -18,7 +18,7 @@ from tests import onnx_graphs as graphs
 from tests.quantization.models import mlp, residual, run, samples
 from tvm_ext.core.errors import InputError, ModelError, OptionError, UnsupportedError
 from tvm_ext.core.machine import Machine
-from tvm_ext.quantization.quantize import quantize_model
+from tvm_ext.quantization.quantize import quantize
 
 METHODS = ("minmax", "entropy", "percentile")
 
@@ -31,7 +31,7 @@ def weights_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("make", [residual, mlp])
 def test_outputs_are_near_those_of_float32(make, method: str) -> None:
     model = make()
-    result = quantize_model(model, samples(model), method=method)
+    result = quantize(model, samples(model), method=method)
     onnx.checker.check_model(result.model, full_check=True)
     errors = [np.abs(run(result.model, x) - run(model, x)).max() for x in samples(model)]
     span = np.ptp([run(model, x) for x in samples(model)])
@@ -42,7 +42,7 @@ def test_outputs_are_near_those_of_float32(make, method: str) -> None:
 def test_the_model_is_a_standard_qdq_model() -> None:
     model = residual()
     before = model.SerializeToString(deterministic=True)
-    made = quantize_model(model, samples(model)).model
+    made = quantize(model, samples(model)).model
     assert model.SerializeToString(deterministic=True) == before
     assert {one.domain for one in made.opset_import} <= {"", "ai.onnx"}
     arrays = weights_of(made)
@@ -59,7 +59,7 @@ def test_the_model_is_a_standard_qdq_model() -> None:
 def test_scales_are_those_of_the_range() -> None:
     model = residual()
     given = samples(model)
-    made = quantize_model(model, given).model
+    made = quantize(model, given).model
     low = min(float(x.min()) for x in given)
     high = max(float(x.max()) for x in given)
     scale = weights_of(made)[next(node for node in made.graph.node if node.input[0] == "x").input[1]]
@@ -68,12 +68,12 @@ def test_scales_are_those_of_the_range() -> None:
 
 def test_options_change_the_model() -> None:
     model = residual()
-    one = quantize_model(model, samples(model), per_channel=False, activations="int8", exclude="second").model
+    one = quantize(model, samples(model), per_channel=False, activations="int8", exclude="second").model
     arrays = weights_of(one)
     zeros = {a.dtype.name for name, a in arrays.items() if name.endswith("zero_point")}
     assert "int8" in zeros and "uint8" not in zeros
     assert arrays["w1_scale"].size == 1 and arrays["w2"].dtype == np.float32  # a name in exclude stays as it was
-    seven = weights_of(quantize_model(model, samples(model), reduce_range=True).model)
+    seven = weights_of(quantize(model, samples(model), reduce_range=True).model)
     assert max(np.abs(a).max() for name, a in seven.items() if name.startswith("w") and a.dtype == np.int8) <= 64
 
 
@@ -83,14 +83,14 @@ def test_reduced_range_follows_the_machine(monkeypatch: pytest.MonkeyPatch) -> N
     for features, reduced in ((("avx2",), True), (("avx2", "avxvnni"), False), (("neon",), False)):
         machine = Machine(**{**detected.as_dict(), "features": features})
         monkeypatch.setattr(Machine, "detect", staticmethod(lambda machine=machine: machine))
-        result = quantize_model(model, samples(model))
+        result = quantize(model, samples(model))
         assert result.settings.reduce_range is reduced
         assert any("VNNI" in note for note in result.notes) is reduced
 
 
 def test_rows_name_nodes_values_and_what_is_left() -> None:
     model = residual()
-    result = quantize_model(model, samples(model))
+    result = quantize(model, samples(model))
     rows = {row.nodes: row for row in result.layers}
     assert set(rows) == {
         ("first", "relu1"), ("second", "bn2"), ("sum", "relu2"), ("pool",), ("flat",), ("dense",), ("soft",)
@@ -106,7 +106,7 @@ def test_an_old_opset_is_upgraded_and_weights_that_are_inputs_are_weights() -> N
     model.opset_import[0].version, model.ir_version = 11, 3
     for one in model.graph.initializer:
         model.graph.input.append(graphs.value(one.name, one.dims))
-    result = quantize_model(model, samples(model))
+    result = quantize(model, samples(model))
     assert result.model.opset_import[0].version >= 13 and [one.name for one in result.model.graph.input] == ["x"]
     assert any("opset 11 was upgraded to 13" in note for note in result.notes)
 
@@ -115,13 +115,13 @@ def test_nodes_without_names_get_one() -> None:
     model = residual()
     for node in model.graph.node:
         node.name = ""
-    assert quantize_model(model, samples(model)).layers[0].nodes == ("Conv:c1", "Relu:r1")
+    assert quantize(model, samples(model)).layers[0].nodes == ("Conv:c1", "Relu:r1")
 
 
 def test_a_free_batch() -> None:
     model = residual("N")
     stack = np.concatenate(samples(model, 12))
-    result = quantize_model(model, stack)
+    result = quantize(model, stack)
     assert result.samples == 12 and result.compared == 8
     assert run(result.model, stack).shape == (12, 3)
 
@@ -129,7 +129,7 @@ def test_a_free_batch() -> None:
 def test_events_and_no_output(capfd: pytest.CaptureFixture[str]) -> None:
     model, events = mlp(), []
     handlers = list(logging.getLogger().handlers)
-    quantize_model(model, samples(model), method="percentile", on_event=events.append)
+    quantize(model, samples(model), method="percentile", on_event=events.append)
     assert capfd.readouterr() == ("", "") and logging.getLogger().handlers == handlers
     steps = list(dict.fromkeys(event["step"] for event in events))
     assert steps == ["calibrating", "choosing ranges", "comparing layers"]
@@ -150,7 +150,7 @@ def test_the_result_is_saved_and_printed(tmp_path: Path) -> None:
 
 def test_it_compiles() -> None:
     model = mlp()
-    made = quantize_model(model, samples(model)).model
+    made = quantize(model, samples(model)).model
     x = samples(model)[0]
     wanted = run(made, x)
     found = tvm_ext.compile(made, cache=False).run({"x": x})["y"]
@@ -161,15 +161,15 @@ def test_refusals() -> None:
     model = residual()
     given = samples(model)
     with pytest.raises(OptionError, match="quantize needs calibration="):
-        quantize_model(model)
+        quantize(model)
     with pytest.raises(ModelError, match="quantized already: node 'b2_DequantizeLinear' is DequantizeLinear"):
-        quantize_model(quantize_model(model, given).model, given)
+        quantize(quantize(model, given).model, given)
     with pytest.raises(ModelError, match="no node can be quantized: soft: operators= does not name it"):
-        quantize_model(model_of_softmax(), [graphs.random(2, 3)], operators=["Conv"])
+        quantize(model_of_softmax(), [graphs.random(2, 3)], operators=["Conv"])
     with pytest.raises(OptionError, match="'Convv' is none that can be quantized"):
-        quantize_model(model, given, operators=["Convv"])
+        quantize(model, given, operators=["Convv"])
     with pytest.raises(TypeError, match="metod"):
-        quantize_model(model, given, metod="minmax")
+        quantize(model, given, metod="minmax")
 
 
 def model_of_softmax() -> onnx.ModelProto:
@@ -183,7 +183,7 @@ def test_values_without_a_range_are_named() -> None:
     weights = {"w": np.full((3, 3), 1e38, np.float32), "v": graphs.random(3, 3)}
     model = graphs.model(nodes, [graphs.value("x", (2, 3))], [graphs.value("y", (2, 3))], weights)
     with pytest.raises(InputError, match=r"value '[my]' ranges from"):
-        quantize_model(model, [np.full((2, 3), 10, np.float32)])
+        quantize(model, [np.full((2, 3), 10, np.float32)])
 
 
 def test_a_sample_that_cannot_be_run() -> None:
@@ -191,7 +191,7 @@ def test_a_sample_that_cannot_be_run() -> None:
     weights = {"s": np.array([-1, 4]), "w": graphs.random(4, 3)}
     model = graphs.model(nodes, [graphs.value("x", ("n",))], [graphs.value("y", (None, 3))], weights)
     with pytest.raises(InputError, match="calibration sample 1: onnxruntime cannot run it"):
-        quantize_model(model, [graphs.random(8), graphs.random(7)])
+        quantize(model, [graphs.random(8), graphs.random(7)])
 
 
 def test_an_operator_onnxruntime_does_not_have() -> None:
@@ -199,7 +199,7 @@ def test_an_operator_onnxruntime_does_not_have() -> None:
     model = graphs.model(nodes, [graphs.value("x", (2, 3))], [graphs.value("y", (2, 3))], {"w": graphs.random(3, 3)})
     model.opset_import.append(onnx.helper.make_opsetid("ours", 1))
     with pytest.raises((UnsupportedError, ModelError), match="Mystery"):
-        quantize_model(model, [graphs.random(2, 3)])
+        quantize(model, [graphs.random(2, 3)])
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -208,7 +208,7 @@ def test_a_layer_that_is_always_zero_and_a_single_sample(method: str) -> None:
     for one in model.graph.initializer:
         if one.name == "bn1.bias":  # relu1 gives zeros only
             one.CopyFrom(onnx.numpy_helper.from_array(np.full(7, -100, np.float32), one.name))
-    result = quantize_model(model, samples(model, 1), method=method)
+    result = quantize(model, samples(model, 1), method=method)
     zero = next(row for row in result.layers if row.nodes == ("first", "relu1"))
     assert (zero.sqnr, zero.of_range, zero.cosine) == (np.inf, 0.0, 1.0)
     assert np.isfinite(run(result.model, samples(model)[0])).all() and "exact" in str(result)
@@ -218,10 +218,10 @@ def test_a_layer_that_is_always_zero_and_a_single_sample(method: str) -> None:
 def test_external_data_is_read_and_too_much_of_it_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(residual(), path, save_as_external_data=True, location="m.data", size_threshold=0)
-    assert quantize_model(path, samples(residual())).name == "m.onnx"
+    assert quantize(path, samples(residual())).name == "m.onnx"
     monkeypatch.setattr("tvm_ext.quantization.preparation.LIMIT", 1000)
     with pytest.raises(UnsupportedError, match="bytes with its weights, and onnxruntime's tools take 2 GiB"):
-        quantize_model(path, samples(residual()))
+        quantize(path, samples(residual()))
 
 
 @pytest.mark.long

@@ -151,4 +151,4 @@ def test_the_report_prints_and_is_a_page() -> None:
     assert "no pattern for tanh" in text
     page = report._repr_html_()
     assert page.count("<tr>") == 2 + 1 + 3
-    assert report.as_dict()["regions"][0]["nodes"] == ("fc", "relu_u")
+    assert report.as_dict()["regions"][0]["nodes"] == ["fc", "relu_u"]

@@ -158,7 +158,7 @@ x = np.ones((16, 32), np.float32)
 right, pool = compiled.run(x)["y"], compiled._callers
 locked = threading.Event()
 
-def hold():
+def add_held():
     with pool._returned:
         locked.set()
         threading.Event().wait()

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
-from tvm_ext.schedules import narrow_image
+from tvm_ext.schedules import dot_image
 from tvm_ext.schedules.conv2d_dot import Conv2dDot
 
 from .kernels import ROUNDOFF, make_group
@@ -145,7 +145,7 @@ def test_configurations(config: Any) -> None:
 @needs["int8"]
 @pytest.mark.parametrize("own", [0, 1 << 20], ids=["by all threads", "by each thread"])
 def test_who_copies_the_image(own: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrow_image, "_OWN_BYTES", own)
+    monkeypatch.setattr(dot_image, "_OWN_BYTES", own)
     for threads, tile_p in ((2, 7), (2, 6), (3, 5)):
         config = {"tile_o": 2, "tile_p": tile_p, "parts": 2, "chunk": 16, "threads": threads}
         check_integers(CASES["long reduction"], TYPES["integers"], RECIPE, config)

@@ -18,7 +18,7 @@ def test_candidates_are_the_best_by_estimate_each_once_and_legal() -> None:
         costs = [task.prior(one["config"]) for one in group.queue]
         assert costs == sorted(costs) and costs[-1] <= 1.6 * task.prior(task.default)
         assert all(task.space.legal(one["config"]) for one in group.queue)
-    assert large.hope > small.hope > 0
+    assert large.expected_gain > small.expected_gain > 0
 
 
 def test_every_recipe_has_its_best_among_them() -> None:

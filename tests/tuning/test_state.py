@@ -1,4 +1,4 @@
-"""What a session knows of a task: the best, progress, hope; and which task comes next."""
+"""What a session knows of a task: the best, progress, expected gain; and which task comes next."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ def test_the_default_is_remembered_even_if_it_failed():
 def test_a_gain_below_one_percent_is_no_progress():
     one = state()
     one.take(record(one, 1.0))
-    assert one.stale == 0
+    assert one.without_progress == 0
     one.take(record(one, 0.995))
-    assert one.cost == 0.995 and one.stale == 1
+    assert one.cost == 0.995 and one.without_progress == 1
     one.take(record(one, 0.98))
-    assert one.stale == 0
+    assert one.without_progress == 0
 
 
 def test_hope_is_what_lies_above_the_floor_and_fades():
-    assert math.isinf(state().hope)
-    assert state(weight=3, cost=2.0, floor=0.5).hope == pytest.approx(3 * 2.0 * 0.75)
-    assert state(cost=2.0, stale=24).hope == pytest.approx(1.0)  # halved
-    assert state(cost=1.0, floor=1.0).hope > 0  # the floor is an estimate
-    assert state(cost=1.0, used_up=True).hope == 0 == state(unusable="no reference").hope
+    assert math.isinf(state().expected_gain)
+    assert state(weight=3, cost=2.0, floor=0.5).expected_gain == pytest.approx(3 * 2.0 * 0.75)
+    assert state(cost=2.0, without_progress=24).expected_gain == pytest.approx(1.0)  # halved
+    assert state(cost=1.0, floor=1.0).expected_gain > 0  # the floor is an estimate
+    assert state(cost=1.0, used_up=True).expected_gain == 0 == state(unusable="no reference").expected_gain
 
 
 def test_the_task_with_the_most_hope_is_next():
     small, large = state("small", 1, cost=1e-3), state("large", 8, cost=1e-3)
     assert following([small, large]) is large
-    large.stale = 24 * 4
+    large.without_progress = 24 * 4
     assert following([small, large]) is small
     fresh = state("fresh")
     assert following([small, large, fresh]) is fresh
@@ -78,9 +78,11 @@ def test_a_recipe_far_behind_its_rival_waits():
     assert following([slow, other], rivals={0: 1e-3, 1: 1e-3}) is other
 
 
-def test_nothing_is_next_without_hope():
-    assert following([state(used_up=True), state(unusable="no"), state(cost=1.0, stale=7)], patience=7) is None
+def test_nothing_is_next_without_expected_gain():
+    assert (
+        following([state(used_up=True), state(unusable="no"), state(cost=1.0, without_progress=7)], patience=7) is None
+    )
     assert following([]) is None
-    failing = state(trials=3, stale=3)  # nothing of it ran: only if there is nothing else
+    failing = state(trials=3, without_progress=3)  # nothing of it ran: only if there is nothing else
     assert following([failing, state("other", cost=1e-3)]).task.key.op == "other"
     assert following([failing]) is failing

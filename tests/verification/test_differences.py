@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from tests.onnx_graphs import random
-from tvm_ext.verification.differences import Difference, bars, bins_of, difference
+from tvm_ext.verification.differences import Difference, bins_of, difference, histogram
 
 
 def test_within_and_beyond_the_bound() -> None:
@@ -47,8 +47,9 @@ def test_integers_booleans_and_nothing() -> None:
 def test_histogram() -> None:
     errors = np.array([0.0, 0.0, 2e-7, 3e-7, 5e-5])
     assert bins_of(errors) == ((None, 2), (-7, 2), (-6, 0), (-5, 1))
-    text = bars(bins_of(errors), 1e-5)
+    _, *text = histogram(bins_of(errors), 1e-5).text().splitlines()
     assert len(text) == 4 and "equal" in text[0] and text[-1].endswith("beyond the tolerance")
+    assert [line.count("#") for line in text] == [40, 40, 0, 28]  # roots of the part of the most
 
 
 def test_to_json_and_back() -> None:

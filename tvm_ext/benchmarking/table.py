@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from ..core.page import Note, Part, Shown
+from ..runtime.table import Column, Table, Value
 from .noise import RATIO_SPREAD, quartiles, spread
 
 
@@ -50,7 +52,7 @@ class BenchmarkRow:
 
 
 @dataclass(frozen=True)
-class BenchmarkTable:
+class BenchmarkTable(Shown):
     """What `benchmark` returns.
 
     Attributes:
@@ -111,18 +113,13 @@ class BenchmarkTable:
             "rows": [self._row_dict(row) for row in self.rows],
         }  # fmt: skip
 
-    def __str__(self) -> str:
-        rows = self._cells()
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([self._heading(), *lines, *self._notes()])
-
-    def markdown(self) -> str:
-        """The table in GitHub's Markdown, the machine above and the warnings below."""
-        head, *body = ["| " + " | ".join(c.replace("|", "/") for c in row) + " |" for row in self._cells()]
-        rule = "|" + " --- |" * len(self._cells()[0])
-        notes = [f"- {note}" for note in self._notes()]
-        return "\n".join([self._heading(), "", head, rule, *body, *([""] if notes else []), *notes, ""])
+    def parts(self) -> list[Part]:
+        """The machine, a row a contender, and what to know of the figures."""
+        columns = (
+            "contender", Column("ours / its", form=".3f"), Column("min", "ms", ".3f"), Column("median", "ms", ".3f"),
+            Column("IQR", "ms", ".3f"), Column("error of range", form=".1e"), Column("prepare", "s", ".2f"), "note",
+        )  # fmt: skip
+        return [Note(self._heading()), Table(columns, map(self._row, self.rows)), *map(Note, self._notes())]
 
     def _heading(self) -> str:
         machine, packages = self.machine, self.machine.get("packages", {})
@@ -133,18 +130,10 @@ class BenchmarkTable:
             f"({machine.get('cores', '?')} cores{isa}), Python {machine.get('python', '?')}, {versions}"
         )
 
-    def _cells(self) -> list[tuple[str, ...]]:
-        titles = ("contender", "ours / its", "min ms", "median ms", "IQR ms", "error of range", "prepare s", "note")
-        return [titles, *(self._row_cells(row) for row in self.rows)]
-
-    def _row_cells(self, row: BenchmarkRow) -> tuple[str, ...]:
-        stats, ratio = row.statistics(), self.ratio(row.name)
-        times = tuple(f"{1e3 * stats[key]:.3f}" if stats else "-" for key in ("min", "median", "iqr"))
-        return (
-            row.version or row.name, "-" if ratio is None or row is self.rows[0] else f"{ratio:.3f}", *times,
-            "-" if row.of_range is None else f"{row.of_range:.1e}",
-            "-" if row.prepare_seconds is None else f"{row.prepare_seconds:.2f}", row.reason,
-        )  # fmt: skip
+    def _row(self, row: BenchmarkRow) -> tuple[Value, ...]:
+        stats, ratio = row.statistics(), None if row is self.rows[0] else self.ratio(row.name)
+        times = (1e3 * stats[key] if stats else None for key in ("min", "median", "iqr"))
+        return row.version or row.name, ratio, *times, row.of_range, row.prepare_seconds, row.reason
 
     def _notes(self) -> list[str]:
         about = f"outputs compared with {self.reference}" if self.reference else "outputs were NOT compared"

@@ -32,7 +32,7 @@ MOST_SAMPLES = 100_000
 
 def main() -> int:
     """Serve until stdin ends. Whatever prepares and runs may print: stdout is kept for the protocol."""
-    _die_with_parent()
+    die_with(os.getppid())
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     try:
@@ -124,11 +124,13 @@ def _answer(answers: TextIO, message: dict[str, Any]) -> None:
     answers.flush()
 
 
-def _die_with_parent() -> None:
-    """A stopped process would outlive a parent that is killed: ask Linux to kill it then."""
+def die_with(parent: int) -> None:
+    """Be killed when the parent ends, however it does: stopped, or in a kernel that hangs, a process reads no pipe."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before this was asked for
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ..core.errors import ToolError
+from ..runtime.table import Column
 from .common import print_json, print_table
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _list(args: argparse.Namespace, cache: Cache) -> int:
         )
         return 0
     if entries:
-        print_table([("key", "model", "MB", "last use"), *map(_cells, entries)])
+        print_table(("key", "model", Column("size", "MB", right=True), "last use"), map(_cells, entries))
     print(f"{cache.folder}: {len(entries)} entries, {total / 1e6:.1f} MB of at most {cache.limit / 1e6:.0f}")
     for path in timings:
         print(f"times of this machine or of others: {path}")

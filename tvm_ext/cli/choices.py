@@ -14,7 +14,7 @@ def print_choices(kernels: Sequence[Mapping[str, Any]]) -> None:
     """One row a kernel of which there was something to measure; nothing if there is none."""
     rows = [_cells(kernel) for kernel in kernels if kernel.get("choice", {}).get("candidates")]
     if rows:
-        print_table([_HEAD, *rows])
+        print_table(_HEAD, rows)
 
 
 def _cells(kernel: Mapping[str, Any]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
+from ..runtime.table import Column, Table
 from .options import compile_options
 
 if TYPE_CHECKING:
@@ -91,12 +92,9 @@ def print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value, indent=2, default=str))
 
 
-def print_table(rows: Sequence[Sequence[object]]) -> None:
-    """Rows of cells in aligned columns."""
-    cells = [[str(c) for c in row] for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))] if cells else []
-    for row in cells:
-        print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+def print_table(columns: Sequence[Column | str], rows: Iterable[Sequence[Any]]) -> None:
+    """Rows in aligned columns; no column has a title where there are no heads to print."""
+    print(Table(columns, rows).text(head=any(columns)))
 
 
 class Progress:

@@ -9,7 +9,7 @@ from ..core.errors import OptionError
 from .choices import print_choices
 from .common import Progress, compile_with_progress, model_of, print_json, print_table, spec_dicts
 from .options import add_compile_arguments, refuse_compile_options
-from .stages import add_stage_arguments, inspected, look_inside, looks_inside, print_changes
+from .stages import add_stage_arguments, inspect_only, inspected, only_inspects, print_changes
 from .timing import print_timing
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
         OptionError: options that do not go together.
     """
     _check(args)
-    if looks_inside(args):
-        return look_inside(args)
+    if only_inspects(args):
+        return inspect_only(args)
     compiled = _resumed(args) if args.start else compile_with_progress(args, model_of(args.model))
     changes = _changes(args)
     if args.output:
@@ -113,7 +113,7 @@ def _print(result: dict[str, Any], args: argparse.Namespace) -> None:
     print(f"{len(kernels)} kernels, {report.get('launches')} launches per inference")
     for program in report.get("programs", [report] if "bytes_moved" in report else []):
         print(_facts(program))
-    print_table([("recipe", "kernels", "launches"), *_by_recipe(kernels)])
+    print_table(("recipe", "kernels", "launches"), _by_recipe(kernels))
     print_choices(kernels)
     if "precision" in report:
         _print_precision(report["precision"], bool(args.verbose))
@@ -156,7 +156,7 @@ def _by_recipe(kernels: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
 
 def _print_details(report: dict[str, Any], args: argparse.Namespace) -> None:
     print()
-    print_table([("kernel", "recipe", "calls", "config", "nodes"), *map(_kernel_cells, report.get("kernels", []))])
+    print_table(("kernel", "recipe", "calls", "config", "nodes"), map(_kernel_cells, report.get("kernels", [])))
     print()
     for one in report.get("passes", []):
         if args.verbose > 1 or (args.only and one["name"] not in args.only):

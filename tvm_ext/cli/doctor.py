@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"ok": good, "checks": [check.as_dict() for check in checks]})
         return 0 if good else 1
-    print_table([(check.status, check.name, check.detail) for check in checks])
+    print_table(("", "", ""), [(check.status, check.name, check.detail) for check in checks])
     for check in checks:
         if check.fix and check.status != "ok":
             print(f"fix for {check.name}: {check.fix}")

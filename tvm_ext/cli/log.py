@@ -62,7 +62,7 @@ def _ls(args: argparse.Namespace) -> int:
         print_json({"ok": True, **_counts(book), "tasks": [_task_dict(one) for one in found]})
         return 0
     if found:
-        print_table([("task", "rows", "failed", "best", "of recipe", "sessions", "verdict"), *map(_task_cells, found)])
+        print_table(("task", "rows", "failed", "best", "of recipe", "sessions", "verdict"), map(_task_cells, found))
     print(f"{len(found)} tasks, {len(book.records)} records, {len(book.verdicts)} verdicts")
     return 0
 
@@ -81,7 +81,7 @@ def _show(args: argparse.Namespace) -> int:
         return 0
     for one in found:
         print(_plain(one.task.short))
-        print_table([("  time", "recipe", "configuration", "", "session", "when"), *map(_record_cells, _ordered(one))])
+        print_table(("  time", "recipe", "configuration", "", "session", "when"), map(_record_cells, _ordered(one)))
     return 0
 
 

@@ -72,11 +72,10 @@ def _print(name: str, source: str, machine: Machine) -> None:
     print(f"features: {' '.join(machine.features)}")
     rates, clock = machine.rates, machine.rates.clock
     peak = 2 * machine.lanes * rates.fma * clock
-    rows: list[tuple[str, str, str]] = [("rate", "a cycle", f"at {clock:g} GHz")]
-    rows += [(what, f"{value:g}", f"{peak:.0f} GFLOP/s a core" if field == "fma" else "")
-             for field, what in _RATES if (value := getattr(rates, field))]  # fmt: skip
+    rows = [(what, f"{value:g}", f"{peak:.0f} GFLOP/s a core" if field == "fma" else "")
+            for field, what in _RATES if (value := getattr(rates, field))]  # fmt: skip
     rows += [(what, f"{value:g} bytes", f"{value * clock:.1f} GB/s")
              for field, what in _BYTES if (value := getattr(rates, field))]  # fmt: skip
     rows.append((f"to begin and join a parallel loop on {rates.cores} threads", "", f"{rates.launch:g} us"))
-    print_table(rows)
+    print_table(("rate", "a cycle", f"at {clock:g} GHz"), rows)
     print(f"source: {source}")

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"ok": True, "model": args.model, "outputs": rows, "written": written})
         return 0
-    print_table([tuple(rows[0]) if rows else (), *(tuple(row.values()) for row in rows)])
+    print_table(tuple(rows[0]) if rows else (), [tuple(row.values()) for row in rows])
     for path in written:
         print(f"wrote {path}")
     return 0

@@ -35,7 +35,7 @@ def add_stage_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--only", metavar="PASS", action="append", default=[], help="with -v or -vv: only this pass")
 
 
-def looks_inside(args: argparse.Namespace) -> bool:
+def only_inspects(args: argparse.Namespace) -> bool:
     """Whether nothing is to be built, only looked at.
 
     Raises:
@@ -56,7 +56,7 @@ def looks_inside(args: argparse.Namespace) -> bool:
     return bool(asked)
 
 
-def look_inside(args: argparse.Namespace) -> int:
+def inspect_only(args: argparse.Namespace) -> int:
     """Print or write what was asked for.
 
     Raises:

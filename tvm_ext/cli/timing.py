@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..runtime.table import Cell, Column, percent
 from .common import print_table
 
 _WIDTH = 30
@@ -19,12 +20,14 @@ def print_timing(report: Mapping[str, Any]) -> None:
     rows = list(_rows(report))
     total = sum(seconds for _, seconds, _ in rows) or 1.0
     longest = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
-    table: list[tuple[object, ...]] = [("step", "seconds", "share", "", "fired", "skipped")]
-    for name, seconds, (fired, skipped) in rows:
-        bar = "█" * round(_WIDTH * seconds / longest)
-        table.append((name, f"{seconds:8.3f}", f"{100 * seconds / total:5.1f} %", bar.ljust(_WIDTH), fired, skipped))
-    table.append(("all", f"{total:8.3f}", "", "", "", ""))
-    print_table(table)
+    columns = (
+        "step", Column("time", "s", ".3f"), Column("share", right=True, bar=_WIDTH), "fired", "skipped",
+    )  # fmt: skip
+    cells = [
+        (name, seconds, Cell(percent(seconds / total, 1), share=seconds / longest), *events)
+        for name, seconds, events in rows
+    ]
+    print_table(columns, [*cells, ("all", total, "", "", "")])
 
 
 def _rows(report: Mapping[str, Any]) -> Iterator[tuple[str, float, tuple[object, object]]]:

@@ -46,5 +46,5 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"ok": True, "models": found})
     else:
-        print_table(list(found.items()))
+        print_table(("", ""), found.items())
     return 0

@@ -10,9 +10,10 @@ happened to, in one of these classes, with the first line that says something, a
 from __future__ import annotations
 
 import contextlib
+import difflib
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 
 class TvmExtError(Exception):
@@ -51,6 +52,12 @@ class ArtifactError(TvmExtError, ValueError):
 
 class StageError(TvmExtError, ValueError):
     """A stage file is damaged, of other versions or another machine, or holds what cannot be; names file and line."""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """ "did you mean 'x'? " for the name nearest to one that is not known; "" if none is near."""
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 class ToolError(TvmExtError, OSError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 from ..runtime.waiting import ThreadsWait, checked_wait
 from . import flags
-from .errors import OptionError
+from .errors import OptionError, did_you_mean
 from .flags import Flag
 from .frozen import FrozenInput, frozen_inputs
 from .fusion import FUSION_MODELS, FusionModel
@@ -211,9 +210,9 @@ class CompileOptions:
         names = [f.name for f in fields(cls)]
         for name in given:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
-                raise OptionError(f"unknown compile option {name!r}", fix=f"{hint}options: {', '.join(names)}")
+                raise OptionError(
+                    f"unknown compile option {name!r}", fix=f"{did_you_mean(name, names)}options: {', '.join(names)}"
+                )
         return cls(**given)
 
     @property

@@ -85,7 +85,7 @@ class Provenance:
             merged.update(dict.fromkeys(self._nodes.get(source, ())))
         self._nodes[name] = tuple(merged)
 
-    def disown(self, name: str) -> None:
+    def clear_nodes(self, name: str) -> None:
         """Say that a variable does no node's work: it is another form of what another one computed."""
         self._nodes.pop(name, None)
 
@@ -93,7 +93,7 @@ class Provenance:
         """ONNX values that a variable holds; several for one that a pass found equal; none if no ONNX value is it."""
         return self._held.get(name, ())
 
-    def hold(self, name: str, held: Iterable[Held]) -> None:
+    def add_held(self, name: str, held: Iterable[Held]) -> None:
         """Say that a variable holds these values too."""
         self._held[name] = tuple(dict.fromkeys((*self.held(name), *held)))
 
@@ -101,7 +101,7 @@ class Provenance:
         """The narrow float type that the model has a variable's value in; "" of any other."""
         return next((self._narrow[one.value] for one in self.held(name) if one.value in self._narrow), "")
 
-    def renew(self, name: str) -> None:
+    def forget_held(self, name: str) -> None:
         """A new variable has a name that one had which is gone: nothing is known of what it holds."""
         self._held.pop(name, None)
         self._placed.pop(name, None)

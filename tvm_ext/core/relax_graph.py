@@ -136,7 +136,7 @@ class Rewriter:
         var = relax.DataflowVar(name, expr.ty) if self._dataflow else relax.Var(name, expr.ty)
         self._out.append(relax.VarBinding(var, expr))
         self.defs[var] = expr
-        self.ctx.provenance.renew(name)
+        self.ctx.provenance.forget_held(name)
         trace_views(var, expr, self.ctx.provenance)
         if self._current is not None:
             self.ctx.provenance.record(name, [self._current.name, *self._absorbed])
@@ -149,7 +149,7 @@ class Rewriter:
     def revalue(self) -> None:
         """Say that the current variable gets another value than it had, such as a scaled one: no ONNX value is it."""
         if self._current is not None:
-            self.ctx.provenance.renew(self._current.name)
+            self.ctx.provenance.forget_held(self._current.name)
 
     def normalize(self, expr: Any) -> Any:
         """`expr` with its type inferred; calls among its operands are bound before it."""
@@ -268,9 +268,9 @@ def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
     forth, back = steps
     known, made = provenance.held(source.name), provenance.held(var.name)
     if not forth or not made:
-        provenance.hold(var.name, (one.then(*forth) for one in known))
+        provenance.add_held(var.name, (one.then(*forth) for one in known))
     if not back or not known:
-        provenance.hold(source.name, (one.then(*back) for one in made))
+        provenance.add_held(source.name, (one.then(*back) for one in made))
 
 
 _VIEWS = ("relax.reshape", "relax.permute_dims")

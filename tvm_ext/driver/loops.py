@@ -93,7 +93,7 @@ def lower_to_loops(kernels: Mapping[str, tirx.PrimFunc], target: Target) -> dict
         t.VectorizeLoop(True),
         bfloat16.round_in_one(),
         bfloat16.bring_dots(),
-        quotients.multiply(),
+        quotients.multiply_quotients(),
         t.StorageRewrite(),
     ]
     with tvm.transform.PassContext(opt_level=3):

@@ -28,7 +28,7 @@ _LIMIT = 256
 _ERROR = 2.0**-21
 
 
-def multiply() -> tvm.transform.Pass:
+def multiply_quotients() -> tvm.transform.Pass:
     """Quantizations' quotients become products, where the CPU multiplies and adds at once.
 
     What is divided has to be limited, min(max(x, least), most), to what 8 bits hold, as :mod:`..schedules.scalar_ops`

@@ -6,7 +6,6 @@ W = constants(__file__)
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import zipfile
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.errors import StageError
+from ..core.errors import StageError, did_you_mean
 from .stage_manifest import read_manifest
 
 if TYPE_CHECKING:
@@ -66,9 +65,8 @@ class Constants:
 
     def __getattr__(self, name: str) -> GenericConst:
         if name.startswith("__") or name not in self._names:
-            near = difflib.get_close_matches(name, self._names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise AttributeError(f"{self._path.name} has no tensor {name!r}{hint}")
+            wrong = f"{self._path.name} has no tensor {name!r}; {did_you_mean(name, self._names)}"
+            raise AttributeError(wrong.rstrip("; "))
         if name not in self._made:
             self._made[name] = _constant(self._array(name))
         return self._made[name]

@@ -6,12 +6,12 @@ T.func_attr({"tvm_ext.recipe": "dense", "tvm_ext.config": "{'tile_o': 2, ...}"})
 from __future__ import annotations
 
 import ast
-import difflib
 import functools
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..core.errors import did_you_mean
 from ..core.group import CONFIG, RECIPE, Group
 from ..core.passes import CompileContext
 from ..core.plan import Kernel, Plan
@@ -66,9 +66,7 @@ def _recipe(kernel: Kernel, base: StageFile) -> Recipe:
 
     known = {recipe.name: recipe for recipe in recipes()}
     if kernel.recipe not in known:
-        near = difflib.get_close_matches(kernel.recipe, known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        fix = f"{hint}recipes: {', '.join(known)}"
+        fix = f"{did_you_mean(kernel.recipe, known)}recipes: {', '.join(known)}"
         raise base.error(kernel.name, f"kernel {kernel.name!r}: there is no recipe {kernel.recipe!r}", fix)
     return known[kernel.recipe]
 

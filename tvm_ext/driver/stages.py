@@ -6,10 +6,9 @@ onnx -> relax -> grouped -> layout -> scheduled -> (machine code)
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
-from ..core.errors import OptionError
+from ..core.errors import OptionError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,4 @@ def stage_named(name: str) -> Stage:
     for stage in STAGES:
         if stage.name == name:
             return stage
-    near = difflib.get_close_matches(str(name), NAMES, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise OptionError(f"there is no stage {name!r}", fix=f"{hint}stages: {', '.join(NAMES)}")
+    raise OptionError(f"there is no stage {name!r}", fix=f"{did_you_mean(name, NAMES)}stages: {', '.join(NAMES)}")

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
+from ..core.page import Note, Part, Shown
 from ..core.plan import Kernel, Plan
 from ..passes.choose_recipes import least_cost, matches
+from ..runtime.table import Cell, Column, Table, Value, percent, plain
 
 if TYPE_CHECKING:
     from ..driver.lower import Lowered
 
-_TITLES = ("kernel", "recipe", "calls", "threads", "us", "share", "rounding", "idle")
+_COLUMNS = ("kernel", "recipe", "calls", "threads", Column("time", "us", ".1f"), "share", "rounding", "idle")
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class KernelEstimate:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Shown):
     """What a compile expects of a model on a machine; `str()` prints it.
 
     Attributes:
@@ -95,39 +97,33 @@ class Estimate:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        rows = [{**vars(row), "fewer": {str(t): s for t, s in row.fewer.items()}, "worse": row.worse}
-                for row in self.rows]  # fmt: skip
         return {
             "model": self.model, "machine": self.machine, "threads": self.threads, "seconds": self.seconds,
             "rounding": self.rounding, "idle": self.idle, "worse": [row.name for row in self.worse],
-            "fewer": {str(count): seconds for count, seconds in self.fewer.items()}, "rows": rows,
+            "fewer": plain(self.fewer), "rows": [plain(row, "worse") for row in self.rows],
         }  # fmt: skip
 
-    def table(self) -> list[tuple[str, ...]]:
-        """Cells of a row a kernel, and of the total; the first row is the head."""
+    def table(self) -> Table:
+        """A row a kernel, and the total."""
         whole = self.seconds or 1.0
-        cells = [
-            (row.name, row.recipe, str(row.calls), str(row.threads), f"{row.seconds * 1e6:.1f}",
-             _percent(row.seconds / whole), _percent(row.rounding), _percent(row.idle))
+        rows: list[tuple[Value, ...]] = [
+            (row.name, row.recipe, row.calls, row.threads, row.seconds * 1e6, _share(row.seconds / whole),
+             _share(row.rounding), _share(row.idle))
             for row in self.rows
         ]  # fmt: skip
-        calls = str(sum(row.calls for row in self.rows))
-        last = ("all", "", calls, "", f"{self.seconds * 1e6:.1f}", "", _percent(self.rounding), _percent(self.idle))
-        return [_TITLES, *cells, last]
+        calls = sum(row.calls for row in self.rows)
+        last = ("all", "", calls, None, self.seconds * 1e6, None, _share(self.rounding), _share(self.idle))
+        return Table(_COLUMNS, [*rows, last])
 
-    def __str__(self) -> str:
-        rows = self.table()
-        widths = [max(len(row[at]) for row in rows) for at in range(len(_TITLES))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    def parts(self) -> list[Part]:
+        """What was estimated, a row a kernel, latency by threads, and which kernels take too many."""
         counts = ", ".join(f"{count}: {seconds * 1e6:.0f} us" for count, seconds in self.fewer.items())
         head = f"{self.model} on {self.machine}, {self.threads} threads: estimates, nothing was run"
-        return "\n".join([head, *lines, f"by threads  {counts}", *self._notes()])
-
-    def _notes(self) -> list[str]:
         worse = ", ".join(row.name for row in self.worse)
         unknown = ", ".join(row.name for row in self.rows if not row.seconds)
-        return [f"{what}: {names}" for what, names in (("faster with fewer threads", worse), ("no estimate", unknown))
-                if names]  # fmt: skip
+        notes = (("faster with fewer threads", worse), ("no estimate", unknown))
+        said = (f"{what}: {names}" for what, names in notes if names)
+        return [Note(head), self.table(), *map(Note, (f"by threads  {counts}", *said))]
 
 
 def estimate(model: Any, **options: Any) -> Estimate:
@@ -186,5 +182,5 @@ def _planned(plan: Plan, machine: Machine, lowered: Lowered) -> Plan | None:
     return least_cost(matches(plan.match.group, machine, exact=exact, off=off), machine)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+def _share(share: float) -> Cell:
+    return Cell(percent(share, 1), share)

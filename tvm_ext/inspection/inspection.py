@@ -18,9 +18,11 @@ from ..core.errors import OptionError, ToolError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
+from ..core.page import Note, Part, Shown
 from ..driver.lower import Clock, Lowered, run_pipeline, start
 from ..driver.stages import NAMES, STAGES, Stage, stage_named
 from ..frontend.reader import read_model
+from ..runtime.table import Column, Table
 from .constants import Tensors
 from .diffs import PassChange, pass_changes
 from .dump import file_name, write_stages
@@ -36,7 +38,7 @@ TENSORS = "tensors.npz"
 
 
 @dataclass(frozen=True, eq=False)
-class Inspection:
+class Inspection(Shown):
     """A compile that was looked at: nothing is built, and what passes did is kept.
 
     Attributes:
@@ -174,25 +176,26 @@ class Inspection:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON: the model, the stages' names, and what passes changed."""
-        passes = [one.as_dict() for one in self.passes]
-        return {"model": self.model, "machine": self.machine.as_dict(), "stages": list(self.stages), "passes": passes}
+        return {
+            "model": self.model, "machine": self.machine.as_dict(), "stages": list(self.stages),
+            "passes": [one.as_dict() for one in self.passes],
+        }  # fmt: skip
 
     def html(self) -> str:
-        """A self-contained page: stages and diffs that fold, with search."""
+        """A self-contained page: stages and diffs that fold, with search.
+
+        Raises:
+            ToolError: Jinja2 is not installed.
+        """
         from .inspection_page import inspection_page
 
         return inspection_page(self).html()
 
-    def __str__(self) -> str:
-        reports = self.lowered.ctx.reports
-        rows = [f"{r.name:36}{len(r.fired):6}{len(r.skipped):9}{r.seconds:9.3f}" for r in reports]
-        title = f"{'pass':36}{'fired':>6}{'skipped':>9}{'seconds':>9}"
-        return "\n".join([f"{self.model} for {self.machine.mcpu}: stages {', '.join(self.stages)}", title, *rows])
-
-    def _repr_html_(self) -> str:
-        from .inspection_page import summary_fragment
-
-        return summary_fragment(self)
+    def parts(self) -> list[Part]:
+        """What can be read, and a row a pass; what changed is on the page alone."""
+        head = f"{self.model} for {self.machine.mcpu}: stages {', '.join(self.stages)}"
+        rows = [(r.name, len(r.fired), len(r.skipped), r.seconds) for r in self.lowered.ctx.reports]
+        return [Note(head), Table(("pass", "fired", "skipped", Column("seconds", form=".3f")), rows)]
 
 
 def inspect(model: Any, *, to: str = "", **given: Any) -> Inspection:

@@ -10,13 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.charts import Box, boxes_chart
 from ..core.errors import OptionError
+from ..core.page import Facts, Figure, Note, Part, Shown
 from ..runtime.model import CompiledModel
-from .markup import Cell, Markup, Value, facts, figure, table
-from .memory_picture import picture
-from .page import fragment
-
-_TITLES = ("buffer", "bytes", "offset", "launches", "kind")
+from ..runtime.table import Cell, Markup, Table, plain, size_text
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,14 @@ class Buffer:
     last: int
     workspace: bool
 
+    @property
+    def kind(self) -> str:
+        """What it is, in a word."""
+        return "workspace" if self.workspace else "activation"
+
 
 @dataclass(frozen=True)
-class MemoryPlan:
+class MemoryPlan(Shown):
     """Memory that a program works in.
 
     Attributes:
@@ -96,23 +99,22 @@ class MemoryPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        rows = [{**vars(one)} for one in self.buffers]
         return {
             "model": self.model, "batch": self.batch, "bytes": self.nbytes, "lower_bound": self.lower_bound,
             "no_reuse": self.no_reuse, "arena_bytes": self.arena_bytes, "ratio": round(self.ratio, 4),
-            "buffers": rows, "launches": list(self.launches), "pooled": list(self.pooled),
+            "buffers": plain(self.buffers), "launches": list(self.launches), "pooled": list(self.pooled),
         }  # fmt: skip
 
     def summary(self) -> list[tuple[str, str]]:
         """The plan in a few lines."""
-        pool = max(self.pooled, default=0)
+        whole, arena, pool, bound, alone = map(
+            size_text,
+            (self.nbytes, self.arena_bytes, max(self.pooled, default=0), self.lower_bound, self.no_reuse),
+        )
         return [
-            ("in all", f"{_size(self.nbytes)}: {_size(self.arena_bytes)} of arena, {_size(pool)} of threads' pools"),
-            (
-                "lower bound",
-                f"{_size(self.lower_bound)} live in launch {self.fullest}: {self.ratio:.3f} of it",
-            ),
-            ("without reuse", f"{_size(self.no_reuse)}: {self.no_reuse / max(self.nbytes, 1):.1f} times as much"),
+            ("in all", f"{whole}: {arena} of arena, {pool} of threads' pools"),
+            ("lower bound", f"{bound} live in launch {self.fullest}: {self.ratio:.3f} of it"),
+            ("without reuse", f"{alone}: {self.no_reuse / max(self.nbytes, 1):.1f} times as much"),
         ]
 
     @property
@@ -123,38 +125,30 @@ class MemoryPlan:
         at = max(range(len(self.launches)), key=self.live)
         return f"{at} ({self.launches[at]})"
 
-    def __str__(self) -> str:
-        lines = [f"memory of {self.model}" + (f", batch {self.batch}" if self.batch else "")]
-        lines += [f"  {title:14} {text}" for title, text in self.summary()]
-        rows = [_TITLES, *(tuple(map(str, row)) for row in self._rows())]
-        widths = [max(len(row[at]) for row in rows) for at in range(len(_TITLES))]
-        lines += [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    def parts(self) -> list[Part]:
+        """The plan in a few lines, its picture, and a row a buffer."""
+        rows = [
+            (one.name, one.nbytes, one.offset, Cell(f"{one.first} to {one.last}", one.first), one.kind)
+            for one in self.buffers
         ]
-        return "\n".join(lines)
+        head = Note(f"memory of {self.model}" + (f", batch {self.batch}" if self.batch else ""))
+        table = Table(("buffer", "bytes", "offset", "launches", "kind"), rows)
+        caption = "the arena: launches from left to right, addresses from bottom to top"
+        return [head, Facts(self.summary()), *([Figure(self.svg, caption)] if self.buffers else []), table]
 
-    def parts(self) -> list[Markup]:
-        """The plan as parts of a page: figures, picture, table."""
-        rows: list[list[Value]] = [
-            [name, nbytes, offset, Cell(span, value=one.first), kind]
-            for one, (name, nbytes, offset, span, kind) in zip(self.buffers, self._rows(), strict=True)
-        ]
-        shown = [facts(self.summary())]
-        if self.buffers:
-            shown.append(figure(self.svg(), "the arena: launches from left to right, addresses from bottom to top"))
-        return [*shown, table(_TITLES, rows, ("bytes", "offset"), "what lies in the arena")]
+    def svg(self) -> Markup:
+        """A picture of the arena, as SVG: launches from left to right, addresses from bottom to top.
 
-    def svg(self) -> str:
-        """A picture of the arena, as SVG: launches from left to right, addresses from bottom to top."""
-        return picture(self.buffers, self.launches, self.arena_bytes)
+        Raises:
+            ToolError: matplotlib is not installed.
+        """
+        boxes = [Box(one.kind, self._title(one), one.first, one.last, one.offset, one.nbytes)
+                 for one in sorted(self.buffers, key=lambda b: (b.workspace, b.first))]  # fmt: skip
+        return boxes_chart(boxes, len(self.launches), ("launch", "address, MB")).svg()
 
-    def _repr_html_(self) -> str:
-        return fragment(*self.parts())
-
-    def _rows(self) -> list[tuple[str, int, int, str, str]]:
-        kinds = {True: "workspace", False: "activation"}
-        return [(one.name, one.nbytes, one.offset, f"{one.first} to {one.last}", kinds[one.workspace])
-                for one in self.buffers]  # fmt: skip
+    def _title(self, one: Buffer) -> str:
+        ran = ", ".join(dict.fromkeys((self.launches[one.first], self.launches[one.last])))
+        return f"{one.name}: {one.nbytes:,} bytes at {one.offset:,}, launches {one.first} to {one.last} ({ran})"
 
 
 def memory_plan(model: Any, *, batch: int = 0, **options: Any) -> MemoryPlan:
@@ -181,7 +175,3 @@ def memory_plan(model: Any, *, batch: int = 0, **options: Any) -> MemoryPlan:
     else:
         compiled = compile_model(model, **options)
     return MemoryPlan.of(compiled.report, str(compiled.metadata.model["name"]), batch)
-
-
-def _size(nbytes: int) -> str:
-    return f"{nbytes / 1e6:.2f} MB" if nbytes >= 100_000 else f"{nbytes:,} bytes"

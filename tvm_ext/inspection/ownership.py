@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.ownership import KERNEL, MEMORY, REGION
-from . import markup, page
+from ..core.page import Note, Part, Shown
+from ..runtime.table import Cell, Column, Table, plain
 
 if TYPE_CHECKING:
     from ..runtime.model import CompiledModel
@@ -33,16 +34,9 @@ class NodeOwner:
     how: str
     passes: tuple[tuple[str, str], ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "node": self.node, "op": self.op, "kind": self.kind, "owners": list(self.owners), "how": self.how,
-            "passes": [list(one) for one in self.passes],
-        }  # fmt: skip
-
 
 @dataclass(frozen=True)
-class Owners:
+class Owners(Shown):
     """All nodes of a model, in its order; of a symbolic batch, in the program of the largest size.
 
     Attributes:
@@ -65,37 +59,26 @@ class Owners:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {"model": self.model, "kinds": dict(self.kinds), "rows": [row.as_dict() for row in self.rows]}
+        return {"model": self.model, "kinds": dict(self.kinds), "rows": plain(self.rows)}
 
-    def parts(self) -> list[markup.Markup]:
-        """Parts of a page."""
-        titles = ("node", "operator", "owned by", "which", "how", "what passes did")
+    def parts(self) -> list[Part]:
+        """A row a node, and how many who owns."""
+        columns = ("node", "operator", "owned by", "which", "how", Column("what passes did", page=True))
         tones = {"": "bad", "fold": "dim", "memory": "dim"}
         rows = [
             (
-                row.node, row.op, markup.Cell(row.kind or "nobody", tone=tones.get(row.kind, "")),
-                "\n".join(row.owners), row.how, "\n".join(f"{step}: {what}" for step, what in row.passes),
+                row.node, row.op, Cell(row.kind or "nobody", tone=tones.get(row.kind, "")), ", ".join(row.owners),
+                row.how, "\n".join(f"{step}: {what}" for step, what in row.passes),
             )
             for row in self.rows
         ]  # fmt: skip
-        tone = "bad" if self.unowned else ""
-        return [markup.note(self.verdict, tone), markup.table(titles, rows)]
+        return [Table(columns, rows), Note(self.verdict, "bad" if self.unowned else "")]
 
     @property
     def verdict(self) -> str:
         """How many nodes who owns."""
         counts = ", ".join(f"{count} by {_PLURAL.get(kind, kind)}" for kind, count in self.kinds.items())
         return f"{len(self.rows)} nodes: {counts}"
-
-    def __str__(self) -> str:
-        rows = [("node", "operator", "owned by", "how")]
-        rows += [(r.node, r.op, ", ".join(r.owners) or r.kind or "nobody", r.how) for r in self.rows]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, self.verdict])
-
-    def _repr_html_(self) -> str:
-        return page.fragment(*self.parts())
 
 
 _PLURAL = {"kernel": "kernels", "region": "offloaded regions", "memory": "another reading of memory", "fold": "folds"}

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import ToolError, TvmExtError
+from ..core.errors import TvmExtError
 from ..core.options import CompileOptions
-from ..runtime.files import whole_file
+from ..core.page import Facts, Part, Shown
+from ..verification.arrays import write_whole
 from .analysis import Analysis, analyze
+from .analysis.result import scaled
 from .ownership import Owners, owners_of
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ Step = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Shown):
     """What is known of a model and its program; `str()` is its summary, `html()` the page.
 
     Attributes:
@@ -76,23 +78,36 @@ class Report:
         }  # fmt: skip
 
     def html(self) -> str:
-        """The page: self-contained, without network."""
+        """The page: self-contained, without network.
+
+        Raises:
+            ToolError: Jinja2 or matplotlib is not installed.
+        """
         from .report_page import report_page
 
         return report_page(self).html()
 
-    def __str__(self) -> str:
-        from .report_page import summary
+    def parts(self) -> list[Part]:
+        """The report in a few lines; the page has all of it."""
+        return [Facts(self.summary() + ([("page", str(self.path))] if self.path else []))]
 
-        lines = summary(self) + ([("page", str(self.path))] if self.path else [])
-        width = max(len(name) for name, _ in lines)
-        return "\n".join(f"{name.ljust(width)}  {value}" for name, value in lines)
-
-    def _repr_html_(self) -> str:
-        from . import page
-        from .report_page import summary
-
-        return page.fragment(page.facts(summary(self)))
+    def summary(self) -> list[tuple[str, str]]:
+        """(name, value), without the path of the page."""
+        made = [("model", self.model)]
+        made += [("input", text) for text in self.inputs] + [("output", text) for text in self.outputs]
+        work, facts = self.analysis, self.facts
+        made += [
+            ("work", f"{len(work.nodes)} nodes, {scaled(work.flops)}FLOP, {work.parameters:,} parameters"),
+            ("program", f"{facts['launches']} launches of {len(facts['kernels'])} kernels, {self.isa}, "
+                        f"{self.threads} threads"),
+            ("memory", f"{scaled(facts['weight_bytes'])}B of weights, {scaled(facts['activation_bytes'])}B of values"),
+            ("owned by", self.owners.verdict),
+        ]  # fmt: skip
+        if self.profile is not None:
+            made.append(("time", f"{self.profile.seconds * 1e3:.3f} ms"))
+        if self.layers is not None:
+            made.append(("accuracy", self.layers.verdict))
+        return made + [(f"no {part}", why) for part, why in self.failed.items()]
 
 
 def report(
@@ -141,7 +156,8 @@ def report(
     say("writing")
     made = _report(analysis, compiled, times, layers, parts.failed, Path(path) if path is not None else None)
     if made.path is not None:
-        write(made.html(), made.path)
+        html = made.html().encode()
+        write_whole(made.path, lambda file: file.write(html))
     return made
 
 
@@ -191,16 +207,3 @@ def _layers(compiled: CompiledModel, model: Any, inputs: Mapping[str, np.ndarray
     from ..verification.layer_check import check_layers
 
     return check_layers(compiled, model, inputs, seed=seed)
-
-
-def write(text: str, path: Path) -> None:
-    """Write a page; the file appears whole or not at all.
-
-    Raises:
-        ToolError: it cannot be written.
-    """
-    try:
-        with whole_file(path) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise ToolError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error

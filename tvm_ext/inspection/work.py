@@ -45,7 +45,7 @@ NOTHING = Work(0.0, 0)
 
 
 def total(works: Iterable[Work]) -> Work:
-    """The sum."""
+    """The sum of all operations, and of all bytes."""
     return sum(works, NOTHING)
 
 

@@ -128,7 +128,7 @@ class _Assigner:
         """Note that the new variable `physical` is `value` in a layout."""
         provenance = self._ctx.provenance
         provenance.place(physical.name, layout, shape_of(value) or ())
-        provenance.hold(physical.name, provenance.held(value.name))
+        provenance.add_held(physical.name, provenance.held(value.name))
 
     def _pack(self, value: GenericConst, layout: Layout) -> GenericConst:
         for packed, known, how in self._ctx.packed:

@@ -86,7 +86,7 @@ class _Rounding:
     def _rounded(self, var: relax.Var, raw: relax.Var, dtype: str) -> Call:
         """The variable as what its readers compute with: the stored tensor, widened."""
         stored = self._rw.emit(relax.op.astype(raw, dtype), f"{var.name}_{dtype}")
-        self._rw.ctx.provenance.disown(var.name)
+        self._rw.ctx.provenance.clear_nodes(var.name)
         return relax.op.astype(stored, "float32")
 
     def _with_copies(self, binding: relax.VarBinding) -> Any:
@@ -101,9 +101,9 @@ class _Rounding:
     def _copy(self, var: relax.Var) -> relax.Var:
         provenance = self._rw.ctx.provenance
         stored = self._rw.emit(relax.op.astype(var, self._dtype), f"{var.name}_{self._dtype}")
-        provenance.hold(stored.name, provenance.held(var.name))
+        provenance.add_held(stored.name, provenance.held(var.name))
         copy = self._rw.emit(relax.op.astype(stored, "float32"), f"{var.name}_rounded")
-        provenance.disown(copy.name)
+        provenance.clear_nodes(copy.name)
         self._rw.fire(
             f"a copy rounded to {self._dtype} for products: the value itself stays float32 for others", stored
         )
@@ -128,7 +128,7 @@ class _Rounding:
     def _weight(self, weight: GenericConst, dtype: str) -> relax.Var:
         stored = constant(rounded(array_of(weight), dtype))
         decoded = self._rw.emit(relax.op.astype(stored, "float32"), f"{self._rw.current}_weight")
-        self._rw.ctx.provenance.disown(decoded.name)
+        self._rw.ctx.provenance.clear_nodes(decoded.name)
         return decoded
 
 

@@ -92,7 +92,7 @@ class _Mover:
             return self._convolution(value, _ALL) if data in self._sparse else None
         new = self._convolution(value, step) if op_name(value) == _CONV else self._elementwise(value, step)
         self._sparse[var] = rw.emit(new)
-        rw.ctx.provenance.renew(self._sparse[var].name)
+        rw.ctx.provenance.forget_held(self._sparse[var].name)
         rw.fire(f"computed at every {step[0]} x {step[1]} pixels, which are all that is read")
         return DROP
 

@@ -35,7 +35,7 @@ from .movement import is_movement, moved
 from .products import Product
 
 #: Operators that pass on a rounding of their operand no larger than it is, of the result's size.
-_GENTLE = frozenset(
+_NON_EXPANSIVE = frozenset(
     f"relax.{name}"
     for name in (
         "add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "clip", "sigmoid", "tanh", "erf",
@@ -219,4 +219,4 @@ class _Graph:
             return any(var.same_as(operand) for operand in product.operands)
         if name == "relax.divide":
             return isinstance(value.args[1], GenericConst)
-        return name in _GENTLE
+        return name in _NON_EXPANSIVE

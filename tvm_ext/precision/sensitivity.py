@@ -16,11 +16,13 @@ from ..core.accuracy import largest_error
 from ..core.errors import InputError, OptionError, UnsupportedError
 from ..core.machine import available_cores
 from ..core.options import CompileOptions
+from ..core.page import Note, Part, Shown
 from ..core.precision import STORED_IN
 from ..core.sample_inputs import seeded_inputs
 from ..frontend.checker import Checked, check_model
 from ..frontend.freezing import frozen_source
 from ..frontend.reader import LIMIT, Source
+from ..runtime.table import Column, Table
 from .switched import SWITCHES, Switched, switched_model
 
 #: Random inputs that a compile measures on.
@@ -31,7 +33,7 @@ Tell = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(Shown):
     """What a sensitivity run found. Errors are the largest of any output and input, of the output's range.
 
     Attributes:
@@ -70,9 +72,9 @@ class Sensitivity:
             "all_lowered": self.all_lowered, "max_error": self.max_error, "seeds": list(self.seeds),
         }  # fmt: skip
 
-    def __str__(self) -> str:
-        width = max(map(len, self.alone), default=0)
-        rows = [f"{name.ljust(width)}  {percent(error):>9}  {'float32' if name in self.kept else self.precision}"
+    def parts(self) -> list[Part]:
+        """A row a product, the error of all of them, and of those that are lowered."""
+        rows = [(name, percent(error), "float32" if name in self.kept else self.precision)
                 for name, error in self.alone.items()]  # fmt: skip
         source = f"random inputs of seeds {', '.join(map(str, self.seeds))}" if self.seeds else "given inputs"
         bound = "" if self.max_error is None else f", at most {percent(self.max_error)} wanted"
@@ -80,9 +82,8 @@ class Sensitivity:
             f"all in {self.precision}: {percent(self.all_lowered)}; "
             f"{len(self.kept)} of {len(self.alone)} kept: {percent(self.together)}{bound}"
         )
-        return "\n".join(
-            [f"{self.model}: error of the range when one layer is in {self.precision}, {source}", *rows, last]
-        )
+        head = f"{self.model}: error of the range when one layer is in {self.precision}, {source}"
+        return [Note(head), Table(("layer", Column("error", right=True), "computed in"), rows), Note(last)]
 
 
 def percent(share: float) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..frontend.naming import node_labels
-from .gentle import ELEMENTWISE, GENTLE, MOVES
+from .non_expansive import ELEMENTWISE, MOVES, NON_EXPANSIVE
 
 if TYPE_CHECKING:
     import onnx
@@ -89,7 +89,7 @@ class _Graph:
     def rounded_by(self, node: onnx.NodeProto) -> tuple[str, ...]:
         """Operands of a product, and what comes of its result, if nothing that reads this is sensitive."""
         end = self._end(node.output[0])
-        kept = end in self._outputs or any(one.op_type not in GENTLE for one in self._readers[end])
+        kept = end in self._outputs or any(one.op_type not in NON_EXPANSIVE for one in self._readers[end])
         return tuple(dict.fromkeys([*_operands(node), *([] if kept else [end])]))
 
     def _end(self, value: str) -> str:
@@ -107,7 +107,7 @@ class _Graph:
             for node in self._readers.get(level.pop(), []):
                 if _is_product(node):
                     continue
-                if node.op_type not in GENTLE:
+                if node.op_type not in NON_EXPANSIVE:
                     return True
                 goes_on = set(node.output) if node.op_type in ELEMENTWISE | MOVES else set()
                 level += sorted(goes_on - seen - (self._multiplied if node.op_type in ELEMENTWISE else set()))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..core.page import Fold, Note, Part, Shown
+from ..runtime.table import Cell, Column, Table, Value
 from ..verification.arrays import write_whole
 from .accuracy import LayerAccuracy
 from .settings import QuantizeSettings
@@ -16,11 +17,16 @@ from .settings import QuantizeSettings
 if TYPE_CHECKING:
     import onnx
 
-TITLES = ("nodes", "operator", "computed in", "result", "SQNR dB", "error of range", "cosine")
+COLUMNS = (
+    "nodes", "operator", "computed in", "result", Column("SQNR", "dB"), Column("error of range", form=".2e"),
+    Column("cosine", form=".6f"),
+)  # fmt: skip
+#: A layer below this is worth a look: its noise is a tenth of its signal, in amplitude.
+LOW_SQNR = 20.0
 
 
 @dataclass(frozen=True)
-class QuantizeResult:
+class QuantizeResult(Shown):
     """A quantized model and its report.
 
     Attributes:
@@ -75,17 +81,21 @@ class QuantizeResult:
             "left": [{"node": node, "operator": operator, "reason": why} for node, operator, why in self.left],
         }  # fmt: skip
 
-    def __str__(self) -> str:
-        rows = self._rows()
-        widths = [max(len(row[i]) for row in rows) for i in range(len(TITLES))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([self.heading, *lines, *self.closing()])
+    def parts(self) -> list[Part]:
+        """What is quantized, and the outputs; on a page every layer, and what stays in float32 with the reason.
 
-    def markdown(self) -> str:
-        """The report in GitHub's Markdown."""
-        head, *body = ["| " + " | ".join(c.replace("|", "/") for c in row) + " |" for row in self._rows()]
-        notes = [f"- {line}" for line in self.closing()]
-        return "\n".join([self.heading, "", head, "|" + " --- |" * len(TITLES), *body, "", *notes, ""])
+        A transformer has ten times as many values beside those that text shows.
+        """
+        shown = [row for row in self.layers if row.output or not row.reason]
+        others = [row for row in self.layers if row.reason and not row.output]
+        folds = [
+            (f"{len(others)} values stay in float32", Table(COLUMNS, map(_row, others))),
+            (f"{len(self.left)} nodes stay in float32", Table(("node", "operator", "why"), self.left)),
+        ]
+        return [
+            Note(self.heading), Table(COLUMNS, map(_row, shown)), *map(Note, self.closing()),
+            *(Fold(title, [table]) for title, table in folds if table.rows),
+        ]  # fmt: skip
 
     @property
     def heading(self) -> str:
@@ -108,21 +118,16 @@ class QuantizeResult:
             lines.append(f"{self.size[0] / 1e6:.1f} MB -> {self.size[1] / 1e6:.1f} MB ({large / small:.2f} times)")
         return [*lines, *(f"note: {note}" for note in self.notes), f"errors are those of {self.compared} samples"]
 
-    def _rows(self) -> Sequence[tuple[str, ...]]:
-        """What is quantized, and the outputs: a transformer has ten times as many values beside these."""
-        return [TITLES, *(cells(row) for row in self.layers if row.output or not row.reason)]
-
     def _left(self) -> dict[tuple[str, str], int]:
         """(operator, reason) -> how many."""
         return dict(Counter((operator, why) for _, operator, why in self.left))
 
 
-def cells(row: LayerAccuracy) -> tuple[str, ...]:
-    """A row as text, under :data:`TITLES`."""
-    return (
-        " + ".join(row.nodes), row.operator, "float32" if row.reason else "int8", row.dtype, _db(row.sqnr),
-        f"{row.of_range:.2e}", f"{row.cosine:.6f}",
-    )  # fmt: skip
+def _row(row: LayerAccuracy) -> tuple[Value, ...]:
+    sqnr = Cell(_db(row.sqnr), row.sqnr, tone="warn" if row.sqnr < LOW_SQNR else "")
+    where = Cell("float32", tone="dim", title=row.reason) if row.reason else "int8"
+    error = Cell(row.of_range, share=min(1.0, row.of_range))
+    return " + ".join(row.nodes), row.operator, where, row.dtype, sqnr, error, row.cosine
 
 
 def _figures(row: LayerAccuracy) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ..core.errors import OptionError
+from ..core.errors import OptionError, did_you_mean
+from ..runtime.table import plain
 
 METHODS = ("minmax", "entropy", "percentile")
 ACTIVATIONS = ("uint8", "int8")
@@ -48,8 +49,8 @@ class QuantizeSettings:
     percentile: float = 99.999
     per_channel: bool = True
     activations: str = "uint8"
-    exclude: tuple[str, ...] = ()
-    operators: tuple[str, ...] = ()
+    exclude: Sequence[str] = ()
+    operators: Sequence[str] = ()
     reduce_range: bool | None = None
 
     def __post_init__(self) -> None:
@@ -68,7 +69,7 @@ class QuantizeSettings:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {**asdict(self), "exclude": list(self.exclude), "operators": list(self.operators)}
+        return dict(plain(self))
 
 
 @functools.cache
@@ -79,15 +80,14 @@ def known_operators() -> tuple[str, ...]:
     return tuple(sorted({*QDQRegistry, *QLinearOpsRegistry}))
 
 
-def check_operators(given: tuple[str, ...]) -> None:
+def check_operators(given: Sequence[str]) -> None:
     """Raises OptionError for an operator that cannot be quantized."""
     known = known_operators() if given else ()
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
             raise OptionError(
-                f"operators: {name!r} is none that can be quantized", fix=f"{hint}operators: {', '.join(known)}"
+                f"operators: {name!r} is none that can be quantized",
+                fix=f"{did_you_mean(name, known)}operators: {', '.join(known)}",
             )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import OptionError
+from .table import Column, Table, plain
 
 
 @dataclass(frozen=True)
@@ -82,25 +82,23 @@ class OffloadReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "model": self.model, "backend": self.backend, "ops": [list(vars(row).values()) for row in self.ops],
-            "regions": [dict(vars(region)) for region in self.regions],
-        }  # fmt: skip
+        return {**plain(self), "ops": [list(vars(row).values()) for row in self.ops]}
 
     def __str__(self) -> str:
-        regions = self._region_table()
         names = dict.fromkeys(region.backend for region in self.regions) or [self.backend]
         head = f"{self.model}: {len(self.offloaded)} of {len(self.ops)} nodes run on {' and '.join(map(repr, names))}"
-        lines = [f"{head}, in {len(self.regions)} regions", *_text(regions)]
-        rest = self._rest()
-        return "\n".join([*lines, "", *_text(rest)] if len(rest) > 1 else lines)
+        lines, rest = [f"{head}, in {len(self.regions)} regions", self.region_table().text()], self._rest()
+        return "\n".join([*lines, "", rest.text()] if rest.rows else lines)
 
     def _repr_html_(self) -> str:
         """For notebooks: all nodes."""
-        rows = [("node", "op", "place", "reason"), *((r.node, r.op, r.place, r.reason) for r in self.ops)]
-        return _html(self._region_table()) + _html(rows)
+        return self.region_table().html() + self.op_table().html()
 
-    def _rest(self) -> list[tuple[Any, ...]]:
+    def op_table(self) -> Table:
+        """A row a node."""
+        return Table(("node", "operator", "place", "reason"), [tuple(vars(row).values()) for row in self.ops])
+
+    def _rest(self) -> Table:
         """What had no choice of place; one row for all nodes whose reasons are alike but for numbers."""
         alike: dict[tuple[str, ...], list[OpRow]] = {}
         chosen = {region.name for region in self.regions if region.host_seconds is not None}
@@ -108,11 +106,20 @@ class OffloadReport:
             if row.place not in chosen:
                 alike.setdefault((row.op, row.place, re.sub(r"\d+", "0", row.reason)), []).append(row)
         rows = [(one.op, len(found), one.place, one.reason) for found in alike.values() for one in found[:1]]
-        return [("op", "nodes", "place", "reason (of the first)"), *rows]
+        return Table(("operator", "nodes", "place", "reason (of the first)"), rows)
 
-    def _region_table(self) -> list[tuple[Any, ...]]:
-        head = ("region", "composites", "nodes", "program", "there", "on the CPU")
-        return [head, *(_region_cells(region) for region in self.regions)]
+    def region_table(self) -> Table:
+        """A row a region; what nobody estimates is empty."""
+        columns = (
+            "region", "composites", "nodes", Column("program", "kB", ".1f"), Column("there", "us", ".1f"),
+            Column("on the CPU", "us", ".1f"), Column("ONNX nodes", page=True),
+        )  # fmt: skip
+        rows = [
+            (one.name, len(one.composites), len(one.nodes), one.program_bytes / 1e3, _micros(one.seconds),
+             _micros(one.host_seconds), ", ".join(one.nodes))
+            for one in self.regions
+        ]  # fmt: skip
+        return Table(columns, rows)
 
 
 def _regions(rows: Any) -> tuple[RegionRow, ...]:
@@ -125,24 +132,5 @@ def _regions(rows: Any) -> tuple[RegionRow, ...]:
     )  # fmt: skip
 
 
-def _region_cells(region: RegionRow) -> tuple[Any, ...]:
-    there, host = (_micros(seconds) for seconds in (region.seconds, region.host_seconds))
-    size = f"{region.program_bytes / 1e3:.1f} kB"
-    return region.name, len(region.composites), len(region.nodes), size, there, host
-
-
-def _micros(seconds: float | None) -> str:
-    return "unknown" if seconds is None else f"{seconds * 1e6:.1f} us"
-
-
-def _text(rows: list[tuple[Any, ...]]) -> list[str]:
-    """Rows as aligned text; the first one is the head."""
-    cells = [[str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-
-
-def _html(rows: list[tuple[Any, ...]]) -> str:
-    head, *body = ["".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) for row in rows]
-    head = head.replace("td>", "th>")
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(f'<tr>{row}</tr>' for row in body)}</tbody></table>"
+def _micros(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e6

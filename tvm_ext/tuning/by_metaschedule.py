@@ -25,12 +25,12 @@ Measuring = Callable[[], AbstractContextManager[Measurer]]
 """Opens a measurer."""
 
 
-class _Over(Exception):
+class _BudgetSpent(Exception):
     """The time is over: raised in the progress callback, it ends the session with all trials in the database."""
 
 
 @dataclass(frozen=True)
-class _Whole:
+class _ModelResult:
     """The whole model: its ratio, its error, and what is wrong with it."""
 
     ratio: Ratio | None = None
@@ -81,7 +81,7 @@ class MetaScheduleRun:
         clock = _Clock(budget, tell, self._kernels)
         stopped = self._measure(clock, budget, seed, measuring)
         seconds = time.monotonic() - clock.started
-        whole = _Whole()
+        whole = _ModelResult()
         notes = (f"the whole model was not timed: {elsewhere}",) if elsewhere else ()
         if not elsewhere and stopped != INTERRUPTED and clock.count:
             tell({"event": "end", "step": "timing the whole model, with and without the schedules"})
@@ -103,20 +103,20 @@ class MetaScheduleRun:
                 tune_kernels(
                     self._kernels, self._machine, self._folder, trials, seed=seed, progress=clock, measurer=measurer
                 )
-        except _Over:
+        except _BudgetSpent:
             return f"{budget.minutes:g} minutes are over"
         except KeyboardInterrupt:
             return INTERRUPTED
         return f"{trials} trials are done" if clock.count >= trials else "no space has new candidates"
 
-    def _whole(self, seed: int) -> _Whole:
+    def _whole(self, seed: int) -> _ModelResult:
         untuned = compile_model(self._model, replace(self._options, records=None, cache=False))
         tuned = compile_model(self._model, replace(self._options, records=(str(self._folder),), cache=False))
         checked = verify(tuned, self._model, seed=seed)
         worst = max((o.of_range for o in checked.outputs), default=None)
         if not checked.ok:
-            return _Whole(None, worst, f"the tuned model disagrees with onnxruntime:\n{checked}")
-        return _Whole(paired(tuned, untuned, seeded_inputs(untuned.inputs, seed)), worst)
+            return _ModelResult(None, worst, f"the tuned model disagrees with onnxruntime:\n{checked}")
+        return _ModelResult(paired(tuned, untuned, seeded_inputs(untuned.inputs, seed)), worst)
 
 
 class _Clock:
@@ -145,7 +145,7 @@ class _Clock:
             "elapsed": elapsed, "left": left,
         })  # fmt: skip
         if left == 0.0:
-            raise _Over
+            raise _BudgetSpent
 
     def row(self, kernel: str, workload: Workload) -> TaskRow:
         """What became of a kernel."""

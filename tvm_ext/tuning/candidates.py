@@ -38,7 +38,7 @@ class Candidates:
         default: what a compile by estimate takes; best: the fastest so far, at first the default.
         queue: candidates that were not measured, in order.
         known: candidate as text -> its best record.
-        stale: batches without progress.
+        without_progress: batches without progress.
         checked: whether the default was measured a second time, beside what was found to be faster.
         reason: why nothing of it can be measured; "" if it can.
     """
@@ -48,7 +48,7 @@ class Candidates:
     best: Config
     queue: list[Config] = field(default_factory=list)
     known: dict[str, Record] = field(default_factory=dict)
-    stale: int = 0
+    without_progress: int = 0
     checked: bool = False
     reason: str = ""
 
@@ -129,9 +129,9 @@ class Candidates:
         """Take the fastest of a batch, if it is faster than the best so far, which is among them, beyond the noise."""
         holder = next((r for r in records if candidate(r.recipe, r.config) == self.best), None)
         fastest = min((r for r in records if r.usable), key=lambda r: (seconds_of(r), r.to_row()), default=None)
-        self.stale += 1
+        self.without_progress += 1
         if fastest is not None and fastest is not holder and is_faster(fastest.costs, holder.costs if holder else ()):
-            self.best, self.stale = candidate(fastest.recipe, fastest.config), 0
+            self.best, self.without_progress = candidate(fastest.recipe, fastest.config), 0
         best, default = self.seconds(self.best), self.seconds(self.default)
         if best is not None and default is not None and best > FASTER * default:  # it was disturbed the first time
             self.best = self.default
@@ -151,10 +151,11 @@ class Candidates:
         return bool(self.queue) and not self.reason
 
     @property
-    def hope(self) -> float:
+    def expected_gain(self) -> float:
         """Seconds of a run of the model that are at stake, less with each batch that found nothing."""
         seconds = self.seconds(self.best)
-        return len(self.work.calls) * (seconds or self.work.plan.cost) * 0.5**self.stale if self.left else 0.0
+        saved = len(self.work.calls) * (seconds or self.work.plan.cost)
+        return saved * 0.5**self.without_progress if self.left else 0.0
 
     def seconds(self, one: Config) -> float | None:
         """What a candidate was measured to take; None if it has no time."""

@@ -151,7 +151,7 @@ class Choice:
     def _until(self, deadline: float) -> None:
         taken = 0.0
         while (now := time.monotonic()) + taken / 2 < deadline:
-            group = max(self._groups, key=lambda one: one.hope, default=None)
+            group = max(self._groups, key=lambda one: one.expected_gain, default=None)
             if group is None or not group.left:
                 return
             self._tell(f"measuring {group.work.key.short}, {deadline - now:.0f} s left")

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..core.page import Note, Part, Shown
+from ..runtime.table import Column, Table, Value
 from .in_model import Ratio
 
 #: Why a session stopped that Ctrl-C ended: while it measured, and while it timed the whole model.
@@ -60,7 +62,7 @@ class TaskRow:
 
 
 @dataclass(frozen=True)
-class TuneReport:
+class TuneReport(Shown):
     """A finished session, or what one would do (`dry_run`).
 
     Attributes:
@@ -112,8 +114,9 @@ class TuneReport:
             "notes": list(self.notes), "tasks": [row.as_dict() for row in self.rows],
         }  # fmt: skip
 
-    def __str__(self) -> str:
-        lines = [self.markdown(), ""]
+    def parts(self) -> list[Part]:
+        """A row a task: times of one call alone, and of all calls inside the model; then the session in words."""
+        lines = []
         if self.seconds:
             rate = self.trials / self.seconds
             lines.append(f"{self.trials} trials in {self.seconds:.0f} s ({rate:.1f} a second); {self.stopped}")
@@ -121,35 +124,33 @@ class TuneReport:
             ours, other = (1e3 * s for s in self.ratio.seconds)
             checked = "" if self.error is None else f"; error against onnxruntime {self.error:.1e} of the range"
             lines.append(f"whole model, tuned / untuned: {self.ratio}; {ours:.3f} ms and {other:.3f} ms{checked}")
-        unusable = [f"{row.name}: cannot be measured: {row.unusable}" for row in self.rows if row.unusable]
-        failed = [f"FAILED: {self.failed}"] if self.failed else []
-        return "\n".join([*lines, *unusable, *self.notes, *failed]).rstrip()
+        lines += [f"{row.name}: cannot be measured: {row.unusable}" for row in self.rows if row.unusable]
+        failed = [Note(f"FAILED: {self.failed}", "bad")] if self.failed else []
+        return [self.table(), *map(Note, (*lines, *self.notes)), *failed]
 
-    def markdown(self) -> str:
-        """The rows as a table: times of one call alone, and of all calls inside the model."""
-        head = ("task", "calls", "space", "trials", "before", "after", "GFLOP/s", "in the model", "recipe", "kept")
-        cells = [head, *(self._cells(row) for row in self.rows)]
-        widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
-        lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |" for line in cells]
-        return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])
-
-    @staticmethod
-    def _cells(row: TaskRow) -> tuple[str, ...]:
-        rate = row.flops / row.after / 1e9 if math.isfinite(row.after) else math.nan
-        inside = "" if row.in_model is None else f"{row.in_model[0] / row.in_model[1]:.2f}"
-        trials = str(row.trials) + (f" ({row.failed} failed)" if row.failed else "")
-        return (
-            row.name, str(row.calls), f"{row.space:,}", trials, _us(row.before), _us(row.after),
-            "" if math.isnan(rate) else f"{rate:.1f}", inside, row.recipe, _kept(row),
+    def table(self) -> Table:
+        """A row a task."""
+        columns = (
+            "task", "calls", "space", Column("trials", right=True), Column("before", "us", ".1f"),
+            Column("after", "us", ".1f"), Column("GFLOP/s", form=".1f"), Column("in the model", form=".2f"),
+            "recipe", "kept",
         )  # fmt: skip
+        return Table(columns, map(_row, self.rows))
+
+
+def _row(row: TaskRow) -> tuple[Value, ...]:
+    inside = None if row.in_model is None else row.in_model[0] / row.in_model[1]
+    trials = f"{row.trials}{f' ({row.failed} failed)' if row.failed else ''}"
+    rate = row.flops / row.after / 1e9 if math.isfinite(row.after) else None
+    return row.name, row.calls, row.space, trials, _us(row.before), _us(row.after), rate, inside, row.recipe, _kept(row)
 
 
 def _kept(row: TaskRow) -> str:
     return "yes" if row.kept else "unusable" if row.unusable else ""
 
 
-def _us(seconds: float) -> str:
-    return f"{1e6 * seconds:.1f} us" if math.isfinite(seconds) else ""
+def _us(seconds: float) -> float | None:
+    return 1e6 * seconds if math.isfinite(seconds) else None
 
 
 def _or_none(value: float) -> float | None:

@@ -119,7 +119,7 @@ class Session:
                 state.take(record)
             if mine:
                 state.tuner.update([(r.config, r.cost) for r in mine])
-                state.known, state.stale = len(mine), 0
+                state.known, state.without_progress = len(mine), 0
 
     # ------------------------------------------------------------ the loop
     def run(self) -> str:
@@ -163,9 +163,9 @@ class Session:
 
     def _teach(self, state: TaskState) -> None:
         """Before its first proposal a tuner learns from what is known of other tasks of its recipe."""
-        if state.taught:
+        if state.transferred:
             return
-        state.taught = True
+        state.transferred = True
         for number, other in enumerate(self.states):
             if other is state or other.task.recipe != state.task.recipe or not other.tuner.results:
                 continue

@@ -57,23 +57,23 @@ def tune(
         raise OptionError("choose='measure': tune measures by itself", fix="leave it out; `minutes` says for how long")
     machine = machine_for(compile_options)
     on_event = on_event or (lambda event: None)
-    way = _Way(machine, Budget(trials, minutes, patience, goal), tuner, seed, measurer, rpc, on_event)
-    _check(way)
+    setup = _Setup(machine, Budget(trials, minutes, patience, goal), tuner, seed, measurer, rpc, on_event)
+    _check(setup)
     if not isinstance(tasks, Iterable):
         raise OptionError(f"tasks={tasks!r}: a list of parts of their names is needed")
     wanted = (tasks,) if isinstance(tasks, str) else tuple(tasks)
     if tuner == tuner_names.METASCHEDULE:
-        return _by_metaschedule(model, compile_options, way, log, wanted, resume, dry_run)
+        return _by_metaschedule(model, compile_options, setup, log, wanted, resume, dry_run)
     given = _Template(model, machine) if _is_template(model) else _Model(model, compile_options, machine, wanted)
     path = Path(log) if log is not None else Path(f"{given.name}.tuning.json")
     if dry_run:
-        return given.report(session_name(), str(path), notes=_estimate(given, way.budget))
+        return given.report(session_name(), str(path), notes=_estimate(given, setup.budget))
     known = known_of(path, [task for task, _ in given.tasks], machine) if resume else Known()
-    return _carried_out(given, way, path, known)
+    return _carried_out(given, setup, path, known)
 
 
 @dataclass(frozen=True)
-class _Way:
+class _Setup:
     """How a session measures: see :func:`tune`."""
 
     machine: Machine
@@ -99,25 +99,25 @@ class _Way:
             yield own
 
 
-def _carried_out(given: _Tuned, way: _Way, path: Path, known: Known) -> TuneReport:
+def _carried_out(given: _Tuned, setup: _Setup, path: Path, known: Known) -> TuneReport:
     """Measure, then compare the whole model; everything is in the log as soon as it is known."""
     book, name = TuningLog(path), session_name()
-    book.begin(name, way.machine, {"model": given.name, "tuner": way.tuner, "seed": way.seed})
-    way.tell(_start(given, name, path, known))
-    peak = 0.0 if way.elsewhere else _peak(way.machine, way.tell)
-    with way.measuring() as measurer:
+    book.begin(name, setup.machine, {"model": given.name, "tuner": setup.tuner, "seed": setup.seed})
+    setup.tell(_start(given, name, path, known))
+    peak = 0.0 if setup.elsewhere else _peak(setup.machine, setup.tell)
+    with setup.measuring() as measurer:
         session = Session(
-            given.tasks, way.machine, measurer, book, name, budget=way.budget, tuner=way.tuner, seed=way.seed,
-            known=known.records, peak=peak, cpu=REMOTE if way.rpc else "", tell=way.tell,
+            given.tasks, setup.machine, measurer, book, name, budget=setup.budget, tuner=setup.tuner, seed=setup.seed,
+            known=known.records, peak=peak, cpu=REMOTE if setup.rpc else "", tell=setup.tell,
         )  # fmt: skip
         stopped = _run(given, session, measurer)
     seconds = time.monotonic() - session.started
     judged, failed, notes = None, "", list(known.notes)
-    if way.elsewhere:
-        notes.append(f"the whole model was not timed ({way.elsewhere}): a compile takes the fastest records")
+    if setup.elsewhere:
+        notes.append(f"the whole model was not timed ({setup.elsewhere}): a compile takes the fastest records")
     elif stopped != INTERRUPTED:
         try:
-            judged, failed = _judged(given, session, book, way)
+            judged, failed = _judged(given, session, book, setup)
         except KeyboardInterrupt:
             stopped = INTERRUPTED_LATE
     return given.report(name, str(path), session, judged, stopped, seconds, notes, failed)
@@ -130,11 +130,11 @@ def _start(given: _Tuned, name: str, path: Path, known: Known) -> Event:
     }  # fmt: skip
 
 
-def _check(way: _Way) -> None:
+def _check(setup: _Setup) -> None:
     """Raises OptionError: there is no such tuner, or kernels for this machine cannot run here and nowhere else."""
-    if way.tuner not in tuner_names.NAMES:
-        raise OptionError(f"tuner={way.tuner!r}: choose one of {', '.join(map(repr, tuner_names.NAMES))}")
-    if way.rpc is None and (why := why_not_here(way.machine.as_dict())):
+    if setup.tuner not in tuner_names.NAMES:
+        raise OptionError(f"tuner={setup.tuner!r}: choose one of {', '.join(map(repr, tuner_names.NAMES))}")
+    if setup.rpc is None and (why := why_not_here(setup.machine.as_dict())):
         raise OptionError(f"nothing can be measured here: {why}", fix="measure elsewhere: rpc=(host, port, key)")
 
 
@@ -147,10 +147,10 @@ def _run(given: _Tuned, session: Session, measurer: Measurer) -> str:
         return INTERRUPTED
 
 
-def _judged(given: _Tuned, session: Session, book: TuningLog, way: _Way) -> tuple[Judgement | None, str]:
+def _judged(given: _Tuned, session: Session, book: TuningLog, setup: _Setup) -> tuple[Judgement | None, str]:
     """What the whole model says, written to the log; and what went wrong: ten minutes of records outlive it."""
     try:
-        judged = given.judge(session, way.seed, lambda text: way.tell({"event": "end", "step": text}))
+        judged = given.judge(session, setup.seed, lambda text: setup.tell({"event": "end", "step": text}))
         for verdict in judged.verdicts if judged else ():
             book.verdict(verdict)
     except TvmExtError as error:
@@ -161,7 +161,7 @@ def _judged(given: _Tuned, session: Session, book: TuningLog, way: _Way) -> tupl
 
 
 def _by_metaschedule(
-    model: Any, options: CompileOptions, way: _Way, log: Any, wanted: Sequence[str], resume: bool, dry_run: bool
+    model: Any, options: CompileOptions, setup: _Setup, log: Any, wanted: Sequence[str], resume: bool, dry_run: bool
 ) -> TuneReport:
     from .by_metaschedule import MetaScheduleRun
 
@@ -171,10 +171,10 @@ def _by_metaschedule(
     folder = Path(log) if log is not None else Path(f"{name}.metaschedule")
     if resume and not folder.exists():
         raise OptionError(f"--resume: there is no folder {str(folder)!r}", fix="leave it out to begin a new one")
-    run = MetaScheduleRun(model, name, options, way.machine, folder, wanted)
+    run = MetaScheduleRun(model, name, options, setup.machine, folder, wanted)
     if dry_run:
         return run.plan()
-    return run.tune(way.budget, way.seed, way.measuring, way.tell, way.elsewhere)
+    return run.tune(setup.budget, setup.seed, setup.measuring, setup.tell, setup.elsewhere)
 
 
 def _is_template(model: Any) -> bool:

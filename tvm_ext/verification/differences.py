@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..runtime.table import Cell, Column, Table, Value, plain
 from .metrics import FREE_ULP, ulp_distance
 from .tolerance import UNIT_ROUNDOFF
 
@@ -47,10 +48,7 @@ class Difference:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; infinities as text."""
-        plain = asdict(self)
-        plain |= {k: str(v) for k, v in plain.items() if isinstance(v, float) and not math.isfinite(v)}
-        plain["worst_index"] = None if self.worst_index is None else list(self.worst_index)
-        return {**plain, "bins": [list(one) for one in self.bins]}
+        return dict(plain(self))
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Difference:
@@ -114,14 +112,20 @@ def bins_of(errors: np.ndarray) -> Bins:
     return (*([(None, zero)] if zero else []), *((power, found.get(power, 0)) for power in between))
 
 
-def bars(bins: Sequence[tuple[int | None, int]], bound: float, width: int = 40) -> list[str]:
-    """A histogram as lines of text; lines beyond the bound are marked."""
-    most = max((count for _, count in bins), default=0)
-    lines = []
+def histogram(bins: Sequence[tuple[int | None, int]], bound: float, caption: str = "differences") -> Table:
+    """A bar for each power of ten; roots, so that a few elements among a million can be seen.
+
+    Args:
+        bins: of :class:`Difference`.
+        bound: differences beyond it are marked.
+        caption: of the table.
+    """
+    most = max((count for _, count in bins), default=0) or 1
+    rows: list[list[Value]] = []
     for power, count in bins:
-        label = "equal" if power is None else f"1e{power:+03d} to 1e{power + 1:+03d}"
-        beyond = power is not None and 10.0**power >= bound
-        # roots: a handful of wrong elements among a million right ones is a bar that can be seen
-        bar = "#" * max(round(width * math.sqrt(count / most)), 1 if count else 0) if most else ""
-        lines.append(f"  {label:>14}  {count:>9}  {bar}{'  beyond the tolerance' if beyond and count else ''}".rstrip())
-    return lines
+        beyond = power is not None and 10.0**power >= bound and count > 0
+        name = "equal" if power is None else f"1e{power:+03d} to 1e{power + 1:+03d}"
+        bar = Cell(count, share=math.sqrt(count / most), tone="bad" if beyond else "")
+        label = Cell(name, -math.inf if power is None else float(power))
+        rows.append([label, bar, "beyond the tolerance" if beyond else ""])
+    return Table(("difference", Column("elements", bar=40), ""), rows, caption)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import ToolError
@@ -20,6 +20,7 @@ from ..rates.instructions import Product
 from ..rates.measure import products_of
 from ..runtime.cpu import cpu_flags
 from ..runtime.linker import find_linker
+from ..runtime.table import plain
 from ..runtime.tiles import why_no_tiles
 from .environment import cpu_name, package_version
 
@@ -50,7 +51,7 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self)
+        return dict(plain(self))
 
 
 def run_checks() -> list[Check]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .differences import Difference, bars
+from ..core.page import Facts, Note, Part, Shown
+from ..runtime.table import Cell, Column, Table, Value, plain
+from .differences import Difference, histogram
 from .verify import VerifyReport
 
 OK, BAD, SKIPPED = "ok", "bad", "not compared"
@@ -53,18 +54,11 @@ class LayerRow:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        total = None if self.total is None else self.total if math.isfinite(self.total) else str(self.total)
-        return {
-            "order": self.order, "kernel": self.kernel, "recipe": self.recipe, "config": dict(self.config),
-            "nodes": list(self.nodes), "value": self.value, "layout": self.layout, "status": self.status,
-            "reason": self.reason, "alone": self.alone.as_dict() if self.alone else None, "total": total,
-            "tolerance": self.tolerance, "tolerance_text": self.tolerance_text, "scale": self.scale,
-            "behind": list(self.behind), "record": self.record,
-        }  # fmt: skip
+        return {**plain(self), "alone": self.alone.as_dict() if self.alone else None}
 
 
 @dataclass(frozen=True)
-class LayerReport:
+class LayerReport(Shown):
     """A comparison layer by layer.
 
     Attributes:
@@ -132,31 +126,41 @@ class LayerReport:
             )
         return f"every kernel agrees; {count}"
 
-    def __str__(self) -> str:
-        titles = ("call", "", "kernel", "recipe", "ONNX value", "difference", "tolerance", "ratio", "in a plain run")
-        rows = [titles, *(_cells(row, row is self.first_bad) for row in self.rows)]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(titles))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        source = "given inputs" if self.seed is None else f"inputs of seed {self.seed}"
-        head = f"{self.model}, layer by layer against {self.reference}, {source}"
-        return "\n".join([head, *lines, *self._details(), self.verdict, "ok" if self.ok else "NOT OK"])
+    def parts(self) -> list[Part]:
+        """A row a kernel's value, the first bad or worst of them with a histogram of its differences, the verdict."""
+        head = f"{self.model}, layer by layer against {self.reference}, {self.outputs.source}"
+        looked_at = self.first_bad or self.worst
+        details = _details(looked_at) if looked_at is not None and looked_at.alone is not None else []
+        verdict = Note(f"{self.verdict}\n{'ok' if self.ok else 'NOT OK'}", "good" if self.ok else "bad")
+        wrong = [Note(f"output {one.name}: {one.reason}", "bad") for one in self.outputs.outputs if not one.ok]
+        left = [Note(f"not compared: call {r.order}, {r.kernel}: {r.reason}") for r in self.not_compared]
+        return [Note(head), self.table(), *left, *details, *wrong, verdict]
 
-    def _details(self) -> list[str]:
-        lines = [f"not compared: call {r.order}, {r.kernel}: {r.reason}" for r in self.not_compared]
-        row = self.first_bad or self.worst
-        if row is None or row.alone is None or row.alone.worst_index is None:
-            return lines
-        at = ", ".join(map(str, row.alone.worst_index))
-        name = "first bad" if row.status == BAD else "worst"
-        lines += [
-            f"{name}: {row.value}[{at}] is {row.alone.actual}, reference {row.alone.expected}",
-            f"  nodes: {', '.join(row.nodes) or 'none'}",
-            f"  kernel: {row.kernel}, recipe {row.recipe} {json.dumps(dict(row.config), sort_keys=True)}",
-            f"  tolerance {row.tolerance:.2e} ({row.tolerance_text})",
-        ]
-        if row.behind:
-            lines.append(f"  part of it may be of calls {', '.join(map(str, row.behind))}, which no ONNX value shows")
-        return [*lines, "differences:", *bars(row.alone.bins, row.tolerance)]
+    def table(self) -> Table:
+        """A row a value of a kernel, each computed on the reference's operands."""
+        columns = (
+            Column("call"), "result", "kernel", "recipe", "ONNX value", Column("difference", form=".2e"),
+            Column("tolerance", form=".2e"), Column("ratio", form=".3g"), Column("in a plain run", form=".2e"),
+            Column("nodes", page=True), Column("why", page=True),
+        )  # fmt: skip
+        return Table(columns, [_row(row, row is self.first_bad) for row in self.rows])
+
+
+def _details(row: LayerRow) -> list[Part]:
+    """All that is known of the first bad or worst value."""
+    found = row.alone
+    assert found is not None
+    at = ", ".join(map(str, found.worst_index or ()))
+    known = [
+        ("first bad" if row.status == BAD else "worst", f"call {row.order}, {row.kernel}"),
+        ("value", f"{row.value}[{at}] is {found.actual}, reference {found.expected}"),
+        ("ONNX nodes", ", ".join(row.nodes) or "none"),
+        ("recipe", f"{row.recipe} {json.dumps(dict(row.config), sort_keys=True)}"),
+        ("tolerance", f"{row.tolerance:.2e} ({row.tolerance_text})"),
+    ]
+    if row.behind:
+        known.append(("part of it", f"may be of calls {', '.join(map(str, row.behind))}, which no ONNX value shows"))
+    return [Facts(known), histogram(found.bins, row.tolerance, f"differences of {row.value}")]
 
 
 def _why(row: LayerRow) -> str:
@@ -169,12 +173,12 @@ def _why(row: LayerRow) -> str:
     return f"{found.mismatched} elements of {row.value} are beyond the tolerance, up to {found.ratio:.3g} times"
 
 
-def _cells(row: LayerRow, first: bool) -> tuple[str, ...]:
-    mark = ">>" if first else "!" if row.status == BAD else "-" if row.status == SKIPPED else ""
-    if row.alone is None:
-        return (str(row.order), mark, row.kernel, row.recipe, row.value or "-", "", "", "", "")
-    total = "" if row.total is None else f"{row.total:.2e}"
-    return (
-        str(row.order), mark, row.kernel, row.recipe, row.value, f"{row.alone.largest:.2e}", f"{row.tolerance:.2e}",
-        f"{row.alone.ratio:.3g}", total,
-    )  # fmt: skip
+def _row(row: LayerRow, first: bool) -> list[Value]:
+    tone = {BAD: "bad", SKIPPED: "dim"}.get(row.status, "good")
+    found = row.alone
+    return [
+        row.order, Cell("first bad" if first else row.status, tone=tone), row.kernel, row.recipe, row.value,
+        found.largest if found else None, Cell(row.tolerance, title=row.tolerance_text) if found else None,
+        Cell(found.ratio, share=min(1.0, found.ratio)) if found else None, row.total if found else None,
+        ", ".join(row.nodes), row.reason,
+    ]  # fmt: skip

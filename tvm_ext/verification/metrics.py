@@ -7,12 +7,13 @@ infinities differ, are counted apart and always fail.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..core.accuracy import value_range as value_range
+from ..runtime.table import plain
 
 #: Largest error of an output, as a part of the reference's range. A float32 network sums hundreds of products in an
 #: order of its own choice, so two correct programs differ by some tens of roundings: 1e-5 is 84 units of float32's
@@ -86,8 +87,7 @@ class OutputMetrics:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON: NaN and infinity become text, which JSON has no numbers for."""
-        plain = {key: _plain(value) for key, value in asdict(self).items()}
-        return {**plain, "ok": self.ok}
+        return dict(plain(self, "ok"))
 
 
 def compare(name: str, actual: np.ndarray, expected: np.ndarray, tolerance: float | None = None) -> OutputMetrics:
@@ -196,9 +196,3 @@ def _worst(actual: np.ndarray, expected: np.ndarray, score: np.ndarray) -> dict[
         return {}
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), score.shape))
     return {"worst_index": index, "actual": str(actual[index]), "expected": str(expected[index])}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return list(value) if isinstance(value, tuple) else value

@@ -13,7 +13,9 @@ import numpy as np
 
 from ..core.errors import InputError, OptionError
 from ..core.frozen import FrozenInput
+from ..core.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
+from ..runtime.table import Cell, Column, Table, Value
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
 
@@ -26,7 +28,7 @@ _QUANTIZED_STEPS = 4
 
 
 @dataclass(frozen=True)
-class VerifyReport:
+class VerifyReport(Shown):
     """One comparison: a row an output, and what it was compared with.
 
     Attributes:
@@ -70,13 +72,22 @@ class VerifyReport:
             "worst": worst.name if worst else None, "outputs": [o.as_dict() for o in self.outputs],
         }  # fmt: skip
 
-    def __str__(self) -> str:
-        titles = ("output", "dtype", "shape", "max abs", "of range", "ULP", "cosine", "NaN", "Inf", "result")
-        rows = [titles, *(_row(o) for o in self.outputs)]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(titles))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        source = "given inputs" if self.seed is None else f"inputs of seed {self.seed}"
-        return "\n".join([f"against {self.reference}, {source}", *lines, *self._verdict()])
+    def parts(self) -> list[Part]:
+        """What it was compared with, a row an output, and what is to be said of them."""
+        return [Note(f"against {self.reference}, {self.source}"), self.table(), *map(Note, self._verdict())]
+
+    @property
+    def source(self) -> str:
+        """What the inputs were."""
+        return "given inputs" if self.seed is None else f"inputs of seed {self.seed}"
+
+    def table(self) -> Table:
+        """A row an output."""
+        columns = (
+            "output", "dtype", "shape", Column("max abs", form=".3g"), Column("of range", form=".2e"), Column("ULP"),
+            Column("cosine", form=".9f"), Column("NaN", right=True), Column("Inf", right=True), "result",
+        )  # fmt: skip
+        return Table(columns, map(_row, self.outputs))
 
     def _verdict(self) -> list[str]:
         worst = self.worst
@@ -199,12 +210,12 @@ def report_of(
     return VerifyReport(rows, reference, seed, tuple(problems))
 
 
-def _row(o: OutputMetrics) -> tuple[str, ...]:
+def _row(o: OutputMetrics) -> tuple[Value, ...]:
     shape = "x".join(map(str, o.shape)) or "scalar"
-    ulp = "-" if o.max_ulp is None else str(o.max_ulp)
+    result = Cell("ok" if o.ok else "FAIL", tone="good" if o.ok else "bad", title=o.reason)
     return (
-        o.name, o.dtype, shape, f"{o.max_abs:.3g}", f"{o.of_range:.2e}", ulp, f"{o.cosine:.9f}",
-        _count(o.nan, o.nan_mismatch), _count(o.inf, o.inf_mismatch), "ok" if o.ok else "FAIL",
+        o.name, o.dtype, shape, o.max_abs, o.of_range, o.max_ulp, o.cosine, _count(o.nan, o.nan_mismatch),
+        _count(o.inf, o.inf_mismatch), result,
     )  # fmt: skip
 
 

@@ -49,7 +49,8 @@ def test_a_culprit_with_all_that_is_known_of_it(monkeypatch: pytest.MonkeyPatch)
     assert [e["kind"] for e in events] == ["start", "trial"] * len(found.trials)
     text = str(found)
     assert "the error comes from layer fused_matmul_add" in text and f"{len(found.trials)} compiles" in text
-    assert all(str(trial) in text for trial in found.trials) and "trial 0: everything on: y: error" in text
+    assert all(f"\n{trial.number:5}  " in text for trial in found.trials) and "y: error" in text
+    assert str(found.trials[0]).startswith("trial 0: everything on: y: error")
     plain = json.loads(json.dumps(found.as_dict(), allow_nan=False))
     assert plain["culprits"][0]["name"] == culprit.name and plain["compiles"] == len(found.trials)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import OptionError
-from .. import markup, page
+from ...core.page import Facts, Note, Part, Shown
+from ...runtime.table import Cell, Table, facts_text, few, percent, plain
 from .survey import Refused
 
 Shape = tuple[int, ...] | None
@@ -99,7 +99,7 @@ class Generic:
 
 
 @dataclass(frozen=True)
-class Analysis:
+class Analysis(Shown):
     """What a model holds; `str()` prints it.
 
     Attributes:
@@ -162,10 +162,9 @@ class Analysis:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        made = {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
-        made["nodes"] = [{**_plain(row), "intensity": row.intensity} for row in self.nodes]
-        made["ops"] = [{**_plain(row), "intensity": row.intensity} for row in self.ops]
-        return {"ok": self.ok, **made, "flops": self.flops, "bytes": self.bytes}
+        made = plain(self, "flops", "bytes")
+        made["nodes"] = [plain(row, "intensity") for row in self.nodes]
+        return {"ok": self.ok, **made, "ops": [plain(row, "intensity") for row in self.ops]}
 
     def text(self, by: str = "op", top: int = 0) -> str:
         """The analysis as text.
@@ -177,44 +176,51 @@ class Analysis:
         Raises:
             OptionError: `by` is neither.
         """
-        return "\n\n".join(filter(None, [_head(self), _text(*self._work(by, top)), *map(_titled, self._lists(top))]))
+        work = [("", self._work(by, top)), *self._lists(top)]
+        texts = [facts_text(self.facts()), *(_titled(title, table) for title, table in work)]
+        return "\n\n".join(filter(None, texts))
 
-    __str__ = text
+    def __str__(self) -> str:
+        return self.text()
 
-    def _work(self, by: str, top: int) -> tuple[list[str], list[list[Any]]]:
+    def _work(self, by: str, top: int) -> Table:
         if by not in ("op", "node"):
             raise OptionError(f"by={by!r}: choose 'op' or 'node'")
         if by == "op":
-            rows = [
-                [r.op, r.nodes, r.parameters, r.flops, share(r.flops, self.flops), r.bytes, r.intensity]
+            totals = [
+                (r.op, r.nodes, r.parameters, r.flops, share(r.flops, self.flops), r.bytes, r.intensity)
                 for r in self.ops
             ]
-            return ["operator", "nodes", "parameters", "FLOPs", "share", "bytes", "FLOP/byte"], rows[: top or None]
+            columns = ("operator", "nodes", "parameters", "FLOPs", "share", "bytes", "FLOP/byte")
+            return Table(columns, totals[: top or None])
         nodes = sorted(self.nodes, key=lambda r: -(r.flops or 0.0))[:top] if top else self.nodes
-        return (
-            ["node", "operator", "inputs", "outputs", "dtype", "parameters", "FLOPs", "bytes", "FLOP/byte", "becomes"],
-            [
-                [r.node, r.op, shapes(r.inputs), shapes(r.outputs), r.dtype, r.parameters, r.flops, r.bytes,
-                 r.intensity, r.becomes]
-                for r in nodes
-            ],
-        )  # fmt: skip
-
-    def _lists(self, top: int) -> list[tuple[str, list[str], list[list[Any]]]]:
-        """(title, columns, rows) of what there is of each kind."""
-        cut = top or None
-        made: list[tuple[str, list[str], list[list[Any]]]] = [
-            (f"{len(self.unsupported)} nodes cannot be compiled", ["node", "operator", "reason", FIX],
-             [[r.node, r.op, r.reason, r.fix] for r in self.unsupported]),
-            (f"{len(self.unseen)} nodes behind them have unknown shapes", ["node"], [[n] for n in self.unseen[:cut]]),
-            (f"{len(self.redundant)} redundant", ["node", "operator", "kind", "what", "what the passes do"],
-             [[r.node, r.op, r.kind, r.detail, r.action or "nothing"] for r in self.redundant[:cut]]),
-            (f"{len(self.generic)} operations that no recipe takes: generic kernels",
-             ["operation", "dtype", "shape", "nodes", "reason"],
-             [[r.operation, r.dtype, shapes([r.shape]), few(r.nodes), r.reason] for r in self.generic[:cut]]),
-            (PASSES, ["pass", "rewrites"], [list(row) for row in self.passes]),
+        rows = [
+            (r.node, r.op, shapes(r.inputs), shapes(r.outputs), r.dtype, r.parameters, r.flops, r.bytes, r.intensity,
+             r.becomes)
+            for r in nodes
         ]  # fmt: skip
-        return [one for one in made if one[2]]
+        return Table(
+            ("node", "operator", "inputs", "outputs", "dtype", "parameters", "FLOPs", "bytes", "FLOP/byte", "becomes"),
+            rows,
+        )
+
+    def _lists(self, top: int) -> list[tuple[str, Table]]:
+        """(title, table) of what there is of each kind."""
+        cut = top or None
+        made = [
+            (f"{len(self.unsupported)} nodes cannot be compiled",
+             Table(("node", "operator", "reason", FIX), [(r.node, r.op, r.reason, r.fix) for r in self.unsupported])),
+            (f"{len(self.unseen)} nodes behind them have unknown shapes",
+             Table(("node",), [(node,) for node in self.unseen[:cut]])),
+            (f"{len(self.redundant)} redundant",
+             Table(("node", "operator", "kind", "what", "what the passes do"),
+                   [(r.node, r.op, r.kind, r.detail, r.action or "nothing") for r in self.redundant[:cut]])),
+            (f"{len(self.generic)} operations that no recipe takes: generic kernels",
+             Table(("operation", "dtype", "shape", "nodes", "reason"),
+                   [(r.operation, r.dtype, shapes([r.shape]), few(r.nodes), r.reason) for r in self.generic[:cut]])),
+            (PASSES, Table(("pass", "rewrites"), self.passes)),
+        ]  # fmt: skip
+        return [(title, table) for title, table in made if table.rows]
 
     def facts(self) -> list[tuple[str, str]]:
         """What stands at the top."""
@@ -233,42 +239,33 @@ class Analysis:
         ]
         return [*made, *(("warning", warning) for warning in self.warnings)]
 
-    def sections(self, passes: bool = True) -> list[tuple[str, list[markup.Markup]]]:
+    def sections(self, passes: bool = True) -> list[tuple[str, list[Part]]]:
         """(title, parts) of a page.
 
         Args:
             passes: with the list of passes.
         """
-        by_op, by_node = self._work("op", 0), self._work("node", 0)
-        made = [
-            ("Model", [markup.facts(self.facts())]),
-            ("Work by operator", [markup.table(*by_op)]),
-            ("Work by node", [markup.table(*by_node)]),
-        ]
-        for title, columns, rows in self._lists(0):
-            if passes or title != PASSES:
-                made.append((title[0].upper() + title[1:], [markup.table(columns, rows)]))
-        return made
+        made: list[tuple[str, list[Part]]] = [
+            ("Model", [Facts(self.facts())]), ("Work by operator", [self._work("op", 0)]),
+            ("Work by node", [self._work("node", 0)]),
+        ]  # fmt: skip
+        lists = [(title, table) for title, table in self._lists(0) if passes or title != PASSES]
+        return made + [(title[0].upper() + title[1:], [table]) for title, table in lists]
 
-    def _repr_html_(self) -> str:
-        return page.fragment(*(part for title, parts in self.sections() for part in (markup.note(title), *parts)))
+    def parts(self) -> list[Part]:
+        """All sections, one behind the other."""
+        return [part for title, parts in self.sections() for part in (Note(title), *parts)]
 
 
-def share(part: float, whole: float) -> markup.Cell:
+def share(part: float, whole: float) -> Cell:
     """A share in percent, with a bar."""
     ratio = part / whole if whole else 0.0
-    return markup.Cell(f"{100 * ratio:.1f} %", ratio, share=ratio)
+    return Cell(percent(ratio, 1), ratio, share=ratio)
 
 
 def shapes(given: Iterable[Shape]) -> str:
     """Shapes as text: 1x3x224x224; a scalar is (), an unknown one is ?."""
     return ", ".join("?" if one is None else "x".join(map(str, one)) or "()" for one in given)
-
-
-def few(names: Sequence[str], most: int = 3) -> str:
-    """The first of some names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def scaled(value: float) -> str:
@@ -280,50 +277,9 @@ def scaled(value: float) -> str:
     raise AssertionError
 
 
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
-
-
-def _head(analysis: Analysis) -> str:
-    width = max(len(name) for name, _ in analysis.facts())
-    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in analysis.facts())
-
-
-def _titled(one: tuple[str, Sequence[str], Sequence[Sequence[Any]]]) -> str:
-    title, columns, rows = one
-    if columns[-1] != FIX:
-        return f"{title}:\n{_text(columns, rows)}"
-    fixes = dict.fromkeys(f"fix: {row[-1]}" for row in rows if row[-1])  # long, and the same for many
-    return "\n".join([f"{title}:", _text(columns[:-1], [row[:-1] for row in rows]), *fixes])
-
-
-def _text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table for a terminal: numbers on the right."""
-    cells = [[_shown(cell) for cell in row] for row in rows]
-    numeric = [all(_is_number(row[at]) for row in rows) for at in range(len(columns))]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-
-    def line(row: Sequence[str]) -> str:
-        padded = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ]
-        return "  ".join(padded).rstrip()
-
-    return "\n".join(map(line, [columns, *cells]))
-
-
-def _shown(cell: Any) -> str:
-    if isinstance(cell, markup.Cell):
-        return str(cell.content)
-    if cell is None:
-        return ""
-    return markup.number(cell) if isinstance(cell, int | float) else " ".join(str(cell).split())
-
-
-def _is_number(cell: Any) -> bool:
-    return cell is None or isinstance(cell, int | float | markup.Cell)
+def _titled(title: str, table: Table) -> str:
+    """A table below its title; what mends its rows, which is long and the same for many, behind it."""
+    if table.columns[-1].title != FIX:
+        return f"{title}:\n{table.text()}" if title else table.text()
+    fixes = dict.fromkeys(f"fix: {row[-1].content}" for row in table.rows if row[-1].content)
+    return "\n".join([f"{title}:", Table(table.columns[:-1], [row[:-1] for row in table.rows]).text(), *fixes])

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
+from ...core.page import Part, Shown
+from ...runtime.table import plain
 from ...tuning.in_model import quantile_interval
 from .launch import Launch
 from .roofs import Roofs
@@ -75,15 +77,11 @@ class Change:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        sides = {side: vars(one) if one else None for side, one in (("before", self.before), ("after", self.after))}
-        return {
-            "label": self.label, "nodes": list(self.nodes), "ratio": self.ratio, "machine": self.machine,
-            "verdict": self.verdict, **sides,
-        }  # fmt: skip
+        return dict(plain(self, "ratio"))
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """All changes.
 
     Attributes:
@@ -112,22 +110,14 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "model": self.model, "whole": self.whole.as_dict(), "changes": [one.as_dict() for one in self.changes],
-            "notes": list(self.notes),
-        }  # fmt: skip
+        changes = [one.as_dict() for one in self.changes]
+        return {**plain(self), "whole": self.whole.as_dict(), "changes": changes}
 
-    def __str__(self) -> str:
-        from .text import comparison_text
+    def parts(self) -> list[Part]:
+        """All changes, the whole run last."""
+        from .text import comparison_parts
 
-        return comparison_text(self)
-
-    def _repr_html_(self) -> str:
-        """For notebooks: all changes."""
-        from ..page import fragment
-        from .page import comparison_parts
-
-        return fragment(*comparison_parts(self))
+        return comparison_parts(self)
 
 
 def compare(before: Profile, after: Profile) -> Comparison:

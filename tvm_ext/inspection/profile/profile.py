@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
+from ...core.page import Part, Shown
 from ...tuning.in_model import Ratio
 from .clock import Overhead, Span
 from .launch import Launch
@@ -26,7 +27,7 @@ FORMAT = "tvm-ext profile 1"
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Shown):
     """What :func:`tvm_ext.profile` measured.
 
     Attributes:
@@ -169,17 +170,11 @@ class Profile:
             raise OptionError(f"{name} is no profile: each launch needs a time for each of its rounds", fix=fix)
         return made
 
-    def __str__(self) -> str:
-        from .text import profile_text
+    def parts(self) -> list[Part]:
+        """What was measured and how, a row a launch, the roofline."""
+        from .text import profile_parts
 
-        return profile_text(self)
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the rows and the roofline."""
-        from ..page import fragment
-        from .page import profile_parts
-
-        return fragment(*profile_parts(self))
+        return profile_parts(self)
 
 
 def _times(timeline: Timeline) -> dict[str, Any]:

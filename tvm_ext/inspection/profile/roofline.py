@@ -12,12 +12,13 @@ cache comes faster: the roof of L2 is drawn too, and a kernel may stand above th
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...core.errors import OptionError, UnsupportedError
-from .files import write_text
+from ...core.charts import Chart, Dot, Roof, roofline_chart
+from ...core.errors import OptionError, ToolError, UnsupportedError
+from ...runtime.table import Markup, few
+from ...verification.arrays import write_whole
 from .roofs import Roofs
 from .rows import Row
 
@@ -71,37 +72,67 @@ class Roofline:
     roofs: Roofs
     left_out: tuple[str, ...] = ()
 
-    def svg(self) -> str:
-        """A picture that needs nothing else."""
-        from .roofline_svg import svg_of
+    def chart(self) -> Chart:
+        """The picture: a dot a row, whose area is its time, and the names of those that take longest.
 
-        return svg_of(self)
+        Raises:
+            ToolError: matplotlib is not installed.
+        """
+        bandwidths = (("L2", self.roofs.cache_bandwidth), ("memory", self.roofs.bandwidth))
+        roofs = [
+            Roof(
+                f"{kind} {rate / 1e9:.1f} GB/s{f', {name}' if name else ''}",
+                rate / 1e9,
+                peak / 1e9,
+                kind == "L2",
+            )
+            for kind, rate in bandwidths
+            for name, peak in self.roofs.peaks.items()
+        ]
+        dots = [
+            Dot(p.number, p.label, p.detail, p.intensity, p.rate / 1e9, p.bound, p.of_roof, p.share)
+            for p in self.points
+        ]
+        units = ("operations executed for each byte of arguments and results", "GFLOP/s executed")
+        notes = [f"no place: {few(self.left_out)}"] if self.left_out else []
+        return roofline_chart(self.title, self.about, dots, roofs, units, notes)
+
+    def svg(self) -> Markup:
+        """The picture, as SVG that needs nothing else.
+
+        Raises:
+            ToolError: matplotlib is not installed.
+        """
+        return self.chart().svg()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it, as the end of the name says: .svg, .png (by matplotlib, extra `plots`) or .txt.
+        """Write it, as the end of the name says: .svg or .png (by matplotlib, extra `plots`), or .txt.
 
         Raises:
             OptionError: another ending.
             ToolError: the file cannot be written, or matplotlib is missing.
         """
-        ending = os.path.splitext(os.fspath(path))[1].lower()
-        if ending == ".png":
-            from .roofline_png import write_png
-
-            write_png(self, path)
-        elif ending in (".svg", ".txt"):
-            write_text(path, self.svg() + "\n" if ending == ".svg" else f"{self}\n")
-        else:
+        makers = {
+            ".png": lambda: self.chart().png(), ".svg": lambda: f"{self.svg()}\n".encode(),
+            ".txt": lambda: f"{self}\n".encode(),
+        }  # fmt: skip
+        make = makers.get(os.path.splitext(os.fspath(path))[1].lower())
+        if make is None:
             raise OptionError(f"roofline {os.fspath(path)!r}: a name that ends in .svg, .png or .txt is needed")
+        data = make()
+        write_whole(path, lambda stream: stream.write(data))
 
     def __str__(self) -> str:
         from .roofline_text import text_of
 
         return text_of(self)
 
-    def _repr_svg_(self) -> str:
-        """For notebooks."""
-        return self.svg()
+    def _repr_svg_(self) -> str | None:
+        """For notebooks; None, for the text, where matplotlib is not installed."""
+        try:
+            return self.svg()
+        except ToolError:
+            return None
 
 
 def roofline_of(profile: Profile, group_by: str = "launch") -> Roofline:
@@ -141,9 +172,3 @@ def _point(number: int, row: Row, roofs: Roofs) -> Point:
         f"bound by {row.bound}"
     )
     return Point(number, label, detail, intensity, rate, roof, row.bound, row.share)
-
-
-def longest(points: Sequence[Point], count: int) -> tuple[list[Point], int]:
-    """The points that take most of the run, in their order, and how many are left."""
-    chosen = sorted(sorted(points, key=lambda point: -point.share)[:count], key=lambda point: point.number)
-    return chosen, len(points) - len(chosen)

@@ -6,9 +6,9 @@ import string
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...runtime.table import Cell, Column, Table, percent
 from .axes import LogAxes, power_text, ticks
 from .roofline import Point
-from .text import short
 
 if TYPE_CHECKING:
     from .roofline import Roofline
@@ -79,16 +79,14 @@ def _bottom(axes: LogAxes) -> list[str]:
 
 
 def _table(roofline: Roofline, marks: dict[int, str]) -> list[str]:
-    width = max(len("kernel"), *(len(short(point.label, _LABEL)) for point in roofline.points))
-    figures = f"{'a byte':>8} {'GFLOP/s':>8} {'roof':>7}"
-    lines = [f"   {'#':>3}  {'kernel':{width}} {figures}  {'bound':7} of run  of the roof"]
-    for p in roofline.points:
-        bar = "#" * min(round(_BAR * p.of_roof), _BAR) + "+" * (p.of_roof > 1.0 + 0.5 / _BAR)
-        figures = f"{p.intensity:8.2f} {p.rate / 1e9:8.1f} {p.roof / 1e9:7.1f}"
-        lines.append(
-            f"{marks.get(p.number, _OTHER)}  {p.number:3}  {short(p.label, _LABEL):{width}} {figures}  {p.bound:7} "
-            f"{100 * p.share:4.1f} %  {p.of_roof:5.0%} {bar}"
-        )
-    if roofline.left_out:
-        lines.append(f"without operations or bytes: {', '.join(dict.fromkeys(roofline.left_out))}")
-    return lines
+    columns = (
+        "", "#", Column("kernel", most=_LABEL), Column("a byte", form=".2f"), Column("GFLOP/s", form=".1f"),
+        Column("roof", form=".1f"), "bound", Column("of run", right=True), Column("of the roof", right=True, bar=_BAR),
+    )  # fmt: skip
+    rows = [
+        (marks.get(p.number, _OTHER), p.number, p.label, p.intensity, p.rate / 1e9, p.roof / 1e9, p.bound,
+         percent(p.share, 1), Cell(f"{p.of_roof:.0%}", share=p.of_roof))
+        for p in roofline.points
+    ]  # fmt: skip
+    left = ", ".join(dict.fromkeys(roofline.left_out))
+    return [Table(columns, rows).text(), *([f"without operations or bytes: {left}"] if left else [])]

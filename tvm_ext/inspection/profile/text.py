@@ -1,17 +1,19 @@
-"""A profile as text for a terminal."""
+"""A profile and a comparison of two as parts: for a terminal, and for pages."""
 
 from __future__ import annotations
 
 import statistics
 import textwrap
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ...core.errors import UnsupportedError
+from ...core.page import Figure, Note, Part, config_text, text_of
+from ...runtime.table import Cell, Column, Table, Value, percent
 from .clock import overhead_text
 from .rows import Row
 
 if TYPE_CHECKING:
-    from .compare import Comparison, Interval
+    from .compare import Change, Comparison, Interval
     from .profile import Profile
 
 _NAME, _NODES, _LINE = 32, 34, 118
@@ -35,17 +37,29 @@ def profile_text(profile: Profile, group_by: str = "launch", top: int = 0, detai
         details: also configuration, record and machine code, in a line below each row.
     """
     rows = profile.rows(group_by, top)
-    lines = [*head(profile), "", *_table(profile, rows, group_by, details)]
-    return "\n".join(lines)
+    head_line, *lines = _table(profile, rows, group_by).text().split("\n")
+    if details:
+        below = [text for line, row in zip(lines, rows, strict=False) for text in (line, *_details(row))]
+        lines = below + lines[len(rows) :]
+    return "\n".join([*map(text_of, head(profile)), "", head_line, *lines])
 
 
-def head(profile: Profile) -> list[str]:
+def profile_parts(profile: Profile, group_by: str = "launch") -> list[Part]:
+    """All that is shown of a profile: what was measured and how, a row a launch (or group), the roofline."""
+    parts = [*head(profile), _table(profile, profile.rows(group_by), group_by)]
+    try:
+        return [*parts, Figure(profile.roofline(group_by).svg)]
+    except UnsupportedError:  # nothing but kernels whose work is not known
+        return parts
+
+
+def head(profile: Profile) -> list[Part]:
     """What was measured and how."""
     batch = f", batch {profile.batch}" if profile.batch else ""
     threads = f"{profile.threads} thread{'s' if profile.threads > 1 else ''}"
     counts = [launch.arguments for launch in profile.launches]
     machine = f"{profile.machine.get('cpu', '')}, {profile.machine.get('isa', '')}, {threads}"
-    texts = [
+    return _notes(
         f"{profile.model}{batch}: {profile.seconds * 1e3:.3f} ms undisturbed (median of {len(profile.whole)} rounds), "
         f"{len(profile.launches)} launch{'es' if len(profile.launches) > 1 else ''}; {machine}",
         f"kernels / undisturbed run: {profile.coverage}",
@@ -53,50 +67,60 @@ def head(profile: Profile) -> list[str]:
         f"machine: {profile.roofs}",
         HOW_TO_READ,
         *profile.notes,
-    ]
-    return [line for text in texts for line in textwrap.wrap(text, _LINE, subsequent_indent="  ")]
+    )
 
 
-def _table(profile: Profile, rows: Sequence[Row], group_by: str, details: bool) -> list[str]:
-    first, *named = _TITLES[group_by]
-    titles = (first, *named, "ms", "min", "%", "GFLOP/s", "of peak", "GB/s", "of bw", "bound")
-    cells = [titles, *(_cells(row, group_by) for row in rows), *_rest(profile, rows)]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(titles))]
-    lines = [_line(row, widths, {1, 2, 10}) for row in cells]
-    if not details:
-        return lines
-    head_line, body, rest = lines[0], lines[1 : 1 + len(rows)], lines[1 + len(rows) :]
-    pairs = zip(body, rows, strict=True)
-    return [head_line, *(text for line, row in pairs for text in (line, *_details(row))), *rest]
+def _notes(*texts: str) -> list[Part]:
+    return [Note("\n".join(textwrap.wrap(text, _LINE, subsequent_indent="  "))) for text in texts]
 
 
-def _cells(row: Row, group_by: str) -> tuple[str, ...]:
-    first = str(row.launches[0]) if group_by == "launch" else str(len(row.launches))
-    nodes = short(", ".join(row.kernels if group_by == "node" else row.nodes), _NODES)
-    label = short(row.label, _NAME)
+def _table(profile: Profile, rows: tuple[Row, ...], group_by: str) -> Table:
+    first, label, nodes = _TITLES[group_by]
+    columns = (
+        first, Column(label, most=_NAME), Column(nodes, most=_NODES), Column("time", "ms", ".4f"),
+        Column("least", "ms", ".4f"), Column("of run", form=".1f"), Column("GFLOP/s", form=".1f"), "of peak",
+        Column("GB/s", form=".1f"), "of bw", "bound", Column("recipe", page=True), Column("configuration", page=True),
+        Column("machine code", page=True),
+    )  # fmt: skip
+    return Table(columns, [*(_row(row, group_by) for row in rows), *_rest(profile, rows)])
+
+
+def _row(row: Row, group_by: str) -> tuple[Value, ...]:
+    how = "; ".join(filter(None, [config_text(row.config), f"record of {row.record}" if row.record else ""]))
+    recipe = ", ".join(row.recipes) + (f" ({row.region})" if row.region else "")
     return (
-        first, label, nodes, f"{row.median * 1e3:.4f}", f"{row.least * 1e3:.4f}", f"{100 * row.share:.1f}",
-        _number(row.gflops), percent(row.of_peak), _number(row.gbs), percent(row.of_bandwidth), row.bound,
+        row.launches[0] if group_by == "launch" else len(row.launches), row.label,
+        ", ".join(row.kernels if group_by == "node" else row.nodes), 1e3 * row.median, 1e3 * row.least,
+        Cell(percent(row.share, 1), row.share, row.share), row.gflops, _part(row.of_peak), row.gbs,
+        _part(row.of_bandwidth), row.bound, recipe, how, str(row.code or ""),
     )  # fmt: skip
 
 
-def _rest(profile: Profile, rows: Sequence[Row]) -> list[tuple[str, ...]]:
+def _part(value: float | None) -> Cell | None:
+    return None if value is None else Cell(percent(value), value)
+
+
+def _rest(profile: Profile, rows: tuple[Row, ...]) -> list[tuple[Value, ...]]:
     """What the rows leave, so that the sum is the whole."""
     shown = {number for row in rows for number in row.launches}
     left = [launch for launch in profile.launches if launch.number not in shown]
     others = statistics.median(map(sum, zip(*(one.seconds for one in left), strict=True))) if left else 0.0
     whole = profile.seconds
     outside = whole - others - sum(row.median for row in rows)
-    lines = [("", f"{len(left)} other launches", others)] if left else []
-    lines += [("", "outside kernels (VM, call)", outside), ("", "whole run, undisturbed", whole)]
-    return [(*names, "", f"{s * 1e3:.4f}", "", f"{100 * s / whole:.1f}", *[""] * 5) for *names, s in lines]
+    lines = [(f"{len(left)} other launches", others)] if left else []
+    lines += [("outside kernels (VM, call)", outside), ("whole run, undisturbed", whole)]
+    return [(None, name, "", 1e3 * s, None, _part_of(s / whole), *[None] * 8) for name, s in lines]
+
+
+def _part_of(share: float) -> Cell:
+    return Cell(percent(share, 1), share)
 
 
 def _details(row: Row) -> list[str]:
     """Configuration, record and machine code."""
     backend = next((recipe for recipe in row.recipes if recipe.startswith("offload:")), "")
     parts = [
-        ", ".join(row.recipes), " ".join(f"{knob}={value}" for knob, value in row.config.items()),
+        ", ".join(row.recipes), config_text(row.config),
         f"record of {row.record}" if row.record else "", f"region {row.region} on {backend[8:]}" if row.region else "",
         row.reason, str(row.code) if row.code else "",
     ]  # fmt: skip
@@ -104,46 +128,25 @@ def _details(row: Row) -> list[str]:
     return textwrap.wrap(text, _LINE, initial_indent="     ", subsequent_indent="     ")
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], left: Collection[int]) -> str:
-    shown = (c.ljust(w) if at in left else c.rjust(w) for at, (c, w) in enumerate(zip(cells, widths, strict=True)))
-    return "  ".join(shown).rstrip()
-
-
-def comparison_text(comparison: Comparison, only: str = "") -> str:
+def comparison_parts(comparison: Comparison, only: str = "") -> list[Part]:
     """All changes as a table, the whole run last.
 
     Args:
-        comparison: to print.
+        comparison: to show.
         only: a verdict; changes with another one are left out.
     """
-    titles = ("kernel", "ONNX nodes", "ms before", "ms after", "ratio", "")
+    columns = (Column("kernel", most=_NAME), Column("ONNX nodes", most=_NODES), Column("before", "ms", right=True),
+               Column("after", "ms", right=True), Column("ratio", form=".3f"), "verdict")  # fmt: skip
     changes = [one for one in comparison.changes if only in ("", one.verdict)]
-    cells = [titles] + [
-        (
-            short(one.label, _NAME), short(", ".join(one.nodes), _NODES), _interval(one.before), _interval(one.after),
-            f"{one.ratio:.3f}" if one.ratio is not None else "", one.verdict,
-        )
-        for one in (*changes, comparison.whole)
-    ]  # fmt: skip
-    widths = [max(len(row[at]) for row in cells) for at in range(len(titles))]
-    notes = [line for note in comparison.notes for line in textwrap.wrap(note, _LINE, subsequent_indent="  ")]
-    return "\n".join([f"{comparison.model}: before and after", *notes, "",
-                      *(_line(row, widths, {0, 1, 5}) for row in cells)])  # fmt: skip
+    table = Table(columns, [_change(one) for one in (*changes, comparison.whole)])
+    return [Note(f"{comparison.model}: before and after"), *_notes(*comparison.notes), table]
 
 
-def _interval(side: Interval | None) -> str:
-    return str(side) if side else ""
+def _change(one: Change) -> tuple[Value, ...]:
+    tone = {"slower": "bad", "faster": "good"}.get(one.verdict, "dim")
+    sides = (_interval(one.before), _interval(one.after))
+    return one.label, ", ".join(one.nodes), *sides, one.ratio, Cell(one.verdict, tone=tone)
 
 
-def short(text: str, length: int) -> str:
-    """The text, cut in its middle if it is longer."""
-    return text if len(text) <= length else f"{text[: length // 2 - 1]}…{text[len(text) - (length - length // 2) :]}"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f}"
-
-
-def percent(part: Any) -> str:
-    """A part as percent; "" for None."""
-    return "" if part is None else f"{100 * part:.0f} %"
+def _interval(side: Interval | None) -> Cell | None:
+    return None if side is None else Cell(str(side), side.median)

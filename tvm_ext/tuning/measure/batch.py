@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...benchmarking.process import Died
 from ...core.recipe import Config
 from .measurement import BAD_TASK, NO_SERVER, MeasureError, Measurement, TaskError
-from .process import Died
 from .slot import Slot
 from .timing import lower_quartile
 

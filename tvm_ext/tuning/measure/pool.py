@@ -11,12 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ...benchmarking.process import WorkerProcess
 from ...core.errors import OptionError
 from ...core.machine import Machine
 from ...core.recipe import Config
 from .batch import Batch, Limits
 from .measurement import MeasureError, Measurement
-from .process import WorkerProcess
+from .process import start_worker
 from .scratch import Scratch
 from .slot import Slot
 
@@ -93,7 +94,7 @@ class WorkerPool:
         self.close()
 
     def _start(self) -> WorkerProcess:
-        return self._starter.submit(WorkerProcess, self._threads).result()
+        return self._starter.submit(start_worker, self._threads).result()
 
 
 def check_numbers(**numbers: float) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .process import Died, WorkerProcess
+from ...benchmarking.process import Died, WorkerProcess
 
 #: Seconds in which a worker must have imported what it needs.
 START_TIMEOUT = 120.0

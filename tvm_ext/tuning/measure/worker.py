@@ -11,21 +11,18 @@ the description is of no use) and "detail", that of a run also "costs", "check" 
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ...benchmarking.worker import die_with
 from .measurement import BAD_TASK
 
 if TYPE_CHECKING:
     from .workbench import Workbench
-
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
@@ -46,14 +43,6 @@ def main() -> None:
             answer = _answer(bench, message)
         answers.write(json.dumps(answer).encode() + b"\n")
         answers.flush()
-
-
-def die_with(parent: int) -> None:
-    """Be killed when the parent ends, however it does; a kernel that hangs reads no pipe."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before this was asked for
-        os._exit(1)
 
 
 def _channel() -> tuple[BinaryIO, BinaryIO]:

@@ -135,7 +135,7 @@ class Finished(PyRunnerFuture):
         self._result = result
 
     def done(self) -> bool:
-        """It is."""
+        """True: the result is there from the start."""
         return True
 
     def result(self) -> RunnerResult:

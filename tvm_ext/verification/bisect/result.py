@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+from ...core.page import Code, Facts, Note, Part, Shown
+from ...runtime.table import Cell, Column, Table, Value, few, plain
 
 AGREES, FOUND, ELSEWHERE = "agrees", "found", "elsewhere"
 
@@ -35,24 +38,18 @@ class Culprit:
     place: str = ""
     switch: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {**asdict(self), "nodes": list(self.nodes), "events": list(self.events), "config": dict(self.config)}
+    def facts(self, title: str = "") -> Facts:
+        """All that is known of it.
 
-    def lines(self) -> list[str]:
-        """A paragraph for people."""
-        text = [f"{self.kind} {self.name}"]
-        if self.place:
-            text.append(f"  {'region' if self.kind == 'offload' else 'stands in'}: {self.place}")
-        if self.session:
-            text.append(f"  session: {self.session}")
-        if self.recipe:
-            text.append(f"  recipe: {self.recipe} {json.dumps(dict(self.config), sort_keys=True)}")
-        if self.nodes:
-            more = f" and {len(self.nodes) - 8} more" if len(self.nodes) > 8 else ""
-            text.append(f"  ONNX nodes: {', '.join(self.nodes[:8])}{more}")
-        text += [f"  {event}" for event in self.events[:5]]
-        return text + ([f"  and {len(self.events) - 5} more"] if len(self.events) > 5 else [])
+        Args:
+            title: before its kind.
+        """
+        known = (
+            ("region" if self.kind == "offload" else "stands in", self.place), ("session", self.session),
+            ("recipe", f"{self.recipe} {json.dumps(dict(self.config), sort_keys=True)}" if self.recipe else ""),
+            ("ONNX nodes", few(self.nodes, 8)), ("what it did", few(self.events, 8)),
+        )  # fmt: skip
+        return Facts([(f"{title}{self.kind}", self.name), *((name, text) for name, text in known if text)])
 
 
 @dataclass(frozen=True)
@@ -80,12 +77,10 @@ class Trial:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        error = self.error if math.isfinite(self.error) else str(self.error)
-        return {**asdict(self), "off": list(self.off), "error": error, "seconds": round(self.seconds, 3)}
+        return {**plain(self), "seconds": round(self.seconds, 3)}
 
     def __str__(self) -> str:
-        names = ", ".join(self.off[:4]) + (f" and {len(self.off) - 4} more" if len(self.off) > 4 else "")
-        what = f"off: {self.kind} {names} ({self.on} stay on)" if self.off else "everything on"
+        what = f"off: {self.kind} {few(self.off, 4)} ({self.on} stay on)" if self.off else "everything on"
         found = "agrees" if self.ok else self.detail
         return f"trial {self.number}: {what}: {found} ({self.seconds:.1f} s)"
 
@@ -110,17 +105,17 @@ class Finding:
     kept: tuple[tuple[str, str], ...] = ()
     reason: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "reason": self.reason, "kind": self.kind, "culprits": [one.as_dict() for one in self.culprits],
-            "also": [one.as_dict() for one in self.also], "suspects": self.suspects,
-            "kept": [list(one) for one in self.kept],
-        }  # fmt: skip
+    def parts(self) -> list[Part]:
+        """Its culprits, or why there are none."""
+        found = [(one, title) for title, of in (("", self.culprits), ("it takes too: ", self.also)) for one in of]
+        if self.culprits:
+            return [one.facts(title) for one, title in found]
+        kept = [("always on", f"{name}: {why}") for name, why in self.kept]
+        return [Facts([(f"no {self.kind}", self.reason or "it is not to blame"), *kept])]
 
 
 @dataclass(frozen=True)
-class Bisection:
+class Bisection(Shown):
     """What was found.
 
     Attributes:
@@ -174,20 +169,31 @@ class Bisection:
         """Plain values for JSON."""
         return {
             "ok": self.ok, "model": self.model, "by": self.by, "status": self.status, "verdict": self.verdict,
-            "culprits": [one.as_dict() for one in self.culprits],
-            "findings": [one.as_dict() for one in self.findings], "trials": [one.as_dict() for one in self.trials],
+            "culprits": plain(self.culprits), "findings": plain(self.findings),
+            "trials": [one.as_dict() for one in self.trials],
             "compiles": len(self.trials), "reference": self.reference, "commands": list(self.commands),
             "hint": self.hint,
         }  # fmt: skip
 
-    def __str__(self) -> str:
-        lines = [f"{self.model} against {self.reference}", *map(str, self.trials), self.verdict]
-        for finding in self.findings:
-            for culprit in (*finding.culprits, *finding.also):
-                lines += culprit.lines()
-            if not finding.culprits and len(self.findings) == 1:
-                lines += [f"  always on: {name}: {why}" for name, why in finding.kept]
+    def parts(self) -> list[Part]:
+        """The trials, the verdict, the culprits with all that is known of them, and the commands that show it again."""
+        shown = self.findings if len(self.findings) == 1 else [one for one in self.findings if one.culprits]
         seconds = sum(one.seconds for one in self.trials)
-        lines.append(f"{len(self.trials)} compiles, {seconds:.1f} s")
-        lines += [f"again: {command}" for command in self.commands]
-        return "\n".join(lines + ([f"next: {self.hint}"] if self.hint else []))
+        ends = [Code("\n".join(self.commands), "sh")] if self.commands else []
+        return [
+            Note(f"{self.model} against {self.reference}"), Table(_COLUMNS, map(_row, self.trials)),
+            Note(self.verdict, "good" if self.ok else "bad"), *(part for one in shown for part in one.parts()),
+            Note(f"{len(self.trials)} compiles, {seconds:.1f} s"), *ends,
+            *([Note(f"next: {self.hint}")] if self.hint else []),
+        ]  # fmt: skip
+
+
+_COLUMNS = (
+    "trial", Column("off", most=60), Column("on"), Column("error", form=".2e"), "result", Column("time", "s", ".1f"),
+)  # fmt: skip
+
+
+def _row(one: Trial) -> tuple[Value, ...]:
+    result = Cell("agrees" if one.ok else one.detail, tone="good" if one.ok else "bad")
+    off = f"{one.kind} {', '.join(one.off)}" if one.off else "nothing"
+    return one.number, off, one.on or None, None if math.isnan(one.error) else one.error, result, one.seconds

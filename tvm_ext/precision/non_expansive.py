@@ -19,7 +19,7 @@ ELEMENTWISE = frozenset(
 )  # fmt: skip
 
 #: What may read a bfloat16 tensor between kernels.
-GENTLE = MOVES | ELEMENTWISE | {
+NON_EXPANSIVE = MOVES | ELEMENTWISE | {
     "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "Resize",
     "Upsample", "Pad", "Gather", "GatherElements", "GatherND",
 }  # fmt: skip

@@ -13,7 +13,8 @@ import pytest
 
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
-from tvm_ext.inspection.page import Cell, Page, code, facts, figure, fold, note, table
+from tvm_ext.core.page import Code, Facts, Figure, Fold, Note, Page
+from tvm_ext.runtime.table import Cell, Markup, Table
 
 pytestmark = pytest.mark.long
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -22,7 +23,9 @@ FLAGS = (
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1300,900",
 )  # fmt: skip
 HOSTILE = "<script>document.title = 'taken over'</script>\"'\n\u202e"
-SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9" style="fill:red"/></svg>'
+SVG = Markup(
+    '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9" style="fill:red"/></svg>'
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +53,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with every part."""
     rows = [(f"kernel {i}", Cell(f"{i * 7 % 10} ms", i * 7 % 10), None if i == 3 else i * 1000) for i in range(10)]
     page = Page(f"a page {HOSTILE}")
-    page.section("Kernels", table(("name", "time", "bytes"), rows), note("of one run"))
-    page.section("Names", facts({"hostile": HOSTILE}), table(("name",), [(HOSTILE,), ("needle in a row",)]))
-    page.section("Code", fold("a pass", code("-old\n+new needle", "diff")), figure(SVG, "a square"), folded=True)
+    page.section("Kernels", Table(("name", "time", "bytes"), rows), Note("of one run"))
+    page.section("Names", Facts([("hostile", HOSTILE)]), Table(("name",), [(HOSTILE,), ("needle in a row",)]))
+    page.section(
+        "Code", Fold("a pass", [Code("-old\n+new needle", "diff")]), Figure(lambda: SVG, "a square"), folded=True
+    )
     path = tmp_path_factory.mktemp("pages") / "page.html"
     path.write_text(page.html(), encoding="utf-8")
     return path
