@@ -69,7 +69,7 @@ transposed = functools.partial(conv, operator=relax.op.nn.conv2d_transpose)
 STREAMING: dict[str, tuple[Recipe, Callable[[], Group]]] = {
     "conv2d_nchwc": (Conv2dNCHWc(), lambda: conv((1, 32, 9, 9), (48, 32, 3, 3))),
     "conv2d_nchwc, few channels": (Conv2dNCHWc(), lambda: conv((1, 3, 20, 20), (33, 3, 3, 3), residual=True)),
-    "conv2d_winograd": (Conv2dWinograd(), lambda: conv((1, 32, 13, 13), (40, 32, 3, 3))),
+    "conv2d_winograd": (Conv2dWinograd(), lambda: conv((1, 32, 29, 29), (40, 32, 3, 3))),
     "dense": (Dense(), lambda: matmul((37, 64), (64, 80))),
     "conv2d_grouped": (Conv2dGrouped(), lambda: conv((1, 64, 7, 7), (64, 32, 3, 3), groups=2)),
     "conv2d_transpose": (Conv2dTranspose(), lambda: transposed((1, 16, 8, 7), (16, 32, 4, 4), strides=(2, 2))),
