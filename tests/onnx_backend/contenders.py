@@ -38,12 +38,14 @@ def ours(case: Case) -> list[Any]:
     return [found[spec.name] for spec in compiled.outputs]
 
 
-def onnxruntime(case: Case) -> list[Any]:
-    """onnxruntime with its default optimizations."""
+def onnxruntime(case: Case, optimized: bool = True) -> list[Any]:
+    """onnxruntime, with its default optimizations or none."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
+    if not optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         session = onnxruntime.InferenceSession(case.model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
