@@ -30,12 +30,12 @@ def ours(case: Case) -> list[Any]:
     return [results[spec.name] for spec in program.outputs]
 
 
-def onnxruntime(case: Case) -> list[Any]:
-    """onnxruntime with its default optimizations."""
+def onnxruntime(case: Case, optimized: bool = True) -> list[Any]:
+    """onnxruntime, with its default optimizations or none."""
     import onnxruntime
 
     try:
-        session = session_of(case.model, optimized=True)
+        session = session_of(case.model, optimized=optimized)
     except Exception as error:
         raise Refused(str(error)) from error
     feeds = {name: value for name, value in _feeds(case).items() if value is not None}

@@ -1,0 +1,116 @@
+"""One case through this library, then onnxruntime, float64 and ONNX's evaluator: one that agrees is enough."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from tests.onnx_backend import contenders
+from tests.onnx_backend.cases import Case
+from tests.oracles.compare import close, difference
+from tests.oracles.float64 import float64_outputs
+from tests.oracles.outcome import Outcome, Refused
+from tvm_ext.core.errors import ModelError, UnsupportedError
+from tvm_ext.verification.magnitude import Chain
+from tvm_ext.verification.tolerance import Tolerance
+
+from .graphs import PROBE, schemas
+
+#: Operators of which ONNX's evaluator does not do all that ONNX defines: attributes, or where it rounds.
+_BEYOND_ONNX = frozenset(["GRU", "LRN", "LSTM", "LpPool", "QLinearConv", "QLinearMatMul", "RNN"])
+#: Of a value, beside what its sums may be off.
+_RTOL = {"float32": 1e-5, "float64": 1e-12}
+
+
+def outcome(case: Case, onnxruntime: bool = True) -> Outcome:
+    """What became of a case.
+
+    "right", "unchecked" (nobody else runs it), "refused" (others run it), "invalid" (nobody does), "nameless" (a
+    refusal that does not name the node), "wrong", or "foreign": an exception that is no refusal. A pool adds "crash"
+    and "hang".
+
+    Args:
+        onnxruntime: whether it may be asked.
+    """
+    try:
+        outputs = contenders.ours(case)
+    except (Refused, ModelError, UnsupportedError) as error:
+        return _refusal(case, str(error), onnxruntime)
+    except Exception as error:
+        return _outcome("foreign", f"{type(error).__name__}: {error}")
+    asked, reasons = case, []
+    case = dataclasses.replace(case, outputs=tuple(outputs))
+    for name, answer in _others(case, onnxruntime):
+        reason = _different(name, asked, outputs, answer)
+        if not reason:
+            return Outcome("right")
+        reasons.append(f"{name}: {reason}")
+    return _outcome("wrong", "; ".join(reasons)) if reasons else Outcome("unchecked")
+
+
+def _refusal(case: Case, text: str, onnxruntime: bool) -> Outcome:
+    others = [name for name, _ in _others(case, onnxruntime)]
+    kind = "invalid" if not others else "refused" if repr(PROBE) in text or "'x" in text else "nameless"
+    return _outcome(kind, text)
+
+
+def _outcome(kind: str, text: str) -> Outcome:
+    return Outcome(kind, " ".join(text.split())[:400].encode("ascii", "replace").decode())
+
+
+def _others(case: Case, onnxruntime: bool) -> Iterator[tuple[str, list[Any]]]:
+    """Whoever else runs the case, with the outputs."""
+    ways: dict[str, Callable[[Case], list[Any]]] = {"onnxruntime": _onnxruntime} if onnxruntime else {}
+    if case.operator not in _BEYOND_ONNX:
+        ways |= {"float64": _float64, "onnx": _reference}
+    for name, way in ways.items():
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                yield name, way(case)
+        except Exception:
+            continue
+
+
+def _onnxruntime(case: Case) -> list[Any]:
+    return contenders.onnxruntime(case, optimized=False)
+
+
+def _float64(case: Case) -> list[Any]:
+    return list(float64_outputs(case.model, contenders._feeds(case)).values())
+
+
+def _reference(case: Case) -> list[Any]:
+    from onnx.reference import ReferenceEvaluator
+
+    return list(ReferenceEvaluator(onnx.ModelProto.FromString(case.model)).run(None, contenders._feeds(case)))
+
+
+def _precision(operator: str, dtype: str) -> str:
+    """The dtype in whose precision an operator's outputs are exact: ONNX's definitions have constants of float32."""
+    defined = any(s.has_function or s.has_context_dependent_function for s in schemas()[operator])
+    return "float32" if dtype == "float64" and defined else dtype
+
+
+def _different(name: str, case: Case, found: Sequence[Any], wanted: Sequence[Any]) -> str:
+    """What of the outputs differs first by more than roundings explain; "" if nothing does."""
+    graph = onnx.ModelProto.FromString(case.model).graph
+    arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer} | contenders._feeds(case)
+    arrays |= dict(zip([o.name for o in graph.output], found, strict=True))
+    chain = Chain(graph.node, arrays)
+    for i, (mine, theirs) in enumerate(zip(found, map(np.asarray, wanted), strict=True)):
+        if name != "onnxruntime" and mine.dtype.kind not in "iubO":  # ONNX's evaluator is free with its floats
+            theirs = theirs.astype(mine.dtype)
+        dtype = _precision(case.operator, mine.dtype.name)
+        allowed = Tolerance(dtype, chain.length() or 1, chain.magnitude(graph.output[i].name), operators=3)
+        rtol = _RTOL.get(dtype, 0.0)
+        reason, _ = difference([mine], [theirs], close(rtol, allowed.absolute + 1e-36))
+        if reason:
+            return f"{i}: {reason}"
+    return ""
