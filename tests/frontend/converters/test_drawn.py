@@ -132,3 +132,10 @@ def test_what_has_no_one_meaning_is_refused(one: Any, inputs: Any, opset: int, p
     proto = model([one], [value("x", x.shape, helper.np_dtype_to_tensor_dtype(x.dtype))], stated, weights, opset)
     with pytest.raises(UnsupportedError, match=part):
         imported(proto)
+
+
+def test_a_value_that_is_cut_off_may_be_read_twice() -> None:
+    """The magnitude of an integer reads it twice; what cuts a float off defines a variable, which may be there once."""
+    nodes = [node("Shrink", ["x"], ["s"], bias=1.0), node("Abs", ["s"], ["y"])]
+    y = compiled(nodes, {"x": np.array([9, 4, -3])}, {"y": "int64"}, 13)["y"]
+    assert y.tolist() == [8, 3, 2]
