@@ -119,6 +119,7 @@ FLOAT8 = np.ones((2, 2), ml_dtypes.float8_e4m3fn)
 @pytest.mark.parametrize(
     ("one", "inputs", "opset", "part"),
     [
+        (node("Gather", ["x", "n"], ["y"], axis=1), [X[:, :0], [0]], 17, "size 0"),
         (node("ReverseSequence", ["x", "n"], ["y"], time_axis=1), [X, np.array([1, 2, 3])], 17, "time_axis"),
         (node("AffineGrid", ["x", "n"], ["y"], align_corners=1), [X[:, :2, :3], [2, 1, 1, 4]], 20, "corners"),
         (node("Col2Im", ["x", "n", "n"], ["y"]), [np.ones((1, 4, 1), bool), np.array([2, 2])], 18, "bool"),
