@@ -193,7 +193,7 @@ SCALAR_OPS: dict[str, Scalar] = {
     "relax.minimum": strict_floats.minimum,
     "relax.power": tirx.power,
     "relax.negative": lambda x: -x,
-    "relax.abs": tirx.abs,
+    "relax.abs": lambda x: let(x, tirx.abs),  # of an integer it reads x twice
     "relax.exp": _exp,
     "relax.log": _by_type(vector_math.log, tirx.log),
     "relax.sqrt": tirx.sqrt,

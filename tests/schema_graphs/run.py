@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if kind not in FINE or kind in shown:
             print(f"--repro {seed}{' --op ' + args.op if args.op else ''}  {name} {outcome}", flush=True)
         late = time.monotonic() > end
-        if done % 100 == 0 or late:
+        if done % 50 == 0 or late:
             print(f"seeds {args.seed} to {seed}: {dict(counts.most_common())}", file=sys.stderr, flush=True)
         if late:
             break

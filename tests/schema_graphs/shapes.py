@@ -33,8 +33,8 @@ PATTERNS = {
     "RoiAlign": "n c h w | r 4 | r", "DepthToSpace": "n b.b.c h w", "SpaceToDepth": "n c b.h b.w",
     "GridSample": "n c h w | n p q 2 or n c d h w | n p q r 3", "AffineGrid": "n 2 3 or n 3 4", "Col2Im": "n c.k.p l",
     "Det": "B m m", "Trilu": "B m n", "EyeLike": "m n", "Einsum": "m k | k n or m k | m k or B m", "PRelu": "any | bc",
-    "Celu": "any", "LSTM": "l n i | D 4.h i | D 4.h h | D 8.h | n | D n h | D n h | D 3.h",
-    "GRU": "l n i | D 3.h i | D 3.h h | D 6.h | n | D n h", "RNN": "l n i | D h i | D h h | D 2.h | n | D n h",
+    "Celu": "any", "LSTM": "t n i | D 4.h i | D 4.h h | D 8.h | n | D n h | D n h | D 3.h",
+    "GRU": "t n i | D 3.h i | D 3.h h | D 6.h | n | D n h", "RNN": "t n i | D h i | D h h | D 2.h | n | D n h",
     "Gather": "one | any or one | v", "GatherElements": "one | in", "GatherND": "two | m 1 or two | m 2",
     "ScatterElements": "one | in | in", "Scatter": "one | in | in", "ScatterND": "m n | k 1 | k n or m n | k 2 | k",
     "TensorScatter": "n c s d | n c 1 d | n", "OneHot": "any | 0 | 2", "Compress": "one | v",
@@ -68,6 +68,7 @@ PATTERNS = {
 }  # fmt: skip
 #: Letters that are small, or stand for a number of directions.
 _SMALL = {
+    "t": (1, 2, 3, 5),
     "D": (1, 2),
     "g": (1, 1, 2, 3),
     "b": (1, 2, 3),

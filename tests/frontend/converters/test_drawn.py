@@ -119,6 +119,7 @@ FLOAT8 = np.ones((2, 2), ml_dtypes.float8_e4m3fn)
 @pytest.mark.parametrize(
     ("one", "inputs", "opset", "part"),
     [
+        (node("Gather", ["x", "n"], ["y"], axis=1), [X[:, :0], [0]], 17, "size 0"),
         (node("ReverseSequence", ["x", "n"], ["y"], time_axis=1), [X, np.array([1, 2, 3])], 17, "time_axis"),
         (node("AffineGrid", ["x", "n"], ["y"], align_corners=1), [X[:, :2, :3], [2, 1, 1, 4]], 20, "corners"),
         (node("Col2Im", ["x", "n", "n"], ["y"]), [np.ones((1, 4, 1), bool), np.array([2, 2])], 18, "bool"),
@@ -132,3 +133,10 @@ def test_what_has_no_one_meaning_is_refused(one: Any, inputs: Any, opset: int, p
     proto = model([one], [value("x", x.shape, helper.np_dtype_to_tensor_dtype(x.dtype))], stated, weights, opset)
     with pytest.raises(UnsupportedError, match=part):
         imported(proto)
+
+
+def test_a_value_that_is_cut_off_may_be_read_twice() -> None:
+    """The magnitude of an integer reads it twice; what cuts a float off defines a variable, which may be there once."""
+    nodes = [node("Shrink", ["x"], ["s"], bias=1.0), node("Abs", ["s"], ["y"])]
+    y = compiled(nodes, {"x": np.array([9, 4, -3])}, {"y": "int64"}, 13)["y"]
+    assert y.tolist() == [8, 3, 2]

@@ -18,6 +18,7 @@ from tvm import relax
 from ...core.relax_graph import dtype_of, numpy_of, shape_of
 from .base import Attributes, constant, emit, known, static_shape
 
+_NOTHING = "it picks from a dimension of size 0"
 Extents = Callable[[Any, Attributes], "tuple[int, ...]"]
 """(inputs, attributes) -> rows that an index may mean; or one number for each coordinate, the last dimension."""
 
@@ -26,8 +27,12 @@ def in_bounds(op_type: str, inputs: Sequence[Any], attributes: Attributes) -> An
     """The inputs of a node with its indices in bounds.
 
     Raises:
-        ValueError: an index that is known is not.
+        ValueError: an index that is known is not, or there is nothing to pick from.
     """
+    if op_type == "Gather" and isinstance(inputs[0], relax.Var):  # its kernel clips, but not to no row
+        shape, axis = shape_of(inputs[0]) or (1,), int(attributes.get("axis", 0))
+        if shape[axis] == 0 and math.prod(shape_of(inputs[1]) or (1,)):
+            raise ValueError(_NOTHING)
     if op_type not in INDICES:
         return inputs
     new = type(inputs)()
@@ -42,7 +47,7 @@ def _inside(indices: Any, extents: tuple[int, ...]) -> Any:
     high = np.array(extents if len(extents) != 1 else extents[0], np.int64)
     count = math.prod(shape_of(indices) or (1,))
     if count and not high.all():
-        raise ValueError("it picks from a dimension of size 0")
+        raise ValueError(_NOTHING)
     values = numpy_of(indices)
     if values is not None:
         wrong = values[(values < -high) | (values >= high)]
