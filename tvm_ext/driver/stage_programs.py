@@ -131,9 +131,9 @@ def _assembled(region: OffloadedRegion, text: str, given: StageFile, line: int) 
     """
     from ..byoc.registry import backend_named
 
-    backend = backend_named(region.backend)
-    if backend.assemble is None:
-        wrong = f"{given.path}:{line}: back end {backend.name!r} has no assembler for what was changed"
+    backend = None if region.backend == control_flow.NAME else backend_named(region.backend)
+    if backend is None or backend.assemble is None:
+        wrong = f"{given.path}:{line}: back end {region.backend!r} has no assembler for what was changed"
         raise StageError(wrong, fix="its author gives Backend(assemble=...)")
     try:
         program = backend.assemble(text, program_bytes(region))

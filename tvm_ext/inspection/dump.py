@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import ToolError
-from ..core.options import CompileOptions
 from ..driver.stage_constants import file_form
 from ..driver.stage_file import text_digest
 from ..driver.stage_manifest import Manifest
@@ -113,7 +112,7 @@ class _Writer:
             run.machine.as_dict(), installed_versions(), run.imported.inputs, run.imported.outputs,
             run.imported.warnings, self._state(snapshot), self._tensors_file if arrays else "",
             {name: {"dtype": str(a.dtype), "shape": list(a.shape)} for name, a in arrays.items()},
-            text_digest(content), {}, base, _why_closed(stage, run.options),
+            text_digest(content), {}, base, _why_closed(stage, run),
         )  # fmt: skip
 
     def _state(self, snapshot: Snapshot | None) -> dict[str, Any]:
@@ -128,12 +127,14 @@ class _Writer:
         return state
 
 
-def _why_closed(stage: Stage, options: CompileOptions) -> str:
+def _why_closed(stage: Stage, run: Inspection) -> str:
     """Why no compile can go on from a stage that is written."""
     if not stage.resumes:
         return f"it shows what {stage.name!r} is; go on from 'layout' or 'scheduled'"
-    if stage.name == "relax" and not isinstance(options.fusion, str):
+    if stage.name == "relax" and not isinstance(run.options.fusion, str):
         return "fusion is a function, which no file keeps; go on from 'grouped'"
+    if run.imported.bodies:
+        return "the bodies of its loops are programs of their own, which are in no file"
     return ""
 
 
