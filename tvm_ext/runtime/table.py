@@ -214,6 +214,11 @@ def percent(part: float | None, digits: int = 0) -> str:
     return "" if part is None else f"{100 * part:.{digits}f} %"
 
 
+def knobs_text(config: Mapping[str, Any]) -> str:
+    """A configuration in a line: knob=value."""
+    return " ".join(f"{knob}={value}" for knob, value in config.items())
+
+
 def plain(value: Any, *properties: str) -> Any:
     """Plain values for JSON: dataclasses and mappings as dicts, sequences as lists, NaN and infinities as text.
 
