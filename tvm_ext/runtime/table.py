@@ -249,11 +249,11 @@ def check_tone(tone: str) -> None:
 
 
 def _shown(value: str | int | float | bool | None, form: str) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return format(value, form) if form else number(value)
+    if isinstance(value, int | float):
+        return format(value, form) if form else number(value)
+    return "" if value is None else str(value)
 
 
 def _text(cell: Cell, column: Column, most: int = 0) -> str:
