@@ -17,7 +17,7 @@ from typing import Any
 
 from _machine import machine_text, this_machine
 
-from tvm_ext.verification.arrays import write_whole
+from tvm_ext.runtime.files import write_whole
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 #: Of all machines, a folder each; and the folder of this one.

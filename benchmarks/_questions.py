@@ -20,7 +20,7 @@ from _question_page import Answer
 from _reasons import profiled, shares
 
 from tvm_ext.benchmarking.benchmark import REFERENCE
-from tvm_ext.inspection.profile.text import percent
+from tvm_ext.runtime.table import percent
 
 
 @dataclasses.dataclass(frozen=True)

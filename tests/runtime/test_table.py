@@ -47,6 +47,7 @@ def test_columns_have_forms_lengths_bars_and_a_place() -> None:
     columns = (Column("x", form=".2f"), Column("y", most=8), Column("z", bar=4), Column("w", page=True))
     table = Table(columns, [[1.0, "abcdefghijkl", Cell("50 %", 0.5, share=0.5), "wide"]])
     assert table.text().splitlines()[1].split() == ["1.00", "abc…ijkl", "50", "%", "##"]
+    assert Table(("shape",), [[[1, 3]]]).text() == "shape\n[1, 3]"  # type: ignore[list-item]
     assert "wide" not in table.text() + table.markdown() and "wide" in table.html()
     assert Table(("a", "b", "c"), [[1, None, ""]]).filled().columns == (Column("a"),)
 

@@ -61,7 +61,8 @@ def test_the_first_bad_layer_is_the_wrong_one_and_only_that(monkeypatch: pytest.
         later.alone is not None and later.alone.ok and later.total is not None and later.total > 1e3 * later.tolerance
     )
     text = str(report)
-    assert "first bad: call 1" in text and ">>" in text and "beyond the tolerance" in text and "NOT OK" in text
+    assert "first bad: call 1" in text and "\n   1  first bad  " in text
+    assert "beyond the tolerance" in text and "NOT OK" in text
 
 
 @pytest.mark.parametrize("name", ["mean", "softmax", "packing"])

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
+from ..runtime.files import write_text
 from .common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_json
 from .options import add_compile_arguments, compile_options
 
@@ -82,7 +83,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write(path: str, table: BenchmarkTable) -> None:
-    from ..verification.arrays import write_whole
-
     text = json.dumps(table.as_dict(), indent=2) + "\n" if path.endswith(".json") else table.markdown()
-    write_whole(path, lambda stream: stream.write(text.encode()))
+    write_text(path, text)

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
+from ..runtime.table import few, knobs_text
 from .choices import print_choices
 from .common import Progress, compile_with_progress, model_of, print_json, print_table, spec_dicts
 from .options import add_compile_arguments, refuse_compile_options
@@ -168,12 +169,5 @@ def _print_details(report: dict[str, Any], args: argparse.Namespace) -> None:
 
 
 def _kernel_cells(kernel: dict[str, Any]) -> tuple[object, ...]:
-    nodes = list(kernel.get("nodes", []))
-    shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
-    return kernel["name"], kernel["recipe"], kernel.get("calls", 1), _config_text(kernel.get("config")), shown
-
-
-def _config_text(config: Any) -> str:
-    if isinstance(config, dict):
-        return " ".join(f"{key}={value}" for key, value in config.items())
-    return "" if config is None else str(config)
+    config, nodes = knobs_text(kernel.get("config") or {}), few(list(kernel.get("nodes", [])))
+    return kernel["name"], kernel["recipe"], kernel.get("calls", 1), config, nodes

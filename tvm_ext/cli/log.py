@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
+from ..runtime.table import knobs_text
 from .common import print_json, print_table
 from .options import add_options, compile_options
 
@@ -81,7 +82,7 @@ def _show(args: argparse.Namespace) -> int:
         return 0
     for one in found:
         print(_plain(one.task.short))
-        print_table(("  time", "recipe", "configuration", "", "session", "when"), map(_record_cells, _ordered(one)))
+        print_table(("time", "recipe", "configuration", "", "session", "when"), map(_record_cells, _ordered(one)))
     return 0
 
 
@@ -192,11 +193,7 @@ def _ordered(one: TaskSummary) -> list[Record]:
 def _chosen(record: Record | None) -> str:
     if record is None:
         return "the default"
-    return f"{_us(record.cost)} {record.recipe} {_config(record)} of session {record.session or '(none)'}"
-
-
-def _config(record: Record) -> str:
-    return " ".join(f"{knob}={value}" for knob, value in record.config.items())
+    return f"{_us(record.cost)} {record.recipe} {knobs_text(record.config)} of session {record.session or '(none)'}"
 
 
 def _task_cells(one: TaskSummary) -> tuple[object, ...]:
@@ -211,8 +208,8 @@ def _task_cells(one: TaskSummary) -> tuple[object, ...]:
 def _record_cells(record: Record) -> tuple[str, ...]:
     state = record.error or ("discarded" if record.discarded else "")
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(min(max(record.timestamp, 0), 2**37)))
-    cells = (_plain(record.recipe), _plain(_config(record)), state, _plain(record.session), when)
-    return f"  {_us(record.cost)}", *cells
+    cells = (_plain(record.recipe), _plain(knobs_text(record.config)), state, _plain(record.session), when)
+    return _us(record.cost), *cells
 
 
 def _task_dict(one: TaskSummary) -> dict[str, Any]:

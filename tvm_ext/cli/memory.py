@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from ..runtime.files import write_text
 from .common import compile_with_progress, model_of, print_json
 from .options import add_compile_arguments
 
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
 
     plan = memory_plan(compile_with_progress(args, model_of(args.model)), batch=args.batch)
     if args.svg:
-        Path(args.svg).write_text(plan.svg(), encoding="utf-8")
+        write_text(args.svg, plan.svg())
     if args.json:
         print_json(plan.as_dict())
     else:

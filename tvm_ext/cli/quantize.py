@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from ..runtime.files import write_text
 from .common import Progress, model_of, print_json
 
 SUMMARY = "quantize a float32 model to int8 (a standard QDQ model), with ranges of activations from typical inputs"
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         result.save(args.output)
     if args.markdown:
-        _write(args.markdown, result.markdown())
+        write_text(args.markdown, result.markdown())
     if args.json:
         print_json({"ok": True, "artifact": args.output, **result.as_dict()})
     else:
@@ -68,9 +69,3 @@ def run(args: argparse.Namespace) -> int:
 
 def _label(model: str, event: Mapping[str, Any]) -> str:
     return f"quantizing {model}: {event['step']} ({event['done']} of {event['of']})"
-
-
-def _write(path: str, text: str) -> None:
-    from ..verification.arrays import write_whole
-
-    write_whole(path, lambda stream: stream.write(text.encode()))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import OptionError, ToolError
+from ..core.errors import OptionError
 from ..driver.stages import NAMES, STAGES
+from ..runtime.files import write_text
 from .common import Progress, model_of, print_json
 from .options import compile_options
 
@@ -102,10 +102,7 @@ def _written(args: argparse.Namespace, inspection: Inspection, progress: Progres
 
 def _page(args: argparse.Namespace, inspection: Inspection, progress: Progress) -> dict[str, Any]:
     progress.tell("writing the page")
-    try:
-        Path(args.html).write_text(inspection.html(), encoding="utf-8")
-    except OSError as error:
-        raise ToolError(f"cannot write {args.html!r}: {error.strerror}") from error
+    write_text(args.html, inspection.html())
     return {"files": [args.html]}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -200,8 +200,3 @@ def _visible(value: Any) -> Any:
 def asset(name: str) -> str:
     """Text of a file of `assets/`."""
     return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def config_text(config: Mapping[str, Any]) -> str:
-    """A configuration in a line: knob=value, as plain values."""
-    return " ".join(f"{knob}={value}" for knob, value in config.items())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import TvmExtError
 from ..core.options import CompileOptions
 from ..core.page import Facts, Part, Shown
-from ..verification.arrays import write_whole
+from ..runtime.files import write_text
 from .analysis import Analysis, analyze
 from .analysis.result import scaled
 from .ownership import Owners, owners_of
@@ -156,8 +156,7 @@ def report(
     say("writing")
     made = _report(analysis, compiled, times, layers, parts.failed, Path(path) if path is not None else None)
     if made.path is not None:
-        html = made.html().encode()
-        write_whole(made.path, lambda file: file.write(html))
+        write_text(made.path, made.html())
     return made
 
 

@@ -41,7 +41,7 @@ def quantized_model(
             copy, settings.per_channel, bool(settings.reduce_range), QuantType.QInt8, activations, ranges, nodes, [],
             operators, options,
         )  # fmt: skip
-        quantizer.quantize()
+        quantizer.quantize_model()
         quantizer.model.topological_sort()  # conversions of inputs come last else
     return quantizer.model.model, list(dict.fromkeys(found))
 

@@ -75,8 +75,7 @@ def quantize(
 
     prepared = prepare(model)
     reasons = select(prepared.model, settings)
-    chosen = [name for name, reason in reasons.items() if not reason]
-    if not chosen:
+    if not (chosen := [name for name, reason in reasons.items() if not reason]):
         raise _nothing(prepared, reasons)
     samples = read_samples(calibration, prepared.model)
     onnxruntime_session(prepared.model)  # says what is wrong with a model better than a calibrator does

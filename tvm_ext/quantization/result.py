@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.page import Fold, Note, Part, Shown
+from ..runtime.files import write_whole
 from ..runtime.table import Cell, Column, Table, Value
-from ..verification.arrays import write_whole
 from .accuracy import LayerAccuracy
 from .settings import QuantizeSettings
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
-from ..core.errors import TvmExtError
+from ..core.errors import ToolError, TvmExtError
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -75,3 +75,27 @@ def whole_file(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text in UTF-8, the whole file or none.
+
+    Raises:
+        ToolError: the folder is missing or cannot be written.
+    """
+    write_whole(path, lambda stream: stream.write(text.encode()))
+
+
+def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, then rename it: readers never see a part of it.
+
+    Raises:
+        ToolError: the folder is missing or cannot be written.
+    """
+    target = Path(path)
+    try:
+        with whole_file(target) as stream:
+            write(stream)
+    except OSError as error:
+        why = error.strerror or error
+        raise ToolError(f"{target}: cannot be written ({why})", fix="give another path") from error

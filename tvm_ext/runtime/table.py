@@ -214,6 +214,11 @@ def percent(part: float | None, digits: int = 0) -> str:
     return "" if part is None else f"{100 * part:.{digits}f} %"
 
 
+def knobs_text(config: Mapping[str, Any]) -> str:
+    """A configuration in a line: knob=value."""
+    return " ".join(f"{knob}={value}" for knob, value in config.items())
+
+
 def plain(value: Any, *properties: str) -> Any:
     """Plain values for JSON: dataclasses and mappings as dicts, sequences as lists, NaN and infinities as text.
 
@@ -244,11 +249,11 @@ def check_tone(tone: str) -> None:
 
 
 def _shown(value: str | int | float | bool | None, form: str) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return format(value, form) if form else number(value)
+    if isinstance(value, int | float):
+        return format(value, form) if form else number(value)
+    return "" if value is None else str(value)
 
 
 def _text(cell: Cell, column: Column, most: int = 0) -> str:

@@ -23,8 +23,8 @@ from ..core.recipe import config_text
 from ..core.record import Record
 from ..core.record_book import Line, Verdict, lines_of, machine_fields
 from ..core.task_key import TaskKey
+from ..runtime.files import write_whole
 from ..runtime.spec import installed_versions
-from ..verification.arrays import write_whole
 
 
 class TuningLog:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-import pathlib
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import IO
 
 import numpy as np
 
-from ..core.errors import InputError, ToolError
-from ..runtime.files import whole_file
+from ..core.errors import InputError
+from ..runtime.files import write_whole
 
 
 def save_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
@@ -105,18 +104,3 @@ def _check_header(stream: IO[bytes], size: int) -> None:
         raise ValueError("it holds Python objects, which are pickled")
     if math.prod(shape) * dtype.itemsize > size or min(shape, default=0) < 0:
         raise ValueError(f"its header states {dtype} of shape {shape}, and its file has {size} bytes")
-
-
-def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it: readers never see a part of it.
-
-    Raises:
-        ToolError: the folder is missing or cannot be written.
-    """
-    target = pathlib.Path(path)
-    try:
-        with whole_file(target) as stream:
-            write(stream)
-    except OSError as error:
-        why = error.strerror or error
-        raise ToolError(f"{target}: cannot be written ({why})", fix="give another path") from error

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.table import Cell, Column, Table, Value, plain
-from .metrics import FREE_ULP, ulp_distance
+from .metrics import FREE_ULP, Deviations, ulp_distance, worst
 from .tolerance import UNIT_ROUNDOFF
 
 Bins = tuple[tuple[int | None, int], ...]
@@ -72,12 +72,7 @@ def difference(actual: np.ndarray, expected: np.ndarray, bound: float) -> Differ
     if actual.dtype.name not in UNIT_ROUNDOFF and actual.dtype.kind not in "iu":
         unequal = np.asarray(actual != expected)
         return _of(actual, expected, unequal.astype(np.float64), unequal, unequal & False, unequal & False, 0.0)
-    a, e = (np.asarray(v, np.float64) for v in (actual, expected))
-    nans = np.isnan(a) != np.isnan(e)
-    infs = (np.isinf(a) | np.isinf(e)) & (a != e) & ~(np.isnan(a) | np.isnan(e))
-    finite = np.isfinite(a) & np.isfinite(e)
-    with np.errstate(over="ignore"):
-        errors = np.abs(np.subtract(a, e, where=finite, out=np.zeros_like(a)))
+    errors, nans, infs, finite = Deviations.of(actual, expected)
     wrong = errors > bound
     if bound and actual.dtype.name in UNIT_ROUNDOFF:
         wrong &= np.where(finite, ulp_distance(actual, expected), np.uint64(0)) > FREE_ULP
@@ -91,14 +86,13 @@ def _of(
     if not errors.size:
         return Difference(0.0, 0.0, 0)
     score = np.where(nans | infs, np.inf, np.where(wrong, errors + errors.max(), errors))
-    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), score.shape))
     mismatched, largest = int(wrong.sum()), float(errors.max())
     ratio = min(1.0, largest / bound) if bound else 0.0
     if mismatched:
         ratio = math.inf if not bound or nans.any() or infs.any() else float(errors[wrong].max()) / bound
     return Difference(
-        largest, ratio, mismatched, int(nans.sum()), int(infs.sum()), index, str(actual[index]), str(expected[index]),
-        bins_of(errors),
+        largest, ratio, mismatched, int(nans.sum()), int(infs.sum()), **worst(actual, expected, score),
+        bins=bins_of(errors),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -144,26 +144,44 @@ def _ordered(values: np.ndarray) -> np.ndarray:
     return np.where(bits >= 0, bits, lowest - bits)
 
 
+class Deviations(NamedTuple):
+    """Two floating-point (or integer) arrays, element by element, in float64.
+
+    Attributes:
+        errors: absolute differences; 0 where one side is not finite.
+        nans: where one side alone is NaN; infs: where one side alone is infinite, or with another sign.
+        finite: where both sides are.
+    """
+
+    errors: np.ndarray
+    nans: np.ndarray
+    infs: np.ndarray
+    finite: np.ndarray
+
+    @classmethod
+    def of(cls, actual: np.ndarray, expected: np.ndarray) -> Deviations:
+        a, e = (np.asarray(v, np.float64) for v in (actual, expected))
+        infs = (np.isinf(a) | np.isinf(e)) & (a != e)
+        finite = np.isfinite(a) & np.isfinite(e)
+        with np.errstate(over="ignore"):  # the error of +max against -max is infinite, and shall be
+            errors = np.abs(np.subtract(a, e, where=finite, out=np.zeros_like(a)))
+        return cls(errors, np.isnan(a) != np.isnan(e), infs, finite)
+
+
 def _floating(base: dict[str, Any], actual: np.ndarray, expected: np.ndarray, tolerance: float) -> OutputMetrics:
-    a, e = (np.asarray(v, np.float64) for v in (actual, expected))
-    nans = np.isnan(a) != np.isnan(e)
-    infs = (np.isinf(a) | np.isinf(e)) & (a != e) & ~(np.isnan(a) | np.isnan(e))
-    infs |= nans & (np.isinf(a) | np.isinf(e))
-    finite = np.isfinite(a) & np.isfinite(e)
-    with np.errstate(over="ignore"):  # the error of +max against -max is infinite, and shall be
-        errors = np.abs(np.subtract(a, e, where=finite, out=np.zeros_like(a)))
+    errors, nans, infs, finite = Deviations.of(actual, expected)
     ulps = np.where(finite, ulp_distance(actual, expected), np.uint64(0))
     span = value_range(expected)
     wrong = nans | infs | ((errors > tolerance * span) & (ulps > (FREE_ULP if tolerance else 0)))
     found: dict[str, Any] = {
         "max_abs": float(errors.max(initial=0.0)), "of_range": float(errors.max(initial=0.0)) / span,
-        "max_ulp": int(ulps.max(initial=np.uint64(0))), "cosine": cosine_similarity(a[finite], e[finite]),
+        "max_ulp": int(ulps.max(initial=np.uint64(0))), "cosine": cosine_similarity(actual[finite], expected[finite]),
         "nan_mismatch": int(nans.sum()), "inf_mismatch": int(infs.sum()),
-        "nan": int(np.isnan(a).sum()), "inf": int(np.isinf(a).sum()),
+        "nan": int(np.isnan(actual).sum()), "inf": int(np.isinf(actual).sum()),
         "mismatched": int(wrong.sum()), "tolerance": tolerance,
     }  # fmt: skip
     score = np.where(nans | infs, np.inf, errors + np.where(wrong, span * 2, 0.0))
-    return OutputMetrics(**base, **found, **_worst(actual, expected, score), reason=_why(found))
+    return OutputMetrics(**base, **found, **worst(actual, expected, score), reason=_why(found))
 
 
 def _why(found: dict[str, Any]) -> str:
@@ -188,10 +206,11 @@ def _exact(base: dict[str, Any], actual: np.ndarray, expected: np.ndarray) -> Ou
         found["cosine"] = cosine_similarity(actual, expected)
     total = max(actual.size, 1)
     reason = f"{found['mismatched']} of {total} elements differ" if found["mismatched"] else ""
-    return OutputMetrics(**base, **found, **_worst(actual, expected, score), reason=reason)
+    return OutputMetrics(**base, **found, **worst(actual, expected, score), reason=reason)
 
 
-def _worst(actual: np.ndarray, expected: np.ndarray, score: np.ndarray) -> dict[str, Any]:
+def worst(actual: np.ndarray, expected: np.ndarray, score: np.ndarray) -> dict[str, Any]:
+    """Index of the largest score, and what both arrays have there, as text; empty of empty arrays."""
     if not score.size:
         return {}
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), score.shape))

@@ -8,17 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import OptionError
-from ...verification.arrays import write_whole
+from ...runtime.files import write_text
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Write a value as JSON, the whole file or none."""
     write_text(path, json.dumps(value) + "\n")
-
-
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text, the whole file or none."""
-    write_whole(os.fspath(path), lambda stream: stream.write(text.encode()))
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...runtime.table import plain
 from .code_facts import CodeFacts
 
 _OFFLOAD = "offload:"
@@ -62,8 +63,7 @@ class Launch:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        code = self.code.as_dict() if self.code else None
-        return {**asdict(self), "nodes": list(self.nodes), "seconds": list(self.seconds), "code": code}
+        return dict(plain(self))
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Launch:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from ...core.charts import Chart, Dot, Roof, roofline_chart
 from ...core.errors import OptionError, ToolError, UnsupportedError
+from ...runtime.files import write_whole
 from ...runtime.table import Markup, few
-from ...verification.arrays import write_whole
 from .roofs import Roofs
 from .rows import Row
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import OptionError
+from ...runtime.table import plain
 from ..work import Work, total
 from .code_facts import CodeFacts
 from .launch import Launch
@@ -78,20 +79,9 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        named = {key: list(getattr(self, key)) for key in ("launches", "kernels", "nodes", "recipes", "seconds")}
-        plain = {
-            key: getattr(self, key)
-            for key in (
-                "label", "record", "region", "reason", "share", "gflops", "gbs", "peak", "of_peak", "of_bandwidth",
-                "of_roof", "bound",
-            )
-        }  # fmt: skip
-        figures = {
-            "median": self.median, "min": self.least, "flops": self.work.flops, "bytes": self.work.bytes,
-            "executed": self.executed,
-        }  # fmt: skip
-        code = self.code.as_dict() if self.code else None
-        return {**plain, **named, **figures, "config": dict(self.config), "code": code}
+        row = plain(self, "median")
+        del row["work"]
+        return {**row, "min": self.least, "flops": self.work.flops, "bytes": self.work.bytes}
 
 
 def rows_of(launches: Sequence[Launch], by: str, whole: float, roofs: Roofs) -> tuple[Row, ...]:

@@ -7,8 +7,8 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from ...core.errors import UnsupportedError
-from ...core.page import Figure, Note, Part, config_text, text_of
-from ...runtime.table import Cell, Column, Table, Value, percent
+from ...core.page import Figure, Note, Part, text_of
+from ...runtime.table import Cell, Column, Table, Value, knobs_text, percent
 from .clock import overhead_text
 from .rows import Row
 
@@ -86,7 +86,7 @@ def _table(profile: Profile, rows: tuple[Row, ...], group_by: str) -> Table:
 
 
 def _row(row: Row, group_by: str) -> tuple[Value, ...]:
-    how = "; ".join(filter(None, [config_text(row.config), f"record of {row.record}" if row.record else ""]))
+    how = "; ".join(filter(None, [knobs_text(row.config), f"record of {row.record}" if row.record else ""]))
     recipe = ", ".join(row.recipes) + (f" ({row.region})" if row.region else "")
     return (
         row.launches[0] if group_by == "launch" else len(row.launches), row.label,
@@ -120,7 +120,7 @@ def _details(row: Row) -> list[str]:
     """Configuration, record and machine code."""
     backend = next((recipe for recipe in row.recipes if recipe.startswith("offload:")), "")
     parts = [
-        ", ".join(row.recipes), config_text(row.config),
+        ", ".join(row.recipes), knobs_text(row.config),
         f"record of {row.record}" if row.record else "", f"region {row.region} on {backend[8:]}" if row.region else "",
         row.reason, str(row.code) if row.code else "",
     ]  # fmt: skip

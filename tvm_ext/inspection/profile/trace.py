@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
+from ...runtime.table import knobs_text
 from .files import write_json
 from .launch import Launch
 from .measure import Timeline
@@ -101,7 +102,7 @@ def _args(profile: Profile, launch: Launch, seconds: float) -> dict[str, Any]:
         if amount is not None and taken > 0:
             found[name] = round(amount / taken / 1e9, 2)
     more = {
-        "config": " ".join(f"{knob}={value}" for knob, value in launch.config.items()), "record": launch.record,
+        "config": knobs_text(launch.config), "record": launch.record,
         "region": launch.region, "code": str(launch.code or ""),
     }  # fmt: skip
     return {**found, **{name: text for name, text in more.items() if text}}
