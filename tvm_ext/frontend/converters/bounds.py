@@ -31,7 +31,7 @@ def in_bounds(op_type: str, inputs: Sequence[Any], attributes: Attributes) -> An
     """
     if op_type == "Gather" and isinstance(inputs[0], relax.Var):  # its kernel clips, but not to no row
         shape, axis = shape_of(inputs[0]) or (1,), int(attributes.get("axis", 0))
-        if shape[axis] == 0 and math.prod(shape_of(inputs[1]) or (1,)):
+        if shape[axis] == 0 and 0 not in (shape_of(inputs[1]) or ()):
             raise ValueError(_NOTHING)
     if op_type not in INDICES:
         return inputs
