@@ -53,7 +53,7 @@ def test_all_stages_and_the_page(said, path, tmp_path):
     assert said("compile", path, "--html", str(tmp_path / "page.html"))[0] == 0
     assert "Stage scheduled" in (tmp_path / "page.html").read_text()
     code, _, err = said("compile", path, "--html", str(tmp_path))
-    assert code == 1 and "cannot write" in err
+    assert code == 1 and "cannot be written" in err
 
 
 def test_passes_as_diffs(said, path):

@@ -110,8 +110,8 @@ class Finding:
         found = [(one, title) for title, of in (("", self.culprits), ("it takes too: ", self.also)) for one in of]
         if self.culprits:
             return [one.facts(title) for one, title in found]
-        kept = [("always on", f"{name}: {why}") for name, why in self.kept]
-        return [Facts([(f"no {self.kind}", self.reason or "it is not to blame"), *kept])]
+        kept = [Note(f"  always on: {name}: {why}") for name, why in self.kept]
+        return [Note(f"no {self.kind}: {self.reason or 'it is not to blame'}"), *kept]
 
 
 @dataclass(frozen=True)
