@@ -180,3 +180,13 @@ def test_no_compile_goes_on_from_a_stage_of_a_model_with_a_loop(tmp_path: Any) -
     for stage in ("relax", "scheduled"):
         with pytest.raises(StageError, match="bodies of its loops"):
             tvm_ext.resume(next(tmp_path.glob(f"*_{stage}.py")))
+
+
+def test_a_loop_of_which_nothing_comes_out_but_what_went_in() -> None:
+    body = helper.make_graph(
+        [node("Identity", ["s"], ["s_out"]), PASSED_ON], "body",
+        [value("i", [], INT), value("c", [], BOOL), value("s", [3, 7])],
+        [value("go", [], BOOL), value("s_out", [3, 7])],
+    )  # fmt: skip
+    compiled = agree(looping(body, -1), {"x": X, "n": np.array(3)})
+    assert "bodies" not in compiled.report

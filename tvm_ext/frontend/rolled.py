@@ -59,17 +59,34 @@ class _Rolled:
         self._body: onnx.GraphProto = self._given["body"].g
         scanned = int(self._given["num_scan_inputs"].i) if self._scan else 0
         operands = list(node.input if self._scan else node.input[2:])
-        self._states = operands[: len(operands) - scanned]
-        self._scanned = operands[len(self._states) :]
-        self._outer = list(dict.fromkeys(list(reads_of(node))[sum(map(bool, node.input)) :]))
-        self._captured = [name for name in self._outer if self._constant(name) is None]
-        self._counted = 0 if self._scan else 1
-        first = self._counted + len(self._states)
-        names = list(node.output[len(self._states) :])
-        self._collects = [(at, name) for at, name in enumerate(names, first) if name]
+        self._total = len(operands) - scanned
+        self._counted, self._heads = (0, 0) if self._scan else (1, 2)
+        inside = [value.name for value in self._body.input]
+        still = [at for at in range(self._total) if self._is_invariant(inside[self._heads + at], at)]
+        self._at = [at for at in range(self._total) if at not in still]
+        self._states, self._scanned = [operands[at] for at in self._at], operands[self._total :]
+        self._names = [name for at, name in enumerate(inside) if at - self._heads not in still]
+        self._outer = {name: name for name in list(reads_of(node))[sum(map(bool, node.input)) :]}
+        self._outer |= {inside[self._heads + at]: operands[at] for at in still}
+        self._handed_on = [(node.output[at], operands[at]) for at in still if node.output[at]]
+        self._captured = [name for name, outer in self._outer.items() if self._constant(outer) is None]
+        first = self._counted + self._total
+        self._collects = [(at, name) for at, name in enumerate(node.output[self._total :], first) if name]
+
+    def _is_invariant(self, name: str, at: int) -> bool:
+        """Whether a step hands a state on as it gets it, as exporters do with weights: the loop captures it then."""
+        makers = {output: node for node in self._body.node for output in node.output}
+        out = self._body.output[self._counted + at].name
+        while out in makers and makers[out].op_type == "Identity":
+            out = makers[out].input[0]
+        return out == name
 
     def emit(self) -> None:
         """Import the body, emit the call, and bind the outputs."""
+        for output, name in self._handed_on:
+            self._graph.bind(output, self._graph.value(name))
+        if not self._states and not self._collects:
+            return  # nothing else comes out of it
         count, along = self._count(), self._along()
         name, body = self._graph.import_body(self._proto())
         self._check_states(body)
@@ -83,14 +100,15 @@ class _Rolled:
         if not self._scan:
             inputs = [self._graph.value(given) if given else other
                       for given, other in zip([*self._node.input[:2], ""], inputs, strict=False)]  # fmt: skip
-        inputs += [self._graph.value(one) for one in (*self._states, *self._scanned, *self._captured)]
+        inputs += [self._graph.value(one) for one in (*self._states, *self._scanned)]
+        inputs += [self._graph.value(self._outer[name]) for name in self._captured]
         results, region = emit_call(
             self._graph.names.fresh(identifier(label)), (control_flow.NAME, control_flow.__name__),
             control_flow.program_of(program), [as_tensor(one) for one in inputs], [*states, *collected],
             {label: (self._node.op_type, "its steps are calls of one function")}, {"body": name},
         )  # fmt: skip
         self._graph.regions.append(region)
-        wanted = [*self._node.output[: len(self._states)], *(name for _, name in self._collects)]
+        wanted = [*(self._node.output[at] for at in self._at), *(name for _, name in self._collects)]
         for output, result in zip(wanted, results, strict=True):
             if output:
                 self._graph.bind(output, result)
@@ -114,7 +132,7 @@ class _Rolled:
 
     def _along(self) -> tuple[tuple[tuple[int, bool], ...], tuple[tuple[int, bool], ...]]:
         """(axis, whether backwards) of all that is scanned, and of all that is collected."""
-        first = self._counted + len(self._states)
+        first = self._counted + self._total
         made = len(self._body.output) - first
         axes, back = (self._ints(f"scan_output_{what}", made) for what in ("axes", "directions"))
         collected = tuple((axes[at - first], bool(back[at - first])) for at, _ in self._collects)
@@ -130,8 +148,7 @@ class _Rolled:
         return (*spec.sizes[:at], count or 0, *spec.sizes[at:]), spec.dtype
 
     def _check_states(self, body: Imported) -> None:
-        first = 0 if self._scan else 2
-        before, after = body.inputs[first:], body.outputs[self._counted :]
+        before, after = body.inputs[self._heads :], body.outputs[self._counted :]
         for name, old, new in zip(self._states, before, after, strict=False):
             if (old.shape, old.dtype) != (new.shape, new.dtype):
                 raise Refusal(f"state {name!r} is {old} before a step and {new} after it", unknown=name)
@@ -160,14 +177,14 @@ class _Rolled:
             shape, dtype = self._type(name)
             at = axis % len(shape)
             kinds.append(((*shape[:at], *shape[at + 1 :]), dtype))
-        names = [value.name for value in self._body.input]
+        captured = [self._type(self._outer[name]) for name in self._captured]
         head = [] if self._scan else [((), "int64"), ((), "bool")]
-        given = zip([*names, *self._captured], [*head, *kinds, *map(self._type, self._captured)], strict=True)
+        given = zip([*self._names, *self._captured], [*head, *kinds, *captured], strict=True)
         stated = self._body.output
         outputs = [helper.make_tensor_value_info(stated[0].name, TensorProto.BOOL, [])] * self._counted
-        outputs += [_value(stated[self._counted + at].name, kind) for at, kind in enumerate(kinds[: len(self._states)])]
+        outputs += [_value(stated[self._counted + at].name, kind) for at, kind in zip(self._at, kinds, strict=False)]
         outputs += [stated[at] for at, _ in self._collects]
-        constants = ((name, self._constant(name)) for name in self._outer)
+        constants = ((name, self._constant(outer)) for name, outer in self._outer.items())
         weights = [numpy_helper.from_array(array, name) for name, array in constants if array is not None]
         inside = helper.make_graph(
             self._body.node, self._body.name or "body", [_value(name, kind) for name, kind in given], outputs,
