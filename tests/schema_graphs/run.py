@@ -17,27 +17,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import onnx
 
 from tests.oracles.outcome import Outcome
-from tests.oracles.pool import Service, outcomes
+from tests.oracles.pool import outcomes
 
-#: Seed, operator ("" for one that the seed draws), and whether onnxruntime is asked.
-Task = tuple[int, str, bool]
+from .graphs import seeded
+from .judge import SERVICE, Task, answer
+
 _MOST = 100_000
 #: Outcomes that are as they should be: see `judge.outcome`.
 FINE = ("right", "unchecked", "invalid", "refused")
-
-
-def answer(task: Task) -> Outcome:
-    """The outcome of a case; a fact is its operator."""
-    from .graphs import seeded
-    from .judge import outcome
-
-    seed, operator, onnxruntime = task
-    case = seeded(seed, operator)
-    return outcome(case, onnxruntime)._replace(facts={"operator": case.operator})
-
-
-#: A graph may take twenty seconds.
-SERVICE = Service(answer, seconds=20.0)
 
 
 def judged(draws: Iterable[tuple[int, str]], workers: int = 1) -> Iterator[tuple[int, str, Outcome]]:
@@ -88,8 +75,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _again(seed: int, operator: str) -> int:
-    from .graphs import seeded
-
     case = seeded(seed, operator)
     print(onnx.printer.to_text(onnx.ModelProto.FromString(case.model)))
     for x in case.inputs:

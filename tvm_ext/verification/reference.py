@@ -33,6 +33,7 @@ def onnxruntime_session(model: Any, threads: int | None = None, *, optimized: bo
     options.inter_op_num_threads = 1
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_session_config_entry("session.x64quantprecision", "1")  # no sums of bytes that saturate without VNNI
     options.log_severity_level = 3  # its warnings go to stderr and are about its own optimizer
     try:
         return _open(onnxruntime, model, options)
