@@ -12,6 +12,8 @@ import tvm_ext
 
 from ..graphs import model, node, value
 
+#: ONNX's default, which is a float32.
+EPSILON = float(np.float32(1e-5))
 SHAPE = (2, 4, 5, 3)
 IMAGES = {
     "constant": np.full(SHAPE, 1000.0),
@@ -43,18 +45,18 @@ CASES: dict[str, Any] = {
     "over the image": mean_and_variance(axes=[2, 3]),
     "groups": (
         node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2), 21, "sb",
-        lambda x: channels(normal(x.reshape(2, 2, 30), 2, 1e-5).reshape(SHAPE)),
+        lambda x: channels(normal(x.reshape(2, 2, 30), 2, EPSILON).reshape(SHAPE)),
     ),
     "instances": (
-        node("InstanceNormalization", ["x", "s", "b"], ["y"]), 17, "sb", lambda x: channels(normal(x, (2, 3), 1e-5)),
+        node("InstanceNormalization", ["x", "s", "b"], ["y"]), 17, "sb", lambda x: channels(normal(x, (2, 3), EPSILON)),
     ),
     "layer": (
         node("LayerNormalization", ["x", "one", "zero"], ["y"], axis=1), 17, "oz",
-        lambda x: normal(x, (1, 2, 3), 1e-5),
+        lambda x: normal(x, (1, 2, 3), EPSILON),
     ),
     "batch, training": (
         node("BatchNormalization", ["x", "s", "b", "b", "s"], ["y", "m", "v"], training_mode=1), 15, "sb",
-        lambda x: channels(normal(x, (0, 2, 3), 1e-5)),
+        lambda x: channels(normal(x, (0, 2, 3), EPSILON)),
     ),
 }  # fmt: skip
 

@@ -12,6 +12,8 @@ from .typed import compiled
 #: dtype -> relative to the largest value: a few roundings.
 UNITS = {"float64": 1e-13, "float32": 3e-6, "float16": 3e-3, "bfloat16": 3e-2}
 RNG = np.random.default_rng(17)
+#: ONNX's default, which is a float32.
+EPSILON = float(np.float32(1e-5))
 
 
 def agree(got, wanted, dtype):
@@ -35,7 +37,7 @@ def test_batch_norm_of_parameters_known_or_not(dtype, shape, constants):
     feeds = {"x": random(*shape, dtype=dtype), **{name: random(shape[1], dtype=dtype) for name in "sbm"}}
     feeds["v"] = RNG.uniform(0.5, 2, shape[1]).astype(dtype)
     wide = {name: a.astype("float64").reshape(shape if name == "x" else channels) for name, a in feeds.items()}
-    wanted = (wide["x"] - wide["m"]) / np.sqrt(wide["v"] + 1e-5) * wide["s"] + wide["b"]
+    wanted = (wide["x"] - wide["m"]) / np.sqrt(wide["v"] + EPSILON) * wide["s"] + wide["b"]
     weights = {name: feeds.pop(name) for name in constants}
     nodes = [node("BatchNormalization", list("xsbmv"), ["z"]), node("Relu", ["z"], ["y"])]
     agree(compiled(nodes, feeds, {"y": dtype}, 15, weights)["y"], np.maximum(wanted, 0), dtype)
@@ -51,7 +53,7 @@ def test_batch_norm_in_training_of_several_types(statistics):
     wide, axes = x.astype("float64"), (0, 2)
     agree(got["p"], wide.mean(axes) * 0.25, "float16")
     agree(got["q"], 0.75 + wide.var(axes) * 0.25, "float16")
-    normal = (wide - wide.mean(axes, keepdims=True)) / np.sqrt(wide.var(axes, keepdims=True) + 1e-5)
+    normal = (wide - wide.mean(axes, keepdims=True)) / np.sqrt(wide.var(axes, keepdims=True) + EPSILON)
     agree(got["y"], normal + 1, "float16")
 
 
@@ -74,13 +76,15 @@ def test_batch_norm_of_several_types_is_computed_in_the_widest(kinds, training):
     if training:
         m, v = x.mean((0, 2)), x.var((0, 2))
     s, b, m, v = (a.reshape(1, 3, 1) for a in (s, b, m, v))
-    agree(found["y"], (x - m) / np.sqrt(v + 1e-5) * s + b, kind)
+    agree(found["y"], (x - m) / np.sqrt(v + EPSILON) * s + b, kind)
 
 
 def test_batch_norm_of_opset_7():
     x, one = random(2, 3, 4, dtype="float32"), np.ones(3, "float32")
     nodes = [node("BatchNormalization", ["x", *"aaaa"], ["y"], spatial=1)]
-    agree(compiled(nodes, {"x": x}, {"y": "float32"}, 7, {"a": one})["y"], (x - 1) / np.sqrt(1 + 1e-5) + 1, "float32")
+    agree(
+        compiled(nodes, {"x": x}, {"y": "float32"}, 7, {"a": one})["y"], (x - 1) / np.sqrt(1 + EPSILON) + 1, "float32"
+    )
     with pytest.raises(UnsupportedError, match="spatial=0"):
         compiled([node("BatchNormalization", ["x", *"aaaa"], ["y"], spatial=0)], {"x": x}, {"y": "float32"}, 7,
                  {"a": np.ones((3, 4), "float32")})  # fmt: skip
@@ -105,8 +109,8 @@ def test_layer_norm_by_scales_that_broadcast(dtype, axis, scale, bias, outputs):
         feeds["b"] = random(*bias, dtype=dtype)
     wide, axes = {name: a.astype("float64") for name, a in feeds.items()}, tuple(range(axis % 3, 3))
     mean, variance = (f(wide["x"], axes, keepdims=True) for f in (np.mean, np.var))
-    wanted = {"y": (wide["x"] - mean) / np.sqrt(variance + 1e-5) * wide["s"] + wide.get("b", 0),
-              "m": mean, "i": 1 / np.sqrt(variance + 1e-5)}  # fmt: skip
+    wanted = {"y": (wide["x"] - mean) / np.sqrt(variance + EPSILON) * wide["s"] + wide.get("b", 0),
+              "m": mean, "i": 1 / np.sqrt(variance + EPSILON)}  # fmt: skip
     names = list("ymi")[:outputs]
     nodes = [node("LayerNormalization", list(feeds), names, axis=axis)]
     got = compiled(nodes, feeds, {name: dtype if name == "y" else "float32" for name in names}, 17)
@@ -122,7 +126,7 @@ def test_layer_norm_by_scales_that_broadcast(dtype, axis, scale, bias, outputs):
 def test_group_norm_by_scales_of_groups(dtype, opset, shape, groups):
     x, scale, bias = random(*shape, dtype=dtype), random(groups, dtype=dtype), random(groups, dtype=dtype)
     apart = x.astype("float64").reshape(shape[0], groups, -1)
-    normal = (apart - apart.mean(2, keepdims=True)) / np.sqrt(apart.var(2, keepdims=True) + 1e-5)
+    normal = (apart - apart.mean(2, keepdims=True)) / np.sqrt(apart.var(2, keepdims=True) + EPSILON)
     wanted = normal * scale.astype("float64")[:, None] + bias.astype("float64")[:, None]
     nodes = [node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=groups)]
     got = compiled(nodes, {"x": x}, {"y": dtype}, opset, {"s": scale, "b": bias})["y"]

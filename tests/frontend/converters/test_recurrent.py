@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+from tvm_ext.core.errors import UnsupportedError
+
 from ..graphs import check_numbers, imported, model, node, value
 
 RNG = np.random.default_rng(7)
@@ -67,5 +69,6 @@ def test_a_reset_gate_behind_the_matmul():
 
 def test_other_activations_and_a_clip():
     check_numbers(recurrent("RNN", activations=["Relu"], clip=0.5), x())
-    with pytest.raises(Exception, match="activation 'Affine'"):
-        imported(recurrent("RNN", activations=["Affine"]))
+    check_numbers(recurrent("RNN", activations=["Affine"], activation_alpha=[0.5], activation_beta=[0.1]), x())
+    with pytest.raises(UnsupportedError, match="activation 'Softmax'"):
+        imported(recurrent("RNN", activations=["Softmax"]))
