@@ -168,8 +168,25 @@ def _shapes(options: Mapping[str, Any]) -> dict[str, list[int]]:
 
 
 def _llvm(tvm: Any, target: str | None, threads: int) -> Any:
-    """The target of our option of that name ("CPU" or "TRIPLE:CPU"), by default this machine."""
+    """The target of our option of that name ("CPU" or "TRIPLE:CPU"), by default this machine, without the vectors that
+    LLVM expects of its name and that a host hides."""
     codegen = _needed("tvm.target.codegen")
     triple, _, mcpu = (target or codegen.llvm_get_system_cpu()).rpartition(":")
-    description = {"kind": "llvm", "mcpu": mcpu, "num-cores": threads}
-    return tvm.target.Target({**description, **({"mtriple": triple} if triple else {})})
+    description: dict[str, Any] = {"kind": "llvm", "mcpu": mcpu, "num-cores": threads}
+    if triple:
+        description["mtriple"] = triple
+    elif not target and (flags := _cpu_flags()):
+        expected = (str(feature) for feature in codegen.llvm_get_cpu_features(tvm.target.Target(description)))
+        vectors = (feature for feature in expected if feature.startswith(("avx", "amx", "fma")))
+        description["mattr"] = [f"-{feature}" for feature in vectors if feature.replace("-", "") not in flags]
+    return tvm.target.Target(description)
+
+
+def _cpu_flags(cpuinfo: str = "/proc/cpuinfo") -> set[str]:
+    """What Linux says that the CPU has, without underscores; empty where it does not say."""
+    try:
+        with open(cpuinfo, encoding="utf-8") as file:
+            flags = next((line.partition(":")[2] for line in file if line.startswith("flags")), "")
+    except OSError:
+        return set()
+    return {flag.replace("_", "") for flag in flags.split()}
