@@ -53,11 +53,10 @@ def tvm_kernels(path, threads, runs=3):
     import tvm
     from tvm import relax
     from tvm.relax.frontend.onnx import from_onnx
-    from tvm.target.codegen import llvm_get_system_cpu
+    from tvm_ext.benchmarking.contenders import llvm_target
 
     model = onnx.load(path)
-    target = tvm.target.Target({"kind": "llvm", "mcpu": llvm_get_system_cpu(), "num-cores": threads})
-    machine = relax.VirtualMachine(tvm.compile(from_onnx(model), target=target), tvm.cpu())
+    machine = relax.VirtualMachine(tvm.compile(from_onnx(model), target=llvm_target(None, threads)), tvm.cpu())
     nodes = [node.name for node in model.graph.node if node.op_type == "Conv"]
     seconds, started = [], 0.0
 

@@ -117,7 +117,7 @@ def prepare_tvm(model: str, threads: int, options: dict[str, Any]) -> Prepared:
     onnx, tvm = _needed("onnx"), _needed("tvm")
     relax, frontend = _needed("tvm.relax"), _needed("tvm.relax.frontend.onnx")
     mod = frontend.from_onnx(onnx.load(model), shape_dict=_shapes(options) or None, sanitize_input_names=False)
-    machine = relax.VirtualMachine(tvm.compile(mod, target=_llvm(tvm, options.get("target"), threads)), tvm.cpu())
+    machine = relax.VirtualMachine(tvm.compile(mod, target=llvm_target(options.get("target"), threads)), tvm.cpu())
     order = [param.name for param in mod["main"].params]
     _, names = _graph_names(model)
     main = machine["main"]
@@ -167,10 +167,10 @@ def _shapes(options: Mapping[str, Any]) -> dict[str, list[int]]:
     return {name: list(shape) for name, shape in dict(options.get("shapes") or {}).items()}
 
 
-def _llvm(tvm: Any, target: str | None, threads: int) -> Any:
+def llvm_target(target: str | None, threads: int) -> Any:
     """The target of our option of that name ("CPU" or "TRIPLE:CPU"), by default this machine, without the vectors that
     LLVM expects of its name and that a host hides."""
-    codegen = _needed("tvm.target.codegen")
+    tvm, codegen = _needed("tvm"), _needed("tvm.target.codegen")
     triple, _, mcpu = (target or codegen.llvm_get_system_cpu()).rpartition(":")
     description: dict[str, Any] = {"kind": "llvm", "mcpu": mcpu, "num-cores": threads}
     if triple:
