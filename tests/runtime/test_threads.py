@@ -158,7 +158,7 @@ x = np.ones((16, 32), np.float32)
 right, pool = compiled.run(x)["y"], compiled._callers
 locked = threading.Event()
 
-def add_held():
+def hold():
     with pool._returned:
         locked.set()
         threading.Event().wait()

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Of a loop that only its condition ends.
 _NO_LIMIT = np.iinfo(np.int64).max
+#: Steps that a loop may be stated to take: more would run for minutes at best, and for ever at worst.
+_MOST_STEPS = 10_000_000
 #: Before this version Scan runs over a batch.
 _NO_BATCH = 9
 
@@ -118,12 +120,14 @@ class _Rolled:
         """How many steps there are; None where that is known at run time only.
 
         Raises:
-            Refusal: something is collected then.
+            Refusal: something is collected then; or there are more than a run could take.
         """
         if self._scan:
             axis = self._ints("scan_input_axes", len(self._scanned))[0]
             return self._type(self._scanned[0])[0][axis]
         if (count := steps_of(self._node, self._graph)) is not None:
+            if count > _MOST_STEPS:
+                raise Refusal(f"it takes {count} steps, more than the {_MOST_STEPS} that a loop may have")
             return count
         if self._collects:
             wrong = f"how many steps it takes is computed, and {self._collects[0][1]!r} has an element for each step"

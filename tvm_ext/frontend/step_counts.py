@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .graph_order import reads_of
+from .refusal import Refusal
 
 if TYPE_CHECKING:
     import onnx
@@ -21,7 +22,11 @@ _MOST = 20_000
 
 
 def steps_of(node: onnx.NodeProto, graph: Graph) -> int | None:
-    """How many steps a Loop takes; None where that is known at run time only."""
+    """How many steps a Loop takes; None where that is known at run time only.
+
+    Raises:
+        Refusal: it never ends.
+    """
     body = next(attribute.g for attribute in node.attribute if attribute.name == "body")
     given = [graph.known(name) if name else None for name in [*node.input[:2], ""][:2]]
     if any(name and value is None for name, value in zip(node.input, given, strict=False)):
@@ -30,7 +35,11 @@ def steps_of(node: onnx.NodeProto, graph: Graph) -> int | None:
     most = None if limit is None else max(int(limit.reshape(-1)[0]), 0)
     if most == 0 or (going is not None and not going.all()):
         return 0
-    return most if passes_on(body) else _counted(node, graph, body, most)
+    if not passes_on(body):
+        return _counted(node, graph, body, most)
+    if most is None:
+        raise Refusal("it never ends: it has no trip count, and a condition that stays true")
+    return most
 
 
 def passes_on(body: onnx.GraphProto) -> bool:

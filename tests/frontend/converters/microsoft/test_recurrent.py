@@ -17,7 +17,8 @@ STEPS, INPUTS, HIDDEN = 4, 7, 8
 def test_directions(direction: str, columns: bool) -> None:
     rng, count = rng_of(1, columns), 2 if direction == "bidirectional" else 1
     gates = 4 * HIDDEN
-    weights = [Known(np.int8(rng.integers(-127, 128, (count, rows, gates)))) for rows in (INPUTS, HIDDEN)]
+    # of 7 bits: onnxruntime adds pairs of products of bytes in 16 bits, and saturates them, on CPUs without VNNI
+    weights = [Known(np.int8(rng.integers(-63, 64, (count, rows, gates)))) for rows in (INPUTS, HIDDEN)]
     shape = (count, gates) if columns else (count,)
     parts: list[Any] = []
     for _ in weights:
