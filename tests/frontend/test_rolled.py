@@ -192,9 +192,7 @@ def test_a_loop_of_which_nothing_comes_out_but_what_went_in() -> None:
     assert "bodies" not in compiled.report
 
 
-@pytest.mark.parametrize(
-    ("trips", "reason"), [(1 << 31, "2147483648 steps"), (None, "never ends")]
-)
+@pytest.mark.parametrize(("trips", "reason"), [(1 << 31, "2147483648 steps"), (None, "never ends")])
 def test_what_would_run_for_ever_is_refused(trips: int | None, reason: str) -> None:
     with pytest.raises(UnsupportedError, match=f"'loop'.*{reason}"):
         imported(looping(step([PASSED_ON]), trips))
