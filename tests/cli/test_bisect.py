@@ -35,7 +35,7 @@ def test_a_culprit_exits_1_and_can_be_switched_off(cli, dense: str, monkeypatch:
     plant("packing", monkeypatch)
     code, out, _ = cli("bisect", dense, "--by", "layer", *FEW)
     assert code == 1 and "the error comes from layer fused_matmul_add" in out
-    assert f"again: tvm-ext verify {dense} --threads 1 --records none --off layer=fused_matmul_add" in out
+    assert f"tvm-ext verify {dense} --threads 1 --records none --off layer=fused_matmul_add" in out
     assert cli("verify", dense, *FEW)[0] == 1
     assert cli("verify", dense, *FEW, "--off", "layer=fused_matmul_add")[0] == 0
 
