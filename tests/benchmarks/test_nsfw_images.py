@@ -56,9 +56,9 @@ def test_no_picture_is_used_twice(model: str) -> None:
 def test_int8_scores_are_near_those_of_float32(model: str) -> None:
     """The bar of the issue: 200 pictures, a mean difference of 0.01, and none on another side of 0.5."""
     options = {**pictures.QUANTIZE, "reduce_range": False}  # else of 7 bits on CPUs without VNNI
-    made = tvm_ext.quantize(model, pictures.calibration(), **options).model
+    quantized = tvm_ext.quantize(model, pictures.calibration(), **options).model
     images = pictures.evaluation()
-    sides = [onnxruntime_session(model), onnxruntime_session(made, optimized=False)]
+    sides = [onnxruntime_session(model), onnxruntime_session(quantized, optimized=False)]
     reference, found = (pictures.scores(lambda x, s=s: s.run(None, x), images) for s in sides)
     one = pictures.difference(reference, found)
     assert one.mean <= 0.01 and one.crossed == 0, one

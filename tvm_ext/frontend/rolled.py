@@ -22,7 +22,7 @@ from .narrow import NARROW
 from .refusal import Refusal
 from .region_calls import Type, emit_call
 from .sequences import describe
-from .step_counts import steps_of
+from .step_counts import behind_identities, steps_of
 from .subgraph import Graph, as_tensor, constant_of
 
 if TYPE_CHECKING:
@@ -77,11 +77,7 @@ class _Rolled:
 
     def _is_invariant(self, name: str, at: int) -> bool:
         """Whether a step hands a state on as it gets it, as exporters do with weights: the loop captures it then."""
-        makers = {output: node for node in self._body.node for output in node.output}
-        out = self._body.output[self._counted + at].name
-        while out in makers and makers[out].op_type == "Identity":
-            out = makers[out].input[0]
-        return out == name
+        return behind_identities(self._body, self._body.output[self._counted + at].name) == name
 
     def emit(self) -> None:
         """Import the body, emit the call, and bind the outputs."""

@@ -46,13 +46,20 @@ def passes_on(body: onnx.GraphProto) -> bool:
     """Whether the body of a Loop passes its condition on, or says that it always goes on."""
     from onnx import numpy_helper
 
-    name, makers = body.output[0].name, {output: node for node in body.node for output in node.output}
-    while name in makers and makers[name].op_type == "Identity":
-        name = makers[name].input[0]
+    name = behind_identities(body, body.output[0].name)
+    maker = next((node for node in body.node if name in node.output), None)
     held = [numpy_helper.to_array(tensor) for tensor in body.initializer if tensor.name == name]
-    if name in makers and makers[name].op_type == "Constant" and makers[name].attribute[0].HasField("t"):
-        held.append(numpy_helper.to_array(makers[name].attribute[0].t))
+    if maker is not None and maker.op_type == "Constant" and maker.attribute[0].HasField("t"):
+        held.append(numpy_helper.to_array(maker.attribute[0].t))
     return name == body.input[1].name or (bool(held) and bool(held[0].all()))
+
+
+def behind_identities(body: onnx.GraphProto, name: str) -> str:
+    """The value of a body that a name stands for: what its Identity nodes pass on is the same."""
+    passed = {output: node.input[0] for node in body.node if node.op_type == "Identity" for output in node.output}
+    while name in passed:
+        name = passed[name]
+    return name
 
 
 def _counted(node: onnx.NodeProto, graph: Graph, body: onnx.GraphProto, most: int | None) -> int | None:

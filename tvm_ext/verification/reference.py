@@ -36,7 +36,6 @@ def onnxruntime_session(model: Any, threads: int | None = None, *, optimized: bo
     options.inter_op_num_threads = 1
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.add_session_config_entry(_EXACT, "1")
     options.log_severity_level = 3  # its warnings go to stderr and are about its own optimizer
     try:
         return _open(onnxruntime, model, options)
@@ -112,6 +111,7 @@ def _run(session: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
 def _open(onnxruntime: Any, model: Any, options: Any) -> Any:
     source = read_model(model)  # says more clearly than onnxruntime what is wrong with a file
     given = os.fspath(model) if isinstance(model, str | os.PathLike) else source.proto.SerializeToString()
+    options.add_session_config_entry(_EXACT, "1")
     try:
         return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
     except Exception as error:

@@ -99,7 +99,6 @@ def _matrix(size: int, parts: int, length: int, inverse: bool, onesided: bool) -
     return whole[..., :1] if inverse and onesided else whole
 
 
-#: Operator -> converter.
 def _window(*terms: float) -> Converter:
     """A window of a known size: the sum of terms[k] cos(2 pi k n / N), N the size, or one less if it is not periodic.
 
@@ -119,6 +118,7 @@ def _window(*terms: float) -> Converter:
     return converter
 
 
+#: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
     "BlackmanWindow": _window(0.42, -0.5, 0.08),
     "DFT": dft,
