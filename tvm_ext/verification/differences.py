@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ..runtime.table import Cell, Column, Table, Value, plain
+from ..runtime.table import Cell, Column, Plain, Table, Value
 from .metrics import FREE_ULP, Deviations, ulp_distance, worst
 from .tolerance import UNIT_ROUNDOFF
 
@@ -18,7 +17,7 @@ Bins = tuple[tuple[int | None, int], ...]
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Plain):
     """How one array differs from its reference.
 
     Attributes:
@@ -45,20 +44,6 @@ class Difference:
     @property
     def ok(self) -> bool:
         return not self.mismatched
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; infinities as text."""
-        return dict(plain(self))
-
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> Difference:
-        """The inverse of :meth:`as_dict`."""
-        index = row["worst_index"]
-        bins = tuple((None if power is None else int(power), int(count)) for power, count in row["bins"])
-        return cls(
-            float(row["largest"]), float(row["ratio"]), row["mismatched"], row["nan_mismatch"], row["inf_mismatch"],
-            None if index is None else tuple(index), row["actual"], row["expected"], bins,
-        )  # fmt: skip
 
 
 def difference(actual: np.ndarray, expected: np.ndarray, bound: float) -> Difference:

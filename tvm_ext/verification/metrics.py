@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.numbers.accuracy import value_range as value_range
-from ..runtime.table import plain
+from ..runtime.table import Plain
 
 #: Largest error of an output, as a part of the reference's range. A float32 network sums hundreds of products in an
 #: order of its own choice, so two correct programs differ by some tens of roundings: 1e-5 is 84 units of float32's
@@ -27,7 +27,7 @@ FREE_ULP = 4
 
 
 @dataclass(frozen=True)
-class OutputMetrics:
+class OutputMetrics(Plain):
     """How one output compares with its reference.
 
     Attributes:
@@ -68,6 +68,8 @@ class OutputMetrics:
     tolerance: float = 0.0
     reason: str = ""
 
+    derived = ("ok",)
+
     @property
     def ok(self) -> bool:
         return not self.reason
@@ -84,10 +86,6 @@ class OutputMetrics:
             return math.inf if self.reason else 0.0
         within = self.of_range / self.tolerance if self.tolerance else 0.0
         return 1.0 + max(within, float(self.mismatched)) if self.reason else min(1.0, within)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: NaN and infinity become text, which JSON has no numbers for."""
-        return dict(plain(self, "ok"))
 
 
 def compare(name: str, actual: np.ndarray, expected: np.ndarray, tolerance: float | None = None) -> OutputMetrics:

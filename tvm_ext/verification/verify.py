@@ -15,7 +15,7 @@ from ..core.errors import InputError, OptionError
 from ..core.frozen import FrozenInput
 from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
-from ..runtime.table import Cell, Column, Table, Value
+from ..runtime.table import Cell, Column, Table, Value, plain_fields
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
 
@@ -66,11 +66,7 @@ class VerifyReport(Shown):
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         worst = self.worst
-        return {
-            "ok": self.ok, "reference": self.reference, "seed": self.seed, "problems": list(self.problems),
-            "warnings": list(self.warnings),
-            "worst": worst.name if worst else None, "outputs": [o.as_dict() for o in self.outputs],
-        }  # fmt: skip
+        return {**plain_fields(self, "ok", "warnings"), "worst": worst.name if worst else None}
 
     def parts(self) -> list[Part]:
         """What it was compared with, a row an output, and what is to be said of them."""

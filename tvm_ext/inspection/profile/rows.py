@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import OptionError
-from ...runtime.table import plain
+from ...runtime.table import Plain, plain_fields
 from ..work import Work, total
 from .code_facts import CodeFacts
 from .launch import Launch
@@ -24,7 +24,7 @@ GROUPINGS: Mapping[str, Callable[[Launch], Any]] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Plain):
     """Launches that are shown together.
 
     Attributes:
@@ -79,9 +79,8 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        row = plain(self, "median")
-        del row["work"]
-        return {**row, "min": self.least, "flops": self.work.flops, "bytes": self.work.bytes}
+        row = plain_fields(self, "median")
+        return {**row, "min": self.least, **row.pop("work")}
 
 
 def rows_of(launches: Sequence[Launch], by: str, whole: float, roofs: Roofs) -> tuple[Row, ...]:
