@@ -133,7 +133,7 @@ def verify(
     outputs = compiled.run(feeds)  # first: it says more clearly than onnxruntime what is wrong with an input
     label = "the given reference"
     if reference is None:
-        reference, label = run_reference(model, _with_frozen(compiled, feeds), compiled.threads)
+        reference, label = run_reference(model, {**frozen_inputs(compiled), **feeds}, compiled.threads)
     return report_of(outputs, reference, label, None if inputs is not None else seed, tolerance)
 
 
@@ -143,7 +143,7 @@ def _verify_batches(compiled: CompiledModel, model: Any, seed: int, tolerance: f
     for batch in (*compiled.batches, sum(compiled.batches) + 1):
         feeds = seeded_inputs(compiled.inputs, seed, batch)
         outputs = compiled.run(feeds)
-        reference, label = run_reference(model, _with_frozen(compiled, feeds), compiled.threads)
+        reference, label = run_reference(model, {**frozen_inputs(compiled), **feeds}, compiled.threads)
         report = report_of(outputs, reference, label, seed, tolerance_of(compiled, tolerance))
         rows = tuple(replace(row, name=f"{row.name} (batch {batch})") for row in report.outputs)
         reports.append(replace(report, outputs=rows))
@@ -171,11 +171,6 @@ def tolerance_of(compiled: CompiledModel, given: float | None = None) -> float |
 
 def _rounds_to_8_bits(operator: str) -> bool:
     return operator.startswith("QLinear") or operator in ("QuantizeLinear", "DynamicQuantizeLinear")
-
-
-def _with_frozen(compiled: CompiledModel, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inputs of the ONNX model: those of the program, and those that were frozen when it was compiled."""
-    return {**frozen_inputs(compiled), **feeds}
 
 
 def frozen_inputs(compiled: CompiledModel) -> dict[str, np.ndarray]:
