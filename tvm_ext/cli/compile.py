@@ -201,9 +201,7 @@ def _print_timing(report: Mapping[str, Any]) -> None:
     rows = list(_steps(report))
     total = sum(seconds for _, seconds, _ in rows) or 1.0
     longest = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
-    columns = (
-        "step", Column("time", "s", ".3f"), Column("share", right=True, bar=30), "fired", "skipped",
-    )  # fmt: skip
+    columns = ("step", Column("time", "s", ".3f"), Column("share", right=True, bar=30), "fired", "skipped")
     cells = [
         (name, seconds, Cell(percent(seconds / total, 1), share=seconds / longest), *events)
         for name, seconds, events in rows

@@ -90,9 +90,7 @@ def owners_of(compiled: CompiledModel) -> Owners:
     """
     report = compiled.report
     kernels = {row["name"]: row for row in report["kernels"]}
-    rows = tuple(
-        _row(node, row, kernels, _places(report)) for node, row in report.get("nodes", {}).items()
-    )  # fmt: skip
+    rows = tuple(_row(node, row, kernels, _places(report)) for node, row in report.get("nodes", {}).items())
     return Owners(str(compiled.metadata.model["name"]), rows)
 
 

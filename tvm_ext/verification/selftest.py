@@ -10,7 +10,6 @@ import os
 import sys
 from typing import Any
 
-
 _MODEL = """
 <ir_version: 8, opset_import: ["": 17]>
 selftest (float[1, 3, 9, 7] x) => (float[1, 5] y) {
