@@ -81,10 +81,10 @@ def _compiled(model: Any, code: bool, options: dict[str, Any]) -> tuple[Compiled
 def _compiled_with_facts(model: Any, options: dict[str, Any]) -> tuple[CompiledModel, dict[str, CodeFacts], str]:
     """Compile in this process, past the cache, so that the assembly is that of the kernels which run."""
     from ...core.instruments import Instruments
-    from ...driver.build import kernels_of
     from ...driver.compile import compile_model
-    from ...driver.tir.machine_code import code_of
+    from ...driver.machine_code import code_of
     from ...passes.pipeline import LOWER
+    from ...passes.tir.shares import kernels_of
 
     lowered: list[tuple[IRModule, CompileContext]] = []
 

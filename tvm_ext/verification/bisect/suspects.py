@@ -125,12 +125,10 @@ _Found = Iterator["tuple[Suspect | tuple[str, str], bool]"]
 
 
 def _passes(seen: Seen) -> _Found:
-    from ...byoc.settings import offloading_of
-    from ...passes.pipeline import pipeline
+    from ...passes.pipeline import passes_of
 
     ctx = seen.ctx
-    offloading = offloading_of(ctx.options.offload, dict(ctx.options.offload_options))
-    for one in pipeline(offloading):
+    for one in passes_of(ctx.options):
         if one.needed:
             yield (one.name, one.needed), True
             continue
