@@ -7,10 +7,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from tvm_ext.schedules.amx import AmxTiles
-from tvm_ext.schedules.amx_blocks import Blocks
-from tvm_ext.schedules.amx_result import TileResult
-from tvm_ext.schedules.tile_copy import TileCopy
+from tvm_ext.schedules.amx.blocks import Blocks
+from tvm_ext.schedules.amx.result import TileResult
+from tvm_ext.schedules.amx.tile_copy import TileCopy
+from tvm_ext.schedules.amx.tile_products import AmxTiles
 
 _note = TileResult.note
 

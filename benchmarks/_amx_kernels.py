@@ -21,9 +21,9 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match
 from tvm_ext.driver.build import compile_kernels
 from tvm_ext.rates.instructions import PRODUCTS
-from tvm_ext.schedules.amx import AmxTiles, Registers
-from tvm_ext.schedules.amx_blocks import Blocks
-from tvm_ext.schedules.conv2d_amx import Conv2dAmx
+from tvm_ext.schedules.amx.blocks import Blocks
+from tvm_ext.schedules.amx.tile_products import AmxTiles, Registers
+from tvm_ext.schedules.recipes.convolution.conv2d_amx import Conv2dAmx
 
 Call = Callable[[], Any]
 _TILE = 1024

@@ -14,7 +14,7 @@ from typing import Any
 
 from _common import say
 
-from tvm_ext.core.record_book import RecordBook, lines_of
+from tvm_ext.core.records.record_book import RecordBook, lines_of
 
 COMMAND = (sys.executable, "-m", "tvm_ext.cli", "tune", "zoo:resnet18", "--json", "--trials", "500")
 

@@ -16,8 +16,8 @@ from _reasons import explained
 from tvm_ext.benchmarking.benchmark import OURS, REFERENCE, benchmark
 from tvm_ext.benchmarking.table import BenchmarkTable
 from tvm_ext.core.sample_inputs import seeded_inputs
-from tvm_ext.frontend.reader import read_model
-from tvm_ext.frontend.shapes import input_specs
+from tvm_ext.frontend.reading.reader import read_model
+from tvm_ext.frontend.reading.shapes import input_specs
 from tvm_ext.verification.arrays import save_npz
 
 

@@ -36,14 +36,14 @@ from tvm_ext.byoc.systolic import (
     simulate,
     step_gemm,
 )
+from tvm_ext.byoc.systolic.code.isa import Gemm
 from tvm_ext.byoc.systolic.driver import driver
-from tvm_ext.byoc.systolic.isa import Gemm
-from tvm_ext.byoc.systolic.timing import Event
+from tvm_ext.byoc.systolic.simulation.timing import Event
 from tvm_ext.core.errors import ArtifactError, InputError, ProgramError
 
 SCALESIM = pathlib.Path(__file__).resolve().parents[1] / "tests/byoc/systolic/data/scalesim_3_0_0_gemm.csv"
 DATAFLOWS = ("ws", "os", "is")
-_PREFIX, _START = struct.Struct("<8sIIIIQ"), 64  # of a program's bytes, see byoc/systolic/program.py
+_PREFIX, _START = struct.Struct("<8sIIIIQ"), 64  # of a program's bytes, see byoc/systolic/code/program.py
 
 
 def scalesim() -> dict[str, int]:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from tvm_ext.core.recipe import Config
-from tvm_ext.tuning.space import ConfigSpace
+from tvm_ext.tuning.templates.space import ConfigSpace
 
 TABLE = pathlib.Path(__file__).resolve().parent / "data" / "tuning_table.json.gz"
 

@@ -26,7 +26,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match
 from tvm_ext.runtime.cpu import cpu_flags
 from tvm_ext.runtime.tiles import why_no_tiles
-from tvm_ext.schedules.conv2d_amx import Conv2dAmx
+from tvm_ext.schedules.recipes.convolution.conv2d_amx import Conv2dAmx
 from tvm_ext.verification.environment import describe_machine
 
 _UNSUPPORTED = 3

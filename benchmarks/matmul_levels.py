@@ -134,8 +134,8 @@ def _recipe(level: str, size: int, machine: Any) -> tuple[Any, tuple[Any, ...]]:
 
     from tvm_ext.core.layout import Layout
     from tvm_ext.core.recipe import Match
-    from tvm_ext.schedules.batch_matmul import BatchMatmul
-    from tvm_ext.schedules.dense import Dense
+    from tvm_ext.schedules.recipes.batch_matmul import BatchMatmul
+    from tvm_ext.schedules.recipes.dense import Dense
 
     recipe = Dense() if level == "prepacked" else BatchMatmul()
     match = recipe.match(_group(size, constant=level == "prepacked"), machine)

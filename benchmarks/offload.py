@@ -28,7 +28,8 @@ from _offload_speed import MEMORIES
 from _sweep_chart import sweep_chart
 
 import tvm_ext
-from tvm_ext.byoc.systolic import Accelerator, roofline_svg, sweep
+from tvm_ext.byoc.systolic import Accelerator, roofline_svg
+from tvm_ext.byoc.systolic.results import sweep
 from tvm_ext.driver.regions import regions_of
 
 STORED = RESULTS / "offload.json"

@@ -32,15 +32,15 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.machine_files import descriptions
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.recipe import Config, Match, Recipe
-from tvm_ext.core.record import Record
-from tvm_ext.core.record_book import lines_of, machine_fields
-from tvm_ext.core.task_key import TaskKey
+from tvm_ext.core.records.record import Record
+from tvm_ext.core.records.record_book import lines_of, machine_fields
+from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.frontend.zoo.models import MODELS
-from tvm_ext.passes.choose_recipes import matches
+from tvm_ext.passes.lowering.choose_recipes import matches
 from tvm_ext.tuning.extract import workloads_of
 from tvm_ext.tuning.measure import LocalMeasurer
-from tvm_ext.tuning.space import ConfigSpace
 from tvm_ext.tuning.task import RecipeTask
+from tvm_ext.tuning.templates.space import ConfigSpace
 
 POINTS = pathlib.Path(__file__).resolve().parent / "data" / "points"
 #: Of each task: so many of least estimate, and so many at random of those within `WITHIN` times the least.

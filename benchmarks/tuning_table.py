@@ -32,11 +32,11 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.recipe import Config, Match, Recipe
 from tvm_ext.frontend.zoo.models import MODELS
-from tvm_ext.passes.choose_recipes import matches
+from tvm_ext.passes.lowering.choose_recipes import matches
 from tvm_ext.tuning.extract import Workload, workloads_of
 from tvm_ext.tuning.measure import LocalMeasurer
-from tvm_ext.tuning.space import ConfigSpace
 from tvm_ext.tuning.task import RecipeTask
+from tvm_ext.tuning.templates.space import ConfigSpace
 
 #: (output channels, input channels, kernel) of the layers; the first of stride 2, the others of stride 1.
 LAYERS = ((64, 3, 7), (64, 64, 3), (128, 128, 3), (256, 256, 3), (512, 512, 3))

@@ -22,8 +22,8 @@ from _models import MODELS
 
 from tvm_ext.benchmarking.process import Worker
 from tvm_ext.core.sample_inputs import seeded_inputs
-from tvm_ext.frontend.reader import read_model
-from tvm_ext.frontend.shapes import input_specs
+from tvm_ext.frontend.reading.reader import read_model
+from tvm_ext.frontend.reading.shapes import input_specs
 from tvm_ext.verification.arrays import save_npz
 
 #: Of a call's CPU time over its work, and of the median latency over that of threads that spin until the next call.

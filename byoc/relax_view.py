@@ -10,8 +10,8 @@ import numpy as np
 from tvm import relax
 from tvm.ir import Call, GenericConst, IRModule
 
-from tvm_ext.core.provenance import Provenance
-from tvm_ext.core.relax_graph import (
+from tvm_ext.core.graph.provenance import Provenance
+from tvm_ext.core.graph.relax_graph import (
     array_of,
     attrs_of,
     bindings_of,

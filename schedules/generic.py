@@ -18,9 +18,9 @@ from tvm.s_tir.schedule import ScheduleError
 from tvm_ext.core.errors import essence
 from tvm_ext.core.machine import Machine
 
-from .empty_reductions import started
-from .steps import parallel_rows, thread_choices
-from .strict_floats import strict
+from .scalars.strict_floats import strict
+from .steps.empty_reductions import started
+from .steps.loops import parallel_rows, thread_choices
 
 NAME = "generic"
 _SPATIAL = 0

@@ -8,28 +8,28 @@ import importlib.metadata
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.recipe import Recipe
 
-from .attention import Attention
-from .batch_matmul import BatchMatmul
-from .concat import Concat
-from .conv2d_amx import Conv2dAmx
-from .conv2d_depthwise import Conv2dDepthwise
-from .conv2d_dot import Conv2dDot
-from .conv2d_grouped import Conv2dGrouped
-from .conv2d_nchwc import Conv2dNCHWc
-from .conv2d_transpose import Conv2dTranspose
-from .conv2d_winograd import Conv2dWinograd
-from .dense import Dense
-from .dense_amx import DenseAmx
-from .dense_dot import DenseDot
-from .elementwise import Elementwise
-from .expand_depthwise import ExpandDepthwise
-from .layer_norm import LayerNorm
-from .pad import Pad
-from .pool2d import Pool2d
-from .reduction import Reduction
-from .softmax import Softmax
-from .strided_slice import StridedSlice
-from .take import Take
+from .recipes.attention import Attention
+from .recipes.batch_matmul import BatchMatmul
+from .recipes.concat import Concat
+from .recipes.convolution.conv2d_amx import Conv2dAmx
+from .recipes.convolution.conv2d_depthwise import Conv2dDepthwise
+from .recipes.convolution.conv2d_dot import Conv2dDot
+from .recipes.convolution.conv2d_grouped import Conv2dGrouped
+from .recipes.convolution.conv2d_nchwc import Conv2dNCHWc
+from .recipes.convolution.conv2d_transpose import Conv2dTranspose
+from .recipes.convolution.conv2d_winograd import Conv2dWinograd
+from .recipes.convolution.expand_depthwise import ExpandDepthwise
+from .recipes.dense import Dense
+from .recipes.dense_amx import DenseAmx
+from .recipes.dense_dot import DenseDot
+from .recipes.elementwise import Elementwise
+from .recipes.layer_norm import LayerNorm
+from .recipes.pad import Pad
+from .recipes.pool2d import Pool2d
+from .recipes.reduction import Reduction
+from .recipes.softmax import Softmax
+from .recipes.strided_slice import StridedSlice
+from .recipes.take import Take
 
 
 @functools.lru_cache(maxsize=1)

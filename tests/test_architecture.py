@@ -242,7 +242,7 @@ def declared_dependencies() -> tuple[frozenset[str], frozenset[str]]:
 
 def recipes_know_no_machine(source: Source) -> Iterator[str]:
     """Clocks and rates stand in `tvm_ext.rates` and the described machines; recipes and estimates ask a `Machine`."""
-    if room_of(source.module) != "schedules" and source.module != "tvm_ext.core.estimate":
+    if room_of(source.module) != "schedules" and source.module != "tvm_ext.core.cost.estimate":
         return
     for line, name, _ in imports(source) if room_of(source.module) == "schedules" else ():
         if inside(name, "tvm_ext.rates") and not inside(name, "tvm_ext.rates.instructions"):
@@ -340,7 +340,7 @@ CAUGHT = [
         "def f(x):\n    return x / 3.7e9",
         "a.py:2: computes with 3.7e+09",
     ),
-    (recipes_know_no_machine, "tvm_ext/core/estimate.py", "y = x / (2 * 100_000_000)", "computes with 1e+08"),
+    (recipes_know_no_machine, "tvm_ext/core/cost/estimate.py", "y = x / (2 * 100_000_000)", "computes with 1e+08"),
     (recipes_know_no_machine, "tvm_ext/schedules/a.py", "x *= 10**9 - 1e9", "computes with 1e+09"),
     (recipes_know_no_machine, "tvm_ext/schedules/a.py", "x = f(bandwidth=-2e10)", "computes with 2e+10"),
     (recipes_know_no_machine, "tvm_ext/schedules/a.py", "_L2_BYTES_A_CYCLE = 31", "_L2_BYTES_A_CYCLE names a clock"),
@@ -382,7 +382,7 @@ ALLOWED = [
         "tvm_ext/schedules/a.py",
         "x = {'f': -3.4e38}\ny = x * machine.rates.hertz / 1e6 + (16 << 20)\nfrom tvm_ext.rates.instructions import b",
     ),
-    (recipes_know_no_machine, "tvm_ext/core/estimate.py", "from ..rates import Rates\ny = x / rates.clock"),
+    (recipes_know_no_machine, "tvm_ext/core/cost/estimate.py", "from ..rates import Rates\ny = x / rates.clock"),
     (recipes_know_no_machine, "tvm_ext/rates/a.py", "hertz = clock * 1e9"),
     (recipes_know_no_machine, "benchmarks/a.py", "CLOCK = 3.7\ny = x / 1e9"),
 ]

@@ -14,7 +14,7 @@ from onnx import TensorProto
 
 import tvm_ext
 from tests.oracles.reference import onnxruntime_outputs
-from tvm_ext.core.accuracy import largest_error
+from tvm_ext.core.numbers.accuracy import largest_error
 from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.frontend.zoo import bert
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .quantization.quantize import quantize as quantize
     from .runtime.model import CompiledModel
     from .tuning.report import TuneReport
-    from .tuning.template import template as template
+    from .tuning.templates.template import template as template
     from .verification.bisect import Bisection
     from .verification.layers import LayerReport
     from .verification.verify import VerifyReport
@@ -61,7 +61,7 @@ _LAZY = {
     "quantize": ("tvm_ext.quantization.quantize", "quantize"),
     "report": ("tvm_ext.inspection.report", "report"),
     "sensitivity": ("tvm_ext.precision.measure", "sensitivity"),
-    "template": ("tvm_ext.tuning.template", "template"),
+    "template": ("tvm_ext.tuning.templates.template", "template"),
     "zoo": ("tvm_ext.frontend.zoo", ""),
 }
 
@@ -218,7 +218,7 @@ def resume(path: str | os.PathLike[str]) -> CompiledModel:
         StageError: the file, its tensors or its manifest is missing or damaged, is of other versions or of a machine
             that this one cannot stand for, or says what does not hold (names file and line).
     """
-    from .driver.resume import resume as run_resume
+    from .driver.stages.resume import resume as run_resume
 
     return run_resume(path)
 

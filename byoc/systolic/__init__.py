@@ -1,19 +1,19 @@
 """A systolic-array accelerator, simulated: its programs, code for layers, and three views that must agree."""
 
-from .assembler import assemble, disassemble
-from .codegen import lower
+from .code.assembler import assemble, disassemble
+from .code.codegen import lower
+from .code.layer import ConvGeometry, GemmLayer, Matrix, Step, Windows, conv2d, filter_matrices, matmul, nchw
+from .code.program import Layer, Program, Tensor, program_from_bytes
 from .compiled import programs_of, rows_of, timings_of
 from .config import Accelerator, Dataflow, EnergyTable
-from .cycles import gemm_cycles
-from .functional import run
-from .layer import ConvGeometry, GemmLayer, Matrix, Step, Windows, conv2d, filter_matrices, matmul, nchw
-from .program import Layer, Program, Tensor, program_from_bytes
-from .report import LayerRow, layer_rows, scale_sim_csv
-from .roofline import roofline_svg, roofline_text
-from .stepper import step_gemm
-from .sweep import DesignPoint, sweep
-from .timeline import chrome_trace
-from .timing import Timing, simulate
+from .results.report import LayerRow, layer_rows, scale_sim_csv
+from .results.roofline import roofline_svg, roofline_text
+from .results.sweep import DesignPoint, sweep
+from .results.timeline import chrome_trace
+from .simulation.cycles import gemm_cycles
+from .simulation.functional import run
+from .simulation.stepper import step_gemm
+from .simulation.timing import Timing, simulate
 
 __all__ = [
     "Accelerator",

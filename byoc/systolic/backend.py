@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ..backend import Backend, Limits, Pattern
-from .assembler import assemble, disassemble
-from .check import MAX_MEMORY_BYTES
+from .code.assembler import assemble, disassemble
+from .code.check import MAX_MEMORY_BYTES
+from .code.program import program_from_bytes
 from .driver import driver
-from .lowering import check_composite, lower_region, seconds_of
-from .lowering_epilogue import WRITERS
-from .lowering_operands import READERS
+from .lowering.epilogue import WRITERS
+from .lowering.operands import READERS
+from .lowering.regions import check_composite, lower_region, seconds_of
 from .options import SystolicOptions
-from .program import program_from_bytes
 
 
 def _text(program: bytes) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.errors import OptionError
-from .program import Program, program_from_bytes
-from .report import LayerRow, layer_rows
-from .timing import Timing, simulate
+from .code.program import Program, program_from_bytes
+from .results.report import LayerRow, layer_rows
+from .simulation.timing import Timing, simulate
 
 
 def programs_of(compiled: Any) -> dict[str, Program]:

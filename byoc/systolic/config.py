@@ -15,7 +15,8 @@ from typing import Any
 
 from ...core.errors import OptionError
 
-#: Closed forms by which an array's cycles are counted on this accelerator; :mod:`.cycles` knows two more, as reference.
+#: Closed forms by which an array's cycles are counted on this accelerator; :mod:`.simulation.cycles` knows two more, as
+#: reference.
 COMPUTE_MODELS = ("overlapped", "physical")
 #: Dtype of the operands -> dtype of the accumulators.
 ACCUMULATOR_DTYPES = {"int8": "int32", "float32": "float32"}
@@ -100,7 +101,7 @@ class Accelerator:
         launch_cycles: what the host pays to start one region.
         frequency_hz: clock.
         compute_model: "overlapped" (weights of the next fold come in behind the stream) or "physical" (folds one after
-            the other); see :func:`.cycles.gemm_cycles`.
+            the other); see :func:`.simulation.cycles.gemm_cycles`.
         energy: picojoules of operations and bytes.
 
     Raises:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .functional import run_into
-from .program import program_from_bytes
+from .code.program import program_from_bytes
+from .simulation.functional import run_into
 
 
 def driver(program: bytes) -> Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]:
     """A function of (inputs, outputs) that several threads may call at once; it writes the outputs in place.
 
     Args:
-        program: what :meth:`.program.Program.to_bytes` gives.
+        program: what :meth:`.code.program.Program.to_bytes` gives.
 
     Raises:
         ProgramError: the bytes are damaged or malformed, or the program's queues deadlock.

@@ -47,7 +47,7 @@ def test_operators_are_what_they_are_called(tmp_path, key):
 
 
 def seeded(proto):
-    from tvm_ext.frontend.shapes import input_specs
+    from tvm_ext.frontend.reading.shapes import input_specs
 
     return seeded_inputs(input_specs(proto.graph, {}, "m"))
 

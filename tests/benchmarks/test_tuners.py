@@ -16,7 +16,7 @@ import tuning_table
 from _tuning_table import Entry, TableTask, read_table, write_table
 
 from tvm_ext.core.recipe import Config
-from tvm_ext.tuning.space import ConfigSpace
+from tvm_ext.tuning.templates.space import ConfigSpace
 
 KNOBS = {"a": [1, 2, 4, 8], "b": [1, 2, 3], "threads": [2]}
 #: a + 10 b but for one point that failed; the point of index 11 (8, 3) is illegal.

@@ -13,7 +13,7 @@ from tests.passes.helpers import build, const, random
 from tvm_ext.byoc import Backend, Composite, Pattern
 from tvm_ext.byoc.match import Matcher
 from tvm_ext.byoc.relax_view import RelaxView
-from tvm_ext.core.provenance import Provenance
+from tvm_ext.core.graph.provenance import Provenance
 
 
 def match(

@@ -13,7 +13,7 @@ from tvm_ext.byoc import Region
 from tvm_ext.byoc.match import Matcher
 from tvm_ext.byoc.merge import Merger
 from tvm_ext.byoc.relax_view import RelaxView
-from tvm_ext.core.provenance import Provenance
+from tvm_ext.core.graph.provenance import Provenance
 
 
 def merged(body: Callable[..., Any], *shapes: Sequence[Any], alone: Container[str] = ()) -> tuple[list[Region], Merger]:

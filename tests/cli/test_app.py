@@ -10,7 +10,7 @@ import pytest
 
 import tvm_ext
 from tvm_ext.cli.app import VERBS, main
-from tvm_ext.cli.common import Progress
+from tvm_ext.cli.shared.common import Progress
 from tvm_ext.core.errors import PassError, ToolError, UnsupportedError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -7,8 +7,8 @@ import pytest
 
 from tests.core.log_rows import AUTOTVM, CONV, MACHINE, PICKLED, record
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.record_book import RecordBook, Verdict, machine_fields
-from tvm_ext.core.task_key import TaskKey
+from tvm_ext.core.records.record_book import RecordBook, Verdict, machine_fields
+from tvm_ext.core.records.task_key import TaskKey
 
 HERE = machine_fields(Machine.detect("skylake-avx512", 2))
 FAST, SLOW = record(costs=(1e-4,), machine=HERE), record(costs=(2e-4,), machine=HERE, session="s2", config={"tile": 1})

@@ -110,7 +110,7 @@ def test_a_back_end_without_disassembler(here, monkeypatch):
 
     import tvm_ext
     from tvm_ext.byoc import backend_named, register
-    from tvm_ext.cli.options import import_modules
+    from tvm_ext.cli.shared.options import import_modules
 
     import_modules(["cli_chip"])
     mute = register(dataclasses.replace(backend_named("cli_chip"), name="mute_chip", disassemble=None))

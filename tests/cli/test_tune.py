@@ -16,7 +16,7 @@ import pytest
 
 from tests.onnx_graphs import model, node, value
 from tests.onnx_graphs import random as normal
-from tvm_ext.core.record_book import RecordBook, lines_of
+from tvm_ext.core.records.record_book import RecordBook, lines_of
 from tvm_ext.tuning import tune as tune_module
 from tvm_ext.tuning.measure import MeasureError
 from tvm_ext.tuning.report import INTERRUPTED, TaskRow, TuneReport

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_ext.core.record import Record
-from tvm_ext.core.task_key import TaskKey
+from tvm_ext.core.records.record import Record
+from tvm_ext.core.records.task_key import TaskKey
 
 CONV = TaskKey.of(
     "relax.nn.conv2d",

@@ -13,7 +13,7 @@ import pytest
 
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
-from tvm_ext.core.page import Code, Facts, Figure, Fold, Note, Page
+from tvm_ext.core.pages.page import Code, Facts, Figure, Fold, Note, Page
 from tvm_ext.runtime.table import Cell, Markup, Table
 
 pytestmark = pytest.mark.long

@@ -17,7 +17,7 @@ from tests.passes.lowering import Stage, stage
 from tvm_ext.core.errors import BuildError
 from tvm_ext.core.machine import Machine
 from tvm_ext.driver.build import build, build_objects, compile_kernels, has_parallel_loops
-from tvm_ext.passes.lift_weights import LiftWeights
+from tvm_ext.passes.lowering.lift_weights import LiftWeights
 
 X = random(4, 6)
 

@@ -16,19 +16,19 @@ from tests.core.log_rows import AUTOTVM
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.lowering import agrees, stage
 from tvm_ext.core.errors import OptionError
+from tvm_ext.core.graph.relax_graph import iter_groups
 from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.recipe import Config
-from tvm_ext.core.record import Record
-from tvm_ext.core.record_book import Verdict, machine_fields
-from tvm_ext.core.relax_graph import iter_groups
-from tvm_ext.core.task_key import TaskKey
+from tvm_ext.core.records.record import Record
+from tvm_ext.core.records.record_book import Verdict, machine_fields
+from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.driver import records as driver
 from tvm_ext.driver.cache import Cache
 from tvm_ext.driver.records import book_of, fingerprint_of
-from tvm_ext.passes.choose_recipes import matches
-from tvm_ext.passes.group_operations import GroupOperations
+from tvm_ext.passes.lowering.choose_recipes import matches
+from tvm_ext.passes.lowering.group_operations import GroupOperations
 
 MACHINE = Machine.detect(threads=2)
 MODEL = model(

@@ -14,7 +14,7 @@ from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.frontend.importer import Imported, import_model
-from tvm_ext.frontend.reader import read_model
+from tvm_ext.frontend.reading.reader import read_model
 
 
 def node(

@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from tests.passes.lowering import agrees
 from tvm_ext.core.errors import UnsupportedError
-from tvm_ext.core.relax_graph import main_bindings, op_name
+from tvm_ext.core.graph.relax_graph import main_bindings, op_name
 
 from .graphs import check_numbers, imported, model, node, run_tvm, value
 

@@ -10,12 +10,12 @@ from onnx import TensorProto, helper
 from tvm import relax
 
 from tvm_ext.core.errors import UnsupportedError
+from tvm_ext.core.graph.relax_graph import main_bindings
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.core.relax_graph import main_bindings
 from tvm_ext.frontend import zoo
 from tvm_ext.frontend.converters import CONVERTERS
 from tvm_ext.frontend.importer import import_model
-from tvm_ext.frontend.reader import read_model
+from tvm_ext.frontend.reading.reader import read_model
 
 from .graphs import check_numbers, imported, linear_model, message, model, node, relu_model, run_tvm, value
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tvm_ext.core.relax_graph import main_bindings, op_name, shape_of
+from tvm_ext.core.graph.relax_graph import main_bindings, op_name, shape_of
 from tvm_ext.frontend.known_values import LARGEST, known_outputs
 
 from .graphs import check_numbers, imported, model, node, run_onnxruntime, value

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from tvm_ext.core.relax_graph import main_bindings, op_name
+from tvm_ext.core.graph.relax_graph import main_bindings, op_name
 from tvm_ext.frontend import zoo
 
 from .graphs import imported, model, node, value

@@ -147,7 +147,7 @@ def in_folder(mutant: Mutant) -> Iterator[str | bytes]:
 def _leak(source: str | bytes) -> Outcome | None:
     """The finding, if what was read of a model holds a piece of the secret."""
     from tvm_ext.core.errors import TvmExtError
-    from tvm_ext.frontend.reader import read_model
+    from tvm_ext.frontend.reading.reader import read_model
 
     try:
         held = read_model(source).proto.SerializeToString()

@@ -20,13 +20,13 @@ import pytest
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
 from tvm_ext.byoc.systolic import program_from_bytes
-from tvm_ext.byoc.systolic.assembler import assemble, disassemble
-from tvm_ext.byoc.systolic.program import _PREFIX, _START, _digest
+from tvm_ext.byoc.systolic.code.assembler import assemble, disassemble
+from tvm_ext.byoc.systolic.code.program import _PREFIX, _START, _digest
 from tvm_ext.core.errors import ArtifactError, InputError, ModelError, OptionError, ProgramError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.core.record import Record
-from tvm_ext.core.record_book import RecordBook, machine_fields
+from tvm_ext.core.records.record import Record
+from tvm_ext.core.records.record_book import RecordBook, machine_fields
 from tvm_ext.frontend.zoo.state_dict import read_state_dict
 from tvm_ext.runtime.artifact import _FOOTER, read_artifact, read_metadata
 from tvm_ext.tuning.extract import workloads_of

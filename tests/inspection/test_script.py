@@ -12,7 +12,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import GlobalVar, IRModule
 
-from tvm_ext.driver.stage_constants import file_form, from_bytes
+from tvm_ext.driver.stages.constants import file_form, from_bytes
 from tvm_ext.inspection.constants import ElidedNaming, FileNaming, Tensors, scalar_text
 from tvm_ext.inspection.script import canonical, script
 

@@ -16,7 +16,7 @@ from tests.oracles.compare import close, difference
 from tests.oracles.outcome import Outcome, Refused, attempt
 from tests.oracles.pool import Service
 from tests.oracles.reference import compiled, session_of, stock_outputs
-from tvm_ext.frontend.tensors import bits_of
+from tvm_ext.frontend.reading.tensors import bits_of
 
 from .cases import Case
 
@@ -85,8 +85,8 @@ def _stock(case: Case, frozen: tuple[str, ...]) -> list[Any]:
     import onnx
 
     from tvm_ext.core.frozen import frozen_inputs
-    from tvm_ext.frontend.freezing import frozen_source
-    from tvm_ext.frontend.reader import Source
+    from tvm_ext.frontend.reading.freezing import frozen_source
+    from tvm_ext.frontend.reading.reader import Source
 
     feeds = _feeds(case)
     freeze = frozen_inputs({name: feeds.pop(name) for name in frozen})

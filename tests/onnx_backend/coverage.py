@@ -30,7 +30,7 @@ case cannot be compiled, *failed* ends in an accident, *wrong* gives another ans
 
 Versions: a converter of stock TVM has an oldest version that it reads; for an older opset it silently takes that one.
 This library compares both versions' schemas and refuses a node that means something else there
-(`tvm_ext/frontend/operators.py`).
+(`tvm_ext/frontend/checks/operators.py`).
 
 float16 and bfloat16 are computed in float32 and rounded once an operator, or once a kernel, as onnxruntime does.
 """
@@ -74,14 +74,14 @@ def _operators(tested: Iterable[str]) -> list[str]:
     """Of the standard domain, and what else has cases."""
     from onnx import defs
 
-    from tvm_ext.frontend.operators import INTERNAL
+    from tvm_ext.frontend.checks.operators import INTERNAL
 
     newest = {s.name for s in defs.get_all_schemas() if s.domain == "" and not s.deprecated}
     return sorted(newest | set(tested) | set(INTERNAL))
 
 
 def _line(operator: str, rows: list[Row]) -> str:
-    from tvm_ext.frontend.converters.bounds import INDICES
+    from tvm_ext.frontend.converters.selection.bounds import INDICES
 
     cells = [_counts(rows, contender) for contender in ("stock", "stock frozen", "ours")]
     notes = [_how(operator)]
@@ -123,7 +123,8 @@ def _how(operator: str) -> str:
     """What this library does with an operator, from where it is done."""
     from onnx import defs
 
-    from tvm_ext.frontend import branches, loops, operators, sequences
+    from tvm_ext.frontend.checks import operators
+    from tvm_ext.frontend.control_flow import branches, loops, sequences
     from tvm_ext.frontend.converters import CONVERTERS, FOREIGN, ML
 
     if operator in operators.CONTROL_FLOW:

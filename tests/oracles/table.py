@@ -38,7 +38,7 @@ def versions() -> str:
 
 def host() -> str:
     """The machine that a table was made on."""
-    from tvm_ext.runtime.threads import available_cores
+    from tvm_ext.runtime.pool.threads import available_cores
     from tvm_ext.verification.environment import cpu_name
 
     return f"{cpu_name()}, {available_cores()} cores"

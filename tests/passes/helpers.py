@@ -10,9 +10,9 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
+from tvm_ext.core.graph.relax_graph import main_bindings, op_name
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
-from tvm_ext.core.relax_graph import main_bindings, op_name
 from tvm_ext.passes.conditions import well_formed
 
 

@@ -11,12 +11,12 @@ from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar, IRModule
 
 import tvm_ext
+from tvm_ext.core.graph.relax_graph import bindings_of, main_bindings, op_name
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.passes import CompileContext, Pass, PassReport
-from tvm_ext.core.relax_graph import bindings_of, main_bindings, op_name
 from tvm_ext.frontend.importer import import_model
-from tvm_ext.frontend.reader import read_model
+from tvm_ext.frontend.reading.reader import read_model
 from tvm_ext.passes.pipeline import pipeline
 from tvm_ext.runtime.model import CompiledModel
 

@@ -8,7 +8,7 @@ import pytest
 from tvm.relax import op as R
 
 from tests.passes.helpers import apply, build, const, ops, random, same_output
-from tvm_ext.passes.simplify_algebra import SimplifyAlgebra
+from tvm_ext.passes.simplification.simplify_algebra import SimplifyAlgebra
 
 X, Y = (2, 5, 3), (2, 5, 1)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from tvm_ext.passes.assign_layouts import AssignLayouts
-from tvm_ext.passes.choose_recipes import ChooseRecipes
-from tvm_ext.passes.lift_weights import LiftWeights
-from tvm_ext.passes.lower_rest import LowerRest
-from tvm_ext.passes.schedule_kernels import ScheduleKernels
+from tvm_ext.passes.lowering.assign_layouts import AssignLayouts
+from tvm_ext.passes.lowering.choose_recipes import ChooseRecipes
+from tvm_ext.passes.lowering.lift_weights import LiftWeights
+from tvm_ext.passes.lowering.lower_rest import LowerRest
+from tvm_ext.passes.lowering.schedule_kernels import ScheduleKernels
 
 from ..onnx_graphs import model, node, random, value
 from .lowering import agrees, primfuncs, stage

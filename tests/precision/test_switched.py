@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 
 from tests.onnx_graphs import model, node, random, value
 from tests.oracles.reference import onnxruntime_outputs
-from tvm_ext.frontend.checker import check_model
-from tvm_ext.frontend.reader import read_model
+from tvm_ext.frontend.checks.checker import check_model
+from tvm_ext.frontend.reading.reader import read_model
 from tvm_ext.precision.switched import SWITCHES, Switched, switched_model
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
-from tvm_ext.runtime.arrays import aligned_empty
+from tvm_ext.runtime.memory.arrays import aligned_empty
 from tvm_ext.runtime.model import CompiledModel
 from tvm_ext.runtime.spec import Metadata, Program, TensorSpec, installed_versions
 

@@ -13,8 +13,8 @@ import pytest
 from tvm_ext.core.errors import ArtifactError, ToolError
 from tvm_ext.runtime import artifact as artifact_module
 from tvm_ext.runtime import cpu, library
-from tvm_ext.runtime.arrays import is_aligned
 from tvm_ext.runtime.artifact import read_artifact, read_metadata, write_artifact
+from tvm_ext.runtime.memory.arrays import is_aligned
 from tvm_ext.runtime.model import CompiledModel, load
 from tvm_ext.runtime.spec import FORMAT_VERSION, Metadata, TensorSpec
 

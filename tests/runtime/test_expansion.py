@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tvm_ext.core.errors import ArtifactError
-from tvm_ext.runtime.arrays import aligned_empty, is_aligned
 from tvm_ext.runtime.artifact import read_artifact, write_artifact
 from tvm_ext.runtime.expansion import Compact, Expansion
+from tvm_ext.runtime.memory.arrays import aligned_empty, is_aligned
 from tvm_ext.runtime.model import CompiledModel
 from tvm_ext.runtime.spec import Metadata, TensorSpec
 

@@ -10,7 +10,7 @@ import pytest
 from tvm import relax
 
 from tvm_ext.core.errors import ArtifactError, InputError, RunError, ToolError
-from tvm_ext.runtime.arrays import is_aligned
+from tvm_ext.runtime.memory.arrays import is_aligned
 from tvm_ext.runtime.model import CompiledModel, load
 
 from . import programs

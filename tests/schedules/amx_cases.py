@@ -14,8 +14,8 @@ from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.recipe import Config
 from tvm_ext.driver.build import compile_kernels
-from tvm_ext.schedules.amx import AmxTiles, PlainTiles
-from tvm_ext.schedules.amx_recipe import TileRecipe
+from tvm_ext.schedules.amx.recipe import TileRecipe
+from tvm_ext.schedules.amx.tile_products import AmxTiles, PlainTiles
 
 from ..emulation.execution import MACHINE, Execution, tile_instructions
 from .kernels import _poisoned, make_group, matched, scheduled

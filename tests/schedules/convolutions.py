@@ -12,7 +12,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Recipe
 
 from .kernels import ROUNDOFF, random, run_kernel
-from .test_conv2d_nchwc import reference
+from .recipes.convolution.test_conv2d_nchwc import reference
 
 
 def grouped_reference(

@@ -12,20 +12,20 @@ from tvm import relax, tirx
 
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
-from tvm_ext.schedules.attention import Attention
-from tvm_ext.schedules.conv2d_depthwise import Conv2dDepthwise
-from tvm_ext.schedules.conv2d_nchwc import Conv2dNCHWc
-from tvm_ext.schedules.conv2d_winograd import Conv2dWinograd
-from tvm_ext.schedules.expand_depthwise import ExpandDepthwise
-from tvm_ext.schedules.pool2d import Pool2d
-from tvm_ext.schedules.reduction import Reduction
-from tvm_ext.schedules.softmax import Softmax
+from tvm_ext.schedules.recipes.attention import Attention
+from tvm_ext.schedules.recipes.convolution.conv2d_depthwise import Conv2dDepthwise
+from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
+from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
+from tvm_ext.schedules.recipes.convolution.expand_depthwise import ExpandDepthwise
+from tvm_ext.schedules.recipes.pool2d import Pool2d
+from tvm_ext.schedules.recipes.reduction import Reduction
+from tvm_ext.schedules.recipes.softmax import Softmax
 
-from . import test_conv2d_depthwise, test_conv2d_nchwc, test_conv2d_winograd, test_expand_depthwise
 from .kernels import make_group, matched, run_kernel, scheduled
-from .test_attention import attention
-from .test_conv2d_nchwc import conv_group
-from .test_pool2d import pool_group
+from .recipes.convolution import test_conv2d_depthwise, test_conv2d_nchwc, test_conv2d_winograd, test_expand_depthwise
+from .recipes.convolution.test_conv2d_nchwc import conv_group
+from .recipes.test_attention import attention
+from .recipes.test_pool2d import pool_group
 
 
 def many(threads: int) -> Machine:

@@ -15,7 +15,7 @@ import onnx
 from onnx import defs, helper, numpy_helper
 
 from tests.onnx_backend.cases import Case
-from tvm_ext.frontend.operators import CONTROL_FLOW, OLDEST_OPSET, SEQUENCES, WHY
+from tvm_ext.frontend.checks.operators import CONTROL_FLOW, OLDEST_OPSET, SEQUENCES, WHY
 
 from .shapes import PATTERNS, shapes_of
 from .values import DECIDING, LONG, Node, attribute, tensor

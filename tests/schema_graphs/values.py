@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tvm_ext.frontend.attributes import FLAGS, NAMES
+from tvm_ext.frontend.checks.attributes import FLAGS, NAMES
 
 from .shapes import Shape, Sizes
 
@@ -71,7 +71,7 @@ _FLOATS = {
     "cubic_coeff_a": (-0.75, -0.5), "extrapolation_value": (0.0, 2.5), "ratio": (0.0, 0.5), "value": (0.0, -1.5),
     "momentum": (0.9, 0.5), "activation_alpha": (0.3,), "activation_beta": (0.6,), "default_float": (-1.0, 0.5),
 }  # fmt: skip
-#: Text beside that of `tvm_ext.frontend.attributes`, by operator and name or by name.
+#: Text beside that of `tvm_ext.frontend.checks.attributes`, by operator and name or by name.
 _WORDS = {
     **NAMES, "direction": "LEFT RIGHT", "reduction": "none add mul min max", "approximate": "none tanh",
     "norm": "MAX L1 L2", "TfIdfVectorizer.mode": "TF IDF TFIDF",

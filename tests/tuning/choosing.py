@@ -9,9 +9,9 @@ from tests.onnx_graphs import model, node, random, value
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.recipe import Config, config_text
-from tvm_ext.core.record import Record
-from tvm_ext.core.record_book import RecordBook
-from tvm_ext.core.task_key import TaskKey
+from tvm_ext.core.records.record import Record
+from tvm_ext.core.records.record_book import RecordBook
+from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.tuning.candidates import Candidates, candidate
 from tvm_ext.tuning.extract import workloads_of
 from tvm_ext.tuning.measure import Measurement

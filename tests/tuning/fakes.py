@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tvm_ext.core.recipe import Config
-from tvm_ext.core.task_key import TaskKey
+from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.tuning.measure import Measurement
-from tvm_ext.tuning.space import ConfigSpace
+from tvm_ext.tuning.templates.space import ConfigSpace
 
 
 class FakeTask:

@@ -11,7 +11,7 @@ from tests.onnx_graphs import model, node, random, value
 from tests.tuning.metaschedule.in_process import InProcess
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.schedule_database import RECORDS, WORKLOADS
+from tvm_ext.core.records.schedule_database import RECORDS, WORKLOADS
 from tvm_ext.tuning import tune as tune_module
 from tvm_ext.tuning.report import INTERRUPTED
 

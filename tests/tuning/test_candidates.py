@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.tuning.choosing import CONV, MACHINE, groups, recorded
 from tvm_ext.core.recipe import config_text
-from tvm_ext.core.record_book import RecordBook, machine_fields
+from tvm_ext.core.records.record_book import RecordBook, machine_fields
 from tvm_ext.tuning.candidates import candidate, is_faster
 
 

@@ -19,8 +19,8 @@ from tests.tuning.choosing import CONV, MACHINE, MATMULS, OPTIONS, Fake, Nothing
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.recipe import Config, config_text
-from tvm_ext.core.record_book import RecordBook, machine_fields
-from tvm_ext.core.task_key import TaskKey
+from tvm_ext.core.records.record_book import RecordBook, machine_fields
+from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.driver import records as driver
 from tvm_ext.driver.cache import Cache, CacheWarning
 from tvm_ext.driver.compile import compile_model

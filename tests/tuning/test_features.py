@@ -11,7 +11,7 @@ from tvm.s_tir import Schedule
 
 from tvm_ext.tuning.features import LOOP_FEATURES, config_features, loop_features
 from tvm_ext.tuning.loop_analysis import statements
-from tvm_ext.tuning.space import ConfigSpace
+from tvm_ext.tuning.templates.space import ConfigSpace
 
 from .templates import direct, matmul
 

@@ -17,9 +17,9 @@ import pytest
 from tests.core.log_rows import AUTOTVM, CONV, MACHINE, record
 from tvm_ext.core.errors import OptionError, ToolError
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.record import Record
-from tvm_ext.core.record_book import RecordBook, Verdict, lines_of, machine_fields
-from tvm_ext.core.task_key import TaskKey
+from tvm_ext.core.records.record import Record
+from tvm_ext.core.records.record_book import RecordBook, Verdict, lines_of, machine_fields
+from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.tuning.log import TuningLog, merge, prune
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ HERE = Machine.detect("skylake-avx512", threads=2)
 APPEND = """
 import sys
 from tests.core.log_rows import CONV, record
-from tvm_ext.core.task_key import TaskKey
+from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.tuning.log import TuningLog
 
 path, first, last, name = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]

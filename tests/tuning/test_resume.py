@@ -9,8 +9,8 @@ import pytest
 from tests.tuning.fakes import FakeTask
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.record import Record
-from tvm_ext.core.record_book import machine_fields
+from tvm_ext.core.records.record import Record
+from tvm_ext.core.records.record_book import machine_fields
 from tvm_ext.tuning.resume import known_of
 
 MACHINE = Machine.detect(threads=2)

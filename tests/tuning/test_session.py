@@ -7,7 +7,7 @@ import pytest
 from tests.tuning.fakes import FakeMeasurer, FakeTask, ListLog
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.record import Record
+from tvm_ext.core.records.record import Record
 from tvm_ext.tuning.measure import MeasureError, TaskError
 from tvm_ext.tuning.session import Budget, Session
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tests.tuning.fakes import FakeTask
-from tvm_ext.core.record import Record
+from tvm_ext.core.records.record import Record
 from tvm_ext.tuning.state import TaskState, next_state
 from tvm_ext.tuning.tuners import make_tuner
 

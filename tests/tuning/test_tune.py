@@ -15,8 +15,8 @@ from tests.tuning.templates import tiled
 from tvm_ext.core.errors import OptionError, ToolError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.core.record import Record
-from tvm_ext.core.record_book import RecordBook, machine_fields
+from tvm_ext.core.records.record import Record
+from tvm_ext.core.records.record_book import RecordBook, machine_fields
 from tvm_ext.tuning import tune as tune_module
 from tvm_ext.tuning.extract import workloads_of
 from tvm_ext.tuning.measure import Measurement, TaskError

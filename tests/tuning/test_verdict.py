@@ -9,8 +9,8 @@ import pytest
 from tests.onnx_graphs import model, node, random, value
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.core.record import Record
-from tvm_ext.core.record_book import RecordBook, machine_fields
+from tvm_ext.core.records.record import Record
+from tvm_ext.core.records.record_book import RecordBook, machine_fields
 from tvm_ext.tuning import verdict
 from tvm_ext.tuning.extract import workloads_of
 from tvm_ext.tuning.in_model import Ratio

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tvm_ext.schedules.winograd import TILES, Transform
+from tvm_ext.schedules.blocked.winograd import TILES, Transform
 from tvm_ext.verification.tolerance import UNIT_ROUNDOFF, Tolerance, gamma, winograd_growth
 
 

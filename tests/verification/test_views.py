@@ -8,7 +8,7 @@ import tvm_ext
 from tests.onnx_graphs import model, node, random, value
 from tests.verification.bisect import models
 from tests.verification.bisect.planted import BUGS
-from tvm_ext.core.page import Page
+from tvm_ext.core.pages.page import Page
 
 
 def plant(name: str, patch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from ..core.errors import InputError, OptionError
 from ..core.machine import available_cores
 from ..core.options import CompileOptions
 from ..core.sample_inputs import seeded_inputs
-from ..frontend.freezing import frozen_source
-from ..frontend.reader import Source, read_model
-from ..frontend.shapes import input_specs
+from ..frontend.reading.freezing import frozen_source
+from ..frontend.reading.reader import Source, read_model
+from ..frontend.reading.shapes import input_specs
 from ..runtime.spec import TensorSpec
 from ..verification.arrays import load_npz, save_npz
 from ..verification.environment import describe_machine

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.errors import OptionError, TvmExtError
-from ..runtime.waiting import SPIN_COUNT, is_own
+from ..runtime.pool.waiting import SPIN_COUNT, is_own
 
 
 class WorkerError(TvmExtError, RuntimeError):

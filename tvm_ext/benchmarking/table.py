@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from ..core.page import Note, Part, Shown
+from ..core.pages.page import Note, Part, Shown
 from ..runtime.table import Column, Table, Value
 from .noise import RATIO_SPREAD, quartiles, spread
 

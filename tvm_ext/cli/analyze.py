@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from .common import Progress, model_of, print_json
-from .options import add_compile_arguments, compile_options
+from .shared.common import Progress, model_of, print_json
+from .shared.options import add_compile_arguments, compile_options
 
 SUMMARY = "operators, work and parameters of a model, what is redundant in it, and what cannot be compiled"
 EXAMPLE = """\

@@ -45,7 +45,7 @@ from . import (
     verify,
     zoo,
 )
-from .options import import_modules
+from .shared.options import import_modules
 
 GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
 from ..runtime.files import write_text
-from .common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_json
-from .options import add_compile_arguments, compile_options
+from .shared.common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_json
+from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
     from ..benchmarking.table import BenchmarkTable

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .common import add_input_arguments, given_inputs, model_of, print_json
-from .options import add_compile_arguments, compile_options
+from .shared.common import add_input_arguments, given_inputs, model_of, print_json
+from .shared.options import add_compile_arguments, compile_options
 
 SUMMARY = "find the pass, recipe, layer, record or offloaded node that makes a model's outputs wrong"
 EXAMPLE = """\

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import ToolError
 from ..runtime.table import Column
-from .common import print_json, print_table
+from .shared.common import print_json, print_table
 
 if TYPE_CHECKING:
     from ..driver.cache import Cache, Entry

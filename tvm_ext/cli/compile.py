@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
 from ..runtime.table import few, knobs_text
-from .choices import print_choices
-from .common import Progress, compile_with_progress, model_of, print_json, print_table, spec_dicts
-from .options import add_compile_arguments, refuse_compile_options
-from .stages import add_stage_arguments, inspect_only, inspected, only_inspects, print_changes
-from .timing import print_timing
+from .shared.choices import print_choices
+from .shared.common import Progress, compile_with_progress, model_of, print_json, print_table, spec_dicts
+from .shared.options import add_compile_arguments, refuse_compile_options
+from .shared.stages import add_stage_arguments, inspect_only, inspected, only_inspects, print_changes
+from .shared.timing import print_timing
 
 if TYPE_CHECKING:
     from ..inspection.diffs import PassChange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .common import Progress, print_json, print_table
+from .shared.common import Progress, print_json, print_table
 
 SUMMARY = "check the installation: versions, linker, threads, cache, and a tiny model end to end"
 EXAMPLE = """\

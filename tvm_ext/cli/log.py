@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
 from ..runtime.table import knobs_text
-from .common import print_json, print_table
-from .options import add_options, compile_options
+from .shared.common import print_json, print_table
+from .shared.options import add_options, compile_options
 
 if TYPE_CHECKING:
-    from ..core.record import Record
-    from ..core.record_book import RecordBook
+    from ..core.records.record import Record
+    from ..core.records.record_book import RecordBook
     from ..tuning.log import Rewritten
     from ..tuning.summary import TaskSummary
 
@@ -112,7 +112,7 @@ def _best(args: argparse.Namespace) -> int:
 
 
 def _validate(args: argparse.Namespace) -> int:
-    from ..core.record_book import RecordBook
+    from ..core.records.record_book import RecordBook
 
     book = RecordBook.read(args.files)
     if args.json:
@@ -162,7 +162,7 @@ _ACTIONS: Mapping[str, tuple[Callable[[argparse.Namespace], int], tuple[str, ...
 
 # ------------------------------------------------------------------------------------------------ what is printed
 def _read(args: argparse.Namespace) -> RecordBook:
-    from ..core.record_book import RecordBook
+    from ..core.records.record_book import RecordBook
 
     book = RecordBook.read(args.files)
     if book.problems:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from .common import Progress, print_json, print_table
+from .shared.common import Progress, print_json, print_table
 
 if TYPE_CHECKING:
     from ..core.machine import Machine

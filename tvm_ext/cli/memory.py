@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from ..runtime.files import write_text
-from .common import compile_with_progress, model_of, print_json
-from .options import add_compile_arguments
+from .shared.common import compile_with_progress, model_of, print_json
+from .shared.options import add_compile_arguments
 
 SUMMARY = "the memory plan of a model: arena, lower bound, what lives when"
 EXAMPLE = """\

@@ -9,7 +9,7 @@ import keyword
 from pathlib import Path
 
 from ..core.errors import OptionError, ToolError
-from .common import print_json
+from .shared.common import print_json
 
 SUMMARY = "write a back end for an accelerator of your own, with tests that pass"
 EXAMPLE = """\

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..runtime.files import write_text
-from .common import Progress, model_of, print_json
+from .shared.common import Progress, model_of, print_json
 
 SUMMARY = "quantize a float32 model to int8 (a standard QDQ model), with ranges of activations from typical inputs"
 EXAMPLE = """\

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from .common import Progress, add_input_arguments, given_inputs, model_of, print_json
-from .options import add_compile_arguments, compile_options
+from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_json
+from .shared.options import add_compile_arguments, compile_options
 
 SUMMARY = "write one self-contained page: what a model holds, what became of it, how right and how fast it is"
 EXAMPLE = """\

@@ -7,8 +7,8 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ToolError
-from .common import add_input_arguments, compile_with_progress, given_inputs, model_of, print_json, print_table
-from .options import add_compile_arguments, compile_options, refuse_compile_options
+from .shared.common import add_input_arguments, compile_with_progress, given_inputs, model_of, print_json, print_table
+from .shared.options import add_compile_arguments, compile_options, refuse_compile_options
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,8 +12,8 @@ from typing import Any
 
 from ..core import tuner_names
 from ..core.errors import OptionError
-from .common import model_of
-from .options import add_compile_arguments, compile_options
+from .shared.common import model_of
+from .shared.options import add_compile_arguments, compile_options
 
 SUMMARY = "search configurations of a model's kernels by measuring them; writes a log of records"
 EXAMPLE = """\

@@ -6,9 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
-from .common import Progress, add_input_arguments, given_inputs, model_of, print_json
-from .options import add_compile_arguments, compile_options
 from .run import opened
+from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_json
+from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
     import numpy as np

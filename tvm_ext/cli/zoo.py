@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 
-from .common import Progress, print_json, print_table
+from .shared.common import Progress, print_json, print_table
 
 SUMMARY = "list the models of the zoo, or write one of them as an ONNX file"
 EXAMPLE = """\

@@ -13,11 +13,11 @@ from typing import Any
 from tvm import relax
 from tvm.ir import Call
 
-from .relax_graph import bindings_of, dtype_of, op_name, shape_of
-from .storage import chain_of
+from .graph.relax_graph import bindings_of, dtype_of, op_name, shape_of
+from .numbers.storage import chain_of
 
 GROUP, CONSTANTS = "tvm_ext.group", "tvm_ext.constants"
-#: Attribute of a group: the level of the memory hierarchy where a call finds its weights (:mod:`.residence`).
+#: Attribute of a group: the level of the memory hierarchy where a call finds its weights (:mod:`.cost.residence`).
 WEIGHTS_IN = "tvm_ext.weights_in"
 #: Attributes of groups with a plan, and of the kernels that are made of them.
 RECIPE, CONFIG = "tvm_ext.recipe", "tvm_ext.config"
@@ -30,7 +30,7 @@ class Param:
     """One input of a group: logical shape and dtype; constant if every call site passes a constant.
 
     Attributes:
-        decode: operations that make of it what the anchor reads (:mod:`.storage`); none if it is read as it is.
+        decode: operations that make of it what the anchor reads (:mod:`.numbers.storage`); none if it is read as it is.
     """
 
     var: relax.Var

@@ -27,7 +27,7 @@ class Switches:
         passes: names of passes that do not run.
         recipes: names of recipes that take nothing.
         groups: names of grouped functions that no recipe takes.
-        records: tuning records that are not followed, by their rows (:meth:`.record.Record.to_row`).
+        records: tuning records that are not followed, by their rows (:meth:`.records.record.Record.to_row`).
         nodes: ONNX nodes that no back end takes.
     """
 

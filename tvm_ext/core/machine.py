@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..rates import Rates
 from ..runtime.cpu import FLAGS_OF_FEATURE, cpu_flags, missing_features
-from ..runtime.threads import available_cores as available_cores
+from ..runtime.pool.threads import available_cores as available_cores
 from ..runtime.tiles import TILE_FEATURES, needs_tiles, why_no_tiles
 from .errors import OptionError
 from .machine_files import description_of, nearest_rates, similar_rates
@@ -252,7 +252,7 @@ def _rates_here(machine: Machine, again: bool) -> Rates:
     """The rates of the cores this process runs on; $TVM_EXT_RATES=typical takes those of a similar machine instead."""
     from ..rates import store
     from ..rates.measure import Caches, measure
-    from ..runtime.threads import dispatcher
+    from ..runtime.pool.threads import dispatcher
 
     if source_of_rates() == "typical":
         return machine.rates

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ..runtime.waiting import ThreadsWait, checked_wait
+from ..runtime.pool.waiting import ThreadsWait, checked_wait
 from . import flags
 from .errors import OptionError, did_you_mean
 from .flags import Flag
 from .frozen import FrozenInput, frozen_inputs
 from .fusion import FUSION_MODELS, FusionModel
-from .precision import NEEDS_PRECISION, PRECISIONS, Kept, checked_error, checked_kept
+from .numbers.precision import NEEDS_PRECISION, PRECISIONS, Kept, checked_error, checked_kept
 
 #: Batches a symbolic model is specialized for unless `specialize` says otherwise.
 DEFAULT_SIZES = (1, 4, 16)

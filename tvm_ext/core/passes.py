@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .errors import PassError, TvmExtError, at_nodes, essence, failure
+from .graph.ownership import Ownership
+from .graph.provenance import Provenance
 from .instruments import Instruments, Switches
 from .machine import Machine
 from .options import CompileOptions
-from .ownership import Ownership
-from .provenance import Provenance
-from .record_book import RecordBook
+from .records.record_book import RecordBook
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     import tvm
     from tvm.ir import GenericConst, IRModule
 
+    from .graph.offload_plan import OffloadPlan
     from .layout import Layout
-    from .offload_plan import OffloadPlan
+    from .numbers.precision import PrecisionPlan
     from .plan import Kernel, Plan
-    from .precision import PrecisionPlan
-    from .schedule_database import MetaScheduleDatabase
+    from .records.schedule_database import MetaScheduleDatabase
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Pass(abc.ABC):
 
         "" if there is none. The context is of no use afterwards.
         """
-        from .relax_graph import main_bindings, prefix_of
+        from .graph.relax_graph import main_bindings, prefix_of
 
         def fails(count: int) -> bool:
             try:

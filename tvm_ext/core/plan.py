@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .call_site import CallSite
+from .graph.call_site import CallSite
 from .recipe import Config, Match, Recipe
-from .record import Record
+from .records.record import Record
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule

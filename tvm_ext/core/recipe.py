@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .cost.sharing import Sharing
 from .group import Group
 from .layout import Layout
 from .machine import Machine
-from .sharing import Sharing
 
 if TYPE_CHECKING:
     from tvm import tirx

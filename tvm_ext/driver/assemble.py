@@ -15,23 +15,23 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import GlobalVar, IRModule
 
+from ..core.cost.work import bytes_of
+from ..core.graph.relax_graph import main_bindings, op_name
 from ..core.layout import Layout
 from ..core.machine import Machine
 from ..core.plan import Kernel
-from ..core.relax_graph import main_bindings, op_name
-from ..core.work import bytes_of
-from ..frontend.reader import Source
+from ..frontend.reading.reader import Source
 from ..runtime.drivers import Offload
 from ..runtime.expansion import Compact, Expansion
 from ..runtime.spec import Body, Metadata, Program, TensorSpec, View, installed_versions
 from ..runtime.tiles import TILE_FEATURES
 from .arena import Memory
 from .build import has_parallel_loops
-from .destinations import Destinations, with_destinations
 from .figures import kernel_figures
 from .lower import Clock, Lowered, Programs
 from .memory import with_arena
-from .workspace import with_workspace_of_kernels
+from .tir.destinations import Destinations, with_destinations
+from .tir.workspace import with_workspace_of_kernels
 
 
 @dataclass

@@ -17,7 +17,7 @@ from tvm.ir import GlobalVar, IRModule
 from ..core.errors import BuildError, at_nodes, naming
 from ..core.group import RECIPE
 from ..core.machine import Machine, available_cores
-from .loops import PIPELINE, is_lowered, lower_to_loops, with_stack_buffers
+from .tir.loops import PIPELINE, is_lowered, lower_to_loops, with_stack_buffers
 
 if TYPE_CHECKING:
     from tvm.relax import VMExecutable

@@ -14,14 +14,14 @@ from ..core.errors import BuildError, ToolError, naming
 from ..core.instruments import Instruments
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
-from ..frontend.reader import fingerprint
+from ..frontend.reading.reader import fingerprint
 from ..runtime.artifact import write_artifact
 from ..runtime.cpu import why_not_here
 from ..runtime.library import load_library, write_library
 from ..runtime.linker import find_linker
 from ..runtime.model import CompiledModel
+from ..runtime.pool.threads import dispatcher
 from ..runtime.spec import installed_versions
-from ..runtime.threads import dispatcher
 from .cache import Cache, CacheWarning, cache_key
 from .lower import NO_INSTRUMENTS, Clock, lower_all
 from .records import fingerprint_of

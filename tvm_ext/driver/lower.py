@@ -11,9 +11,9 @@ from ..core.errors import ModelError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
-from ..frontend.freezing import frozen_source
-from ..frontend.reader import Source, read_model
-from ..frontend.shapes import input_specs
+from ..frontend.reading.freezing import frozen_source
+from ..frontend.reading.reader import Source, read_model
+from ..frontend.reading.shapes import input_specs
 from ..precision.decide import measured, with_kept
 from ..runtime.spec import TensorSpec
 from .records import book_of, schedules_of, timings_of
@@ -202,9 +202,9 @@ def _row_wise_outputs(
     from tvm import relax
 
     from ..core.passes import CompileContext, run_passes
-    from ..passes.eliminate_dead_code import EliminateDeadCode
-    from ..passes.fold_constants import FoldConstants
-    from ..passes.row_wise import Pair, check_row_wise
+    from ..passes.simplification.eliminate_dead_code import EliminateDeadCode
+    from ..passes.simplification.fold_constants import FoldConstants
+    from ..passes.steps.row_wise import Pair, check_row_wise
 
     stated = {dim for spec in inputs for dim in spec.shape}
     first, second, *_ = (n for n in _PROBES if n not in stated)

@@ -20,8 +20,8 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, GlobalVar
 
-from ..core.relax_graph import bindings_of, dtype_of, op_name, shape_of
-from ..runtime.arrays import zero_copy
+from ..core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of
+from ..runtime.memory.arrays import zero_copy
 from ..runtime.spec import View
 from .arena import Arena, Interval, plan
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from ..core.errors import OptionError
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
-from ..core.record import Record
-from ..core.record_book import RecordBook, lines_of
+from ..core.records.record import Record
+from ..core.records.record_book import RecordBook, lines_of
 from ..runtime.host import host_identity
 from ..runtime.spec import installed_versions
 from .cache import TIMINGS, default_folder
 
 if TYPE_CHECKING:
-    from ..core.schedule_database import MetaScheduleDatabase
+    from ..core.records.schedule_database import MetaScheduleDatabase
 
 #: Logs shipped with the library.
 SHIPPED = Path(__file__).parents[1] / "tuning_logs"
@@ -111,7 +111,7 @@ def schedules_of(options: CompileOptions) -> MetaScheduleDatabase | None:
         return None
     if len(folders) > 1:
         raise OptionError(f"records={list(map(str, folders))}: one MetaSchedule database can be used, not several")
-    from ..core.schedule_database import MetaScheduleDatabase
+    from ..core.records.schedule_database import MetaScheduleDatabase
 
     return MetaScheduleDatabase(folders[0])
 

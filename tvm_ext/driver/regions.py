@@ -1,7 +1,7 @@
 """The regions that a back end would get of a model, without programs for them: for studies of hardware.
 
 regions = regions_of("resnet18.onnx", "systolic")
-points = tvm_ext.byoc.systolic.sweep(regions, [{"rows": 8, "cols": 8}, {"rows": 16, "cols": 16}])
+points = tvm_ext.byoc.systolic.results.sweep(regions, [{"rows": 8, "cols": 8}, {"rows": 16, "cols": 16}])
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.machine import Machine
 from ..core.options import CompileOptions
-from ..frontend.reader import read_model
+from ..frontend.reading.reader import read_model
 
 if TYPE_CHECKING:
     from ..byoc import Backend, Region
@@ -39,7 +39,7 @@ def regions_of(
     from ..byoc.settings import offloading_of
     from ..core.passes import CompileContext, run_passes
     from ..frontend.importer import import_model
-    from ..passes.offload import Offload
+    from ..passes.lowering.offload import Offload
     from ..passes.pipeline import pipeline
 
     given = CompileOptions.of(**options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .refusal import Refusal
+from .checks.refusal import Refusal
 
 if TYPE_CHECKING:
     import onnx

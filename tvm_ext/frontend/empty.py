@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tvm import relax
 
-from ..core.relax_graph import dtype_of, shape_of
-from .inference import dims_known
-from .refusal import Refusal
-from .subgraph import as_tensor, constant_of
-from .tensors import NO_NUMBERS, type_name
+from ..core.graph.relax_graph import dtype_of, shape_of
+from .checks.inference import dims_known
+from .checks.refusal import Refusal
+from .control_flow.subgraph import as_tensor, constant_of
+from .reading.tensors import NO_NUMBERS, type_name
 
 if TYPE_CHECKING:
     import onnx

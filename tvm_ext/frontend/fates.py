@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx
 
-    from ..core.provenance import Provenance
+    from ..core.graph.provenance import Provenance
     from .trace import Trace
 
 

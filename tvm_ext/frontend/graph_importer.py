@@ -24,29 +24,29 @@ from tvm.ir import GenericConst
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from ..core.errors import TvmExtError, UnsupportedError
-from ..core.relax_graph import dtype_of, shape_of
-from . import sequences
-from .attributes import float_defaults, is_stated
-from .branches import convert_if
-from .checker import Checked
+from ..core.graph.relax_graph import dtype_of, shape_of
+from .checks.attributes import float_defaults, is_stated
+from .checks.checker import Checked
+from .checks.graph_order import inputs_behind, reads_of
+from .checks.inference import check_inner, dims_known, inferred_outputs, types_of_outputs
+from .checks.operators import FIX, lacks_converter, refusal
+from .checks.refusal import ConverterFailed, Refusal, TooLong, unsupported
+from .control_flow import sequences
+from .control_flow.branches import convert_if
+from .control_flow.functions import definition
+from .control_flow.loops import convert_loop, convert_scan
+from .control_flow.subgraph import as_tensor, constant_of, constant_outgrows
 from .converters import CONVERTERS, FOREIGN, ML, InFloat32, in_bounds, one_or_all
 from .deciding import check_decided
 from .empty import is_empty, outputs_of_nothing
-from .fallback_node import call_of, is_region, labels_of, makers_of
-from .functions import definition
-from .graph_order import inputs_behind, reads_of
-from .inference import check_inner, dims_known, inferred_outputs, types_of_outputs
+from .fallback.node import call_of, is_region, labels_of, makers_of
 from .known_values import known_outputs, value_of
-from .loops import convert_loop, convert_scan
 from .naming import Names, identifier, node_labels
-from .narrow import NARROW, stored, with_stated_dtype, wrapped
-from .operators import FIX, lacks_converter, refusal
-from .refusal import ConverterFailed, Refusal, TooLong, unsupported
-from .subgraph import as_tensor, constant_of, constant_outgrows
+from .reading.narrow import NARROW, stored, with_stated_dtype, wrapped
+from .reading.walk import value_names
 from .trace import Trace
 from .types import dtype_name
 from .types import type_of as type_of_value
-from .walk import value_names
 
 if TYPE_CHECKING:
     import onnx
@@ -180,7 +180,7 @@ class GraphImporter(ONNXGraphImporter):
 
     # ------------------------------------------------------------ what others put into the graph
     def convert(self, nodes: Iterable[onnx.NodeProto]) -> None:
-        """Convert nodes of a branch, a loop or a definition; see :class:`.subgraph.Graph`."""
+        """Convert nodes of a branch, a loop or a definition; see :class:`.control_flow.subgraph.Graph`."""
         for node in nodes:
             self.inner += 1
             if self.inner > _MOST_INNER:

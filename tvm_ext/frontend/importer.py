@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import UnsupportedError, naming
-from ..core.offload_plan import OffloadedRegion, OffloadPlan
+from ..core.graph.offload_plan import OffloadedRegion, OffloadPlan
+from ..core.graph.ownership import OFFLOAD, Ownership
+from ..core.graph.provenance import Provenance
 from ..core.options import CompileOptions
-from ..core.ownership import OFFLOAD, Ownership
 from ..core.plan import Kernel
-from ..core.provenance import Provenance
 from ..runtime.spec import TensorSpec
-from .checker import Checked, check_model
-from .fallback_node import operators_of
+from .checks.checker import Checked, check_model
+from .checks.inference import check_shapes
+from .checks.ranks import wrong_rank
+from .checks.refusal import UNFIT
+from .fallback.node import operators_of
 from .fates import fates_at_import
-from .freezing import frozen_source
-from .inference import check_shapes
 from .naming import node_labels
-from .ranks import wrong_rank
-from .reader import Source
-from .refusal import UNFIT
-from .shapes import Dim, dims_of, text_of
+from .reading.freezing import frozen_source
+from .reading.reader import Source
+from .reading.shapes import Dim, dims_of, text_of
 
 if TYPE_CHECKING:
     import onnx
@@ -87,7 +87,7 @@ def import_model(source: Source, options: CompileOptions) -> Imported:
     except UnsupportedError as error:
         if options.fallback == "error":
             raise
-        from .fallback import with_regions
+        from .fallback.search import with_regions
 
         return _import(with_regions(source, options, error), options)
 
@@ -149,7 +149,7 @@ def _told(region: OffloadedRegion) -> str:
 
 
 def _output_spec(stated: onnx.ValueInfoProto, var: Any, maker: str, model: str) -> TensorSpec:
-    from ..core.relax_graph import dtype_of, shape_of
+    from ..core.graph.relax_graph import dtype_of, shape_of
 
     shape, dtype = shape_of(var), dtype_of(var)
     if shape is None or not dtype:
@@ -162,8 +162,8 @@ def _output_spec(stated: onnx.ValueInfoProto, var: Any, maker: str, model: str) 
 
 def _narrow(stated: onnx.ValueInfoProto) -> str:
     """The dtype of an output of less than 8 bits, which the program holds in bytes; "" of any other."""
-    from .narrow import NARROW
-    from .tensors import type_name
+    from .reading.narrow import NARROW
+    from .reading.tensors import type_name
 
     name = type_name(stated.type.tensor_type.elem_type).lower()
     return name if name in NARROW else ""

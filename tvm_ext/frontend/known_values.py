@@ -15,8 +15,8 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
-from ..core.conversion import converted
-from ..core.relax_graph import dtype_of, shape_of
+from ..core.graph.relax_graph import dtype_of, shape_of
+from ..core.numbers.conversion import converted
 
 if TYPE_CHECKING:
     import onnx

@@ -9,9 +9,9 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
 
-from ..core.precision import NARROW_FLOATS
-from ..core.provenance import Held, Provenance
-from ..core.relax_graph import dtype_of, uses_of
+from ..core.graph.provenance import Held, Provenance
+from ..core.graph.relax_graph import dtype_of, uses_of
+from ..core.numbers.precision import NARROW_FLOATS
 from .converters import unread
 from .naming import Names, identifier
 from .trace import Trace

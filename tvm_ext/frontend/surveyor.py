@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from tvm import relax
 
 from ..core.errors import UnsupportedError
-from .checker import Checked
+from .checks.checker import Checked
+from .checks.graph_order import reads_of
+from .checks.inference import check_shapes, dims_known, is_sensible, static_type
+from .checks.operators import FIX, refusal
+from .checks.output_types import output_types
 from .graph_importer import GraphImporter
-from .graph_order import reads_of
-from .inference import check_shapes, dims_known, is_sensible, static_type
-from .operators import FIX, refusal
-from .output_types import output_types
 
 if TYPE_CHECKING:
     import onnx

@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 if TYPE_CHECKING:
-    from ..core.offload_plan import OffloadedRegion
+    from ..core.graph.offload_plan import OffloadedRegion
     from .importer import Imported
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.relax_graph import dtype_of, shape_of
-from .sequences import TensorList, is_tensor
-from .subgraph import as_tensor
+from ..core.graph.relax_graph import dtype_of, shape_of
+from .control_flow.sequences import TensorList, is_tensor
+from .control_flow.subgraph import as_tensor
 
 if TYPE_CHECKING:
     import onnx

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 from tvm.ir import GenericConst
 
-from ..core.relax_graph import array_of
+from ..core.graph.relax_graph import array_of
 from ..frontend.naming import Names, identifier
 
 #: dtypes of scalars that stand in the text, if the text says each of their bits.

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import ToolError
-from ..driver.stage_constants import file_form
-from ..driver.stage_file import text_digest
-from ..driver.stage_manifest import Manifest
-from ..driver.stage_state import options_state
-from ..driver.stages import STAGES, Stage, stage_named
+from ..driver.stages.catalog import STAGES, Stage, stage_named
+from ..driver.stages.constants import file_form
+from ..driver.stages.file import text_digest
+from ..driver.stages.manifest import Manifest
+from ..driver.stages.state import options_state
 from ..runtime.files import whole_file
 from ..runtime.spec import installed_versions
 from .constants import Tensors

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
-from ..core.page import Note, Part, Shown
+from ..core.pages.page import Note, Part, Shown
 from ..core.plan import Kernel, Plan
-from ..passes.choose_recipes import least_cost, matches
+from ..passes.lowering.choose_recipes import least_cost, matches
 from ..runtime.table import Cell, Column, Table, Value, percent, plain
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class KernelEstimate:
         name, recipe: of the kernel; `calls`: of it in the model.
         threads: that it wakes.
         seconds: of all calls; 0 where nobody estimates: a kernel that no recipe made.
-        rounding: work beyond the real over the real, if each thread had as much as the busiest (:mod:`..core.sharing`).
+        rounding: work beyond the real over the real, if each thread had as much as the busiest
+            (:mod:`..core.cost.sharing`).
         idle: the share of the machine's threads that it does not wake.
         fewer: number of threads -> seconds of all calls, if it were compiled for so many; the machine's included.
     """

@@ -18,10 +18,10 @@ from ..core.errors import OptionError, ToolError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
-from ..core.page import Note, Part, Shown
+from ..core.pages.page import Note, Part, Shown
 from ..driver.lower import Clock, Lowered, run_pipeline, start
-from ..driver.stages import NAMES, STAGES, Stage, stage_named
-from ..frontend.reader import read_model
+from ..driver.stages.catalog import NAMES, STAGES, Stage, stage_named
+from ..frontend.reading.reader import read_model
 from ..runtime.table import Column, Table
 from .constants import Tensors
 from .diffs import PassChange, pass_changes
@@ -31,7 +31,7 @@ from .stage_texts import kernels_module, other_text, python_text
 
 if TYPE_CHECKING:
     from ..frontend.importer import Imported
-    from ..frontend.reader import Source
+    from ..frontend.reading.reader import Source
 
 #: The file of tensors in a folder of stages.
 TENSORS = "tensors.npz"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.page import Code, Facts, Fold, Note, Page, Part
-from ..driver.stages import stage_named
+from ..core.pages.page import Code, Facts, Fold, Note, Page, Part
+from ..driver.stages.catalog import stage_named
 from ..runtime.table import Table
 from .diffs import PassChange
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.charts import Box, boxes_chart
 from ..core.errors import OptionError
-from ..core.page import Facts, Figure, Note, Part, Shown
+from ..core.pages.charts import Box, boxes_chart
+from ..core.pages.page import Facts, Figure, Note, Part, Shown
 from ..runtime.model import CompiledModel
 from ..runtime.table import Cell, Markup, Table, plain, size_text
 

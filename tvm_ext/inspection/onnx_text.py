@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.options import CompileOptions
-from ..frontend.checker import check_model
-from ..frontend.freezing import frozen_source
-from ..frontend.reader import Source
+from ..frontend.checks.checker import check_model
+from ..frontend.reading.freezing import frozen_source
+from ..frontend.reading.reader import Source
 
 if TYPE_CHECKING:
     import onnx
@@ -67,6 +67,6 @@ def _large(node: onnx.NodeProto) -> str | None:
 
 
 def _type_text(tensor: onnx.TensorProto) -> str:
-    from ..frontend.tensors import type_name
+    from ..frontend.reading.tensors import type_name
 
     return f"{type_name(tensor.data_type).lower()}{list(tensor.dims)}"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.ownership import KERNEL, MEMORY, REGION
-from ..core.page import Note, Part, Shown
+from ..core.graph.ownership import KERNEL, MEMORY, REGION
+from ..core.pages.page import Note, Part, Shown
 from ..runtime.table import Cell, Column, Table, plain
 
 if TYPE_CHECKING:

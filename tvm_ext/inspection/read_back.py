@@ -11,8 +11,8 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..core.errors import StageError
-from ..core.relax_graph import bindings_of
-from ..driver.stage_file import read_stage
+from ..core.graph.relax_graph import bindings_of
+from ..driver.stages.file import read_stage
 
 
 @dataclass(frozen=True)

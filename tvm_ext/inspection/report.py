@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import TvmExtError
 from ..core.options import CompileOptions
-from ..core.page import Facts, Part, Shown
+from ..core.pages.page import Facts, Part, Shown
 from ..runtime.files import write_text
 from .analysis import Analysis, analyze
 from .analysis.result import scaled

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..core.page import Facts, Fold, Note, Page, Part
+from ..core.pages.page import Facts, Fold, Note, Page, Part
 from ..runtime.offload_report import OffloadReport
 from ..runtime.table import Cell, Column, Table
 from ..verification.layers import LayerReport

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import relax, s_tir, tirx
 from tvm.ir import GenericConst, IRModule
 
-from ..core.relax_graph import bindings_of
+from ..core.graph.relax_graph import bindings_of
 
 #: What stands for a constant while TVM prints; it declares such free variables at the top of a function.
 _PLACE = "tvm_ext_constant_"

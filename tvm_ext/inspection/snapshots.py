@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ..core.graph.provenance import Provenance
 from ..core.passes import CompileContext
-from ..core.provenance import Provenance
-from ..driver.stage_state import context_state
-from ..driver.stages import STAGES
+from ..driver.stages.catalog import STAGES
+from ..driver.stages.state import context_state
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -95,7 +95,7 @@ def all_kernels_unscheduled(snapshots: Snapshots) -> dict[str, Any]:
     """
     from tvm import tirx
 
-    from ..passes.lower_rest import unscheduled
+    from ..passes.lowering.lower_rest import unscheduled
 
     layout, before = snapshots.of("assign-layouts"), snapshots.of("schedule-kernels")
     assert layout is not None and before is not None and snapshots.ctx is not None

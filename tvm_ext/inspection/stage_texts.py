@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
-from ..driver.machine_code import machine_code
-from ..driver.stage_file import GROUPS, MODULE
-from ..driver.stage_programs import programs_text
-from ..driver.stages import Stage
+from ..driver.stages.catalog import Stage
+from ..driver.stages.file import GROUPS, MODULE
+from ..driver.stages.programs import programs_text
+from ..driver.tir.machine_code import machine_code
 from .constants import FileNaming, Tensors
 from .onnx_text import onnx_text
 from .script import canonical, script
@@ -35,7 +35,7 @@ from tvm.script import tirx as T
 from tvm.tirx.layout import Axis
 """
 _TENSORS = """
-from tvm_ext.driver.stage_constants import constants
+from tvm_ext.driver.stages.constants import constants
 
 {name} = constants(__file__)  # the tensors beside this file
 """

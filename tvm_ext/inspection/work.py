@@ -3,8 +3,8 @@
     work_of_kernels(compiled.report)["conv2d_add_relu"]    Work(flops=236027904, bytes=...)   one call of it
     work_of_call(binding.value)                            the same of one Relax call, in logical shapes
 
-What counts as an operation is defined in :mod:`tvm_ext.core.work`: two a step of a sum of products, one an element of
-anything else, none for what only moves values.
+What counts as an operation is defined in :mod:`tvm_ext.core.cost.work`: two a step of a sum of products, one an
+element of anything else, none for what only moves values.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.cost.work import READ_IN_PART, bytes_of, flops_of, flops_of_call, read_in_part
 from ..core.group import Group
-from ..core.work import READ_IN_PART, bytes_of, flops_of, flops_of_call, read_in_part
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def work_of_call(value: Any) -> Work:
 
     Of a table that rows are taken of, only the rows count.
     """
-    from ..core.relax_graph import op_name
+    from ..core.graph.relax_graph import op_name
 
     operands = [field for a in getattr(value, "args", ()) for field in getattr(a, "fields", [a])]
     read = [bytes_of(operand) for operand in operands if getattr(operand, "ty", None) is not None]

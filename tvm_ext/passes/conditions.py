@@ -11,8 +11,8 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..core.errors import essence
-from ..core.relax_graph import main_bindings, op_name
-from .liveness import live_variables
+from ..core.graph.relax_graph import main_bindings, op_name
+from .steps.liveness import live_variables
 
 
 def has_main(mod: IRModule) -> str | None:

@@ -8,28 +8,28 @@ from tvm_ext.byoc.settings import Offloading
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.passes import Pass
 
-from .assign_layouts import AssignLayouts
-from .choose_recipes import ChooseRecipes
-from .eliminate_common_subexpressions import EliminateCommonSubexpressions
-from .eliminate_dead_code import EliminateDeadCode
-from .fold_affine import FoldAffine
-from .fold_batch_norm import FoldBatchNorm
-from .fold_constants import FoldConstants
-from .fuse_expansions import FuseExpansions
-from .group_operations import GroupOperations
-from .lift_weights import LiftWeights
-from .lower_precision import LowerPrecision
-from .lower_rest import LowerRest
-from .move_strides import MoveStrides
-from .offload import Offload
-from .prepare_storage import PrepareStorage
-from .recognize_activations import RecognizeActivations
-from .recognize_attention import RecognizeAttention
-from .recognize_layer_norm import RecognizeLayerNorm
-from .reduce_strength import ReduceStrength
-from .schedule_kernels import ScheduleKernels
-from .simplify_algebra import SimplifyAlgebra
-from .widen_conv1d import WidenConv1d
+from .lowering.assign_layouts import AssignLayouts
+from .lowering.choose_recipes import ChooseRecipes
+from .lowering.fuse_expansions import FuseExpansions
+from .lowering.group_operations import GroupOperations
+from .lowering.lift_weights import LiftWeights
+from .lowering.lower_precision import LowerPrecision
+from .lowering.lower_rest import LowerRest
+from .lowering.offload import Offload
+from .lowering.prepare_storage import PrepareStorage
+from .lowering.schedule_kernels import ScheduleKernels
+from .simplification.eliminate_common_subexpressions import EliminateCommonSubexpressions
+from .simplification.eliminate_dead_code import EliminateDeadCode
+from .simplification.fold_affine import FoldAffine
+from .simplification.fold_batch_norm import FoldBatchNorm
+from .simplification.fold_constants import FoldConstants
+from .simplification.move_strides import MoveStrides
+from .simplification.recognize_activations import RecognizeActivations
+from .simplification.recognize_attention import RecognizeAttention
+from .simplification.recognize_layer_norm import RecognizeLayerNorm
+from .simplification.reduce_strength import ReduceStrength
+from .simplification.simplify_algebra import SimplifyAlgebra
+from .simplification.widen_conv1d import WidenConv1d
 
 SIMPLIFY: tuple[type[Pass], ...] = (
     EliminateDeadCode,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..core.options import CompileOptions
-from ..frontend.reader import Source
+from ..frontend.reading.reader import Source
 from .sensitivity import Sensitivity, sensitivity_of
 
 #: (model, what of the options counts) -> what was measured in this process: a model is read again for its check and for

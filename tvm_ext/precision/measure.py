@@ -46,7 +46,7 @@ def sensitivity(
     """
     from ..core.errors import OptionError
     from ..core.options import CompileOptions
-    from ..frontend.reader import read_model
+    from ..frontend.reading.reader import read_model
     from .sensitivity import sensitivity_of
 
     samples = [] if inputs is None else [inputs] if isinstance(inputs, Mapping) else list(inputs)

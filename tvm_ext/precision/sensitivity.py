@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.accuracy import largest_error
 from ..core.errors import InputError, OptionError, UnsupportedError
 from ..core.machine import available_cores
+from ..core.numbers.accuracy import largest_error
+from ..core.numbers.precision import STORED_IN
 from ..core.options import CompileOptions
-from ..core.page import Note, Part, Shown
-from ..core.precision import STORED_IN
+from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
-from ..frontend.checker import Checked, check_model
-from ..frontend.freezing import frozen_source
-from ..frontend.reader import LIMIT, Source
+from ..frontend.checks.checker import Checked, check_model
+from ..frontend.reading.freezing import frozen_source
+from ..frontend.reading.reader import LIMIT, Source
 from ..runtime.table import Column, Table
 from .switched import SWITCHES, Switched, switched_model
 

@@ -20,7 +20,7 @@ from .non_expansive import ELEMENTWISE, MOVES, NON_EXPANSIVE
 if TYPE_CHECKING:
     import onnx
 
-    from ..frontend.checker import Checked
+    from ..frontend.checks.checker import Checked
 
 #: Operators that sum products -> which operands are multiplied.
 _PRODUCTS = {

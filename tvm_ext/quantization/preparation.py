@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ModelError, UnsupportedError
 from ..frontend.naming import node_labels
-from ..frontend.reader import LIMIT, read_model
+from ..frontend.reading.reader import LIMIT, read_model
 from .folding import fold
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.page import Fold, Note, Part, Shown
+from ..core.pages.page import Fold, Note, Part, Shown
 from ..runtime.files import write_whole
 from ..runtime.table import Cell, Column, Table, Value
 from .accuracy import LayerAccuracy

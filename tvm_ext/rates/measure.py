@@ -22,8 +22,8 @@ import numpy as np
 import tvm
 
 from ..core.errors import OptionError
-from ..runtime.arrays import mapped_empty, to_tensor
 from ..runtime.cpu import why_not_here
+from ..runtime.memory.arrays import mapped_empty, to_tensor
 from . import loops, product_loops
 from .instructions import INSTRUCTIONS, LANES, Product
 from .rates import Rates

@@ -1,3 +1,3 @@
 """All that a deployment needs: load an artifact, run it from any thread. Imports only numpy and TVM's runtime."""
 
-from . import threads as threads
+from .pool import threads as threads

@@ -26,10 +26,10 @@ from typing import BinaryIO
 import numpy as np
 
 from ..core.errors import ArtifactError, ToolError
-from .arrays import ALIGNMENT, mapped_empty
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .files import path_of, whole_file
 from .library import ELF_MAGIC, check_architecture, elf_end
+from .memory.arrays import ALIGNMENT, mapped_empty
 from .spec import FORMAT_VERSION, Metadata, TensorSpec, installed_versions
 
 MAGIC = b"tvm-ext\x00\r\n\x1a\n"

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .arrays import aligned_empty
 from .function import Function
+from .memory.arrays import aligned_empty
 from .spec import TensorSpec, multiple_of_symbol
 
 

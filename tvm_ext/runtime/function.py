@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import ARGUMENT_ALIGNMENT, aligned_empty, as_bytes, is_aligned, to_array, to_tensor, zero_copy
-from .output_memory import OutputMemory
+from .memory.arrays import ARGUMENT_ALIGNMENT, aligned_empty, as_bytes, is_aligned, to_array, to_tensor, zero_copy
+from .memory.output_memory import OutputMemory
 from .spec import Program, TensorSpec
 
 

@@ -19,14 +19,14 @@ from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
 from .files import path_of
-from .kernel_memory import Inspector, hook_of
 from .library import load_library, write_library
 from .linker import find_linker
+from .memory.kernel_memory import Inspector, hook_of
 from .offload_report import OffloadReport
+from .pool.threads import available_cores, dispatcher
+from .pool.waiting import ThreadsWait
 from .spec import Body, Dim, Metadata, TensorSpec
-from .threads import available_cores, dispatcher
 from .vm import Caller, CallerPool, Hook, Observer, Weights
-from .waiting import ThreadsWait
 
 _Expected = tuple[str, tuple[Dim, ...], np.dtype[Any]]
 """Name, shape and dtype of an input, as `run` compares them."""

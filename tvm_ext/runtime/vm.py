@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import aligned_empty
 from .batches import run_composed, split_batch
 from .function import Function, Weights
+from .memory.arrays import aligned_empty
 from .spec import Metadata
 from .tvm_runtime import virtual_machine
 

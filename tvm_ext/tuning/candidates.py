@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from ..core.errors import OptionError
 from ..core.machine import Machine
 from ..core.recipe import Config, config_text
-from ..core.record import Record
-from ..core.record_book import RecordBook, why_not
-from ..core.task_key import TaskKey
+from ..core.records.record import Record
+from ..core.records.record_book import RecordBook, why_not
+from ..core.records.task_key import TaskKey
 from .extract import Workload
 from .in_model import quantile_interval
 from .measure.timing import lower_quartile

@@ -19,13 +19,13 @@ from ..core.errors import OptionError, ToolError
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.recipe import Config
-from ..core.record import Record
-from ..core.record_book import Verdict, machine_fields
-from ..core.task_key import TaskKey
+from ..core.records.record import Record
+from ..core.records.record_book import Verdict, machine_fields
+from ..core.records.task_key import TaskKey
 from ..driver.cache import CacheWarning
 from ..driver.records import book_of, timing_log, timings_of
-from ..driver.stage_state import options_state
-from ..frontend.reader import fingerprint
+from ..driver.stages.state import options_state
+from ..frontend.reading.reader import fingerprint
 from ..runtime.cpu import why_not_here
 from ..schedules import recipes
 from .candidates import Candidates

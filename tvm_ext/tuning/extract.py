@@ -11,16 +11,16 @@ from typing import Any
 
 from tvm.ir import Call, GlobalVar
 
+from ..core.graph.relax_graph import iter_groups, main_bindings
 from ..core.group import Group
 from ..core.machine import Machine
 from ..core.options import CompileOptions
 from ..core.passes import CompileContext, run_passes
 from ..core.plan import Plan
-from ..core.relax_graph import iter_groups, main_bindings
-from ..core.task_key import TaskKey
+from ..core.records.task_key import TaskKey
 from ..frontend.importer import import_model
-from ..frontend.reader import read_model
-from ..passes.choose_recipes import ChooseRecipes, least_cost, matches
+from ..frontend.reading.reader import read_model
+from ..passes.lowering.choose_recipes import ChooseRecipes, least_cost, matches
 from ..passes.pipeline import pipeline
 from ..precision.decide import measured, with_kept
 from .task import RecipeTask

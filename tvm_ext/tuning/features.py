@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .entities import ANNOTATIONS
+from .templates.entities import ANNOTATIONS
 
 if TYPE_CHECKING:
     from tvm import tirx
 
-    from .choices import Choices
     from .loop_analysis import Statement
-    from .space import ConfigSpace
+    from .templates.choices import Choices
+    from .templates.space import ConfigSpace
 
 #: Statements that are described one by one, heaviest first.
 _STATEMENTS = 2

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.task_key import TaskKey
+from ..core.records.task_key import TaskKey
 from ..rates.loops import round_minimum
 from ..runtime.model import CompiledModel
-from ..schedules import layout_transform
+from ..schedules.recipes import layout_transform
 
 
 @dataclass(frozen=True)

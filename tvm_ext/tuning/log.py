@@ -20,9 +20,9 @@ from typing import Any
 from ..core.errors import OptionError, ToolError
 from ..core.machine import Machine
 from ..core.recipe import config_text
-from ..core.record import Record
-from ..core.record_book import Line, Verdict, lines_of, machine_fields
-from ..core.task_key import TaskKey
+from ..core.records.record import Record
+from ..core.records.record_book import Line, Verdict, lines_of, machine_fields
+from ..core.records.task_key import TaskKey
 from ..runtime.files import write_whole
 from ..runtime.spec import installed_versions
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..core.page import Note, Part, Shown
+from ..core.pages.page import Note, Part, Shown
 from ..runtime.table import Column, Table, Value
 from .in_model import Ratio
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from ..core.errors import OptionError
 from ..core.machine import Machine
 from ..core.recipe import config_text
-from ..core.record import Record
-from ..core.record_book import RecordBook, why_not
-from ..core.task_key import TaskKey
+from ..core.records.record import Record
+from ..core.records.record_book import RecordBook, why_not
+from ..core.records.task_key import TaskKey
 from .task import Task
 
 

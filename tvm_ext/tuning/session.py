@@ -13,9 +13,9 @@ from ..core import tuner_names
 from ..core.errors import OptionError
 from ..core.machine import Machine
 from ..core.recipe import Config
-from ..core.record import Record
-from ..core.record_book import machine_fields
-from ..core.task_key import TaskKey
+from ..core.records.record import Record
+from ..core.records.record_book import machine_fields
+from ..core.records.task_key import TaskKey
 from .measure import MeasureError, Measurement, TaskError
 from .state import TaskState, next_state
 from .task import Task

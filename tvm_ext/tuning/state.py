@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..core.recipe import Config, config_text
-from ..core.record import Record
+from ..core.records.record import Record
 from .task import Task
 from .tuners import Tuner
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..core.machine import Machine
-from ..core.record import Record
-from ..core.record_book import Choice, RecordBook, Verdict
-from ..core.task_key import TaskKey
+from ..core.records.record import Record
+from ..core.records.record_book import Choice, RecordBook, Verdict
+from ..core.records.task_key import TaskKey
 
 
 @dataclass(frozen=True)

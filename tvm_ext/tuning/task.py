@@ -1,7 +1,7 @@
 """What is tuned: a task is one kernel with a space of configurations.
 
 Tuners see a task's space and its features, measurers what to send to a worker. A :class:`RecipeTask` is a group of a
-model with one recipe that takes it; a template task (:mod:`.template`) a function of the user's own.
+model with one recipe that takes it; a template task (:mod:`.templates.template`) a function of the user's own.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..core.cost.work import flops_of
 from ..core.group import Group
 from ..core.machine import Machine
 from ..core.recipe import Config, Match, Recipe, config_text
-from ..core.task_key import TaskKey
-from ..core.work import flops_of
-from .space import ConfigSpace
+from ..core.records.task_key import TaskKey
+from .templates.space import ConfigSpace
 
 
 class Task(Protocol):

@@ -17,9 +17,9 @@ from ..core.errors import OptionError, TvmExtError
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.recipe import Config
-from ..core.record_book import REMOTE
-from ..core.task_key import TaskKey
-from ..frontend.reader import read_model
+from ..core.records.record_book import REMOTE
+from ..core.records.task_key import TaskKey
+from ..frontend.reading.reader import read_model
 from ..rates.loops import call_of_fma, round_minimum
 from ..runtime.cpu import why_not_here
 from .extract import Workload, workloads_of

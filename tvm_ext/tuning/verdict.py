@@ -19,10 +19,10 @@ from ..core.machine import Machine, available_cores
 from ..core.options import CompileOptions
 from ..core.plan import Plan
 from ..core.recipe import config_text
-from ..core.record import Record
-from ..core.record_book import Verdict, machine_fields
+from ..core.records.record import Record
+from ..core.records.record_book import Verdict, machine_fields
+from ..core.records.task_key import TaskKey
 from ..core.sample_inputs import seeded_inputs
-from ..core.task_key import TaskKey
 from ..driver.compile import compile_model
 from ..runtime.cpu import why_not_here
 from ..runtime.model import CompiledModel

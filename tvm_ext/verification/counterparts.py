@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..core.precision import NARROW_FLOATS, rounded
+from ..core.numbers.precision import NARROW_FLOATS, rounded
 from .magnitude import Chain, attribute
 from .operators import JUMPS, RANDOM, ROUNDS, SUMS
 from .program import Call, Graph, Program
@@ -21,7 +21,7 @@ from .tolerance import Tolerance, winograd_growth
 if TYPE_CHECKING:
     import onnx
 
-    from ..core.call_site import Written
+    from ..core.graph.call_site import Written
 
 
 @dataclass(frozen=True)

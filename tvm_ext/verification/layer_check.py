@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.call_site import Written
 from ..core.errors import InputError, OptionError, ToolError
+from ..core.graph.call_site import Written
 from ..core.sample_inputs import seeded_inputs
-from ..frontend.reader import read_model
+from ..frontend.reading.reader import read_model
 from .counterparts import Counterpart, counterparts, wanted_values
 from .differences import Difference, difference
 from .layers import BAD, SKIPPED, LayerReport, LayerRow

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.page import Facts, Note, Part, Shown
+from ..core.pages.page import Facts, Note, Part, Shown
 from ..runtime.table import Cell, Column, Table, Value, plain
 from .differences import Difference, histogram
 from .verify import VerifyReport

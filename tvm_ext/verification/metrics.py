@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.accuracy import value_range as value_range
+from ..core.numbers.accuracy import value_range as value_range
 from ..runtime.table import plain
 
 #: Largest error of an output, as a part of the reference's range. A float32 network sums hundreds of products in an

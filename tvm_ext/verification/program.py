@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.call_site import CallSite
 from ..core.errors import OptionError
-from ..core.precision import STORED_IN
+from ..core.graph.call_site import CallSite
+from ..core.numbers.precision import STORED_IN
 from ..frontend.naming import node_labels
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.errors import InputError, ModelError, UnsupportedError
 from ..core.machine import available_cores
-from ..frontend.reader import LIMIT, read_model
+from ..frontend.reading.reader import LIMIT, read_model
 
 #: An option of onnxruntime: no sums of products of bytes that saturate, as its own do on CPUs without VNNI.
 _EXACT = "session.x64quantprecision"

@@ -100,7 +100,7 @@ def winograd_growth(m: int, taps: int) -> float:
         m: outputs along one side of a tile.
         taps: of a phase of the weight, along one side.
     """
-    from ..schedules.winograd import Transform
+    from ..schedules.blocked.winograd import Transform
 
     t = Transform.of(m, taps)
     terms = np.abs(t.at) * np.linalg.norm(t.g, axis=1) * np.linalg.norm(t.bt, axis=1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.errors import InputError, OptionError
 from ..core.frozen import FrozenInput
-from ..core.page import Note, Part, Shown
+from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
 from ..runtime.table import Cell, Column, Table, Value
 from .metrics import OutputMetrics, compare

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tvm_ext.byoc.systolic.codegen import lower
+from tvm_ext.byoc.systolic.code.codegen import lower
+from tvm_ext.byoc.systolic.code.layer import ConvGeometry, Step, matmul
+from tvm_ext.byoc.systolic.code.program import Program, Tensor
 from tvm_ext.byoc.systolic.config import Accelerator
-from tvm_ext.byoc.systolic.layer import ConvGeometry, Step, matmul
-from tvm_ext.byoc.systolic.program import Program, Tensor
 
 #: So small that every shape of the tests needs many tiles.
 SMALL_INT8 = Accelerator(rows=4, cols=4, scratchpad_bytes=2048, accumulator_bytes=1024)

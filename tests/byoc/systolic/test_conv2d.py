@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tvm_ext.byoc.systolic.codegen import lower
-from tvm_ext.byoc.systolic.functional import run
-from tvm_ext.byoc.systolic.layer import ConvGeometry, Step, conv2d, filter_matrices, nchw
-from tvm_ext.byoc.systolic.program import Tensor
+from tvm_ext.byoc.systolic.code.codegen import lower
+from tvm_ext.byoc.systolic.code.layer import ConvGeometry, Step, conv2d, filter_matrices, nchw
+from tvm_ext.byoc.systolic.code.program import Tensor
+from tvm_ext.byoc.systolic.simulation.functional import run
 from tvm_ext.core.errors import ProgramError
 
 from .cases import SMALL_FLOAT, SMALL_INT8, direct_conv2d, random_float, random_int8

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
+from tvm_ext.byoc.systolic.code.isa import Finish, Gemm
+from tvm_ext.byoc.systolic.code.program import Program
 from tvm_ext.byoc.systolic.driver import driver
-from tvm_ext.byoc.systolic.isa import Finish, Gemm
-from tvm_ext.byoc.systolic.program import Program
 from tvm_ext.core.errors import InputError, ProgramError
 
 from .cases import SMALL_FLOAT, dense, random_float

@@ -13,10 +13,10 @@ from onnx import helper
 import tvm_ext
 from tests.onnx_graphs import model, node, value
 from tvm_ext.core.errors import UnsupportedError
+from tvm_ext.core.graph.relax_graph import main_bindings, op_name
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.core.relax_graph import main_bindings, op_name
 from tvm_ext.frontend.importer import import_model
-from tvm_ext.frontend.reader import read_model
+from tvm_ext.frontend.reading.reader import read_model
 
 SIZES = {letter: 2 + i % 4 for i, letter in enumerate("abcdefghijklmnopqrstuvwxyz")}
 EQUATIONS = [

@@ -5,7 +5,7 @@ import pytest
 
 from tvm_ext.core.errors import ModelError, OptionError, ToolError
 from tvm_ext.frontend import zoo
-from tvm_ext.frontend.reader import fingerprint, read_model
+from tvm_ext.frontend.reading.reader import fingerprint, read_model
 
 SMALL = {"hidden": (4,), "inputs": 3, "classes": 2}
 

@@ -10,10 +10,10 @@ from tests.schedules.kernels import matched
 from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Recipe
-from tvm_ext.schedules.conv2d_amx import Conv2dAmx
-from tvm_ext.schedules.conv2d_dot import Conv2dDot
-from tvm_ext.schedules.dense_amx import DenseAmx
-from tvm_ext.schedules.dense_dot import DenseDot
+from tvm_ext.schedules.recipes.convolution.conv2d_amx import Conv2dAmx
+from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot
+from tvm_ext.schedules.recipes.dense_amx import DenseAmx
+from tvm_ext.schedules.recipes.dense_dot import DenseDot
 
 from .tasks import GroupTask
 

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tvm_ext.runtime.arrays import aligned_empty
+from tvm_ext.runtime.memory.arrays import aligned_empty
 from tvm_ext.tuning.measure.dtypes import bits_of, is_float, lent, poison_of
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")

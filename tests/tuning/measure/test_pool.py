@@ -20,8 +20,8 @@ from tvm import relax
 from tests.schedules.kernels import make_group, matched
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
-from tvm_ext.schedules.conv2d_nchwc import Conv2dNCHWc
-from tvm_ext.schedules.conv2d_winograd import Conv2dWinograd
+from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
+from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
 from tvm_ext.tuning.measure import LocalMeasurer, MeasureError, Measurement
 
 from .misbehaving import HANGS

@@ -10,11 +10,11 @@ from tests.schedules.kernels import make_group, matched
 from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Recipe
-from tvm_ext.schedules.batch_matmul import BatchMatmul
-from tvm_ext.schedules.conv2d_grouped import Conv2dGrouped
-from tvm_ext.schedules.conv2d_nchwc import Conv2dNCHWc
-from tvm_ext.schedules.conv2d_winograd import Conv2dWinograd
-from tvm_ext.schedules.dense import Dense
+from tvm_ext.schedules.recipes.batch_matmul import BatchMatmul
+from tvm_ext.schedules.recipes.convolution.conv2d_grouped import Conv2dGrouped
+from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
+from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
+from tvm_ext.schedules.recipes.dense import Dense
 from tvm_ext.tuning.metaschedule import Workload
 
 

@@ -7,9 +7,9 @@ import pytest
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.schedule_database import normalized
-from tvm_ext.schedules.blocked import registers_used
-from tvm_ext.schedules.softmax import Softmax
+from tvm_ext.core.records.schedule_database import normalized
+from tvm_ext.schedules.blocked.kernel import registers_used
+from tvm_ext.schedules.recipes.softmax import Softmax
 from tvm_ext.tuning.metaschedule.context import space_of
 from tvm_ext.tuning.metaschedule.designs import designs_of
 

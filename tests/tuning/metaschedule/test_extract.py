@@ -11,10 +11,10 @@ from tvm.ir import IRModule
 from tests.onnx_graphs import model, node, random, value
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.core.schedule_database import MetaScheduleDatabase, normalized
+from tvm_ext.core.records.schedule_database import MetaScheduleDatabase, normalized
 from tvm_ext.driver.lower import lower
 from tvm_ext.frontend.zoo import resnet18
-from tvm_ext.passes.schedule_kernels import ScheduleKernels
+from tvm_ext.passes.lowering.schedule_kernels import ScheduleKernels
 from tvm_ext.tuning.metaschedule import kernels_of, tune_kernels
 
 from .in_process import InProcess, operands, run, shape_of

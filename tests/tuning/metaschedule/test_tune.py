@@ -16,7 +16,7 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase
 
 from tvm_ext.core.errors import OptionError, ToolError
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.schedule_database import FAILED_SECONDS, RECORDS, WORKLOADS, normalized
+from tvm_ext.core.records.schedule_database import FAILED_SECONDS, RECORDS, WORKLOADS, normalized
 from tvm_ext.tuning.measure import LocalMeasurer
 from tvm_ext.tuning.metaschedule import MetaScheduleDatabase, Trial, tune_kernels
 from tvm_ext.tuning.metaschedule.session import batch_of

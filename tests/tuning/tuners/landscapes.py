@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tvm_ext.core.recipe import Config
-from tvm_ext.tuning.space import ConfigSpace
+from tvm_ext.tuning.templates.space import ConfigSpace
 from tvm_ext.tuning.tuners import Tuner
 
 Seconds = Callable[[Config], float]

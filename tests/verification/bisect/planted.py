@@ -17,24 +17,26 @@ import tvm_ffi
 from tvm import tirx
 
 from tests.passes.lowering import stage
-from tvm_ext.byoc.systolic import lowering_epilogue, vector
+from tvm_ext.byoc.systolic.lowering import epilogue as lowering_epilogue
+from tvm_ext.byoc.systolic.simulation import vector
+from tvm_ext.core.graph.relax_graph import iter_groups
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import Pass
 from tvm_ext.core.recipe import Layouts, Recipe
-from tvm_ext.core.record import Record
-from tvm_ext.core.record_book import machine_fields
-from tvm_ext.core.relax_graph import iter_groups
-from tvm_ext.core.task_key import TaskKey
-from tvm_ext.passes import eliminate_common_subexpressions, fold_batch_norm, numpy_ops, recognize_attention
-from tvm_ext.passes.choose_recipes import matches
-from tvm_ext.passes.group_operations import GroupOperations
-from tvm_ext.schedules.conv2d_depthwise import Conv2dDepthwise
-from tvm_ext.schedules.conv2d_nchwc import Conv2dNCHWc
-from tvm_ext.schedules.conv2d_winograd import Conv2dWinograd
-from tvm_ext.schedules.reduction import Reduction
-from tvm_ext.schedules.softmax import Softmax
+from tvm_ext.core.records.record import Record
+from tvm_ext.core.records.record_book import machine_fields
+from tvm_ext.core.records.task_key import TaskKey
+from tvm_ext.passes.lowering.choose_recipes import matches
+from tvm_ext.passes.lowering.group_operations import GroupOperations
+from tvm_ext.passes.simplification import eliminate_common_subexpressions, fold_batch_norm, recognize_attention
+from tvm_ext.passes.steps import numpy_ops
+from tvm_ext.schedules.recipes.convolution.conv2d_depthwise import Conv2dDepthwise
+from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
+from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
+from tvm_ext.schedules.recipes.reduction import Reduction
+from tvm_ext.schedules.recipes.softmax import Softmax
 
 from . import models
 from .user_passes import DropRelu

@@ -126,8 +126,8 @@ def test_refusals(tmp_path: Any) -> None:
 @pytest.mark.long
 def test_a_wrong_pass_that_works_for_one_recipe_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the recipe off the pass does nothing, so the recipe could be taken for the culprit."""
-    from tests.passes.test_fuse_expansions import inverted
-    from tvm_ext.passes import fuse_expansions
+    from tests.passes.lowering.test_fuse_expansions import inverted
+    from tvm_ext.passes.lowering import fuse_expansions
 
     right = fuse_expansions._merged
 

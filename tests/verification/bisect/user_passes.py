@@ -7,8 +7,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from tvm_ext.core.graph.relax_graph import Rewriter, op_name
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
-from tvm_ext.core.relax_graph import Rewriter, op_name
 
 
 class DropRelu(Pass):

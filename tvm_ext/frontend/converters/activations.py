@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import relax
 
-from ...core.relax_graph import dtype_of
+from ...core.graph.relax_graph import dtype_of
 from .base import Attributes, Converter, as_dtype, emit, scalar
 
 

@@ -10,8 +10,8 @@ import tvm
 from tvm import relax, te
 from tvm.ir import GenericConst
 
-from ...core.relax_graph import dtype_of, shape_of
-from ..refusal import Refusal
+from ...core.graph.relax_graph import dtype_of, shape_of
+from ..checks.refusal import Refusal
 
 Attributes = dict[str, Any]
 Converter = Callable[[Any, Attributes, int], Any]

@@ -14,10 +14,10 @@ import numpy as np
 from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
-from ...core.conversion import converted
-from ...core.relax_graph import dtype_of, shape_of
-from ..narrow import NARROW, wrapped
-from ..refusal import Refusal
+from ...core.graph.relax_graph import dtype_of, shape_of
+from ...core.numbers.conversion import converted
+from ..checks.refusal import Refusal
+from ..reading.narrow import NARROW, wrapped
 from .base import Attributes, Converter, constant, emit, kernel, stock, text
 
 _SIGN = 0x80

@@ -14,7 +14,7 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
-from ...core.relax_graph import dtype_of
+from ...core.graph.relax_graph import dtype_of
 from .base import Attributes, Converter, broadcast, kernel, stock
 
 

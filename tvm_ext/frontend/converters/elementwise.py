@@ -11,8 +11,8 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
-from ...core.relax_graph import dtype_of
-from ..refusal import Refusal
+from ...core.graph.relax_graph import dtype_of
+from ..checks.refusal import Refusal
 from .base import Attributes, Converter, broadcast, emit, kernel, outputs_of, scalar, stock, text
 from .casts import decoded
 from .division import may_trap, remainder

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ...core.relax_graph import dtype_of
-from ..refusal import Refusal
+from ...core.graph.relax_graph import dtype_of
+from ..checks.refusal import Refusal
 from .base import Attributes, Converter, constant, emit, known, static_shape
 
 #: Elements of a matrix.

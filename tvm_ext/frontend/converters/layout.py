@@ -8,7 +8,7 @@ from typing import Any
 from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
-from ...core.relax_graph import dtype_of, shape_of
+from ...core.graph.relax_graph import dtype_of, shape_of
 from .base import Attributes, Converter, kernel, known, static_shape, stock, text
 
 

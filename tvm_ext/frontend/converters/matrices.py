@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import te
 
-from ..refusal import Refusal
+from ..checks.refusal import Refusal
 from .base import Attributes, Converter, kernel, static_shape
 
 #: Rows up to which Laplace's expansion is written out: 4 rows are 24 products.

@@ -3,8 +3,8 @@
     y = MatMul(a, b); z = Relu(y)   ->   y' = MatMul(float32(a), float32(b)); z' = Relu(y'); z = float16(z')
 
 So does onnxruntime; TVM would round after every addition. Which values lie in memory as the model has them is decided
-later (:mod:`tvm_ext.passes.lower_precision`). What reads a step off a number (`Floor`, `Less`, a cast to integers)
-reads the rounded one.
+later (:mod:`tvm_ext.passes.lowering.lower_precision`). What reads a step off a number (`Floor`, `Less`, a cast to
+integers) reads the rounded one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from tvm import relax
 from tvm.ir import GenericConst
 
-from ...core.precision import NARROW_FLOATS
-from ...core.relax_graph import dtype_of, numpy_of
+from ...core.graph.relax_graph import dtype_of, numpy_of
+from ...core.numbers.precision import NARROW_FLOATS
 from .base import constant
 
 #: Operators that say themselves which type they make, or hand on what they get.

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from ...core.relax_graph import dtype_of, numpy_of, shape_of
-from ..narrow import NARROW, computed
-from ..refusal import Refusal
+from ...core.graph.relax_graph import dtype_of, numpy_of, shape_of
+from ..checks.refusal import Refusal
+from ..reading.narrow import NARROW, computed
 from .base import Attributes, Converter, as_dtype, constant, emit, kernel, static_shape
 from .casts import decoded, encoded
 

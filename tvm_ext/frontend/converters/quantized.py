@@ -12,8 +12,8 @@ from typing import Any
 
 from tvm import relax
 
-from ...core.relax_graph import dtype_of, shape_of
-from ..refusal import Refusal
+from ...core.graph.relax_graph import dtype_of, shape_of
+from ..checks.refusal import Refusal
 from .base import Attributes, Converter, emit, stock
 
 _ONE = ((), (1,))  # shapes of a single scale or zero point

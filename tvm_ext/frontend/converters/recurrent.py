@@ -12,8 +12,8 @@ from typing import Any
 from tvm import relax
 from tvm.ir import GenericConst
 
-from ...core.relax_graph import dtype_of
-from ..refusal import Refusal
+from ...core.graph.relax_graph import dtype_of
+from ..checks.refusal import Refusal
 from . import activations
 from .base import Attributes, Converter, emit, outputs_of, scalar, static_shape, text
 

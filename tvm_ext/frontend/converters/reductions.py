@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from ...core.relax_graph import dtype_of
+from ...core.graph.relax_graph import dtype_of
 from .base import Attributes, Converter, as_dtype, constant, emit, kernel, known, scalar, static_shape
 
 

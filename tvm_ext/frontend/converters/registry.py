@@ -9,26 +9,19 @@ from . import (
     einsum,
     elementwise,
     fourier,
-    indexing,
     layout,
     matrices,
-    ngrams,
     normalization,
-    pooling,
     quantize,
     quantized,
     recurrent,
     reductions,
-    resize,
-    rows,
-    sampling,
-    scatters,
-    sorting,
-    windows,
 )
 from .base import Converter
+from .images import pooling, resize, sampling, windows
 from .microsoft.registry import CONTRIBUTED, INTERNAL
 from .ml.registry import LEARNED
+from .selection import indexing, ngrams, rows, scatters, sorting
 
 _FAMILIES = (
     activations, casts, division, einsum, elementwise, fourier, indexing, layout, matrices, ngrams, normalization,

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.errors import TvmExtError
+from ...core.graph.relax_graph import dtype_of, shape_of
 from ...core.options import CompileOptions
-from ...core.relax_graph import dtype_of, shape_of
-from ...frontend.reader import Source, read_model
+from ...frontend.reading.reader import Source, read_model
 from .outcome import NOTHING, Outcome, outcome
 from .redundancy import redundancies
 from .result import Analysis

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ...core.graph.ownership import FOLD, OFFLOAD
+from ...core.graph.relax_graph import dtype_of, iter_groups, main_bindings, op_name, shape_of, tuple_item
 from ...core.group import Group
 from ...core.machine import machine_for
 from ...core.options import CompileOptions
-from ...core.ownership import FOLD, OFFLOAD
-from ...core.relax_graph import dtype_of, iter_groups, main_bindings, op_name, shape_of, tuple_item
-from ...frontend.reader import Source
+from ...frontend.reading.reader import Source
 from .result import Generic
 from .survey import Survey
 
@@ -63,7 +63,7 @@ def outcome(found: Survey, source: Source, options: CompileOptions) -> Outcome:
     from ...byoc.settings import offloading_of
     from ...core.passes import CompileContext, run_passes
     from ...frontend.importer import import_model, imported
-    from ...passes.choose_recipes import ChooseRecipes
+    from ...passes.lowering.choose_recipes import ChooseRecipes
     from ...passes.pipeline import pipeline
 
     passes = pipeline(offloading_of(options.offload, dict(options.offload_options)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import OptionError
-from ...core.page import Facts, Note, Part, Shown
+from ...core.pages.page import Facts, Note, Part, Shown
 from ...runtime.table import Cell, Table, facts_text, few, percent, plain
 from .survey import Refused
 

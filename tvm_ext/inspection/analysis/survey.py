@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ModelError, UnsupportedError
 from ...core.options import CompileOptions
-from ...frontend.checker import Checked, check_model
-from ...frontend.freezing import frozen_source
-from ...frontend.reader import Source
-from ...frontend.shapes import Dim, dims_of, input_specs, text_of
+from ...frontend.checks.checker import Checked, check_model
+from ...frontend.reading.freezing import frozen_source
+from ...frontend.reading.reader import Source
+from ...frontend.reading.shapes import Dim, dims_of, input_specs, text_of
 from ...frontend.surveyor import Refused, Surveyor
 
 if TYPE_CHECKING:

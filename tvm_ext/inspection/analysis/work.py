@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...core.relax_graph import bindings_of, dtype_of, op_name, shape_of
-from ...core.work import READ_IN_PART, bytes_of
+from ...core.cost.work import READ_IN_PART, bytes_of
+from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of
 from ..work import work_of_call
 from .result import NodeRow, Shape
 from .survey import Survey

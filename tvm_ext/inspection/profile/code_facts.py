@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...driver.machine_code import functions_of
+from ...driver.tir.machine_code import functions_of
 
 _ENTRY = "__tvm_ffi_"
 _WIDTHS = {"x": 128, "y": 256, "z": 512}
@@ -101,7 +101,7 @@ def facts_of(assembly: str) -> CodeFacts:
     """Count the instructions of one kernel.
 
     Args:
-        assembly: what :func:`tvm_ext.driver.machine_code.machine_code` gave for it, or any x86 assembly.
+        assembly: what :func:`tvm_ext.driver.tir.machine_code.machine_code` gave for it, or any x86 assembly.
     """
     functions = functions_of(assembly) or {"": assembly}
     bodies = [text for name, text in functions.items() if not name.startswith(_ENTRY)] or list(functions.values())

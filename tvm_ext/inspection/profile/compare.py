@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
-from ...core.page import Part, Shown
+from ...core.pages.page import Part, Shown
 from ...runtime.table import plain
 from ...tuning.in_model import quantile_interval
 from .launch import Launch

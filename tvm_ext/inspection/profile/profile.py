@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
-from ...core.page import Part, Shown
+from ...core.pages.page import Part, Shown
 from ...tuning.in_model import Ratio
 from .clock import Overhead, Span
 from .launch import Launch

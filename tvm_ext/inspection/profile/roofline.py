@@ -15,8 +15,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...core.charts import Chart, Dot, Roof, roofline_chart
 from ...core.errors import OptionError, ToolError, UnsupportedError
+from ...core.pages.charts import Chart, Dot, Roof, roofline_chart
 from ...runtime.files import write_whole
 from ...runtime.table import Markup, few
 from .roofs import Roofs

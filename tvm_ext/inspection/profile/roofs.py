@@ -116,7 +116,7 @@ class RoofMeter:
     def measure(self) -> Roofs:
         """The best rates so far; takes a second, on the threads that the model runs on."""
         from ...rates.loops import round_minimum
-        from ...runtime.threads import dispatcher
+        from ...runtime.pool.threads import dispatcher
 
         for at, (call, amount) in enumerate(self._loops):
             self._best[at] = max(self._best[at], amount / dispatcher.call(round_minimum, call, _SECONDS))

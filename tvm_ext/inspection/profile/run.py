@@ -93,7 +93,7 @@ def _compiled_with_facts(model: Any, options: dict[str, Any]) -> tuple[CompiledM
     from ...core.instruments import Instruments
     from ...driver.build import kernels_of
     from ...driver.compile import compile_model
-    from ...driver.machine_code import code_of
+    from ...driver.tir.machine_code import code_of
     from ...passes.pipeline import LOWER
 
     lowered: list[tuple[IRModule, CompileContext]] = []

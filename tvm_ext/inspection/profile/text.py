@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from ...core.errors import UnsupportedError
-from ...core.page import Figure, Note, Part, text_of
+from ...core.pages.page import Figure, Note, Part, text_of
 from ...runtime.table import Cell, Column, Table, Value, knobs_text, percent
 from .clock import overhead_text
 from .rows import Row

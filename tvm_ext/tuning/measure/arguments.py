@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.layout import Layout
-from ...runtime.arrays import ALIGNMENT, aligned_empty, mapped_empty
+from ...runtime.memory.arrays import ALIGNMENT, aligned_empty, mapped_empty
 from .dtypes import is_float, poison_of
 from .programs import Argument
 

@@ -27,7 +27,7 @@ from tvm import tirx
 from tvm.ir import IRModule
 from tvm.s_tir import SBlock
 
-from ...core.precision import UNIT_ROUNDOFF
+from ...core.numbers.precision import UNIT_ROUNDOFF
 from ...verification import metrics
 from .dtypes import is_float
 

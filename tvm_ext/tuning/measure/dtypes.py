@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.arrays import to_tensor, zero_copy
+from ...runtime.memory.arrays import to_tensor, zero_copy
 from ...verification.metrics import TOLERANCES
 
 

@@ -30,7 +30,7 @@ class Measurement:
     Attributes:
         config: knob -> value.
         costs: seconds, one a repeat; empty if it failed.
-        error: "" or one of :data:`tvm_ext.core.record.ERRORS`; detail: its message.
+        error: "" or one of :data:`tvm_ext.core.records.record.ERRORS`; detail: its message.
         check: largest error of the output against the unscheduled function, as a part of its range; None: not known.
         discarded: run once and found to be a clear loser; `costs` has that one time.
         seconds: that building, checking and timing took.

@@ -20,11 +20,11 @@ from tvm import relax, tirx
 from tvm.ir import IRModule
 from tvm.s_tir import Schedule
 
+from ...core.graph.relax_graph import op_name
 from ...core.group import Group
 from ...core.layout import Layout
 from ...core.machine import Machine
 from ...core.recipe import Match, Miss, Recipe
-from ...core.relax_graph import op_name
 from ...runtime.cpu import why_not_here
 from ...schedules.registry import recipes
 from .check import accumulated_length

@@ -14,7 +14,7 @@ from ...core.errors import essence
 from ...core.layout import Layout
 from ...core.machine import Machine
 from ...driver.build import compile_kernels
-from ...runtime.arrays import aligned_empty
+from ...runtime.memory.arrays import aligned_empty
 from ...verification.metrics import value_range
 from .arguments import ColdCopies, Packed, poison, random_inputs
 from .check import Rounding, compare

@@ -1,6 +1,6 @@
 """MetaSchedule over the recipes' kernels: its own search, cost model and database, our measuring and design spaces."""
 
-from ...core.schedule_database import Found, MetaScheduleDatabase
+from ...core.records.schedule_database import Found, MetaScheduleDatabase
 from .extract import kernels_of
 from .summary import KernelSummary, Trial, TuneSummary
 from .tune import tune_kernels

@@ -21,7 +21,7 @@ from tvm.s_tir import Schedule
 
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Recipe
-from tvm_ext.schedules import blocked
+from tvm_ext.schedules.blocked import kernel as blocked
 
 #: Recipes whose schedule ends in `blocked.schedule_tiles`. `conv2d_transpose` is left out: its schedule puts the result
 #: into another order, so that a candidate cannot be compared with the unscheduled kernel value by value.

@@ -8,15 +8,15 @@ from typing import Any
 import tvm_ffi
 from tvm.ir import IRModule
 
+from ...core.graph.relax_graph import main_bindings, op_name
 from ...core.machine import Machine
 from ...core.options import CompileOptions
 from ...core.passes import CompileContext, run_passes
-from ...core.relax_graph import main_bindings, op_name
-from ...core.schedule_database import normalized
+from ...core.records.schedule_database import normalized
 from ...frontend.importer import import_model
-from ...frontend.reader import read_model
+from ...frontend.reading.reader import read_model
+from ...passes.lowering.schedule_kernels import ScheduleKernels
 from ...passes.pipeline import pipeline
-from ...passes.schedule_kernels import ScheduleKernels
 from ...precision.decide import measured, with_kept
 from .designs import default_of, designs_of
 from .workload import Workload

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import ToolError
-from ...core.schedule_database import RECORDS, WORKLOADS
+from ...core.records.schedule_database import RECORDS, WORKLOADS
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from tvm.s_tir.meta_schedule.runner import PyRunner, PyRunnerFuture, RunnerInput
 from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
 
 from ...core.recipe import Config
-from ...core.schedule_database import FAILED_SECONDS
-from ...core.task_key import TaskKey
+from ...core.records.schedule_database import FAILED_SECONDS
+from ...core.records.task_key import TaskKey
 
 
 class Measured(Protocol):

@@ -17,7 +17,7 @@ from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
 from tvm.s_tir.meta_schedule.task_scheduler import GradientBased
 
 from ...core.machine import Machine
-from ...core.schedule_database import FAILED_SECONDS, normalized
+from ...core.records.schedule_database import FAILED_SECONDS, normalized
 from .context import context_of, space_of
 from .cost_model import BoundedModel, train_with
 from .designs import Design

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from ..space import ConfigSpace
+    from ..templates.space import ConfigSpace
 
 Score = Callable[[Sequence[int]], np.ndarray]
 """Indices of points -> their scores, higher is better."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core.page import Code, Facts, Note, Part, Shown
+from ...core.pages.page import Code, Facts, Note, Part, Shown
 from ...runtime.table import Cell, Column, Table, Value, few, plain
 
 AGREES, FOUND, ELSEWHERE = "agrees", "found", "elsewhere"

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from tvm.ir import Call, GlobalVar
 
 from ...core.errors import OptionError
+from ...core.graph.relax_graph import main_bindings
 from ...core.instruments import Switches
-from ...core.relax_graph import main_bindings
 from ...driver.records import place_of, record_at
-from ...passes.choose_recipes import matches
+from ...passes.lowering.choose_recipes import matches
 from .result import Culprit
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _layers(seen: Seen) -> _Found:
 
 
 def _records(seen: Seen) -> _Found:
-    from ...passes.schedule_kernels import metaschedule_record
+    from ...passes.lowering.schedule_kernels import metaschedule_record
 
     ctx = seen.ctx
     for group, plan in ctx.plans.items():

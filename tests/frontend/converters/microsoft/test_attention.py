@@ -12,7 +12,7 @@ from tests.frontend.graphs import imported
 from tests.oracles.reference import onnxruntime_outputs
 from tests.passes.lowering import stage
 from tvm_ext.core.errors import UnsupportedError
-from tvm_ext.passes.lower_rest import LowerRest
+from tvm_ext.passes.lowering.lower_rest import LowerRest
 
 from .cases import Case, Known, agree, built, case, floats, rng_of, typed
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from tvm import relax
 
-from ....core.relax_graph import dtype_of
-from ...refusal import Refusal
+from ....core.graph.relax_graph import dtype_of
+from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, known, outputs_of, scalar, static_shape
 from ..recurrent import columns
 

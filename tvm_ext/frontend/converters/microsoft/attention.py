@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ...refusal import Refusal
+from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, known, outputs_of, static_shape
 from ..recurrent import columns
 from .heads import attend, continued, count_of, mask_of, split_heads

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ....core.relax_graph import dtype_of
-from ...refusal import Refusal
+from ....core.graph.relax_graph import dtype_of
+from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, known
-from ..rows import gather
+from ..selection.rows import gather
 
 #: Numbers that the 16 codes of bitsandbytes mean: floats of 4 bits, and quantiles of a normal distribution.
 _FP4: list[float] = [0.0, 0.005208333333, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25]

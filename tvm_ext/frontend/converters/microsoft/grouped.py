@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ....core.relax_graph import dtype_of, numpy_of
-from ...refusal import Refusal
+from ....core.graph.relax_graph import dtype_of, numpy_of
+from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, outputs_of, scalar, static_shape, text
 from ..recurrent import columns
 from .heads import LEAST, count_of, joined_heads, scores_of, split_heads

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ....core.relax_graph import dtype_of, shape_of
-from ...refusal import Refusal
+from ....core.graph.relax_graph import dtype_of, shape_of
+from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, scalar, static_shape, text
 from ..fourier import dft
 from ..recurrent import columns

@@ -19,7 +19,7 @@ import numpy as np
 from tvm import relax
 
 from ....runtime.cpu import cpu_flags
-from ...refusal import Refusal
+from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, known, static_shape
 from .standard import activated, channels_first, channels_last, standard, without
 

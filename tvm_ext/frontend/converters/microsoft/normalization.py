@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ....core.relax_graph import dtype_of
-from ...refusal import Refusal
+from ....core.graph.relax_graph import dtype_of
+from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, outputs_of, scalar, static_shape, text
 from ..quantize import dequantize_linear
-from ..rows import gather
+from ..selection.rows import gather
 from .standard import channels_first, channels_last, standard
 
 #: What onnxruntime adds to a variance where a model does not say it.

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ....core.relax_graph import dtype_of
-from ...refusal import Refusal
+from ....core.graph.relax_graph import dtype_of
+from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, static_shape
 from ..recurrent import columns
-from ..rows import gather
+from ..selection.rows import gather
 from .heads import joined_heads, split_heads
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ....core.relax_graph import dtype_of, shape_of
-from ...refusal import Refusal
+from ....core.graph.relax_graph import dtype_of, shape_of
+from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, known, scalar, static_shape, stock, text
 
 #: The version of ONNX whose operators are meant.

@@ -8,8 +8,8 @@ import numpy as np
 from onnx import numpy_helper
 from tvm import relax
 
-from ....core.relax_graph import dtype_of
-from ...refusal import Refusal
+from ....core.graph.relax_graph import dtype_of
+from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, text
 from .features import floats
 from .scores import TRANSFORMS, best_label, both, label_above, labels_of, opposite, post_transform, transformed

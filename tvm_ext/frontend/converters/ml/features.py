@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ....core.relax_graph import dtype_of
-from ...refusal import Refusal
+from ....core.graph.relax_graph import dtype_of
+from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, as_dtype, constant, emit, scalar, static_shape, text
-from ..rows import gather
+from ..selection.rows import gather
 
 #: From this version on a NaN is a key of a LabelEncoder as others are.
 _NAN_IS_A_KEY = 4

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from ...refusal import Refusal
+from ...checks.refusal import Refusal
 from ..base import Attributes, constant, emit, scalar, static_shape, text
 from .features import no_strings
 

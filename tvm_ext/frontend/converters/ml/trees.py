@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from ....core.relax_graph import dtype_of
-from ...refusal import Refusal
+from ....core.graph.relax_graph import dtype_of
+from ...checks.refusal import Refusal
 from ..base import Attributes, constant, emit, kernel, static_shape
 
 #: What a node asks; the order is that of TreeEnsemble's numbers.

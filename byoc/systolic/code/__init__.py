@@ -1,0 +1,1 @@
+"""Programs of the array: instructions, assembler, layers, tiling, checks."""

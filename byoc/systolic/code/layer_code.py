@@ -1,0 +1,290 @@
+"""Code of one layer: loops over tiles, unrolled, with double buffers and the tokens that keep them safe.
+
+Each step of the loops loads into buffers that the step before does not use::
+
+    load:     A0 B0 | A1 B1 | A2 B2 (waits for step 0) | ...
+    compute:          GEMM 0 (waits for load 0) | GEMM 1 | ...   epilogue behind the last GEMM of an output tile
+    store:                                                STORE (waits for the epilogue)
+
+Tokens: load -> compute "step s is in the scratchpad"; compute -> load "step s is done, step s + 2 may load"; compute ->
+store "output tile o is done"; store -> compute "o is stored, o + 2 may begin".
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..config import Accelerator
+from .check import ITEMSIZE
+from .isa import (
+    POP_NEXT,
+    POP_PREV,
+    PUSH_NEXT,
+    PUSH_PREV,
+    Gemm,
+    Instruction,
+    Load,
+    LoadConstant,
+    LoadWindows,
+    Store,
+    Vector,
+)
+from .layer import GemmLayer, Matrix
+from .tiling import GemmProblem, Tiling, loop_extents, slot_bytes
+
+
+@dataclass(frozen=True)
+class _Position:
+    """One step: its number, batch element, begin and end of the tile, and where it is among the steps along k."""
+
+    step: int
+    output: int
+    batch: int
+    m: tuple[int, int]
+    n: tuple[int, int]
+    k: tuple[int, int]
+    part: int
+    is_first: bool
+    is_last: bool
+
+
+class _Slot:
+    """Two buffers of the scratchpad in turn, each with a mark of what was loaded to it last."""
+
+    def __init__(self, base: int, size: int) -> None:
+        self._base, self._size, self._current, self._mark = base, size, 1, None  # type: int, int, int, Any
+
+    def claim(self, mark: Any) -> bool:
+        """Whether that has to be loaded, to the other buffer, which is current from now on."""
+        if mark == self._mark:
+            return False
+        self._mark, self._current = mark, 1 - self._current
+        return True
+
+    @property
+    def address(self) -> int:
+        """Of the current buffer."""
+        return self._base + self._current * self._size
+
+
+class LayerCode:
+    """Code of one layer with one tiling.
+
+    Args:
+        hardware: what it is for.
+        layer, problem, tiling: what to do, what that amounts to, and how.
+        tensors: index of each tensor, by name.
+        add_constant: takes packed values, gives their index.
+    """
+
+    def __init__(
+        self,
+        hardware: Accelerator,
+        layer: GemmLayer,
+        problem: GemmProblem,
+        tiling: Tiling,
+        tensors: Mapping[str, int],
+        add_constant: Callable[[np.ndarray], int],
+    ) -> None:
+        self._layer, self._problem, self._tiling = layer, problem, tiling
+        self._tensors, self._add_constant = tensors, add_constant
+        self._tile = (tiling.m, tiling.k, tiling.n)
+        self._extents = loop_extents(self._problem, self._tile)
+        self._slots: dict[str, _Slot] = {}
+        base = 0
+        for name, size in slot_bytes(self._problem, hardware, self._tile).items():
+            self._slots[name] = _Slot(base, size)
+            base += 2 * size
+        self._half_accumulator = hardware.accumulator_bytes // 8
+        self._b_offsets: dict[tuple[int, ...], int] = {}
+        self._b_constant = self._pack_b() if isinstance(layer.b, np.ndarray) else -1
+        self._row_offsets: dict[tuple[int, int], int] = {}
+        self._row_constant = self._pack_rows() if self._problem.rows else -1
+
+    def instructions(self) -> list[Instruction]:
+        """In the order in which a machine without queues could run them too."""
+        steps = [(position, self._loads(position), self._work(position)) for position in self._positions()]
+        has_loads = [bool(loads) for _, loads, _ in steps] + [False, False]
+        outputs = steps[-1][0].output + 1
+        code: list[Instruction] = []
+        for position, loads, work in steps:
+            _add_tokens(loads, POP_NEXT if position.step >= 2 else 0, PUSH_NEXT)
+            pops = POP_PREV if loads else 0  # nothing to wait for where all operands are those of the step before
+            pops |= POP_NEXT if position.is_first and position.output >= 2 else 0
+            pushes = PUSH_PREV if has_loads[position.step + 2] else 0
+            _add_tokens(work, pops, pushes | (PUSH_NEXT if position.is_last else 0))
+            stores: list[Instruction] = [self._store(position)] if position.is_last else []
+            _add_tokens(stores, POP_PREV, PUSH_PREV if position.output + 2 < outputs else 0)
+            code += [*loads, *work, *stores]
+        return code
+
+    def _positions(self) -> Iterator[_Position]:
+        layer, order = self._layer, self._tiling.order
+        k_tiles = self._extents["k"] // layer.parts
+        ranges = [range(self._extents[loop]) for loop in order]
+        for step, indices in enumerate(itertools.product(*ranges)):
+            at = dict(zip(order, indices, strict=True))
+            part, k_index = divmod(at["k"], k_tiles)
+            m, k, n = (
+                (index * size, min((index + 1) * size, whole))
+                for index, size, whole in zip(
+                    (at["m"], k_index, at["n"]), self._tile, (layer.m, layer.k, layer.n), strict=True
+                )
+            )
+            first, last = at["k"] == 0, at["k"] == self._extents["k"] - 1
+            yield _Position(step, step // self._extents["k"], at["b"], m, n, k, part, first, last)
+
+    def _loads(self, position: _Position) -> list[Instruction]:
+        layer, slots = self._layer, self._slots
+        loads: list[Instruction] = []
+        if slots["a"].claim((layer.a.index(position.batch), position.m, position.k)):
+            loads.append(self._load_a(position))
+        if slots["b"].claim((self._b_index(position.batch), position.part, position.k, position.n)):
+            loads.append(self._load_b(position))
+        if position.is_last:
+            row_key = (position.batch % self._problem.row_batches, position.n[0])
+            if self._problem.rows and slots["rows"].claim(row_key):
+                loads.append(self._load_rows(position, row_key))
+            if self._problem.tile_bytes and slots["tiles"].claim(position.output):
+                loads += self._load_tiles(position)
+        return loads
+
+    def _load_a(self, position: _Position) -> Instruction:
+        a, address = self._layer.a, self._slots["a"].address
+        if isinstance(a, Matrix):
+            return self._load("a", a, address, position.batch, position.m, position.k)
+        geometry = a.geometry
+        return LoadWindows(
+            self._tensors[a.tensor],
+            address,
+            position.m[1] - position.m[0],
+            position.k[1] - position.k[0],
+            position.m[0],
+            position.k[0],
+            a.offset(position.batch),
+            geometry.channels,
+            *geometry.size,
+            *geometry.out_size,
+            *geometry.kernel,
+            *geometry.strides,
+            *geometry.dilation,
+            *geometry.padding[:2],
+            a.pad_value,
+        )
+
+    def _load_b(self, position: _Position) -> Instruction:
+        b, address = self._layer.b, self._slots["b"].address
+        if isinstance(b, Matrix):
+            return self._load("b", b, address, position.batch, position.k, position.n)
+        key = (self._b_index(position.batch), position.part, position.k[0], position.n[0])
+        rows, cols = position.k[1] - position.k[0], position.n[1] - position.n[0]
+        return LoadConstant("b", self._b_constant, address, rows, cols, self._b_offsets[key])
+
+    def _b_index(self, batch: int) -> int:
+        b = self._layer.b
+        return b.index(batch) if isinstance(b, Matrix) else batch % self._problem.b_batches
+
+    def _load_rows(self, position: _Position, key: tuple[int, int]) -> Instruction:
+        cols = position.n[1] - position.n[0]
+        offset = self._row_offsets[key]
+        return LoadConstant(
+            "epilogue", self._row_constant, self._slots["rows"].address, self._problem.rows, cols, offset
+        )
+
+    def _load_tiles(self, position: _Position) -> list[Instruction]:
+        return [
+            self._load("epilogue", step.tile, address, position.batch, position.m, position.n)
+            for step, address in self._operands(position)
+            if step.tile is not None
+        ]
+
+    def _load(
+        self, operand: str, matrix: Matrix, address: int, batch: int, rows: tuple[int, int], cols: tuple[int, int]
+    ) -> Load:
+        sizes = (rows[1] - rows[0], cols[1] - cols[0])
+        offset = matrix.at(batch, rows[0], cols[0])
+        tensor = self._tensors[matrix.tensor]
+        return Load(operand, tensor, address, *sizes, offset, matrix.row_stride, matrix.col_stride)
+
+    def _operands(self, position: _Position) -> Iterator[tuple[Any, int]]:
+        """Each step of the epilogue with the address of its operand."""
+        row_address, tile_address = self._slots["rows"].address, self._slots["tiles"].address
+        m, n = position.m[1] - position.m[0], position.n[1] - position.n[0]
+        wide_first = sorted(
+            (step for step in self._layer.steps if step.tile is not None), key=lambda step: -ITEMSIZE[step.dtype]
+        )
+        tile_addresses = {}
+        for step in wide_first:  # so that each is aligned to its own size
+            tile_addresses[id(step)] = tile_address
+            tile_address += m * n * ITEMSIZE[step.dtype]
+        for step in self._layer.steps:
+            if step.source == "row":
+                yield step, row_address
+                row_address += 4 * n
+            else:
+                yield step, tile_addresses.get(id(step), 0)
+
+    def _work(self, position: _Position) -> list[Instruction]:
+        c = position.output % 2 * self._half_accumulator
+        m, k, n = (end - begin for begin, end in (position.m, position.k, position.n))
+        addresses = (self._slots["a"].address, self._slots["b"].address, c)
+        work: list[Instruction] = [Gemm(self._tiling.dataflow, int(not position.is_first), *addresses, m, k, n)]
+        if position.is_last:
+            work += [
+                Vector(
+                    step.op, c, m, n, step.source, address, step.dtype, float(np.float32(step.scale)), step.zero_point
+                )
+                for step, address in self._operands(position)
+            ]
+        return work
+
+    def _store(self, position: _Position) -> Instruction:
+        out = self._layer.out
+        sizes = (position.m[1] - position.m[0], position.n[1] - position.n[0])
+        offset = out.at(position.batch, position.m[0], position.n[0])
+        c = position.output % 2 * self._half_accumulator
+        return Store(self._tensors[out.tensor], c, *sizes, offset, out.row_stride, out.col_stride)
+
+    def _pack_b(self) -> int:
+        """Weights in the order of their tiles, each dense: a tile is one transfer of consecutive bytes."""
+        values, at = self._layer.b, 0
+        assert isinstance(values, np.ndarray)
+        matrices = values.reshape(values.shape[0], self._layer.parts, self._layer.k, self._layer.n)
+        pieces = []
+        for batch, part in itertools.product(range(matrices.shape[0]), range(self._layer.parts)):
+            for k in range(0, self._layer.k, self._tile[1]):
+                for n in range(0, self._layer.n, self._tile[2]):
+                    piece = matrices[batch, part, k : k + self._tile[1], n : n + self._tile[2]]
+                    self._b_offsets[batch, part, k, n] = at
+                    pieces.append(piece.ravel())
+                    at += piece.size
+        return self._add_constant(np.concatenate(pieces))
+
+    def _pack_rows(self) -> int:
+        """Row operands as words, for each tile of n those of all steps behind each other: one transfer."""
+        layer, shape, at = self._layer, (self._problem.row_batches, self._layer.n), 0
+        rows = [np.broadcast_to(step.row, shape) for step in layer.steps if step.row is not None]
+        words = np.stack([np.ascontiguousarray(row).view(np.int32) for row in rows], axis=1)
+        pieces = []
+        for batch in range(shape[0]):
+            for n in range(0, layer.n, self._tile[2]):
+                piece = words[batch, :, n : n + self._tile[2]]
+                self._row_offsets[batch, n] = at
+                pieces.append(piece.ravel())
+                at += piece.size
+        return self._add_constant(np.concatenate(pieces))
+
+
+def _add_tokens(code: list[Instruction], pops: int, pushes: int) -> None:
+    """The first instruction waits, the last one tells.
+
+    They are set in place: nobody else has them yet, and a copy would take as long as making them did.
+    """
+    if code:
+        object.__setattr__(code[0], "tokens", code[0].tokens | pops)
+        object.__setattr__(code[-1], "tokens", code[-1].tokens | pushes)

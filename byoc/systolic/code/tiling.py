@@ -1,0 +1,274 @@
+"""Tiles, loop order and dataflow of a GEMM: an analytic search over what fits, for the fewest cycles.
+
+A GEMM runs as loops over tiles. Loads of one step overlap with the work of the step before, so a tile may take half of
+the scratchpad and half of the accumulator (the rule of Gemmini: Genc et al., DAC 2021). A tile that the next step uses
+again stays where it is; which one does, the loop order decides.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ....core.errors import ProgramError
+from ..config import Accelerator, Dataflow
+from ..simulation.cost import transfer_cycles
+from ..simulation.cycles import gemm_cycles
+
+#: Outermost first; k is always innermost, so that partial sums stay in the accumulator.
+ORDERS = ("bmnk", "bnmk", "nbmk")
+#: Where a tile lies in the scratchpad; a transfer of whole bursts would want no less.
+ALIGNMENT = 64
+#: A dimension of an instruction has 16 bits.
+_LARGEST_TILE = 0xFFFF
+_RUNNERS_UP = 4
+
+
+@dataclass(frozen=True)
+class GemmProblem:
+    """What of a layer its tiling depends on: batch times C[m, n] = A[m, k] B[k, n], with an epilogue.
+
+    Attributes:
+        batch, m, k, n: sizes.
+        parts: how often k is walked through, with another B each time (weights that need more than 8 bits).
+        a_batches, b_batches, row_batches: how many of the batch have an A, B, row operands of their own, in turn.
+        rows: row operands of the epilogue, [n] of 4 bytes each.
+        tile_bytes: per element of C, bytes of epilogue operands as large as C (a residual).
+        vector_steps: operations of the epilogue.
+        out_bytes: of an element of the result.
+    """
+
+    m: int
+    k: int
+    n: int
+    batch: int = 1
+    parts: int = 1
+    a_batches: int = 1
+    b_batches: int = 1
+    row_batches: int = 1
+    rows: int = 0
+    tile_bytes: int = 0
+    vector_steps: int = 0
+    out_bytes: int = 4
+
+    @property
+    def macs(self) -> int:
+        return self.batch * self.m * self.k * self.n * self.parts
+
+
+@dataclass(frozen=True, order=True)
+class Tiling:
+    """One legal way, with its estimate; the smallest is the best.
+
+    Attributes:
+        cycles: estimate of the whole: the busiest queue, with what comes before its first and behind its last work.
+        compute, load, store: cycles that each queue is busy.
+        dataflow: "ws", "os" or "is".
+        order: loops, outermost first.
+        m, k, n: sizes of a tile.
+    """
+
+    cycles: int
+    compute: int
+    load: int
+    store: int
+    dataflow: str
+    order: str
+    m: int
+    k: int
+    n: int
+
+    def describe(self) -> str:
+        """As reports show it."""
+        return f"{self.dataflow} {self.m}x{self.k}x{self.n} {self.order}"
+
+
+@functools.lru_cache(maxsize=1024)
+def search(problem: GemmProblem, hardware: Accelerator, dataflow: str | None = None) -> tuple[Tiling, ...]:
+    """The best tiling first, then the runners-up; with `dataflow`, of this one only.
+
+    Raises:
+        ProgramError: not even the smallest tile fits the memories.
+    """
+    dataflows = [str(Dataflow.of(dataflow))] if dataflow else [str(member) for member in Dataflow]
+    found = [
+        estimate(problem, hardware, flow, order, tile)
+        for tile in _legal_tiles(problem, hardware)
+        for flow in dataflows
+        for order in _distinct_orders(problem, tile)
+    ]
+    if not found:
+        raise _nothing_fits(problem, hardware)
+    ranked: dict[tuple[str, int, int, int], Tiling] = {}
+    for tiling in sorted(found):  # another order of the same tiles is no other choice to show
+        ranked.setdefault((tiling.dataflow, tiling.m, tiling.k, tiling.n), tiling)
+    return tuple(ranked.values())[: _RUNNERS_UP + 1]
+
+
+def check_fits(problem: GemmProblem, hardware: Accelerator) -> None:
+    """Raises ProgramError, as :func:`search` does, if not even the smallest tile fits the memories."""
+    if not is_legal(problem, hardware, (1, 1, 1)):
+        raise _nothing_fits(problem, hardware)
+
+
+def _nothing_fits(problem: GemmProblem, hardware: Accelerator) -> ProgramError:
+    need = 2 * scratchpad_need(problem, hardware, (1, 1, 1))
+    return ProgramError(
+        f"no tile of a GEMM of {problem.m}x{problem.k}x{problem.n} fits half of a scratchpad of "
+        f"{hardware.scratchpad_bytes} and of an accumulator of {hardware.accumulator_bytes} bytes",
+        fix=f"give the accelerator scratchpad_bytes={need} and accumulator_bytes=8, or more",
+    )
+
+
+def slot_bytes(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int]) -> dict[str, int]:
+    """Bytes in the scratchpad of one tile of A, of B, of the row operands, and of the tile operands; aligned."""
+    m, k, n = tile
+    sizes = {
+        "a": m * k * hardware.itemsize,
+        "b": k * n * hardware.itemsize,
+        "rows": 4 * problem.rows * n,
+        "tiles": problem.tile_bytes * m * n,
+    }
+    return {name: -(-size // ALIGNMENT) * ALIGNMENT for name, size in sizes.items()}
+
+
+def scratchpad_need(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int]) -> int:
+    """Bytes that one step needs of the scratchpad; twice as much must be there."""
+    return sum(slot_bytes(problem, hardware, tile).values())
+
+
+def is_legal(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int]) -> bool:
+    """Whether a step fits half of the scratchpad, half of the accumulator, and the fields of an instruction."""
+    fits = scratchpad_need(problem, hardware, tile) <= hardware.scratchpad_bytes // 2
+    return fits and tile[0] * tile[2] <= hardware.accumulator_bytes // 8 and max(tile) <= _LARGEST_TILE
+
+
+def _legal_tiles(problem: GemmProblem, hardware: Accelerator) -> Iterator[tuple[int, int, int]]:
+    for m in _sizes(problem.m, hardware.rows):
+        for n in _sizes(problem.n, hardware.cols):
+            k = _deepest(problem, hardware, m, n)
+            if k:
+                yield m, k, n
+
+
+def _sizes(size: int, step: int) -> list[int]:
+    """Equal parts of a dimension in multiples of the array, and powers of two below it."""
+    found = {-(-size // parts) for parts in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)}
+    found = {min(size, -(-part // step) * step) for part in found if part <= _LARGEST_TILE}
+    return sorted(found | {min(size, max(1, step >> shift)) for shift in (0, 2, 4, 6, 8, 10)}, reverse=True)
+
+
+def _deepest(problem: GemmProblem, hardware: Accelerator, m: int, n: int) -> int:
+    """The deepest equal part of k that is legal with tiles of m and n; 0 if none is."""
+    if not is_legal(problem, hardware, (m, 1, n)):
+        return 0
+    free = hardware.scratchpad_bytes // 2 - scratchpad_need(problem, hardware, (m, 0, n))
+    low = min(problem.k, _LARGEST_TILE, free // ((m + n) * hardware.itemsize))
+    while not is_legal(problem, hardware, (m, low, n)):  # what aligning the tiles of A and B costs
+        low -= 1
+    equal = -(-problem.k // -(-problem.k // low))
+    return min(low, -(-equal // hardware.rows) * hardware.rows)
+
+
+def loop_extents(problem: GemmProblem, tile: tuple[int, int, int]) -> dict[str, int]:
+    """Iterations of each loop over tiles."""
+    m, k, n = tile
+    return {
+        "b": problem.batch,
+        "m": -(-problem.m // m),
+        "n": -(-problem.n // n),
+        "k": problem.parts * -(-problem.k // k),
+    }
+
+
+def _distinct_orders(problem: GemmProblem, tile: tuple[int, int, int]) -> list[str]:
+    """Orders that differ: the loops of more than one iteration stand in another sequence."""
+    extents = loop_extents(problem, tile)
+    distinct = {"".join(loop for loop in order if extents[loop] > 1): order for order in reversed(ORDERS)}
+    return list(distinct.values())
+
+
+def load_counts(problem: GemmProblem, tile: tuple[int, int, int], order: str) -> dict[str, int]:
+    """How many tiles of A, B and row operands are loaded: one wherever a loop that they depend on goes on."""
+    extents = loop_extents(problem, tile)
+    if -(-problem.k // tile[1]) == 1:
+        a_loops = {"b": problem.a_batches > 1, "m": True}
+    else:
+        a_loops = {"b": problem.a_batches > 1, "m": True, "k": True}
+    depends = {
+        "a": a_loops,
+        "b": {"b": problem.b_batches > 1, "k": True, "n": True},
+        "rows": {"b": problem.row_batches > 1, "n": True},
+    }
+    return {name: _changes(order.replace("k", "") if name == "rows" else order, extents, loops)
+            for name, loops in depends.items()}  # fmt: skip
+
+
+def _changes(order: str, extents: dict[str, int], depends: dict[str, bool]) -> int:
+    last = max((at for at, loop in enumerate(order) if depends.get(loop) and extents[loop] > 1), default=-1)
+    return math.prod(extents[loop] for loop in order[: last + 1])
+
+
+def estimate(
+    problem: GemmProblem, hardware: Accelerator, dataflow: str, order: str, tile: tuple[int, int, int]
+) -> Tiling:
+    """Cycles of one way: each queue by itself, the busiest of them, and the two ends that nothing overlaps."""
+    extents, counts = loop_extents(problem, tile), load_counts(problem, tile, order)
+    outputs = problem.batch * extents["m"] * extents["n"]
+    m, k, n = (min(size, whole) for size, whole in zip(tile, (problem.m, problem.k, problem.n), strict=True))
+    elements = problem.batch * problem.m * problem.n
+    vector = problem.vector_steps * -(-elements // hardware.vector_lanes)
+    compute = problem.batch * problem.parts * _gemm_cycles(problem, hardware, dataflow, tile) + vector
+    loads, nbytes = _load_traffic(problem, hardware, counts, extents, outputs, (m, k, n))
+    load = loads * hardware.dma_latency + transfer_cycles(hardware, nbytes)
+    out_bytes = elements * problem.out_bytes
+    store = outputs * hardware.dma_latency + transfer_cycles(hardware, out_bytes)
+    first = 2 * hardware.dma_latency + transfer_cycles(hardware, (m * k + k * n) * hardware.itemsize)
+    work = gemm_cycles(dataflow, m, k, n, hardware.rows, hardware.cols, model=hardware.compute_model)
+    work += problem.vector_steps * -(-m * n // hardware.vector_lanes)
+    last = hardware.dma_latency + transfer_cycles(hardware, m * n * problem.out_bytes)
+    channel = transfer_cycles(hardware, nbytes + out_bytes)
+    cycles = max(first + compute + last, load + work + last, first + work + store, channel)
+    return Tiling(cycles, compute, load, store, dataflow, order, *tile)
+
+
+def _load_traffic(
+    problem: GemmProblem,
+    hardware: Accelerator,
+    counts: dict[str, int],
+    extents: dict[str, int],
+    outputs: int,
+    tile: tuple[int, int, int],
+) -> tuple[int, int]:
+    """(transfers, bytes) of all loads; a tile at an edge is as large as the mean of its kind."""
+    size = hardware.itemsize
+    k_tiles = extents["k"] // problem.parts
+    nbytes = counts["a"] * problem.m * problem.k * size // (extents["m"] * k_tiles)
+    nbytes += counts["b"] * problem.k * problem.n * size // (extents["n"] * k_tiles)
+    nbytes += counts["rows"] * 4 * problem.rows * tile[2]
+    nbytes += problem.batch * problem.m * problem.n * problem.tile_bytes
+    loads = counts["a"] + counts["b"] + (counts["rows"] if problem.rows else 0)
+    return loads + (outputs if problem.tile_bytes else 0), nbytes
+
+
+def _gemm_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, tile: tuple[int, int, int]) -> int:
+    """Cycles of the array for one of the batch: whole tiles and those at the edges, each kind counted once."""
+    whole = (problem.m, problem.k, problem.n)
+    kinds = [_pieces(size, piece) for size, piece in zip(whole, tile, strict=True)]
+    return sum(
+        m_count
+        * k_count
+        * n_count
+        * gemm_cycles(dataflow, m, k, n, hardware.rows, hardware.cols, model=hardware.compute_model)
+        for m, m_count in kinds[0]
+        for k, k_count in kinds[1]
+        for n, n_count in kinds[2]
+    )
+
+
+def _pieces(size: int, piece: int) -> list[tuple[int, int]]:
+    """(size, how many) of the whole pieces of a dimension and of what is left over."""
+    whole, rest = divmod(size, piece)
+    return [(length, count) for length, count in ((piece, whole), (rest, int(rest > 0))) if count]

@@ -1,0 +1,1 @@
+"""From a region of Relax to layers of the array."""

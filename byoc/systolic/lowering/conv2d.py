@@ -1,0 +1,114 @@
+"""Convolution as a layer: the im2col matrix of the image times the filters, each group a batch element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....core.errors import ProgramError
+from ...region import Composite, Operation
+from ..code.layer import ConvGeometry, GemmLayer, Windows, filter_matrices
+from ..code.tiling import search
+from ..config import Accelerator
+from .epilogue import Epilogue
+from .matrices import Form, conv2d_form
+from .operands import View, dense_strides, read_operand
+from .products import Product
+
+#: A grouped convolution that would use less of the array than this stays on the CPU, ...
+LEAST_UTILIZATION = 0.05
+#: ... unless it is cheap: takes no longer than so many launches of a region.
+CHEAP_LAUNCHES = 10
+
+
+def conv2d_layer(composite: Composite, hardware: Accelerator, dry: bool = False) -> GemmLayer:
+    """The layer of a composite around `relax.nn.conv2d`.
+
+    Args:
+        composite, hardware: what, and for what.
+        dry: whether the values of constants are left out, which only a check can do without.
+
+    Raises:
+        ProgramError: something of it cannot be done; names the tensor, and what would do.
+    """
+    anchor = composite.anchor
+    left, right = (read_operand(composite, operand) for operand in anchor.operands)
+    _check(anchor, left.shape, right.shape)
+    product = Product.of(anchor, left, right, hardware, dry)
+    if isinstance(product.right, View):
+        raise ProgramError(f"{anchor.result.name}: the weight {right.name} is computed; a constant is needed")
+    if product.left.strides != dense_strides(product.left.shape):
+        raise ProgramError(f"{anchor.result.name}: {left.name} is transposed; a dense NCHW tensor is needed")
+    groups, images = int(anchor.attrs.get("groups", 1)), left.shape[0]
+    geometry = _geometry(anchor, left.shape, right.shape)
+    form = conv2d_form(anchor.result.shape, groups)
+    matrices = filter_matrices(product.constant(), groups)
+    b, parts = product.weights(matrices)
+    scale = None if product.scale is None else _scale_row(product.scale, form)
+    batch, k, n = images * groups, matrices.shape[1], matrices.shape[2]
+    layer = GemmLayer(
+        name=composite.name,
+        m=form.size(form.rows),
+        k=k,
+        n=n,
+        a=Windows(product.left.tensor, geometry, batch, product.zero_point),
+        b=b,
+        out=form.matrix(View.of(composite.result)),
+        batch=batch,
+        steps=Epilogue(composite, form, product.row(matrices, n), scale).steps(),
+        parts=parts,
+    )
+    if groups > 1:
+        _check_worth(anchor, layer, groups, hardware)
+    return layer
+
+
+def _check(anchor: Operation, data: tuple[int, ...], weight: tuple[int, ...]) -> None:
+    layouts = tuple(str(anchor.attrs.get(name, "")) for name in ("data_layout", "kernel_layout", "out_layout"))
+    if layouts[:2] != ("NCHW", "OIHW") or layouts[2] not in ("", "NCHW"):
+        raise ProgramError(f"{anchor.result.name} has layouts {', '.join(layouts)}; NCHW and OIHW are taken")
+    if len(data) != 4 or len(weight) != 4 or 0 in (*data, *weight):
+        raise ProgramError(f"{anchor.result.name}: shapes {list(data)} and {list(weight)}; four axes are needed")
+
+
+def _geometry(anchor: Operation, data: tuple[int, ...], weight: tuple[int, ...]) -> ConvGeometry:
+    attrs = anchor.attrs
+    padding = _numbers(attrs.get("padding", 0), 4)
+    geometry = ConvGeometry(
+        weight[1],
+        (data[2], data[3]),
+        (weight[2], weight[3]),
+        _numbers(attrs.get("strides", 1), 2),
+        padding,
+        _numbers(attrs.get("dilation", 1), 2),
+    )
+    if (problem := geometry.problem()) != "":
+        raise ProgramError(f"{anchor.result.name}: {problem}")
+    return geometry
+
+
+def _numbers(given: Any, count: int) -> Any:
+    """One number for all, or one for each axis of two (again for the other end of a padding), or all."""
+    numbers = (int(given),) if isinstance(given, int) else tuple(int(number) for number in given)
+    return numbers * (count // len(numbers))
+
+
+def _scale_row(scale: np.ndarray, form: Form) -> np.ndarray:
+    """The scale of the filters [filters, 1, 1, 1] as a row."""
+    row = form.row(scale.reshape(1, -1, 1, 1)) if scale.size == scale.shape[0] else None
+    if row is None:
+        raise ProgramError(f"a scale of shape {list(scale.shape)} is not one of the whole weight or of its filters")
+    return row
+
+
+def _check_worth(anchor: Operation, layer: GemmLayer, groups: int, hardware: Accelerator) -> None:
+    """Refuses groups so narrow that most of the array would idle, such as depthwise ones."""
+    problem = layer.problem(anchor.result.dtype)
+    cycles = search(problem, hardware)[0].cycles
+    used = problem.macs / (cycles * hardware.macs_per_cycle)
+    if used < LEAST_UTILIZATION and cycles > CHEAP_LAUNCHES * hardware.launch_cycles:
+        raise ProgramError(
+            f"each of the {groups} groups of {anchor.result.name} is a GEMM of {layer.m}x{layer.k}x{layer.n}, which "
+            f"would use {used:.1%} of the {hardware.rows}x{hardware.cols} array; {LEAST_UTILIZATION:.0%} is the least"
+        )

@@ -1,0 +1,131 @@
+"""What a product of two operands is to the array: float32, or integers with zero points and scales; for any anchor.
+
+    float32     x w
+    integer     (x - zx)(w - zw)                        -> int32
+    quantized   sx (x - zx)  sw (w - zw)                -> int32, then times sx sw
+
+Of integers the array multiplies x as it is and w - zw, which is constant; a constant row takes zx out again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....core.errors import ProgramError
+from ...region import Operation
+from ..config import Accelerator
+from .operands import QUANTIZED_DTYPES, Source, View, centered
+from .quantized import integer_weights, signed_zero_point, zero_point_row
+
+#: A weight less its zero point is a sum of up to three int8 values.
+_LEAST_WEIGHT, _MOST_WEIGHT = -3 * 128, 3 * 127
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """Two operands that the array can multiply.
+
+    Attributes:
+        left: a view; the array multiplies its tensor as it is.
+        right: a view; a constant has its source.
+        zero_point: of the left operand, as it is on the chip, where uint8 is int8.
+        scale: of the left times that of the right operand, with as many axes as `right`; None: not dequantized.
+        dry: whether only shapes matter, for checks: values of constants are then zeros that take no memory.
+    """
+
+    left: View
+    right: View | Source
+    zero_point: int
+    scale: np.ndarray | None
+    is_float: bool
+    dry: bool
+
+    @classmethod
+    def of(cls, anchor: Operation, left: Source, right: Source, hardware: Accelerator, dry: bool = False) -> Product:
+        """The product of an anchor's operands.
+
+        Raises:
+            ProgramError: their dtypes, zero points or scales are none that this accelerator multiplies.
+        """
+        if not isinstance(left.data, View):
+            raise ProgramError(f"the first operand of {anchor.result.name} is {left.name}; a computed tensor is needed")
+        if left.kind != right.kind:
+            raise ProgramError(f"{left.name} is {left.kind}, and {right.name} is {right.kind}; both alike are needed")
+        factor = right.data if isinstance(right.data, View) else right
+        if left.kind == "plain":
+            _check_floats(anchor, left, right, hardware)
+            return cls(left.data, factor, 0, None, True, dry)
+        _check_integers(anchor, left, right, hardware)
+        zero = _one_zero_point(left)
+        if isinstance(right.data, View) and (zero or _one_zero_point(right)):
+            raise ProgramError(
+                f"{anchor.result.name} multiplies two computed tensors with zero points, {left.name} and {right.name}; "
+                "int8 with zero point 0, or uint8 with 128, is taken"
+            )
+        scale = None if left.scale is None or right.scale is None else left.scale.item() * right.scale
+        return cls(left.data, factor, zero, scale, False, dry)
+
+    def constant(self) -> np.ndarray:
+        """Values of the right operand, less their zero point: float32 or int32, as the anchor's axes are."""
+        assert isinstance(self.right, Source) and isinstance(self.right.data, np.ndarray)
+        if self.dry:
+            return np.broadcast_to(np.zeros((), np.float32 if self.is_float else np.int8), self.right.shape)
+        return self.right.data if self.is_float else centered(self.right)
+
+    def weights(self, matrices: np.ndarray) -> tuple[np.ndarray, int]:
+        """(B, parts) of a layer for the constant as [batches, k, n]."""
+        return (matrices, 1) if self.is_float or self.dry else integer_weights(matrices)
+
+    def row(self, matrices: np.ndarray | None, n: int) -> np.ndarray | None:
+        """What is added to the sums: int32 [n] or [batches, n]; None in float32."""
+        if self.is_float:
+            return None
+        if matrices is None or self.dry or not self.zero_point:
+            return np.zeros(n, np.int32)
+        row = zero_point_row(matrices, 0, self.zero_point)
+        return row[0] if len(row) == 1 else row
+
+
+def _check_floats(anchor: Operation, left: Source, right: Source, hardware: Accelerator) -> None:
+    for source in (left, right):
+        if str(source.data.dtype) != "float32":
+            raise ProgramError(f"{source.name} is multiplied as it is; float32 is taken")
+    if hardware.dtype != "float32":
+        raise ProgramError(
+            f"{anchor.result.name} multiplies float32, and the array {hardware.dtype}: quantize the model, "
+            "or set the option dtype='float32'"
+        )
+    if anchor.result.dtype != "float32":
+        raise ProgramError(f"{anchor.result.name} is {anchor.result.dtype}; float32 is taken")
+
+
+def _check_integers(anchor: Operation, left: Source, right: Source, hardware: Accelerator) -> None:
+    wanted = "float32" if left.kind == "quantized" else "int32"
+    if hardware.dtype != "int8":
+        raise ProgramError(
+            f"{anchor.result.name} multiplies integers, and the array {hardware.dtype}: set the option dtype='int8'"
+        )
+    if anchor.result.dtype != wanted:
+        raise ProgramError(f"{anchor.result.name} is {anchor.result.dtype}; {wanted} is taken")
+    assert isinstance(left.data, View)
+    views = [source.data for source in (left, right) if isinstance(source.data, View)]
+    for view in views:
+        if view.dtype not in QUANTIZED_DTYPES:
+            raise ProgramError(f"{view.value} is a factor; int8 or uint8 is taken")
+    if left.scale is not None and left.scale.size > 1:
+        raise ProgramError(f"{left.name} has a scale a channel, along which is summed; one scale is taken")
+    if str(right.data.dtype) == "int32" and not isinstance(right.data, View):
+        values = centered(right)
+        if values.min() < _LEAST_WEIGHT or values.max() > _MOST_WEIGHT:
+            raise ProgramError(f"{right.name} has values beyond {_LEAST_WEIGHT} to {_MOST_WEIGHT}, three int8")
+
+
+def _one_zero_point(source: Source) -> int:
+    """The zero point of a computed operand, as it is on the chip."""
+    assert isinstance(source.data, View)
+    zero = np.zeros(1, np.int32) if source.zero_point is None else source.zero_point
+    if (zero != zero.flat[0]).any():
+        raise ProgramError(f"{source.name} has zero points of its rows or channels; one is taken")
+    return signed_zero_point(int(zero.flat[0]), source.data.dtype)

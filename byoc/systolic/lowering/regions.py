@@ -1,0 +1,130 @@
+"""Regions as programs: each composite a layer, values between them in scratch tensors; timed once, and remembered.
+
+A program and its timing are kept as long as their region is, so that asking for the cost and lowering do it once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from ....core.errors import ProgramError
+from ...backend import Lowered
+from ...region import Composite, Region, Value
+from ..code.codegen import lower as layers_to_program
+from ..code.layer import GemmLayer
+from ..code.layer_check import check_layer
+from ..code.program import Tensor
+from ..code.tiling import check_fits
+from ..config import Accelerator
+from ..options import SystolicOptions
+from ..results.report import LayerRow, layer_rows
+from ..simulation.timing import Timing, simulate
+from .conv2d import conv2d_layer
+from .matmul import matmul_layer
+from .operands import tensor_name
+
+_LAYER_OF = {"relax.matmul": matmul_layer, "relax.nn.conv2d": conv2d_layer}
+#: The last one of each region; a program holds its weights, so all of a sweep over options would be too much.
+_known: weakref.WeakKeyDictionary[Region, tuple[SystolicOptions, Timing]] = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def check_composite(composite: Composite, options: SystolicOptions) -> str:
+    """Why a composite cannot be a layer of this accelerator; "" if it can. Looks at no weight."""
+    try:
+        layer = _LAYER_OF[composite.anchor.op](composite, options, dry=True)
+        values = {value.name: value for value in (*composite.inputs, composite.result)}
+        tensors = [_tensor(value, "output" if value is composite.result else "input") for value in values.values()]
+        check_layer(layer, {tensor.name: tensor for tensor in tensors}, options)
+        check_fits(layer.problem(composite.result.dtype), options)
+    except ProgramError as error:
+        return error.message
+    return ""
+
+
+def lower_region(region: Region, options: SystolicOptions) -> Lowered:
+    """The program of a region, and facts of its timing.
+
+    Raises:
+        ProgramError: a composite does not fit the accelerator; names the layer.
+    """
+    timing = timing_of(region, options)
+    return Lowered(timing.program.to_bytes(), _facts(timing))
+
+
+def seconds_of(region: Region, options: SystolicOptions) -> float:
+    """Simulated time of one run, with the launch by the host.
+
+    Raises:
+        ProgramError: as :func:`lower_region`.
+    """
+    return _seconds(timing_of(region, options))
+
+
+def timing_of(region: Region, options: SystolicOptions) -> Timing:
+    """The program of a region, timed; the same object while the region lives and is asked for with these options."""
+    with _lock:
+        found = _known.get(region)
+    if found is not None and found[0] == options:
+        return found[1]
+    layers = [_layer(composite, options.accelerator) for composite in region.composites]
+    timing = simulate(layers_to_program(layers, _tensors(region), options.accelerator, options.dataflow))
+    with _lock:
+        _known[region] = (options, timing)
+    return timing
+
+
+def _layer(composite: Composite, hardware: Accelerator) -> GemmLayer:
+    """With what reports show of a composite."""
+    try:
+        layer = _LAYER_OF[composite.anchor.op](composite, hardware)
+    except ProgramError as error:
+        raise ProgramError(f"layer {composite.name}: {error.message}", fix=error.fix) from None
+    facts = {
+        "node": composite.name,
+        "nodes": list(composite.nodes),
+        "op": composite.anchor.op.removeprefix("relax."),
+        "epilogue": [operation.op.removeprefix("relax.") for operation in composite.epilogue],
+        "shape": list(composite.result.shape),
+    }
+    return dataclasses.replace(layer, facts=facts)
+
+
+def _tensors(region: Region) -> list[Tensor]:
+    """Inputs and outputs in the region's order, then what is only read within it."""
+    found = {value.name: _tensor(value, "input") for value in region.inputs}
+    found |= {value.name: _tensor(value, "output") for value in region.outputs}
+    for composite in region.composites:
+        found.setdefault(composite.result.name, _tensor(composite.result, "scratch"))
+    return list(found.values())
+
+
+def _tensor(value: Value, role: str) -> Tensor:
+    return Tensor(tensor_name(value), role, value.shape, value.dtype)
+
+
+def _seconds(timing: Timing) -> float:
+    hardware = timing.program.accelerator
+    return hardware.seconds(timing.cycles + hardware.launch_cycles)
+
+
+def _facts(timing: Timing) -> Mapping[str, Any]:
+    return {
+        "accelerator": timing.program.accelerator.as_dict(),
+        "cycles": timing.cycles,
+        "seconds": _seconds(timing),
+        "utilization": timing.utilization,
+        "energy": dict(timing.totals.energy),
+        "dram_bytes": timing.totals.bytes_at("dram"),
+        "macs": timing.totals.macs,
+        "layers": [_row(row) for row in layer_rows(timing)],
+    }
+
+
+def _row(row: LayerRow) -> dict[str, Any]:
+    values = {f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "facts"}
+    return {**row.facts, **values, "intensity": row.intensity}

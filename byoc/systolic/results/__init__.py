@@ -1,0 +1,1 @@
+"""Timings as tables, rooflines, sweeps and traces."""

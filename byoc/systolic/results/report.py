@@ -1,0 +1,125 @@
+"""A timing as a table, one row a layer, and as the COMPUTE_REPORT.csv that SCALE-Sim 3 writes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import Any
+
+from ..code.isa import Gemm, Vector
+from ..code.program import Layer
+from ..simulation.cycles import mapping_efficiency
+from ..simulation.timing import Timing
+
+#: As SCALE-Sim 3.0.0 writes them; each line there ends with a comma.
+SCALE_SIM_COLUMNS = (
+    "LayerID",
+    "Total Cycles (incl. prefetch)",
+    "Total Cycles",
+    "Stall Cycles",
+    "Overall Util %",
+    "Mapping Efficiency %",
+    "Compute Util %",
+)
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """One layer as it was timed.
+
+    Attributes:
+        name, facts: of the layer; facts hold its sizes, dataflow, tile, and what the partitioner put there.
+        begin, cycles: when its first load starts, and how long it takes until its last store is done.
+        compute_begin: when its first GEMM starts.
+        array_cycles, vector_cycles: how long array and vector unit work.
+        macs, dram_bytes: multiply-adds; bytes between DRAM and the chip.
+        energy: picojoules by level.
+        utilization: multiply-adds of all that the PEs could do in `cycles`.
+        mapping_efficiency: mean part of the PEs that a fold uses.
+        bound: side of the roofline: "compute" where multiply-adds at full speed would take longer than the transfers.
+    """
+
+    name: str
+    facts: dict[str, Any]
+    begin: int
+    cycles: int
+    compute_begin: int
+    array_cycles: int
+    vector_cycles: int
+    macs: int
+    dram_bytes: int
+    energy: dict[str, float]
+    utilization: float
+    mapping_efficiency: float
+    bound: str
+
+    @property
+    def intensity(self) -> float:
+        """Multiply-adds for each byte between DRAM and the chip."""
+        return self.macs / self.dram_bytes if self.dram_bytes else float("inf")
+
+
+def layer_rows(timing: Timing) -> list[LayerRow]:
+    """One row for each layer of the program, in order."""
+    return [_row(timing, layer) for layer in timing.program.layers]
+
+
+def scale_sim_csv(timing: Timing) -> str:
+    """The table in SCALE-Sim's columns.
+
+    "Total Cycles" begin with the first GEMM, those "incl. prefetch" with its first load; a stall is a cycle of them in
+    which the array does not work.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator=",\n")
+    writer.writerow(SCALE_SIM_COLUMNS)
+    pes = timing.program.accelerator.macs_per_cycle
+    for number, row in enumerate(layer_rows(timing)):
+        total = row.begin + row.cycles - row.compute_begin
+        shares = (row.macs / (total * pes), row.mapping_efficiency, row.macs / (row.array_cycles * pes))
+        percents = [f"{100 * share:.4f}" for share in shares]
+        writer.writerow([number, row.cycles, total, total - row.array_cycles, *percents])
+    return text.getvalue()
+
+
+def _row(timing: Timing, layer: Layer) -> LayerRow:
+    hardware = timing.program.accelerator
+    begin, end = timing.layer_cycles(layer)
+    totals = timing.layer_totals(layer)
+    span = range(layer.begin, layer.end)
+    cycles_of = {
+        kind: sum(timing.costs[i].cycles for i in span if isinstance(timing.program.instructions[i], kind))
+        for kind in (Gemm, Vector)
+    }
+    gemms = (timing.events[i].start for i in span if isinstance(timing.program.instructions[i], Gemm))
+    dram = totals.bytes_at("dram")
+    peak_compute, peak_transfer = totals.macs / hardware.macs_per_cycle, dram / hardware.dma_bytes_per_cycle
+    return LayerRow(
+        name=layer.name,
+        facts=dict(layer.facts),
+        begin=begin,
+        cycles=end - begin,
+        compute_begin=min(gemms, default=begin),
+        array_cycles=cycles_of[Gemm],
+        vector_cycles=cycles_of[Vector],
+        macs=totals.macs,
+        dram_bytes=dram,
+        energy=dict(totals.energy),
+        utilization=totals.macs / ((end - begin) * hardware.macs_per_cycle) if end > begin else 0.0,
+        mapping_efficiency=_mapping_efficiency(timing, layer),
+        bound="compute" if peak_compute >= peak_transfer else "memory",
+    )
+
+
+def _mapping_efficiency(timing: Timing, layer: Layer) -> float:
+    """Of the GEMMs of a layer, weighted by their cycles."""
+    hardware = timing.program.accelerator
+    weighted = cycles = 0.0
+    for index in range(layer.begin, layer.end):
+        gemm = timing.program.instructions[index]
+        if isinstance(gemm, Gemm):
+            sizes = (gemm.m, gemm.k, gemm.n, hardware.rows, hardware.cols)
+            weighted += timing.costs[index].cycles * mapping_efficiency(gemm.dataflow, *sizes)
+            cycles += timing.costs[index].cycles
+    return weighted / cycles if cycles else 0.0

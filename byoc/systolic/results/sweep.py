@@ -1,0 +1,123 @@
+"""Design sweeps: how regions of a model would run on other accelerators, by timing alone.
+
+The layers of a program do not overlap, for SYNC stands between them. So each is timed by itself, equal ones once, and
+the cycles are those of the whole program; no weight is computed with, and nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...region import Composite, Region
+from ..code.codegen import lower
+from ..code.layer import GemmLayer, Step
+from ..code.program import Tensor
+from ..config import Accelerator
+from ..lowering.conv2d import conv2d_layer
+from ..lowering.matmul import matmul_layer
+from ..lowering.operands import tensor_name
+from ..options import SystolicOptions
+from ..simulation.timing import simulate
+from .report import LayerRow, layer_rows
+
+_LAYER_OF = {"relax.matmul": matmul_layer, "relax.nn.conv2d": conv2d_layer}
+
+
+@dataclass(frozen=True)
+class DesignPoint:
+    """What one setting gives.
+
+    Attributes:
+        options: the setting.
+        launches: regions, each started once by the host.
+        layers: a row a layer of all regions, in order; `begin` counts from the begin of the layer.
+    """
+
+    options: SystolicOptions
+    launches: int
+    layers: tuple[LayerRow, ...]
+
+    @property
+    def cycles(self) -> int:
+        """Of all regions, without their launches."""
+        return sum(row.cycles for row in self.layers)
+
+    @property
+    def seconds(self) -> float:
+        """Of all regions, with their launches."""
+        return self.options.seconds(self.cycles + self.launches * self.options.launch_cycles)
+
+    @property
+    def utilization(self) -> float:
+        """Multiply-adds done, of those that all PEs could do in these cycles; 0 to 1."""
+        macs = sum(row.macs for row in self.layers)
+        return macs / (self.cycles * self.options.macs_per_cycle) if self.cycles else 0.0
+
+    @property
+    def dram_bytes(self) -> int:
+        """Bytes between DRAM and the chip."""
+        return sum(row.dram_bytes for row in self.layers)
+
+    @property
+    def energy(self) -> dict[str, float]:
+        """Level -> picojoules."""
+        total: Counter[str] = Counter()
+        for row in self.layers:
+            total.update(row.energy)
+        return dict(total)
+
+
+def sweep(
+    regions: Sequence[Region], settings: Iterable[Mapping[str, Any] | SystolicOptions]
+) -> tuple[DesignPoint, ...]:
+    """How regions run on each of several accelerators.
+
+    Args:
+        regions: what to run, as `tvm_ext.driver.regions.regions_of(model)` gives them.
+        settings: each as in `offload_options`; what is left out has its default.
+
+    Raises:
+        OptionError: a setting does not fit.
+        ProgramError: a layer does not fit an accelerator; names the layer.
+    """
+    points = []
+    for setting in settings:
+        options = setting if isinstance(setting, SystolicOptions) else SystolicOptions(**setting)
+        known: dict[Hashable, LayerRow] = {}
+        rows = [_row(composite, options, known) for region in regions for composite in region.composites]
+        points.append(DesignPoint(options, len(regions), tuple(rows)))
+    return tuple(points)
+
+
+def _row(composite: Composite, options: SystolicOptions, known: dict[Hashable, LayerRow]) -> LayerRow:
+    """The row of a composite; timed, unless an equal one is known."""
+    hardware: Accelerator = options.accelerator
+    layer = _LAYER_OF[composite.anchor.op](composite, hardware)
+    key = _key(layer, composite)
+    if key not in known:
+        tensors = [Tensor(tensor_name(value), "input", value.shape, value.dtype) for value in composite.inputs]
+        result = composite.result
+        tensors.append(Tensor(tensor_name(result), "output", result.shape, result.dtype))
+        (known[key],) = layer_rows(simulate(lower([layer], tensors, hardware, options.dataflow)))
+    row = known[key]
+    return dataclasses.replace(row, name=composite.name, facts={**row.facts, "node": composite.name})
+
+
+def _key(layer: GemmLayer, composite: Composite) -> Hashable:
+    """All that the code of a layer depends on, but for names, offsets in memory and the values of constants."""
+    b = layer.b.shape if hasattr(layer.b, "shape") else _anonymous(layer.b)
+    steps = tuple(_step_key(step) for step in layer.steps)
+    return _anonymous(layer.a), b, layer.problem(composite.result.dtype), steps
+
+
+def _step_key(step: Step) -> Hashable:
+    return step.op, step.dtype, step.source, None if step.tile is None else _anonymous(step.tile)
+
+
+def _anonymous(operand: Any) -> Any:
+    """A matrix or windows without the name of its tensor."""
+    return dataclasses.replace(operand, tensor="")

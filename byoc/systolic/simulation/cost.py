@@ -1,0 +1,127 @@
+"""What one instruction costs by itself: cycles, bytes moved at each memory, operations.
+
+How often the array reads an operand follows from the folds of its dataflow (see :mod:`.cycles`): what streams is read
+once for each fold along the other side, what stays is read once, and partial sums go to the accumulator once for each
+fold along k, but only once in output stationary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from ..code.isa import Gemm, Instruction, Load, LoadConstant, LoadWindows, Store, Vector
+from ..code.program import ITEMSIZE, Program
+from ..config import Accelerator
+from .cycles import gemm_cycles
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one instruction.
+
+    Attributes:
+        cycles: that its unit is busy, if it never waits.
+        transfer: cycles of these in which it has the DMA channel.
+        macs, vector_ops: multiply-adds of the array; elements of the vector unit.
+        traffic: (memory, operand, bytes), read or written; memories are dram, scratchpad, accumulator.
+    """
+
+    cycles: int = 0
+    transfer: int = 0
+    macs: int = 0
+    vector_ops: int = 0
+    traffic: tuple[tuple[str, str, int], ...] = ()
+
+
+_FREE = Cost()
+
+
+class CostModel:
+    """Costs of the instructions of one program; equal ones are computed once."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._hardware = program.accelerator
+        self._known: dict[Hashable, Cost] = {}
+
+    def cost(self, instruction: Instruction) -> Cost:
+        key = self._key(instruction)
+        if key not in self._known:
+            self._known[key] = self._compute(*key)
+        return self._known[key]
+
+    def _key(self, instruction: Instruction) -> tuple[Any, ...]:
+        kind = type(instruction)
+        if isinstance(instruction, Gemm):
+            return kind, instruction.dataflow, instruction.accumulate, instruction.m, instruction.k, instruction.n
+        if isinstance(instruction, Vector):
+            count = {"none": 0, "row": instruction.cols, "tile": instruction.rows * instruction.cols}
+            operand_bytes = count[instruction.source] * ITEMSIZE[instruction.dtype]
+            return kind, instruction.rows * instruction.cols, operand_bytes
+        if isinstance(instruction, Load | LoadWindows | LoadConstant | Store):
+            return (
+                kind,
+                getattr(instruction, "operand", "output"),
+                instruction.rows * instruction.cols * self._itemsize(instruction),
+            )
+        return (kind,)
+
+    def _itemsize(self, instruction: Load | LoadWindows | LoadConstant | Store) -> int:
+        if isinstance(instruction, LoadConstant):
+            return self._program.constants[instruction.constant].itemsize
+        return ITEMSIZE[self._program.tensors[instruction.tensor].dtype]
+
+    def _compute(self, kind: type[Any], *facts: Any) -> Cost:
+        if kind is Gemm:
+            return gemm_cost(self._hardware, *facts)
+        if kind is Vector:
+            return vector_cost(self._hardware, *facts)
+        if kind in (Load, LoadWindows, LoadConstant):
+            return _transfer_cost(self._hardware, "scratchpad", *facts)
+        return _transfer_cost(self._hardware, "accumulator", *facts) if kind is Store else _FREE
+
+
+def gemm_cost(hardware: Accelerator, dataflow: str, accumulate: int, m: int, k: int, n: int) -> Cost:
+    """Of a GEMM of the array, whose operands lie in the scratchpad."""
+    rows, cols = hardware.rows, hardware.cols
+    a, b, c = m * k * hardware.itemsize, k * n * hardware.itemsize, m * n * hardware.accumulator_itemsize
+    a_reads = 1 if dataflow == "is" else -(-n // cols)
+    b_reads = {"ws": 1, "os": -(-m // rows), "is": -(-m // cols)}[dataflow]
+    c_writes = 1 if dataflow == "os" else -(-k // rows)
+    return Cost(
+        cycles=gemm_cycles(dataflow, m, k, n, rows, cols, model=hardware.compute_model),
+        macs=m * k * n,
+        traffic=(
+            ("scratchpad", "a", a * a_reads),
+            ("scratchpad", "b", b * b_reads),
+            ("accumulator", "output", c * (2 * c_writes - 1 + accumulate)),
+        ),
+    )
+
+
+def vector_cost(hardware: Accelerator, elements: int, operand_bytes: int) -> Cost:
+    """Of an operation of the vector unit: `vector_lanes` elements a cycle, each read and written."""
+    return Cost(
+        cycles=-(-elements // hardware.vector_lanes),
+        vector_ops=elements,
+        traffic=(
+            ("scratchpad", "epilogue", operand_bytes),
+            ("accumulator", "output", 2 * elements * hardware.accumulator_itemsize),
+        ),
+    )
+
+
+def transfer_cycles(hardware: Accelerator, nbytes: int) -> int:
+    """Cycles that a transfer has the DMA channel, which come after its latency."""
+    return -(-nbytes // hardware.dma_bytes_per_cycle)
+
+
+def _transfer_cost(hardware: Accelerator, memory: str, operand: str, nbytes: int) -> Cost:
+    transfer = transfer_cycles(hardware, nbytes)
+    return Cost(
+        cycles=hardware.dma_latency + transfer,
+        transfer=transfer,
+        traffic=(("dram", operand, nbytes), (memory, operand, nbytes)),
+    )

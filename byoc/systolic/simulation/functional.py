@@ -1,0 +1,246 @@
+"""The functional view: what a program computes, exactly and fast, numpy over whole tiles.
+
+int8 products are summed exactly: in float32 while no sum can pass 2^24, else in float64. int32 accumulators wrap
+around at 2^31, as registers do. With `backend="stepper"` every GEMM runs register by register instead, to prove that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....core.errors import InputError, OptionError
+from ..code.isa import Finish, Gemm, Load, LoadConstant, LoadWindows, Store, Sync, Vector
+from ..code.program import Program, Tensor
+from .stepper import step_gemm
+from .vector import apply
+
+BACKENDS = ("numpy", "stepper")
+#: -128 * -128 * 1024 = 2^24: up to here every partial sum of int8 products is a float32.
+_FLOAT32_EXACT_DEPTH = 1024
+#: OpenBLAS, interface/gemm.c: products of up to SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD stay on one thread.
+_ONE_THREAD_MACS = 65536 * 4
+_LEAST_DEPTH = 16
+
+
+def run(program: Program, inputs: Mapping[str, np.ndarray], backend: str = "numpy") -> dict[str, np.ndarray]:
+    """Runs a program.
+
+    Args:
+        program: what to run.
+        inputs: name -> array of exactly the shape and dtype of each input tensor.
+        backend: "numpy", or "stepper", which moves the registers of every PE (for small programs).
+
+    Returns:
+        Name -> array of every output tensor, new memory.
+
+    Raises:
+        InputError: an input is missing, unknown, or of another shape or dtype.
+        ProgramError: the queues deadlock; names the instruction.
+    """
+    if backend not in BACKENDS:
+        raise OptionError(f"backend={backend!r} is unknown", fix=f"choose {' or '.join(map(repr, BACKENDS))}")
+    names = [tensor.name for tensor in program.of_role("input")]
+    if set(inputs) != set(names):
+        raise InputError(f"inputs {sorted(inputs)} were given; the program takes {sorted(names)}")
+    outputs = {tensor.name: np.empty(tensor.shape, tensor.dtype) for tensor in program.of_role("output")}
+    run_into(program, [inputs[name] for name in names], list(outputs.values()), backend)
+    return outputs
+
+
+def run_into(
+    program: Program, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], backend: str = "numpy"
+) -> None:
+    """Runs a program on arrays, without a copy of contiguous ones; several threads may do so at once.
+
+    Args:
+        program: what to run.
+        inputs, outputs: arrays in the order of its tensors of these roles; outputs are written, and contiguous. What no
+            instruction writes becomes zero.
+        backend: see :func:`run`.
+
+    Raises:
+        InputError: their number, a shape or a dtype is another one.
+        ProgramError: the queues deadlock; names the instruction.
+    """
+    state = _State(program, _bound(program, inputs, outputs), backend)
+    with np.errstate(all="ignore"):
+        for index in program.order:
+            instruction = program.instructions[index]
+            _STEPS[type(instruction)](state, instruction)
+
+
+class _State:
+    """Memories while a program runs; tensors and constants are flat."""
+
+    def __init__(self, program: Program, tensors: Sequence[np.ndarray], backend: str) -> None:
+        self.program, self.tensors, self.backend = program, tensors, backend
+        hardware = program.accelerator
+        self.scratchpad = np.zeros(hardware.scratchpad_bytes, np.uint8)
+        self.words = np.zeros(hardware.accumulator_bytes // 4, np.int32)
+        self.constants = [values.reshape(-1) for values in program.constants]
+        self.images: dict[int, dict[tuple[int, ...], np.ndarray]] = {}
+
+    def operand(self, address: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """A tile of the scratchpad, as a view."""
+        return np.ndarray(shape, dtype, buffer=self.scratchpad, offset=address)
+
+    def sums(self, address: int, rows: int, cols: int) -> np.ndarray:
+        """A tile of the accumulator, int32, as a view."""
+        return self.words[address : address + rows * cols].reshape(rows, cols)
+
+
+def _bound(program: Program, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The memory of every tensor, flat."""
+    given: dict[str, np.ndarray] = {}
+    for role, arrays in (("input", inputs), ("output", outputs)):
+        tensors = program.of_role(role)
+        if len(arrays) != len(tensors):
+            raise InputError(f"{len(arrays)} {role}s were given; the program has {len(tensors)}")
+        for tensor, array in zip(tensors, arrays, strict=True):
+            _check_array(tensor, array)
+            given[tensor.name] = np.ascontiguousarray(array).reshape(-1)
+    for tensor in program.of_role("output"):
+        given[tensor.name].fill(0)
+    scratch = {tensor.name: np.zeros(tensor.size, tensor.dtype) for tensor in program.of_role("scratch")}
+    memories = given | scratch
+    return [memories[tensor.name] for tensor in program.tensors]
+
+
+def _check_array(tensor: Tensor, array: np.ndarray) -> None:
+    shape, dtype = tuple(array.shape), str(array.dtype)
+    if (shape, dtype) != (tensor.shape, tensor.dtype):
+        what = f"{tensor.role} {tensor.name}"
+        raise InputError(f"{what} is {dtype} {shape}; the program takes {tensor.dtype} {tensor.shape}")
+    if tensor.role == "output" and not (array.flags.c_contiguous and array.flags.writeable):
+        raise InputError(f"output {tensor.name} is not contiguous, or cannot be written")
+
+
+def _load(state: _State, load: Load) -> None:
+    source = _strided(state.tensors[load.tensor], load)
+    if source.dtype == np.uint8:
+        np.bitwise_xor(source, np.uint8(0x80), out=state.operand(load.dst, source.shape, np.uint8))
+    else:
+        state.operand(load.dst, source.shape, source.dtype)[...] = source
+
+
+def _load_windows(state: _State, load: LoadWindows) -> None:
+    image, padded_width = _padded_image(state, load)
+    rows = np.arange(load.row_begin, load.row_begin + load.rows)
+    cols = np.arange(load.col_begin, load.col_begin + load.cols)
+    y, x = np.divmod(rows, load.out_width)
+    channel, taps = np.divmod(cols, load.kernel_height * load.kernel_width)
+    tap_y, tap_x = np.divmod(taps, load.kernel_width)
+    plane = image.size // load.channels
+    base = y * (load.stride_height * padded_width) + x * load.stride_width
+    steps = channel * plane + tap_y * (load.dilation_height * padded_width) + tap_x * load.dilation_width
+    tile = state.operand(load.dst, (load.rows, load.cols), image.dtype)
+    np.take(image, base[:, None] + steps, out=tile, mode="clip")  # no index is out: clip only saves a buffer
+
+
+def _padded_image(state: _State, load: LoadWindows) -> tuple[np.ndarray, int]:
+    """The image with its padding, flat, and its padded width; kept until its tensor is written again."""
+    height, width = load.padded_size
+    sizes = (load.offset, load.channels, load.height, load.width, height, width)
+    key = (*sizes, load.pad_top, load.pad_left, load.pad_value)
+    images = state.images.setdefault(load.tensor, {})
+    if key not in images:
+        count = load.channels * load.height * load.width
+        source = state.tensors[load.tensor][load.offset : load.offset + count]
+        if source.dtype == np.uint8:
+            source = (source ^ np.uint8(0x80)).view(np.int8)
+        image = np.full((load.channels, height, width), load.pad_value, source.dtype)
+        inner = image[:, load.pad_top : load.pad_top + load.height, load.pad_left : load.pad_left + load.width]
+        inner[...] = source.reshape(load.channels, load.height, load.width)
+        images[key] = image.reshape(-1)
+    return images[key], width
+
+
+def _load_constant(state: _State, load: LoadConstant) -> None:
+    count = load.rows * load.cols
+    values = state.constants[load.constant][load.offset : load.offset + count]
+    state.operand(load.dst, (count,), values.dtype)[...] = values
+
+
+def _gemm(state: _State, gemm: Gemm) -> None:
+    hardware = state.program.accelerator
+    a = state.operand(gemm.a, (gemm.m, gemm.k), hardware.dtype)
+    b = state.operand(gemm.b, (gemm.k, gemm.n), hardware.dtype)
+    c = state.sums(gemm.c, gemm.m, gemm.n).view(hardware.accumulator_dtype)
+    if state.backend == "stepper":
+        acc = c.copy() if gemm.accumulate else None
+        overlapped = hardware.compute_model == "overlapped"
+        c[...] = step_gemm(a, b, gemm.dataflow, hardware.rows, hardware.cols, acc=acc, overlapped=overlapped)[0]
+        return
+    product = _product(a, b) if hardware.dtype == "float32" else _exact_product(a, b)
+    if gemm.accumulate:
+        c += product
+    else:
+        c[...] = product
+
+
+def _exact_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    dtype = np.float32 if a.shape[1] <= _FLOAT32_EXACT_DEPTH else np.float64
+    return _product(a.astype(dtype), b.astype(dtype)).astype(np.int32)
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a b as a sum over pieces of k that numpy's OpenBLAS computes on the calling thread.
+
+    Its threads, which it starts for larger products, spin; beside those of TVM or of another process that made tiles of
+    this size up to 40 times slower on two cores.
+    """
+    (m, k), n = a.shape, b.shape[1]
+    depth = _ONE_THREAD_MACS // (m * n)
+    if depth >= k or depth < _LEAST_DEPTH:
+        return a @ b
+    pieces = k // depth
+    head = pieces * depth
+    left = a[:, :head].reshape(m, pieces, depth).transpose(1, 0, 2)
+    total = (left @ b[:head].reshape(pieces, depth, n)).sum(axis=0)
+    if head < k:
+        total += a[:, head:] @ b[head:]
+    return total
+
+
+def _vector(state: _State, vector: Vector) -> None:
+    operand = None
+    if vector.source != "none":
+        shape = (vector.cols,) if vector.source == "row" else (vector.rows, vector.cols)
+        operand = state.operand(vector.address, shape, vector.dtype)
+    apply(vector, state.sums(vector.c, vector.rows, vector.cols), operand)
+
+
+def _store(state: _State, store: Store) -> None:
+    memory = state.tensors[store.tensor]
+    words = state.sums(store.c, store.rows, store.cols)
+    if memory.itemsize == 4:
+        values = words.view(memory.dtype)
+    else:
+        values = np.clip(words, -128, 127) + np.int32(128 if memory.dtype == np.uint8 else 0)
+    _strided(memory, store)[...] = values
+    state.images.pop(store.tensor, None)
+
+
+def _strided(memory: np.ndarray, access: Load | Store) -> np.ndarray:
+    size = memory.itemsize
+    strides = (access.row_stride * size, access.col_stride * size)
+    return np.ndarray((access.rows, access.cols), memory.dtype, memory, access.offset * size, strides)
+
+
+def _nothing(_state: _State, _instruction: Sync | Finish) -> None:
+    pass
+
+
+_STEPS: dict[type[Any], Callable[[_State, Any], None]] = {
+    Load: _load,
+    LoadWindows: _load_windows,
+    LoadConstant: _load_constant,
+    Gemm: _gemm,
+    Vector: _vector,
+    Store: _store,
+    Sync: _nothing,
+    Finish: _nothing,
+}

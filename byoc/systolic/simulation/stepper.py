@@ -1,0 +1,75 @@
+"""Runs a GEMM through the array register by register: the values, and the clocks that they take.
+
+Nothing in it knows a formula: every register moves once a clock, and clocks are counted until the last result is in
+the accumulator memory. So it proves both the values of :mod:`.functional` and the closed forms "physical" and
+"overlapped" of :mod:`.cycles`. It is slow (tens of microseconds a clock): for small shapes, in tests.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....core.errors import InputError, OptionError
+from ..config import ACCUMULATOR_DTYPES, Dataflow
+from .cycles import fold_count
+from .output_array import OutputRun
+from .stationary_array import StationaryRun
+
+
+def step_gemm(
+    a: np.ndarray,
+    b: np.ndarray,
+    dataflow: str,
+    rows: int,
+    cols: int,
+    acc: np.ndarray | None = None,
+    overlapped: bool = False,
+) -> tuple[np.ndarray, int]:
+    """acc[m, n] + a[m, k] b[k, n], and the clocks until it is in the accumulator memory.
+
+    Args:
+        a, b: both int8 (the result is int32, and wraps) or both float32.
+        dataflow: "ws", "os" or "is"; see :mod:`.stationary_array` and :mod:`.output_array` for the registers.
+        rows, cols: processing elements.
+        acc: what the products are added to, in the dtype of the result; None for zeros. It is not changed.
+        overlapped: see :func:`.cycles.gemm_cycles`, models "overlapped" (True) and "physical" (False).
+
+    Raises:
+        InputError: shapes or dtypes do not fit.
+        OptionError: an unknown dataflow, or an array without PEs.
+    """
+    result = _checked_accumulator(a, b, acc)
+    if rows < 1 or cols < 1:
+        raise OptionError(f"an array of {rows} x {cols} PEs: 1 x 1 or more is needed")
+    a, b = a.astype(result.dtype), b.astype(result.dtype)
+    dataflow = Dataflow.of(dataflow)
+    run: StationaryRun | OutputRun
+    if dataflow is Dataflow.WS:
+        run = StationaryRun(b, a, result, rows, cols, overlapped)
+    elif dataflow is Dataflow.IS:
+        run = StationaryRun(a.T, b.T, result.T, rows, cols, overlapped)
+    else:
+        run = OutputRun(a, b, result, rows, cols, overlapped)
+    # A fold ends long before this; a loop without a bound would hang where a register is wrong.
+    limit = fold_count(dataflow, len(a), len(b), b.shape[1], rows, cols) * (
+        sum(a.shape) + b.shape[1] + 4 * (rows + cols)
+    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        for clock in range(1, limit + 1):
+            if run.clock():
+                return result, clock
+    raise AssertionError(f"the {dataflow} array of {rows} x {cols} PEs has not finished after {limit} clocks")
+
+
+def _checked_accumulator(a: np.ndarray, b: np.ndarray, acc: np.ndarray | None) -> np.ndarray:
+    """A new array for the result; raises what :func:`step_gemm` says."""
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or 0 in (*a.shape, *b.shape):
+        raise InputError(f"a {a.shape} and b {b.shape}: (m, k) and (k, n) are needed, each 1 or more")
+    if a.dtype != b.dtype or str(a.dtype) not in ACCUMULATOR_DTYPES:
+        raise InputError(f"a is {a.dtype}, b is {b.dtype}: both int8 or both float32 are needed")
+    dtype, shape = np.dtype(ACCUMULATOR_DTYPES[str(a.dtype)]), (a.shape[0], b.shape[1])
+    if acc is None:
+        return np.zeros(shape, dtype)
+    if acc.shape != shape or acc.dtype != dtype:
+        raise InputError(f"acc is {acc.dtype} {acc.shape}: {dtype} {shape} is needed")
+    return acc.copy()

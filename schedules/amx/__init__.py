@@ -1,0 +1,1 @@
+"""Kernels over AMX tile registers: products, loads, work units, cost, epilogue."""

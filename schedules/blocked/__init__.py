@@ -1,0 +1,1 @@
+"""The register-blocked reduction that convolution and matmul share: problem, cost, loops, prefetch, Winograd."""

@@ -1,0 +1,154 @@
+"""Knobs of a blocked reduction, what a configuration costs, and the one of least cost."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tvm_ext.core.cost.estimate import Stream, bandwidth, level_of, seconds, thread_counts
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config
+
+from .problem import Problem, Units, by_pixels
+
+#: Pixels whose addresses do not advance by a constant need a pointer register each. Where a multiply-add takes no
+#: broadcast operand, LLVM also loads all broadcasts of a wide tile early, and spills.
+_POINTERS = 6
+#: Cycles between dependent multiply-adds, with what out-of-order execution loses of it.
+_LATENCY = 4.5
+#: The exposed share of the time of weights that are not prefetched, of weights that units read again, and of inputs
+#: that come out of another core's cache.
+_COLD, _AGAIN, _FOREIGN = 0.5, 0.5, 0.5
+#: Cycles that widening a vector of narrow floats takes: two instructions of a port that multiply-adds want too.
+_WIDENING = 1.0
+
+
+def space(problem: Problem, machine: Machine) -> Mapping[str, Sequence[Any]]:
+    """Knobs: the register tile, parts the pixels are cut in, reduction blocks whose weights stay in cache, threads."""
+    threads = threads_for(problem, machine)
+    return {**_tiling(problem, machine, threads), "threads": [threads]}
+
+
+def _tiling(problem: Problem, machine: Machine, threads: int) -> dict[str, Sequence[Any]]:
+    """The knobs of :func:`space` but the threads."""
+    chunks = [c for c in (1, 2, 4, 8, 16, 32, 64, problem.blocks) if problem.blocks % c == 0]
+    return {
+        "tile_o": [t for t in (1, 2, 3, 4, 6, 8) if t <= problem.output_blocks],
+        "tile_p": [t for t in (1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 24, 28) if t <= problem.pixels],
+        "parts": sorted({t for t in (1, 2, 4, 8, machine.threads, threads) if t <= problem.pixels}),
+        "chunk": sorted(set(chunks)),
+    }
+
+
+@functools.lru_cache(maxsize=1024)
+def threads_for(problem: Problem, machine: Machine) -> int:
+    """The number of threads whose best tile is estimated to take least, of :func:`counts_for`."""
+    most, *fewer = reversed(counts_for(problem, machine))
+    best = cost(problem, dict(default(problem, machine, most)), machine) if fewer else 0.0, most
+    for threads in fewer:
+        if least_seconds(problem, machine, threads) < best[0]:
+            best = min(best, (cost(problem, dict(default(problem, machine, threads)), machine), threads))
+    return best[1]
+
+
+def least_seconds(problem: Problem, machine: Machine, threads: int) -> float:
+    """Seconds of the products alone, shared evenly: no configuration takes less."""
+    cycles = problem.flops / 2 / problem.lanes / product_rate(problem, machine)
+    return seconds(cycles / threads, [], machine, threads)
+
+
+def counts_for(problem: Problem, machine: Machine) -> list[int]:
+    """Numbers of threads that may be best, of :func:`..estimate.thread_counts`."""
+    return thread_counts(problem.flops / 2 / problem.lanes / product_rate(problem, machine), machine)
+
+
+def product_rate(problem: Problem, machine: Machine) -> float:
+    """Products of vectors a cycle."""
+    if problem.instruction == "fma":
+        return machine.fma_at(problem.lanes)
+    return float(getattr(machine.rates, problem.instruction)) or machine.rates.fma
+
+
+@functools.lru_cache(maxsize=1024)
+def default(problem: Problem, machine: Machine, threads: int | None = None) -> Mapping[str, Any]:
+    """The point of least cost; groups that differ only in their epilogue share it.
+
+    Args:
+        threads: those the kernel will use; None takes the choice of :func:`space`.
+    """
+    threads = threads_for(problem, machine) if threads is None else threads
+    knobs = {**_tiling(problem, machine, threads), "threads": [threads]}
+    tiles = itertools.product(knobs.pop("tile_o"), knobs.pop("tile_p"))
+    legal = [t for t in ({"tile_o": o, "tile_p": p} for o, p in tiles) if tile_fits(problem, t, machine)]
+    rest = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
+    points: Iterator[Config] = ({**tile, **others} for tile in legal for others in rest)
+    best: Config = min(points, key=lambda config: cost(problem, config, machine))
+    return types.MappingProxyType(best)
+
+
+def tile_fits(problem: Problem, config: Mapping[str, Any], machine: Machine) -> bool:
+    """Whether a register tile, its operands and its pixels' addresses fit into registers."""
+    scattered = problem.scattered(config["tile_p"])
+    wide = config["tile_p"] > _POINTERS and (scattered or not machine.operand_broadcast)
+    return registers_used(config) <= machine.registers and not wide
+
+
+def registers_used(config: Mapping[str, Any]) -> int:
+    """Vector registers the inner loop holds: the tile, the smaller side of its operands, one of the other."""
+    to, tp = config["tile_o"], config["tile_p"]
+    return int(to * tp + min(to, tp) + 1)
+
+
+def cost(problem: Problem, config: Config, machine: Machine, units: int = 1, apart: bool = False) -> float:
+    """Estimated seconds: multiply-adds, loads, latency, cache traffic, waste by rounding up, idle threads.
+
+    Args:
+        units: times the problem is solved, with the same weights.
+        apart: each unit is one thread's; else all threads share each.
+    """
+    if not tile_fits(problem, config, machine):
+        return math.inf
+    to, threads = config["tile_o"], config["threads"]
+    work = Units.of(problem, {**config, "threads": 1} if apart else config)
+    count = problem.batch * work.outer_o * work.outer_p * units
+    cycles = count * work.block_p * _tile_cycles(problem, config, work, machine) / threads
+    again = max(0, problem.word * count * to * problem.lanes * problem.steps - problem.weight_bytes)
+    readers = threads if by_pixels(problem, work, threads) else 1
+    streams = [
+        Stream(problem.weight_bytes * readers / threads, problem.weights_in, 0.0 if problem.prefetched else _COLD),
+        Stream(again / threads, level_of(problem.weight_bytes, machine), _AGAIN),
+        Stream(0 if apart else _foreign_bytes(problem, work, threads), "foreign", _FOREIGN),
+    ]
+    return seconds(cycles, streams, machine, threads)
+
+
+def _foreign_bytes(problem: Problem, units: Units, threads: int) -> float:
+    """Bytes of input that a thread reads out of other cores' caches."""
+    if problem.batch % threads == 0 or problem.weight_sets > 1 or by_pixels(problem, units, threads):
+        return 0.0
+    return problem.input_bytes * (1 - 1 / threads)
+
+
+def step_cycles(tile_o: int, tile_p: int, rate: float) -> float:
+    """Cycles of a step of a register tile's reduction: products, `rate` a cycle; loads, two a cycle; latency."""
+    return max(tile_o * tile_p / rate, (tile_o + tile_p) / 2, _LATENCY) + 0.08 * (tile_o + tile_p)
+
+
+def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machine) -> float:
+    """Cycles of one register tile over the whole reduction."""
+    to, tp, chunk = config["tile_o"], config["tile_p"], config["chunk"]
+    chunks = problem.blocks // chunk
+    step = step_cycles(to, tp, product_rate(problem, machine))
+    step *= 1 + 0.03 * tp if problem.scattered(tp) else 1.0
+    step += _WIDENING * to if problem.word < 4 else 0.0
+    chunk_bytes = problem.word * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
+    weight_cycles = problem.word * to * problem.lanes / bandwidth(level_of(chunk_bytes, machine), machine)
+    cycles = problem.steps * max(step + weight_cycles / 4, weight_cycles) + 10
+    if chunks > 1:
+        fits = 4 * units.block_p * tp * to * problem.lanes <= machine.l2 // 2
+        cycles += chunks * ((1.5 if fits else 3.0) * to * tp + 8)
+    return float(cycles)

@@ -1,0 +1,235 @@
+"""Register-blocked reduction: the shared core of convolution and matmul.
+
+Outputs are computed in tiles of `tile_o` output blocks (each one vector of `lanes`) by `tile_p` pixels (rows of a
+matmul), held in vector registers over the reduction. The reduction is cut in chunks of `chunk` steps whose weights
+stay in L1 while every tile of a unit of work passes over them; between chunks the tile is added to a buffer `acc`:
+
+    for unit in parallel(batch * output blocks / tile_o * pixels / (tile_p * block_p)):
+        for chunk:                                   # weights of one chunk: read from memory once, then from L1
+            for tile of the unit:
+                tile[tile_o, tile_p, lanes] = sum over the chunk (in registers)
+                acc[tile] += tile
+        out[unit] = epilogue(acc[unit])
+
+With one chunk there is no buffer: each tile goes through the epilogue when it is computed.
+
+Output blocks and pixels are rounded up to whole tiles: the weights are padded with zeros, pixels beyond the last are
+computed as the last one again, and only real outputs are stored. Loops therefore divide, and no inner loop has a
+condition. The blocking for registers and caches follows K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix
+Multiplication", ACM TOMS 34(3), 2008.
+
+Of narrow numbers (:mod:`..dots.instructions`) a step of the reduction is a word of 32 bits: sizes and rates stay those
+of float32.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.cost.sharing import Sharing
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config, Match, Recipe
+
+from ..dots.instructions import Dot
+from ..steps.loops import parallel_units, unroll_and_vectorize
+from .cost import cost as cost
+from .cost import counts_for as counts_for
+from .cost import default as default
+from .cost import least_seconds as least_seconds
+from .cost import registers_used as registers_used
+from .cost import space as space
+from .cost import threads_for as threads_for
+from .cost import tile_fits as tile_fits
+from .prefetch import LINE_BYTES, sprinkle
+from .problem import Problem as Problem
+from .problem import Units as Units
+from .problem import by_pixels as by_pixels
+from .problem import with_residence as with_residence
+
+LoadData = Callable[..., Any]
+"""(batch, pixel, reduction block, tap y, tap x, step in the block [, element of the word]) -> the input value."""
+
+LoadWeight = Callable[..., Any]
+"""(batch, block of outputs, reduction block, tap y, tap x, step in the block, output in the block [, element of the
+word]) -> the weight."""
+
+
+def shared(weight: te.Tensor) -> LoadWeight:
+    """A packed weight that all batches read."""
+    return lambda n, *index: weight(*index)
+
+
+def reduce_tiles(
+    problem: Problem, units: Units, load: LoadData, weight: LoadWeight, batch: int | None = None, dot: Dot | None = None
+) -> te.Tensor:
+    """TE tensors "tile" and (with several chunks) "acc": (batch, padded blocks, padded pixels, lanes).
+
+    Args:
+        batch: problems of the tensors, if they are more than those scheduled together.
+        dot: what multiplies words of narrow numbers.
+    """
+    taps_y, taps_x = problem.taps
+    extents = [("rc", units.chunk), ("ry", taps_y), ("rx", taps_x), ("ri", problem.inner)]
+    axes = [te.reduce_axis((0, e), name=name) for name, e in [*extents, *([("rk", dot.group)] if dot else [])]]
+    rc, ry, rx, ri, *rk = axes
+    product = dot.product if dot else operator.mul
+    chunks, last = problem.blocks // units.chunk, problem.pixels - 1
+    to, lanes = units.tile_o, problem.lanes
+    shape = (batch or problem.batch, units.padded_blocks, units.padded_pixels, lanes)
+
+    def value(g: Any, n: Any, o: Any, q: Any, j: Any) -> Any:
+        pixel = q if units.padded_pixels == problem.pixels else tirx.min(q, last)
+        block = g * units.chunk + rc
+        w = weight(n, tirx.floordiv(o, to), block, ry, rx, ri, tirx.floormod(o, to) * lanes + j, *rk)
+        return te.sum(product(load(n, pixel, block, ry, rx, ri, *rk), w), axis=axes)
+
+    if chunks == 1:
+        return te.compute(shape, lambda n, o, q, j: value(0, n, o, q, j), name="tile")
+    tile = te.compute((chunks, *shape), value, name="tile")
+    rg = te.reduce_axis((0, chunks), name="rg")
+    return te.compute(shape, lambda n, o, q, j: te.sum(tile(rg, n, o, q, j), axis=rg), name="acc")
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """How the loops of a blocked reduction are split; sizes are numbers, or what a tuner samples.
+
+    Attributes:
+        unit: the loop over the units of one thread.
+        tile_p: pixels of a register tile.
+        outputs_outer: whether a tile is written output block by output block, and not pixel by pixel.
+        unroll: reduction steps that are unrolled; None leaves them to LLVM.
+    """
+
+    unit: Any
+    tile_p: Any
+    outputs_outer: bool
+    unroll: Any = None
+
+
+Blocker = Callable[[Schedule, Problem, Config, str], Blocking]
+"""(schedule, problem, configuration, result block) -> how its loops are split."""
+
+
+def configured(sch: Schedule, problem: Problem, config: Config, result: str) -> Blocking:
+    """The blocking that a configuration states."""
+    units = Units.of(problem, config)
+    n, o, q, j = sch.get_loops(sch.get_sblock(result))[-4:]
+    oo, oi = sch.split(o, [units.outer_o, units.tile_o])
+    qo, qi = sch.split(q, [units.outer_p, units.block_p * units.tile_p])
+    outer = [n, qo, oo] if by_pixels(problem, units, config["threads"]) else [n, oo, qo]
+    sch.reorder(*outer, oi, qi, j)
+    # Hold the operands of the smaller side in registers, so that tile, operands and one broadcast just fit.
+    outputs_outer = units.tile_o >= units.tile_p
+    return Blocking(parallel_units(sch, outer, config["threads"]), units.tile_p, outputs_outer)
+
+
+_BLOCKER: ContextVar[Blocker] = ContextVar("blocker", default=configured)
+
+
+@contextmanager
+def blocked_by(blocker: Blocker) -> Iterator[None]:
+    """While this is open, recipes that end in :func:`schedule_tiles` have their loops split by `blocker`."""
+    token = _BLOCKER.set(blocker)
+    try:
+        yield
+    finally:
+        _BLOCKER.reset(token)
+
+
+def schedule_tiles(
+    sch: Schedule, problem: Problem, config: Config, result: str = "out", dot: Dot | None = None,
+    weight: str | None = None,
+) -> Any:  # fmt: skip
+    """Schedule "tile" and "acc" under the block `result`, whose last loops are (batch, blocks, pixels, lanes).
+
+    Args:
+        dot: that of :func:`reduce_tiles`. The loops that it takes the place of are left to
+            :func:`..dots.instructions.multiply`.
+        weight: name of the buffer of packed weights, to be prefetched a chunk ahead; None prefetches nothing.
+
+    Returns:
+        The loop over the units of one thread.
+    """
+    blocking = _BLOCKER.get()(sch, problem, config, result)
+    tile, unit, axes = sch.get_sblock("tile"), blocking.unit, 8 if dot else 7
+    sch.vectorize(sch.get_loops(sch.get_sblock(result))[-1])
+    sch.set_scope(tile, 0, "local")
+    if problem.blocks == config["chunk"]:
+        o, q, j = sch.get_loops(sch.get_sblock(result))[-3:]
+        qo, qi = sch.split(q, [None, blocking.tile_p])
+        sch.reorder(qo, o, qi, j)
+        sch.compute_at(tile, qo, preserve_unit_loops=True)
+    else:
+        acc = sch.get_sblock("acc")
+        sch.compute_at(acc, unit, preserve_unit_loops=True)
+        o, q, j, rg = sch.get_loops(acc)[-4:]
+        qo, qi = sch.split(q, [None, blocking.tile_p])
+        sch.reorder(rg, qo, o, qi, j)
+        unroll_and_vectorize(sch, [o, qi], j)
+        sch.compute_at(tile, qo, preserve_unit_loops=True)
+        unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(acc, rg)))
+    o, qi, j, *reduction = sch.get_loops(tile)[-axes:]
+    inner = [o, qi] if blocking.outputs_outer else [qi, o]
+    elements = [reduction.pop()] if dot else []
+    sch.reorder(*reduction, *inner, *elements, j)
+    if dot is not None and dot.feature:
+        sch.reorder(j, *elements)
+        for loop in inner:
+            sch.unroll(loop)
+    else:
+        unroll_and_vectorize(sch, [*inner, *elements], j)
+    unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
+    if blocking.unroll is not None:
+        sch.unroll(sch.split(reduction[-1], [None, blocking.unroll])[1])
+    if weight is not None and _BLOCKER.get() is configured:  # a tuner that samples sizes has no chunk yet
+        words = int(sch.get(o).extent) * problem.lanes  # of a step, 4 bytes each
+        _prefetch(sch, problem, config, (qo, reduction[2]), weight, words, dot.group if dot else 1)
+    return unit
+
+
+def _prefetch(
+    sch: Schedule, problem: Problem, config: Config, loops: tuple[Any, Any], weight: str, words: int, group: int
+) -> None:
+    """Prefetch the next chunk's weights, unless one tile is all of a chunk and leaves no load slot free.
+
+    Args:
+        loops: over the tiles of a chunk, and that of the reduction whose iterations prefetch.
+        words: of the weights of a step; group: elements of a word.
+    """
+    tiles, body = loops
+    o, p = config["tile_o"], config["tile_p"]
+    if int(sch.get(tiles).extent) > 1 or 2 * o + p <= o * p:
+        ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
+        lines = -(-problem.inner * words * 4 // LINE_BYTES)
+        sprinkle(sch, tiles, body, weight, ahead, lines, passing=problem.weights_in == "memory")
+
+
+def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:
+    *outer, last = sch.get_loops(block)[-3:]
+    return outer, last
+
+
+class BlockedRecipe(Recipe):
+    """A recipe whose match states one blocked reduction, as the fact `problem`."""
+
+    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+        return space(match.problem, machine)
+
+    def default(self, match: Match, machine: Machine) -> Config:
+        return dict(default(match.problem, machine))
+
+    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+        return cost(match.problem, config, machine)
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        return Units.of(match.problem, config).sharing(match.problem, config["threads"])

@@ -1,0 +1,139 @@
+"""The shapes of a blocked reduction: the problem, and the padded iteration space of units and tiles."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from tvm_ext.core.cost.sharing import Sharing
+from tvm_ext.core.group import Group
+from tvm_ext.core.recipe import Config
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A blocked reduction.
+
+    Attributes:
+        batch: independent problems; images share their weights, the products of a transform have their own.
+        outputs: output channels (columns of a matmul).
+        pixels: output pixels (rows of a matmul).
+        row: pixels whose inputs lie at a constant stride; a row of the image, or all rows of a matmul.
+        blocks: blocks of the reduction, each of `inner` steps per tap.
+        taps: kernel positions (KH, KW); (1, 1) for a matmul.
+        inner: reduction steps that stand together in a block. A step is one number, or one word of narrow numbers.
+        lanes: outputs in a block.
+        weight_sets: problems of the batch with weights of their own; 1 if all share them.
+        weights_in: the level of the memory hierarchy where a call finds the weights
+            (:mod:`tvm_ext.core.cost.residence`).
+        prefetched: whether the kernel prefetches them.
+        instruction: the rate of the machine at which products run: "fma", "dot_int8" or "dot_bf16".
+        word: bytes of a step of a weight in memory: 4, or 2 of a narrow float that is widened as it is read.
+    """
+
+    batch: int
+    outputs: int
+    pixels: int
+    row: int
+    blocks: int
+    taps: tuple[int, int]
+    inner: int
+    lanes: int
+    weight_sets: int = 1
+    weights_in: str = "memory"
+    prefetched: bool = True
+    instruction: str = "fma"
+    word: int = 4
+
+    @property
+    def output_blocks(self) -> int:
+        return -(-self.outputs // self.lanes)
+
+    @property
+    def steps(self) -> int:
+        """Length of the reduction."""
+        return self.blocks * self.taps[0] * self.taps[1] * self.inner
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.outputs * self.pixels * self.steps
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of all sets of weights."""
+        return self.word * self.weight_sets * self.output_blocks * self.lanes * self.steps
+
+    @property
+    def input_bytes(self) -> int:
+        """Of the pixels that one tap of all problems reads."""
+        return 4 * self.batch * self.pixels * self.blocks * self.inner
+
+    @property
+    def products_bytes(self) -> int:
+        """Of inputs and results of all problems of the batch, if the inputs are a transform's."""
+        return 4 * self.batch * self.pixels * (self.steps + self.output_blocks * self.lanes)
+
+    def scattered(self, tile_p: int) -> bool:
+        """Whether a tile of so many pixels has no constant stride: it neither divides a row nor is whole rows."""
+        return bool(self.row % tile_p and tile_p % self.row)
+
+
+def with_residence(problem: Problem, group: Group) -> Problem:
+    """The problem with its weights where a call of the group's model finds them."""
+    return replace(problem, weights_in=group.weights_in)
+
+
+@dataclass(frozen=True)
+class Units:
+    """The padded iteration space: units of work, and tiles in each."""
+
+    outer_o: int
+    outer_p: int
+    tile_o: int
+    tile_p: int
+    block_p: int
+    chunk: int
+
+    @staticmethod
+    def of(problem: Problem, config: Config) -> Units:
+        """Round up so that units divide evenly among the threads."""
+        to, tp, parts, threads = (config[k] for k in ("tile_o", "tile_p", "parts", "threads"))
+        bp = -(-problem.pixels // (tp * parts))
+        outer_o = -(-problem.output_blocks // to)
+        outer_p = -(-problem.pixels // (tp * bp))
+        if (problem.batch * outer_o * outer_p) % threads:
+            more_o = _round_up(outer_o, threads // math.gcd(threads, problem.batch * outer_p))
+            more_p = _round_up(outer_p, threads // math.gcd(threads, problem.batch * outer_o))
+            if more_o * outer_p <= outer_o * more_p:
+                outer_o = more_o
+            else:
+                outer_p = more_p
+        return Units(outer_o, outer_p, to, tp, bp, config["chunk"])
+
+    def sharing(self, problem: Problem, threads: int) -> Sharing:
+        """Blocks of outputs of all pixels, which threads share evenly once they are rounded up."""
+        done = problem.batch * self.padded_blocks * self.padded_pixels
+        return Sharing(threads, problem.batch * problem.output_blocks * problem.pixels, done / threads)
+
+    @property
+    def padded_blocks(self) -> int:
+        return self.outer_o * self.tile_o
+
+    @property
+    def padded_pixels(self) -> int:
+        return self.outer_p * self.block_p * self.tile_p
+
+
+def by_pixels(problem: Problem, units: Units, threads: int) -> bool:
+    """Whether threads share a problem's pixels, and not its outputs.
+
+    Then each reads all weights and its own pixels, which it wrote itself if the kernel before was shared alike
+    (:func:`..steps.loops.parallel_image`); else each reads its own weights and all pixels, most of them out of another
+    core's cache. The smaller is read by all; of two equal ones, the weights.
+    """
+    alone = problem.batch % threads > 0 and problem.weight_sets == 1
+    return threads > 1 and alone and units.outer_p % threads == 0 and problem.weight_bytes <= problem.input_bytes
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple

@@ -1,0 +1,1 @@
+"""Recipes of convolutions, one a file."""

@@ -1,0 +1,243 @@
+"""Transposed 2-d convolution on NCHW{lanes}c by phases, any kernel size, stride and padding, with fused epilogue.
+
+    conv2d_transpose(x, w) -> +bias, relu, ...       x: NCHW{l}c, w: POIHW{i}i{o}o, result: NCHW{l}c
+
+With stride s, an output row y reads only the taps k for which s divides y + padding - k: every s-th one. The rows of
+one remainder y mod s, a phase, are therefore a plain convolution of stride 1 over the input, with every s-th tap in
+reverse order:
+
+    y = i s + p:   out[y] = sum over t of  x[i + shift(p) + t] w[k(p, t)]        ceil(K / s) taps
+
+A blocked reduction takes the s_y s_x phases as its batch, each with a weight of its own, and writes them interleaved.
+No product with the zeros between the input's pixels is computed (Shi et al., "Is the deconvolution layer the same as a
+convolutional layer?", 2016). Where s does not divide K, phases with one tap less have a zero weight there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.group import Group
+from tvm_ext.core.layout import Layout, PackedWeight
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config, Layouts, Match, Miss
+
+from ...blocked import kernel as blocked
+from ...blocked.convolution import facts_of, padded, schedule_padding
+from ...blocked.prefetch import weight_name
+from ...steps.epilogue import Epilogue, blocked_layout, placeholders
+from ...steps.loops import flat_map
+from ...steps.widened import scale_layouts, scaled, widened
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The phases of one axis.
+
+    Attributes:
+        kernel, stride, dilation: of the convolution; stride and dilation have no common divisor.
+        before: padding before the first row.
+        size, out: rows of the input and of the output.
+    """
+
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    size: int
+    out: int
+
+    @property
+    def taps(self) -> int:
+        """Of the phase that has most."""
+        return -(-self.kernel // self.stride)
+
+    @property
+    def rows(self) -> int:
+        """Output rows of a phase, of the longest."""
+        return -(-self.out // self.stride)
+
+    @property
+    def reach(self) -> int:
+        """Rows from the first to the last tap of a phase."""
+        return (self.taps - 1) * self.dilation
+
+    def kernel_rows(self, phase: int) -> list[int | None]:
+        """Kernel row of each tap of a phase, in the order of the input; None where there is no such row."""
+        first = self._first(phase)
+        rows = [first + self.stride * t for t in reversed(range(self.taps))]
+        return [k if k < self.kernel else None for k in rows]
+
+    def offset(self, phase: Any) -> Any:
+        """Input row of the first tap of a phase's first output row; of an int or an expression."""
+        return (phase + self.before - self._first(phase) * self.dilation) // self.stride - self.reach
+
+    def _first(self, phase: Any) -> Any:
+        """The least k with k * dilation = phase + before, modulo the stride."""
+        inverse = pow(self.dilation, -1, self.stride) if self.stride > 1 else 0
+        return (phase + self.before) * inverse % self.stride
+
+    @property
+    def pads(self) -> tuple[int, int]:
+        """Zeros needed before and after the input."""
+        offsets = [self.offset(p) for p in range(self.stride)]
+        last = self.rows - 1 + max(offsets) + self.reach
+        return max(0, -min(offsets)), max(0, last - self.size + 1)
+
+
+@dataclass(frozen=True)
+class PhaseWeight(Layout):
+    """The weight (I, O, KH, KW) as one packed weight (O, I, taps, taps) a phase; taps that do not exist are zero.
+
+    Attributes:
+        phases: of the rows and of the columns.
+        packed: layout of the weight of one phase.
+    """
+
+    phases: tuple[Phases, Phases] | None = None
+    packed: PackedWeight = field(default_factory=lambda: PackedWeight.make(4, 1, 1, 1))
+
+    def __str__(self) -> str:
+        return f"{self.physical_phases}x{self.packed}"
+
+    @property
+    def physical_phases(self) -> int:
+        return math.prod(p.stride for p in self.phases or ())
+
+    def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        taps = [p.taps for p in self.phases or ()]
+        return (self.physical_phases, *self.packed.physical_shape((shape[1], shape[0], *taps)))
+
+    def index(self, logical: Sequence[Any]) -> tuple[Any, ...]:
+        raise TypeError("a packed weight is read by its kernel only, through physical indices")
+
+    def pack(self, array: np.ndarray) -> np.ndarray:
+        assert self.phases is not None
+        y, x = self.phases
+        oihw = np.pad(array.transpose(1, 0, 2, 3), ((0, 0), (0, 0), (0, 1), (0, 1)))  # row -1, column -1: no such tap
+        rows = [[-1 if k is None else k for k in y.kernel_rows(p)] for p in range(y.stride)]
+        columns = [[-1 if k is None else k for k in x.kernel_rows(p)] for p in range(x.stride)]
+        return np.stack([self.packed.pack(oihw[:, :, r][:, :, :, c]) for r in rows for c in columns])
+
+
+class Conv2dTranspose(blocked.BlockedRecipe):
+    """Transposed convolution of one group with a constant weight."""
+
+    name = "conv2d_transpose"
+    anchors = frozenset({"relax.nn.conv2d_transpose"})
+
+    def match(self, group: Group, machine: Machine) -> Match | Miss:
+        facts = facts_of(group, "IOHW")
+        if isinstance(facts, Miss):
+            return facts
+        if facts["groups"] != 1:
+            return Miss(f"groups={facts['groups']}: this recipe has no grouped transposed convolution")
+        if any(math.gcd(s, d) > 1 for s, d in zip(facts["strides"], facts["dilation"], strict=True)):
+            return Miss(f"strides {facts['strides']} and dilation {facts['dilation']} have a common divisor")
+        axes = [
+            Phases(*values)
+            for values in zip(
+                facts["weight"].shape[2:], facts["strides"], facts["dilation"], facts["pads"][:2],
+                facts["image"], facts["out_image"], strict=True,
+            )
+        ]  # fmt: skip
+        (top, bottom), (left, right) = (axis.pads for axis in axes)
+        problem = blocked.with_residence(_problem(group, facts["weight"].shape, axes, machine), group)
+        return Match(group, {**facts, "axes": tuple(axes), "problem": problem, "pads": (top, left, bottom, right)})
+
+    def is_exact(self, match: Match) -> bool:
+        return not any(None in axis.kernel_rows(p) for axis in match.axes for p in range(axis.stride))
+
+    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
+        p = match.problem
+        packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o)
+        result = Layout.blocked(4, p.lanes)
+        weight = widened(match.group, match.weight, PhaseWeight((0, 1, 2, 3), None, match.axes, packed))
+        scales = scale_layouts(match.group, match.weight, p.lanes)
+        own: dict[Any, Layout] = {**scales, match.data.var: result, match.weight.var: weight}
+        params = [own.get(q.var) or blocked_layout(q.shape, p.lanes) for q in match.group.params]
+        return Layouts(tuple(params), result)
+
+    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        problem, columns = match.problem, match.axes[1].rows
+        tensors = placeholders(match.group, layouts.params)
+        epilogue = Epilogue(match.group, tensors, layouts.params)
+        acc = _phases(match, config, tensors, layouts)
+        scale = scaled(match.group, tensors, layouts.params, match.weight)
+        shape = (problem.batch, problem.output_blocks, problem.pixels, problem.lanes)
+        if _interleaves(match):
+
+            def value(b: Any, o: Any, q: Any, j: Any) -> Any:
+                n, o, y, x, j = _place(match, b, o, q, j)
+                channel = o * problem.lanes + j
+                return epilogue((n, channel, y, x), scale(acc(b, o, q, j), channel))
+
+            return te.create_prim_func([*tensors, te.compute(shape, value, name="out")])
+        product = te.compute(shape, lambda *i: acc(*i), name="product")
+        (sy, sx) = match.strides
+
+        def pixel(*index: Any) -> Any:
+            n, o, y, x, j = index
+            phase = (n * sy + tirx.floormod(y, sy)) * sx + tirx.floormod(x, sx)
+            q = tirx.floordiv(y, sy) * columns + tirx.floordiv(x, sx)
+            at = layouts.output.logical(index)
+            return epilogue(at, scale(product(phase, o, q, j), at[1]))
+
+        out = te.compute(layouts.output.physical_shape(match.group.shape), pixel, name="out")
+        return te.create_prim_func([*tensors, out])
+
+    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+        schedule_padding(sch, match, config["threads"])
+        if _interleaves(match):
+            blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match))
+            sch.transform_layout(sch.get_sblock("out"), ("write", 0), lambda b, o, q, j: _place(match, b, o, q, j))
+        else:
+            blocked.schedule_tiles(sch, match.problem, config, "product", weight=weight_name(match))
+            flat_map(sch, sch.get_sblock("out"), config["threads"], machine.lanes)
+
+
+def _problem(group: Group, weight: Sequence[int], axes: Sequence[Phases], machine: Machine) -> blocked.Problem:
+    """All phases as one batch of blocked reductions."""
+    y, x = axes
+    inner = math.gcd(weight[0], machine.lanes)
+    return blocked.Problem(
+        group.shape[0] * y.stride * x.stride, weight[1], y.rows * x.rows, x.rows, weight[0] // inner,
+        (y.taps, x.taps), inner, machine.lanes,
+    )  # fmt: skip
+
+
+def _interleaves(match: Match) -> bool:
+    """Whether all phases have as many rows and columns, so that they are written where they belong."""
+    return all(axis.out % axis.stride == 0 for axis in match.axes)
+
+
+def _place(match: Match, b: Any, o: Any, q: Any, j: Any) -> tuple[Any, ...]:
+    """Physical index of pixel q of phase b."""
+    (sy, sx), columns = match.strides, match.axes[1].rows
+    n, py, px = tirx.floordiv(b, sy * sx), tirx.floormod(tirx.floordiv(b, sx), sy), tirx.floormod(b, sx)
+    return n, o, tirx.floordiv(q, columns) * sy + py, tirx.floormod(q, columns) * sx + px, j
+
+
+def _phases(match: Match, config: Config, tensors: Sequence[te.Tensor], layouts: Layouts) -> te.Tensor:
+    """Sums of all phases: (image and phase, output block, pixel of the phase, lane)."""
+    problem, (y, x), (sy, sx), (dy, dx) = match.problem, match.axes, match.strides, match.dilation
+    where = {p.var: i for i, p in enumerate(match.group.params)}
+    image = padded(match, tensors, layouts.params)
+    weight = tensors[where[match.weight.var]]
+    top, left = match.pads[:2]
+
+    def load(b: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any) -> Any:
+        py, px = tirx.floormod(tirx.floordiv(b, sx), sy), tirx.floormod(b, sx)
+        row = tirx.floordiv(q, x.rows) + y.offset(py) + top + ry * dy
+        column = tirx.floormod(q, x.rows) + x.offset(px) + left + rx * dx
+        return image(*layouts.output.index((tirx.floordiv(b, sy * sx), block * problem.inner + ri, row, column)))
+
+    units = blocked.Units.of(problem, config)
+    return blocked.reduce_tiles(problem, units, load, lambda b, *i: weight(tirx.floormod(b, sy * sx), *i))

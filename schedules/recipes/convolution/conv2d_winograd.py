@@ -1,0 +1,231 @@
+"""Square convolution of stride 1 or 2 by Winograd's F(m x m, r x r) on NCHW{lanes}c, with fused epilogue.
+
+    conv2d(x, w) -> +bias, +residual, relu, ...      x: NCHW{l}c, or any of up to 4 channels; w: G g G^T
+
+Three stages in one kernel, for each unit of tile rows:
+
+    V[a b, c, q, l] = B^T d B      input tiles; padding is read as zero
+    M[a b, o, q, l] = U V          alpha^2 blocked matmuls over the input channels
+    out             = A^T M A      output tiles, then the epilogue
+
+With `rows` > 0 a unit is so many tile rows of an image, one thread does all of it, and V and M stay in its L2; each
+unit streams all weights. With `rows` = 0 there is one unit, and each stage is shared by all threads: weights are
+streamed once, for small images of many channels.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tvm import te, tirx
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.cost.estimate import Stream, launch_seconds, level_of, seconds
+from tvm_ext.core.cost.sharing import Sharing
+from tvm_ext.core.group import Group
+from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+
+from ...blocked import kernel as blocked
+from ...blocked.prefetch import weight_name
+from ...blocked.winograd import TILES, WinogradWeight
+from ...blocked.winograd_stages import (
+    Tiling,
+    input_tiles,
+    output_tiles,
+    schedule_input,
+    schedule_output,
+    schedule_planes,
+)
+from ...steps.epilogue import Epilogue, blocked_layout, placeholders
+from ...steps.loops import parallel_loops, parallel_rows, unroll_and_vectorize
+from ...steps.storage import reader
+from ...steps.widened import scale_layouts, scaled, widened
+from .conv2d_nchwc import Conv2dNCHWc
+
+#: Vector operations of the transforms a core does in a cycle, loads and stores included.
+_OPERATIONS = 0.8
+#: How often V and M, which are written once and read once, cost what a read costs: transforms hide part of it in L2;
+#: beyond it lines that are written leave the cache, too.
+_MOVED, _MOVED_OUT = 0.7, 1.4
+#: Input channels up to which tile columns are the vectors of the input transform.
+_FEW = 4
+
+
+class Conv2dWinograd(Recipe):
+    """Winograd convolution; the tile size and the tile rows of a unit are knobs."""
+
+    name = "conv2d_winograd"
+    version = 2
+    anchors = frozenset({"relax.nn.conv2d"})
+    exact = False
+
+    def match(self, group: Group, machine: Machine) -> Match | Miss:
+        direct = Conv2dNCHWc().match(group, machine)
+        if isinstance(direct, Miss):
+            return direct
+        f = direct.facts
+        (kh, kw), (sy, sx) = f["weight"].shape[2:], f["strides"]
+        if kh != kw or sy != sx or sy > 2 or f["dilation"] != (1, 1):
+            return Miss("Winograd takes square kernels of stride 1 or 2 and dilation 1")
+        if -(-kh // sy) not in TILES:
+            return Miss(f"Winograd takes 2 to 5 taps a phase: a {kh}x{kw} kernel of stride {sy} has {-(-kh // sy)}")
+        if f["problem"].inner != machine.lanes and (channels := f["data"].shape[1]) > _FEW:
+            return Miss(f"{channels} input channels: more than {_FEW}, and no multiple of {machine.lanes} lanes")
+        return Match(group, {**f, "sizes": TILES[-(-kh // sy)]})
+
+    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+        spaces = [
+            blocked.space(Tiling.of(match, m, height).problem(match), machine)
+            for m in match.sizes
+            for height in self._heights(match, m)
+        ]
+        merged = {k: sorted({v for s in spaces for v in s[k]}) for k in spaces[0]}
+        heights = sorted({h for m in match.sizes for h in self._heights(match, m)})
+        return {"m": match.sizes, "rows": heights, **merged, "threads": blocked.counts_for(match.problem, machine)}
+
+    @staticmethod
+    def _heights(match: Match, m: int) -> list[int]:
+        rows = -(-match.out_image[0] // m)
+        return [0, *sorted({h for h in (1, 2, 3, 4, 6, 8, 14, 28, rows) if h <= rows})]
+
+    def default(self, match: Match, machine: Machine) -> Config:
+        best: Config = {}
+        cost = math.inf
+        for m, threads in itertools.product(match.sizes, reversed(blocked.counts_for(match.problem, machine))):
+            if blocked.least_seconds(Tiling.of(match, m, 0).problem(match), machine, threads) >= cost:
+                continue
+            for config in self._by_height(match, machine, m, threads):
+                if not best or self.cost(match, config, machine) < cost:
+                    best, cost = config, self.cost(match, config, machine)
+        return best
+
+    def candidates(self, match: Match, machine: Machine) -> Iterator[Config]:
+        """For each tile size and height, the configuration with the best register tile, on the default's threads."""
+        threads = self.default(match, machine)["threads"]
+        for m in match.sizes:
+            yield from self._by_height(match, machine, m, threads)
+
+    def _by_height(self, match: Match, machine: Machine, m: int, threads: int) -> Iterator[Config]:
+        """For each height, the configuration with the best register tile."""
+        for height in self._heights(match, m):
+            problem = Tiling.of(match, m, height).problem(match)
+            # A unit of some rows is one thread's, whatever the machine has: one search serves all numbers of threads.
+            alone = machine.with_threads(1) if height else machine
+            config = blocked.default(problem, alone, 1 if height else threads)
+            yield {"m": m, "rows": height, **config, "threads": threads}
+
+    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+        tiling = Tiling.of(match, config["m"], config["rows"])
+        problem, threads = tiling.problem(match), config["threads"]
+        if config["tile_p"] > problem.pixels or problem.blocks % config["chunk"]:
+            return math.inf
+        if config["rows"] and tiling.units % threads:
+            return math.inf
+        held = problem.products_bytes
+        sharing = threads if not config["rows"] else 1
+        level = level_of(held // sharing, machine)
+        times = _MOVED if level in ("l1", "l2") else _MOVED_OUT
+        moved = Stream(times * tiling.units * held / threads, level, 1.0)
+        transforms = tiling.units * tiling.vectors(problem) / _OPERATIONS / threads
+        extra = seconds(transforms, [moved], machine, 1)
+        extra += (0 if config["rows"] else 2) * launch_seconds(machine, threads)
+        return extra + blocked.cost(problem, config, machine, units=tiling.units, apart=bool(config["rows"]))
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        """Tiles by blocks of outputs; what a tile reaches beyond the image is part of the algorithm."""
+        tiling, threads = Tiling.of(match, config["m"], config["rows"]), config["threads"]
+        problem = tiling.problem(match)
+        alone = blocked.Units.of(problem, _inside(config)).sharing(problem, threads)
+        tiles = Tiling.of(match, config["m"], 0).pixels * problem.batch * problem.output_blocks
+        return replace(alone, real=tiles, busiest=alone.busiest * tiling.units)
+
+    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
+        tiling = Tiling.of(match, config["m"], config["rows"])
+        problem = tiling.problem(match)
+        outer_o = blocked.Units.of(problem, _inside(config)).outer_o
+        weight = WinogradWeight.make(
+            config["m"], tiling.stride, problem.inner, problem.lanes * config["tile_o"], outer_o
+        )
+        result = Layout.blocked(4, problem.lanes)
+        given = offered[match.group.params.index(match.data)]
+        data = given if given.block is None and tiling.planar else Layout.plain(4)
+        if not tiling.planar:
+            data = Layout.blocked(4, match.input_lanes)
+        own: dict[Any, Layout] = {
+            **scale_layouts(match.group, match.weight, problem.lanes),
+            match.data.var: data, match.weight.var: widened(match.group, match.weight, weight),
+        }  # fmt: skip
+        params = [own.get(p.var) or blocked_layout(p.shape, problem.lanes) for p in match.group.params]
+        return Layouts(tuple(params), result)
+
+    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        group, tiling = match.group, Tiling.of(match, config["m"], config["rows"])
+        problem, count = tiling.problem(match), tiling.products
+        tensors = placeholders(group, layouts.params)
+        where = {p.var: i for i, p in enumerate(group.params)}
+        weight = tensors[where[match.weight.var]]
+        data, layout = reader(group, tensors, layouts.params, match.data), layouts.params[where[match.data.var]]
+        v = input_tiles(match, tiling, data, layout)
+        acc = blocked.reduce_tiles(
+            problem,
+            blocked.Units.of(problem, _inside(config)),
+            lambda n, q, block, ry, rx, ri: v(n, block, q, ri),
+            lambda n, o, block, ry, rx, ri, j: weight(tirx.floormod(n, count), o, block, ri, j),
+            tiling.units * count,
+        )
+        shape = (tiling.units * count, problem.output_blocks, problem.pixels, problem.lanes)
+        product = te.compute(shape, lambda n, o, q, j: acc(n, o, q, j), name="product")
+        epilogue, m, lanes = Epilogue(group, tensors, layouts.params), tiling.transform.m, problem.lanes
+        y, scale = output_tiles(tiling, product), scaled(group, tensors, layouts.params, match.weight)
+
+        def value(n: Any, o: Any, r: Any, c: Any, j: Any) -> Any:
+            unit, q = tiling.where(n, tirx.floordiv(r, m), tirx.floordiv(c, m))
+            element = y(unit, o, q, tirx.floormod(r, m), tirx.floormod(c, m), j)
+            return epilogue((n, o * lanes + j, r, c), scale(element, o * lanes + j))
+
+        out = te.compute(layouts.output.physical_shape(group.shape), value, name="out")
+        return te.create_prim_func([*tensors, out])
+
+    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+        tiling = Tiling.of(match, config["m"], config["rows"])
+        threads = config["threads"]
+        unit = _schedule_result(sch, tiling, config)
+        if unit is not None:
+            sch.compute_at(sch.get_sblock("product"), unit, preserve_unit_loops=True)
+        blocked.schedule_tiles(sch, tiling.problem(match), _inside(config), "product", weight=weight_name(match))
+        if unit is not None:
+            sch.compute_at(sch.get_sblock("v"), unit, preserve_unit_loops=True)
+        schedule_input(sch, tiling, 1 if config["rows"] else threads)
+        schedule_planes(sch, tiling, threads)
+
+
+def _inside(config: Config) -> Config:
+    """The configuration of the matmuls: a unit of some rows is one thread's."""
+    return {**config, "threads": 1} if config["rows"] else config
+
+
+def _schedule_result(sch: Schedule, tiling: Tiling, config: Config) -> Any:
+    """One tile and block of outputs at a time, likewise; returns the loop over units, None if there is one unit."""
+    m, threads = tiling.transform.m, config["threads"]
+    n, o, r, c, lane = sch.get_loops(sch.get_sblock("out"))
+    unit = None
+    if config["rows"]:
+        unit, r = sch.split(r, [None, m * tiling.height])
+    r0, r1 = sch.split(r, [None, m])
+    c0, c1 = sch.split(c, [None, m])
+    if unit is None:
+        sch.reorder(n, o, r0, c0, r1, c1, lane)
+        tile = parallel_rows(sch, [n, o, r0, c0], threads)
+    else:
+        sch.reorder(n, unit, o, r0, c0, r1, c1, lane)
+        _, unit = parallel_loops(sch, [n, unit], threads)
+        tile = sch.fuse(o, r0, c0)
+    unroll_and_vectorize(sch, [c1], lane)
+    schedule_output(sch, tile)
+    return unit

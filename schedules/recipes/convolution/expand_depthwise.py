@@ -1,0 +1,247 @@
+"""A 1x1 convolution and the depthwise convolution behind it in one kernel: an inverted residual's first two layers.
+
+    conv2d(x, w1) -> bias, clip -> conv2d(.., w2, groups=C) -> bias, clip      on NCHW{l}c
+
+What stands between is several times larger than what goes in or out, and is never stored whole:
+
+    for strip of `strip` output rows in parallel(...): for `tile_o` blocks of channels:
+        mid = epilogue1(conv1x1(rows of x that the strip's windows reach))      # stays in L2
+        out[strip] = epilogue2(depthwise(mid))
+
+Rows where two strips meet are computed twice. After Sandler et al., "MobileNetV2", CVPR 2018, section 5.1, which
+splits the channels of the block for the same end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tvm import relax, te, tirx
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.cost.estimate import seconds, thread_counts
+from tvm_ext.core.cost.sharing import Sharing
+from tvm_ext.core.graph.relax_graph import op_name
+from tvm_ext.core.group import CONSTANTS, GROUP, Group
+from tvm_ext.core.layout import Layout, PackedWeight
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+
+from ...blocked.cost import registers_used, step_cycles
+from ...scalars.operators import CONVERSIONS
+from ...steps.epilogue import Epilogue, blocked_layout, placeholders
+from ...steps.loops import parallel_units, unroll_and_vectorize
+from .conv2d_depthwise import Conv2dDepthwise, beyond_l2, depthwise_cycles, schedule_window, window
+from .conv2d_nchwc import Conv2dNCHWc
+
+
+class ExpandDepthwise(Recipe):
+    """A pointwise convolution fused with the depthwise convolution that alone reads it."""
+
+    name = "expand_depthwise"
+    anchors = frozenset({"expand_depthwise"})
+
+    def match(self, group: Group, machine: Machine) -> Match | Miss:
+        if any(op_name(b.value) in CONVERSIONS for b in group.bindings):
+            return Miss("a tensor of it is stored in another type than float32")
+        expand, depthwise = _parts(group)
+        inner, outer = Conv2dNCHWc().match(expand, machine), Conv2dDepthwise().match(depthwise, machine)
+        for miss in (inner, outer):
+            if isinstance(miss, Miss):
+                return miss
+        assert isinstance(inner, Match) and isinstance(outer, Match)
+        if expand.operand(1).shape[2:] != (1, 1) or inner.strides != (1, 1) or any(inner.pads):  # type: ignore[union-attr]
+            return Miss("the first convolution is not pointwise")
+        if outer.multiplier != 1:
+            return Miss("the depthwise convolution has a channel multiplier")
+        channels = inner.data.shape[1]
+        steps = next(i for i in range(machine.lanes, 0, -1) if channels % i == 0 and machine.lanes % i == 0)
+        return Match(group, {"expand": inner, "depthwise": outer, "lanes": machine.lanes, "inner": steps})
+
+    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+        blocks, rows = -(-match.group.shape[1] // match.lanes), match.group.shape[2]
+        width = match.expand.image[1]
+        work = math.prod(match.expand.group.shape) * match.expand.data.shape[1]
+        return {
+            "tile_o": [t for t in (1, 2, 3, 4) if blocks % t == 0],
+            "tile_p": [t for t in (1, 2, 4, 6, 7, 8, 12, 14, 28) if t <= width],
+            "window_p": list(Conv2dDepthwise().space(match.depthwise, machine)["tile_p"]),
+            "strip": [s for s in range(1, rows + 1) if rows % s == 0],
+            "threads": thread_counts(work / machine.lanes / machine.fma_per_cycle, machine),
+        }
+
+    def points(self, match: Match, machine: Machine) -> Iterator[Config]:
+        """The tile of the window is chosen by itself: it depends on no other knob."""
+        knobs = dict(self.space(match, machine))
+        tiles = [{"tile_p": t, "threads": 1} for t in knobs["window_p"]]
+        best = min(tiles, key=lambda c: Conv2dDepthwise().cost(match.depthwise, c, machine))
+        knobs["window_p"] = [best["tile_p"]]
+        for values in itertools.product(*knobs.values()):
+            yield dict(zip(knobs, values, strict=True))
+
+    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+        to, tp, strip = config["tile_o"], config["tile_p"], config["strip"]
+        if registers_used(config) > machine.registers:
+            return math.inf
+        n, c, h, w = match.group.shape
+        blocks, channels = -(-c // match.lanes), match.expand.data.shape[1]
+        (height, width), reached = match.expand.image, min(match.expand.image[0], _reached(match, strip))
+        if 4 * match.lanes * to * reached * width > machine.l2 // 2 or _leaves_image(match, strip):
+            return math.inf
+        tile = channels * step_cycles(to, tp, machine.fma_per_cycle) + 10 + 2.0 * to * tp
+        unit = reached * -(-width // tp) * tile + to * strip * depthwise_cycles(
+            match.depthwise, config["window_p"], machine
+        )
+        units = n * (h // strip) * (blocks // to)
+        moved = 4 * n * (channels * height * width + c * h * w)
+        busy = _busy_threads((n, h // strip, blocks // to), config["threads"])
+        return seconds(units * unit / busy, beyond_l2(moved, machine, busy), machine, busy)
+
+    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+        """Multiply-adds of vectors: rows that two strips reach are computed twice, rows of both are whole tiles."""
+        n, c, h, w = match.group.shape
+        to, tp, wp, strip = (config[k] for k in ("tile_o", "tile_p", "window_p", "strip"))
+        blocks, channels, taps = -(-c // match.lanes), match.expand.data.shape[1], _taps(match)
+        height, width = match.expand.image
+        tiled, windows = -(-width // tp) * tp, -(-w // wp) * wp
+        unit = to * (min(height, _reached(match, strip)) * tiled * channels + strip * windows * taps)
+        loops = n, h // strip, blocks // to
+        busy = _busy_threads(loops, config["threads"])
+        real = n * blocks * (height * width * channels + h * w * taps)
+        return Sharing(busy, real, math.prod(loops) * unit / busy)
+
+    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
+        result = Layout.blocked(4, match.lanes)
+        width = match.lanes * config["tile_o"]
+        given = offered[match.group.params.index(match.expand.data)]
+        own = {
+            match.expand.data.var: given if self._reads(match, given) else result,
+            match.expand.weight.var: PackedWeight.make(4, match.inner, width, -(-match.group.shape[1] // width)),
+            match.depthwise.weight.var: Layout.blocked(4, match.lanes, axis=0),
+        }
+        params = [own.get(p.var) or blocked_layout(p.shape, match.lanes) for p in match.group.params]
+        return Layouts(tuple(params), result)
+
+    @staticmethod
+    def _reads(match: Match, layout: Layout) -> bool:
+        """Blocks of any width that holds whole steps of the reduction."""
+        return (
+            layout.block is not None
+            and layout == Layout.blocked(4, layout.block[1])
+            and not layout.block[1] % match.inner
+        )
+
+    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        tensors = placeholders(match.group, layouts.params)
+        of = {p.var: (t, layout) for p, t, layout in zip(match.group.params, tensors, layouts.params, strict=True)}
+        mid = _expanded(match, config, of)
+        depthwise = match.depthwise.group
+        of[match.depthwise.data.var] = (mid, layouts.output)
+        epilogue = _epilogue(depthwise, of)
+        n, blocks, h, w, lanes = layouts.output.physical_shape(match.group.shape)
+        whole_tiles = -(-w // config["window_p"]) * config["window_p"]
+        sums = window(match.depthwise, mid, of[match.depthwise.weight.var][0], layouts.output)
+        conv = te.compute((n, blocks, h, whole_tiles, lanes), sums, name="conv")
+        out = te.compute((n, blocks, h, w, lanes), lambda *i: epilogue(layouts.output.logical(i), conv(*i)), name="out")
+        return te.create_prim_func([*tensors, out])
+
+    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+        conv, mid, tile, out = (sch.get_sblock(name) for name in ("conv", "mid", "tile", "out"))
+        n, c, y, x, lane = sch.get_loops(out)
+        c, ci = sch.split(c, [None, config["tile_o"]])
+        y, yi = sch.split(y, [None, config["strip"]])
+        x, xi = sch.split(x, [None, config["window_p"]])
+        sch.reorder(n, y, c, ci, yi, x, xi, lane)
+        unit = parallel_units(sch, [n, y, c], config["threads"])
+        unroll_and_vectorize(sch, [xi], lane)
+        schedule_window(sch, conv, x)
+        sch.compute_at(mid, unit, preserve_unit_loops=True)
+        c, y, x, lane = sch.get_loops(mid)[-4:]
+        x, xi = sch.split(x, [None, config["tile_p"]])
+        sch.reorder(y, x, c, xi, lane)
+        unroll_and_vectorize(sch, [c, xi], lane)
+        _schedule_tile(sch, tile, x, wide=config["tile_o"] >= config["tile_p"])
+
+
+def _schedule_tile(sch: Schedule, tile: Any, at: Any, wide: bool) -> None:
+    """The register tile of the pointwise convolution; operands of the smaller side stay in registers."""
+    sch.compute_at(tile, at, preserve_unit_loops=True)
+    sch.set_scope(tile, 0, "local")
+    c, _, xi, lane, rc, ri = sch.get_loops(tile)[-6:]
+    inner = [c, xi] if wide else [xi, c]
+    sch.reorder(rc, ri, *inner, lane)
+    unroll_and_vectorize(sch, inner, lane)
+    *_, first, second, lane = sch.get_loops(sch.decompose_reduction(tile, rc))
+    unroll_and_vectorize(sch, [first, second], lane)
+
+
+def _expanded(match: Match, config: Config, of: Mapping[Any, Any]) -> te.Tensor:
+    """The first convolution with its epilogue: stages "tile" and "mid"."""
+    (data, layout), (weight, _) = of[match.expand.data.var], of[match.expand.weight.var]
+    n, channels, h, w = match.expand.data.shape
+    lanes, to, inner = match.lanes, config["tile_o"], match.inner
+    blocks, whole_tiles = -(-match.group.shape[1] // lanes), -(-w // config["tile_p"]) * config["tile_p"]
+    rc, ri = te.reduce_axis((0, channels // inner), name="rc"), te.reduce_axis((0, inner), name="ri")
+
+    def sums(b: Any, c: Any, y: Any, x: Any, j: Any) -> Any:
+        value = data(*layout.index((b, rc * inner + ri, y, tirx.min(x, w - 1))))
+        return te.sum(value * weight(c // to, rc, 0, 0, ri, c % to * lanes + j), axis=[rc, ri])
+
+    tile = te.compute((n, blocks, h, whole_tiles, lanes), sums, name="tile")
+    epilogue = _epilogue(match.expand.group, of)
+    return te.compute(
+        (n, blocks, h, w, lanes),
+        lambda b, c, y, x, j: epilogue((b, c * lanes + j, y, x), tile(b, c, y, x, j)),
+        name="mid",
+    )
+
+
+def _epilogue(group: Group, of: Mapping[Any, Any]) -> Epilogue:
+    return Epilogue(group, *zip(*(of[p.var] for p in group.params), strict=True))
+
+
+def _taps(match: Match) -> int:
+    return math.prod(match.depthwise.weight.shape[2:])
+
+
+def _leaves_image(match: Match, strip: int) -> bool:
+    """Whether the windows of a strip lie in the padding altogether: then it has no rows of the middle to compute."""
+    stride, top, rows = match.depthwise.strides[0], match.depthwise.pads[0], match.group.shape[2]
+    first, last = -top + _reached(match, strip) - 1, (rows - strip) * stride - top
+    return first < 0 or last >= match.expand.image[0]
+
+
+def _reached(match: Match, strip: int) -> int:
+    """Rows of the middle that the windows of a strip reach."""
+    kernel, stride, dilation = (
+        f[0] for f in (match.depthwise.weight.shape[2:], match.depthwise.strides, match.depthwise.dilation)
+    )
+    return int((strip - 1) * stride + (kernel - 1) * dilation + 1)
+
+
+def _busy_threads(loops: Sequence[int], threads: int) -> int:
+    """Threads among which :func:`parallel_units` shares these loops."""
+    left = threads
+    for extent in loops:
+        left //= math.gcd(extent, left)
+    return threads // left
+
+
+def _parts(group: Group) -> tuple[Group, Group]:
+    """The group as two: up to the value between the convolutions, and from it on."""
+    second = [i for i, b in enumerate(group.bindings) if op_name(b.value) == "relax.nn.conv2d"][1]
+    middle = group.bindings[second - 1].var
+    first, rest = group.bindings[:second], group.bindings[second:]
+    return _part(group, first, middle, ()), _part(group, rest, group.result, (middle,))
+
+
+def _part(group: Group, bindings: Sequence[relax.VarBinding], result: Any, given: Sequence[Any]) -> Group:
+    read = [a for b in bindings for a in b.value.args]
+    params = [*given, *(p.var for p in group.params if any(p.var.same_as(a) for a in read))]
+    constant = [i for i, v in enumerate(params) if any(p.constant and p.var.same_as(v) for p in group.params)]
+    body = relax.SeqExpr([relax.DataflowBlock(list(bindings))], result)
+    function = relax.Function(params, body, result.ty)
+    return Group(group.name, function.with_attr({GROUP: "relax.nn.conv2d", CONSTANTS: constant}))

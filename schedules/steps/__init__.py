@@ -1,0 +1,1 @@
+"""Scheduling steps and stages that several recipes share: loops, epilogues, copies, row reductions."""

@@ -1,0 +1,317 @@
+"""The loops of attention with online softmax.
+
+A unit of work is a block of queries of one head. It keeps, for each query, the largest score m so far, the sum l of
+exponentials relative to it, and the unnormalized result o; each block of keys corrects them:
+
+    for (batch, head, block of queries) in parallel:
+        qt = (q * scale)^T                              # lanes run over queries
+        for block of keys:
+            s = k qt + bias                             # (keys, queries), register tiles over D
+            m' = max(m, columns of s); s = exp(s - m')
+            l = l * exp(m - m') + sum of columns of s
+            o = o * exp(m - m') + s^T v                 # (queries, E), register tiles over the keys
+        out = o / l
+
+With the scores transposed, maximum, sum and correction are vertical operations on vectors of queries, and k and v are
+read where they lie; rows of v that are no whole vectors are copied into such, a block of keys at a time. The recurrence
+is from M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax" (arXiv:1805.02867, 2018), its use by
+blocks from T. Dao et al., "FlashAttention" (arXiv:2205.14135, 2022).
+
+A row whose scores are all -inf has no softmax: 0 / 0 is NaN, as the operators one by one give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from tvm_ext.core.cost.sharing import Sharing
+from tvm_ext.core.recipe import Config, Layouts, Match
+
+from ..scalars.vector_math import exp_flushed
+from .epilogue import Epilogue, buffers
+from .storage import reader
+
+_F32 = "float32"
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Sizes of the loops.
+
+    Attributes:
+        rows, keys: queries and keys of a head.
+        depth, width: of a query and of a value.
+        lanes, vectors: queries in a vector, vectors in a unit.
+        block, tile_k: keys in a block, and in a register tile of scores.
+        tile_q, tile_v, value_lanes: queries and vectors of a register tile of the result, and lanes of these vectors.
+    """
+
+    batch: int
+    heads: int
+    rows: int
+    keys: int
+    depth: int
+    width: int
+    lanes: int
+    vectors: int
+    block: int
+    tile_k: int
+    tile_q: int
+    tile_v: int
+    value_lanes: int
+
+    @staticmethod
+    def of(match: Match, config: Config) -> Tile:
+        batch, rows, heads, depth = match.query.shape
+        knobs = (config[k] for k in ("lanes", "vectors", "keys", "tile_k", "tile_q", "tile_v", "value_lanes"))
+        return Tile(batch, heads, rows, match.key.shape[1], depth, match.value.shape[3], *knobs)
+
+    @property
+    def columns(self) -> int:
+        """Values of a row, rounded up to whole vectors."""
+        return -(-self.width // self.value_lanes) * self.value_lanes
+
+    @property
+    def queries(self) -> int:
+        """Queries of a unit."""
+        return self.lanes * self.vectors
+
+    @property
+    def units(self) -> int:
+        """Blocks of queries of all heads."""
+        return self.batch * self.heads * -(-self.rows // self.queries)
+
+
+class AttentionKernel:
+    """Builds the kernel of one match."""
+
+    def __init__(self, match: Match, config: Config, layouts: Layouts) -> None:
+        self._match, self._layouts, self._threads = match, layouts, config["threads"]
+        self._tile = Tile.of(match, config)
+
+    def function(self) -> tirx.PrimFunc:
+        """Parameters of the group in order, then the result; loops in place."""
+        with IRBuilder() as builder, T.prim_func(s_tir=True):
+            T.func_name("main")
+            T.func_attr({"tirx.noalias": True})
+            self._declare()
+            with T.sblock("root"):
+                self._units()
+        return builder.get()
+
+    def _declare(self) -> None:
+        params = self._match.group.params
+        self._buffers = buffers(self._match.group, self._layouts.params)
+        self._out = T.arg("out", T.buffer(self._match.group.shape, self._match.group.dtype))
+        tensors = [lambda *i, b=b: b[i] for b in self._buffers]
+        self._readers = [reader(self._match.group, tensors, self._layouts.params, p) for p in params]
+        self._epilogue = Epilogue(self._match.group, tensors, self._layouts.params)
+
+    def _read(self, name: str, *index: Any) -> Any:
+        """An operand at a logical index; of dimensions of 1, the first."""
+        param = getattr(self._match, name)
+        i = next(i for i, p in enumerate(self._match.group.params) if p is param)
+        own = [0 if d == 1 else k for d, k in zip(param.shape, index, strict=True)]
+        return self._readers[i](*self._layouts.params[i].index(own))
+
+    def _units(self) -> None:
+        """Shares units among threads."""
+        t, shared = self._tile, Sharing.of_rows(self._tile.units, self._threads)
+        threads, each = shared.threads, -(-t.units // shared.threads)
+        with T.parallel(threads) if threads > 1 else T.serial(1) as thread:
+            self._state()
+            with T.serial(each) as u:
+                unit = thread * each + u
+                if t.units % threads == 0:
+                    self._unit(unit)
+                else:
+                    with T.If(unit < t.units), T.Then():
+                        self._unit(unit)
+
+    def _state(self) -> None:
+        """What a thread keeps; each unit starts it anew."""
+        t, vectors = self._tile, (self._tile.vectors, self._tile.lanes)
+        self._qt = _buffer("qt", (t.depth, *vectors))
+        self._scores = _buffer("scores", (t.block, *vectors))
+        self._result = _buffer("result", (t.queries, t.columns))
+        copied = t.columns > t.width or self._match.value.decode
+        self._values = _buffer("values", (t.block, t.columns)) if copied else None
+        self._keys = _buffer("keys", (t.block, t.depth)) if self._match.key.decode else None
+        self._top, self._sum, self._factor = (_buffer(n, vectors) for n in ("top", "sum", "factor"))
+
+    def _unit(self, unit: Any) -> None:
+        t = self._tile
+        blocks = -(-t.rows // t.queries)
+        head, first = unit // blocks, unit % blocks * t.queries
+        b, h = head // t.heads, head % t.heads
+        self._load_queries(b, h, first)
+        with T.serial(-(-t.keys // t.block)) as kb:
+            start = kb * t.block
+            count = t.block if t.keys % t.block == 0 else tirx.min(t.block, t.keys - start)
+            self._decode_keys(b, h, start, count)
+            self._compute_scores(b, h, first, start, count)
+            self._exponentials(count)
+            self._copy_values(b, h, start, count)
+            self._accumulate(b, h, start, count)
+        self._write(b, h, first)
+
+    def _load_queries(self, b: Any, h: Any, first: Any) -> None:
+        """qt = (q * scale)^T, m = -inf, l = 0, o = 0; queries beyond the last are the last one again."""
+        t = self._tile
+        with T.serial(t.vectors) as v, T.serial(t.lanes) as j, T.serial(t.depth) as d:
+            value = self._read("query", b, self._row(first, v, j), h, d)
+            T.buffer_store(self._qt, value * _f(self._match.scale), [d, v, j])
+        with self._vectors() as (v, j):
+            T.buffer_store(self._top, _f(-math.inf), [v, j])
+            T.buffer_store(self._sum, _f(0), [v, j])
+        with T.serial(t.queries) as q, T.serial(t.columns // t.value_lanes) as e, T.vectorized(t.value_lanes) as j:
+            T.buffer_store(self._result, _f(0), [q, e * t.value_lanes + j])
+        if t.columns > t.width:  # what is beyond a row takes part in sums that nothing reads
+            with T.serial(t.block) as k, T.vectorized(t.columns - t.width) as j:
+                T.buffer_store(self._values, _f(0), [k, t.width + j])
+
+    def _decode_keys(self, b: Any, h: Any, start: Any, count: Any) -> None:
+        """The block's keys as numbers, where they are stored otherwise; beyond the last key, that key again."""
+        if self._keys is None:
+            return
+        t = self._tile
+        with T.serial((count + t.tile_k - 1) // t.tile_k * t.tile_k) as k:
+            for d in _vectors_of(t.depth, t.value_lanes):
+                T.buffer_store(self._keys, self._read("key", b, self._key(start + k), h, d), [k, d])
+
+    def _compute_scores(self, b: Any, h: Any, first: Any, start: Any, count: Any) -> None:
+        """s = k qt + bias; factor = m and m = max(m, s). Keys beyond the last are the last one again."""
+        t = self._tile
+        with self._vectors() as (v, j):
+            T.buffer_store(self._factor, self._top[v, j], [v, j])
+        with T.serial((count + t.tile_k - 1) // t.tile_k) as tile:
+            acc = _buffer("acc", (t.tile_k, t.vectors, t.lanes))
+            with _unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
+                T.buffer_store(acc, _f(0), [i, v, j])
+            with T.serial(t.depth) as d, _unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
+                if self._keys is not None:
+                    key = self._keys[tile * t.tile_k + i, d]
+                else:
+                    key = self._read("key", b, self._key(start + tile * t.tile_k + i), h, d)
+                T.buffer_store(acc, acc[i, v, j] + key * self._qt[d, v, j], [i, v, j])
+            with _unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
+                score = acc[i, v, j]
+                if self._match.bias is not None:
+                    key_index = self._key(start + tile * t.tile_k + i)
+                    score = score + self._read("bias", b, h, self._row(first, v, j), key_index)
+                T.buffer_store(self._scores, score, [tile * t.tile_k + i, v, j])
+                stored = self._scores[tile * t.tile_k + i, v, j]
+                T.buffer_store(self._top, tirx.max(self._top[v, j], stored), [v, j])
+
+    def _exponentials(self, count: Any) -> None:
+        """s = exp(s - m), factor = exp(old m - m), l = l * factor + sum of s; where m is -inf, relative to 0."""
+        t = self._tile
+
+        def relative(score: Any, v: Any, j: Any) -> Any:
+            top = self._top[v, j]
+            return exp_flushed(score - tirx.Select(top == _f(-math.inf), _f(0), top))
+
+        with self._vectors() as (v, j):
+            T.buffer_store(self._factor, relative(self._factor[v, j], v, j), [v, j])
+            T.buffer_store(self._sum, self._sum[v, j] * self._factor[v, j], [v, j])
+        with T.serial(count) as k, T.unroll(t.vectors) as v, T.vectorized(t.lanes) as j:
+            T.buffer_store(self._scores, relative(self._scores[k, v, j], v, j), [k, v, j])
+            T.buffer_store(self._sum, self._sum[v, j] + self._scores[k, v, j], [v, j])
+
+    def _copy_values(self, b: Any, h: Any, start: Any, count: Any) -> None:
+        """The block's rows of v as numbers, in whole vectors, where they are not."""
+        if self._values is None:
+            return
+        with T.serial(count) as k:
+            for e in self._row_vectors():
+                T.buffer_store(self._values, self._read("value", b, start + k, h, e), [k, e])
+
+    def _accumulate(self, b: Any, h: Any, start: Any, count: Any) -> None:
+        """o = o * factor + s^T v, in register tiles of queries and vectors of v."""
+        t = self._tile
+        columns = t.tile_v * t.value_lanes
+        with T.serial(t.queries // t.tile_q) as tile, T.serial(t.columns // columns) as column:
+            acc = _buffer("acc", (t.tile_q, t.tile_v, t.value_lanes))
+
+            def query(i: Any, tile: Any = tile) -> Any:
+                return tile * t.tile_q + i
+
+            def place(e: Any, j: Any, column: Any = column) -> Any:
+                return column * columns + e * t.value_lanes + j
+
+            with _unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
+                factor = self._factor[query(i) // t.lanes, query(i) % t.lanes]
+                T.buffer_store(acc, self._result[query(i), place(e, j)] * factor, [i, e, j])
+            with T.serial(count) as k, _unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
+                weight = self._scores[k, query(i) // t.lanes, query(i) % t.lanes]
+                at = place(e, j)
+                value = self._read("value", b, start + k, h, at) if self._values is None else self._values[k, at]
+                T.buffer_store(acc, acc[i, e, j] + weight * value, [i, e, j])
+            with _unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
+                T.buffer_store(self._result, acc[i, e, j], [query(i), place(e, j)])
+
+    def _write(self, b: Any, h: Any, first: Any) -> None:
+        """out = o / l, for real queries."""
+        t = self._tile
+        with self._vectors() as (v, j):
+            T.buffer_store(self._sum, _f(1) / self._sum[v, j], [v, j])
+        left = t.queries if t.rows % t.queries == 0 else tirx.min(t.queries, t.rows - first)
+        with T.serial(left) as q:
+            for e in self._row_vectors():
+                index = [b, first + q, h, e]
+                value = self._result[q, e] * self._sum[q // t.lanes, q % t.lanes]
+                T.buffer_store(self._out, self._epilogue(index, value), index)
+
+    # ------------------------------------------------------------ indices and loops
+    def _row(self, first: Any, v: Any, j: Any) -> Any:
+        row = first + v * self._tile.lanes + j
+        return row if self._tile.rows % self._tile.queries == 0 else tirx.min(row, self._tile.rows - 1)
+
+    def _key(self, key: Any) -> Any:
+        exact = self._tile.keys % self._tile.tile_k == 0 and self._tile.block % self._tile.tile_k == 0
+        return key if exact else tirx.min(key, self._tile.keys - 1)
+
+    def _row_vectors(self) -> Iterator[Any]:
+        """Elements of a row of v."""
+        return _vectors_of(self._tile.width, self._tile.value_lanes)
+
+    @contextmanager
+    def _vectors(self) -> Iterator[tuple[Any, Any]]:
+        """Loops over the vectors of queries."""
+        with T.unroll(self._tile.vectors) as v, T.vectorized(self._tile.lanes) as j:
+            yield v, j
+
+
+def _vectors_of(width: int, lanes: int) -> Iterator[Any]:
+    """Elements of a row: once in loops over its whole vectors, once in that over what is left."""
+    whole, left = divmod(width, lanes)
+    if whole:
+        with T.serial(whole) as e, T.vectorized(lanes) as j:
+            yield e * lanes + j
+    if left:
+        with T.vectorized(left) as j:
+            yield whole * lanes + j
+
+
+@contextmanager
+def _unrolled(*extents: int) -> Iterator[list[Any]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(T.unroll(extent)) for extent in extents]
+
+
+def _buffer(name: str, shape: tuple[int, ...]) -> Any:
+    buffer = T.alloc_buffer(shape, _F32, scope="local" if name == "acc" else "global")
+    IRBuilder.name(name, buffer)
+    return buffer
+
+
+def _f(value: float) -> Any:
+    return tirx.const(value, _F32)

@@ -1,0 +1,156 @@
+"""The search for tilings: what it takes is legal, what it counts is right, what it finds is near the best."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tvm_ext.byoc.systolic.code.codegen import lower
+from tvm_ext.byoc.systolic.code.layer import Step, matmul
+from tvm_ext.byoc.systolic.code.program import Tensor
+from tvm_ext.byoc.systolic.code.tiling import (
+    ORDERS,
+    GemmProblem,
+    estimate,
+    is_legal,
+    load_counts,
+    loop_extents,
+    scratchpad_need,
+    search,
+)
+from tvm_ext.byoc.systolic.config import Accelerator
+from tvm_ext.byoc.systolic.simulation.cycles import gemm_cycles
+from tvm_ext.byoc.systolic.simulation.timing import simulate
+from tvm_ext.core.errors import OptionError, ProgramError
+
+SMALL = Accelerator(rows=4, cols=4, scratchpad_bytes=2048, accumulator_bytes=1024, dma_latency=10)
+PROBLEMS = [
+    GemmProblem(m=1, k=1, n=1),
+    GemmProblem(m=1, k=512, n=1000, rows=1, vector_steps=2, out_bytes=1),
+    GemmProblem(m=37, k=53, n=29, tile_bytes=4, vector_steps=1),
+    GemmProblem(m=3, k=17, n=5, batch=6, a_batches=6, b_batches=3, row_batches=2, rows=2),
+    GemmProblem(m=70, k=9, n=8, batch=2, a_batches=2, parts=2),
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+@pytest.mark.parametrize("hardware", [SMALL, Accelerator(), Accelerator(dtype="float32", cols=3)], ids=["s", "d", "f"])
+def test_what_is_found_is_legal_and_sorted(problem: GemmProblem, hardware: Accelerator) -> None:
+    found = search(problem, hardware)
+    assert list(found) == sorted(found)
+    for tiling in found:
+        m, k, n = tiling.m, tiling.k, tiling.n
+        assert 1 <= m <= problem.m and 1 <= k <= problem.k and 1 <= n <= problem.n
+        assert 2 * (m * k + k * n) * hardware.itemsize <= hardware.scratchpad_bytes
+        assert 2 * m * n * 4 <= hardware.accumulator_bytes
+        assert is_legal(problem, hardware, (m, k, n))
+
+
+@pytest.mark.parametrize("dataflow", ["ws", "os", "is"])
+def test_a_dataflow_that_was_asked_for(dataflow: str) -> None:
+    assert {tiling.dataflow for tiling in search(PROBLEMS[2], SMALL, dataflow)} == {dataflow}
+
+
+def test_the_best_of_three_dataflows_is_the_best() -> None:
+    for problem in PROBLEMS:
+        alone = [search(problem, SMALL, dataflow)[0].cycles for dataflow in ("ws", "os", "is")]
+        assert search(problem, SMALL)[0].cycles == min(alone)
+
+
+def walked_loads(problem: GemmProblem, tile: tuple[int, int, int], order: str) -> dict[str, int]:
+    """Counts by walking the loops: a tile is loaded where it is another one than in the step before."""
+    extents = loop_extents(problem, tile)
+    k_tiles = extents["k"] // problem.parts
+    counts, last = {"a": 0, "b": 0, "rows": 0}, dict.fromkeys(("a", "b", "rows"))
+    for point in itertools.product(*(range(extents[loop]) for loop in order)):
+        at = dict(zip(order, point, strict=True))
+        now: dict[str, Any] = {
+            "a": (at["b"] % problem.a_batches, at["m"], at["k"] % k_tiles),
+            "b": (at["b"] % problem.b_batches, at["k"], at["n"]),
+            "rows": (at["b"] % problem.row_batches, at["n"]),
+        }
+        for name in counts:
+            counts[name] += now[name] != last[name]
+            last[name] = now[name]
+    return counts
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+@pytest.mark.parametrize("order", ORDERS)
+def test_loads_are_those_of_the_loops(problem: GemmProblem, order: str) -> None:
+    for parts in itertools.product((1, 2, 3), repeat=3):
+        sizes = zip((problem.m, problem.k, problem.n), parts, strict=True)
+        m, k, n = (-(-size // part) for size, part in sizes)
+        assert load_counts(problem, (m, k, n), order) == walked_loads(problem, (m, k, n), order)
+
+
+def test_compute_cycles_are_the_sum_over_the_tiles() -> None:
+    """Edges too: 10 x 11 x 13 in tiles of 4 x 5 x 6."""
+    problem, tile = GemmProblem(m=10, k=11, n=13, batch=2, vector_steps=3), (4, 5, 6)
+    pieces = [[min(t, size - at) for at in range(0, size, t)] for size, t in zip((10, 11, 13), tile, strict=True)]
+    for dataflow, order in itertools.product(("ws", "os", "is"), ORDERS):
+        gemms = sum(gemm_cycles(dataflow, *sizes, 4, 4, "overlapped") for sizes in itertools.product(*pieces))
+        vectors = sum(3 * -(-m * n // 16) for m in pieces[0] for n in pieces[2])
+        compute = estimate(problem, SMALL, dataflow, order, tile).compute
+        assert 2 * gemms < compute <= 2 * (gemms + vectors)
+
+
+def test_bounds_of_the_estimate() -> None:
+    """No estimate is below the array's peak, or below moving each operand once."""
+    for problem in PROBLEMS:
+        for tiling in search(problem, SMALL):
+            nbytes = problem.m * problem.k + problem.k * problem.n + problem.m * problem.n * problem.out_bytes
+            assert tiling.cycles >= max(problem.macs / 16, nbytes / 16)
+            assert tiling.cycles >= max(tiling.compute, tiling.load, tiling.store)
+
+
+@pytest.mark.parametrize("dma", [2, 16, 64], ids="{} bytes a cycle".format)
+@pytest.mark.parametrize("sizes", [(784, 64, 128), (196, 1152, 256), (1, 512, 1000), (100, 37, 50)], ids=str)
+def test_the_estimate_is_near_the_timing_view(sizes: tuple[int, int, int], dma: int) -> None:
+    """Bound by the array or by the DMA, many steps or few: at most a tenth from the simulated cycles."""
+    m, k, n = sizes
+    steps = (Step("dequantize", row=np.ones(n, "float32")), Step("relu"), Step("quantize"))
+    layer = matmul("dense", "x", np.zeros((k, n), "int8"), "y", sizes, steps=steps)
+    tensors = [Tensor("x", "input", (m, k), "int8"), Tensor("y", "output", (m, n), "int8")]
+    program = lower([layer], tensors, Accelerator(dma_bytes_per_cycle=dma))
+    assert program.layers[0].facts["estimated_cycles"] == pytest.approx(simulate(program).cycles, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_near_the_best_of_random_tiles(seed: int) -> None:
+    """Against 500 legal tiles at random the search, which tries few, loses at most a twentieth."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(30, 200, 3)
+    problem = GemmProblem(*(int(size) for size in sizes), vector_steps=1, out_bytes=1)
+    tiles = [tuple(int(size) for size in tile) for tile in 1 + rng.integers(0, sizes, (20000, 3)) % 64]
+    legal = [tile for tile in tiles if is_legal(problem, SMALL, tile)][:500]
+    assert len(legal) == 500
+    best = min(
+        estimate(problem, SMALL, dataflow, order, tile).cycles
+        for tile in legal
+        for dataflow, order in itertools.product(("ws", "os", "is"), ORDERS)
+    )
+    assert search(problem, SMALL)[0].cycles <= 1.05 * best
+
+
+def test_a_tile_that_fits_no_scratchpad() -> None:
+    hardware = Accelerator(rows=4, cols=4, scratchpad_bytes=64)
+    with pytest.raises(ProgramError, match="no tile of a GEMM of 9x9x9 fits half of a scratchpad of 64") as caught:
+        search(GemmProblem(m=9, k=9, n=9), hardware)
+    need = 2 * scratchpad_need(GemmProblem(m=9, k=9, n=9), hardware, (1, 1, 1))
+    assert f"scratchpad_bytes={need}" in str(caught.value)
+    enough = Accelerator(rows=4, cols=4, scratchpad_bytes=need)
+    assert search(GemmProblem(m=9, k=9, n=9), enough)
+
+
+def test_an_accumulator_that_is_too_small() -> None:
+    with pytest.raises(ProgramError, match="accumulator of 4 bytes"):
+        search(GemmProblem(m=2, k=2, n=2), Accelerator(accumulator_bytes=4))
+
+
+def test_unknown_dataflow() -> None:
+    with pytest.raises(OptionError, match="dataflow='rs'"):
+        search(PROBLEMS[0], SMALL, "rs")

@@ -1,0 +1,121 @@
+"""Graphs that do not hold together, and the order of nodes."""
+
+import numpy as np
+import pytest
+
+from tvm_ext.core.errors import ModelError
+from tvm_ext.frontend.checks.graph_order import check_names, sorted_nodes
+
+from ..graphs import imported, message, model, node, run_tvm, value
+
+
+def chain(*pairs):
+    """Relu nodes named n0, n1, ... from value to value; x in, y out."""
+    nodes = [node("Relu", [a], [b], f"n{i}") for i, (a, b) in enumerate(pairs)]
+    return model(nodes, [value("x", [2])], [value("y", [2])])
+
+
+def test_nodes_in_order_stay():
+    graph = chain(("x", "a"), ("a", "y")).graph
+    assert [n.name for n in sorted_nodes(graph, "m")] == ["n0", "n1"]
+
+
+def test_nodes_out_of_order_are_sorted_reported_and_right():
+    proto = chain(("b", "y"), ("a", "b"), ("x", "a"))
+    assert [n.name for n in sorted_nodes(proto.graph, "m")] == ["n2", "n1", "n0"]
+    found = imported(proto)
+    assert "sorted" in found.warnings[0]
+    assert [n.name for n in proto.graph.node] == ["n0", "n1", "n2"]  # the caller's is left as it is
+    np.testing.assert_array_equal(run_tvm(found, {"x": np.array([-1, 1], np.float32)})[0], [0, 1])
+
+
+def test_only_what_must_move_moves():
+    proto = chain(("x", "a"), ("c", "d"), ("x", "b"), ("a", "c"), ("d", "y"))
+    assert [n.name for n in sorted_nodes(proto.graph, "m")] == ["n0", "n2", "n3", "n1", "n4"]
+
+
+def test_a_cycle_names_its_nodes_and_only_those():
+    proto = chain(("x", "y"), ("c", "a"), ("a", "b"), ("b", "c"), ("c", "d"))
+    with pytest.raises(ModelError) as error:
+        imported(proto)
+    text = message(error.value)
+    assert "small" in text and "cycle" in text
+    assert all(f"n{i}" in text for i in (1, 2, 3)) and "n0" not in text and "n4" not in text
+    assert "n1 -> n2 -> n3 -> n1" in text or "n2 -> n3 -> n1 -> n2" in text or "n3 -> n1 -> n2 -> n3" in text
+
+
+def test_a_node_that_reads_itself():
+    with pytest.raises(ModelError, match="cycle: n0 -> n0"):
+        imported(chain(("y", "y")))
+
+
+def test_a_long_cycle_is_shortened():
+    names = [f"v{i}" for i in range(50)]
+    proto = chain(("x", "y"), *zip(names, names[1:] + names[:1], strict=True))
+    with pytest.raises(ModelError, match=r"\(\d+ more\)"):
+        imported(proto)
+
+
+def test_a_value_nothing_makes_names_node_and_value():
+    with pytest.raises(ModelError, match="node 'n1' reads 'ghost'") as error:
+        imported(chain(("x", "a"), ("ghost", "y")))
+    assert message(error.value)
+
+
+def test_a_branch_that_reads_what_nothing_makes_names_the_node():
+    proto = if_model("ghost")
+    with pytest.raises(ModelError, match="node 'choose' reads 'ghost'"):
+        imported(proto)
+
+
+def if_model(read: str):
+    """y = x if flag else relu(x)."""
+    from onnx import TensorProto, helper
+
+    then = helper.make_graph([node("Identity", [read], ["t"], "then")], "then", [], [value("t", [2])])
+    other = helper.make_graph([node("Relu", ["x"], ["e"], "else")], "else", [], [value("e", [2])])
+    nodes = [node("If", ["flag"], ["y"], "choose", then_branch=then, else_branch=other)]
+    return model(nodes, [value("x", [2]), value("flag", [], TensorProto.BOOL)], [value("y", [2])])
+
+
+def test_a_branch_waits_for_what_it_reads():
+    proto = if_model("late")
+    proto.graph.node.append(node("Relu", ["x"], ["late"], "late"))
+    assert [n.name for n in sorted_nodes(proto.graph, "m")] == ["late", "choose"]
+
+
+def test_an_output_that_no_node_makes():
+    proto = chain(("x", "a"))
+    with pytest.raises(ModelError, match="no node makes output 'y'"):
+        imported(proto)
+
+
+@pytest.mark.parametrize(
+    ("proto", "words"),
+    [
+        (chain(("x", "y"), ("x", "y")), ["'y'", "'n0'", "'n1'"]),
+        (chain(("x", "x"), ("x", "y")), ["'x'", "an input", "'n0'"]),
+        (model([node("Split", ["x"], ["y", "y"], "twins")], [value("x", [2])], []), ["'twins'", "twice"]),
+        (model([], [value("x", [2]), value("x", [2])], [value("x", [2])]), ["'x'", "an input twice"]),
+    ],
+)  # fmt: skip
+def test_a_value_made_twice_names_both_makers(proto, words):
+    with pytest.raises(ModelError) as error:
+        check_names(proto.graph, "m")
+    assert all(word in message(error.value) for word in words)
+
+
+def test_two_initializers_of_one_name():
+    proto = model([node("Add", ["x", "w"], ["y"])], [value("x", [2])], [value("y", [2])], {"w": np.ones(2, np.float32)})
+    proto.graph.initializer.append(proto.graph.initializer[0])
+    with pytest.raises(ModelError, match="'w' is made by an initializer twice"):
+        imported(proto)
+
+
+def test_an_initializer_may_be_listed_as_input_as_old_models_do():
+    proto = model(
+        [node("Add", ["x", "w"], ["y"])], [value("x", [2]), value("w", [2])], [value("y", [2])],
+        {"w": np.ones(2, np.float32)},
+    )  # fmt: skip
+    found = imported(proto)
+    assert [spec.name for spec in found.inputs] == ["x"]

@@ -1,0 +1,48 @@
+"""Operators that ONNX defines by others are imported by that definition."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from tvm_ext.core.errors import UnsupportedError
+
+from ..graphs import check_numbers, imported, message, model, node, value
+
+RNG = np.random.default_rng(3)
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def test_a_definition_without_types():
+    nodes = [node("Celu", ["x"], ["a"], "celu", alpha=1.5), node("Swish", ["a"], ["y"], alpha=0.5)]
+    proto = model(nodes, [value("x", [3, 7])], [value("y", [3, 7])], opset=24)
+    before = proto.SerializeToString()
+    found = check_numbers(proto, {"x": floats(3, 7)})
+    assert proto.SerializeToString() == before
+    assert found.provenance.of("y") == ("Swish:y",) or "Swish:y" in found.provenance.of("y")[0]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_definitions_inside_definitions(reduction):
+    nodes = [node("SoftmaxCrossEntropyLoss", ["x", "t"], ["y"], reduction=reduction)]
+    shape = [5] if reduction == "none" else []
+    proto = model(nodes, [value("x", [5, 3]), value("t", [5], TensorProto.INT64)], [value("y", shape)])
+    check_numbers(proto, {"x": floats(5, 3), "t": np.array([0, 2, 1, 1, 0])})
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention_with_grouped_heads(causal):
+    nodes = [node("Attention", ["q", "k", "v"], ["y"], is_causal=causal)]
+    inputs = [value("q", [1, 4, 5, 8]), value("k", [1, 2, 5, 8]), value("v", [1, 2, 5, 8])]
+    feeds = {"q": floats(1, 4, 5, 8), "k": floats(1, 2, 5, 8), "v": floats(1, 2, 5, 8)}
+    check_numbers(model(nodes, inputs, [value("y", [1, 4, 5, 8])], opset=23), feeds)
+
+
+def test_what_has_neither_is_refused():
+    proto = model([node("Multinomial", ["x"], ["y"], "draw")], [value("x", [1, 3])],
+                  [value("y", [1, 1], TensorProto.INT32)])  # fmt: skip
+    with pytest.raises(UnsupportedError) as info:
+        imported(proto)
+    assert "'draw'" in message(info.value) and "has no converter" in message(info.value)

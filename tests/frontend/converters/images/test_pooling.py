@@ -1,0 +1,137 @@
+"""Pooling against onnxruntime and numpy: auto_pad, ceil_mode, indices of MaxPool, divisors."""
+
+import math
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+import tvm_ext
+from tests.frontend.converters.typed import compiled
+
+from ...graphs import check_numbers, model, node, value
+
+
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("kernel", [(2, 3), (3, 4)])
+def test_same_padding_of_odd_sizes(op_type, mode, kernel):
+    x = np.random.default_rng(1).standard_normal((2, 3, 10, 11)).astype("float32")
+    for strides in ([1, 1], [2, 2], [3, 2]):
+        shape = (2, 3, *(-(-d // s) for d, s in zip(x.shape[2:], strides, strict=True)))
+        nodes = [node(op_type, ["x"], ["y"], kernel_shape=kernel, strides=strides, auto_pad=mode)]
+        check_numbers(model(nodes, [value("x", x.shape)], [value("y", shape)]), {"x": x})
+
+
+@pytest.mark.parametrize("x", [np.zeros((1, 2, 5, 5), "uint8"), np.full((1, 2, 5, 5), -np.inf, "float32")])
+def test_the_index_of_the_least_value_there_is(x):
+    """Nothing is less than a window of it, not even what a maximum starts from."""
+    kind = TensorProto.UINT8 if x.dtype == np.uint8 else TensorProto.FLOAT
+    nodes = [node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2])]
+    outputs = [value("y", (1, 2, 4, 4), kind), value("i", (1, 2, 4, 4), TensorProto.INT64)]
+    found = tvm_ext.compile(model(nodes, [value("x", x.shape, kind)], outputs), cache=False).run({"x": x})
+    first = np.arange(50).reshape(1, 2, 5, 5)[:, :, :4, :4]
+    np.testing.assert_array_equal(found["i"], first)
+    np.testing.assert_array_equal(found["y"], x[:, :, :4, :4])
+
+
+@pytest.mark.parametrize("x", [np.zeros((1, 2, 6, 7), "uint8"), np.full((1, 2, 6, 7), -np.inf, "float32")])
+def test_padding_is_no_place_of_a_least_value(x):
+    """Windows with holes have taps in the padding whose nearest pixel is none of theirs."""
+    kind = TensorProto.UINT8 if x.dtype == np.uint8 else TensorProto.FLOAT
+    nodes = [node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2], dilations=[2, 2], pads=[1, 1, 1, 1])]
+    outputs = [value("y", x.shape, kind), value("i", x.shape, TensorProto.INT64)]
+    found = tvm_ext.compile(model(nodes, [value("x", x.shape, kind)], outputs), cache=False).run({"x": x})
+    rows, columns = (np.where(np.arange(d) > 0, np.arange(d) - 1, 1) for d in x.shape[2:])  # -1 is padding, so +1
+    first = rows[:, None] * 7 + columns
+    np.testing.assert_array_equal(found["i"], np.stack([first, first + 42])[None])
+
+
+#: (sizes, kernel, strides, pads, dilations); with ceil_mode the last window of the first three begins in the padding.
+WINDOWS = [
+    ((3,), [2], [2], [1, 1], [1]), ((4,), [1], [2], [0, 0], [1]), ((2, 2), [2, 2], [2, 2], [1, 1, 1, 1], [1, 1]),
+    ((7,), [2], [2], [0, 0], [1]), ((5, 6), [3, 2], [2, 3], [1, 0, 1, 1], [1, 1]),
+    ((8, 7), [2, 3], [3, 2], [0, 1, 1, 1], [2, 1]), ((4, 4, 5), [2, 2, 2], [3, 2, 2], [0, 0, 0, 1, 1, 1], [1, 1, 1]),
+]  # fmt: skip
+#: With `ceil_mode`; and without it, where that makes another number of windows, and where it makes the same.
+ALL = [*((window, 1) for window in WINDOWS), (WINDOWS[1], 0), (WINDOWS[3], 0)]
+#: Those of other types: one that begins in the padding, and one with holes.
+OF_ALL_TYPES = [(WINDOWS[0], 1), (WINDOWS[5], 1)]
+
+
+def windows(x, kernel, strides, pads, dilations, ceil):
+    """For each window its index, its values with their places, and its elements within the padding."""
+    rank, sizes, counts = len(kernel), x.shape[2:], []
+    for d in range(rank):
+        room = sizes[d] + pads[d] + pads[rank + d] - (dilations[d] * (kernel[d] - 1) + 1)
+        count = math.ceil(room / strides[d]) + 1 if ceil else room // strides[d] + 1
+        counts.append(count - (ceil and (count - 1) * strides[d] >= sizes[d] + pads[d]))
+    for n, c, *at in np.ndindex(*x.shape[:2], *counts):
+        places = [
+            [at[d] * strides[d] - pads[d] + t[d] * dilations[d] for d in range(rank)] for t in np.ndindex(*kernel)
+        ]
+        inside = [p for p in places if all(0 <= i < size for i, size in zip(p, sizes, strict=True))]
+        padded = sum(all(p[d] < sizes[d] + pads[rank + d] for d in range(rank)) for p in places)
+        yield (
+            (n, c, *at),
+            [(float(x[(n, c, *p)]), int(np.ravel_multi_index((n, c, *p), x.shape))) for p in inside],
+            padded,
+        )
+
+
+def pooled(reduce, *window):
+    values = {index: reduce(inside, padded) for index, inside, padded in windows(*window)}
+    out = np.zeros([max(i) + 1 for i in zip(*values, strict=True)])
+    for index, number in values.items():
+        out[index] = number
+    return out
+
+
+def attributes(window, ceil, dilated=True):
+    _, kernel, strides, pads, dilations = window
+    given = {"kernel_shape": kernel, "strides": strides, "pads": pads, "ceil_mode": ceil}
+    return given | ({"dilations": dilations} if dilated else {})
+
+
+@pytest.mark.parametrize(
+    ("window", "ceil", "dtype", "opset"),
+    [*((*w, "float32", 12) for w in ALL),
+     *((*OF_ALL_TYPES[0], *of) for of in (("float32", 22), ("float64", 12), ("float16", 12)))],
+    ids=str,
+)  # fmt: skip
+def test_maxima_and_their_indices(window, ceil, dtype, opset):
+    x = np.random.default_rng(3).standard_normal((2, 3, *window[0])).astype(dtype)
+    largest = pooled(lambda inside, _: max(v for v, _ in inside), x, *window[1:], ceil)
+    first = pooled(lambda inside, _: max(inside, key=lambda pair: (pair[0], -pair[1]))[1], x, *window[1:], ceil)
+    nodes = [node("MaxPool", ["x"], outputs, **attributes(window, ceil)) for outputs in (["y"], ["z", "i"])]
+    found = compiled(nodes, {"x": x}, {"y": dtype, "z": dtype, "i": "int64"}, opset)
+    for name, wanted in (("y", largest), ("z", largest), ("i", first)):
+        np.testing.assert_array_equal(found[name], wanted)
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize(
+    ("window", "ceil", "dtype", "rtol"),
+    [*((*w, "float32", 1e-6) for w in ALL),
+     *((*w, *of) for w in OF_ALL_TYPES for of in (("float64", 1e-14), ("float16", 1e-3)))],
+    ids=str,
+)  # fmt: skip
+def test_averages(window, ceil, padding, dtype, rtol):
+    x = np.random.default_rng(4).uniform(1, 2, (2, 3, *window[0])).astype(dtype)
+    wanted = pooled(lambda inside, padded: sum(v for v, _ in inside) / (padded if padding else len(inside)),
+                    x, *window[1:], ceil)  # fmt: skip
+    nodes = [node("AveragePool", ["x"], ["y"], count_include_pad=padding, **attributes(window, ceil))]
+    np.testing.assert_allclose(compiled(nodes, {"x": x}, {"y": dtype}, 19)["y"], wanted, rtol=rtol)
+
+
+@pytest.mark.parametrize(
+    ("window", "ceil", "p", "dtype", "rtol"),
+    [*((*w, 2, "float32", 3e-6) for w in ALL), *((*w, p, "float32", 3e-6) for w in OF_ALL_TYPES for p in (1, 3)),
+     *((*OF_ALL_TYPES[1], p, *of) for p in (1, 2, 3) for of in (("float64", 1e-13), ("float16", 1e-3)))],
+    ids=str,
+)  # fmt: skip
+def test_norms(window, ceil, p, dtype, rtol):
+    x = np.random.default_rng(5).standard_normal((2, 3, *window[0])).astype(dtype)
+    wanted = pooled(lambda inside, _: sum(abs(v) ** p for v, _ in inside) ** (1 / p), x, *window[1:], ceil)
+    nodes = [node("LpPool", ["x"], ["y"], p=p, **attributes(window, ceil))]
+    np.testing.assert_allclose(compiled(nodes, {"x": x}, {"y": dtype}, 18)["y"], wanted, rtol=rtol)

@@ -1,0 +1,91 @@
+"""Resize in every mode against onnxruntime, and where that differs from ONNX its reference evaluator."""
+
+import itertools
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+from onnx.reference import ReferenceEvaluator
+
+from ...graphs import check_numbers, imported, model, node, run_tvm, value
+
+RNG = np.random.default_rng(6)
+COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric")
+
+
+def check(shape, scales=None, sizes=None, roi=None, opset=19, **attributes):
+    weights = {"roi": np.float32(roi or []), "scales": np.float32(scales or [])}
+    inputs = ["x", "roi", "scales"]
+    if sizes is not None:
+        weights["sizes"] = np.int64(sizes)
+        inputs.append("sizes")
+    proto = model(
+        [node("Resize", inputs, ["y"], **attributes)], [value("x", shape)], [value("y", None)], weights, opset
+    )
+    x = RNG.standard_normal(shape).astype(np.float32)
+    (expected,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    (found,) = run_tvm(imported(proto), {"x": x})
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("mode", "coordinates"), list(itertools.product(("nearest", "linear", "cubic"), COORDINATES)))
+@pytest.mark.parametrize("scales", [(1.0, 1.0, 2.0, 0.6), (1.0, 1.0, 0.75, 3.0)])
+def test_modes_and_coordinates(mode, coordinates, scales):
+    check([1, 2, 5, 7], scales, mode=mode, coordinate_transformation_mode=coordinates)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize(
+    "attributes", [{"antialias": 1}, {"exclude_outside": 1}, {"antialias": 1, "exclude_outside": 1}]
+)
+def test_what_stands_at_the_edges(mode, attributes):
+    if mode == "linear" and "exclude_outside" in attributes:
+        return
+    check([1, 1, 9, 11], (1.0, 1.0, 0.6, 0.5), mode=mode, **attributes)
+
+
+@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+def test_nearest(rounding):
+    check([2, 3, 8], (1.0, 1.0, 1.7), mode="nearest", nearest_mode=rounding)
+
+
+def test_a_crop_with_a_value_outside():
+    check([1, 1, 6, 5], sizes=[1, 1, 4, 3], roi=[0, 0, -0.2, 0.3, 1, 1, 0.8, 1.4], mode="linear",
+          coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0)  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller", "stretch"])
+def test_sizes_of_some_axes(policy):
+    check([1, 2, 5, 7], sizes=[8, 9], mode="linear", axes=[2, 3], keep_aspect_ratio_policy=policy)
+
+
+def test_three_dimensions():
+    check([1, 1, 3, 4, 5], (1.0, 1.0, 2.0, 1.5, 0.8), mode="linear")
+
+
+def test_integers_are_not_interpolated():
+    proto = model([node("Resize", ["x", "", "s"], ["y"], mode="cubic")], [value("x", [1, 1, 4, 4], TensorProto.UINT8)],
+                  [value("y", None, TensorProto.UINT8)], {"s": np.float32([1, 1, 2, 2])})  # fmt: skip
+    with pytest.raises(Exception, match="cubic interpolation of uint8"):
+        imported(proto)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (1, 7), (5, 1)])
+def test_aligned_corners_of_one_pixel(sizes):
+    """The wanted size less one divides the scale: nothing is left of it."""
+    for mode in ("linear", "nearest"):
+        check([1, 3, 4, 5], sizes=[1, 3, *sizes], mode=mode, coordinate_transformation_mode="align_corners")
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("opset", [7, 9])
+@pytest.mark.parametrize(("shape", "scales"), [((1, 2, 3, 4), (1, 1, 2, 3)), ((1, 1, 3, 3), (1, 1, 1.5, 2.5))])
+def test_upsample_by_an_attribute_or_an_input(mode, opset, shape, scales):
+    known, inputs = ({"scales": [float(s) for s in scales]}, ["x"]) if opset == 7 else ({}, ["x", "s"])
+    weights = {} if known else {"s": np.float32(scales)}
+    nodes = [node("Upsample", inputs, ["y"], mode=mode, **known)]
+    check_numbers(
+        model(nodes, [value("x", shape)], [value("y", None)], weights, opset),
+        {"x": RNG.standard_normal(shape).astype(np.float32)},
+    )

@@ -1,0 +1,106 @@
+"""GridSample and RoiAlign in every float, against onnxruntime in float32 and against numpy."""
+
+import math
+
+import ml_dtypes  # noqa: F401  numpy learns bfloat16
+import numpy as np
+import pytest
+
+from ...graphs import node, run_onnxruntime
+from ..typed import compiled, proto_of
+
+#: dtype -> a few units in the last place, of values below 4.
+UNITS = {"float64": 1e-5, "float32": 2e-6, "float16": 4e-3, "bfloat16": 3e-2}
+RNG = np.random.default_rng(11)
+
+
+MODES, PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "mode", "padding", "corners"),
+    [*(("float32", mode, padding, corners) for mode in MODES for padding in PADDINGS for corners in (0, 1)),
+     *((dtype, MODES[i], PADDINGS[(i + turn) % 3], i % 2) for turn, dtype in enumerate(UNITS) for i in range(3)
+       if dtype != "float32")],
+)  # fmt: skip
+def test_grids_of_every_float(dtype, mode, padding, corners):
+    x, grid = RNG.standard_normal((2, 3, 5, 4)).astype(dtype), RNG.uniform(-1.2, 1.2, (2, 3, 6, 2)).astype(dtype)
+    nodes = [node("GridSample", ["x", "g"], ["y"], mode=mode, padding_mode=padding, align_corners=corners)]
+    plain = {"x": x.astype("float32"), "g": grid.astype("float32")}
+    (wanted,) = run_onnxruntime(proto_of(nodes, plain, {"y": "float32"}, 16), plain)
+    if dtype == "bfloat16":  # which came later, with other names of the modes
+        named = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+        nodes = [node("GridSample", ["x", "g"], ["y"], mode=named, padding_mode=padding, align_corners=corners)]
+    got = compiled(nodes, {"x": x, "g": grid}, {"y": dtype}, 22 if dtype == "bfloat16" else 16)["y"]
+    np.testing.assert_allclose(got.astype("float64"), wanted, rtol=UNITS[dtype], atol=UNITS[dtype])
+
+
+@pytest.mark.parametrize(("dtype", "places"), [("float32", "float16"), ("float16", "float32"), ("float32", "float64")])
+def test_grids_of_another_float_than_what_is_read(dtype, places):
+    x, grid = RNG.standard_normal((1, 2, 5, 4)).astype(dtype), RNG.uniform(-1, 1, (1, 3, 2, 2)).astype(places)
+    nodes = [node("GridSample", ["x", "g"], ["y"])]
+    plain = {"x": x.astype("float32"), "g": grid.astype("float32")}
+    (wanted,) = run_onnxruntime(proto_of(nodes, plain, {"y": "float32"}, 16), plain)
+    got = compiled(nodes, {"x": x, "g": grid}, {"y": dtype}, 16)["y"]
+    np.testing.assert_allclose(got, wanted, rtol=UNITS[dtype], atol=UNITS[dtype])
+
+
+def aligned(x, rois, batch, bins, ratio, scale, half):
+    """RoiAlign in float64."""
+    height, width = x.shape[2:]
+    out = np.zeros((len(rois), x.shape[1], *bins))
+
+    def value(image, y, x):
+        if not (-1 <= y <= height and -1 <= x <= width):
+            return np.zeros(image.shape[0])
+        y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
+        i, j = int(y), int(x)
+        below, right, ty, tx = min(i + 1, height - 1), min(j + 1, width - 1), y - i, x - j
+        above = image[:, i, j] * (1 - tx) + image[:, i, right] * tx
+        return above * (1 - ty) + (image[:, below, j] * (1 - tx) + image[:, below, right] * tx) * ty
+
+    for r, p, q in np.ndindex(len(rois), *bins):
+        left, top, right, bottom = rois[r].astype("float64") * scale - 0.5 * half
+        h, w = (bottom - top, right - left) if half else (max(bottom - top, 1), max(right - left, 1))
+        bh, bw = h / bins[0], w / bins[1]
+        rows, columns = (ratio or max(math.ceil(b), 0) for b in (bh, bw))
+        image = x[batch[r]].astype("float64")
+        places = [(top + p * bh + (i + 0.5) * bh / rows, left + q * bw + (j + 0.5) * bw / columns)
+                  for i in range(rows) for j in range(columns)]  # fmt: skip
+        samples = [value(image, *place) for place in places]
+        out[r, :, p, q] = sum(samples) / len(samples) if samples else 0
+    return out
+
+
+REGIONS = [(10, ""), (16, ""), (16, "half_pixel"), (16, "output_half_pixel")]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "opset", "mode", "ratio", "scale"),
+    [*(("float32", *of, ratio, scale) for of in REGIONS for ratio in (0, 2) for scale in (1.0, 0.25)),
+     *((dtype, *of, ratio, 0.25) for dtype in UNITS if dtype != "float32"
+       for of, ratio in zip(REGIONS, (0, 0, 2, 2), strict=True) if (of[0], dtype) != (10, "bfloat16"))],
+)  # fmt: skip
+def test_regions_of_every_float(dtype, opset, mode, ratio, scale):
+    """Among them one of no size, one turned around, and one that reaches beyond the image."""
+    x = RNG.standard_normal((2, 3, 6, 5)).astype(dtype)
+    rois = [[0, 0, 5, 5], [1.25, 2.5, 6.5, 7.75], [3, 3, 3, 3], [5, 5, 4, 4], [-3, -2, 14, 20]]
+    rois, batch = np.array(rois, "float64").astype(dtype), np.array([0, 1, 1, 0, 1])
+    given = {"coordinate_transformation_mode": mode} if mode else {}
+    nodes = [node("RoiAlign", ["x", "r", "b"], ["y"], sampling_ratio=ratio, output_height=3, output_width=2,
+                  spatial_scale=scale, **given)]  # fmt: skip
+    half = opset == 16 and mode != "output_half_pixel"
+    wanted = aligned(x, rois, batch, (3, 2), ratio, scale, half)
+    newest = 22 if opset == 16 and dtype == "bfloat16" else opset
+    got = compiled(nodes, {"x": x, "r": rois, "b": batch}, {"y": dtype}, newest)["y"].astype("float64")
+    np.testing.assert_allclose(got, wanted, rtol=UNITS[dtype], atol=UNITS[dtype])
+
+
+def test_regions_against_onnxruntime():
+    feeds = {"x": RNG.standard_normal((2, 3, 6, 5)).astype("float32"), "b": np.array([0, 1, 1]),
+             "r": np.array([[0, 0, 5, 5], [1.25, 2.5, 6.5, 7.75], [3, 3, 4, 9]], "float32")}  # fmt: skip
+    nodes = [node("RoiAlign", ["x", "r", "b"], ["y"], output_height=3, output_width=2, spatial_scale=0.5)]
+    for opset in (10, 16):
+        (wanted,) = run_onnxruntime(proto_of(nodes, feeds, {"y": "float32"}, opset), feeds)
+        got = compiled(nodes, feeds, {"y": "float32"}, opset)["y"]
+        np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=2e-6)

@@ -1,0 +1,83 @@
+"""choose-recipes: the least cost wins, and a recipe that cannot is named with its reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.onnx_graphs import model, node, random, value
+from tests.passes.lowering import agrees, stage
+from tvm_ext.core.group import Group
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config, Match, Miss, Recipe
+from tvm_ext.passes.lowering import choose_recipes
+from tvm_ext.passes.lowering.choose_recipes import ChooseRecipes, least_cost, matches
+from tvm_ext.passes.lowering.group_operations import GroupOperations
+from tvm_ext.schedules import recipes
+from tvm_ext.schedules.recipes.elementwise import Elementwise
+
+
+class Estimated(Elementwise):
+    """The elementwise recipe under another name, with a cost that is given."""
+
+    def __init__(self, name: str, seconds: float, miss: str = "") -> None:
+        self.name, self._seconds, self._miss = name, seconds, miss
+
+    def match(self, group: Group, machine: Machine) -> Match | Miss:
+        return Miss(self._miss) if self._miss else super().match(group, machine)
+
+    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+        return self._seconds
+
+
+RELU = model([node("Relu", "x", "y")], [value("x", (4, 6))], [value("y", (4, 6))])
+
+
+def offered(monkeypatch: pytest.MonkeyPatch, *given: Recipe) -> None:
+    monkeypatch.setattr(choose_recipes, "recipes", lambda: (*recipes(), *given))
+
+
+def relu_group() -> Group:
+    found = stage(RELU, GroupOperations)
+    return Group("fused_relu", found.mod["fused_relu"])
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_least_cost_wins_whatever_the_order(monkeypatch: pytest.MonkeyPatch, order: Sequence[int]) -> None:
+    two = (Estimated("dear", 1.0), Estimated("cheap", 1e-12))
+    offered(monkeypatch, *(two[i] for i in order))
+    machine = Machine.detect(threads=2)
+    options = matches(relu_group(), machine)
+    plan = least_cost(options, machine)
+    assert plan is not None and plan.recipe.name == "cheap" and plan.cost == 1e-12 and not options.reasons
+
+
+def test_a_recipe_without_a_legal_configuration_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine.detect(threads=2)
+    monkeypatch.setattr(choose_recipes, "recipes", lambda: (Estimated("none_fits", math.inf),))
+    options = matches(relu_group(), machine)
+    assert least_cost(options, machine) is None and options.reasons == [
+        f"none_fits: no configuration is legal on {machine.isa}"
+    ]
+
+
+def test_all_refusals_reach_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: Any = (Estimated("first", 1.0, "it is Monday"), Estimated("second", math.inf))
+    monkeypatch.setattr(choose_recipes, "recipes", lambda: given)
+    (kernel,) = agrees(RELU).report["kernels"]
+    assert kernel["recipe"] == "generic"
+    assert kernel["reason"].startswith("first: it is Monday; second: no configuration is legal")
+
+
+def test_equal_layers_share_one_decision() -> None:
+    weight = random(6, 6, scale=0.3)
+    nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("MatMul", "b v", "c"), node("Relu", "c", "y")]
+    proto = model(nodes, [value("x", (4, 6))], [value("y", (4, 6))], {"w": weight, "v": weight + 1})
+    found = stage(proto, ChooseRecipes)
+    assert list(found.ctx.plans) == ["fused_matmul_relu"] and len(found.report.fired) == 1
+    (kernel,) = agrees(proto).report["kernels"]
+    assert kernel["calls"] == 2
+    assert [set(c) for c in kernel["call_sites"]] == [{"matmul_a", "relu_b"}, {"matmul_c", "relu_y"}]

@@ -1,0 +1,375 @@
+"""group-operations: what is fused behind which anchor, that numbers stay, and what must not be fused."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from tests.onnx_graphs import model, node, random, value
+from tests.passes.lowering import Stage, agrees, stage
+from tvm_ext.core.fusion import DEEPEST_EXPRESSION, LARGEST_EXPRESSION, FusionCandidate
+from tvm_ext.core.graph.relax_graph import iter_groups
+from tvm_ext.core.group import Group
+from tvm_ext.passes.lowering.group_operations import GroupOperations
+
+IMAGE = (1, 6, 5, 7)
+
+
+def grouped(proto: onnx.ModelProto, **options: Any) -> Stage:
+    return stage(proto, GroupOperations, **options)
+
+
+def conv(x: str, y: str, weight: str = "w", **attributes: Any) -> onnx.NodeProto:
+    """Keeps height and width under a 3x3 weight."""
+    return node("Conv", f"{x} {weight}", y, pads=[1, 1, 1, 1], **attributes)
+
+
+def weights(**more: Any) -> dict[str, np.ndarray]:
+    return {"w": random(6, 6, 3, 3, scale=0.15), **more}
+
+
+def on_image(
+    nodes: list[onnx.NodeProto], *outputs: str, shape: tuple[int, ...] = IMAGE, **more: Any
+) -> onnx.ModelProto:
+    return model(nodes, [value("x", IMAGE)], [value(name, shape) for name in outputs or ("y",)], weights(**more))
+
+
+# ------------------------------------------------------------------------------------------------------- epilogues
+@pytest.mark.parametrize(
+    "shape", [(6, 1, 1), (1, 6, 1, 1), (), (1,), (7,), (5, 1), (1, 6, 5, 7), (1, 1, 5, 7)], ids=str
+)
+def test_an_operand_that_broadcasts_to_the_anchor_is_fused(shape: tuple[int, ...]) -> None:
+    proto = on_image([conv("x", "c"), node("Add", "c b", "a"), node("Relu", "a", "y")], b=random(*shape))
+    assert grouped(proto).groups == ["conv2d add relu"]
+    agrees(proto)
+
+
+def test_an_operand_that_makes_the_result_larger_is_not() -> None:
+    nodes = [node("GlobalAveragePool", "x", "p"), node("Add", "p b", "y")]
+    proto = on_image(nodes, b=random(1, 6, 5, 7))
+    assert grouped(proto).groups == ["mean", "add"]
+    agrees(proto)
+
+
+@pytest.mark.parametrize("operator", ["Add", "Mul"])
+def test_the_same_operand_twice(operator: str) -> None:
+    proto = on_image([conv("x", "c"), node(operator, "c c", "y")])
+    assert grouped(proto).groups == [f"conv2d {'add' if operator == 'Add' else 'multiply'}"]
+    agrees(proto)
+
+
+def test_a_chain_on_every_kind_of_anchor() -> None:
+    nodes = [
+        node("MaxPool", "x", "p", kernel_shape=[2, 2]), node("Tanh", "p", "t"), node("Softmax", "t", "s"),
+        node("Mul", "s k", "m"), node("ReduceMax", "m", "r", axes=[1], keepdims=0), node("Exp", "r", "e"),
+        node("MatMul", "e v", "h"), node("Sigmoid", "h", "y"),
+    ]  # fmt: skip
+    proto = on_image(nodes, shape=(1, 4, 3), k=random(), v=random(6, 3))
+    expected = ["max_pool2d tanh", "softmax multiply", "max exp", "matmul sigmoid"]
+    assert grouped(proto).groups == expected
+    agrees(proto)
+
+
+def test_every_node_is_named_once_by_its_group() -> None:
+    found = grouped(on_image([conv("x", "c"), node("Add", "c b", "a"), node("Relu", "a", "y")], b=random(6, 1, 1)))
+    assert found.fired == {"relu_y": "fused_conv2d_add_relu: 3 operations in one kernel"}
+    assert set(found.ctx.provenance.of("y")) == {"conv_c", "add_a", "relu_y"}
+
+
+# -------------------------------------------------------------------------------------- two anchors, shared values
+def residual(swapped: bool, kernel: int) -> onnx.ModelProto:
+    """relu(conv3x3(x) + conv of another kernel size(x))."""
+    operands = "d c" if swapped else "c d"
+    second = node("Conv", "x v", "d", pads=[kernel // 2] * 4)
+    nodes = [conv("x", "c"), second, node("Add", operands, "a"), node("Relu", "a", "y")]
+    return on_image(nodes, v=random(6, 6, kernel, kernel, scale=0.2))
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_larger_convolution_takes_the_residual_add(swapped: bool) -> None:
+    assert grouped(residual(swapped, kernel=1)).groups == ["conv2d", "conv2d add relu"]
+    found = grouped(residual(swapped, kernel=5))
+    assert found.groups == ["conv2d", "conv2d add relu"]
+    anchors = {g.name_hint: Group(g.name_hint, f) for g, f in iter_groups(found.mod)}
+    large = next(g for g in anchors.values() if "relu" in g.epilogue)
+    assert large.operand(1).shape == (6, 6, 5, 5)
+    agrees(residual(swapped, kernel=1))
+
+
+def test_a_value_that_two_operations_read_ends_its_group() -> None:
+    nodes = [conv("x", "c"), node("Relu", "c", "r"), node("Tanh", "r", "t"), node("Sigmoid", "r", "s")]
+    proto = on_image(nodes, "t", "s")
+    assert grouped(proto).groups == ["conv2d relu", "tanh", "sigmoid"]
+    agrees(proto)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_value_that_is_an_output_too_ends_its_group(first: bool) -> None:
+    outputs = ("c", "y") if first else ("y", "c")
+    proto = on_image([conv("x", "c"), node("Relu", "c", "y")], *outputs)
+    assert grouped(proto).groups == ["conv2d", "relu"]
+    agrees(proto)
+
+
+def test_an_operand_that_depends_on_the_anchor_by_another_way_makes_no_cycle() -> None:
+    nodes = [conv("x", "c"), node("GlobalAveragePool", "c", "g"), node("Add", "c g", "a"), node("Relu", "a", "y")]
+    proto = on_image(nodes)
+    assert grouped(proto).groups == ["conv2d", "mean", "add relu"]
+    agrees(proto)
+
+
+def test_an_epilogue_may_wait_for_an_operand_that_is_computed_later() -> None:
+    nodes = [
+        conv("x", "c"), node("Exp", "z", "e"), node("Softmax", "e", "s"), node("Add", "c s", "a"),
+        node("Relu", "a", "y"),
+    ]  # fmt: skip
+    proto = model(nodes, [value("x", IMAGE), value("z", IMAGE)], [value("y", IMAGE)], weights())
+    assert grouped(proto).groups == ["exp", "softmax", "conv2d add relu"]
+    agrees(proto)
+
+
+# ----------------------------------------------------------------------------------------------------- elementwise
+def test_chains_and_graphs_of_elementwise_operations_become_one_kernel() -> None:
+    nodes = [
+        node("Neg", "x", "a"), node("Abs", "x", "b"), node("Exp", "a", "c"), node("Mul", "b k", "d"),
+        node("Add", "c d", "e"), node("Sub", "e x", "y"),
+    ]  # fmt: skip
+    proto = on_image(nodes, k=random(6, 1, 1))
+    found = grouped(proto)
+    assert found.groups == ["negative abs exp multiply add subtract"]
+    ((_, function),) = iter_groups(found.mod)
+    assert [p.shape for p in Group("g", function).params] == [IMAGE, (6, 1, 1)], "x is one parameter"
+    assert agrees(proto).report["launches"] == 1
+
+
+def test_two_chains_behind_one_anchor() -> None:
+    nodes = [conv("x", "c"), node("Neg", "x", "t"), node("Exp", "t", "e"), node("Add", "c e", "y")]
+    proto = on_image(nodes)
+    assert grouped(proto).groups == ["conv2d negative exp add"]
+    agrees(proto)
+
+
+def test_equal_groups_are_one_function() -> None:
+    nodes = [conv("x", "c"), node("Relu", "c", "r"), conv("r", "d", "v"), node("Relu", "d", "s"), conv("s", "y")]
+    proto = on_image(nodes, v=random(6, 6, 3, 3, scale=0.15, seed=5))
+    found = grouped(proto)
+    assert found.calls == ["fused_conv2d_relu", "fused_conv2d_relu", "fused_conv2d"]
+    assert len(list(iter_groups(found.mod))) == 2
+    agrees(proto)
+
+
+def test_groups_that_differ_in_a_scalar_are_not_one_function() -> None:
+    nodes = [node("Mul", "x h", "a"), node("Softmax", "a", "s"), node("Mul", "x q", "b"), node("Add", "s b", "y")]
+    proto = on_image(nodes, h=np.float32(0.5), q=np.float32(0.3))
+    found = grouped(proto)
+    assert found.groups == ["multiply", "softmax multiply add"]
+    agrees(proto)
+    twice = on_image([node("Mul", "x h", "a"), node("Mul", "x q", "b")], "a", "b", h=np.float32(0.5), q=np.float32(0.3))
+    assert len(list(iter_groups(grouped(twice).mod))) == 2
+    agrees(twice)
+
+
+# ------------------------------------------------------------------------------- values that branch and meet again
+def hard_swish(x: str, y: str) -> list[onnx.NodeProto]:
+    return [
+        node("Add", f"{x} three", f"{y}_a"), node("Clip", f"{y}_a zero six", f"{y}_b"),
+        node("Mul", f"{x} {y}_b", f"{y}_c"), node("Div", f"{y}_c six", y),
+    ]  # fmt: skip
+
+
+SCALARS = {"three": np.float32(3), "zero": np.float32(0), "six": np.float32(6)}
+
+
+def test_a_value_that_branches_and_meets_again_stays_in_its_kernel() -> None:
+    proto = on_image([conv("x", "c"), *hard_swish("c", "y")], **SCALARS)
+    assert grouped(proto).groups == ["conv2d add clip multiply multiply"]
+    agrees(proto)
+
+
+def test_one_branching_value_behind_another() -> None:
+    nodes = [conv("x", "c"), *hard_swish("c", "h"), node("Abs", "h", "t"), node("Mul", "h t", "y")]
+    proto = on_image(nodes, **SCALARS)
+    assert grouped(proto).groups == ["conv2d add clip multiply multiply abs multiply"]
+    agrees(proto)
+
+
+def test_a_branch_takes_a_chain_that_comes_from_outside() -> None:
+    nodes = [conv("x", "c"), node("Tanh", "z", "t"), node("Add", "c t", "a"), node("Mul", "c a", "y")]
+    proto = model(nodes, [value("x", IMAGE), value("z", IMAGE)], [value("y", IMAGE)], weights())
+    assert grouped(proto).groups == ["conv2d tanh add multiply"]
+    agrees(proto)
+
+
+@pytest.mark.parametrize("way", ["output", "anchor", "reduction"])
+def test_a_value_that_is_also_read_elsewhere_ends_its_group(way: str) -> None:
+    nodes = [conv("x", "c"), node("Sigmoid", "c", "s"), node("Mul", "c s", "y")]
+    more = {"output": [], "anchor": [conv("c", "d")], "reduction": [node("GlobalAveragePool", "s", "d")]}[way]
+    shapes = {"output": [value("c", IMAGE)], "anchor": [value("d", IMAGE)], "reduction": [value("d", (1, 6, 1, 1))]}
+    proto = model([*nodes, *more], [value("x", IMAGE)], [value("y", IMAGE), *shapes[way]], weights())
+    found = grouped(proto).groups
+    assert "conv2d" in found and len(found) >= (3 if way != "output" else 2)
+    agrees(proto)
+
+
+def test_two_anchors_that_meet_twice() -> None:
+    """a + b and a * b, of two convolutions: only one of them takes what is behind."""
+    nodes = [
+        conv("x", "a"),
+        conv("x", "b", "v"),
+        node("Add", "a b", "s"),
+        node("Mul", "a b", "m"),
+        node("Sub", "s m", "y"),
+    ]
+    proto = on_image(nodes, v=random(6, 6, 3, 3, scale=0.15, seed=5))
+    assert grouped(proto).groups == ["conv2d", "conv2d add multiply subtract"]
+    agrees(proto)
+
+
+# ----------------------------------------------------------------------------------------------- the fusion model
+def test_a_function_decides_each_step() -> None:
+    asked: list[FusionCandidate] = []
+
+    def only_bias(candidate: FusionCandidate) -> bool:
+        asked.append(candidate)
+        return candidate.operations == ("relax.add",)
+
+    proto = on_image([conv("x", "c"), node("Add", "c b", "a"), node("Relu", "a", "y")], b=random(6, 1, 1))
+    assert grouped(proto, fusion=only_bias).groups == ["conv2d add", "relu"]
+    first, second = asked
+    assert (first.anchor, first.group, first.expression) == ("relax.nn.conv2d", ("relax.nn.conv2d",), 3)
+    assert first.saved_bytes == 2 * 4 * 6 * 5 * 7 and first.shape == IMAGE
+    assert second.group == ("relax.nn.conv2d", "relax.add") and second.operations == ("relax.nn.relu",)
+    agrees(proto, fusion=only_bias)
+
+
+# ----------------------------------------------------------------------------------------------- what is left alone
+def test_without_fusion_every_operation_is_a_group() -> None:
+    nodes = [conv("x", "c"), node("Add", "c b", "a"), node("Add", "a a", "d"), node("Relu", "d", "y")]
+    proto = on_image(nodes, b=random(6, 1, 1))
+    assert grouped(proto, fusion="none").groups == ["conv2d", "add", "add", "relu"]
+    kernels = agrees(proto, fusion="none").report["kernels"]
+    assert sum(k["calls"] for k in kernels if k["recipe"] != "layout_transform") == 4
+
+
+INTEGERS = {
+    "int32": (TensorProto.INT32, "Add", "add"),
+    "int64": (TensorProto.INT64, "Mul", "multiply"),
+    "bool": (TensorProto.BOOL, "And", "logical_and"),
+}
+
+
+def on_integers(kind: int, operator: str, result: int | None = None) -> onnx.ModelProto:
+    inputs = [value("x", (3, 5), kind), value("z", (3, 5), kind)]
+    return model([node(operator, "x z", "y", "op")], inputs, [value("y", (3, 5), result or kind)])
+
+
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_integers_and_booleans_are_elementwise_too(kind: str) -> None:
+    dtype, operator, name = INTEGERS[kind]
+    proto = on_integers(dtype, operator)
+    assert grouped(proto).groups == [name]
+    agrees(proto)
+
+
+def test_the_guarded_division_of_integers_is_a_kernel_of_its_own() -> None:
+    found = grouped(on_integers(TensorProto.INT32, "Div"))
+    assert found.groups == []
+    assert found.skipped == {"op": "relax.call_tir is neither an anchor nor elementwise"}
+
+
+def test_a_comparison_is_not_fused_behind_an_anchor() -> None:
+    nodes = [conv("x", "c"), node("Greater", "c b", "g"), node("Where", "g c b", "y")]
+    proto = on_image(nodes, b=random(6, 1, 1))
+    assert grouped(proto).groups == ["conv2d", "greater where"]
+    agrees(proto)
+
+
+def test_operations_nothing_takes_are_left_alone_with_the_reason() -> None:
+    nodes = [conv("x", "c"), node("Tile", "c n", "d"), node("Relu", "d", "y")]
+    proto = on_image(nodes, shape=(1, 12, 5, 7), n=np.int64([1, 2, 1, 1]))
+    found = grouped(proto)
+    assert found.groups == ["conv2d", "relu"]
+    assert found.skipped["tile_d"] == "relax.reshape is neither an anchor nor elementwise"
+    agrees(proto)
+
+
+# ------------------------------------------------------------------------------------------------ bounded expressions
+def squares(count: int) -> onnx.ModelProto:
+    """tanh(x), squared, again and again: each step reads its operand more than once."""
+    names = ["x", *(f"s{i}" for i in range(1, count)), "y"]
+    nodes = [
+        n for i in range(count)
+        for n in (node("Tanh", names[i], f"t{i}"), node("Mul", f"t{i} t{i}", names[i + 1]))
+    ]  # fmt: skip
+    return on_image(nodes)
+
+
+def test_an_expression_that_would_grow_without_bound_is_cut() -> None:
+    proto = squares(12)
+    found = grouped(proto)
+    assert found.groups == ["tanh multiply"] * 12
+    reasons = [e.detail for e in found.report.skipped if "fused" in e.detail]
+    assert len(reasons) == 11 and all("its expression would have" in r for r in reasons)
+    agrees(proto)
+
+
+def test_a_long_chain_that_reads_each_operand_once_is_one_kernel() -> None:
+    names = ["x", *(f"s{i}" for i in range(1, 60)), "y"]
+    proto = on_image([node("Abs" if i % 2 else "Neg", a, b) for i, (a, b) in enumerate(itertools.pairwise(names))])
+    assert [len(g.split()) for g in grouped(proto).groups] == [60]
+    agrees(proto)
+
+
+@pytest.mark.parametrize("operands", ["{0} x", "x {0}"])
+@pytest.mark.parametrize("operator", ["Add", "Sub", "Max", "Min"])
+def test_a_chain_of_any_length_is_kernels_of_bounded_depth(operator: str, operands: str) -> None:
+    names = ["x", *(f"s{i}" for i in range(1, 500)), "y"]
+    proto = on_image([node(operator, operands.format(a), b) for a, b in itertools.pairwise(names)])
+    assert [len(g.split()) for g in grouped(proto).groups] == [DEEPEST_EXPRESSION] * 7 + [52]
+    agrees(proto)
+
+
+@pytest.mark.parametrize("operator", ["Max", "Min", "Sum", "Mean"])
+@pytest.mark.parametrize("count", [9, 11, 70])
+def test_operators_of_many_operands_are_as_large_as_their_operands(operator: str, count: int) -> None:
+    names = [f"x{i}" for i in range(count)]
+    inputs = [value(name, (2, 19)) for name in names]
+    proto = model([node(operator, " ".join(names), "y")], inputs, [value("y", (2, 19))])
+    steps = count - 1 + (operator == "Mean")
+    assert [len(g.split()) for g in grouped(proto).groups] == ([steps] if steps <= 64 else [64, steps - 64])
+    agrees(proto)
+
+
+def nested(kind: str, count: int) -> onnx.ModelProto:
+    """Selections and the like within the conditions, bounds or operands of others."""
+    nodes, at = [], "x"
+    for i in range(count):
+        out = "y" if i == count - 1 else f"t{i}"
+        nodes += {
+            "conditions": [node("Less", f"{at} b", f"c{i}"), node("Where", f"c{i} x b", out)],
+            "either": [
+                node("Less", f"{at} b", f"c{i}"), node("Greater", f"{at} x", f"d{i}"),
+                node("Or", f"c{i} d{i}", f"e{i}"), node("Where", f"e{i} b x", out),
+            ],
+            "squares": [node("Mul", f"{at} {at}", f"s{i}"), node("Add", f"s{i} {at}", f"a{i}"),
+                        node("Clip", f"a{i} low high", out)],
+            "leaky": [node("LeakyRelu", at, out)],
+            "exponentials": [node("Sigmoid", at, out)],
+        }[kind]  # fmt: skip
+        at = out
+    bounds = {"low": np.float32(-1), "high": np.float32(1)} if kind == "squares" else {}
+    return on_image(nodes, **({"b": random(6, 1, 1)} if kind in ("conditions", "either") else {}), **bounds)
+
+
+@pytest.mark.parametrize("kind", ["conditions", "either", "squares", "leaky", "exponentials"])
+def test_what_reads_its_operands_again_and_again_is_cut(kind: str) -> None:
+    found = grouped(nested(kind, 40))
+    assert 1 < len(found.groups) <= 40
+    for candidate in (e.detail for e in found.report.skipped if "its expression would have" in e.detail):
+        assert int(candidate.split("would have ")[1].split()[0]) > LARGEST_EXPRESSION
+    agrees(nested(kind, 40))

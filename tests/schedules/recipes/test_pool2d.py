@@ -1,0 +1,100 @@
+"""Pooling against onnxruntime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+import tvm_ext
+from tests.onnx_graphs import model, node, value
+from tests.oracles.reference import onnxruntime_outputs
+from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Miss
+from tvm_ext.schedules.recipes.pool2d import Pool2d
+
+from ..kernels import make_group, random, run_kernel
+
+RECIPE = Pool2d()
+
+
+def pool_group(kind: str, shape: tuple[int, ...], **attrs: Any) -> Any:
+    op = {"max": relax.op.nn.max_pool2d, "avg": relax.op.nn.avg_pool2d}[kind]
+
+    def body(x: Any) -> Any:
+        y = yield op(x, **attrs)
+        yield relax.op.negative(y)
+
+    return make_group(f"relax.nn.{kind}_pool2d", [shape], body)
+
+
+def reference(kind: str, x: np.ndarray, pool_size: Any, strides: Any, padding: Any, count_include_pad: bool) -> Any:
+    attrs = {"kernel_shape": pool_size, "strides": strides, "pads": padding}
+    if kind == "avg":
+        attrs["count_include_pad"] = int(count_include_pad)
+    pool = node({"max": "MaxPool", "avg": "AveragePool"}[kind], "x", "y", **attrs)
+    return onnxruntime_outputs(model([pool], [value("x", x.shape)], [value("y", None)]), {"x": x})["y"]
+
+
+CASES = [
+    ((1, 16, 12, 12), [3, 3], [2, 2], [1, 1, 1, 1]),
+    ((2, 5, 7, 9), [2, 3], [1, 2], [0, 1, 1, 0]),
+    ((1, 1, 1, 1), [1, 1], [1, 1], [0, 0, 0, 0]),
+    ((1, 17, 13, 11), [3, 3], [1, 1], [1, 1, 1, 1]),
+]
+
+
+@pytest.mark.parametrize("blocked", [True, False], ids=["blocked", "plain"])
+@pytest.mark.parametrize(("shape", "pool", "strides", "pads"), CASES)
+@pytest.mark.parametrize("kind", ["max", "avg", "avg with padding"])
+def test_agrees_with_onnxruntime(
+    kind: str, shape: Any, pool: Any, strides: Any, pads: Any, blocked: bool, machine: Machine, rng: Any
+) -> None:
+    kind, _, counted = kind.partition(" ")
+    attrs = {"pool_size": pool, "strides": strides, "padding": pads}
+    if kind == "avg":
+        attrs["count_include_pad"] = bool(counted)
+    group = pool_group(kind, shape, **attrs)
+    x = random(rng, *shape) - 3.0  # all negative: padding with zeros would show
+    offered = [Layout.blocked(4, machine.lanes) if blocked else Layout.plain(4)]
+    got = run_kernel(RECIPE, group, [x], machine, offered=offered)
+    want = -reference(kind, x, pool, strides, pads, bool(counted))
+    if kind == "max":
+        assert np.array_equal(got, want)
+    else:
+        np.testing.assert_allclose(got, want, rtol=(pool[0] * pool[1] + 2) * 2.0**-24, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "reason"),
+    [
+        ({"pool_size": (2, 2), "padding": (2, 2)}, "whole window"),
+        ({"pool_size": (3, 3), "padding": (1, 1), "dilation": (2, 2)}, "dilation"),
+        ({"pool_size": (2, 2), "strides": (2, 2), "layout": "NHWC"}, "NHWC"),
+    ],
+)
+def test_refuses(attrs: Any, reason: str) -> None:
+    miss = RECIPE.match(pool_group("max", (1, 8, 9, 9), **attrs), Machine.detect())
+    assert isinstance(miss, Miss) and reason in miss.reason
+
+
+@pytest.mark.parametrize(("width", "fits"), [(4, False), (5, True)])
+def test_refuses_a_dilated_window_that_leaves_the_image(width: int, fits: bool, machine: Machine) -> None:
+    """In ceil mode, without any padding: the border pixel that stands for what is outside is not in such a window."""
+    attrs = {"pool_size": (1, 2), "strides": (1, 2), "dilation": (1, 2), "ceil_mode": True}
+    found = RECIPE.match(pool_group("max", (1, 1, 3, width), **attrs), machine)
+    assert isinstance(found, Miss) != fits
+    x = np.random.default_rng(0).standard_normal((1, 1, 3, width), dtype=np.float32)
+    nodes = [node("MaxPool", "x", "y", kernel_shape=[1, 2], strides=[1, 2], dilations=[1, 2], ceil_mode=1)]
+    proto = model(nodes, [value("x", x.shape)], [value("y", None)])
+    compiled = tvm_ext.compile(proto, cache=False, threads=1)
+    assert tvm_ext.verify(compiled, proto, {"x": x}, tolerance=0.0).ok
+
+
+def test_refuses_average_in_ceil_mode() -> None:
+    group = pool_group("avg", (1, 8, 8, 8), pool_size=(3, 3), strides=(2, 2), ceil_mode=True)
+    miss = RECIPE.match(group, Machine.detect())
+    assert isinstance(miss, Miss) and "ceil mode" in miss.reason

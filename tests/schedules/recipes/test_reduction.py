@@ -1,0 +1,69 @@
+"""Reductions against float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
+from tvm_ext.schedules.recipes.reduction import Reduction
+
+from ..kernels import ROUNDOFF, make_group, random, run_kernel
+
+RECIPE = Reduction()
+NUMPY = {"mean": np.mean, "sum": np.sum, "max": np.max, "min": np.min}
+
+
+def check(op: str, shape: Any, axes: Any, keepdims: bool, machine: Machine, rng: Any, offered: Any = None) -> None:
+    def body(x: Any) -> Any:
+        y = yield getattr(relax.op, op)(x, axis=axes, keepdims=keepdims)
+        yield relax.op.abs(y)
+
+    group = make_group(f"relax.{op}", [shape], body)
+    x = random(rng, *shape)
+    got = run_kernel(RECIPE, group, [x], machine, offered=offered)
+    axis = tuple(axes) if axes is not None else None
+    exact = np.abs(NUMPY[op](x.astype("float64"), axis=axis, keepdims=keepdims))
+    count = x.size // max(exact.size, 1)
+    magnitude = np.sum(np.abs(x), axis=axis, keepdims=keepdims) / (count if op == "mean" else 1)
+    assert got.shape == exact.shape
+    assert np.all(np.abs(got - exact) <= (count + 2) * ROUNDOFF * magnitude)
+
+
+@pytest.mark.parametrize("op", NUMPY)
+@pytest.mark.parametrize(
+    ("shape", "axes", "keepdims"),
+    [
+        ((1, 24, 7, 7), [2, 3], True),
+        ((2, 13, 5, 3), [2, 3], False),
+        ((6, 64), [-1], True),
+        ((6, 17), [-1], False),
+        ((3, 5, 16), [0, 2], False),
+        ((4, 16), [0], True),
+        ((4, 9, 3), None, False),
+        ((1, 1), [1], True),
+        ((5, 1000), [1], False),
+        ((3, 7, 100), [1], True),
+        ((3, 4, 2, 9), [0, 2], False),
+        ((2, 3, 5, 7), [0, 1, 3], True),
+    ],
+)
+def test_agrees_with_float64(op: str, shape: Any, axes: Any, keepdims: bool, machine: Machine, rng: Any) -> None:
+    check(op, shape, axes, keepdims, machine, rng)
+
+
+@pytest.mark.parametrize("op", ["mean", "max"])
+@pytest.mark.parametrize(("shape", "keepdims"), [((1, 64, 7, 7), True), ((2, 13, 5, 3), False), ((1, 1, 1, 1), True)])
+def test_reads_blocks_of_channels(op: str, shape: Any, keepdims: bool, machine: Machine, rng: Any) -> None:
+    check(op, shape, [2, 3], keepdims, machine, rng, [Layout.blocked(4, machine.lanes)])
+
+
+@pytest.mark.parametrize(("op", "axes"), [("mean", [2, 3]), ("min", [1]), ("mean", [0, 2, 3]), ("min", [1, 3])])
+@pytest.mark.parametrize("channels", [32, 13])
+def test_reads_any_layout(op: str, axes: Any, channels: int, machine: Machine, rng: Any) -> None:
+    for offered in (Layout((0, 2, 3, 1)), Layout.blocked(4, machine.lanes)):
+        check(op, (2, channels, 5, 3), axes, True, machine, rng, [offered])

@@ -1,0 +1,1 @@
+"""What verbs share: inputs, options, tables, stages, timings."""

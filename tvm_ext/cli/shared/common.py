@@ -1,0 +1,135 @@
+"""What verbs share: inputs, models by path or zoo name, tables, JSON, progress."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import OptionError
+from ...runtime.table import Column, Table
+from .options import compile_options
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...runtime.model import CompiledModel
+
+ZOO = "zoo:"
+
+
+def input_argument(text: str) -> tuple[str, str]:
+    """Parse NAME=file.npy."""
+    name, found, path = text.partition("=")
+    if not (found and name and path):
+        raise argparse.ArgumentTypeError(f"{text!r}: NAME=file.npy is needed")
+    return name, path
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--input`: arrays instead of seeded ones."""
+    parser.add_argument(
+        "--input", metavar="NAME=FILE.npy", type=input_argument, action="append", default=[],
+        help="an input's array; once per input (default: random arrays of --seed)",
+    )  # fmt: skip
+
+
+def given_inputs(args: argparse.Namespace) -> dict[str, np.ndarray] | None:
+    """The arrays of `--input`; None if there are none."""
+    from ...verification.arrays import load_npy
+
+    return {name: load_npy(path) for name, path in args.input} or None
+
+
+def model_of(text: str) -> Any:
+    """A model argument: the path as it is, or the ModelProto of `zoo:NAME`.
+
+    Raises:
+        OptionError: the zoo has no such model.
+    """
+    if not text.startswith(ZOO):
+        return text
+    from ...frontend.zoo import MODELS
+
+    name = text[len(ZOO) :]
+    if name not in MODELS:
+        raise OptionError(f"the zoo has no model {name!r}", fix=f"models: {', '.join(sorted(MODELS))}")
+    return MODELS[name]()
+
+
+def compile_with_progress(args: argparse.Namespace, model: Any) -> CompiledModel:
+    """Compile as the arguments say, with progress on stderr."""
+    from ... import compile as compile_model
+
+    with Progress(f"compiling {args.model}") as progress:
+        measure_with_progress(args, model, progress)
+        return compile_model(model, **compile_options(args))
+
+
+def measure_with_progress(args: argparse.Namespace, model: Any, progress: Progress) -> None:
+    """With `--choose measure`: measure what the timing cache lacks, and say what is measured."""
+    if (given := compile_options(args)).get("choose") != "measure":
+        return
+    from ...core.options import CompileOptions
+    from ...tuning.choose import measure_choices
+
+    label, options = progress.label, CompileOptions.of(**given)
+    measure_choices(model, options, tell=lambda text: progress.tell(f"{label}: {text}"))
+    progress.tell(label)
+
+
+def spec_dicts(specs: Iterable[Any]) -> list[dict[str, Any]]:
+    """Inputs or outputs as plain values."""
+    return [{"name": s.name, "shape": list(s.shape), "dtype": str(s.dtype)} for s in specs]
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """The one JSON document a verb prints."""
+    print(json.dumps(value, indent=2, default=str))
+
+
+def print_table(columns: Sequence[Column | str], rows: Iterable[Sequence[Any]]) -> None:
+    """Rows in aligned columns; no column has a title where there are no heads to print."""
+    print(Table(columns, rows).text(head=any(columns)))
+
+
+class Progress:
+    """Says on stderr what is going on once it has taken two seconds, and then every few seconds.
+
+    On a terminal one line is rewritten and removed at the end; elsewhere lines are added.
+    """
+
+    first, interval = 2.0, 5.0
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._shown = False
+
+    def tell(self, label: str) -> None:
+        """Change what is going on."""
+        self.label = label
+
+    def __enter__(self) -> Progress:
+        self._start = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        if self._shown and sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    def _watch(self) -> None:
+        wait = self.first
+        while not self._done.wait(wait):
+            self._shown, terminal = True, sys.stderr.isatty()
+            text = f"{self.label} ... {time.monotonic() - self._start:.0f} s"
+            print(f"\r\033[K{text}" if terminal else text, end="" if terminal else "\n", file=sys.stderr, flush=True)
+            wait = 0.5 if terminal else self.interval

@@ -1,0 +1,44 @@
+"""Residence: where a call of a model finds the weights of its kernels, which the whole model's weights decide.
+
+A kernel alone finds its weights where it left them. In a model all other weights, and the activations, pass through the
+caches between two calls of it: what counts is whether all of them fit together.
+"""
+
+from __future__ import annotations
+
+from tvm import relax
+from tvm.ir import GenericConst, IRModule
+
+from ..graph.relax_graph import main_bindings
+from ..group import GROUP, WEIGHTS_IN
+from ..machine import Machine
+from .estimate import level_of
+from .work import bytes_of
+
+#: Of L3, what a thread may count on at most: a virtual machine reports the L3 of a whole processor, which it shares.
+_L3_A_THREAD = 16 << 20
+
+
+def weights_level(nbytes: int, machine: Machine) -> str:
+    """The level of the memory hierarchy that keeps the weights of a model from call to call: "l2", "l3" or "memory".
+
+    Args:
+        nbytes: of all weights.
+    """
+    level = level_of(nbytes, machine)
+    if level == "l3" and nbytes > _L3_A_THREAD * machine.threads:
+        return "memory"
+    return "l2" if level == "l1" else level
+
+
+def with_residence(mod: IRModule, machine: Machine) -> IRModule:
+    """The module with an attribute on each grouped function: where its weights are found, if not in memory."""
+    constants = {c for b in main_bindings(mod) for c in getattr(b.value, "args", ()) if isinstance(c, GenericConst)}
+    level = weights_level(sum(bytes_of(constant) for constant in constants), machine)
+    if level == "memory":
+        return mod
+    out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+    for gvar, function in mod.functions_items():
+        if isinstance(function, relax.Function) and function.attrs and GROUP in function.attrs:
+            out.update_func(gvar, function.with_attr(WEIGHTS_IN, level))
+    return out

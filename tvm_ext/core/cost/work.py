@@ -1,0 +1,100 @@
+"""What an operation has to do: floating-point operations as it states them, and bytes of its operands and results.
+
+Rates (GFLOP/s, GB/s) are relative to these; a kernel may do fewer (Winograd) or move more (what does not fit a cache).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..group import Group
+
+#: Operators that only move values: no operation on any number.
+MOVES = frozenset(
+    f"relax.{name}"
+    for name in (
+        "broadcast_to", "concat", "expand_dims", "flatten", "flip", "full", "gather_elements", "gather_nd",
+        "layout_transform", "nn.pad", "ones", "permute_dims", "repeat", "reshape", "scatter_elements", "scatter_nd",
+        "split", "squeeze", "stack", "strided_slice", "take", "tile", "zeros",
+    )
+)  # fmt: skip
+
+#: Operators that read of their first operand no more than they return.
+READ_IN_PART = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd", "relax.strided_slice"})
+
+
+def flops_of(group: Group) -> float:
+    """Multiplications and additions of a group: two a step of a sum of products, one an element of anything else.
+
+    A kernel that transforms the sums (Winograd) does fewer; its rate counts those of the direct way, as is customary.
+    """
+    return float(sum(flops_of_call(binding.value) for binding in group.bindings))
+
+
+def flops_of_call(value: Any) -> int:
+    """:func:`flops_of` for one call of an operator; 0 for what only moves values."""
+    from ..graph.relax_graph import op_name, shape_of
+
+    result = math.prod(shape_of(value) or ())
+    operands: list[Sequence[int]] = [shape_of(a) or () for a in getattr(value, "args", ())]
+    name = op_name(value)
+    if name in MOVES or not name:
+        return 0
+    if name.startswith("relax.nn.conv") and not name.endswith("transpose"):
+        return 2 * result * math.prod(operands[1][1:])
+    if name.startswith("relax.nn.conv"):  # transposed: each input element meets each weight of its channel
+        return 2 * math.prod(operands[0]) * math.prod(operands[1][1:])
+    if name == "relax.matmul":
+        return 2 * result * operands[0][-1]
+    if name == "relax.nn.attention":
+        queries, keys, values = operands[:3]  # (batch, sequence, heads, size)
+        return 2 * math.prod(queries[:3]) * keys[1] * (queries[3] + values[3])
+    window = getattr(getattr(value, "attrs", None), "pool_size", None)
+    if window is not None:
+        return result * math.prod(int(size) for size in window)
+    return max([result, *(math.prod(shape) for shape in operands)])
+
+
+def bytes_of(value: Any) -> int:
+    """Bytes of a tensor, or of all tensors of a tuple; 0 for what has no static shape."""
+    from tvm import relax
+
+    if isinstance(value.ty, relax.TupleType):
+        return sum(_bytes_of_type(field) for field in value.ty.fields)
+    return _bytes_of_type(value.ty)
+
+
+def _bytes_of_type(ty: Any) -> int:
+    import tvm
+    from tvm import relax
+
+    from ..graph.relax_graph import shape_of
+
+    shape = shape_of(relax.Var("t", ty))
+    if shape is None:
+        return 0
+    return math.prod(shape) * -(-tvm.DataType(str(ty.dtype)).bits // 8)
+
+
+def read_in_part(group: Group) -> Mapping[int, int]:
+    """Bytes a group reads of those parameters of which it needs a part only, such as a table that rows are taken of.
+
+    Returns:
+        Number of the parameter -> bytes.
+    """
+    from ..graph.relax_graph import op_name
+
+    index = {p.var: i for i, p in enumerate(group.params)}
+    found: dict[int, int] = {}
+    whole: set[int] = set()
+    for value in (binding.value for binding in group.bindings):
+        for place, operand in enumerate(getattr(value, "args", ())):
+            numbers = [index[part] for part in getattr(operand, "fields", [operand]) if part in index]
+            if place == 0 and op_name(value) in READ_IN_PART:
+                found.update({n: found.get(n, 0) + bytes_of(value) for n in numbers})
+            else:
+                whole.update(numbers)
+    return {n: min(size, bytes_of(group.params[n].var)) for n, size in found.items() if n not in whole}

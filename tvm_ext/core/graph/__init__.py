@@ -1,0 +1,1 @@
+"""Relax graphs: reading and rewriting them, provenance and ownership of ONNX nodes, call sites."""

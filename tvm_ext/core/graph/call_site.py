@@ -1,0 +1,83 @@
+"""Call sites: the calls of kernels in a compiled program, in the order they run, and which ONNX values they write.
+
+Plain data, kept in the report of a compiled model, so that what runs can be compared with another run of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..layout import Layout
+from .provenance import Held
+
+
+@dataclass(frozen=True)
+class Written:
+    """A tensor that a call writes.
+
+    Attributes:
+        variable: of `main`.
+        shape: logical.
+        dtype: as TVM names it.
+        held: ONNX values that it is; none if no value of the model is.
+        layout: how it lies in memory; None as ONNX has it.
+    """
+
+    variable: str
+    shape: tuple[int, ...]
+    dtype: str
+    held: tuple[Held, ...] = ()
+    layout: Layout | None = None
+
+    @property
+    def memory_shape(self) -> tuple[int, ...]:
+        """The shape of the memory."""
+        return self.layout.physical_shape(self.shape) if self.layout else self.shape
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        made: dict[str, Any] = {"variable": self.variable, "shape": list(self.shape), "dtype": self.dtype}
+        if self.held:
+            made["held"] = [one.as_list() for one in self.held]
+        if self.layout:
+            made["layout"] = [list(self.layout.order), list(self.layout.block) if self.layout.block else None]
+        return made
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any]) -> Written:
+        """The inverse of :meth:`as_dict`."""
+        layout = None
+        if "layout" in row:
+            order, block = row["layout"]
+            layout = Layout(tuple(map(int, order)), (int(block[0]), int(block[1])) if block else None)
+        held = tuple(map(Held.of_list, row.get("held", ())))
+        return cls(str(row["variable"]), tuple(map(int, row["shape"])), str(row["dtype"]), held, layout)
+
+
+@dataclass(frozen=True)
+class CallSite:
+    """One call of a kernel.
+
+    Attributes:
+        order: number of the call in its program.
+        nodes: ONNX nodes it computes.
+        reads: numbers of the calls whose results it reads.
+        writes: its results, in order.
+    """
+
+    order: int
+    nodes: tuple[str, ...]
+    reads: tuple[int, ...]
+    writes: tuple[Written, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; the nodes stand in the kernel's `call_sites`."""
+        return {"order": self.order, "reads": list(self.reads), "writes": [one.as_dict() for one in self.writes]}
+
+    @classmethod
+    def from_dict(cls, row: Mapping[str, Any], nodes: tuple[str, ...]) -> CallSite:
+        """The inverse of :meth:`as_dict`."""
+        writes = tuple(map(Written.from_dict, row["writes"]))
+        return cls(int(row["order"]), nodes, tuple(map(int, row["reads"])), writes)

@@ -1,0 +1,326 @@
+"""Reading and rewriting the straight-line body of a Relax function: the shared steps of every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+from tvm import relax
+from tvm.ir import Call, GenericConst, GlobalVar, IRModule, Op, TupleGetItem
+
+from ..numbers.precision import NARROW_FLOATS
+from ..passes import CompileContext, Event, PassResult
+from .provenance import Provenance, Step
+
+
+def main_bindings(mod: IRModule) -> list[relax.VarBinding]:
+    """All variable bindings of `main`, in order."""
+    return bindings_of(mod["main"])
+
+
+def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
+    """All variable bindings of a function, in order."""
+    return [b for block in function.body.blocks for b in block.bindings]
+
+
+def op_name(expr: Any) -> str:
+    """Operator name of a call such as "relax.nn.conv2d"; "" for anything else."""
+    return str(expr.op.name) if isinstance(expr, Call) and isinstance(expr.op, Op) else ""
+
+
+def shape_of(expr: Any) -> tuple[int, ...] | None:
+    """Static shape of a tensor expression; None if it has none (a tuple, a shape, a symbolic dimension)."""
+    ty = expr.ty
+    if not isinstance(ty, relax.TensorType) or ty.shape is None or not hasattr(ty.shape, "values"):
+        return None
+    try:
+        return tuple(int(d) for d in ty.shape.values)
+    except TypeError:
+        return None
+
+
+def static_tensor(expr: Any) -> bool:
+    """Whether an expression is a tensor of known shape and dtype."""
+    return shape_of(expr) is not None and bool(dtype_of(expr))
+
+
+def dtype_of(expr: Any) -> str:
+    """dtype of a tensor expression, such as "float32"; "" for anything else."""
+    return str(expr.ty.dtype) if isinstance(expr.ty, relax.TensorType) else ""
+
+
+def numpy_of(expr: Any) -> np.ndarray | None:
+    """The value of a constant as numpy (a copy TVM does not share); None for anything else."""
+    return expr.value.numpy() if isinstance(expr, GenericConst) else None
+
+
+def array_of(constant: GenericConst) -> np.ndarray:
+    """The constant's own memory; a copy for dtypes that numpy alone does not know, such as bfloat16."""
+    try:
+        return np.from_dlpack(constant.value)
+    except (RuntimeError, BufferError):
+        return np.asarray(constant.value.numpy())
+
+
+def prefix_of(mod: IRModule, count: int) -> IRModule:
+    """The module with the first bindings of `main` only, so many, and what they call; its result is all they make."""
+    bindings, main = main_bindings(mod)[:count], mod["main"]
+    made = relax.Tuple([binding.var for binding in bindings])
+    out = relax.Var("result", relax.TupleType([binding.var.ty for binding in bindings]))
+    body = relax.SeqExpr([relax.DataflowBlock([*bindings, relax.VarBinding(out, made)])], out)
+    shortened = relax.Function(main.params, body, out.ty, main.is_pure, main.attrs)
+    functions = {**dict(mod.functions_items()), mod.get_global_var("main"): shortened}
+    return relax.transform.DeadCodeElimination(["main"])(IRModule(functions, attrs=mod.attrs))
+
+
+def scalar_of(expr: Any) -> float | int | None:
+    """The value of a one-element constant; None for anything else."""
+    if isinstance(expr, GenericConst) and isinstance(expr.ty, relax.TensorType):
+        shape = shape_of(expr)
+        if shape is not None and all(d == 1 for d in shape):
+            return expr.value.numpy().reshape(()).item()
+    return None
+
+
+def uses_of(function: relax.Function) -> dict[relax.Var, list[relax.Var | None]]:
+    """Variable -> the variables whose bindings read it, with repeats; None stands for the function's result."""
+    uses: dict[relax.Var, list[relax.Var | None]] = {}
+
+    def visit(expr: Any, reader: relax.Var | None) -> None:
+        def note(node: Any) -> None:
+            if isinstance(node, relax.Var):
+                uses.setdefault(node, []).append(reader)
+
+        relax.analysis.post_order_visit(expr, note)
+
+    for binding in bindings_of(function):
+        visit(binding.value, binding.var)
+    visit(function.body.body, None)
+    return uses
+
+
+DROP: Any = object()
+"""What a visitor returns to remove a binding; nothing may read its variable afterwards."""
+
+
+class Rewriter:
+    """Rebuilds `main` binding by binding; keeps names and provenance.
+
+    A visitor looks at one binding and returns None to keep it, or an expression to bind instead. While it runs it
+    may :meth:`emit` further bindings before it. A variable bound to another variable is replaced by it afterwards.
+    """
+
+    def __init__(self, mod: IRModule, ctx: CompileContext, function: str = "main") -> None:
+        self.mod, self.ctx = mod, ctx
+        self.gvar: GlobalVar = mod.get_global_var(function)
+        self.function: relax.Function = mod[function]
+        self.uses = uses_of(self.function)
+        self.defs: dict[relax.Var, Any] = {b.var: b.value for b in bindings_of(self.function)}
+        self.fired: list[Event] = []
+        self.skipped: list[Event] = []
+        self._builder = relax.BlockBuilder()
+        self._names = {v.name for v in [*self.function.params, *self.defs]}
+        self._out: list[relax.VarBinding] = []
+        self._current: relax.Var | None = None
+        self._absorbed: list[str] = []
+        self._replaced: set[GlobalVar] = set()
+        self._changed = False
+
+    # ------------------------------------------------------------ for visitors
+    def emit(self, expr: Any, hint: str | None = None) -> relax.Var:
+        """Bind `expr` to a fresh variable before the current binding; its origin is the current binding's."""
+        expr = self.normalize(expr)
+        name = self._fresh(hint or self.current)
+        var = relax.DataflowVar(name, expr.ty) if self._dataflow else relax.Var(name, expr.ty)
+        self._out.append(relax.VarBinding(var, expr))
+        self.defs[var] = expr
+        self.ctx.provenance.forget_held(name)
+        trace_views(var, expr, self.ctx.provenance)
+        if self._current is not None:
+            self.ctx.provenance.record(name, [self._current.name, *self._absorbed])
+        return var
+
+    def absorb(self, *variables: relax.Var) -> None:
+        """Say that the current binding now also does the work of these variables."""
+        self._absorbed.extend(v.name for v in variables)
+
+    def revalue(self) -> None:
+        """Say that the current variable gets another value than it had, such as a scaled one: no ONNX value is it."""
+        if self._current is not None:
+            self.ctx.provenance.forget_held(self._current.name)
+
+    def normalize(self, expr: Any) -> Any:
+        """`expr` with its type inferred; calls among its operands are bound before it."""
+        if isinstance(expr, Call) and any(isinstance(a, Call) for a in expr.args):
+            operands = [self.emit(a) if isinstance(a, Call) else a for a in expr.args]
+            expr = Call(expr.op, operands, expr.attrs, expr.ty_args)
+        return self._builder.normalize(expr)
+
+    def definition(self, expr: Any) -> Any:
+        """The expression a variable is bound to now, through `y = x`; the expression itself if it is not bound."""
+        found = self.defs.get(expr, expr)
+        while isinstance(found, relax.Var) and found in self.defs:
+            found = self.defs[found]
+        return found
+
+    def add_function(self, function: relax.Function, name: str) -> GlobalVar:
+        """Add a function to the module, or find the equal one added before; `name` is made unique."""
+        return self._builder.add_func(function, name)
+
+    def replace_function(self, old: GlobalVar, function: Any) -> GlobalVar:
+        """Put `function` in the place of another; callers must be changed to the variable this returns."""
+        self._replaced.add(old)
+        return self._builder.add_func(function, old.name_hint)
+
+    @property
+    def current(self) -> str:
+        """Name of the variable that is visited."""
+        return self._current.name if self._current is not None else "lv"
+
+    def single_use(self, var: relax.Var) -> bool:
+        """Whether exactly one binding (or the result) reads `var`."""
+        return len(self.uses.get(var, ())) == 1
+
+    def fire(self, detail: str, value: relax.Var | str | None = None) -> None:
+        """Report a rewrite of the current binding (or of `value`)."""
+        self.fired.append(self._event(value, detail))
+
+    def skip(self, reason: str, value: relax.Var | str | None = None) -> None:
+        """Report why the current binding (or `value`) was left alone."""
+        self.skipped.append(self._event(value, reason))
+
+    # ------------------------------------------------------------ driving
+    def rewrite(self, visit: Callable[[relax.VarBinding, Rewriter], Any]) -> PassResult:
+        """Visit every binding in order and return the new module with what fired and was skipped."""
+        blocks = []
+        for block in self.function.body.blocks:
+            self._dataflow, self._out = isinstance(block, relax.DataflowBlock), []
+            for binding in block.bindings:
+                self._visit(binding, visit)
+            kind = relax.DataflowBlock if self._dataflow else relax.BindingBlock
+            blocks.append(kind(self._out))
+        if not self._changed:
+            return PassResult(self.mod, (), tuple(self.skipped))
+        return PassResult(self._finish(blocks), tuple(self.fired), tuple(self.skipped))
+
+    def _visit(self, binding: relax.VarBinding, visit: Callable[[relax.VarBinding, Rewriter], Any]) -> None:
+        if isinstance(binding, relax.MatchCast):  # it binds symbolic dimensions: no plain binding can replace it
+            self._out.append(binding)
+            return
+        self._current, self._absorbed, self.ctx.at = binding.var, [], binding.var.name
+        new = visit(binding, self)
+        self._changed = self._changed or new is not None
+        if new is DROP:
+            return
+        value = binding.value if new is None else self.normalize(new)
+        if new is not None and not tvm_ffi.structural_equal(value.ty, binding.var.ty):
+            raise TypeError(f"{binding.var.name}: {binding.var.ty} would become {value.ty}")
+        self.ctx.provenance.record(binding.var.name, self._absorbed)
+        if isinstance(value, relax.Var) and value in self.defs:
+            self.ctx.provenance.record(value.name, [binding.var.name])
+            self.ctx.provenance.record(binding.var.name, [value.name])  # either name may be the one that stays
+        self.defs[binding.var] = value
+        trace_views(binding.var, value, self.ctx.provenance)
+        self._out.append(relax.VarBinding(binding.var, value))
+        self._current, self.ctx.at = None, ""
+
+    def _finish(self, blocks: list[Any]) -> IRModule:
+        f = self.function
+        new = relax.Function(f.params, relax.SeqExpr(blocks, f.body.body), f.ret_ty, f.is_pure, f.attrs)
+        kept = {g: function for g, function in self.mod.functions_items() if g not in self._replaced}
+        mod = IRModule(kept, attrs=self.mod.attrs)
+        mod.update_func(self.gvar, new)
+        for gvar, function in self._builder.get().functions_items():
+            mod.update_func(gvar, function)
+        return remove_aliases(mod)
+
+    def _fresh(self, hint: str) -> str:
+        name, n = hint, 1
+        while name in self._names:
+            name, n = f"{hint}_{n}", n + 1
+        self._names.add(name)
+        return name
+
+    def _event(self, value: relax.Var | str | None, detail: str) -> Event:
+        if not isinstance(value, str):
+            value = (self._current if value is None else value).name  # type: ignore[union-attr]
+        name = str(value)
+        nodes = self.ctx.provenance.of(name)
+        label = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "") if nodes else name
+        return Event(label, detail, (name,))
+
+
+def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
+    """Of y = x, y = reshape(x) or y = permute_dims(x): what is held by one of the two, the other one holds as a view.
+
+    A narrow float x and the same numbers as a float32 y are one value. Of another name both hold what either does. Of a
+    view, only one that holds nothing so far is told.
+    """
+    same = isinstance(value, relax.Var) or _widens(value)
+    source = value if isinstance(value, relax.Var) else value.args[0] if same or op_name(value) in _VIEWS else None
+    if not isinstance(source, relax.Var) or any(provenance.placement(v.name) for v in (source, var)):
+        return  # of what lies in another layout, names say nothing about memory
+    steps = _view_steps(source, var, value)
+    if steps is None:
+        return
+    forth, back = steps
+    known, made = provenance.held(source.name), provenance.held(var.name)
+    if not forth or not made:
+        provenance.add_held(var.name, (one.then(*forth) for one in known))
+    if not back or not known:
+        provenance.add_held(source.name, (one.then(*back) for one in made))
+
+
+_VIEWS = ("relax.reshape", "relax.permute_dims")
+
+
+def _widens(value: Any) -> bool:
+    return (
+        op_name(value) == "relax.astype" and dtype_of(value) == "float32" and dtype_of(value.args[0]) in NARROW_FLOATS
+    )
+
+
+def _view_steps(source: relax.Var, var: relax.Var, value: Any) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:
+    """What makes the array of `var` of that of `source`, and the other way round; None for unknown shapes."""
+    before, after = shape_of(source), shape_of(var)
+    if before is None or after is None:
+        return None
+    if isinstance(value, relax.Var) or _widens(value):
+        return (), ()
+    if op_name(value) == "relax.reshape":
+        return (("reshape", after),), (("reshape", before),)
+    given = value.attrs.axes
+    axes = tuple(int(a) % len(before) for a in given) if given is not None else tuple(reversed(range(len(before))))
+    return (("transpose", axes),), (("transpose", tuple(axes.index(a) for a in range(len(axes)))),)
+
+
+def remove_aliases(mod: IRModule) -> IRModule:
+    """`y = x` is dropped and y replaced by x; tuples that are taken apart again vanish too."""
+    return relax.transform.CanonicalizeBindings()(mod)
+
+
+def attrs_of(call: Call, names: Iterable[str]) -> Mapping[str, Any]:
+    """Attributes of an operator call by name, as Python values."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, str) or value is None:
+            return value
+        if hasattr(value, "__iter__"):
+            return tuple(plain(v) for v in value)
+        return getattr(value, "value", value)
+
+    return {name: plain(getattr(call.attrs, name)) for name in names}
+
+
+def iter_groups(mod: IRModule) -> Iterator[tuple[GlobalVar, relax.Function]]:
+    """Every function of the module that grouping made."""
+    for gvar, function in mod.functions_items():
+        if isinstance(function, relax.Function) and function.attrs and "tvm_ext.group" in function.attrs:
+            yield gvar, function
+
+
+def tuple_item(expr: Any) -> tuple[Any, int] | None:
+    """(tuple, index) of a tuple access; None for anything else."""
+    return (expr.tuple_value, int(expr.index)) if isinstance(expr, TupleGetItem) else None

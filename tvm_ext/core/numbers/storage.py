@@ -1,0 +1,54 @@
+"""Stored and computed types: tensors kept in 8 or 16 bits, and the operations that turn them into numbers.
+
+    astype(x, float32)               of a bfloat16 or float16 x            "widen"
+    dequantize(x, scale, zero)       of an int8 or uint8 x                 "dequantize"
+    astype(x, int32) [- zero]        of an int8 or uint8 x                 "shift"
+
+These are decodes. Each group that reads a stored tensor decodes it itself, so that no kernel stands for a conversion
+and a tensor lies in memory as it is stored. What ends an epilogue the other way (`quantize`, `astype` to a narrow
+float) is an encode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm import relax
+from tvm.ir import GenericConst
+
+from ..graph.relax_graph import dtype_of, op_name, scalar_of
+from .precision import NARROW_FLOATS
+
+#: Types that tensors are stored in, but that nothing is computed in.
+STORED = frozenset({"int8", "uint8"}) | NARROW_FLOATS
+_COMPUTED = frozenset({"float32", "int32"})
+
+
+def chain_of(value: Any, chains: Mapping[Any, Sequence[Any]]) -> tuple[Any, ...] | None:
+    """The decodes, in order, that an operation ends; None if it is no decode.
+
+    Args:
+        value: the operation.
+        chains: variable -> its decodes, of variables bound before.
+    """
+    name = op_name(value)
+    if name not in ("relax.astype", "relax.dequantize", "relax.subtract") or dtype_of(value) not in _COMPUTED:
+        return None
+    first = value.args[0]
+    if name != "relax.subtract":
+        return (value,) if dtype_of(first) in STORED and isinstance(first, relax.Var | GenericConst) else None
+    before = chains.get(first) if isinstance(first, relax.Var) else None
+    shifts = before is not None and len(before) == 1 and dtype_of(value) == "int32"
+    return (*before, value) if before is not None and shifts and scalar_of(value.args[1]) is not None else None
+
+
+#: What a constant may be larger than what it is made of: a weight of 8 bits as float32. Up to so many bytes it may be
+#: of any size.
+_MAX_GROWTH, _SMALL = 4, 1 << 20
+
+
+def outgrows(nbytes: int, operands: int) -> bool:
+    """Whether a constant would be large, and much larger than the bytes of what it is made of: a program computes it,
+    so that an artifact stays about as large as its model."""
+    return nbytes > _SMALL and nbytes > _MAX_GROWTH * operands

@@ -1,0 +1,1 @@
+"""Results as pages and charts: the extras `pages` and `plots`."""

@@ -1,0 +1,148 @@
+"""Goes on from a stage file: what is left of the pipeline runs on the module that the file makes, edited or not."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import OptionError, PassError, StageError, TvmExtError
+from ...core.machine import Machine
+from ...core.passes import CompileContext, Pass, run_passes
+from ...frontend.importer import Imported
+from ...frontend.reading.narrow import computed, stored
+from ...frontend.reading.reader import Source
+from ...runtime.model import CompiledModel
+from ..lower import Clock, Lowered, Programs
+from .catalog import Stage, stage_named
+from .file import StageFile, read_stage
+from .kernels import attach_plans
+from .programs import base_of, with_programs
+from .state import context_of, options_of
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
+    from ...core.options import CompileOptions
+
+
+def resume(path: str | os.PathLike[str]) -> CompiledModel:
+    """Compile on from a stage file; see :func:`tvm_ext.resume`."""
+    from ..assemble import assemble
+    from ..compile import in_memory
+
+    lowered = lower_from(path)
+    return in_memory(assemble(Programs(lowered.imported.inputs, lowered.imported.outputs, (lowered,))))
+
+
+def lower_from(path: str | os.PathLike[str]) -> Lowered:
+    """The model of a stage file after all passes.
+
+    Args:
+        path: the file; reading it runs it. Its tensors (NAME.npz) and its manifest (NAME.json) lie beside it.
+
+    Raises:
+        StageError: the file is damaged, or says what does not hold; names file and line.
+    """
+    clock = Clock()
+    given = read_stage(path)
+    base = read_stage(base_of(given)) if given.manifest.base else given
+    ctx, stage = _context(base), stage_named(base.manifest.stage)
+    clock.lap("read")
+    assert base.mod is not None
+    _check_main(base)
+    attach_plans(base, ctx, scheduled=stage.name == "scheduled")
+    ctx.ownership.see("group-operations" if stage.name != "relax" else "import", base.mod, ctx.provenance)
+    mod = with_programs(base.mod, ctx, given) if given is not base else base.mod
+    after = _run(_passes_after(stage, ctx.options), mod, ctx, base)
+    clock.lap("passes")
+    return Lowered(_source(base), _imported(base, given, ctx), after, ctx, clock)
+
+
+def _context(base: StageFile) -> CompileContext:
+    """What the compile had decided when the file was written.
+
+    Raises:
+        StageError: the manifest does not have it.
+    """
+    manifest = base.manifest
+    try:
+        machine = Machine.of(manifest.machine)
+        options = options_of(manifest.options)
+        return context_of(manifest.context, options, machine, lambda name: getattr(base.weights, name))
+    except OptionError as error:
+        raise StageError(
+            f"{base.path.with_suffix('.json')}: {error.message}", fix=error.fix or "dump the stages again"
+        ) from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        wrong = f"{base.path.with_suffix('.json')}: damaged: {type(error).__name__}: {error}"
+        raise StageError(wrong, fix="dump the stages again") from error
+
+
+def _passes_after(stage: Stage, options: CompileOptions) -> tuple[Pass, ...]:
+    from ...byoc.settings import offloading_of
+    from ...passes.pipeline import pipeline
+
+    offload = options.offload if stage.name == "relax" else None
+    passes = pipeline(offloading_of(offload, dict(options.offload_options) if offload else {}))
+    names = [one.name for one in passes]
+    return passes[names.index(stage.after) + 1 :] if stage.after in names else passes
+
+
+def _run(passes: Iterable[Pass], mod: IRModule, ctx: CompileContext, base: StageFile) -> IRModule:
+    """The module after the passes.
+
+    Raises:
+        StageError: a pass failed, on what the file says.
+    """
+    try:
+        return run_passes(tuple(passes), mod, ctx)
+    except PassError as error:
+        named = re.search(r"kernel '(\w+)'", error.message)
+        raise base.error(named[1] if named else "main", error.message, error.fix) from error
+    except TvmExtError as error:
+        raise base.error("main", error.message, error.fix) from error
+
+
+def _check_main(base: StageFile) -> None:
+    """Whether `main` takes and gives what the model does.
+
+    Raises:
+        StageError: it is missing, or does not.
+    """
+    assert base.mod is not None
+    if "main" not in {gvar.name_hint for gvar in base.mod.get_global_vars()}:
+        raise StageError(f"{base.path}:1: there is no function 'main'", fix="keep its name")
+    main = base.mod["main"]
+    inputs = [f"{stored(one.dtype)}{list(one.shape)}" for one in base.manifest.inputs]
+    if (found := [_text(param.ty) for param in main.params]) != inputs:
+        raise base.error("main", f"main takes {', '.join(found)}; the model's inputs are {', '.join(inputs)}")
+    results = list(main.ret_ty.fields) if hasattr(main.ret_ty, "fields") else [main.ret_ty]
+    outputs = [f"{computed(one.dtype)}{list(one.shape)}" for one in base.manifest.outputs]
+    if (made := [_text(result) for result in results]) != outputs:
+        raise base.error("main", f"main returns {', '.join(made)}; the model's outputs are {', '.join(outputs)}")
+
+
+def _text(ty: Any) -> str:
+    from tvm import relax
+
+    from ...core.graph.relax_graph import dtype_of, shape_of
+
+    value = relax.Var("value", ty)
+    return f"{dtype_of(value)}{list(shape_of(value) or ())}"
+
+
+def _source(base: StageFile) -> Source:
+    """Stands for the model, which is not read again."""
+    import onnx
+
+    return Source(onnx.ModelProto(), base.manifest.model["name"], base.manifest.model["sha256"], None)
+
+
+def _imported(base: StageFile, given: StageFile, ctx: CompileContext) -> Imported:
+    manifest = base.manifest
+    edited = [f"made from {one.path.name}, which was changed" for one in (given, base) if one.edited]
+    warnings = (*manifest.warnings, *dict.fromkeys(edited))
+    assert base.mod is not None
+    return Imported(base.mod, manifest.inputs, manifest.outputs, ctx.provenance, warnings, ctx.ownership.types, {})

@@ -1,0 +1,132 @@
+"""What a compile has decided by a stage, as plain JSON values, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...core.frozen import FrozenInput
+from ...core.graph.offload_plan import OffloadedRegion, OffloadPlan
+from ...core.graph.ownership import Owner, Ownership
+from ...core.graph.provenance import Provenance
+from ...core.machine import Machine
+from ...core.numbers.precision import PrecisionPlan
+from ...core.options import CompileOptions
+from ...core.passes import CompileContext, Event, PassReport
+from ...core.plan import Kernel
+from ..records import book_of, schedules_of, timings_of
+
+if TYPE_CHECKING:
+    from tvm.ir import GenericConst
+
+
+def options_state(options: CompileOptions) -> dict[str, Any]:
+    """Options as JSON values; a function for `fusion`, or a back end that is no name, is left out."""
+    values = {one.name: getattr(options, one.name) for one in dataclasses.fields(options)}
+    del values["threads_wait"]  # of the process, not of the compile
+    values["freeze"] = [dataclasses.asdict(one) for one in options.freeze]
+    values["offload_options"] = [[name, value] for name, value in options.offload_options]
+    if not isinstance(options.fusion, str):
+        del values["fusion"]
+    if options.offload is not None and not isinstance(options.offload, str):
+        values["offload"] = options.offload.name
+    return values
+
+
+def options_of(state: Mapping[str, Any]) -> CompileOptions:
+    """The inverse of :func:`options_state`.
+
+    Raises:
+        OptionError: a value does not fit.
+    """
+    values = dict(state)
+    values["freeze"] = tuple(FrozenInput.from_dict(row) for row in values.get("freeze", ()))
+    values["shapes"] = [(name, tuple(shape)) for name, shape in values.get("shapes", ())]
+    values["offload_options"] = dict(values.get("offload_options", ()))
+    return CompileOptions.of(**values)
+
+
+def context_state(ctx: CompileContext) -> dict[str, Any]:
+    """What later passes and the report read of a context; regions have no "program" yet, the name of its tensor."""
+    state = {
+        "provenance": ctx.provenance.state(),
+        "ownership": {
+            "types": ctx.ownership.types,
+            "gone": {node: [o.kind, o.name, o.reason, o.call] for node, o in ctx.ownership.gone.items()},
+            "passes": {node: [list(one) for one in made] for node, made in ctx.ownership.passes.items()},
+        },
+        "passes": [report.as_dict() for report in ctx.reports],
+        "kernels": {name: _kernel_state(kernel) for name, kernel in ctx.kernels.items()},
+    }
+    if ctx.precision is not None:
+        state["precision"] = ctx.precision.as_dict()
+    if ctx.offload is not None:
+        state["offload"] = _offload_state(ctx.offload)
+    return state
+
+
+def context_of(
+    state: Mapping[str, Any], options: CompileOptions, machine: Machine, constant_of: Callable[[str], GenericConst]
+) -> CompileContext:
+    """A context with what :func:`context_state` kept; its kernels have no plans yet.
+
+    Args:
+        constant_of: the constant of a tensor, which is that of the module.
+    """
+    provenance = Provenance.of_state(state["provenance"])
+    books = book_of(options), timings_of(options, machine), schedules_of(options)
+    ctx = CompileContext(machine, options, provenance, *books)
+    ctx.ownership = _ownership(state["ownership"])
+    ctx.reports += [_report(row) for row in state["passes"]]
+    ctx.kernels = {name: Kernel(name, **_kernel_fields(row)) for name, row in state["kernels"].items()}
+    if "precision" in state:
+        ctx.precision = PrecisionPlan.of_dict(state["precision"])
+    if "offload" in state:
+        ctx.offload = _offload_plan(state["offload"], constant_of)
+    return ctx
+
+
+def _kernel_state(kernel: Kernel) -> dict[str, Any]:
+    group = {"group": kernel.plan.match.group.name} if kernel.plan else {}
+    names = ("recipe", "config", "reason", "layouts", "estimate", "flops", "record", "choice")
+    return {name: getattr(kernel, name) for name in names} | group
+
+
+def _kernel_fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "group"}
+
+
+def _ownership(state: Mapping[str, Any]) -> Ownership:
+    made = Ownership(state["types"])
+    made.gone = {node: Owner(*row) for node, row in state["gone"].items()}
+    made.passes = {node: [(name, what) for name, what in rows] for node, rows in state["passes"].items()}
+    return made
+
+
+def _report(row: Mapping[str, Any]) -> PassReport:
+    fired, skipped = (tuple(Event(*event) for event in row[kind]) for kind in ("fired", "skipped"))
+    return PassReport(row["name"], fired, skipped, row["seconds"])
+
+
+_REGION = ("name", "backend", "module", "kernel", "seconds", "host_seconds", "facts")
+
+
+def _offload_state(plan: OffloadPlan) -> dict[str, Any]:
+    regions = []
+    for one in plan.regions:
+        row = {name: getattr(one, name) for name in _REGION}
+        row |= {"nodes": list(one.nodes), "composites": [[pattern, list(ops)] for pattern, ops in one.composites]}
+        regions.append(row | {"facts": dict(one.facts)})
+    return {"backend": plan.backend, "regions": regions, "places": {k: list(v) for k, v in plan.places.items()}}
+
+
+def _offload_plan(state: Mapping[str, Any], constant_of: Callable[[str], GenericConst]) -> OffloadPlan:
+    regions = []
+    for row in state["regions"]:
+        fields = {name: row[name] for name in _REGION}
+        composites = tuple((pattern, tuple(ops)) for pattern, ops in row["composites"])
+        program = constant_of(row["program"])
+        regions.append(OffloadedRegion(**fields, program=program, nodes=tuple(row["nodes"]), composites=composites))
+    places = {node: (place, reason) for node, (place, reason) in state["places"].items()}
+    return OffloadPlan(state["backend"], regions, places)

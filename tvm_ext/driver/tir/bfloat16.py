@@ -1,0 +1,116 @@
+"""Vectors of bfloat16, where TVM's way of making integers of them falls short.
+
+    Broadcast(x, 16)                              ->   the bits of x, broadcast
+    float32 rounded to bfloat16, in integers      ->   vcvtneps2bf16, where the CPU has it
+    dot products of words                         ->   vdpbf16ps, whose function is brought along
+
+The instructions take denormal numbers for zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call, StringImm
+from tvm.target import codegen
+
+from ...rates import instructions
+
+#: Lanes -> suffix of LLVM's name of the instruction.
+_WIDTHS = {16: "512", 8: "256"}
+#: TVM has no LLVM type for vectors of bfloat16. This function gives their bits; LLVM inlines it.
+_SOURCE = """
+define linkonce_odr <{lanes} x i16> @{name}(<{lanes} x float> %x) alwaysinline nounwind readnone {{
+  %r = call <{lanes} x bfloat> @{llvm}(<{lanes} x float> %x)
+  %b = bitcast <{lanes} x bfloat> %r to <{lanes} x i16>
+  ret <{lanes} x i16> %b
+}}
+declare <{lanes} x bfloat> @{llvm}(<{lanes} x float>)
+"""
+
+
+def broadcast_bits() -> tvm.transform.Pass:
+    """Broadcast(x, n)  ->  reinterpret(bfloat16, Broadcast(reinterpret(uint16, x), n)), for a bfloat16 x."""
+
+    def broadcast(node: tirx.Broadcast) -> Any:
+        if str(node.value.ty.dtype) != "bfloat16":
+            return node
+        bits = tirx.Broadcast(tirx.reinterpret("uint16", node.value), node.lanes)
+        return tirx.reinterpret(f"bfloat16x{int(node.lanes)}", bits)
+
+    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
+        return function.with_body(tvm_ffi.structural_map(function.body, (tirx.Broadcast, broadcast)))
+
+    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.BroadcastBits")
+
+
+def round_in_one() -> tvm.transform.Pass:
+    """What :mod:`...schedules.scalars.operators` makes of a rounding becomes one instruction, for vectors."""
+
+    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
+        if not codegen.target_has_features("avx512bf16", function.attrs["target"]):
+            return function
+        used: set[int] = set()
+
+        def rounding(call: Call) -> Any:
+            if (value := _rounded(call)) is None:
+                return call
+            lanes = int(tvm.DataType(str(value.ty.dtype)).lanes)
+            used.add(lanes)
+            return tirx.reinterpret(str(call.ty.dtype), tirx.call_pure_extern(f"uint16x{lanes}", _name(lanes), value))
+
+        body = tvm_ffi.structural_map(function.body, (Call, rounding))
+        return function.with_body(_with_functions(body, [_source(lanes) for lanes in sorted(used)]))
+
+    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.RoundInOne")
+
+
+def bring_dots() -> tvm.transform.Pass:
+    """Kernels that call the function of `vdpbf16ps` (:mod:`...rates.instructions`) bring it along.
+
+    Only now: the text of a scheduled kernel, which people read and resume from, has no LLVM in it.
+    """
+
+    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
+        found: list[Call] = []
+
+        def note(call: Call) -> None:
+            if getattr(call.op, "name", "") == "tirx.call_pure_extern" and str(call.args[0].value) == instructions.BF16:
+                found.append(call)
+
+        tvm_ffi.structural_walk(function.body, (Call, note))
+        return function.with_body(_with_functions(function.body, [instructions.BF16_SOURCE])) if found else function
+
+    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.BringDots")
+
+
+def _with_functions(body: Any, sources: Sequence[str]) -> Any:
+    for source in sources:
+        body = tirx.AttrStmt(tirx.const(0), "pragma_import_llvm", StringImm(source), body)
+    return body
+
+
+def _name(lanes: int) -> str:
+    return f"tvm_ext_vcvtneps2bf16_{lanes}"
+
+
+def _source(lanes: int) -> str:
+    llvm = f"llvm.x86.avx512bf16.cvtneps2bf16.{_WIDTHS[lanes]}"
+    return _SOURCE.format(lanes=lanes, name=_name(lanes), llvm=llvm)
+
+
+def _rounded(call: Call) -> Any:
+    """What a call rounds to a vector of bfloat16; None if it does not: reinterpret(bfloat16, let bits = .. in ..)."""
+    if not _is_reinterpret(call) or not isinstance(call.args[0], tirx.Let):
+        return None
+    value, lanes = call.args[0].value, int(tvm.DataType(str(call.ty.dtype)).lanes)
+    fits = str(call.ty.dtype) == f"bfloat16x{lanes}" and lanes in _WIDTHS and _is_reinterpret(value)
+    return value.args[0] if fits else None
+
+
+def _is_reinterpret(value: Any) -> bool:
+    return isinstance(value, Call) and getattr(value.op, "name", "") == "tirx.reinterpret"

@@ -1,0 +1,310 @@
+"""TVM's lowering of kernels in two halves, and what is done between them: where the buffers of a kernel lie.
+
+    k(x, y): t = alloc [n]; parallel i: a = alloc [m]; b = alloc [7]; ...
+      ->   k(x, t, a, y): parallel i: b = stack [7]; ... t[j] ... a[i*m + j] ...
+
+TVM takes buffers that a kernel needs for itself from a pool, in every run and for each thread, beside all memory that
+is planned, and it does so even for a tile that fits the registers. Here small buffers stay on the stack, where LLVM
+finds registers for them. Larger ones are parameters: one for all threads, or a share of it for each iteration of a
+parallel loop. What a thread needs for itself, up to 256 KiB, is left to the pool of that thread, where it is
+still in its L2 cache: planned among activations, it cost ResNet-50 6 % of its time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import IRModule, Var
+from tvm.ir.expr import TensorLoad
+from tvm.target import Target
+from tvm.tirx import compilation_pipeline
+
+from ...runtime.memory.arrays import ARGUMENT_ALIGNMENT
+from . import bfloat16, prefetches, quotients
+
+#: A buffer of up to this many bytes stays on the stack of its thread.
+STACK_BYTES = 8192
+#: One of a single thread, up to this many bytes, is left to TVM's pool of that thread. ResNet-50 takes as
+#: long with 512 KiB, which is more memory in all.
+POOLED_BYTES = 256 * 1024
+#: TVM's annotation of an allocation that LowerTVMBuiltin leaves alone.
+_ON_STACK = "disable_lower_builtin"
+#: Attribute of a function after :func:`lower_to_loops`.
+_LOOPS = "tvm_ext.loops"
+#: Shares of threads begin at multiples of this many bytes: no cache line is written by two.
+SHARE_ALIGNMENT = 64
+
+_MakePass = Callable[[], tvm.transform.Pass]
+
+
+@dataclass
+class _Buffer:
+    """A buffer that a kernel allocates.
+
+    Attributes:
+        loops: variables and extents of the parallel loops around it.
+        nbytes: of one iteration.
+        movable: it is only loaded and stored, by index.
+    """
+
+    buffer: Any
+    loops: tuple[tuple[Any, int], ...]
+    nbytes: int
+    movable: bool = True
+
+
+def lower_to_loops(kernels: Mapping[str, tirx.PrimFunc], target: Target) -> dict[str, tirx.PrimFunc]:
+    """The first half of TVM's lowering: blocks are gone, buffers are flat and no larger than needed.
+
+    It is `tvm.s_tir.pipeline.default_s_tir_pipeline` up to StorageRewrite, which decides what shares memory, without
+    what is for GPUs only.
+
+    Args:
+        kernels: name -> scheduled function.
+        target: to compile them for.
+    """
+    s, t = tvm.s_tir.transform, tirx.transform
+    named = {name: _any_address(kernel).with_attr("global_symbol", name) for name, kernel in kernels.items()}
+    front = [
+        # a loop that was cut in parts has each `let` of its body several times, which TVM's simplifier does not take
+        t.ConvertSSA(),
+        t.BindTarget(target.with_host(target)),
+        s.CanonicalizeLoop(),
+        s.LowerInitBlock(),
+        s.PlanAndUpdateBufferAllocationLocation(),
+        s.ConvertBlocksToOpaque(),
+        s.CompactBufferAllocation(),
+        s.LowerMatchBuffer(),
+        s.StmtSimplify(),
+        s.AnnotateIrregularLoop(),
+        s.InjectSoftwarePipeline(),
+        s.LowerOpaqueBlock(),
+        t.FlattenBuffer(),
+        t.BF16ComputeLegalize(),
+        prefetches.insert(),
+        t.NarrowDataType(32),
+        s.LoopPartition(),
+        t.VectorizeLoop(True),
+        bfloat16.round_in_one(),
+        bfloat16.bring_dots(),
+        quotients.multiply_quotients(),
+        t.StorageRewrite(),
+    ]
+    with tvm.transform.PassContext(opt_level=3):
+        module = tvm.transform.Sequential(front)(IRModule(named))
+    return {g.name_hint: function.with_attr(_LOOPS, True) for g, function in module.functions_items()}
+
+
+def is_lowered(kernel: tirx.PrimFunc) -> bool:
+    """Whether a kernel went through :func:`lower_to_loops`."""
+    return bool(kernel.attrs and _LOOPS in kernel.attrs)
+
+
+def _any_address(kernel: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The kernel for arguments that start where numpy's memory starts, and not at a multiple of 64 bytes.
+
+    Inputs are read in place, by unaligned instructions, which cost nothing where the address is aligned.
+    """
+    new = {
+        var: tirx.decl_buffer(
+            var.ty.shape, var.ty.dtype, var.name, strides=list(var.ty.strides), elem_offset=var.ty.elem_offset,
+            data_alignment=ARGUMENT_ALIGNMENT, offset_factor=var.ty.offset_factor, layout=var.ty.layout,
+        )
+        for var in kernel.params
+        if hasattr(var.ty, "data_alignment")
+    }  # fmt: skip
+    body = tvm_ffi.structural_map(kernel.body, (Var, lambda var: new.get(var, var)))
+    return tirx.PrimFunc([new.get(v, v) for v in kernel.params], body, kernel.ret_type, kernel.attrs)
+
+
+def back_pipeline() -> tuple[tvm.transform.Pass, _MakePass, _MakePass]:
+    """The second half, as a pipeline of `tvm.tirx.build`: from loops to what LLVM takes."""
+    s, t = tvm.s_tir.transform, tirx.transform
+    rest = [
+        s.HoistIfThenElse(),
+        t.UnrollLoop(),
+        s.RenormalizeSplitPattern(),
+        t.StmtSimplify(),
+        t.RemoveNoOp(),
+        s.RewriteUnsafeSelect(),
+        t.CommonSubexprElim(),
+        t.FP8ComputeLegalize(),
+        t.VerifyMemory(),
+        t.AnnotateEntryFunc(),
+        t.SplitHostDevice(),
+        t.MakePackedAPI(),
+        t.FP8StorageLegalize(),
+        bfloat16.broadcast_bits(),
+        t.BF16StorageLegalize(),
+    ]
+    sequential = tvm.transform.Sequential
+    return sequential(rest), lambda: sequential([t.LowerTVMBuiltin(), t.LowerIntrin()]), lambda: sequential([])
+
+
+PIPELINE = "tvm_ext"
+compilation_pipeline.register_tir_pipeline(PIPELINE, back_pipeline)
+
+
+def with_stack_buffers(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Small buffers stay on the stack; larger ones are left to TVM's pool."""
+    small = [one for one in _buffers(function) if one.nbytes <= STACK_BYTES]
+    return function.with_body(_rewritten(function.body, small, {}))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel as it is compiled.
+
+    Attributes:
+        function: after the first half of the lowering.
+        workspace: parameters for workspace, which stand before the outputs.
+        place: of the first of them.
+        pooled: bytes that its threads take from their pools, together.
+    """
+
+    function: tirx.PrimFunc
+    workspace: tuple[Any, ...]
+    place: int
+    pooled: int
+
+
+def with_workspace(function: tirx.PrimFunc, outputs: int) -> Kernel:
+    """Small buffers stay on the stack, and larger ones become parameters before the outputs.
+
+    Args:
+        function: after :func:`lowered_to_loops`.
+        outputs: how many of the last parameters are outputs.
+    """
+    buffers = _buffers(function)
+    small = [one for one in buffers if one.nbytes <= STACK_BYTES]
+    moved = {one.buffer: _Share.of(one) for one in buffers if one.movable and one.nbytes > _kept_bytes(one)}
+    body = _rewritten(function.body, small, moved)
+    params = tuple(share.parameter for share in moved.values())
+    at = len(function.params) - outputs
+    everything = [*function.params[:at], *params, *function.params[at:]]
+    rest = (one for one in buffers if one.nbytes > STACK_BYTES and one.buffer not in moved)
+    pooled = sum(one.nbytes * math.prod(extent for _, extent in one.loops) for one in rest)
+    return Kernel(tirx.PrimFunc(everything, body, function.ret_type, function.attrs), params, at, pooled)
+
+
+def _kept_bytes(one: _Buffer) -> int:
+    """Up to which size a buffer stays in the kernel: a thread finds its own in its caches again, in the next kernel."""
+    return POOLED_BYTES if one.loops else STACK_BYTES
+
+
+def _buffers(function: tirx.PrimFunc) -> list[_Buffer]:
+    """All buffers of constant size that a function allocates."""
+    found: list[_Buffer] = []
+    _collect(function.body, (), found)
+    uses: dict[Any, int] = {}
+
+    def add(var: Any, count: int) -> None:
+        uses[var] = uses.get(var, 0) + count
+
+    tvm_ffi.structural_walk(
+        function.body,
+        [
+            (Var, lambda var: add(var, 1)),
+            (TensorLoad, lambda load: add(load.source, -1)),
+            (tirx.BufferStore, lambda store: add(store.buffer, -1)),
+            (tirx.AllocBuffer, lambda alloc: add(alloc.buffer, -1)),
+        ],
+    )
+    for one in found:
+        one.movable = uses.get(one.buffer, 0) == 0 and all(extent > 0 for _, extent in one.loops)
+    return found
+
+
+def _collect(stmt: Any, loops: tuple[tuple[Any, int], ...], found: list[_Buffer]) -> None:
+    """Visit statements, and know the parallel loops around each."""
+    if isinstance(stmt, tirx.SeqStmt):
+        for one in stmt.seq:
+            _collect(one, loops, found)
+    elif isinstance(stmt, tirx.For):
+        if int(stmt.kind) == tirx.ForKind.PARALLEL:
+            loops = (*loops, (stmt.loop_var, _constant(stmt.extent) if _constant(stmt.min) == 0 else 0))
+        _collect(stmt.body, loops, found)
+    elif isinstance(stmt, tirx.AllocBuffer):
+        size = math.prod(_constant(d) for d in stmt.buffer.ty.shape)
+        if size:
+            found.append(_Buffer(stmt.buffer, loops, size * _element_bytes(stmt.buffer)))
+    elif isinstance(stmt, tirx.IfThenElse):
+        _collect(stmt.then_case, loops, found)
+        if stmt.else_case is not None:
+            _collect(stmt.else_case, loops, found)
+    elif isinstance(stmt, tirx.AttrStmt | tirx.While):
+        _collect(stmt.body, loops, found)
+
+
+def _constant(value: Any) -> int:
+    """The value of a constant; 0 if it is none."""
+    return int(value) if isinstance(value, int | tirx.IntImm) else 0
+
+
+def _element_bytes(buffer: Any) -> int:
+    dtype = tvm.DataType(str(buffer.ty.dtype))
+    return -(-dtype.bits * dtype.lanes // 8)
+
+
+@dataclass(frozen=True)
+class _Share:
+    """The parameter that a buffer becomes: one share of it for each iteration of the parallel loops around.
+
+    Attributes:
+        start: index of the share, in elements of the buffer.
+        lanes: scalars in an element of the buffer; the parameter has scalars only.
+    """
+
+    parameter: Any
+    start: Any
+    lanes: int
+
+    @classmethod
+    def of(cls, one: _Buffer) -> _Share:
+        element = _element_bytes(one.buffer)
+        dtype = tvm.DataType(str(one.buffer.ty.dtype))
+        unit = math.lcm(SHARE_ALIGNMENT, element)
+        count = -(-one.nbytes // unit) * unit // element
+        start: Any = 0
+        shares = 1
+        for var, extent in one.loops:
+            start = start * extent + var * count
+            shares *= extent
+        scalar = str(dtype).split("x")[0]
+        parameter = tirx.decl_buffer((shares * count * dtype.lanes,), scalar, one.buffer.name, data_alignment=64)
+        return cls(parameter, start, dtype.lanes)
+
+    def index(self, index: Any) -> Any:
+        """Index of the parameter for an index of the buffer."""
+        if self.lanes > 1:
+            return tirx.Ramp((index + self.start) * self.lanes, 1, self.lanes)
+        if isinstance(index, tirx.Ramp):
+            return tirx.Ramp(index.base + self.start, index.stride, index.lanes)
+        return index + self.start
+
+
+def _rewritten(body: Any, small: Iterable[_Buffer], moved: Mapping[Any, _Share]) -> Any:
+    """The body with allocations of `small` on the stack and accesses to `moved` in parameters."""
+    stack = {one.buffer for one in small}
+
+    def alloc(stmt: Any) -> Any:
+        if stmt.buffer in stack:
+            return tirx.AllocBuffer(stmt.buffer, {**dict(stmt.annotations), _ON_STACK: tirx.IntImm("bool", 1)})
+        return tirx.Evaluate(0) if stmt.buffer in moved else stmt
+
+    def load(expr: Any) -> Any:
+        share = moved.get(expr.source)
+        return expr if share is None else tirx.BufferLoad(share.parameter, [share.index(expr.indices[0])])
+
+    def store(stmt: Any) -> Any:
+        share = moved.get(stmt.buffer)
+        return stmt if share is None else tirx.BufferStore(share.parameter, stmt.value, [share.index(stmt.indices[0])])
+
+    callbacks = [(tirx.AllocBuffer, alloc), (TensorLoad, load), (tirx.BufferStore, store)]
+    return tvm_ffi.structural_map(body, callbacks)

@@ -1,0 +1,189 @@
+"""Checks a model before it is imported, so that what is wrong is named in the model's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...core.errors import ModelError, UnsupportedError
+from ...runtime.spec import TensorSpec
+from ..naming import node_label
+from ..reading.reader import Source
+from ..reading.shapes import input_specs
+from ..reading.tensors import NO_NUMBERS, array_of, count_nonfinite, type_name
+from ..reading.walk import graph_tensors
+from .attributes import check_attributes
+from .calls import check_calls
+from .graph_order import check_names, sorted_nodes
+from .inference import inferred_types
+from .operators import INTERNAL, check_operators, check_versions, is_withdrawn, opsets_of
+
+if TYPE_CHECKING:
+    import onnx
+
+
+#: A domain that ONNX's checker knows nothing of.
+_UNCHECKED = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A model that is ready to be imported.
+
+    Attributes:
+        graph: the graph; functions of the model are inlined. Never change it: it may be the caller's.
+        nodes: its nodes in an order in which every value is made before it is read.
+        opset: version of the standard operators.
+        opsets: domain -> version; the standard domain is "".
+        inputs: name, static shape and dtype of every input, in graph order, initializers left out.
+        weights: initializer name -> value.
+        warnings: what is odd but allowed.
+        types: value -> type, of every value that ONNX's inference knows.
+    """
+
+    graph: onnx.GraphProto
+    nodes: tuple[onnx.NodeProto, ...]
+    opset: int
+    opsets: Mapping[str, int]
+    inputs: tuple[TensorSpec, ...]
+    weights: Mapping[str, np.ndarray]
+    warnings: tuple[str, ...]
+    types: Mapping[str, onnx.TypeProto]
+
+
+def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]], *, operators: bool = True) -> Checked:
+    """Check a model and bind its input shapes; `source.proto` is left as it is.
+
+    Args:
+        operators: whether every node must be one that can be imported; without it nothing is asked of nodes, no
+            types are inferred (ONNX's own checks know no operators but its own), and tensors without numbers, such
+            as strings, are left out of the weights.
+
+    Raises:
+        ModelError: the model is not valid ONNX: a value nothing makes, a cycle, names made twice, tensors with too
+            much or too little data, attributes that do not fit, free dimensions that `shapes` does not bind.
+        OptionError: `shapes` contradicts the model.
+        UnsupportedError: versions, operators or kinds of inputs that cannot be imported.
+    """
+    proto, name = inlined(source.proto, source.name), source.name
+    opset = check_versions(proto, name)
+    graph = proto.graph
+    if graph.sparse_initializer:
+        first = graph.sparse_initializer[0].values.name
+        raise UnsupportedError(f"{name}: sparse initializer {first!r}", fix="store it as a dense initializer")
+    check_names(graph, name)
+    nodes = sorted_nodes(graph, name)
+    inputs = input_specs(graph, shapes, name)
+    opsets = {"": opset, **opsets_of(proto)}
+    if operators:
+        check_operators(nodes, opsets, name)
+    weights, warnings = _weights(graph, name, numbers=operators)
+    if not operators:
+        return Checked(graph, tuple(nodes), opset, opsets, inputs, weights, tuple(warnings), {})
+    _check_with_onnx(proto, nodes, name)
+    check_attributes(nodes, name)
+    types = inferred_types(proto, nodes, inputs, name)
+    if any(a is not b for a, b in zip(nodes, graph.node, strict=True)):
+        warnings = ["the nodes were not in topological order and have been sorted", *warnings]
+    return Checked(graph, tuple(nodes), opset, opsets, inputs, weights, tuple(warnings), types)
+
+
+def inlined(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """The model with calls of its own functions replaced by their bodies.
+
+    Raises:
+        ModelError: they cannot be.
+        UnsupportedError: they would become too many nodes.
+    """
+    if not proto.functions:
+        return proto
+    import onnx.inliner
+
+    check_calls(proto, name)
+    try:
+        return onnx.inliner.inline_local_functions(proto)
+    except Exception as error:  # the C++ side raises bare RuntimeError and more
+        functions = ", ".join(f.name for f in proto.functions[:3])
+        raise ModelError(f"{name}: its functions ({functions}) cannot be inlined: {error}") from error
+
+
+def _weights(graph: onnx.GraphProto, name: str, numbers: bool) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The initializers, and what is odd about tensors; `numbers`: whether all have to hold some."""
+    weights, warnings = {}, []
+    top = len(graph.initializer)
+    for i, (owner, tensor) in enumerate(graph_tensors(graph)):
+        if not numbers and type_name(tensor.data_type) in NO_NUMBERS:
+            continue
+        array = array_of(tensor, owner, name)
+        if found := count_nonfinite(array):
+            warnings.append(f"{owner} holds {found}")
+        if i < top:
+            weights[tensor.name] = array
+    return weights, warnings
+
+
+def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: str) -> None:
+    """onnx.checker over the model without its weights, which are checked already and would only be copied."""
+    import onnx
+
+    skeleton = onnx.ModelProto()
+    for field in ("ir_version", "opset_import", "producer_name"):
+        _copy_field(proto, skeleton, field)
+    for field in ("name", "input", "output"):
+        _copy_field(proto.graph, skeleton.graph, field)
+    skeleton.graph.name = skeleton.graph.name or "graph"
+    opset = opsets_of(proto).get("", 0)
+    skeleton.graph.node.extend(
+        _foreign(node) if node.op_type in INTERNAL or is_withdrawn(node, opset) else node for node in nodes
+    )
+    if all(o.domain != _UNCHECKED for o in skeleton.opset_import):
+        skeleton.opset_import.append(onnx.helper.make_opsetid(_UNCHECKED, 1))
+    listed = {value.name for value in skeleton.graph.input}
+    skeleton.graph.input.extend(
+        onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in proto.graph.initializer
+        if tensor.name not in listed
+    )
+    for value in (*skeleton.graph.input, *skeleton.graph.output):  # a rank may be unknown, the checker wants one
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            value.type.tensor_type.shape.SetInParent()
+    try:
+        onnx.checker.check_model(skeleton)
+    except onnx.checker.ValidationError as error:
+        where = _culprit(skeleton)
+        reason = " ".join(str(error).split("\n\n==> Context")[0].split())
+        raise ModelError(f"{name}: {where}not valid ONNX: {reason}", fix="export the model again") from error
+
+
+def _foreign(node: onnx.NodeProto) -> onnx.NodeProto:
+    """The node as one of a domain that onnx.checker has no schemas of: of its own it refuses what was withdrawn."""
+    new = type(node)()
+    new.CopyFrom(node)
+    new.domain = _UNCHECKED
+    return new
+
+
+def _copy_field(given: onnx.ModelProto | onnx.GraphProto, new: onnx.ModelProto | onnx.GraphProto, field: str) -> None:
+    value = getattr(given, field)
+    if isinstance(value, (int, str)):
+        setattr(new, field, value)
+    else:
+        getattr(new, field).extend(value)
+
+
+def _culprit(model: onnx.ModelProto) -> str:
+    """The node that does not pass; onnx.checker names it only if it has a name."""
+    import onnx
+
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = model.ir_version
+    context.opset_imports = {o.domain: o.version for o in model.opset_import}
+    for node in model.graph.node:
+        try:
+            onnx.checker.check_node(node, context)
+        except onnx.checker.ValidationError:
+            return f"node {node_label(node)!r} ({node.op_type}): "
+    return ""

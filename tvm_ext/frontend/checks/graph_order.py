@@ -1,0 +1,132 @@
+"""Checks that a graph holds together: names made once, every value made by somebody, nodes in an order that works."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ...core.errors import ModelError
+from ..naming import node_label
+from ..reading.walk import inner_graphs
+
+if TYPE_CHECKING:
+    import onnx
+
+_REPAIR = "export the model again; onnx.checker.check_model(path) lists what else is wrong"
+
+
+def check_names(graph: onnx.GraphProto, model: str) -> None:
+    """Every value has one maker: an input, an initializer, or one node.
+
+    Raises:
+        ModelError: names the value and who makes it twice.
+    """
+    makers: dict[str, str] = {}
+    for name, maker in _makers(graph):
+        if not name:
+            raise ModelError(f"{model}: {maker} has no name", fix=_REPAIR)
+        # up to IR version 3 every initializer was listed as an input too: its default value
+        if name in makers and {makers[name], maker} != {"an input", "an initializer"}:
+            both = f"both {makers[name]} and {maker}" if makers[name] != maker else f"{maker} twice"
+            raise ModelError(f"{model}: value {name!r} is made by {both}", fix=_REPAIR)
+        makers[name] = maker
+    for output in graph.output:
+        if output.name not in makers:
+            raise ModelError(
+                f"{model}: no node makes output {output.name!r}; {_known(makers)}",
+                fix="the graph is incomplete: " + _REPAIR,
+            )
+
+
+def _makers(graph: onnx.GraphProto) -> Iterator[tuple[str, str]]:
+    yield from ((value.name, "an input") for value in graph.input)
+    yield from ((tensor.name, "an initializer") for tensor in graph.initializer)
+    for node in graph.node:
+        yield from ((output, f"node {node_label(node)!r}") for output in node.output if output)
+
+
+def _known(names: Iterable[str]) -> str:
+    names = list(names)
+    return f"the last values made are {', '.join(map(repr, names[-3:]))}" if names else "it makes no values at all"
+
+
+def sorted_nodes(graph: onnx.GraphProto, model: str) -> list[onnx.NodeProto]:
+    """The nodes in an order that works: as they stand if that does, else sorted, nodes moved only where needed.
+
+    Raises:
+        ModelError: a node reads a value that nothing makes, or the nodes of a cycle, by name.
+    """
+    maker = {output: i for i, node in enumerate(graph.node) for output in node.output if output}
+    given = {v.name for v in graph.input} | {t.name for t in graph.initializer}
+    given |= {s.values.name for s in graph.sparse_initializer}
+    needs: list[set[int]] = []
+    for node in graph.node:
+        reads = list(dict.fromkeys(reads_of(node)))
+        if lost := [name for name in reads if name not in maker and name not in given]:
+            raise ModelError(
+                f"{model}: node {node_label(node)!r} reads {lost[0]!r}, which no node, input or initializer makes",
+                fix=_REPAIR,
+            )
+        needs.append({maker[name] for name in reads if name in maker})
+    order = _topological(needs)
+    if len(order) < len(needs):
+        raise ModelError(f"{model}: nodes form a cycle: {_cycle(graph, needs, set(order))}", fix=_REPAIR)
+    return [graph.node[i] for i in order]
+
+
+def reads_of(node: onnx.NodeProto) -> Iterator[str]:
+    """Names a node reads: its inputs, and what the graphs inside it (branches of If) take from outside."""
+    yield from (name for name in node.input if name)
+    for graph in inner_graphs(node.attribute):
+        own = {v.name for v in graph.input} | {t.name for t in graph.initializer}
+        own |= {output for inner in graph.node for output in inner.output}
+        for inner in graph.node:
+            yield from (name for name in reads_of(inner) if name not in own)
+        yield from (v.name for v in graph.output if v.name not in own)
+
+
+def _topological(needs: list[set[int]]) -> list[int]:
+    users: list[list[int]] = [[] for _ in needs]
+    waiting = [len(before) for before in needs]
+    for i, before in enumerate(needs):
+        for j in before:
+            users[j].append(i)
+    ready = [i for i, count in enumerate(waiting) if count == 0]
+    order = []
+    while ready:  # a heap is in heap order when it is sorted, as `ready` is
+        order.append(heapq.heappop(ready))
+        for user in users[order[-1]]:
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(ready, user)
+    return order
+
+
+def _cycle(graph: onnx.GraphProto, needs: list[set[int]], done: set[int]) -> str:
+    """Walk back from any node left over: every one waits for another, so the walk meets itself."""
+    path = [next(i for i in range(len(needs)) if i not in done)]
+    while path[-1] not in path[:-1]:
+        path.append(min(needs[path[-1]] - done))
+    loop = [node_label(graph.node[i]) for i in reversed(path[path.index(path[-1]) :])]
+    if len(loop) > 8:
+        loop = [*loop[:4], f"({len(loop) - 8} more)", *loop[-4:]]
+    return " -> ".join(loop)
+
+
+def inputs_behind(values: Iterable[str], nodes: Iterable[onnx.NodeProto], inputs: Iterable[str]) -> list[str]:
+    """Those of the graph's inputs from which values are computed, in graph order.
+
+    Args:
+        values: names in the graph.
+        nodes: all of the graph.
+        inputs: names of the graph's inputs.
+    """
+    makers = {output: maker for maker in nodes for output in maker.output if output}
+    seen: set[str] = set()
+    left = list(values)
+    while left:
+        if (name := left.pop()) not in seen:
+            seen.add(name)
+            left += reads_of(makers[name]) if name in makers else []
+    return [name for name in inputs if name in seen]

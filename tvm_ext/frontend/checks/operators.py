@@ -1,0 +1,230 @@
+"""Which ONNX versions, domains and operators can be imported; what cannot is named before anything is converted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import ModelError, UnsupportedError
+from ..control_flow.functions import has_definition
+from ..fallback.node import is_region
+from ..naming import node_label
+from ..reading.walk import with_branches
+
+if TYPE_CHECKING:
+    import onnx
+
+#: The oldest opset: before it, Add and its kin broadcast by attributes, which no converter reads.
+OLDEST_OPSET = 7
+OLDEST_IR = 3
+#: Versions are of 32 bits in onnx's schemas.
+_MOST_VERSION = 1 << 31
+_DEFAULT = ("", "ai.onnx")
+#: Of onnxruntime, written in the standard domain, and unknown to ONNX.
+INTERNAL = ("SimplifiedLayerNormalization",)
+#: Operators that become nodes of the graph around them.
+CONTROL_FLOW = ("If", "Loop", "Scan")
+#: Operators on sequences and optionals, which `sequences` converts.
+SEQUENCES = frozenset(
+    ["ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt", "SequenceConstruct"]
+    + ["SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence"]
+)
+#: Operators of whose versions the own converter reads more than the stock one.
+_ALL_VERSIONS = ("BatchNormalization", "Resize", "Slice", "Upsample")
+#: Operators of which a version was withdrawn that models have all the same, and whose meaning is clear.
+_WITHDRAWN = ("GroupNormalization",)
+#: Operators whose stock converter knows too little of them.
+BY_DEFINITION = ("Attention",)
+
+
+def check_versions(proto: onnx.ModelProto, model: str) -> int:
+    """The opset of the standard operators, when it and the IR version can be read.
+
+    Raises:
+        UnsupportedError: a version that is too old or too new; says which range works.
+        ModelError: no version of the standard operators is stated, or two of one domain.
+    """
+    import onnx
+
+    if not OLDEST_IR <= proto.ir_version <= onnx.IR_VERSION:
+        raise UnsupportedError(
+            f"{model}: ONNX IR version {proto.ir_version}; {OLDEST_IR} to {onnx.IR_VERSION} work",
+            fix="export the model again" if proto.ir_version < OLDEST_IR else "upgrade the onnx package",
+        )
+    newest = onnx.defs.onnx_opset_version()
+    stated = {("" if o.domain in _DEFAULT else o.domain, o.version) for o in proto.opset_import}
+    if len({domain for domain, _ in stated}) < len(stated) or any(not 0 <= v < _MOST_VERSION for _, v in stated):
+        listed = ", ".join(f"{domain or 'ai.onnx'!r} {version}" for domain, version in sorted(stated))
+        raise ModelError(f"{model}: states opsets {listed[:200]}: one of each domain is needed", fix="export it again")
+    versions = [o.version for o in proto.opset_import if o.domain in _DEFAULT]
+    if not versions:
+        if any(node.domain in _DEFAULT for node in proto.graph.node):
+            raise ModelError(f"{model}: states no opset of the standard operators", fix="export the model again")
+        return newest  # for none of its nodes; what they are is for check_operators to say
+    if not OLDEST_OPSET <= versions[0] <= newest:
+        raise UnsupportedError(
+            f"{model}: opset {versions[0]}; {OLDEST_OPSET} to {newest} work",
+            fix="export with an opset in that range, or onnx.version_converter.convert_version(model, 17)",
+        )
+    return versions[0]
+
+
+def opsets_of(proto: onnx.ModelProto) -> dict[str, int]:
+    """Domain -> version that the model states; the standard domain is ""."""
+    return {"" if o.domain in _DEFAULT else o.domain: o.version for o in proto.opset_import}
+
+
+def lacks_converter(node: onnx.NodeProto) -> bool:
+    """Whether a node can be imported by ONNX's definition of its operator only."""
+    if node.domain not in _DEFAULT:
+        return not _is_foreign(node)
+    return node.op_type in BY_DEFINITION or not is_converted(node.op_type)
+
+
+def check_operators(nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int], model: str) -> None:
+    """Every node that always runs, also in bodies of loops, has a converter that understands its version.
+
+    Of nodes in branches only the schema is looked at: a known condition may leave them out.
+
+    Raises:
+        ModelError: an operator that the stated opset does not have.
+        UnsupportedError: names a node of every operator that cannot be converted, with its domain and the reason.
+    """
+    wrong: dict[tuple[str, str, str], list[str]] = {}
+    for node, always in with_branches(nodes):
+        reason = refusal(node, opsets) if always else _absence(node, opsets)
+        if reason:
+            wrong.setdefault((node.op_type, node.domain, reason), []).append(node_label(node))
+    if not wrong:
+        return
+    lines = []
+    for (op_type, domain, reason), labels in wrong.items():
+        more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+        lines.append(f"node {labels[0]!r}{more}: operator {op_type!r} (domain {domain or 'ai.onnx'!r}) {reason}")
+    kind = ModelError if all(key[2].startswith(_TOO_NEW) for key in wrong) else UnsupportedError
+    raise kind(f"{model}: " + "\n  ".join(lines), fix=FIX)
+
+
+_TOO_NEW = "came with opset "
+#: Operators that no converter is planned for -> why.
+WHY = (
+    dict.fromkeys(
+        ("Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        ": its output is random, and a compiled program gives the same for the same inputs",
+    )
+    | dict.fromkeys(
+        ("ImageDecoder", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
+        ": it works on strings or on files of images; do so before the model",
+    )
+    | dict.fromkeys(
+        ("CastMap", "CategoryMapper", "DictVectorizer", "ZipMap"),
+        ": it works on maps or on strings, which are no tensors; do so outside of the model (skl2onnx: zipmap=False)",
+    )
+)
+FIX = (
+    "export the model with standard operators of another opset (17 works best), "
+    "or replace these nodes by standard operators, for instance with onnx-graphsurgeon or onnxscript's rewriter"
+)
+
+
+def refusal(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
+    """Why a node cannot be imported; "" if it can."""
+    if reason := _absence(node, opsets):
+        return reason
+    if is_region(node):
+        return ""
+    if lacks_converter(node):
+        return "" if has_definition(node, opsets) else "has no converter" + WHY.get(node.op_type, "")
+    converter = _converters().get(node.op_type)
+    own = node.op_type in _own_converters() and (converter is None or node.op_type in _ALL_VERSIONS)
+    if own or node.domain not in _DEFAULT or node.op_type in (*CONTROL_FLOW, *SEQUENCES):
+        return ""
+    return _version_refusal(node, opsets[""], converter)
+
+
+def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
+    """Why a node cannot be what it says it is; "" if ONNX, or this library, knows its operator."""
+    from onnx import defs
+
+    if is_region(node):
+        return ""
+    if node.domain not in _DEFAULT:
+        known = _is_foreign(node) or has_definition(node, opsets)
+        return "" if known else "is not a standard one" + WHY.get(node.op_type, "")
+    opset = opsets.get("", defs.onnx_opset_version())
+    if node.op_type in INTERNAL:
+        return ""
+    if not defs.has(node.op_type):
+        return "does not exist in ONNX"
+    if not defs.has(node.op_type, opset):
+        first = min(s.since_version for s in defs.get_all_schemas_with_history() if _is(s, node.op_type))
+        return f"{_TOO_NEW}{first}, and the model states {opset}"
+    gone = defs.get_schema(node.op_type, opset).deprecated and not is_withdrawn(node, opset)
+    return f"is gone in opset {opset}" if gone else ""
+
+
+def is_withdrawn(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether ONNX knows this version of a node's operator no more, and this library does."""
+    from onnx import defs
+
+    known = node.domain in _DEFAULT and node.op_type in _WITHDRAWN and defs.has(node.op_type, opset)
+    return known and bool(defs.get_schema(node.op_type, opset).deprecated)
+
+
+def _is_foreign(node: onnx.NodeProto) -> bool:
+    """Whether a node of another domain than the standard one has a converter."""
+    from ..converters import FOREIGN
+
+    return node.op_type in FOREIGN.get(node.domain, {})
+
+
+def is_converted(op_type: str) -> bool:
+    return op_type in CONTROL_FLOW or op_type in SEQUENCES or op_type in _own_converters() or op_type in _converters()
+
+
+def _own_converters() -> Mapping[str, Any]:
+    from ..converters import CONVERTERS
+
+    return CONVERTERS
+
+
+def _is(schema: Any, op_type: str) -> bool:
+    return bool(schema.name == op_type and schema.domain == "")
+
+
+def _converters() -> dict[str, Any]:
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    return onnx_frontend._get_convert_map()
+
+
+def _version_refusal(node: onnx.NodeProto, opset: int, converter: Any) -> str:
+    """Stock TVM silently takes its oldest implementation for an older opset: see that the node reads the same there."""
+    from onnx import defs
+
+    oldest = min(int(name[7:]) for name in dir(converter) if name.startswith("_impl_v"))
+    if opset >= oldest or not defs.has(node.op_type, oldest):
+        return ""
+    ours, theirs = defs.get_schema(node.op_type, opset), defs.get_schema(node.op_type, oldest)
+    if _same_meaning(node, ours, theirs):
+        return ""
+    return f"of opset {opset} differs from that of opset {oldest}, the oldest its converter reads"
+
+
+def _same_meaning(node: onnx.NodeProto, ours: Any, theirs: Any) -> bool:
+    used = {attribute.name for attribute in node.attribute}
+    if not used <= set(theirs.attributes) or not theirs.min_input <= len(node.input) <= theirs.max_input:
+        return False
+    for name in set(ours.attributes) & set(theirs.attributes) - used:
+        if ours.attributes[name].default_value != theirs.attributes[name].default_value:
+            return False
+    return _inputs_stand(_names(ours.inputs), _names(theirs.inputs), len(node.input))
+
+
+def _names(inputs: Iterable[Any]) -> list[str]:
+    return [value.name for value in inputs]
+
+
+def _inputs_stand(ours: list[str], theirs: list[str], count: int) -> bool:
+    """No input that the node uses stands at another place in the other version; a new name alone is no matter."""
+    return all(name not in theirs or theirs.index(name) == i for i, name in enumerate(ours[:count]))

@@ -1,0 +1,1 @@
+"""If, Loop, Scan, sequences and functions of a model."""

@@ -1,0 +1,86 @@
+"""Operators without a converter that ONNX itself defines by other operators: their nodes become that definition.
+
+    y = Celu(x)   ->   a = Elu(x / alpha); y = a * alpha
+
+ONNX keeps the definitions beside its schemas; some depend on the types of a node's inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..naming import Names, node_label
+from .copies import Copies
+
+if TYPE_CHECKING:
+    import onnx
+
+TypeOf = Callable[[str], "onnx.TypeProto"]
+"""Value -> its type; an empty one if it is not known."""
+
+
+def has_definition(node: onnx.NodeProto, opsets: Mapping[str, int]) -> bool:
+    """Whether ONNX defines the node's operator by others.
+
+    Args:
+        node: of any domain.
+        opsets: domain -> version that the model states; the standard domain is "".
+    """
+    return _schema(node, opsets) is not None
+
+
+def definition(
+    node: onnx.NodeProto, opsets: Mapping[str, int], type_of: TypeOf, names: Names
+) -> list[onnx.NodeProto] | None:
+    """The nodes that define a node, in fresh names; None if the definition does not fit it (a type is not known)."""
+    import onnx
+
+    if (schema := _schema(node, opsets)) is None:
+        return None
+    whole = onnx.NodeProto()
+    whole.CopyFrom(node)
+    given = {attribute.name for attribute in node.attribute}
+    whole.attribute.extend(a.default_value for name, a in schema.attributes.items()
+                           if name not in given and a.default_value.name)  # fmt: skip
+    data = _function(schema, whole, opsets, type_of)
+    if not data:
+        return None
+    function = onnx.FunctionProto.FromString(data)
+    inputs = [*node.input, *[""] * len(function.input)]
+    renamed = dict(zip(function.input, inputs, strict=False))
+    renamed |= {inner: outer for inner, outer in zip(function.output, node.output, strict=False) if outer}
+    attributes = {attribute.name: attribute for attribute in whole.attribute}
+    return Copies(node_label(node), names, renamed, attributes=attributes).nodes(function.node)
+
+
+def _schema(node: onnx.NodeProto, opsets: Mapping[str, int]) -> Any:
+    """The node's schema, if it has a definition."""
+    from onnx import defs
+
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    if domain not in opsets or not defs.has(node.op_type, opsets[domain], domain):
+        return None
+    schema = defs.get_schema(node.op_type, opsets[domain], domain)
+    return schema if schema.has_function or schema.has_context_dependent_function else None
+
+
+def _function(schema: Any, node: onnx.NodeProto, opsets: Mapping[str, int], type_of: TypeOf) -> bytes:
+    """The serialized definition for the version nearest to the model's; empty if there is none."""
+    standard = opsets.get("", schema.since_version)
+    if schema.has_function:
+        version = _nearest(schema.function_opset_versions, standard)
+        return bytes(schema.get_function_with_opset_version(version)) if version else b""
+    version = _nearest(schema.context_dependent_function_opset_versions, standard)
+    kinds = [type_of(name) for name in node.input]
+    unknown = [name for name, kind in zip(node.input, kinds, strict=True) if name and not kind.WhichOneof("value")]
+    if not version or unknown:
+        return b""
+    data = [kind.SerializeToString() for kind in kinds]
+    return bytes(schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), data))
+
+
+def _nearest(versions: Iterable[int], stated: int) -> int:
+    """The newest version that is not newer than what the model states; else the oldest one."""
+    listed = sorted(versions)
+    return max((v for v in listed if v <= stated), default=listed[0] if listed else 0)

@@ -1,0 +1,270 @@
+"""Loop and Scan: every step of a short one stands in the graph; a long one stays a loop (see :mod:`.rolled`).
+
+    s, z = Scan(s0, x; s, x_t -> f(s, x_t), g(s, x_t))
+    ->  s1 = f(s0, x[0]); z0 = g(s0, x[0]); s2 = f(s1, x[1]); z1 = g(s1, x[1]); ...; z = concat(z0, z1, ...)
+
+A Loop ends where its condition is known to be false, as one computed of counters and shapes is while it is unrolled.
+From the step on where the condition is computed, states are kept by a mask, for as many steps as there may be:
+
+    s = Loop(n, go, s0; s -> c(s), f(s))   ->   s1 = f(s0); go1 = c(s1); s2 = where(go1, f(s1), s1); ...
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.errors import TvmExtError
+from ...core.graph.relax_graph import shape_of
+from ..checks.refusal import Refusal, TooLong
+from ..naming import node_label
+from .branches import selected
+from .rolled import roll
+from .step_counts import passes_on
+from .subgraph import Graph, constant_of, run_body
+
+if TYPE_CHECKING:
+    import onnx
+
+#: Nodes that one loop may become: of one that could stay a loop, and of one that could not.
+UNROLLED, LIMIT = 256, 20_000
+#: Axes of Unsqueeze are an input from this version on.
+_AXES_ARE_INPUTS = 13
+#: Before this version Scan runs over a batch.
+_NO_BATCH = 9
+
+
+def convert_loop(node: onnx.NodeProto, graph: Graph) -> None:
+    """Convert a Loop and bind its outputs.
+
+    Raises:
+        Refusal: what is collected has a size that is known at run time only, or what is carried has one in each step,
+            and the steps are not known to be few.
+    """
+    _convert(node, graph, _unroll_loop)
+
+
+def convert_scan(node: onnx.NodeProto, graph: Graph) -> None:
+    """Convert a Scan and bind its outputs.
+
+    Raises:
+        Refusal: the length is known at run time only, or what is carried has a shape of its own in each step, and there
+            are too many steps.
+    """
+    _convert(node, graph, _unroll_scan)
+
+
+def _convert(node: onnx.NodeProto, graph: Graph, unroll: Callable[[onnx.NodeProto, Graph, int], None]) -> None:
+    before = graph.inner
+    try:
+        return unroll(node, graph, UNROLLED)
+    except TooLong:
+        graph.inner = before  # nothing reads what there is of them
+    try:
+        return roll(node, graph)
+    except (Refusal, TvmExtError) as error:
+        reason = error
+    graph.inner = before
+    try:
+        unroll(node, graph, LIMIT)
+    except TooLong as error:
+        if isinstance(reason, TvmExtError):
+            raise reason from error
+        wrong = f"{error}; it cannot stay a loop: {reason}"
+        raise Refusal(wrong, fix=error.fix, freeze=error.freeze, unknown=error.unknown) from reason
+
+
+def _unroll_loop(node: onnx.NodeProto, graph: Graph, limit: int) -> None:
+    steps = _Steps(node, graph, limit)
+    trips = _number(node, graph)
+    if passes_on(steps.body):
+        steps.check_count(trips)
+    states, collected = list(node.input[2:]), steps.collectors(len(node.input) - 1)
+    going: bool | str = node.input[1] if len(node.input) > 1 and node.input[1] else True
+    number = 0
+    while number < trips:
+        if isinstance(going, str) and (now := graph.known(going)) is not None:
+            going = bool(now.all())
+        if not going:
+            break
+        if isinstance(going, str):
+            steps.check_masked(trips, states)
+        first = [steps.constant(np.int64(number)), steps.constant(np.array(True)), *states]
+        wanted, *results = steps.run(first)
+        new, extra = results[: len(states)], results[len(states) :]
+        if isinstance(going, str):
+            states = steps.masked(going, new, states)
+            last = graph.known(wanted)
+            going = steps.add("And", [going, wanted]) if last is None or last.all() else False
+        else:
+            states, going = new, wanted
+        for found, value in zip(collected, extra, strict=True):
+            found.append(value)
+        number += 1
+    steps.finish(states, collected, [0] * len(collected))
+
+
+def _unroll_scan(node: onnx.NodeProto, graph: Graph, limit: int) -> None:
+    steps = _Steps(node, graph, limit)
+    scanned = int(steps.given["num_scan_inputs"].i)
+    if graph.opset < _NO_BATCH:
+        _convert_batch(node, graph, steps, scanned)
+        return
+    axes, backwards = (steps.ints(name, scanned) for name in ("scan_input_axes", "scan_input_directions"))
+    sources = list(zip(node.input[-scanned:], axes, backwards, strict=True))
+    states, collected = _scanned(graph, steps, list(node.input[:-scanned]), sources)
+    directions = steps.ints("scan_output_directions", len(collected))
+    joined = [c[::-1] if back else c for c, back in zip(collected, directions, strict=True)]
+    steps.finish(states, joined, steps.ints("scan_output_axes", len(collected)))
+
+
+def _scanned(
+    graph: Graph, steps: _Steps, states: list[str], sources: Sequence[tuple[str, int, int]]
+) -> tuple[list[str], list[list[str]]]:
+    """All steps over sources (name, axis, whether backwards): the last states, and what each step adds."""
+    count = _length(graph, sources[0][0], sources[0][1])
+    steps.check_count(count)
+    collected = steps.collectors(len(states))
+    for number in range(count):
+        slices = [
+            steps.add("Gather", [source, steps.constant(np.int64(count - 1 - number if back else number))], axis=axis)
+            for source, axis, back in sources
+        ]
+        results = steps.run([*states, *slices])
+        states = results[: len(states)]
+        for found, value in zip(collected, results[len(states) :], strict=True):
+            found.append(value)
+    return states, collected
+
+
+def _convert_batch(node: onnx.NodeProto, graph: Graph, steps: _Steps, scanned: int) -> None:
+    """The Scan of opset 8, over every element of a batch by itself; its first input may cut sequences short."""
+    if node.input[0]:
+        raise Refusal("lengths of its sequences", fix="export the model with opset 9 or later")
+    states, sources = list(node.input[1:-scanned]), list(node.input[-scanned:])
+    backwards = steps.ints("directions", scanned)
+    rows = steps.collectors(0)
+    for number in range(_length(graph, sources[0], 0)):
+        at = steps.constant(np.int64(number))
+        first, given = ([steps.add("Gather", [name, at], axis=0) for name in names] for names in (states, sources))
+        last, collected = _scanned(graph, steps, first, list(zip(given, [0] * scanned, backwards, strict=True)))
+        for row, value in zip(rows, [*last, *(steps.joined(values, 0) for values in collected)], strict=True):
+            row.append(value)
+    steps.finish([], rows, [0] * len(rows))
+
+
+def _number(node: onnx.NodeProto, graph: Graph) -> float:
+    """The most steps a Loop takes; infinity if nothing but its condition ends it."""
+    if not node.input[0]:
+        return math.inf
+    if (trips := graph.known(node.input[0])) is None:
+        raise TooLong(f"how many steps it takes, {node.input[0]!r}, is computed", unknown=node.input[0])
+    return int(trips.reshape(-1)[0])
+
+
+def _length(graph: Graph, source: str, axis: int) -> int:
+    shape = shape_of(graph.value(source))
+    if shape is None or not -len(shape) <= axis < len(shape):
+        raise Refusal(f"the length of {source!r} is known at run time only", unknown=source)
+    return shape[axis]
+
+
+class _Steps:
+    """The steps of one node."""
+
+    def __init__(self, node: onnx.NodeProto, graph: Graph, limit: int) -> None:
+        self._node, self._graph, self._label, self._limit = node, graph, node_label(node), limit
+        self.given: Mapping[str, onnx.AttributeProto] = {a.name: a for a in node.attribute}
+        self.body = self.given["body"].g
+        self._made = 0
+
+    def ints(self, name: str, count: int) -> list[int]:
+        """An attribute of `count` integers, 0 by default."""
+        return list(self.given[name].ints) if name in self.given else [0] * count
+
+    def collectors(self, first: int) -> list[list[str]]:
+        """A list for each output of the body, from the first one on that is collected."""
+        return [[] for _ in self.body.output[first:]]
+
+    def check_count(self, count: float) -> None:
+        """Whether so many steps can be compiled."""
+        if count * max(len(self.body.node), 1) > self._limit:
+            raise TooLong(f"its steps are more than {self._limit} nodes", fix="shorten it")
+
+    def run(self, inputs: Sequence[str]) -> list[str]:
+        """One step: the body's outputs."""
+        self._made += 1
+        self.check_count(self._made)
+        return run_body(self._graph, self.body, inputs, self._label)
+
+    def check_masked(self, trips: float, states: Sequence[str]) -> None:
+        """Whether steps that may not happen can be compiled."""
+        if any(left := self._node.output[len(states) :]):
+            raise Refusal(f"its condition is computed, and {next(filter(None, left))!r} has an element for each step",
+                          freeze=True)  # fmt: skip
+        if math.isinf(trips) or trips * max(len(self.body.node), 1) > self._limit:
+            wrong = "its condition is computed, and the number of steps has no bound that is small enough"
+            raise TooLong(wrong, fix="give the Loop a small trip count M", freeze=True)
+
+    def masked(self, going: str, new: Sequence[str], old: Sequence[str]) -> list[str]:
+        """The states after a step that happens where `going` is true."""
+        pairs = zip(new, old, strict=True)
+        return [self._select(going, a, b) for a, b in pairs]
+
+    def _select(self, going: str, new: str, old: str) -> str:
+        value = self._graph.value
+        name = self._graph.names.fresh(f"{self._label}/state")
+        what = f"state {old!r} by condition"
+        self._graph.bind(name, selected(value(going), value(new), value(old), what, going))
+        return name
+
+    def finish(self, states: Sequence[str], collected: Sequence[Sequence[str]], axes: Sequence[int]) -> None:
+        """Bind the node's outputs."""
+        outputs = list(self._node.output)
+        for value, output in zip(states, outputs, strict=False):
+            if output:
+                self._graph.bind(output, self._graph.value(value))
+        stated = self.body.output[len(self.body.output) - len(collected) :]
+        for values, axis, output, each in zip(collected, axes, outputs[len(states) :], stated, strict=False):
+            if output and values:
+                self.joined(values, axis, output)
+            elif output:
+                self._graph.bind(output, _nothing(each, axis))
+
+    def joined(self, values: Sequence[str], axis: int, output: str = "") -> str:
+        """The name of values beside each other along a new axis."""
+        return self.add("Concat", [self._unsqueezed(value, axis) for value in values], output, axis=axis)
+
+    def _unsqueezed(self, value: str, axis: int) -> str:
+        if self._graph.opset < _AXES_ARE_INPUTS:
+            return self.add("Unsqueeze", [value], axes=[axis])
+        return self.add("Unsqueeze", [value, self.constant(np.array([axis], np.int64))])
+
+    def constant(self, value: Any) -> str:
+        """The name of a constant."""
+        name = self._graph.names.fresh(f"{self._label}/constant")
+        self._graph.bind(name, constant_of(np.asarray(value)))
+        return name
+
+    def add(self, op_type: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+        """Convert one more node; the name of its output."""
+        from onnx import helper
+
+        output = output or self._graph.names.fresh(f"{self._label}/{op_type}")
+        self._graph.convert([helper.make_node(op_type, inputs, [output], self._label, **attributes)])
+        return output
+
+
+def _nothing(stated: onnx.ValueInfoProto, axis: int) -> Any:
+    """What is collected in no step, in the shape that the body states for one element."""
+    from onnx import helper
+
+    kind = stated.type.tensor_type
+    dims = [int(d.dim_value) if d.HasField("dim_value") else 0 for d in kind.shape.dim]
+    if not kind.HasField("shape") or not all(d.HasField("dim_value") for d in kind.shape.dim):
+        raise Refusal(f"it takes no step, and the body does not state the shape of {stated.name!r}")
+    at = axis % (len(dims) + 1)
+    return constant_of(np.zeros([*dims[:at], 0, *dims[at:]], helper.tensor_dtype_to_np_dtype(kind.elem_type)))

@@ -1,0 +1,1 @@
+"""Converters of operators over images: pooling, resizing, sampling, windows."""

@@ -1,0 +1,110 @@
+"""Values read between elements, at places that are computed: GridSample, RoiAlign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import te, tirx
+
+from ....core.graph.relax_graph import dtype_of
+from ...checks.refusal import Refusal
+from ..base import Attributes, Converter, as_dtype, emit, kernel, known, static_shape, stock, text, widest
+
+
+def grid_sample(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """GridSample, computed in float32 or float64 whatever its operands are: stock TVM mixes their types."""
+    x, grid = inputs[0], inputs[1]
+    dtype = widest(x, grid)
+    picks = text(attributes, "mode", "bilinear") == "nearest"  # an element as it is, of any type
+    y = stock("GridSample", [x if picks else as_dtype(x, dtype), as_dtype(grid, dtype)], attributes, opset)
+    return as_dtype(emit(y), dtype_of(x))
+
+
+def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """RoiAlign by averages: the mean of values read bilinearly, a grid of them in each bin of each region.
+
+    He et al., Mask R-CNN, 2017. From opset 16 on coordinates are of pixels' centres (`half_pixel`): half a pixel goes
+    off after scaling. TVM takes it off before, and takes the maximum of interpolated values, where ONNX takes that of
+    weighted corners.
+    """
+    if text(attributes, "mode", "avg") != "avg":
+        raise Refusal("mode 'max': TVM's kernel computes something else")
+    x, rois, batch = inputs[0], inputs[1], inputs[2]
+    dtype = widest(x)
+    half = text(attributes, "coordinate_transformation_mode", "half_pixel" if opset >= 16 else "output_half_pixel")
+    align = _RoiAlign(
+        dtype, static_shape(x, "the input of RoiAlign")[2:],
+        (int(attributes.get("output_height", 1)), int(attributes.get("output_width", 1))),
+        int(attributes.get("sampling_ratio", 0)), float(attributes.get("spatial_scale", 1.0)), half == "half_pixel",
+    )  # fmt: skip
+    y = kernel(align.compute, as_dtype(x, dtype), as_dtype(rois, dtype), as_dtype(batch, "int32"), name="roi_align")
+    return as_dtype(emit(y), dtype_of(x))
+
+
+def affine_grid(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """AffineGrid(theta, size); corners of one pixel are -1, 1 or neither, by who computes them."""
+    size = [int(d) for d in known(inputs[1], "size")]
+    if attributes.get("align_corners", 0) and 1 in size[2:]:
+        raise Refusal(f"align_corners with size {size}: ONNX does not say where one pixel lies between two corners")
+    return stock("AffineGrid", inputs, attributes, opset)
+
+
+class _RoiAlign:
+    """The kernel: `bins` of each region, `ratio` samples along each side of a bin, or as many as it has pixels."""
+
+    def __init__(
+        self, dtype: str, sizes: tuple[int, ...], bins: tuple[int, int], ratio: int, scale: float, half: bool
+    ) -> None:
+        self._dtype, self._sizes, self._bins, self._ratio = dtype, sizes, bins, ratio
+        self._scale, self._half = scale, half
+
+    def compute(self, data: te.Tensor, rois: te.Tensor, batch: te.Tensor) -> te.Tensor:
+        def element(r: Any, c: Any, p: Any, q: Any) -> Any:
+            (y, bin_h, rows), (x, bin_w, columns) = self._side(rois, r, 0), self._side(rois, r, 1)
+            # a region of no size has no sample: one that counts nothing keeps the sum from starting nowhere
+            i, j = (te.reduce_axis((0, tirx.max(n, 1)), name=name) for n, name in ((rows, "i"), (columns, "j")))
+            value = self._bilinear(
+                lambda v, w: data(batch(r), c, v, w),
+                y + self._at(p, bin_h, i, rows), x + self._at(q, bin_w, j, columns),
+            )  # fmt: skip
+            samples = (tirx.max(rows, 1) * tirx.max(columns, 1)).astype(self._dtype)
+            some = tirx.all(rows > 0, columns > 0)
+            return te.sum(tirx.if_then_else(some, value / samples, self._const(0)), axis=[i, j])
+
+        return te.compute([rois.shape[0], data.shape[1], *self._bins], element, name="out")
+
+    def _side(self, rois: te.Tensor, r: Any, d: int) -> tuple[Any, Any, Any]:
+        """Of a region along y (0) or x (1): where it begins, the size of its bins, and the samples in one."""
+        off = self._const(0.5 if self._half else 0.0)
+        first, last = (rois(r, k) * self._const(self._scale) - off for k in (1 - d, 3 - d))
+        size = last - first if self._half else tirx.max(last - first, self._const(1))
+        bin_size = size / self._const(self._bins[d])
+        count = tirx.const(self._ratio, "int32") if self._ratio > 0 else tirx.ceil(bin_size).astype("int32")
+        return first, bin_size, count
+
+    def _at(self, number: Any, size: Any, sample: Any, count: Any) -> Any:
+        """Where a sample of a bin lies in its region."""
+        inside = (sample.astype(self._dtype) + self._const(0.5)) * size / tirx.max(count, 1).astype(self._dtype)
+        return number.astype(self._dtype) * size + inside
+
+    def _bilinear(self, read: Any, y: Any, x: Any) -> Any:
+        """The value between four elements; 0 more than a pixel outside."""
+        height, width = self._sizes
+        outside = tirx.any(y < -1, y > height, x < -1, x > width)
+        (top, bottom, ty), (left, right, tx) = self._corners(y, height), self._corners(x, width)
+        above = read(top, left) * (1 - tx) + read(top, right) * tx
+        below = read(bottom, left) * (1 - tx) + read(bottom, right) * tx
+        return tirx.if_then_else(outside, self._const(0), above * (1 - ty) + below * ty)
+
+    def _corners(self, at: Any, size: int) -> tuple[Any, Any, Any]:
+        """The elements before and after a place, and its distance from the first; NaN lies at the beginning."""
+        inside = tirx.if_then_else(at > 0, tirx.min(at, self._const(size - 1)), self._const(0))
+        low = tirx.max(0, tirx.min(tirx.floor(inside).astype("int32"), size - 1))
+        return low, tirx.min(low + 1, size - 1), inside - low.astype(self._dtype)
+
+    def _const(self, value: float) -> Any:
+        return tirx.const(value, self._dtype)
+
+
+#: Operator -> converter.
+CONVERTERS: dict[str, Converter] = {"AffineGrid": affine_grid, "GridSample": grid_sample, "RoiAlign": roi_align}

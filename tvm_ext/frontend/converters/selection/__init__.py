@@ -1,0 +1,1 @@
+"""Converters of operators that pick, place, order or count elements by index."""

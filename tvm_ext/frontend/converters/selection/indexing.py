@@ -1,0 +1,163 @@
+"""Operators that choose, place, reverse or count elements: Compress, OneHot, ReverseSequence, Range, EyeLike."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from ....core.graph.relax_graph import dtype_of
+from ...checks.refusal import UNFIT, Refusal
+from ...known_values import LARGEST
+from ..base import Attributes, Converter, constant, emit, kernel, known, static_shape, text
+
+
+def compress(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Compress(x, condition) -> the rows where the condition, which decides the shape, is true."""
+    x, condition = inputs[0], known(inputs[1], "condition")
+    axis, rows = attributes.get("axis"), np.flatnonzero(condition)
+    if axis is None:
+        x, axis = emit(relax.op.reshape(x, [-1])), 0
+    extent = static_shape(x, "the input of Compress")[int(axis)]
+    if condition.ndim != 1 or rows.max(initial=-1) >= extent:
+        raise Refusal(
+            f"its condition of shape {condition.shape} picks from axis {axis} of {extent} elements", fix=UNFIT
+        )
+    return relax.op.take(x, constant(rows.astype(np.int64)), int(axis), mode="wrap")
+
+
+def one_hot(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """OneHot(indices, depth, values): values[1] where the new axis has the index, values[0] elsewhere.
+
+    A negative index counts from the end; one out of bounds is nowhere.
+    """
+    indices, values = inputs[0], inputs[2]
+    depth = int(known(inputs[1], "depth").reshape(-1)[0])
+    shape = static_shape(indices, "the indices of OneHot")
+    axis = int(attributes.get("axis", -1)) % (len(shape) + 1)
+    dtype = dtype_of(indices)
+
+    def compute(rows: te.Tensor, both: te.Tensor) -> te.Tensor:
+        def element(*i: Any) -> Any:
+            at, row = i[axis].astype(dtype), rows(*i[:axis], *i[axis + 1 :])
+            hit = tirx.any(row == at, row == at - tirx.const(depth, dtype)) if "uint" not in dtype else row == at
+            return tirx.Select(hit, both(1), both(0))
+
+        return te.compute([*shape[:axis], depth, *shape[axis:]], element, name="out")
+
+    return kernel(compute, indices, values, name="one_hot")
+
+
+def reverse_sequence(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ReverseSequence(x, lengths): the first lengths[b] steps of every sequence, backwards; at most all of them."""
+    x, lengths = inputs[0], inputs[1]
+    time, batch = int(attributes.get("time_axis", 0)), int(attributes.get("batch_axis", 1))
+    if {time, batch} != {0, 1}:
+        raise Refusal(f"time_axis {time} and batch_axis {batch}: one must be 0, the other one 1")
+    steps = static_shape(x, "the sequences")[time]
+
+    def compute(data: te.Tensor, count: te.Tensor) -> te.Tensor:
+        def element(*i: Any) -> Any:
+            length, step = tirx.min(count(i[batch]), tirx.const(steps, "int64")), i[time].astype("int64")
+            at = list(i)
+            at[time] = tirx.Select(step < length, length - 1 - step, step)
+            return data(*at)
+
+        return te.compute(data.shape, element, name="out")
+
+    return kernel(compute, x, relax.op.astype(lengths, "int64"), name="reverse_sequence")
+
+
+def tensor_scatter(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """TensorScatter(cache, update, start): update[b] written into cache[b] from start[b] on; may wrap around."""
+    cache, update, start = inputs[0], inputs[1], inputs[2]
+    shape = static_shape(cache, "the cache of TensorScatter")
+    axis, circular = int(attributes.get("axis", -2)) % len(shape), text(attributes, "mode", "linear") == "circular"
+    length = static_shape(update, "the update of TensorScatter")[axis]
+    if start is None:
+        start = relax.op.zeros((shape[0],), "int64")
+
+    def compute(old: te.Tensor, new: te.Tensor, first: te.Tensor) -> te.Tensor:
+        def element(*i: Any) -> Any:
+            offset = i[axis].astype("int64") - first(i[0])
+            if circular:
+                offset = tirx.floormod(offset, tirx.const(shape[axis], "int64"))
+            inside = tirx.all(offset >= 0, offset < length)
+            at = [tirx.Select(inside, offset, tirx.const(0, "int64")) if d == axis else p for d, p in enumerate(i)]
+            return tirx.Select(inside, new(*at), old(*i))
+
+        return te.compute(old.shape, element, name="out")
+
+    return kernel(compute, cache, update, relax.op.astype(start, "int64"), name="tensor_scatter")
+
+
+def eye_like(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """EyeLike(x): ones on a diagonal, of the dtype stated or that of x."""
+    import onnx
+
+    rows, columns = static_shape(inputs[0], "the input of EyeLike")
+    dtype = np.dtype(dtype_of(inputs[0]))
+    if "dtype" in attributes:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(int(attributes["dtype"]))
+    diagonal = int(attributes.get("k", 0))
+    if rows * columns <= LARGEST:
+        return constant(np.eye(rows, columns, diagonal).astype(dtype))
+    one, zero = (tirx.const(v, dtype.name) for v in (1, 0))
+    return kernel(
+        lambda: te.compute((rows, columns), lambda i, j: tirx.Select(j - i == diagonal, one, zero), name="out"),
+        name="eye_like",
+    )
+
+
+def constant_of_shape(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ConstantOfShape(shape) -> broadcast_to(number, shape), which its readers take as the number."""
+    from onnx import numpy_helper
+
+    number = numpy_helper.to_array(attributes["value"]).reshape(()) if "value" in attributes else np.float32(0)
+    shape = [int(d) for d in known(inputs[0], "shape")]
+    return relax.op.broadcast_to(constant(number), relax.ShapeExpr(shape))
+
+
+def arange(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Range(start, limit, delta) -> a kernel of start + i * delta, which is no slower than reading it."""
+    dtype = dtype_of(inputs[0])
+    start, limit, delta = (
+        known(x, what).reshape(()) for x, what in zip(list(inputs)[:3], ("start", "limit", "delta"), strict=True)
+    )
+    if not delta:
+        raise Refusal("its delta is 0")
+    exact = [float(x) if "float" in dtype else int(x) for x in (limit, start, delta)]
+    steps = (limit - start).astype(np.float64) / exact[2] if "float" in dtype else -((exact[1] - exact[0]) // exact[2])
+    count = max(math.ceil(steps), 0)
+    if count <= LARGEST:
+        return constant((np.arange(count).astype(dtype) * delta + start).astype(dtype))
+    first, step = (tirx.const(x.item(), dtype) for x in (start, delta))
+    return kernel(lambda: te.compute((count,), lambda i: first + i.astype(dtype) * step, name="out"), name="range")
+
+
+def value_dependent(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """An operator whose output's size depends on values: refused with the reason."""
+    raise Refusal("how much comes out depends on values, and a compiled program has fixed shapes", freeze=True)
+
+
+def all_known(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """An operator that is computed before the program is made, as `known_values` does where all inputs are known."""
+    raise Refusal("all its inputs must be known when it is compiled", freeze=True)
+
+
+#: Operator -> converter.
+CONVERTERS: dict[str, Converter] = {
+    "Compress": compress,
+    "ConstantOfShape": constant_of_shape,
+    "EyeLike": eye_like,
+    "MelWeightMatrix": all_known,
+    "NonMaxSuppression": value_dependent,
+    "NonZero": value_dependent,
+    "OneHot": one_hot,
+    "Range": arange,
+    "ReverseSequence": reverse_sequence,
+    "TensorScatter": tensor_scatter,
+    "Unique": value_dependent,
+}

@@ -1,0 +1,47 @@
+"""ScatterElements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from ....core.graph.relax_graph import dtype_of
+from ..base import Attributes, Converter, constant, emit, static_shape, stock, text
+
+#: What changes nothing by a reduction; the others take an element's own value twice without harm.
+_NEUTRAL = {"add": 0, "mul": 1}
+
+
+def scatter_elements(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ScatterElements whose indices do not reach to the end of the data in some dimension other than the axis.
+
+    TVM's kernel takes their shapes for equal there. Rows that get nothing therefore get updates that change nothing:
+    their own first element, or 0 to add, or 1 to multiply by.
+    """
+    data, indices, updates = inputs[0], inputs[1], inputs[2]
+    shape, reach = static_shape(data, "the data of ScatterElements"), static_shape(indices, "its indices")
+    axis = int(attributes.get("axis", 0)) % len(shape)
+    if 0 in reach:
+        return data
+    neutral = _NEUTRAL.get(text(attributes, "reduction", "none"))
+    done = list(reach)
+    for d, size in enumerate(shape):
+        if d == axis or done[d] == size:
+            continue
+        rest = [size - done[d] if a == d else n for a, n in enumerate(done)]
+        if neutral is None:
+            begin = [done[d] if a == d else 0 for a in range(len(shape))]
+            end = [1 if a == axis else size if a == d else n for a, n in enumerate(done)]
+            more = relax.op.broadcast_to(relax.op.strided_slice(data, list(range(len(shape))), begin, end), rest)
+        else:
+            more = constant(np.full(rest, neutral), dtype_of(data))
+        indices = emit(relax.op.concat([indices, constant(np.zeros(rest), dtype_of(indices))], d))
+        updates = emit(relax.op.concat([updates, more], d))
+        done[d] = size
+    return stock("ScatterElements", [data, indices, updates], attributes, opset)
+
+
+#: Operator -> converter.
+CONVERTERS: dict[str, Converter] = {"ScatterElements": scatter_elements}

@@ -1,0 +1,1 @@
+"""Regions of nodes that no converter takes, for a back end that runs ONNX nodes."""

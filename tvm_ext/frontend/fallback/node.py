@@ -1,0 +1,101 @@
+"""The ONNX node that a region of others becomes: what stands for it in a model, and the call that it is in a program.
+
+y = tvm_ext.fallback.Region(x) {program, nodes, ops, reasons, makers, types}   ->   y = call_tir(region, (program, x))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ...core.graph.offload_plan import OffloadedRegion
+
+#: Of the node; no model of anybody else has it.
+DOMAIN = "tvm_ext.fallback"
+_OPERATOR = "Region"
+
+
+def region_node(
+    name: str, program: bytes, inputs: Sequence[str], outputs: Mapping[str, tuple[str, onnx.TypeProto]],
+    nodes: Mapping[str, tuple[str, str]],
+) -> onnx.NodeProto:  # fmt: skip
+    """The node of a region.
+
+    Args:
+        name: a valid identifier.
+        program: what its driver gets.
+        inputs: values that it reads.
+        outputs: value that it makes -> label of the node that makes it, and its type.
+        nodes: label of each node in it -> its operator, and why it is there.
+    """
+    from onnx import helper
+
+    return helper.make_node(
+        _OPERATOR, inputs, list(outputs), name, domain=DOMAIN, program=program, nodes=list(nodes),
+        ops=[op for op, _ in nodes.values()], reasons=[why for _, why in nodes.values()],
+        makers=[maker for maker, _ in outputs.values()], types=[kind for _, kind in outputs.values()],
+    )  # fmt: skip
+
+
+def is_region(node: onnx.NodeProto) -> bool:
+    """Whether a node stands for a region."""
+    return node.domain == DOMAIN and node.op_type == _OPERATOR
+
+
+def types_of_region(node: onnx.NodeProto) -> dict[str, onnx.TypeProto]:
+    """Output -> type; nothing of any other node."""
+    return dict(zip(node.output, _read(node, "types"), strict=True)) if is_region(node) else {}
+
+
+def labels_of(node: onnx.NodeProto, label: str) -> list[str]:
+    """Labels of the nodes whose work a node is: that of itself, or of those in a region."""
+    return _texts(node, "nodes") if is_region(node) else [label]
+
+
+def makers_of(node: onnx.NodeProto, label: str) -> dict[str, str]:
+    """Output -> label of the node that makes it."""
+    if is_region(node):
+        return dict(zip(node.output, _texts(node, "makers"), strict=True))
+    return dict.fromkeys(node.output, label)
+
+
+def operators_of(node: onnx.NodeProto, label: str) -> dict[str, str]:
+    """Label of each node that this one stands for -> its operator."""
+    if is_region(node):
+        return dict(zip(_texts(node, "nodes"), _texts(node, "ops"), strict=True))
+    return {label: node.op_type}
+
+
+def call_of(node: onnx.NodeProto, inputs: Sequence[Any]) -> tuple[list[Any], OffloadedRegion]:
+    """The call that a region becomes, and what the report says of it.
+
+    Args:
+        node: of a region.
+        inputs: Relax expression of each of its inputs: tensors.
+
+    Returns:
+        The expression of each output, and the region.
+    """
+    from ...byoc.onnxruntime.backend import BACKEND
+    from ..checks.inference import static_type
+    from .region_calls import emit_call
+
+    nodes = zip(operators_of(node, "").items(), _texts(node, "reasons"), strict=True)
+    return emit_call(
+        node.name, (BACKEND.name, BACKEND.module), _read(node, "program"), inputs,
+        [static_type(kind) or ((), "") for kind in types_of_region(node).values()],
+        {label: (op, why) for (label, op), why in nodes},
+    )  # fmt: skip
+
+
+def _read(node: onnx.NodeProto, name: str) -> Any:
+    from onnx import helper
+
+    return next(helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name)
+
+
+def _texts(node: onnx.NodeProto, name: str) -> list[str]:
+    return [text.decode() for text in _read(node, name)]

@@ -1,0 +1,1 @@
+"""Reading a model: files, external data, initializers, shapes that are bound."""

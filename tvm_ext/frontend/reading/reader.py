@@ -1,0 +1,243 @@
+"""Reads an ONNX model from a path, bytes or ModelProto, and fingerprints it for the compile cache."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import os
+import pathlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import ModelError
+from . import wire
+from .external import Folder, hash_files, load_external
+
+if TYPE_CHECKING:
+    import onnx
+
+#: Protobuf's limit on one message, in bytes.
+LIMIT = (1 << 31) - 1
+
+# first bytes, at which offset, what such a file is, what to do
+_FOREIGN = (
+    (b"version https://git-lfs", 0, "a Git LFS pointer, not the model it stands for", "fetch it with `git lfs pull`"),
+    (b"PK\x03\x04", 0, "a zip archive, as PyTorch saves", "unpack it, or export the model with torch.onnx.export"),
+    (b"\x80\x02", 0, "a Python pickle, as old PyTorch saves", "export the model with torch.onnx.export"),
+    (b"\x89HDF", 0, "an HDF5 file, as Keras saves", "export the model with tf2onnx"),
+    (b"TFL3", 4, "a TensorFlow Lite model", "export the model with tf2onnx"),
+    (b"ORTM", 4, "onnxruntime's own ORT format", "give the ONNX model it was made from"),
+    (b"\x1f\x8b", 0, "a gzip archive", "unpack it"),
+    (b"<", 0, "text, perhaps a web page that a failed download left", "download the model again"),
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model that was read.
+
+    Attributes:
+        proto: the model with all tensor data inside. If the caller gave a ModelProto it is that very object:
+            never change it.
+        name: the file's name, or the graph's name if there is no file; for messages and reports.
+        sha256: of the content, external data included; see :func:`fingerprint`.
+        folder: the folder of the model file; None if there is none.
+    """
+
+    proto: onnx.ModelProto
+    name: str
+    sha256: str
+    folder: pathlib.Path | None
+
+
+def fingerprint(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[str, str]:
+    """(SHA-256 of the content, name) of a model, without decoding it.
+
+    The hash is that of the file's bytes (what `sha256sum` prints), so a cache hit costs one reading of the file. If
+    tensors lie in external files, their locations and whole contents are hashed on top; the locations are found by
+    :mod:`tvm_ext.frontend.reading.wire`, which steps over the weights. A ModelProto is serialized first, bytes in
+    fixed order.
+
+    Raises:
+        ModelError: there is no such file, it cannot be read, is empty or over 2 GiB, or external data is missing.
+    """
+    content = _content(model)
+    return content.sha256(), content.name
+
+
+def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Source:
+    """Read a model and its external data.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or a ModelProto (never changed).
+
+    Raises:
+        ModelError: one message for whatever is wrong: no such file, a folder, no ONNX file, cut off, external data
+            missing, too short or outside the model's folder, over 2 GiB.
+    """
+    content = _content(model)
+    sha256 = content.sha256()
+    proto = content.proto or _decode(content)
+    _check_complete(proto, content)
+    if where := _no_text(proto):
+        raise ModelError(
+            f"{content.name}: {where} is no UTF-8 text: the file is damaged", fix="download or export the model again"
+        )
+    if content.proto is None:
+        load_external(proto, content.folder, content.name)
+    return Source(proto, content.name, sha256, content.folder.path.parent if content.folder else None)
+
+
+@dataclass(frozen=True)
+class _Content:
+    data: bytes
+    name: str
+    folder: Folder | None = None
+    proto: onnx.ModelProto | None = None
+
+    def sha256(self) -> str:
+        digest = hashlib.sha256(self.data)
+        if locations := wire.external_locations(self.data):
+            if self.folder is None:
+                raise ModelError(
+                    f"{self.name}: tensors lie in external files ({', '.join(locations[:3])}), and a model given as "
+                    "bytes or ModelProto has no folder to find them in",
+                    fix="give the path of the model, or load it whole: onnx.load(path)",
+                )
+            hash_files(digest, locations, self.folder)
+        return digest.hexdigest()
+
+
+def _content(model: Any) -> _Content:
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        data = bytes(model)
+        _check_size(len(data), "the bytes given")
+        return _Content(data, _printable(wire.graph_name(data)))
+    if isinstance(model, (str, os.PathLike)):
+        return _file_content(pathlib.Path(model))
+    onnx = sys.modules.get("onnx")  # a ModelProto cannot exist without it
+    if onnx is not None and isinstance(model, onnx.ModelProto):
+        return _proto_content(model)
+    raise ModelError(
+        f"model is a {type(model).__name__}", fix="give the path of an ONNX file, its bytes, or an onnx.ModelProto"
+    )
+
+
+def _printable(name: str | bytes) -> str:
+    """A graph's name as messages show it."""
+    text = name if isinstance(name, str) else name.decode(errors="replace")
+    return "".join(c if c.isprintable() else "?" for c in text[:100]) or "model"
+
+
+def _proto_content(proto: onnx.ModelProto) -> _Content:
+    name = _printable(proto.graph.name)
+    try:
+        data = proto.SerializeToString(deterministic=True)
+    except Exception as error:  # protobuf has no one class for "over 2 GiB"
+        raise ModelError(f"{name}: the ModelProto cannot be serialized ({error})", fix=_SPLIT) from error
+    _check_size(len(data), f"{name}: the ModelProto")
+    return _Content(data, name, None, proto)
+
+
+_SPLIT = (
+    "ONNX limits one file to 2 GiB: save it with external data, "
+    "onnx.save(model, path, save_as_external_data=True), and give the path"
+)
+
+
+def _check_size(size: int, what: str) -> None:
+    if size > LIMIT:
+        raise ModelError(f"{what} has {size} bytes, over 2 GiB", fix=_SPLIT)
+    if size == 0:
+        raise ModelError(f"{what} has 0 bytes: an ONNX model is needed", fix="download or export the model again")
+
+
+def _file_content(path: pathlib.Path) -> _Content:
+    if os.path.isdir(path):  # unlike pathlib, of a name that is too long too
+        inside = ", ".join(sorted(p.name for p in path.glob("*.onnx"))[:3])
+        raise ModelError(
+            f"{str(path)!r} is a folder", fix=f"give one of its files: {inside}" if inside else "give an ONNX file"
+        )
+    with _reading(path):
+        size = path.stat().st_size
+    _check_size(size, repr(str(path)))
+    with _reading(path):
+        data = path.read_bytes()
+    return _Content(data, path.name, Folder(path.name, path))
+
+
+@contextlib.contextmanager
+def _reading(path: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise ModelError(f"there is no file {str(path)!r}", fix=_nearest(path)) from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"{str(path)!r} cannot be read: {reason}", fix="check the path and its permissions") from error
+
+
+def _nearest(path: pathlib.Path) -> str:
+    if not os.path.isdir(path.parent):
+        return f"the folder {str(path.parent)!r} does not exist either"
+    files = [p.name for p in path.parent.iterdir()]
+    near = difflib.get_close_matches(path.name, files, n=1) or sorted(f for f in files if f.endswith(".onnx"))[:1]
+    return f"did you mean {str(path.parent / near[0])!r}?" if near else "check the path"
+
+
+def _decode(content: _Content) -> onnx.ModelProto:
+    import onnx
+
+    try:
+        return onnx.ModelProto.FromString(content.data)
+    except Exception as error:  # protobuf's DecodeError
+        if content.data[0] == 0x08:  # as every ONNX file begins: field 1, the IR version
+            raise ModelError(
+                f"{content.name}: cut off or damaged: its {len(content.data)} bytes begin like an ONNX model and "
+                "do not decode",
+                fix="download or export the model again",
+            ) from error
+        raise _not_onnx(content) from error
+
+
+def _check_complete(proto: onnx.ModelProto, content: _Content) -> None:
+    there = {"ir_version": bool(proto.ir_version), "graph": proto.HasField("graph"), "opset": bool(proto.opset_import)}
+    missing = [field for field, found in there.items() if not found]
+    if len(missing) > 1:  # what decodes and has next to nothing of a model is something else
+        raise _not_onnx(content)
+    if missing:
+        raise ModelError(
+            f"{content.name}: no {missing[0]} in it: cut off, or never complete",
+            fix="download or export the model again",
+        )
+
+
+def _no_text(message: Any) -> str:
+    """The first field for text, of a message and all within it, that holds other bytes; "" if none does."""
+    for field, value in _fields(message):
+        values = value if hasattr(value, "extend") else (value,)  # what is repeated, in any version of protobuf
+        if field.type == field.TYPE_STRING and not all(isinstance(one, str) for one in values):
+            return f"field {field.name!r} of a {message.DESCRIPTOR.name}"
+        if field.type == field.TYPE_MESSAGE:
+            for one in values:
+                if where := _no_text(one):
+                    return where
+    return ""
+
+
+def _fields(message: Any) -> list[tuple[Any, Any]]:
+    """(descriptor, value) of fields that are there; of a tensor without its data, which Python would copy."""
+    if message.DESCRIPTOR.name != "TensorProto":
+        return list(message.ListFields())
+    names = ("name", "doc_string", "external_data")
+    return [(message.DESCRIPTOR.fields_by_name[name], getattr(message, name)) for name in names]
+
+
+def _not_onnx(content: _Content) -> ModelError:
+    for magic, offset, what, fix in _FOREIGN:
+        if content.data[offset : offset + len(magic)] == magic:
+            return ModelError(f"{content.name}: not an ONNX model but {what}", fix=fix)
+    return ModelError(f"{content.name}: not an ONNX model", fix="give a file that torch.onnx.export or onnx.save wrote")

@@ -1,0 +1,1 @@
+"""Passes from graph to scheduled kernels: precision, storage, groups, recipes, layouts, schedules."""

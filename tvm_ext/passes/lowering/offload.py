@@ -1,0 +1,177 @@
+"""Offload: regions that a back end takes, and that pay, become kernels which call its driver.
+
+    y = matmul(x, w); z = add(y, b); r = relu(z)   ->   r = call_tir(npu_region_0, (program, x))
+
+The program is a constant, and becomes a weight like any other; constants of the region are in it. The pass stands
+after simplification, where operators are as the model means them, and before attention and grouping hide matmuls.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from tvm import relax
+from tvm.ir import GlobalVar, IRModule
+
+from tvm_ext.byoc.kernel import kernel_of
+from tvm_ext.byoc.partition import Partition, Partitioner, Planned
+from tvm_ext.byoc.region import Composite, multiply_adds
+from tvm_ext.byoc.relax_view import RelaxView
+from tvm_ext.byoc.settings import Offloading
+from tvm_ext.core.graph.offload_plan import COMPILE_TIME, CPU, OffloadedRegion, OffloadPlan
+from tvm_ext.core.graph.relax_graph import DROP, Rewriter, bindings_of
+from tvm_ext.core.group import Group
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.passes import CompileContext, Pass, PassResult
+from tvm_ext.core.plan import Kernel
+
+from ..conditions import unique_names
+from .choose_recipes import least_cost, matches
+from .group_operations import grouped_function
+
+#: Of kernels that no recipe makes: multiply-adds a second. Stock TVM takes 2.8 s for ResNet-18's 1.8 G.
+_GENERIC_RATE = 0.65e9
+
+
+class Offload(Pass):
+    """Partition `main` for one back end.
+
+    Args:
+        offloading: the back end, its options, and the choice of work.
+    """
+
+    name = "offload"
+    requires = (unique_names,)
+    ensures = (unique_names,)
+
+    def __init__(self, offloading: Offloading) -> None:
+        self._offloading = offloading
+
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        view = RelaxView(mod, ctx.provenance)
+        host = _Host(view, ctx.machine)
+        types, kept = ctx.ownership.types, ctx.switches.nodes
+        partition = Partitioner(view, self._offloading, types, host.seconds, kept).partition()
+        before = ctx.offload or OffloadPlan("")
+        ctx.offload = OffloadPlan(self._offloading.backend.name, list(before.regions))
+        emitter = _Emitter(_reordered(mod, partition), ctx, partition, self._offloading)
+        result = emitter.rewriter.rewrite(emitter.visit)
+        ctx.offload.places = {**_places(view, partition, ctx), **before.places}
+        return result
+
+
+class _Emitter:
+    """Replaces the members of each region by one call."""
+
+    def __init__(self, mod: IRModule, ctx: CompileContext, partition: Partition, offloading: Offloading) -> None:
+        self.rewriter = Rewriter(mod, ctx)
+        self._ctx, self._partition, self._offloading = ctx, partition, offloading
+        self._vars = {v.name: v for v in [*mod["main"].params, *(b.var for b in bindings_of(mod["main"]))]}
+        self._of = {name: one for one in partition.planned for name in _members(one)}
+        self._calls: dict[str, relax.Var] = {}
+
+    def visit(self, binding: relax.VarBinding, rw: Rewriter) -> Any:
+        name = binding.var.name
+        planned = self._of.get(name)
+        if planned is None:
+            if self._partition.planned and name not in self._partition.live:
+                return DROP
+            if reason := self._partition.refusals.get(name):
+                rw.skip(reason)
+            return None
+        outputs = [value.name for value in planned.region.outputs]
+        if planned.region.name not in self._calls:
+            self._calls[planned.region.name] = self._call(planned)
+        if name not in outputs:
+            return DROP
+        call = self._calls[planned.region.name]
+        return call if len(outputs) == 1 else relax.TupleGetItem(call, outputs.index(name))
+
+    def _call(self, planned: Planned) -> relax.Var:
+        region, backend = planned.region, self._offloading.backend
+        program = relax.const(np.frombuffer(planned.lowered.program, np.uint8))
+        gvar: GlobalVar = self.rewriter.add_function(kernel_of(region, len(planned.lowered.program)), region.name)
+        self._note(planned, program, gvar.name_hint)
+        pattern = ", ".join(composite.pattern for composite in region.composites[:3])
+        self.rewriter.fire(f"{region.name}: {len(region.composites)} of {backend.name}'s patterns ({pattern}) in one")
+        arguments = [program, *(self._vars[value.name] for value in region.inputs)]
+        types = [relax.TensorType(value.shape, value.dtype) for value in region.outputs]
+        self.rewriter.absorb(*(self._vars[operation.result.name] for operation in region.operations))
+        return self.rewriter.emit(relax.call_tir(gvar, arguments, types if len(types) > 1 else types[0]), region.name)
+
+    def _note(self, planned: Planned, program: Any, kernel: str) -> None:
+        region, backend, plan = planned.region, self._offloading.backend, self._ctx.offload
+        assert plan is not None
+        composites = tuple((c.pattern, tuple(o.op for o in c.operations)) for c in region.composites)
+        plan.regions.append(
+            OffloadedRegion(
+                region.name, backend.name, backend.module, program, kernel, region.nodes, composites,
+                planned.seconds, planned.host_seconds, planned.lowered.facts,
+                tuple(tuple(dict.fromkeys((*c.anchor.nodes, *c.nodes))) for c in region.composites),
+            )
+        )  # fmt: skip
+        estimate, flops = planned.seconds or 0.0, 2.0 * sum(multiply_adds(c.anchor) for c in region.composites)
+        self._ctx.kernels.setdefault(kernel, Kernel(kernel, f"offload:{backend.name}", estimate=estimate, flops=flops))
+
+
+def _members(planned: Planned) -> list[str]:
+    return [one.result.name for c in planned.region.composites for one in (c.anchor, *c.epilogue)]
+
+
+def _reordered(mod: IRModule, partition: Partition) -> IRModule:
+    """`main` with the members of each region side by side, after all that they read."""
+    if not partition.planned:
+        return mod
+    main, rank = mod["main"], {name: index for index, name in enumerate(partition.order)}
+    blocks = [
+        type(block)(sorted(block.bindings, key=lambda binding: rank[binding.var.name])) for block in main.body.blocks
+    ]
+    out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+    body = relax.SeqExpr(blocks, main.body.body)
+    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    out.update_func(out.get_global_var("main"), function)
+    return out
+
+
+def _places(view: RelaxView, partition: Partition, ctx: CompileContext) -> dict[str, tuple[str, str]]:
+    """Where each ONNX node runs, and why."""
+    places: dict[str, tuple[str, str]] = {}
+    for one in partition.planned:
+        reason = "whatever it takes" if one.seconds is None else f"{one.seconds * 1e6:.1f} us"
+        reason += f" there, {one.host_seconds * 1e6:.1f} us on the CPU"
+        for composite in one.region.composites:
+            for node in composite.nodes:
+                places.setdefault(node, (one.region.name, f"{composite.pattern}; region: {reason}"))
+    for name in view.bindings:
+        if not partition.planned or name in partition.live:
+            for node in view.nodes(name):
+                places.setdefault(node, (CPU, partition.refusals.get(name, "")))
+    for node, owner in ctx.ownership.gone.items():
+        places.setdefault(node, (COMPILE_TIME, f"{owner.name}: {owner.reason}"))
+    return {node: places.get(node, (COMPILE_TIME, "nothing needs it")) for node in (ctx.ownership.types or places)}
+
+
+class _Host:
+    """What composites would take on the CPU, by the cost models of the recipes."""
+
+    def __init__(self, view: RelaxView, machine: Machine) -> None:
+        self._view, self._machine = view, machine
+        self._known: dict[str, float] = {}
+
+    def seconds(self, composite: Composite) -> float:
+        """Estimated seconds of a composite."""
+        name = composite.result.name
+        if name not in self._known:
+            self._known[name] = self._estimate(composite)
+        return self._known[name]
+
+    def _estimate(self, composite: Composite) -> float:
+        members = [one.result.name for one in (composite.anchor, *composite.epilogue)]
+        for names in (members, members[:1]):
+            function, _ = grouped_function(composite.anchor.op, [self._view.bindings[name] for name in names])
+            plan = least_cost(matches(Group("host", function), self._machine), self._machine)
+            if plan is not None and math.isfinite(plan.cost):
+                return plan.cost
+        return multiply_adds(composite.anchor) / _GENERIC_RATE

@@ -1,0 +1,170 @@
+"""Rules of algebraic simplification for operators that only move data: reshapes, transposes, slices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+from tvm.ir import Call, GenericConst
+
+from ...core.graph.relax_graph import attrs_of, dtype_of, op_name, shape_of
+from .rules import Rule, Site
+
+
+def _to_reshape(call: Call, site: Site) -> Any:
+    """squeeze, expand_dims, flatten -> reshape, for static shapes."""
+    shape = shape_of(site.var)
+    if shape is None or shape_of(call.args[0]) is None:
+        return None
+    site.rw.fire(f"{op_name(call).removeprefix('relax.')} made a reshape")
+    return relax.op.reshape(call.args[0], shape)
+
+
+def _same_shape(call: Call, site: Site) -> Any:
+    if not site.same_type(call.args[0]):
+        return None
+    site.rw.fire(f"{op_name(call).removeprefix('relax.')} to the shape it has")
+    return call.args[0]
+
+
+def _reshape_of_reshape(call: Call, site: Site) -> Any:
+    inner, shape = site.inner(call.args[0], "relax.reshape"), shape_of(site.var)
+    if inner is None or shape is None:
+        return None
+    site.take_over(call.args[0])
+    site.rw.fire("two reshapes made one")
+    return relax.op.reshape(inner.args[0], shape)
+
+
+def _axes(call: Call) -> tuple[int, ...]:
+    axes, rank = attrs_of(call, ["axes"])["axes"], int(call.args[0].ty.ndim)
+    return tuple(int(a) % rank for a in axes) if axes is not None else tuple(reversed(range(rank)))
+
+
+def _identity_permute(call: Call, site: Site) -> Any:
+    axes = _axes(call)
+    if axes != tuple(range(len(axes))):
+        return None
+    site.rw.fire("permute_dims that moves nothing")
+    return call.args[0]
+
+
+def _permute_of_permute(call: Call, site: Site) -> Any:
+    inner = site.inner(call.args[0], "relax.permute_dims")
+    if inner is None:
+        return None
+    first = _axes(inner)
+    site.take_over(call.args[0])
+    site.rw.fire("two permute_dims made one")
+    return relax.op.permute_dims(inner.args[0], [first[a] for a in _axes(call)])
+
+
+def _permute_of_ones(call: Call, site: Site) -> Any:
+    """Only dimensions of extent 1 change places: the data stays where it is."""
+    shape, out = shape_of(call.args[0]), shape_of(site.var)
+    if shape is None or out is None:
+        return None
+    moved = [a for a in _axes(call) if shape[a] != 1]
+    if moved != sorted(moved):
+        return None
+    site.rw.fire("permute_dims that moves only dimensions of 1 made a reshape")
+    return relax.op.reshape(call.args[0], out)
+
+
+def _concat_of_one(call: Call, site: Site) -> Any:
+    fields: list[Any] = list(getattr(site.rw.definition(call.args[0]), "fields", ()))
+    if len(fields) != 1 or not site.same_type(fields[0]):
+        return None
+    site.rw.fire("concat of one tensor")
+    return fields[0]
+
+
+def _slice_of_all(call: Call, site: Site) -> Any:
+    args: list[Any] = list(call.args)
+    shape, strides = shape_of(args[0]), args[4:]
+    steps = [getattr(s, "value", None) for s in strides[0].fields] if strides else []
+    # With steps of 1, only the whole dimension is as long as the whole dimension.
+    if shape is None or any(s != 1 for s in steps) or not site.same_type(call.args[0]):
+        return None
+    site.rw.fire("slice that takes all")
+    return call.args[0]
+
+
+# ------------------------------------------------------------ broadcasts move down, where they vanish
+def broadcast_operand(call: Call, site: Site) -> Any:
+    """x op broadcast_to(y) -> x op y, which broadcasts by itself; with one number, broadcast_to(y op number)."""
+    for i, operand in enumerate(call.args):
+        if (inner := site.inner(operand, "relax.broadcast_to")) is None:
+            continue
+        args = [inner.args[0] if j == i else a for j, a in enumerate(call.args)]
+        if (new := site.fits(Call(call.op, args, call.attrs, call.ty_args))) is not None:
+            site.rw.fire(f"{op_name(call).removeprefix('relax.')} broadcasts its operand by itself")
+            return new
+        others = [a for j, a in enumerate(call.args) if j != i]
+        alone = site.sole(operand)
+        cheap = alone or isinstance(inner.args[0], GenericConst)
+        if all(shape_of(a) == () for a in others) and cheap and shape_of(site.var) is not None:
+            if alone:
+                site.take_over(operand)
+            site.rw.fire(f"{op_name(call).removeprefix('relax.')} with one number before it is broadcast")
+            small = site.rw.emit(Call(call.op, args, call.attrs, call.ty_args))
+            return relax.op.broadcast_to(small, shape_of(site.var))
+    return None
+
+
+def _cast_of_broadcast(call: Call, site: Site) -> Any:
+    """astype(broadcast_to(x)) -> broadcast_to(astype(x)): fewer elements are cast."""
+    inner, shape = site.inner(call.args[0], "relax.broadcast_to"), shape_of(site.var)
+    if inner is None or shape is None or not site.sole(call.args[0]):
+        return None
+    site.take_over(call.args[0])
+    site.rw.fire("cast before it is broadcast")
+    return relax.op.broadcast_to(site.rw.emit(relax.op.astype(inner.args[0], dtype_of(site.var))), shape)
+
+
+def _reduction_of_broadcast(call: Call, site: Site) -> Any:
+    """sum(broadcast_to(x), axis) -> broadcast_to(sum(x, axis)), where x is whole along the axis."""
+    inner, shape = site.inner(call.args[0], "relax.broadcast_to"), shape_of(site.var)
+    small, full = (shape_of(inner.args[0]), shape_of(call.args[0])) if inner is not None else (None, None)
+    axes = attrs_of(call, ["axis"])["axis"]
+    if inner is None or shape is None or not small or not full or len(small) != len(full) or axes is None:
+        return None
+    if any(small[a] != full[a] for a in axes) or not site.sole(call.args[0]):
+        return None
+    site.take_over(call.args[0])
+    site.rw.fire(f"{op_name(call).removeprefix('relax.')} before it is broadcast")
+    reduced = Call(call.op, [inner.args[0]], call.attrs, call.ty_args)
+    return relax.op.broadcast_to(site.rw.emit(reduced), shape)
+
+
+def _does_nothing(attribute: str, neutral: int) -> Rule:
+    """tile or repeat by 1, pad by 0."""
+
+    def rule(call: Call, site: Site) -> Any:
+        values = attrs_of(call, [attribute])[attribute]
+        values = values if isinstance(values, tuple) else (values,)
+        if any(int(v) != neutral for v in values) or not site.same_type(call.args[0]):
+            return None
+        site.rw.fire(f"{op_name(call).removeprefix('relax.')} by {neutral} does nothing")
+        return call.args[0]
+
+    return rule
+
+
+DATA_MOVEMENT_RULES: dict[str, tuple[Rule, ...]] = {
+    "relax.squeeze": (_to_reshape,),
+    "relax.expand_dims": (_to_reshape,),
+    "relax.flatten": (_to_reshape,),
+    "relax.nn.batch_flatten": (_to_reshape,),
+    "relax.reshape": (_same_shape, _reshape_of_reshape),
+    "relax.broadcast_to": (_same_shape,),
+    "relax.astype": (_cast_of_broadcast,),
+    **{f"relax.{name}": (_reduction_of_broadcast,) for name in ("sum", "mean", "max", "min")},
+    "relax.permute_dims": (_identity_permute, _permute_of_permute, _permute_of_ones),
+    "relax.concat": (_concat_of_one,),
+    "relax.strided_slice": (_slice_of_all,),
+    "relax.tile": (_does_nothing("repeats", 1),),
+    "relax.repeat": (_does_nothing("repeats", 1),),
+    "relax.nn.pad": (_does_nothing("pad_width", 0),),
+}
+"""Operator name -> rules, tried in order."""

@@ -1,0 +1,1 @@
+"""What several passes share: analyses of the graph, rules by operator, numpy twins of operators."""

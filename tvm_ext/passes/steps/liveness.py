@@ -1,0 +1,74 @@
+"""Which variables of a function are needed, and dropping those that a pass left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tvm import relax
+from tvm.ir import Call, IRModule, Op
+
+from ...core.graph.relax_graph import Rewriter, bindings_of, remove_aliases, uses_of
+
+
+def is_pure(expr: Any) -> bool:
+    """Whether evaluating `expr` does nothing but produce its value (a call of a function counts as impure)."""
+    if not isinstance(expr, Call):
+        return not isinstance(expr, relax.If)
+    return isinstance(expr.op, Op) and bool(expr.op.get_attr("FPurity"))
+
+
+def live_variables(function: relax.Function) -> set[relax.Var]:
+    """Variables that the function's result, or an effect it has, depends on."""
+    uses = uses_of(function)
+    live: set[relax.Var] = set()
+    for block in reversed(list(function.body.blocks)):
+        dataflow = isinstance(block, relax.DataflowBlock)
+        for binding in reversed(list(block.bindings)):
+            readers = uses.get(binding.var, ())
+            effect = not dataflow and not is_pure(binding.value)
+            if effect or isinstance(binding, relax.MatchCast) or any(r is None or r in live for r in readers):
+                live.add(binding.var)
+    return live
+
+
+class Readers:
+    """Who reads a variable, not counting what is dead itself."""
+
+    def __init__(self, rw: Rewriter) -> None:
+        self._uses, self._live = rw.uses, live_variables(rw.function)
+        self._bound = {b.var for b in bindings_of(rw.function)}
+
+    def of(self, var: relax.Var) -> list[relax.Var | None]:
+        """Live readers of `var`, with repeats; None stands for the function's result."""
+        return [r for r in self._uses.get(var, ()) if r is None or r in self._live]
+
+    def sole(self, var: relax.Var) -> bool:
+        """Whether `var` has a single reader; one that a rule emitted has the binding it was emitted for."""
+        return var not in self._bound or len(self.of(var)) == 1
+
+    def only(self, var: relax.Var, readers: Iterable[relax.Var]) -> bool:
+        """Whether nothing live but these variables reads `var`."""
+        allowed = set(readers)
+        return all(r is not None and r in allowed for r in self.of(var))
+
+
+def drop_leftovers(before: IRModule, after: IRModule) -> IRModule:
+    """`after` without those bindings of `main` that a pass made dead; what was dead before it stays, to be reported."""
+    gvar, function = after.get_global_var("main"), after["main"]
+    live, uses = live_variables(function), uses_of(function)
+    names = {b.var.name for b in bindings_of(before["main"])} - {v.name for v in live_variables(before["main"])}
+    dropped: set[Any] = set()
+    blocks = []
+    for block in function.body.blocks:
+        kept = []
+        for binding in block.bindings:
+            if binding.var in live or (binding.var.name in names and binding.var not in dropped):
+                kept.append(binding)
+            else:
+                dropped.update(uses.get(binding.var, ()))  # who reads a dead variable is dead too
+        blocks.append(type(block)(kept))
+    body = relax.SeqExpr(blocks, function.body.body)
+    new = IRModule(dict(after.functions_items()), attrs=after.attrs)
+    new.update_func(gvar, relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs))
+    return remove_aliases(new)  # which also types the new body

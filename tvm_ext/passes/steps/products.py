@@ -1,0 +1,127 @@
+"""Convolutions and matmuls of a function: which of them may take narrow operands, and why the others keep float32."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import relax
+from tvm.ir import Call
+
+from tvm_ext.schedules.scalars.operators import is_elementwise
+
+from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of, static_tensor, uses_of
+from ...core.numbers.precision import STORED_IN, rounded
+from ...core.passes import CompileContext
+from .constants import view_of
+from .linear import CONVOLUTIONS
+from .movement import is_movement, moved
+
+PRODUCTS = frozenset({*CONVOLUTIONS, "relax.matmul", "relax.nn.attention", "relax.nn.attention_bias"})
+
+#: What turns a rounding into another place or another angle.
+_JUMPS = frozenset(f"relax.{name}" for name in ("floor", "ceil", "round", "sin", "cos", "tan", "image.grid_sample"))
+
+
+@dataclass(frozen=True)
+class Product:
+    """A convolution, a matmul or an attention in float32.
+
+    Attributes:
+        var: its result.
+        call: the operator call.
+        nodes: ONNX nodes that it computes.
+        kept: why it keeps float32; "" if its operands are rounded.
+    """
+
+    var: relax.Var
+    call: Call
+    nodes: tuple[str, ...]
+    kept: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its operator, such as "conv2d"."""
+        return op_name(self.call).removeprefix("relax.").removeprefix("nn.")
+
+    @property
+    def operands(self) -> tuple[Any, ...]:
+        """What is multiplied: data and weight, or query, key and value; a mask is no operand."""
+        return tuple(self.call.args[: 3 if "attention" in op_name(self.call) else 2])
+
+
+def products_of(function: relax.Function, ctx: CompileContext) -> tuple[Product, ...]:
+    """All products of a function in float32, in order."""
+    bindings = bindings_of(function)
+    facts = _Facts(
+        {b.var: b.value for b in bindings},
+        uses_of(function),
+        dict(ctx.options.keep_float32),
+        STORED_IN[ctx.options.precision],
+    )
+    found = []
+    for binding in bindings:
+        if op_name(binding.value) in PRODUCTS and dtype_of(binding.var) == "float32":
+            product = Product(binding.var, binding.value, ctx.provenance.of(binding.var.name))
+            found.append(Product(product.var, product.call, product.nodes, facts.why_kept(product)))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """Definitions and readers of all variables; ONNX nodes that keep float32 -> why; the dtype to round to."""
+
+    defs: Mapping[relax.Var, Any]
+    uses: Mapping[relax.Var, list[relax.Var | None]]
+    kept: Mapping[str, str]
+    dtype: str
+
+    def why_kept(self, product: Product) -> str:
+        named = next((self.kept[node] for node in product.nodes if node in self.kept), "")
+        return named or self._operands(product) or self._length(product) or self._jump(product)
+
+    def _operands(self, product: Product) -> str:
+        for operand in product.operands:
+            if dtype_of(operand) != "float32" or not static_tensor(operand):
+                return "an operand is not float32, or has a shape that is only known at run time"
+            if self._dequantized(operand):
+                return "an operand is quantized already"
+            weight = view_of(operand)
+            if weight is not None and not np.isfinite(rounded(weight, self.dtype)).all():
+                return f"its weight has values that {self.dtype} does not have"
+        return ""
+
+    def _dequantized(self, operand: Any) -> bool:
+        value = self.defs.get(operand)
+        while is_movement(value) and isinstance(before := moved(value)[0], relax.Var):
+            value = self.defs.get(before)
+        return op_name(value) == "relax.dequantize"
+
+    @staticmethod
+    def _length(product: Product) -> str:
+        """An outer product has nothing to sum: it is how positions and frequencies are multiplied."""
+        if op_name(product.call) != "relax.matmul":
+            return ""
+        return "it sums nothing: an outer product" if (shape_of(product.operands[0]) or (0,))[-1] == 1 else ""
+
+    def _jump(self, product: Product) -> str:
+        """An operator that its result reaches by elementwise operations only, and that rounding would mislead."""
+        level, seen = [product.var], {product.var}
+        while level:
+            var = level.pop()
+            for reader in self.uses.get(var, ()):
+                if reader is None or reader in seen:
+                    continue
+                value = self.defs[reader]
+                if op_name(value) in _JUMPS or _to_integers(value):
+                    return f"its result becomes a place or an angle: {op_name(value).removeprefix('relax.')} reads it"
+                if is_elementwise(op_name(value)) or is_movement(value):
+                    seen.add(reader)
+                    level.append(reader)
+        return ""
+
+
+def _to_integers(value: Any) -> bool:
+    return op_name(value) == "relax.astype" and dtype_of(value).startswith(("int", "uint"))

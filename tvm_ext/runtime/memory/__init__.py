@@ -1,0 +1,1 @@
+"""Arrays of callers, of kernels' arguments, and of outputs."""

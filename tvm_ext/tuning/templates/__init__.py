@@ -1,0 +1,1 @@
+"""Templates of AutoTVM's kind: knobs, their choices, and spaces of configurations."""
