@@ -22,11 +22,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_architecture import LEVELS
+
 ROOT = Path(__file__).resolve().parents[1]
 GUIDES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", *GUIDES)
 #: The most lines of a document that is read first.
-MOST_LINES = {"README.md": 150}
+MOST_LINES = {"README.md": 150, "ARCHITECTURE.md": 150}
 #: Backticked names that look like modules: groups of entry points, and a function that TVM knows by its name.
 NO_MODULES = {"tvm_ext.recipes", "tvm_ext.backends", "tvm_ext.drivers", "tvm_ext.offload"}
 
@@ -200,20 +202,21 @@ def test_architecture_lists_the_pipeline_in_order() -> None:
     assert [row[0] for row in table("ARCHITECTURE.md", "pass")] == [one.name for one in (*SIMPLIFY, *LOWER)]
 
 
-def test_architecture_lists_the_recipes() -> None:
+def test_design_lists_the_recipes() -> None:
     from tvm_ext.schedules import recipes
 
     own = [recipe.name for recipe in recipes() if type(recipe).__module__.startswith("tvm_ext.")]
-    assert [row[0] for row in table("ARCHITECTURE.md", "recipe")] == own
+    assert [row[0] for row in table("docs/design/kernels.md", "recipe")] == own
 
 
 def test_architecture_draws_the_rooms() -> None:
-    """Every folder of the library is a line of the drawing."""
-    drawn = re.findall(
-        r"^(\w+) +", re.search(r"```text\ncli.*?```", read("ARCHITECTURE.md"), re.DOTALL)[0], re.MULTILINE
-    )
-    rooms = {path.name for path in (ROOT / "tvm_ext").iterdir() if (path / "__init__.py").is_file()}
-    assert set(drawn) == rooms | {"tvm_ext"}
+    """Top to bottom they are those that tests/test_architecture.py holds; `tvm_ext` itself is "api" there."""
+    drawing = re.search(r"^## Rooms$.*?^```text\n(.*?)^```$", read("ARCHITECTURE.md"), re.MULTILINE | re.DOTALL)
+    drawn = [line.split()[0].replace("/", ".") for line in drawing[1].splitlines()]
+    for rooms in reversed(LEVELS):
+        level, drawn = drawn[: len(rooms)], drawn[len(rooms) :]
+        assert sorted(level) == sorted("tvm_ext" if room == "api" else room for room in rooms)
+    assert not drawn
 
 
 def test_blocks_are_found_with_their_lines() -> None:
