@@ -4,7 +4,7 @@ A comment on the line above a block says what else is to be done with it:
 
     <!-- not run: REASON -->      it is only read
     <!-- long -->                 of bash: it is run with the long tests
-    <!-- file: NAME -->           it is the text of a file, of any language, which is there before anything runs
+    <!-- file: NAME -->           it is (the next part of) the text of a file, which is there before anything runs
 
 The blocks of a document share one empty folder. Python blocks run in one process, each in the namespace of those before
 it; line numbers in a traceback are those of the document. What a block installs by pip goes into that folder.
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GUIDES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", *GUIDES)
 #: The most lines of a document that is read first.
-MOST_LINES = {"README.md": 150, "ARCHITECTURE.md": 150}
+MOST_LINES = {"README.md": 150, "ARCHITECTURE.md": 150, "CONTRIBUTING.md": 150}
 #: Backticked names that look like modules: groups of entry points, and a function that TVM knows by its name.
 NO_MODULES = {"tvm_ext.recipes", "tvm_ext.backends", "tvm_ext.drivers", "tvm_ext.offload"}
 
@@ -93,7 +93,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / document).mkdir(parents=True)
         for block in all_of_it:
             if block.file:
-                (folder / document / block.file).write_text(block.code, encoding="utf-8")
+                with open(folder / document / block.file, "a", encoding="utf-8") as file:
+                    file.write(block.code)
     return folder
 
 
