@@ -56,8 +56,19 @@ class DenseDot(MatmulRecipe):
             return Miss("an operand is empty")
         words, lanes = -(-k // operands.dot.group), machine.lanes
         inner = next(i for i in range(lanes, 0, -1) if words % i == 0)
-        problem = blocked.Problem(1, n, rows, rows, words // inner, (1, 1), inner, lanes, instruction=operands.dot.rate)
-        copied = k % operands.dot.group > 0
+        problem = blocked.Problem(
+            1,
+            n,
+            rows,
+            rows,
+            words // inner,
+            (1, 1),
+            inner,
+            lanes,
+            instruction=operands.dot.rate,
+            word=operands.dot.weight_bytes,
+        )
+        copied = k % operands.dot.group > 0 or operands.dot.widens
         dot = operands.copied_dot if copied else operands.dot
         facts = {
             "problem": blocked.with_residence(problem, group),

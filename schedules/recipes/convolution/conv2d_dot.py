@@ -63,7 +63,8 @@ class Conv2dDot(blocked.BlockedRecipe):
         merged = _merges(facts, operands)
         problem = blocked.with_residence(_problem(group, facts, operands, machine.lanes, merged), group)
         # A channel beyond the last one, in a word with the last one, may hold NaN: it is read as zero.
-        copied = any(facts["pads"]) or few or (operands.kind == "widen" and ci % operands.dot.group > 0)
+        odd = operands.kind == "widen" and ci % operands.dot.group > 0
+        copied = any(facts["pads"]) or few or odd or operands.dot.widens
         dot = operands.copied_dot if copied else operands.dot
         more = {"problem": problem, "operands": operands, "few": few, "merged": merged, "copied": copied, "dot": dot}
         return Match(group, {**facts, **more, "depth": ci if merged else problem.inner * dot.group})
@@ -136,13 +137,14 @@ def _merges(facts: Mapping[str, Any], operands: Operands) -> bool:
 
 
 def _problem(group: Group, facts: Mapping[str, Any], operands: Operands, lanes: int, merged: bool) -> blocked.Problem:
-    (co, ci, kh, kw), (oh, ow), rate = facts["weight"].shape, facts["out_image"], operands.dot.rate
+    (co, ci, kh, kw), (oh, ow) = facts["weight"].shape, facts["out_image"]
+    words: dict[str, Any] = {"instruction": operands.dot.rate, "word": operands.dot.weight_bytes}
     if merged:
         inner = -(-kw * ci // operands.dot.group)
-        return blocked.Problem(group.shape[0], co, oh * ow, ow, 1, (kh, 1), inner, lanes, instruction=rate)
-    words = -(-ci // operands.dot.group)
-    inner = math.gcd(words, lanes // operands.dot.group)
-    return blocked.Problem(group.shape[0], co, oh * ow, ow, words // inner, (kh, kw), inner, lanes, instruction=rate)
+        return blocked.Problem(group.shape[0], co, oh * ow, ow, 1, (kh, 1), inner, lanes, **words)
+    channels = -(-ci // operands.dot.group)
+    inner = math.gcd(channels, lanes // operands.dot.group)
+    return blocked.Problem(group.shape[0], co, oh * ow, ow, channels // inner, (kh, kw), inner, lanes, **words)
 
 
 def _weight_layout(match: Match, config: Config) -> DotWeight:
