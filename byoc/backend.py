@@ -142,7 +142,8 @@ class Backend:
         if not (isinstance(self.name, str) and self.name.isidentifier() and self.name.islower()):
             raise OptionError(f"back end name {self.name!r}: lower case letters, digits and underscores are needed")
         if bool(self.patterns) == self.fallback or not all(isinstance(one, Pattern) for one in self.patterns):
-            raise OptionError(f"back end {self.name!r}: patterns={self.patterns!r}: {_needed(self.fallback)}")
+            needed = "a fallback takes nodes, and has none" if self.fallback else "a tuple of Pattern is needed"
+            raise OptionError(f"back end {self.name!r}: patterns={self.patterns!r}: {needed}")
         names = [pattern.name for pattern in self.patterns]
         if twice := {name for name in names if names.count(name) > 1}:
             raise OptionError(f"back end {self.name!r}: patterns with one name: {', '.join(sorted(twice))}")
@@ -184,10 +185,6 @@ class Backend:
         if 0 < self.limits.program_bytes < len(made.program):
             raise ProgramError(f"its program has {len(made.program)} bytes; {self.limits.program_bytes} is the limit")
         return made
-
-
-def _needed(fallback: bool) -> str:
-    return "a fallback takes nodes, and has none" if fallback else "a tuple of Pattern is needed"
 
 
 def _check_operators(pattern: str, role: str, names: Iterable[Any]) -> None:

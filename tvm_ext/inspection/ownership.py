@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -90,14 +90,10 @@ def owners_of(compiled: CompiledModel) -> Owners:
     """
     report = compiled.report
     kernels = {row["name"]: row for row in report["kernels"]}
-    rows = tuple(_row(node, row, kernels, _places(report)) for node, row in report.get("nodes", {}).items())
-    return Owners(str(compiled.metadata.model["name"]), rows)
-
-
-def _places(report: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Node -> the region or "cpu", and why, of a compile with a back end."""
     ops = report.get("offload", {}).get("ops", ())
-    return {node: (place, reason) for node, _, place, reason in ops}
+    places = {node: (place, reason) for node, _, place, reason in ops}  # the region or "cpu", and why
+    rows = tuple(_row(node, row, kernels, places) for node, row in report.get("nodes", {}).items())
+    return Owners(str(compiled.metadata.model["name"]), rows)
 
 
 def _row(
@@ -111,7 +107,8 @@ def _row(
     if kind in (KERNEL, REGION) and why:
         reasons.append(f"not offloaded: {why}" if kind == KERNEL else f"{place}: {why}")
     passes = tuple((str(step), str(what)) for step, what in row["passes"])
-    return NodeOwner(node, row["op"], kind, tuple(names), _joined(reasons), passes)
+    how = "; ".join(dict.fromkeys(filter(None, reasons)))
+    return NodeOwner(node, row["op"], kind, tuple(names), how, passes)
 
 
 def _how(owner: Mapping[str, Any], kernels: Mapping[str, Any]) -> str:
@@ -120,7 +117,3 @@ def _how(owner: Mapping[str, Any], kernels: Mapping[str, Any]) -> str:
         return f"{pass_}{owner.get('reason', '')}"
     recipe = kernels[owner["name"]]["recipe"] if owner["name"] in kernels else ""
     return f"{recipe}: {owner['reason']}" if owner.get("reason") else recipe
-
-
-def _joined(parts: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(part for part in parts if part))

@@ -195,8 +195,9 @@ def _report(
 def _sections(report: Report) -> list[tuple[str, Sequence[Part], bool]]:
     """Title, parts, and whether only the title shows at first."""
     facts = report.facts
+    warnings = dict.fromkeys([*facts.get("warnings", ()), *report.analysis.warnings])
     made: list[tuple[str, Sequence[Part], bool]] = [
-        ("Summary", [Facts(report.summary()), *_warnings(report)], False)
+        ("Summary", [Facts(report.summary()), *(Note(text, "warn") for text in warnings)], False)
     ]  # fmt: skip
     if report.profile is not None:
         made.append(("Profile", report.profile.parts(), False))
@@ -212,11 +213,6 @@ def _sections(report: Report) -> list[tuple[str, Sequence[Part], bool]]:
         made.append(("Offload", _offload(OffloadReport.of(facts, report.model)), False))
     made.append(("Compile time and environment", [_environment(report)], False))
     return made
-
-
-def _warnings(report: Report) -> list[Note]:
-    texts = dict.fromkeys([*report.facts.get("warnings", ()), *report.analysis.warnings])
-    return [Note(text, "warn") for text in texts]
 
 
 def _accuracy(layers: LayerReport) -> list[Part]:

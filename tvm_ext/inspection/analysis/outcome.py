@@ -137,17 +137,15 @@ def _generic(mod: IRModule, ctx: CompileContext) -> tuple[Generic, ...]:
         operation, reason = op_name(binding.value), _skip(ctx, "group-operations", variable=name)
         if function := _callee(binding.value):  # what a converter of TVM's made of TIR
             operation, reason = function, "its converter makes a kernel of it, and no operator"
-        alone.append(_row(binding.var, ctx.provenance.of(name), operation, reason or "no operator that recipes take"))
+        operation, reason = operation.removeprefix("relax."), reason or "no operator that recipes take"
+        nodes_of = ctx.provenance.of(name)
+        alone.append(Generic(nodes_of, operation, dtype_of(binding.var), shape_of(binding.var), reason))
     grouped = [
         _grouped(Group(gvar.name_hint, function), tuple(nodes[gvar.name_hint]), ctx)
         for gvar, function in iter_groups(mod)
         if gvar.name_hint in nodes
     ]
     return (*grouped, *alone)
-
-
-def _row(var: Any, nodes: tuple[str, ...], operation: str, reason: str) -> Generic:
-    return Generic(nodes, operation.removeprefix("relax."), dtype_of(var), shape_of(var), reason)
 
 
 def _grouped(group: Group, nodes: tuple[str, ...], ctx: CompileContext) -> Generic:

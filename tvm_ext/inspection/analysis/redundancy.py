@@ -67,7 +67,8 @@ class _Graph:
 
     def findings(self, node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
         """(kind, detail) of everything that is redundant in a node; the first that has a detail counts."""
-        yield "unused", self._unused(node)
+        needed = any(name in self._needed for name in node.output)
+        yield "unused", "" if needed else "no output of the model needs it"
         yield "constant", self._constant(node)
         yield "identity", self._identity(node)
         yield "cancels", self._cancels(node)
@@ -86,9 +87,6 @@ class _Graph:
             if (node := self._maker.get(name)) is not None:
                 stack += [one for one in (*node.input, *_inner(node, value_names)) if one]
         return needed
-
-    def _unused(self, node: onnx.NodeProto) -> str:
-        return "" if any(name in self._needed for name in node.output) else "no output of the model needs it"
 
     def _constant(self, node: onnx.NodeProto) -> str:
         if node.op_type == "Constant":

@@ -82,7 +82,7 @@ class Instruction:
 
     def memory(self) -> tuple[str, str]:
         """The operand it reads from memory, and the one it writes there; "" for none."""
-        places = [at for at, operand in enumerate(self.operands) if _is_memory(operand)]
+        places = [at for at, text in enumerate(self.operands) if ("(" in text and "%" in text) or "[" in text]
         if not places or _NO_ACCESS.match(self.name):
             return "", ""
         operand, last = self.operands[places[0]], places[0] == len(self.operands) - 1
@@ -142,10 +142,6 @@ def _split(operands: str) -> tuple[str, ...]:
         else:
             parts[-1] += letter
     return tuple(part.strip() for part in parts if part.strip())
-
-
-def _is_memory(operand: str) -> bool:
-    return ("(" in operand and "%" in operand) or "[" in operand
 
 
 def _is_slot(operand: str, frame: bool) -> bool:

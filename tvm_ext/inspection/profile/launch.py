@@ -82,7 +82,8 @@ def launches_of(order: Sequence[str], report: Mapping[str, Any], code: Mapping[s
         code: kernel -> facts of its machine code.
     """
     kernels = {kernel["name"]: kernel for kernel in report.get("kernels", ())}
-    regions = _regions(report)
+    offloaded = (report.get("offload") or {}).get("regions", ())
+    regions = {frozenset(region["nodes"]): region["name"] for region in offloaded}
     seen: dict[str, int] = {}
     found = []
     for number, name in enumerate(order, start=1):
@@ -103,11 +104,6 @@ def launches_of(order: Sequence[str], report: Mapping[str, Any], code: Mapping[s
 
 def _offloaded(kernel: Mapping[str, Any]) -> bool:
     return str(kernel["recipe"]).startswith(_OFFLOAD)
-
-
-def _regions(report: Mapping[str, Any]) -> dict[frozenset[str], str]:
-    """ONNX nodes -> the region that computes them."""
-    return {frozenset(r["nodes"]): r["name"] for r in (report.get("offload") or {}).get("regions", ())}
 
 
 def with_seconds(launches: Iterable[Launch], rounds: Sequence[Sequence[float]]) -> tuple[Launch, ...]:
