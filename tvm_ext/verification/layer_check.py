@@ -21,6 +21,7 @@ from ..frontend.reading.reader import read_model
 from .counterparts import Counterpart, counterparts, wanted_values
 from .differences import Difference, difference
 from .layers import BAD, SKIPPED, LayerReport, LayerRow
+from .magnitude import largest
 from .metrics import OutputMetrics
 from .program import Graph, Program
 from .reference import run_intermediates
@@ -198,7 +199,7 @@ def _row(
     target = next(t for t in targets if t.value == value)
     row = replace(
         row, value=value, alone=found, total=total, tolerance=target.tolerance.absolute,
-        tolerance_text=str(target.tolerance), scale=_scale(target.expected),
+        tolerance_text=str(target.tolerance), scale=largest(target.expected),
     )  # fmt: skip
     if found.ok:
         return row
@@ -206,10 +207,3 @@ def _row(
         tipped = f"{found.mismatched} elements differ: a rounding before {one.jump} can tip its result"
         return replace(row, status=SKIPPED, reason=tipped)
     return replace(row, status=BAD)
-
-
-def _scale(array: np.ndarray) -> float:
-    if array.dtype.kind not in "fiu":
-        return 1.0
-    finite = np.abs(np.asarray(array, np.float64))
-    return float(finite[np.isfinite(finite)].max(initial=0.0))
