@@ -213,9 +213,9 @@ def _of_normalized(node: onnx.NodeProto, operands: _Operands) -> float:
     first = int(attribute(node, "axis", -1)) if node.op_type == "LayerNormalization" else min(2, data.ndim - 1)
     axes = tuple(range(first % data.ndim, data.ndim))
     spread = np.sqrt(data.var(axis=axes) + attribute(node, "epsilon", 1e-5))
-    largest = np.abs(data).max(axis=axes, initial=0.0)
+    highest = np.abs(data).max(axis=axes, initial=0.0)
     with np.errstate(invalid="ignore"):
-        return largest(np.asarray(largest / spread)) * scale + operands.magnitude(2)
+        return largest(np.asarray(highest / spread)) * scale + operands.magnitude(2)
 
 
 def _of_whole_sum(node: onnx.NodeProto, operands: _Operands) -> float:
