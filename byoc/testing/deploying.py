@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import ArtifactError, DriverError
+from ...runtime.model import load
 from ..backend import Runner
 from .case import UnexpectedError, need
 from .processes import DAMAGED, RELOAD, WITHOUT_DRIVER, run_script
@@ -51,8 +52,6 @@ def driver_missing(subject: Subject) -> str:
 
 def changed_artifact(subject: Subject) -> str:
     """An artifact with a changed program is an ArtifactError."""
-    from ...runtime.model import load
-
     program = max(subject.compiled(subject.main).offload_programs().values(), key=len)
     with _exported(subject) as path:
         data = bytearray(path.read_bytes())

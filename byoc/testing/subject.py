@@ -5,19 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+import tvm_ext
+
+from ...core.sample_inputs import seeded_inputs
+from ...runtime.model import CompiledModel
+from ...verification.reference import run_reference
+from ...verification.verify import VerifyReport, report_of
 from ..backend import Backend, Lowered
 from ..region import Region
 from ..registry import register
 from .case import need
 from .graphs import KitModel
-
-if TYPE_CHECKING:
-    from ...runtime.model import CompiledModel
-    from ...verification.verify import VerifyReport
 
 Arrays = dict[str, np.ndarray]
 
@@ -49,8 +51,6 @@ class Subject:
             backend: a changed one; the one under test is registered again afterwards.
             **general: further `offload_options`.
         """
-        import tvm_ext
-
         recording = replace(backend or self.backend, lower=self._lower)
         options = {"when": "always", **self.options, **general}
         try:
@@ -94,22 +94,16 @@ class Subject:
 
 def feeds_of(compiled: CompiledModel, seed: int = 0, batch: int = 1) -> Arrays:
     """Seeded inputs of a model."""
-    from ...core.sample_inputs import seeded_inputs
-
     return seeded_inputs(compiled.inputs, seed, batch)
 
 
 def reference(model: KitModel, feeds: Mapping[str, np.ndarray]) -> Arrays:
     """Outputs of onnxruntime without graph optimizations, which change how quantized models round."""
-    from ...verification.reference import run_reference
-
     return run_reference(model.proto, feeds, optimized=False)[0]
 
 
 def compared(outputs: Arrays, feeds: Arrays, model: KitModel) -> VerifyReport:
     """Outputs against those of onnxruntime."""
-    from ...verification.verify import report_of
-
     return report_of(outputs, reference(model, feeds), "onnxruntime", None, model.tolerance)
 
 

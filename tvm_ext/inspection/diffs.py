@@ -6,15 +6,14 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm.ir import IRModule
 
 from ..core.passes import Event, PassReport
 from .constants import ElidedNaming
 from .script import script
 from .snapshots import Snapshot
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
 
 #: A function of a printed module: its decorators and what is indented below them.
 _FUNCTION = re.compile(r"^    @.*\n(?:^    @.*\n)*^    def (?P<name>\w+)\((?:.*\n)(?:^(?:     .*)?\n)*", re.MULTILINE)

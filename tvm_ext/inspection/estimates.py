@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.pages.page import Note, Part, Shown
 from ..core.plan import Kernel, Plan
+from ..driver.lower import Lowered, lower_all
 from ..passes.lowering.choose_recipes import least_cost, matches
 from ..runtime.table import Cell, Column, Plain, Table, Value, percent, plain_fields
-
-if TYPE_CHECKING:
-    from ..driver.lower import Lowered
 
 _COLUMNS = ("kernel", "recipe", "calls", "threads", Column("time", "us", ".1f"), "share", "rounding", "idle")
 
@@ -139,8 +137,6 @@ def estimate(model: Any, **options: Any) -> Estimate:
     Raises:
         OptionError, ModelError, UnsupportedError: as for :func:`tvm_ext.compile`.
     """
-    from ..driver.lower import lower_all
-
     given = CompileOptions.of(**options)
     machine = machine_for(given)
     lowered = lower_all(model, given, machine).lowered[-1]

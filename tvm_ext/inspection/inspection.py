@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import OptionError, ToolError, UnsupportedError
 from ..core.instruments import Instruments
@@ -21,17 +21,14 @@ from ..core.options import CompileOptions
 from ..core.pages.page import Code, Facts, Fold, Note, Page, Part, Shown
 from ..driver.lower import Clock, Lowered, run_pipeline, start
 from ..driver.stages.catalog import NAMES, STAGES, Stage, stage_named
-from ..frontend.reading.reader import read_model
+from ..frontend.importer import Imported
+from ..frontend.reading.reader import Source, read_model
 from ..runtime.table import Column, Table
 from .constants import Tensors
 from .diffs import PassChange, pass_changes
 from .dump import file_name, write_stages
 from .snapshots import Reached, Snapshots
 from .stage_texts import kernels_module, other_text, python_text
-
-if TYPE_CHECKING:
-    from ..frontend.importer import Imported
-    from ..frontend.reading.reader import Source
 
 #: The file of tensors in a folder of stages.
 TENSORS = "tensors.npz"

@@ -13,6 +13,7 @@ from typing import Any
 from ..core.errors import OptionError
 from ..core.pages.charts import Box, boxes_chart
 from ..core.pages.page import Facts, Figure, Note, Part, Shown
+from ..driver.compile import compile_model
 from ..runtime.model import CompiledModel
 from ..runtime.table import Cell, Markup, Table, plain, size_text
 
@@ -166,8 +167,6 @@ def memory_plan(model: Any, *, batch: int = 0, **options: Any) -> MemoryPlan:
         OptionError: options for a compiled model, or no program for this batch.
         ModelError, UnsupportedError: as for :func:`tvm_ext.compile`.
     """
-    from ..driver.compile import compile_model
-
     if isinstance(model, CompiledModel):
         if options:
             raise OptionError(f"the model is compiled already; no use for {sorted(options)}", fix="leave them out")

@@ -10,6 +10,7 @@ from ..core.options import CompileOptions
 from ..frontend.checks.checker import check_model
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
+from ..frontend.reading.tensors import type_name
 
 if TYPE_CHECKING:
     import onnx
@@ -67,6 +68,4 @@ def _large(node: onnx.NodeProto) -> str | None:
 
 
 def _type_text(tensor: onnx.TensorProto) -> str:
-    from ..frontend.reading.tensors import type_name
-
     return f"{type_name(tensor.data_type).lower()}{list(tensor.dims)}"

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.graph.ownership import KERNEL, MEMORY, REGION
 from ..core.pages.page import Note, Part, Shown
+from ..runtime.model import CompiledModel
 from ..runtime.table import Cell, Column, Table
-
-if TYPE_CHECKING:
-    from ..runtime.model import CompiledModel
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from ..core.errors import TvmExtError
 from ..core.options import CompileOptions
 from ..core.pages.page import Facts, Fold, Note, Page, Part, Shown
 from ..driver.compile import compile_model
 from ..runtime.files import write_text
+from ..runtime.model import CompiledModel
 from ..runtime.offload_report import OffloadReport
 from ..runtime.table import Cell, Column, Table
 from ..verification.environment import describe_machine
@@ -25,11 +28,6 @@ from .analysis.result import scaled
 from .memory import MemoryPlan
 from .ownership import Owners, owners_of
 from .profile import Profile, profile_model
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from ..runtime.model import CompiledModel
 
 Step = Callable[[str], None]
 """Told what is going on, such as "compiling"."""

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.ir import GenericConst, IRModule
 
 from ..core.graph.provenance import Provenance
 from ..core.passes import CompileContext
 from ..driver.stages.catalog import STAGES
 from ..driver.stages.state import context_state
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from tvm import relax
-    from tvm.ir import GenericConst, IRModule
+from ..passes.lowering.lower_rest import unscheduled
 
 _RESUMABLE = {stage.after for stage in STAGES if stage.after}
 
@@ -93,10 +92,6 @@ def all_kernels_unscheduled(snapshots: Snapshots) -> dict[str, Any]:
     Returns:
         name -> TIR function.
     """
-    from tvm import tirx
-
-    from ..passes.lowering.lower_rest import unscheduled
-
     layout, before = snapshots.of("assign-layouts"), snapshots.of("schedule-kernels")
     assert layout is not None and before is not None and snapshots.ctx is not None
     ctx = replace(snapshots.ctx, provenance=Provenance.of_state(snapshots.ctx.provenance.state()), reports=[])

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm.ir import GlobalVar, IRModule
 
 from ..core.errors import OptionError
+from ..driver.lower import Lowered
 from ..driver.stages.catalog import Stage
 from ..driver.stages.file import GROUPS, MODULE
 from ..driver.stages.programs import programs_text
@@ -16,11 +19,6 @@ from .constants import FileNaming, Tensors
 from .onnx_text import onnx_text
 from .script import canonical, script
 from .snapshots import Snapshots, all_kernels_unscheduled
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-
-    from ..driver.lower import Lowered
 
 _HEAD = """\
 # {what}
@@ -86,8 +84,6 @@ def python_text(
 
 def _groups_text(groups: Mapping[str, Any], naming: FileNaming) -> str:
     """The groups as a class: recipes read them to schedule their kernels."""
-    from tvm.ir import GlobalVar, IRModule
-
     body = script(IRModule({GlobalVar(name): function for name, function in groups.items()}), naming)
     return _CLASS.sub(
         f"@I.ir_module\nclass {GROUPS}:  # what the kernels compute; no part of the module", body
@@ -96,8 +92,6 @@ def _groups_text(groups: Mapping[str, Any], naming: FileNaming) -> str:
 
 def kernels_module(snapshots: Snapshots) -> IRModule:
     """The module of all kernels before they are scheduled."""
-    from tvm.ir import GlobalVar, IRModule
-
     return IRModule({GlobalVar(name): kernel for name, kernel in all_kernels_unscheduled(snapshots).items()})
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ..core.errors import InputError, OptionError, ToolError
 from ..core.graph.call_site import Written
 from ..core.sample_inputs import seeded_inputs
 from ..frontend.reading.reader import read_model
+from ..runtime.model import CompiledModel
 from .counterparts import Counterpart, counterparts, wanted_values
 from .differences import Difference, difference
 from .layers import BAD, SKIPPED, LayerReport, LayerRow
@@ -27,9 +28,6 @@ from .program import Graph, Program
 from .reference import run_intermediates
 from .tolerance import Tolerance
 from .verify import frozen_inputs, report_of, tolerance_of
-
-if TYPE_CHECKING:
-    from ..runtime.model import CompiledModel
 
 #: Share of elements that a jump may have tipped; more of them are no roundings.
 _TIPPED = 0.01

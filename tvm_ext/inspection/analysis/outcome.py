@@ -5,21 +5,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tvm.ir import Call, GlobalVar, IRModule
+
+from ...byoc.settings import offloading_of
 from ...core.graph.ownership import FOLD, OFFLOAD
 from ...core.graph.relax_graph import dtype_of, iter_groups, main_bindings, op_name, shape_of, tuple_item
 from ...core.group import Group
 from ...core.machine import machine_for
 from ...core.options import CompileOptions
+from ...core.passes import CompileContext, run_passes
+from ...frontend.importer import import_model, imported
 from ...frontend.reading.reader import Source
+from ...passes.lowering.choose_recipes import ChooseRecipes
+from ...passes.pipeline import pipeline
 from .result import Generic
 from .survey import Survey
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-
-    from ...core.passes import CompileContext
 
 #: Calls that are no kernels: other shapes, orders and names of the same memory.
 _VIEWS = ("relax.reshape", "relax.permute_dims")
@@ -60,12 +62,6 @@ def outcome(found: Survey, source: Source, options: CompileOptions) -> Outcome:
     Raises:
         OptionError, UnsupportedError: as `tvm_ext.compile`.
     """
-    from ...byoc.settings import offloading_of
-    from ...core.passes import CompileContext, run_passes
-    from ...frontend.importer import import_model, imported
-    from ...passes.lowering.choose_recipes import ChooseRecipes
-    from ...passes.pipeline import pipeline
-
     passes = pipeline(offloading_of(options.offload, dict(options.offload_options)))
     last = next(at for at, one in enumerate(passes) if isinstance(one, ChooseRecipes))
     if found.refused:
@@ -105,8 +101,6 @@ def _becomes(mod: IRModule, ctx: CompileContext) -> dict[str, str]:
 
 def _kind(value: Any, ctx: CompileContext) -> str:
     """The recipe of a group's call, and what else a binding can be; "" for an item of a tuple."""
-    from tvm.ir import Call, GlobalVar
-
     if tuple_item(value):
         return ""
     name = _callee(value)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ...frontend.known_values import value_of
+from ...frontend.reading.walk import inner_graphs, value_names
 from .result import Finding
 from .survey import Survey
 
@@ -53,8 +54,6 @@ def redundancies(survey: Survey, action: Callable[[str], str]) -> tuple[Finding,
 
 class _Graph:
     def __init__(self, survey: Survey) -> None:
-        from ...frontend.reading.walk import value_names
-
         self._survey, self._values = survey, survey.trace.values
         self._maker = {name: node for node in survey.checked.nodes for name in node.output if name}
         self._outputs = {value.name for value in survey.checked.graph.output}
@@ -76,8 +75,6 @@ class _Graph:
 
     def _reachable(self) -> set[str]:
         """Values that an output depends on."""
-        from ...frontend.reading.walk import value_names
-
         needed, stack = set[str](), list(self._outputs)
         while stack:
             name = stack.pop()
@@ -189,8 +186,6 @@ class _Graph:
 
 def _inner(node: onnx.NodeProto, value_names: Callable[[Any], set[str]]) -> set[str]:
     """Values of the graphs inside a node: some are those of the graph around it."""
-    from ...frontend.reading.walk import inner_graphs
-
     return {name for graph in inner_graphs(node.attribute)
             for name in (*value_names(graph.node), *(value.name for value in graph.output))}  # fmt: skip
 

@@ -16,8 +16,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from tvm import relax, tirx
 
 from ...core.errors import UnsupportedError
+from ...core.machine import Machine
+from ...driver.build import build
 from ...runtime.model import CompiledModel
 from ...runtime.spec import Metadata, Program, TensorSpec, installed_versions
 
@@ -111,8 +114,6 @@ def _looks(arguments: int) -> tuple[float, float]:
 
 def _model_of_empty_kernels(arguments: int) -> CompiledModel:
     """A model whose `main` calls a kernel that does nothing, over and over."""
-    from tvm import relax, tirx
-
     buffers = [tirx.decl_buffer([16], "float32", f"x{i}") for i in range(arguments)]
     nothing = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr({"tirx.noalias": True})
     ty = relax.TensorType((16,), "float32")
@@ -128,9 +129,6 @@ def _model_of_empty_kernels(arguments: int) -> CompiledModel:
 
 
 def _loaded(mod: Any) -> CompiledModel:
-    from ...core.machine import Machine
-    from ...driver.build import build
-
     machine, spec = Machine.detect(None, 1), TensorSpec("x", (16,), "float32")
     metadata = Metadata(
         (spec,), (spec,), (), (Program("main", ()),), 1, False, machine.as_dict(), installed_versions(),

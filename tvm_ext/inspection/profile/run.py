@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from tvm.ir import IRModule
 
 from ...core.errors import OptionError, UnsupportedError
+from ...core.instruments import Instruments
 from ...core.machine import Machine
+from ...core.passes import CompileContext
 from ...core.sample_inputs import seeded_inputs
+from ...driver.build import kernels_of
+from ...driver.compile import compile_model
+from ...driver.tir.machine_code import code_of
+from ...passes.pipeline import LOWER
 from ...runtime.library import is_artifact
 from ...runtime.model import CompiledModel, load
 from ...verification.environment import describe_machine
@@ -19,11 +26,6 @@ from .launch import launches_of, with_seconds
 from .measure import measure
 from .profile import Profile
 from .roofs import RoofMeter
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-
-    from ...core.passes import CompileContext
 
 NO_FACTS = "no facts of the machine code: {}"
 
@@ -72,20 +74,12 @@ def _compiled(model: Any, code: bool, options: dict[str, Any]) -> tuple[Compiled
         made = model if isinstance(model, CompiledModel) else load(model)
         return made, {}, NO_FACTS.format("the model was compiled before, and keeps no assembly; give the ONNX model")
     if not code:
-        from ...driver.compile import compile_model
-
         return compile_model(model, **options), {}, NO_FACTS.format("they were not asked for")
     return _compiled_with_facts(model, options)
 
 
 def _compiled_with_facts(model: Any, options: dict[str, Any]) -> tuple[CompiledModel, dict[str, CodeFacts], str]:
     """Compile in this process, past the cache, so that the assembly is that of the kernels which run."""
-    from ...core.instruments import Instruments
-    from ...driver.build import kernels_of
-    from ...driver.compile import compile_model
-    from ...driver.tir.machine_code import code_of
-    from ...passes.pipeline import LOWER
-
     lowered: list[tuple[IRModule, CompileContext]] = []
 
     def watch(step: str, mod: IRModule, ctx: CompileContext) -> None:

@@ -6,21 +6,20 @@ import difflib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from tvm.ir import Call, GlobalVar
+from tvm.ir import Call, GlobalVar, IRModule
 
+from ...byoc.settings import offloading_of
 from ...core.errors import OptionError
 from ...core.graph.relax_graph import main_bindings
 from ...core.instruments import KINDS, Switches
+from ...core.passes import CompileContext
 from ...driver.records import place_of, record_at
 from ...passes.lowering.choose_recipes import matches
+from ...passes.lowering.schedule_kernels import metaschedule_record
+from ...passes.pipeline import pipeline
+from ...schedules import recipes
 from .result import Culprit
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-
-    from ...core.passes import CompileContext
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,6 @@ def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
     Raises:
         OptionError: a name is none of its kind that can be off.
     """
-    from ...passes.pipeline import pipeline
-    from ...schedules import recipes
-
     off: dict[str, set[str]] = {field: set() for field in KINDS.values()}
     for kind, name in named:
         known = {"recipe": [r.name for r in recipes()], "pass": [p.name for p in pipeline()] + ["offload"]}.get(kind)
@@ -125,9 +121,6 @@ _Found = Iterator["tuple[Suspect | tuple[str, str], bool]"]
 
 
 def _passes(seen: Seen) -> _Found:
-    from ...byoc.settings import offloading_of
-    from ...passes.pipeline import pipeline
-
     ctx = seen.ctx
     offloading = offloading_of(ctx.options.offload, dict(ctx.options.offload_options))
     for one in pipeline(offloading):
@@ -144,8 +137,6 @@ def _passes(seen: Seen) -> _Found:
 
 
 def _recipes(seen: Seen) -> _Found:
-    from ...schedules import recipes
-
     nodes = _recipe_nodes(seen)
     taking = {
         recipe.name for plan in seen.ctx.plans.values() for recipe, _ in matches(plan.match.group, seen.ctx.machine)
@@ -176,8 +167,6 @@ def _layers(seen: Seen) -> _Found:
 
 
 def _records(seen: Seen) -> _Found:
-    from ...passes.lowering.schedule_kernels import metaschedule_record
-
     ctx = seen.ctx
     for group, plan in ctx.plans.items():
         if plan.record is not None:

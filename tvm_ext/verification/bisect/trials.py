@@ -5,24 +5,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core.errors import essence
 from ...core.instruments import Instruments, Switches
 from ...core.options import CompileOptions
+from ...core.passes import CompileContext
 from ...core.sample_inputs import seeded_inputs
 from ...driver.compile import compile_model
+from ...runtime.model import CompiledModel
 from ..metrics import OutputMetrics
 from ..reference import run_reference
 from ..verify import VerifyReport, frozen_inputs, report_of, tolerance_of
 from .result import Trial
 from .suspects import Seen, Suspect, switches
-
-if TYPE_CHECKING:
-    from ...core.passes import CompileContext
-    from ...runtime.model import CompiledModel
 
 Event = Callable[[Mapping[str, Any]], None]
 
