@@ -214,6 +214,11 @@ def percent(part: float | None, digits: int = 0) -> str:
     return "" if part is None else f"{100 * part:.{digits}f} %"
 
 
+def percent_cell(part: float | None, digits: int = 1, bar: bool = False) -> Cell | None:
+    """A part as percent that sorts by itself, with a bar behind it if asked for; None for None."""
+    return None if part is None else Cell(percent(part, digits), part, part if bar else None)
+
+
 def knobs_text(config: Mapping[str, Any]) -> str:
     """A configuration in a line: knob=value."""
     return " ".join(f"{knob}={value}" for knob, value in config.items())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...core.errors import OptionError
 from ...core.pages.page import Facts, Note, Part, Shown
-from ...runtime.table import Cell, Plain, Table, facts_text, few, percent
+from ...runtime.table import Plain, Table, facts_text, few, percent_cell
 from .survey import Refused
 
 Shape = tuple[int, ...] | None
@@ -186,8 +186,9 @@ class Analysis(Shown):
         if by not in ("op", "node"):
             raise OptionError(f"by={by!r}: choose 'op' or 'node'")
         if by == "op":
+            whole = self.flops or 1.0
             totals = [
-                (r.op, r.nodes, r.parameters, r.flops, share(r.flops, self.flops), r.bytes, r.intensity)
+                (r.op, r.nodes, r.parameters, r.flops, percent_cell(r.flops / whole, bar=True), r.bytes, r.intensity)
                 for r in self.ops
             ]
             columns = ("operator", "nodes", "parameters", "FLOPs", "share", "bytes", "FLOP/byte")
@@ -254,12 +255,6 @@ class Analysis(Shown):
     def parts(self) -> list[Part]:
         """All sections, one behind the other."""
         return [part for title, parts in self.sections() for part in (Note(title), *parts)]
-
-
-def share(part: float, whole: float) -> Cell:
-    """A share in percent, with a bar."""
-    ratio = part / whole if whole else 0.0
-    return Cell(percent(ratio, 1), ratio, share=ratio)
 
 
 def shapes(given: Iterable[Shape]) -> str:

@@ -30,7 +30,7 @@ _ARGUMENTS = (2, 4, 8)
 
 
 class Span(NamedTuple):
-    """One call that the VM made, in seconds of `time.perf_counter`."""
+    """One call that the VM made, in seconds: of `time.perf_counter`, or from the start of a run."""
 
     name: str
     start: float

@@ -26,12 +26,11 @@ class Timeline:
     """One run under observation.
 
     Attributes:
-        start, end: of the whole call, in seconds of `time.perf_counter`.
-        spans: all that the VM called, kernels and its own builtins.
+        seconds: of the whole call.
+        spans: all that the VM called, kernels and its own builtins, from the start of the call.
     """
 
-    start: float
-    end: float
+    seconds: float
     spans: tuple[Span, ...]
 
 
@@ -104,6 +103,7 @@ def _observed(
         spans = clock.spans()
         taken = sum(span.end - span.start for span in spans if span.name in kernels)
         if best is None or taken < least:
-            least, best = taken, Timeline(start, now, spans)
+            shifted = tuple(Span(name, first - start, last - start) for name, first, last in spans)
+            least, best = taken, Timeline(now - start, shifted)
         if now >= end:
             return best

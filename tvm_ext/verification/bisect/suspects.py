@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from tvm.ir import Call, GlobalVar, IRModule
 
 from ...byoc.settings import offloading_of
-from ...core.errors import OptionError
+from ...core.errors import OptionError, did_you_mean
 from ...core.graph.relax_graph import main_bindings
 from ...core.instruments import KINDS, Switches
 from ...core.passes import CompileContext
@@ -88,8 +87,8 @@ def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
     for kind, name in named:
         known = {"recipe": [r.name for r in recipes()], "pass": [p.name for p in pipeline()] + ["offload"]}.get(kind)
         if known is not None and name not in known:
-            near = difflib.get_close_matches(name, known, n=1) or [", ".join(dict.fromkeys(known))]
-            raise OptionError(f"off: {name!r} is no {kind}", fix=f"choose of: {near[0]}")
+            fix = did_you_mean(name, known) or f"choose of: {', '.join(dict.fromkeys(known))}"
+            raise OptionError(f"off: {name!r} is no {kind}", fix=fix)
         if kind == "pass" and (needed := next((p.needed for p in pipeline() if p.name == name), "")):
             raise OptionError(f"off: pass {name!r} is always on: {needed}")
         is_row = kind == "record" and not name.startswith("MetaSchedule: ")
