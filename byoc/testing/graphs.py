@@ -94,9 +94,9 @@ def int8(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def _node(line: str) -> onnx.NodeProto:
-    found = _LINE.fullmatch(line)
-    if found is None:
+    match = _LINE.fullmatch(line)
+    if match is None:
         raise ValueError(f"{line!r}: 'y = Op(x, w) attribute=[1,2]' is needed")
-    outputs, inputs = (re.split(r", ?", found[part]) for part in ("outputs", "inputs"))
-    attributes = {k: ast.literal_eval(v) for k, v in re.findall(r"(\w+)=(\S+)", found["attributes"])}
-    return helper.make_node(found["op"], inputs, outputs, f"{found['op'].lower()}_{outputs[0]}", **attributes)
+    outputs, inputs = (re.split(r", ?", match[part]) for part in ("outputs", "inputs"))
+    attributes = {k: ast.literal_eval(v) for k, v in re.findall(r"(\w+)=(\S+)", match["attributes"])}
+    return helper.make_node(match["op"], inputs, outputs, f"{match['op'].lower()}_{outputs[0]}", **attributes)

@@ -63,10 +63,10 @@ class Subject:
         return {}
 
     def _lower(self, region: Region, options: Any) -> Lowered:
-        made = self.backend.lower(region, options)
-        if isinstance(made, Lowered) and isinstance(made.program, bytes):
-            self._regions[made.program] = region
-        return made
+        lowered = self.backend.lower(region, options)
+        if isinstance(lowered, Lowered) and isinstance(lowered.program, bytes):
+            self._regions[lowered.program] = region
+        return lowered
 
     def regions(self, model: KitModel) -> Iterator[tuple[Region, bytes]]:
         """The regions of a compiled model, with their programs."""
@@ -80,10 +80,10 @@ class Subject:
         Raises:
             UnexpectedError: nothing of any model is offloaded.
         """
-        found = max((m for m in self.models if not m.specialize), key=self._offloaded, default=None)
-        need(found is not None and self._offloaded(found) > 0, "no model of the kit is offloaded, not even in part")
-        assert found is not None
-        return found
+        model = max((m for m in self.models if not m.specialize), key=self._offloaded, default=None)
+        need(model is not None and self._offloaded(model) > 0, "no model of the kit is offloaded, not even in part")
+        assert model is not None
+        return model
 
     def _offloaded(self, model: KitModel) -> int:
         try:

@@ -137,11 +137,11 @@ def estimate(model: Any, **options: Any) -> Estimate:
     Raises:
         OptionError, ModelError, UnsupportedError: as for :func:`tvm_ext.compile`.
     """
-    given = CompileOptions.of(**options)
-    machine = machine_for(given)
-    lowered = lower_all(model, given, machine).lowered[-1]
+    compile_options = CompileOptions.of(**options)
+    machine = machine_for(compile_options)
+    lowered = lower_all(model, compile_options, machine).lowered[-1]
     rows = tuple(_row(kernel, lowered, machine) for kernel in lowered.ctx.kernels.values() if kernel.calls)
-    name = str(given.machine or given.target or "this machine")
+    name = str(compile_options.machine or compile_options.target or "this machine")
     return Estimate(lowered.source.name, name, machine.threads, rows)
 
 

@@ -178,7 +178,7 @@ class Inspection(Shown):
         """Plain values for JSON: the model, the stages' names, and what passes changed."""
         return {
             "model": self.model, "machine": self.machine.as_dict(), "stages": list(self.stages),
-            "passes": [one.as_dict() for one in self.passes],
+            "passes": [change.as_dict() for change in self.passes],
         }  # fmt: skip
 
     def html(self) -> str:
@@ -211,10 +211,10 @@ class Inspection(Shown):
         return [Note(head), Table(("pass", "fired", "skipped", Column("seconds", form=".3f")), rows)]
 
 
-def inspect(model: Any, *, to: str = "", **given: Any) -> Inspection:
+def inspect(model: Any, *, to: str = "", **keywords: Any) -> Inspection:
     """Compile a model up to its machine code, and keep what each step made; see :func:`tvm_ext.inspect`."""
     last = stage_named(to) if to else None
-    options = CompileOptions.of(**given)
+    options = CompileOptions.of(**keywords)
     if options.symbol is not None:
         wrong = f"a model of any batch {options.symbol} becomes one program a size, and stages are of one program"
         shapes = {

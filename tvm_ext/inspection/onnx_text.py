@@ -51,11 +51,11 @@ def onnx_text(source: Source, options: CompileOptions) -> str:
     return "\n".join([*head, onnx.printer.to_text(model)]).rstrip() + "\n"
 
 
-def _fill(graph: onnx.GraphProto, given: onnx.GraphProto) -> None:
-    graph.name = given.name or "graph"
-    weights = {tensor.name for tensor in given.initializer}
-    graph.input.extend(value for value in given.input if value.name not in weights)
-    graph.output.extend(given.output)
+def _fill(graph: onnx.GraphProto, source: onnx.GraphProto) -> None:
+    graph.name = source.name or "graph"
+    weights = {tensor.name for tensor in source.initializer}
+    graph.input.extend(value for value in source.input if value.name not in weights)
+    graph.output.extend(source.output)
 
 
 def _large(node: onnx.NodeProto) -> str | None:

@@ -99,8 +99,8 @@ def _row(
 ) -> NodeOwner:
     owners = row["owners"]
     kind = owners[0]["kind"] if owners else ""
-    names = [f"{one['name']} call {one['call']}" if "call" in one else one["name"] for one in owners]
-    reasons = [_how(one, kernels) for one in owners]
+    names = [f"{owner['name']} call {owner['call']}" if "call" in owner else owner["name"] for owner in owners]
+    reasons = [_how(owner, kernels) for owner in owners]
     place, why = places.get(node, ("", ""))
     if kind in (KERNEL, REGION) and why:
         reasons.append(f"not offloaded: {why}" if kind == KERNEL else f"{place}: {why}")

@@ -100,10 +100,10 @@ class Report(Shown):
 
     def summary(self) -> list[tuple[str, str]]:
         """(name, value), without the path of the page."""
-        made = [("model", self.model)]
-        made += [("input", text) for text in self.inputs] + [("output", text) for text in self.outputs]
+        pairs = [("model", self.model)]
+        pairs += [("input", text) for text in self.inputs] + [("output", text) for text in self.outputs]
         work, facts = self.analysis, self.facts
-        made += [
+        pairs += [
             ("work", f"{len(work.nodes)} nodes, {scaled(work.flops)}FLOP, {work.parameters:,} parameters"),
             ("program", f"{facts['launches']} launches of {len(facts['kernels'])} kernels, {self.isa}, "
                         f"{self.threads} threads"),
@@ -111,10 +111,10 @@ class Report(Shown):
             ("owned by", self.owners.verdict),
         ]  # fmt: skip
         if self.profile is not None:
-            made.append(("time", f"{self.profile.seconds * 1e3:.3f} ms"))
+            pairs.append(("time", f"{self.profile.seconds * 1e3:.3f} ms"))
         if self.layers is not None:
-            made.append(("accuracy", self.layers.verdict))
-        return made + [(f"no {part}", why) for part, why in self.failed.items()]
+            pairs.append(("accuracy", self.layers.verdict))
+        return pairs + [(f"no {part}", why) for part, why in self.failed.items()]
 
 
 def report(
@@ -194,23 +194,23 @@ def _sections(report: Report) -> list[tuple[str, Sequence[Part], bool]]:
     """Title, parts, and whether only the title shows at first."""
     facts = report.facts
     warnings = dict.fromkeys([*facts.get("warnings", ()), *report.analysis.warnings])
-    made: list[tuple[str, Sequence[Part], bool]] = [
+    sections: list[tuple[str, Sequence[Part], bool]] = [
         ("Summary", [Facts(report.summary()), *(Note(text, "warn") for text in warnings)], False)
     ]  # fmt: skip
     if report.profile is not None:
-        made.append(("Profile", report.profile.parts(), False))
+        sections.append(("Profile", report.profile.parts(), False))
     if report.layers is not None:
-        made.append(("Accuracy", _accuracy(report.layers), False))
-    made.append(("Kernels", [_kernels(facts["kernels"])], False))
-    made.append(("Memory", MemoryPlan.of(facts, report.model).parts(), False))
-    made.append(("ONNX nodes", report.owners.parts(), False))
-    made += [(title, parts, "node" in title) for title, parts in report.analysis.sections(passes=False)[1:]]
-    made.append(("Passes", _passes(facts["passes"]), False))
-    made.append(("Tuning records", _records(facts), False))
+        sections.append(("Accuracy", _accuracy(report.layers), False))
+    sections.append(("Kernels", [_kernels(facts["kernels"])], False))
+    sections.append(("Memory", MemoryPlan.of(facts, report.model).parts(), False))
+    sections.append(("ONNX nodes", report.owners.parts(), False))
+    sections += [(title, parts, "node" in title) for title, parts in report.analysis.sections(passes=False)[1:]]
+    sections.append(("Passes", _passes(facts["passes"]), False))
+    sections.append(("Tuning records", _records(facts), False))
     if "offload" in facts:
-        made.append(("Offload", _offload(OffloadReport.of(facts, report.model)), False))
-    made.append(("Compile time and environment", [_environment(report)], False))
-    return made
+        sections.append(("Offload", _offload(OffloadReport.of(facts, report.model)), False))
+    sections.append(("Compile time and environment", [_environment(report)], False))
+    return sections
 
 
 def _accuracy(layers: LayerReport) -> list[Part]:
@@ -263,8 +263,8 @@ def _records(report: Mapping[str, Any]) -> list[Part]:
     return [count, *(table for table in tables if table.rows)]
 
 
-def _offload(found: OffloadReport) -> list[Part]:
-    return [Note(str(found).partition("\n")[0]), found.region_table(), found.op_table()]
+def _offload(offloaded: OffloadReport) -> list[Part]:
+    return [Note(str(offloaded).partition("\n")[0]), offloaded.region_table(), offloaded.op_table()]
 
 
 def _environment(report: Report) -> Facts:

@@ -76,14 +76,14 @@ class Snapshots:
 
     def of(self, step: str) -> Snapshot | None:
         """The last snapshot of a step."""
-        return next((one for one in reversed(self.steps) if one.step == step), None)
+        return next((snapshot for snapshot in reversed(self.steps) if snapshot.step == step), None)
 
 
 def _snapshot(step: str, mod: IRModule, ctx: CompileContext) -> Snapshot:
     regions = ctx.offload.regions if ctx.offload else []
     plans = (kernel.plan for kernel in ctx.kernels.values() if kernel.plan)
     groups = {plan.match.group.name: plan.match.group.function for plan in plans}
-    return Snapshot(step, mod, context_state(ctx), tuple(one.program for one in regions), groups)
+    return Snapshot(step, mod, context_state(ctx), tuple(region.program for region in regions), groups)
 
 
 def all_kernels_unscheduled(snapshots: Snapshots) -> dict[str, Any]:

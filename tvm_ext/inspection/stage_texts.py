@@ -69,9 +69,9 @@ def python_text(
         tensors: its tensors are added to these.
         groups: functions that its kernels were made of, for a class of their own.
     """
-    made, naming = canonical(mod), FileNaming(tensors)
+    written, naming = canonical(mod), FileNaming(tensors)
     loose = "(check_well_formed=False)" if stage.name == _LOOSE else ""
-    body = _CLASS.sub(f"@I.ir_module{loose}\nclass {MODULE}:", script(made, naming))
+    body = _CLASS.sub(f"@I.ir_module{loose}\nclass {MODULE}:", script(written, naming))
     if groups and stage.resumes:
         body = f"{_groups_text(groups, naming)}\n\n{body}"
     head = _HEAD.format(what=f"Stage {stage.name!r} of {model}: {stage.summary}.")
@@ -79,7 +79,7 @@ def python_text(
         name = next(n for n in ("W", "weights", "tensors_") if not re.search(rf"\b{n}\b", body))
         body = re.sub(rf"\b{naming.place}\b", name, body)
         head += _TENSORS.format(name=name)
-    return StageText(f"{head}\n\n{body.rstrip()}\n", made, tuple(naming.used))
+    return StageText(f"{head}\n\n{body.rstrip()}\n", written, tuple(naming.used))
 
 
 def _groups_text(groups: Mapping[str, Any], naming: FileNaming) -> str:

@@ -97,7 +97,7 @@ class Table:
     """
 
     def __init__(self, columns: Sequence[Column | str], rows: Iterable[Sequence[Value]], caption: str = "") -> None:
-        self.columns = tuple(Column(one) if isinstance(one, str) else one for one in columns)
+        self.columns = tuple(Column(column) if isinstance(column, str) else column for column in columns)
         self.rows = tuple(tuple(_cell(value) for value in row) for row in rows)
         self.caption = caption
         for row in self.rows:

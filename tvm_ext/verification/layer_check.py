@@ -60,23 +60,24 @@ def check_layers(
     batch = _batch_of(compiled, inputs)
     feeds = seeded_inputs(compiled.inputs, seed, batch or 1) if inputs is None else dict(inputs)
     program, graph = Program(compiled, batch), Graph(read_model(model).proto.graph)
-    found = counterparts(program, graph)
-    given = {**frozen_inputs(compiled), **feeds}
+    judged = counterparts(program, graph)
+    model_inputs = {**frozen_inputs(compiled), **feeds}
     outputs = [spec.name for spec in compiled.outputs]
-    names = [*wanted_values(found, graph), *(name for name in outputs if name in graph.made)]
-    values, label = run_intermediates(model, given, list(dict.fromkeys(names)), compiled.threads)
-    known = {**graph.constants, **given, **values}
-    targets = {_key(one): _targets(one, {**given, **values}, known) for one in found}
+    names = [*wanted_values(judged, graph), *(name for name in outputs if name in graph.made)]
+    values, label = run_intermediates(model, model_inputs, list(dict.fromkeys(names)), compiled.threads)
+    known = {**graph.constants, **model_inputs, **values}
+    targets = {_key(counterpart): _targets(counterpart, {**model_inputs, **values}, known) for counterpart in judged}
     totals: dict[tuple[int, str], float] = {}
     plain = _run(compiled, program, feeds, _totals(targets, totals))
     alone: dict[tuple[int, str], tuple[str, Difference]] = {}
     _run(compiled, program, feeds, _alone(targets, alone))
-    rows = tuple(_row(one, targets[_key(one)], alone.get(_key(one)), totals.get(_key(one))) for one in found)
+    keyed = [(tensor, _key(tensor)) for tensor in judged]
+    rows = tuple(_row(tensor, targets[key], alone.get(key), totals.get(key)) for tensor, key in keyed)
     expected = {name: known[name] for name in outputs if name in known}
     drawn = None if inputs is not None else seed
     compared = report_of({n: plain[n] for n in expected}, expected, label, drawn, tolerance_of(compiled, tolerance))
     if tolerance is None:
-        compared = replace(compared, outputs=tuple(_within_rows(one, rows) for one in compared.outputs))
+        compared = replace(compared, outputs=tuple(_within_rows(output, rows) for output in compared.outputs))
     return LayerReport(str(compiled.metadata.model["name"]), rows, compared, label, drawn, batch)
 
 
@@ -107,20 +108,20 @@ def _batch_of(compiled: CompiledModel, inputs: Mapping[str, np.ndarray] | None) 
     return int(rows)
 
 
-def _key(one: Counterpart) -> tuple[int, str]:
-    return one.call.site.order, one.written.variable
+def _key(counterpart: Counterpart) -> tuple[int, str]:
+    return counterpart.call.site.order, counterpart.written.variable
 
 
 _Targets = Mapping[tuple[int, str], "tuple[_Target, ...] | str"]
 
 
 def _targets(
-    one: Counterpart, values: Mapping[str, np.ndarray], known: Mapping[str, np.ndarray]
+    counterpart: Counterpart, values: Mapping[str, np.ndarray], known: Mapping[str, np.ndarray]
 ) -> tuple[_Target, ...] | str:
-    expected = one.expected(values)
+    expected = counterpart.expected(values)
     if isinstance(expected, str):
         return expected
-    return tuple(_Target(value, array, one.tolerance(value, known)) for value, array in expected.items())
+    return tuple(_Target(value, array, counterpart.tolerance(value, known)) for value, array in expected.items())
 
 
 # ------------------------------------------------------------ runs
@@ -163,20 +164,20 @@ def _run(
 
 def _totals(targets: _Targets, into: dict[tuple[int, str], float]) -> _Look:
     def look(key: tuple[int, str], logical: np.ndarray, memory: np.ndarray, written: Written) -> None:
-        if not isinstance(found := targets[key], str):
-            into[key] = max(difference(logical, one.expected, one.tolerance.absolute).largest for one in found)
+        if not isinstance(wanted := targets[key], str):
+            into[key] = max(difference(logical, t.expected, t.tolerance.absolute).largest for t in wanted)
 
     return look
 
 
 def _alone(targets: _Targets, into: dict[tuple[int, str], tuple[str, Difference]]) -> _Look:
     def look(key: tuple[int, str], logical: np.ndarray, memory: np.ndarray, written: Written) -> None:
-        found = targets[key]
-        if isinstance(found, str):
+        wanted = targets[key]
+        if isinstance(wanted, str):
             return
-        each = [(one.value, difference(logical, one.expected, one.tolerance.absolute)) for one in found]
-        into[key] = max(each, key=lambda one: one[1].ratio)
-        right = found[0].expected
+        each = [(target.value, difference(logical, target.expected, target.tolerance.absolute)) for target in wanted]
+        into[key] = max(each, key=lambda pair: pair[1].ratio)
+        right = wanted[0].expected
         np.copyto(memory, written.layout.pack(right) if written.layout else right)
 
     return look
@@ -184,24 +185,24 @@ def _alone(targets: _Targets, into: dict[tuple[int, str], tuple[str, Difference]
 
 # ------------------------------------------------------------ rows
 def _row(
-    one: Counterpart, targets: tuple[_Target, ...] | str, alone: tuple[str, Difference] | None, total: float | None
+    tensor: Counterpart, targets: tuple[_Target, ...] | str, alone: tuple[str, Difference] | None, total: float | None
 ) -> LayerRow:
-    kernel, site = one.call.kernel, one.call.site
+    kernel, site = tensor.call.kernel, tensor.call.site
     row = LayerRow(
-        site.order, kernel["name"], kernel["recipe"], kernel["config"], site.nodes, behind=one.behind,
-        layout=str(one.written.layout or ""), record=kernel.get("record", ""),
+        site.order, kernel["name"], kernel["recipe"], kernel["config"], site.nodes, behind=tensor.behind,
+        layout=str(tensor.written.layout or ""), record=kernel.get("record", ""),
     )  # fmt: skip
     if isinstance(targets, str) or alone is None:
         return replace(row, status=SKIPPED, reason=targets if isinstance(targets, str) else "it did not run")
-    value, found = alone
+    value, apart = alone
     target = next(t for t in targets if t.value == value)
     row = replace(
-        row, value=value, alone=found, total=total, tolerance=target.tolerance.absolute,
+        row, value=value, alone=apart, total=total, tolerance=target.tolerance.absolute,
         tolerance_text=str(target.tolerance), scale=largest(target.expected),
     )  # fmt: skip
-    if found.ok:
+    if apart.ok:
         return row
-    if one.jump and found.mismatched <= max(1, _TIPPED * target.expected.size):
-        tipped = f"{found.mismatched} elements differ: a rounding before {one.jump} can tip its result"
+    if tensor.jump and apart.mismatched <= max(1, _TIPPED * target.expected.size):
+        tipped = f"{apart.mismatched} elements differ: a rounding before {tensor.jump} can tip its result"
         return replace(row, status=SKIPPED, reason=tipped)
     return replace(row, status=BAD)

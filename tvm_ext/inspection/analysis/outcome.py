@@ -51,7 +51,7 @@ class Outcome:
 NOTHING = Outcome({}, {}, (), ())
 
 
-def outcome(found: Survey, source: Source, options: CompileOptions) -> Outcome:
+def outcome(surveyed: Survey, source: Source, options: CompileOptions) -> Outcome:
     """Run the passes.
 
     Args:
@@ -63,40 +63,40 @@ def outcome(found: Survey, source: Source, options: CompileOptions) -> Outcome:
         OptionError, UnsupportedError: as `tvm_ext.compile`.
     """
     passes = pipeline(offloading_of(options.offload, dict(options.offload_options)))
-    last = next(at for at, one in enumerate(passes) if isinstance(one, ChooseRecipes))
-    if found.refused:
-        shapes = tuple((spec.name, spec.shape) for spec in found.checked.inputs)
+    last = next(at for at, step in enumerate(passes) if isinstance(step, ChooseRecipes))
+    if surveyed.refused:
+        shapes = tuple((spec.name, spec.shape) for spec in surveyed.checked.inputs)
         start = import_model(source, replace(options, shapes=shapes, specialize=()))
     else:
-        start = imported(found.checked, found.trace, source.name)
+        start = imported(surveyed.checked, surveyed.trace, source.name)
     ctx = CompileContext(machine_for(options), options, start.provenance)
     start.enter(ctx)
     mod = run_passes(passes[: last + 1], start.mod, ctx)
     generic = _generic(mod, ctx)
     done = [(report.name, len(report.fired)) for report in ctx.reports if report.fired]
-    before = itertools.takewhile(lambda one: one[0] != "group-operations", done)
+    before = itertools.takewhile(lambda step: step[0] != "group-operations", done)
     return Outcome(_becomes(mod, ctx), _notes(ctx), generic, tuple(before))
 
 
 def _notes(ctx: CompileContext) -> dict[str, tuple[str, ...]]:
-    found = {node: [f"{step}: {what}" for step, what in done] for node, done in ctx.ownership.passes.items()}
+    notes_of = {node: [f"{step}: {what}" for step, what in done] for node, done in ctx.ownership.passes.items()}
     for node, owner in ctx.ownership.gone.items():
-        notes = found.setdefault(node, [])
+        notes = notes_of.setdefault(node, [])
         if (note := f"{owner.name}: {owner.reason}") not in notes:
             notes.append(note)
-    return {node: tuple(notes) for node, notes in found.items()}
+    return {node: tuple(notes) for node, notes in notes_of.items()}
 
 
 def _becomes(mod: IRModule, ctx: CompileContext) -> dict[str, str]:
-    found = {
+    becomes = {
         node: f"folded by {owner.name}" for node, owner in ctx.ownership.gone.items() if owner.kind == FOLD
     }  # fmt: skip
     for binding in main_bindings(mod):
         kind = _kind(binding.value, ctx)
         for node in ctx.provenance.of(binding.var.name):
-            if kind and found.get(node, "memory") == "memory":
-                found[node] = kind
-    return found
+            if kind and becomes.get(node, "memory") == "memory":
+                becomes[node] = kind
+    return becomes
 
 
 def _kind(value: Any, ctx: CompileContext) -> str:

@@ -39,17 +39,17 @@ def redundancies(survey: Survey, action: Callable[[str], str]) -> tuple[Finding,
         action: what the passes do about a node.
     """
     graph = _Graph(survey)
-    found = []
+    findings = []
     for node, label in zip(survey.checked.nodes, survey.labels, strict=True):
         kind, detail = next(((kind, detail) for kind, detail in graph.findings(node) if detail), ("", ""))
         if kind:
-            found.append(Finding(label, node.op_type, kind, detail, action(label)))
-    found += [
+            findings.append(Finding(label, node.op_type, kind, detail, action(label)))
+    findings += [
         Finding(name, "", "unused", "an initializer that no node reads", "import: it is no part of the program")
         for name in survey.checked.weights
         if name not in graph.read
     ]
-    return tuple(found)
+    return tuple(findings)
 
 
 class _Graph:
@@ -82,7 +82,7 @@ class _Graph:
                 continue
             needed.add(name)
             if (node := self._maker.get(name)) is not None:
-                stack += [one for one in (*node.input, *_inner(node, value_names)) if one]
+                stack += [value for value in (*node.input, *_inner(node, value_names)) if value]
         return needed
 
     def _constant(self, node: onnx.NodeProto) -> str:
@@ -117,8 +117,8 @@ class _Graph:
         return ""
 
     def _training(self, node: onnx.NodeProto) -> bool:
-        given = value_of(self._values.get(node.input[2])) if len(node.input) > 2 and node.input[2] else None
-        return bool(given is not None and np.any(given))
+        mode = value_of(self._values.get(node.input[2])) if len(node.input) > 2 and node.input[2] else None
+        return bool(mode is not None and np.any(mode))
 
     def _moves(self, node: onnx.NodeProto) -> bool:
         """Whether elements are elsewhere in an output of the same shape: turned round by a slice, shifted by pads."""
@@ -130,8 +130,8 @@ class _Graph:
         pads = value_of(self._values.get(node.input[1])) if len(node.input) > 1 else _ints(node, "pads")
         return pads is None or bool(np.any(pads))
 
-    def _same_type(self, one: str, other: str) -> bool:
-        a, b = self._values.get(one), self._values.get(other)
+    def _same_type(self, first: str, other: str) -> bool:
+        a, b = self._values.get(first), self._values.get(other)
         if any(getattr(value, "ty", None) is None for value in (a, b)):
             return False
         return shape_of(a) is not None and shape_of(a) == shape_of(b) and dtype_of(a) == dtype_of(b)
@@ -161,7 +161,7 @@ class _Graph:
         return self._survey.trace.makers.get(node.output[0], node.op_type)
 
     def _duplicate(self, node: onnx.NodeProto) -> str:
-        attributes = tuple(sorted(one.SerializeToString(deterministic=True) for one in node.attribute))
+        attributes = tuple(sorted(attribute.SerializeToString(deterministic=True) for attribute in node.attribute))
         key = (node.domain, node.op_type, attributes, tuple(map(self._identity_of, node.input)), len(node.output))
         if node.op_type.startswith(_KEPT):
             return ""

@@ -54,7 +54,7 @@ class Clock:
             UnsupportedError: a call was not seen to begin, or to end.
         """
         opened: list[tuple[str, float, int]] = []
-        found: dict[int, Span] = {}
+        spans: dict[int, Span] = {}
         for number, (name, before, when) in enumerate(self._events):
             if before:
                 opened.append((name, when, number))
@@ -62,10 +62,10 @@ class Clock:
             if not opened or opened[-1][0] != name:
                 raise UnsupportedError(f"a call of {name!r} was seen to end, and not to begin")
             _, start, place = opened.pop()
-            found[place] = Span(name, start, when)
+            spans[place] = Span(name, start, when)
         if opened:
             raise UnsupportedError(f"a call of {opened[-1][0]!r} was seen to begin, and not to end")
-        return tuple(found[place] for place in sorted(found))
+        return tuple(spans[place] for place in sorted(spans))
 
 
 @dataclass(frozen=True)

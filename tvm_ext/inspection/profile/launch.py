@@ -85,12 +85,12 @@ def launches_of(order: Sequence[str], report: Mapping[str, Any], code: Mapping[s
     offloaded = (report.get("offload") or {}).get("regions", ())
     regions = {frozenset(region["nodes"]): region["name"] for region in offloaded}
     seen: dict[str, int] = {}
-    found = []
+    launches = []
     for number, name in enumerate(order, start=1):
         kernel, sites = kernels[name], kernels[name].get("call_sites") or [[]]
         nodes = tuple(sites[seen.get(name, 0) % len(sites)])
         seen[name] = seen.get(name, 0) + 1
-        found.append(
+        launches.append(
             Launch(
                 number, name, nodes, kernel["recipe"], kernel.get("config") or {}, kernel.get("record", ""),
                 kernel.get("reason", ""), regions.get(frozenset(nodes), name) if _offloaded(kernel) else "",
@@ -99,7 +99,7 @@ def launches_of(order: Sequence[str], report: Mapping[str, Any], code: Mapping[s
                 None if _offloaded(kernel) else code.get(name), kernel.get("instruction", ""),
             )
         )  # fmt: skip
-    return tuple(found)
+    return tuple(launches)
 
 
 def _offloaded(kernel: Mapping[str, Any]) -> bool:
@@ -113,4 +113,4 @@ def with_seconds(launches: Iterable[Launch], rounds: Sequence[Sequence[float]]) 
         rounds: for each round, the seconds of each launch.
     """
     columns = zip(*rounds, strict=True)
-    return tuple(replace(one, seconds=column) for one, column in zip(launches, columns, strict=True))
+    return tuple(replace(launch, seconds=column) for launch, column in zip(launches, columns, strict=True))

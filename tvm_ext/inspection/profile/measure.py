@@ -54,9 +54,9 @@ class Rounds:
         return [
             tuple(
                 max(span.end - span.start - overhead.within(count), 0.0)
-                for span, count in zip((s for s in one.spans if s.name in kernels), arguments, strict=True)
+                for span, count in zip((s for s in timeline.spans if s.name in kernels), arguments, strict=True)
             )
-            for one in self.timelines
+            for timeline in self.timelines
         ]
 
 
@@ -83,7 +83,7 @@ def measure(
         if turn >= _WARM_UP:
             whole.append(plain)
             timelines.append(seen)
-    orders = {tuple(span.name for span in one.spans if span.name in kernels) for one in timelines}
+    orders = {tuple(span.name for span in timeline.spans if span.name in kernels) for timeline in timelines}
     if len(orders) > 1:
         raise UnsupportedError(f"{model.metadata.model['name']}: the kernels that run differ from run to run")
     return Rounds(orders.pop(), tuple(whole), tuple(timelines))

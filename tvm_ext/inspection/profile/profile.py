@@ -159,14 +159,14 @@ class Profile(Shown):
             OptionError: it is no profile, or one of another version.
         """
         if not isinstance(fields, Mapping) or fields.get("format") != FORMAT:
-            found = fields.get("format") if isinstance(fields, Mapping) else type(fields).__name__
-            raise OptionError(f"{name} is no profile: its format is {found!r}, not {FORMAT!r}", fix=_FIX)
+            stated = fields.get("format") if isinstance(fields, Mapping) else type(fields).__name__
+            raise OptionError(f"{name} is no profile: its format is {stated!r}, not {FORMAT!r}", fix=_FIX)
         try:
             timelines = tuple(
                 Timeline(float(run["seconds"]), tuple(Span(str(n), float(a), float(b)) for n, a, b in run["spans"]))
                 for run in fields["timelines"]
             )
-            made = cls(
+            profile = cls(
                 str(fields["model"]), str(fields["sha256"]), dict(fields["machine"]), int(fields["threads"]),
                 int(fields["batch"]), tuple(Launch.from_dict(row) for row in fields["launches"]),
                 tuple(float(s) for s in fields["seconds"]), timelines,
@@ -174,9 +174,10 @@ class Profile(Shown):
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise OptionError(f"{name} is no profile: {type(error).__name__}: {error}", fix=_FIX) from error
-        if not made.whole or not made.launches or any(len(one.seconds) != len(made.whole) for one in made.launches):
+        lengths = {len(launch.seconds) for launch in profile.launches}
+        if not profile.whole or lengths != {len(profile.whole)}:
             raise OptionError(f"{name} is no profile: each launch needs a time for each of its rounds", fix=_FIX)
-        return made
+        return profile
 
     def parts(self) -> list[Part]:
         """What was measured and how, a row a launch, the roofline."""

@@ -92,7 +92,7 @@ def _rest(profile: Profile, rows: tuple[Row, ...]) -> list[tuple[Value, ...]]:
     """What the rows leave, so that the sum is the whole."""
     shown = {number for row in rows for number in row.launches}
     left = [launch for launch in profile.launches if launch.number not in shown]
-    others = statistics.median(map(sum, zip(*(one.seconds for one in left), strict=True))) if left else 0.0
+    others = statistics.median(map(sum, zip(*(launch.seconds for launch in left), strict=True))) if left else 0.0
     whole = profile.seconds
     outside = whole - others - sum(row.median for row in rows)
     lines = [(f"{len(left)} other launches", others)] if left else []

@@ -31,7 +31,7 @@ def trace_of(profile: Profile, runs: int = 1) -> dict[str, Any]:
     if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= len(profile.timelines):
         raise OptionError(f"runs={runs!r}: the profile has 1 to {len(profile.timelines)} of them, one a round")
     least = sorted(profile.timelines, key=lambda run: run.seconds)[:runs]
-    events = [event for number, one in enumerate(least, start=1) for event in _run(profile, one, number)]
+    events = [event for number, timeline in enumerate(least, start=1) for event in _run(profile, timeline, number)]
     return {
         "traceEvents": events, "displayTimeUnit": "ms",
         "otherData": {
@@ -79,16 +79,16 @@ def _name(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
 def _args(profile: Profile, launch: Launch, seconds: float) -> dict[str, Any]:
     """What is shown of a kernel that is clicked on: its nodes, its figures in this run, how it was made."""
     taken = seconds - profile.overhead.within(launch.arguments)
-    found: dict[str, Any] = {
+    args: dict[str, Any] = {
         "nodes": ", ".join(launch.nodes), "recipe": launch.recipe, "launch": launch.number,
         "us without looking": round(taken * 1e6, 3),
         "median us": round(launch.median * 1e6, 3),
     }  # fmt: skip
     for name, amount in (("GFLOP/s", launch.flops), ("GB/s", launch.bytes)):
         if amount is not None and taken > 0:
-            found[name] = round(amount / taken / 1e9, 2)
+            args[name] = round(amount / taken / 1e9, 2)
     more = {
         "config": knobs_text(launch.config), "record": launch.record,
         "region": launch.region, "code": str(launch.code or ""),
     }  # fmt: skip
-    return {**found, **{name: text for name, text in more.items() if text}}
+    return {**args, **{name: text for name, text in more.items() if text}}

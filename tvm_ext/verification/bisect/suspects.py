@@ -74,7 +74,7 @@ class Seen:
 
 def switches(kind: str, off: Iterable[Suspect]) -> Switches:
     """The switches of a compile in which some suspects are off."""
-    return Switches(**{KINDS[kind]: frozenset(one.key for one in off)})
+    return Switches(**{KINDS[kind]: frozenset(suspect.key for suspect in off)})
 
 
 def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
@@ -106,12 +106,12 @@ def suspects(kind: str, programs: Iterable[Seen]) -> Suspects:
     idle: dict[str, Suspect] = {}
     kept: dict[str, str] = {}
     for seen in programs:
-        for one, did in _FINDERS[kind](seen):
-            if isinstance(one, Suspect):
-                (active if did else idle).setdefault(one.key, one)
+        for suspect, did in _FINDERS[kind](seen):
+            if isinstance(suspect, Suspect):
+                (active if did else idle).setdefault(suspect.key, suspect)
             else:
-                kept.setdefault(*one)
-    rest = tuple(one for key, one in idle.items() if key not in active)
+                kept.setdefault(*suspect)
+    rest = tuple(suspect for key, suspect in idle.items() if key not in active)
     return Suspects(kind, tuple(active.values()), rest, tuple(kept.items()))
 
 
@@ -122,16 +122,16 @@ _Found = Iterator["tuple[Suspect | tuple[str, str], bool]"]
 def _passes(seen: Seen) -> _Found:
     ctx = seen.ctx
     offloading = offloading_of(ctx.options.offload, dict(ctx.options.offload_options))
-    for one in pipeline(offloading):
-        if one.needed:
-            yield (one.name, one.needed), True
+    for step in pipeline(offloading):
+        if step.needed:
+            yield (step.name, step.needed), True
             continue
-        events = [event for report in ctx.reports if report.name == one.name for event in report.fired]
+        events = [event for report in ctx.reports if report.name == step.name for event in report.fired]
         nodes = tuple(dict.fromkeys(event.value for event in events if event.value))
         texts = tuple(f"{event.value}: {event.detail}" for event in events)
         yield (
-            Suspect(one.name, Culprit("pass", one.name, nodes, texts, switch=f"pass={one.name}")),
-            one.name in seen.changed,
+            Suspect(step.name, Culprit("pass", step.name, nodes, texts, switch=f"pass={step.name}")),
+            step.name in seen.changed,
         )
 
 
@@ -140,10 +140,10 @@ def _recipes(seen: Seen) -> _Found:
     taking = {
         recipe.name for plan in seen.ctx.plans.values() for recipe, _ in matches(plan.match.group, seen.ctx.machine)
     }
-    for one in sorted(recipes(), key=lambda recipe: recipe.name not in nodes):
-        culprit = Culprit("recipe", one.name, nodes.get(one.name, ()), switch=f"recipe={one.name}")
-        yield Suspect(one.name, culprit), one.name in taking
-    others = {kernel.recipe for kernel in seen.ctx.kernels.values()} - {one.name for one in recipes()}
+    for taken in sorted(recipes(), key=lambda recipe: recipe.name not in nodes):
+        culprit = Culprit("recipe", taken.name, nodes.get(taken.name, ()), switch=f"recipe={taken.name}")
+        yield Suspect(taken.name, culprit), taken.name in taking
+    others = {kernel.recipe for kernel in seen.ctx.kernels.values()} - {recipe.name for recipe in recipes()}
     for name in sorted(others):
         yield (name, "no recipe: it is what the compiler makes of what no recipe takes"), True
 
@@ -151,8 +151,8 @@ def _recipes(seen: Seen) -> _Found:
 def _recipe_nodes(seen: Seen) -> dict[str, tuple[str, ...]]:
     nodes: dict[str, tuple[str, ...]] = {}
     for group, plan in seen.ctx.plans.items():
-        found = (*nodes.get(plan.recipe.name, ()), *seen.groups.get(group, ()))
-        nodes[plan.recipe.name] = tuple(dict.fromkeys(found))
+        of_recipe = (*nodes.get(plan.recipe.name, ()), *seen.groups.get(group, ()))
+        nodes[plan.recipe.name] = tuple(dict.fromkeys(of_recipe))
     return nodes
 
 
