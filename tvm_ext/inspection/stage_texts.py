@@ -11,10 +11,10 @@ from tvm.ir import GlobalVar, IRModule
 
 from ..core.errors import OptionError
 from ..driver.lower import Lowered
+from ..driver.machine_code import machine_code
 from ..driver.stages.catalog import Stage
 from ..driver.stages.file import GROUPS, MODULE
 from ..driver.stages.programs import programs_text
-from ..driver.tir.machine_code import machine_code
 from .constants import FileNaming, Tensors
 from .onnx_text import onnx_text
 from .script import canonical, script

@@ -9,17 +9,16 @@ from typing import Any
 
 from tvm.ir import Call, GlobalVar, IRModule
 
-from ...byoc.settings import offloading_of
 from ...core.graph.ownership import FOLD, OFFLOAD
 from ...core.graph.relax_graph import dtype_of, iter_groups, main_bindings, op_name, shape_of, tuple_item
 from ...core.group import Group
 from ...core.machine import machine_for
 from ...core.options import CompileOptions
-from ...core.passes import CompileContext, run_passes
-from ...frontend.importer import import_model, imported
+from ...core.passes import CompileContext
+from ...driver.lower import NO_INSTRUMENTS, Clock, run_pipeline, start
+from ...frontend.importer import imported
 from ...frontend.reading.reader import Source
-from ...passes.lowering.choose_recipes import ChooseRecipes
-from ...passes.pipeline import pipeline
+from ...passes.lowering.assign_layouts import AssignLayouts
 from .result import Generic
 from .survey import Survey
 
@@ -62,16 +61,12 @@ def outcome(surveyed: Survey, source: Source, options: CompileOptions) -> Outcom
     Raises:
         OptionError, UnsupportedError: as `tvm_ext.compile`.
     """
-    passes = pipeline(offloading_of(options.offload, dict(options.offload_options)))
-    last = next(at for at, step in enumerate(passes) if isinstance(step, ChooseRecipes))
-    if surveyed.refused:
-        shapes = tuple((spec.name, spec.shape) for spec in surveyed.checked.inputs)
-        start = import_model(source, replace(options, shapes=shapes, specialize=()))
-    else:
-        start = imported(surveyed.checked, surveyed.trace, source.name)
-    ctx = CompileContext(machine_for(options), options, start.provenance)
-    start.enter(ctx)
-    mod = run_passes(passes[: last + 1], start.mod, ctx)
+    shapes = tuple((spec.name, spec.shape) for spec in surveyed.checked.inputs)
+    options = replace(options, shapes=shapes, specialize=())
+    seen = None if surveyed.refused else imported(surveyed.checked, surveyed.trace, source.name)
+    begun = start(source, options, machine_for(options), Clock(), NO_INSTRUMENTS, imported=seen)
+    lowered = run_pipeline(begun, NO_INSTRUMENTS, until=AssignLayouts)
+    mod, ctx = lowered.mod, lowered.ctx
     generic = _generic(mod, ctx)
     done = [(report.name, len(report.fired)) for report in ctx.reports if report.fired]
     before = itertools.takewhile(lambda step: step[0] != "group-operations", done)

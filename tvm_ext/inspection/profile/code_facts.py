@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ...driver.tir.machine_code import functions_of
+from ...driver.machine_code import functions_of
 from ...runtime.table import Plain
 
 _ENTRY = "__tvm_ffi_"
@@ -97,7 +97,7 @@ def facts_of(assembly: str) -> CodeFacts:
     """Count the instructions of one kernel.
 
     Args:
-        assembly: what :func:`tvm_ext.driver.tir.machine_code.machine_code` gave for it, or any x86 assembly.
+        assembly: what :func:`tvm_ext.driver.machine_code.machine_code` gave for it, or any x86 assembly.
     """
     functions = functions_of(assembly) or {"": assembly}
     bodies = [text for name, text in functions.items() if not name.startswith(_ENTRY)] or list(functions.values())

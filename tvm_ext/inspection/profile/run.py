@@ -13,10 +13,10 @@ from ...core.instruments import Instruments
 from ...core.machine import Machine
 from ...core.passes import CompileContext
 from ...core.sample_inputs import seeded_inputs
-from ...driver.build import kernels_of
 from ...driver.compile import compile_model
-from ...driver.tir.machine_code import code_of
+from ...driver.machine_code import code_of
 from ...passes.pipeline import LOWER
+from ...passes.tir.shares import kernels_of
 from ...runtime.library import is_artifact
 from ...runtime.model import CompiledModel, load
 from ...verification.environment import describe_machine

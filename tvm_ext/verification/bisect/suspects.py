@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from tvm.ir import Call, GlobalVar, IRModule
 
-from ...byoc.settings import offloading_of
 from ...core.errors import OptionError, did_you_mean
 from ...core.graph.relax_graph import main_bindings
 from ...core.instruments import KINDS, Switches
@@ -16,7 +15,7 @@ from ...core.passes import CompileContext
 from ...driver.records import place_of, record_at
 from ...passes.lowering.choose_recipes import matches
 from ...passes.lowering.schedule_kernels import metaschedule_record
-from ...passes.pipeline import pipeline
+from ...passes.pipeline import passes_of, pipeline
 from ...schedules import recipes
 from .result import Culprit
 
@@ -121,8 +120,7 @@ _Found = Iterator["tuple[Suspect | tuple[str, str], bool]"]
 
 def _passes(seen: Seen) -> _Found:
     ctx = seen.ctx
-    offloading = offloading_of(ctx.options.offload, dict(ctx.options.offload_options))
-    for step in pipeline(offloading):
+    for step in passes_of(ctx.options):
         if step.needed:
             yield (step.name, step.needed), True
             continue

@@ -25,9 +25,9 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Recipe
 from tvm_ext.core.records.schedule_database import normalized
 from tvm_ext.driver.build import compile_kernels
-from tvm_ext.driver.tir import prefetches
-from tvm_ext.driver.tir.loops import lower_to_loops
-from tvm_ext.driver.tir.machine_code import code_of
+from tvm_ext.driver.machine_code import code_of
+from tvm_ext.passes.tir import prefetches
+from tvm_ext.passes.tir.loops import lower_to_loops
 from tvm_ext.runtime.cpu import why_not_here
 from tvm_ext.schedules.blocked.prefetch import LINE_BYTES, LINES, SHARED_BY, weight_name
 from tvm_ext.schedules.recipes.batch_matmul import BatchMatmul

@@ -2,7 +2,7 @@
 
     {"conv2d_add": <TIR>}   ->   {"conv2d_add": "conv2d_add_compute_:\\n\\tpushq\\t%rbp ..."}
 
-Each kernel is compiled by :func:`..build.compile_kernels`, as a build does it, in a module of its own, so that its text
+Each kernel is compiled by :func:`.build.compile_kernels`, as a build does it, in a module of its own, so that its text
 stands alone. Left out is what every module of TVM's has (an entry point, conversions of float16, pointers to its
 runtime), and what only debuggers and unwinders read. The instructions are those of the model's library.
 """
@@ -14,15 +14,16 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ...core.errors import OptionError
-from ...core.machine import Machine, available_cores
-from ..build import compile_kernels, is_scheduled
-from .workspace import kernels_with_workspace
+from ..core.errors import OptionError
+from ..core.machine import Machine, available_cores
+from ..passes.memory.workspace import kernels_with_workspace
+from ..passes.tir.shares import is_scheduled
+from .build import compile_kernels
 
 if TYPE_CHECKING:
     from tvm import tirx
 
-    from ..lower import Lowered
+    from .lower import Lowered
 
 #: What may be asked for, and TVM's name of it.
 KINDS = {"llvm": "ll", "asm": "asm"}
@@ -45,7 +46,7 @@ def machine_code(lowered: Lowered, kind: str) -> dict[str, str]:
     """The code of every kernel of a lowered model.
 
     Args:
-        lowered: what :func:`..lower.lower` made.
+        lowered: what :func:`.lower.lower` made.
         kind: "llvm" (LLVM IR after its optimizations) or "asm" (assembly).
 
     Returns:

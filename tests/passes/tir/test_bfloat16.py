@@ -14,7 +14,7 @@ from tests.schedules.kernels import make_group, matched, random, scheduled
 from tvm_ext.core.group import RECIPE
 from tvm_ext.core.machine import Machine
 from tvm_ext.driver.build import compile_kernels
-from tvm_ext.driver.tir.machine_code import code_of
+from tvm_ext.driver.machine_code import code_of
 from tvm_ext.runtime.cpu import why_not_here
 from tvm_ext.schedules.recipes.elementwise import Elementwise
 

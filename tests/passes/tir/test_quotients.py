@@ -12,8 +12,8 @@ from tvm import te, tirx
 from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.driver.build import compile_kernels
-from tvm_ext.driver.tir.machine_code import code_of
-from tvm_ext.driver.tir.quotients import is_exact
+from tvm_ext.driver.machine_code import code_of
+from tvm_ext.passes.tir.quotients import is_exact
 from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot
 
 from ...schedules.amx_cases import conv_group

@@ -20,9 +20,9 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, GlobalVar
 
-from ..core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of
-from ..runtime.memory.arrays import zero_copy
-from ..runtime.spec import View
+from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of
+from ...runtime.memory.arrays import zero_copy
+from ...runtime.spec import View
 from .arena import Arena, Interval, plan
 
 #: Names of variables that hold workspace of a kernel begin so.

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tvm_ext.driver.arena import LINE, PAGE, PAGED, Arena, Interval, Memory, plan
+from tvm_ext.passes.memory.arena import LINE, PAGE, PAGED, Arena, Interval, Memory, plan
 
 
 def overlaps(arena: Arena) -> list[tuple[str, str]]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar, IRModule
 
 from ...core.graph.relax_graph import bindings_of, op_name
 from ...core.machine import Machine
 from ...core.plan import Kernel as Named
-from ..build import in_destination_style, on_all_cores
-from ..memory import WORKSPACE
-from .loops import Kernel, lower_to_loops, with_workspace
+from ..tir.loops import Kernel, lower_to_loops, with_workspace
+from ..tir.shares import on_all_cores
+from .placement import WORKSPACE
 
 
 def with_workspace_of_kernels(
@@ -102,3 +103,9 @@ def _allocated(param: Any, name: str, bindings: list[Any]) -> relax.Var:
     var = relax.Var(name, relax.TensorType(shape, dtype))
     bindings.append(relax.VarBinding(var, relax.op.builtin.alloc_tensor(shape, dtype, 0)))
     return var
+
+
+def in_destination_style() -> tvm.transform.Pass:
+    """Calls of kernels take the memory of their results, and functions allocate it."""
+    t = relax.transform
+    return tvm.transform.Sequential([t.ToNonDataflow(), t.RemovePurityChecking(), t.CallTIRRewrite()])
