@@ -211,21 +211,36 @@ class Inspection(Shown):
         return [Note(head), Table(("pass", "fired", "skipped", Column("seconds", form=".3f")), rows)]
 
 
-def inspect(model: Any, *, to: str = "", **keywords: Any) -> Inspection:
-    """Compile a model up to its machine code, and keep what each step made; see :func:`tvm_ext.inspect`."""
+def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
+    """Compile a model with a look at each step, and build nothing.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
+        to: the stage to stop at; "" runs all passes.
+        **options: compile options, as for :func:`tvm_ext.compile`.
+
+    Returns:
+        An inspection: `stage("grouped")` is one form of the model as text (of "onnx", "relax", "grouped", "layout",
+        "tir", "scheduled", "llvm", "asm", "program"), `passes` what each pass changed, as diffs; `dump(folder)` writes
+        all stages as files that :func:`tvm_ext.resume` goes on from, `html()` is a page of all.
+
+    Raises:
+        ModelError, OptionError: as for :func:`tvm_ext.compile`; or there is no such stage.
+        UnsupportedError: as for :func:`tvm_ext.compile`; or the batch is symbolic: name one size.
+    """
     last = stage_named(to) if to else None
-    options = CompileOptions.of(**keywords)
-    if options.symbol is not None:
-        wrong = f"a model of any batch {options.symbol} becomes one program a size, and stages are of one program"
+    chosen = CompileOptions.of(**options)
+    if chosen.symbol is not None:
+        wrong = f"a model of any batch {chosen.symbol} becomes one program a size, and stages are of one program"
         shapes = {
-            name: tuple(options.sizes[-1] if isinstance(d, str) else d for d in dims) for name, dims in options.shapes
+            name: tuple(chosen.sizes[-1] if isinstance(d, str) else d for d in dims) for name, dims in chosen.shapes
         }
         raise UnsupportedError(wrong, fix=f"name a size: shapes={shapes}")
-    machine = machine_for(options)
+    machine = machine_for(chosen)
     snapshots = Snapshots(_last_step(last))
     instruments, clock = Instruments(watch=snapshots.watch), Clock()
     clock.lap("start")
-    begun = start(read_model(model), options, machine, clock, instruments)
+    begun = start(read_model(model), chosen, machine, clock, instruments)
     try:
         return Inspection(run_pipeline(begun, instruments), snapshots, to)
     except Reached:

@@ -67,12 +67,11 @@ def check_layers(
     values, label = run_intermediates(model, model_inputs, list(dict.fromkeys(names)), compiled.threads)
     known = {**graph.constants, **model_inputs, **values}
     targets = {_key(counterpart): _targets(counterpart, {**model_inputs, **values}, known) for counterpart in judged}
-    totals: dict[tuple[int, str], float] = {}
-    plain = _run(compiled, program, feeds, _totals(targets, totals))
-    alone: dict[tuple[int, str], tuple[str, Difference]] = {}
-    _run(compiled, program, feeds, _alone(targets, alone))
+    totals, alone = _Differences(), _Differences()
+    plain = _run(compiled, program, feeds, _noting(targets, totals))
+    _run(compiled, program, feeds, _noting(targets, alone, right=True))
     keyed = [(tensor, _key(tensor)) for tensor in judged]
-    rows = tuple(_row(tensor, targets[key], alone.get(key), totals.get(key)) for tensor, key in keyed)
+    rows = tuple(_row(tensor, targets[key], alone.get(key), totals.get(key, ())) for tensor, key in keyed)
     expected = {name: known[name] for name in outputs if name in known}
     drawn = None if inputs is not None else seed
     compared = report_of({n: plain[n] for n in expected}, expected, label, drawn, tolerance_of(compiled, tolerance))
@@ -113,6 +112,8 @@ def _key(counterpart: Counterpart) -> tuple[int, str]:
 
 
 _Targets = Mapping[tuple[int, str], "tuple[_Target, ...] | str"]
+_Differences = dict[tuple[int, str], list[Difference]]
+"""Of each result, one for each of its targets."""
 
 
 def _targets(
@@ -162,31 +163,32 @@ def _run(
     return outputs
 
 
-def _totals(targets: _Targets, into: dict[tuple[int, str], float]) -> _Look:
-    def look(key: tuple[int, str], logical: np.ndarray, memory: np.ndarray, written: Written) -> None:
-        if not isinstance(wanted := targets[key], str):
-            into[key] = max(difference(logical, t.expected, t.tolerance.absolute).largest for t in wanted)
+def _noting(targets: _Targets, into: _Differences, right: bool = False) -> _Look:
+    """A look that notes how far each result is from each value that it must equal.
 
-    return look
+    Args:
+        targets: what each result must equal, or why nobody knows.
+        into: gets the differences.
+        right: whether a result becomes what it must equal, for the kernels behind it.
+    """
 
-
-def _alone(targets: _Targets, into: dict[tuple[int, str], tuple[str, Difference]]) -> _Look:
     def look(key: tuple[int, str], logical: np.ndarray, memory: np.ndarray, written: Written) -> None:
         wanted = targets[key]
         if isinstance(wanted, str):
             return
-        each = [(target.value, difference(logical, target.expected, target.tolerance.absolute)) for target in wanted]
-        into[key] = max(each, key=lambda pair: pair[1].ratio)
-        right = wanted[0].expected
-        np.copyto(memory, written.layout.pack(right) if written.layout else right)
+        into[key] = [difference(logical, target.expected, target.tolerance.absolute) for target in wanted]
+        if right:
+            expected = wanted[0].expected
+            np.copyto(memory, written.layout.pack(expected) if written.layout else expected)
 
     return look
 
 
 # ------------------------------------------------------------ rows
 def _row(
-    tensor: Counterpart, targets: tuple[_Target, ...] | str, alone: tuple[str, Difference] | None, total: float | None
-) -> LayerRow:
+    tensor: Counterpart, targets: tuple[_Target, ...] | str, alone: list[Difference] | None,
+    totals: Sequence[Difference],
+) -> LayerRow:  # fmt: skip
     kernel, site = tensor.call.kernel, tensor.call.site
     row = LayerRow(
         site.order, kernel["name"], kernel["recipe"], kernel["config"], site.nodes, behind=tensor.behind,
@@ -194,10 +196,9 @@ def _row(
     )  # fmt: skip
     if isinstance(targets, str) or alone is None:
         return replace(row, status=SKIPPED, reason=targets if isinstance(targets, str) else "it did not run")
-    value, apart = alone
-    target = next(t for t in targets if t.value == value)
+    target, apart = max(zip(targets, alone, strict=True), key=lambda pair: pair[1].ratio)
     row = replace(
-        row, value=value, alone=apart, total=total, tolerance=target.tolerance.absolute,
+        row, value=target.value, alone=apart, total=max(d.largest for d in totals), tolerance=target.tolerance.absolute,
         tolerance_text=str(target.tolerance), scale=largest(target.expected),
     )  # fmt: skip
     if apart.ok:

@@ -36,7 +36,27 @@ def bisect(
     on_event: Event | None = None,
     **options: Any,
 ) -> Bisection:
-    """Find what introduced an error; see :func:`tvm_ext.bisect`."""
+    """Find what makes outputs disagree with onnxruntime's, by compiling with halves of it switched off.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
+        by: "pass", "recipe", "layer" (a group of operations, which goes the generic way when it is off), "record" or
+            "offload"; None tries offload, record, recipe (and in which layers) and pass, in this order.
+        inputs: name -> array; None draws them.
+        seed: seed of the drawn inputs.
+        tolerance: largest error of a floating-point output; see :func:`tvm_ext.verify`.
+        on_event: is told what happens, as plain values: "start" and "trial".
+        **options: compile options, as for :func:`tvm_ext.compile`.
+
+    Returns:
+        A result: `status` ("agrees", "found" or "elsewhere"), `culprits` (the smallest set that has to be off, with
+        ONNX nodes, what passes did, recipes, configurations, records by file and line), `trials`; `str()` prints it.
+
+    Raises:
+        OptionError: no such kind, or a bad option.
+        InputError: `inputs` do not fit the model.
+        ModelError, UnsupportedError: the model cannot be imported, or onnxruntime cannot run it.
+    """
     if by is not None and by not in KINDS:
         raise OptionError(f"by={by!r}: choose one of {', '.join(map(repr, KINDS))}, or leave it out for all in turn")
     chosen = replace(CompileOptions.of(**options), cache=False)
