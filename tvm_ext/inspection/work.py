@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.cost.work import READ_IN_PART, bytes_of, flops_of, flops_of_call, read_in_part
+from ..core.cost.work import READ_IN_PART, bytes_of, flops_of, flops_of_call, moved_bytes
 from ..core.group import Group
 
 
@@ -70,6 +70,4 @@ def work_of_call(value: Any) -> Work:
 
 def work_of_group(group: Group) -> Work:
     """The work of a group as one kernel: its parameters are read and its result is written, in logical shapes."""
-    partial = read_in_part(group)
-    read = sum(partial.get(number, bytes_of(param.var)) for number, param in enumerate(group.params))
-    return Work(flops_of(group), read + bytes_of(group.result))
+    return Work(flops_of(group), moved_bytes(group))

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from .sharing import Sharing
 
 if TYPE_CHECKING:
     from ..group import Group
@@ -24,6 +27,28 @@ MOVES = frozenset(
 
 #: Operators that read of their first operand no more than they return.
 READ_IN_PART = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd", "relax.strided_slice"})
+
+
+@dataclass(frozen=True)
+class VectorWork:
+    """What a kernel does whose instructions are those of vectors, loads and stores among them.
+
+    Attributes:
+        operations: f32 operations; a number that is loaded or stored is one.
+        rows: that threads share whole; None if any part of the work can be a thread's.
+    """
+
+    operations: float
+    rows: int | None = None
+
+    @staticmethod
+    def of(group: Group) -> VectorWork:
+        """What the operators of a group state: :func:`flops_of`, and one for 4 of :func:`moved_bytes`."""
+        return VectorWork(flops_of(group) + moved_bytes(group) / 4)
+
+    def shared(self, threads: int) -> Sharing:
+        """How so many threads share it."""
+        return Sharing(threads, threads, 1) if self.rows is None else Sharing.of_rows(self.rows, threads)
 
 
 def flops_of(group: Group) -> float:
@@ -77,6 +102,13 @@ def _bytes_of_type(ty: Any) -> int:
     if shape is None:
         return 0
     return math.prod(shape) * -(-tvm.DataType(str(ty.dtype)).bits // 8)
+
+
+def moved_bytes(group: Group) -> int:
+    """Bytes of a group as one kernel, in logical shapes: its parameters are read and its result is written, once."""
+    partial = read_in_part(group)
+    read = sum(partial.get(number, bytes_of(param.var)) for number, param in enumerate(group.params))
+    return read + bytes_of(group.result)
 
 
 def read_in_part(group: Group) -> Mapping[int, int]:
