@@ -1,66 +1,62 @@
-"""What a recipe need not say: triu.py states what it takes, the kernel and its loops."""
+"""What a recipe need not say: the one of CONTRIBUTING states what it takes, its kernel and its loops."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tvm import relax
 
-import tvm_ext
-from tests.onnx_graphs import model, node, value
+from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Miss
-from tvm_ext.passes.lowering import choose_recipes, group_operations
-from tvm_ext.schedules import recipes
+from tvm_ext.core.recipe import Miss, Recipe
 
 from .kernels import make_group, matched, random, run_kernel
-from .triu import Triu
 
-SOURCE = Path(__file__).with_name("triu.py").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+SOURCE = re.search(r"## The smallest recipe\n.*?```python\n(.*?)```", DOCUMENT, re.DOTALL)[1]  # type: ignore[index]
 
 
-def group_of(shape: tuple[int, ...], k: int, dtype: str = "float32"):
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    names: dict = {}
+    exec(SOURCE, names)
+    return names["Broadcast"]()
+
+
+def group_of(x: tuple[int, ...], shape: tuple[int, ...]) -> Group:
     def body(x, y):
-        upper = yield relax.op.triu(x, k)
-        yield relax.op.add(upper, y)
+        wide = yield relax.op.broadcast_to(x, shape)
+        yield relax.op.add(wide, y)
 
-    return make_group("relax.triu", [shape, shape[-1:]], body, dtype=dtype)
+    return make_group("relax.broadcast_to", [x, shape[-1:]], body)
 
 
 def test_it_has_thirty_lines() -> None:
     assert len(SOURCE.splitlines()) <= 30
 
 
-@pytest.mark.parametrize(("shape", "k"), [((5, 7), 0), ((2, 3, 33, 19), -2), ((130, 257), 3)])
-def test_numbers(shape, k, machine: Machine, rng) -> None:
-    x, y = random(rng, *shape), random(rng, shape[-1])
-    np.testing.assert_array_equal(run_kernel(Triu(), group_of(shape, k), [x, y], machine), np.triu(x, k) + y)
+@pytest.mark.parametrize(("x", "shape"), [((5, 1), (5, 7)), ((2, 1, 33, 1), (2, 3, 33, 19)), ((1, 257), (130, 257))])
+def test_numbers(recipe, x, shape, machine: Machine, rng) -> None:
+    wide, bias = random(rng, *x), random(rng, shape[-1])
+    np.testing.assert_array_equal(
+        run_kernel(recipe, group_of(x, shape), [wide, bias], machine), np.broadcast_to(wide, shape) + bias
+    )
 
 
-def test_defaults() -> None:
+def test_defaults(recipe) -> None:
     """One configuration, whose cost is that of the work the operators state."""
-    recipe, machine = Triu(), Machine.described("zen4", 2)
-    small, large = (matched(recipe, group_of((n, n), 0), machine) for n in (16, 2048))
+    machine, n = Machine.described("zen4", 2), 2048
+    small, large = (matched(recipe, group_of((size, 1), (size, size)), machine) for size in (16, n))
     (config,) = recipe.points(large, machine)
-    assert config == recipe.default(large, machine) == {"threads": 2} and recipe.default(small, machine) == {
-        "threads": 1
-    }
-    assert recipe.work(large, machine).operations == 2 * 2048**2 + (2 * 2048**2 + 2048)
+    assert config == recipe.default(large, machine) == {"threads": 2}
+    assert recipe.default(small, machine) == {"threads": 1}
+    assert recipe.work(large, machine).operations == n * n + (n + n + n * n)  # an addition; reads and writes
     assert recipe.cost(large, config, machine) > recipe.cost(small, config, machine) > 0
     assert recipe.sharing(large, config, machine).part == 0.5
 
 
-def test_it_says_what_it_does_not_take(machine: Machine) -> None:
-    assert isinstance(Triu().match(group_of((4, 4), 0, "int64"), machine), Miss)
-
-
-def test_a_model_is_compiled_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (choose_recipes, group_operations):
-        monkeypatch.setattr(module, "recipes", lambda: (*recipes(), Triu()))
-    nodes = [node("Trilu", "x", "u", upper=1), node("Relu", "u", "y")]
-    compiled = tvm_ext.compile(model(nodes, [value("x", [3, 40, 24])], [value("y", None)]), cache=False)
-    assert [kernel["recipe"] for kernel in compiled.report["kernels"]] == ["triu"]
-    x = np.random.default_rng(0).standard_normal((3, 40, 24), dtype=np.float32)
-    np.testing.assert_array_equal(compiled.run({"x": x})["y"], np.maximum(np.triu(x), 0))
+def test_it_says_what_it_does_not_take(recipe, machine: Machine) -> None:
+    assert isinstance(recipe.match(group_of((4,), (3, 4)), machine), Miss)

@@ -43,8 +43,10 @@ class VectorWork:
 
     @staticmethod
     def of(group: Group) -> VectorWork:
-        """What the operators of a group state: :func:`flops_of`, and one for 4 of :func:`moved_bytes`."""
-        return VectorWork(flops_of(group) + moved_bytes(group) / 4)
+        """What the operators of a group state: :func:`flops_of`, and one for 4 bytes that it reads or writes, once."""
+        partial = read_in_part(group)
+        read = sum(partial.get(number, bytes_of(param.var)) for number, param in enumerate(group.params))
+        return VectorWork(flops_of(group) + (read + bytes_of(group.result)) / 4)
 
     def shared(self, threads: int) -> Sharing:
         """How so many threads share it."""
@@ -102,13 +104,6 @@ def _bytes_of_type(ty: Any) -> int:
     if shape is None:
         return 0
     return math.prod(shape) * -(-tvm.DataType(str(ty.dtype)).bits // 8)
-
-
-def moved_bytes(group: Group) -> int:
-    """Bytes of a group as one kernel, in logical shapes: its parameters are read and its result is written, once."""
-    partial = read_in_part(group)
-    read = sum(partial.get(number, bytes_of(param.var)) for number, param in enumerate(group.params))
-    return read + bytes_of(group.result)
 
 
 def read_in_part(group: Group) -> Mapping[int, int]:
