@@ -207,13 +207,13 @@ def _moved(name: str, shapes: Sequence[Any], op: Callable[..., Any], exact: Call
     ],
 )  # fmt: skip
 def test_moves_stored_numbers_as_they_are(
-    anchor: str, shapes: Any, op: Any, exact: Any, recipe: Recipe, dtype: str, machine: Machine, rng: Any
+    anchor: str, shapes: Any, op: Any, exact: Any, recipe: Recipe, dtype: str, case_machine: Machine, rng: Any
 ) -> None:
     arrays = [STORAGES[dtype].random(rng, shape) for shape in shapes]
     group = make_group(anchor, shapes, lambda *p: (yield op(*p)), dtype=dtype)
     for blocked in (False, True) if len(shapes[0]) == 4 else (False,):
-        layout = Layout.blocked(4, machine.lanes) if blocked else Layout.plain(len(shapes[0]))
-        got = run_narrow(recipe, group, arrays, machine, offered=[layout] * len(shapes))
+        layout = Layout.blocked(4, case_machine.lanes) if blocked else Layout.plain(len(shapes[0]))
+        got = run_narrow(recipe, group, arrays, case_machine, offered=[layout] * len(shapes))
         assert got.dtype == arrays[0].dtype and np.array_equal(got, exact(*arrays))
 
 
@@ -235,7 +235,7 @@ def test_takes_rows_of_a_stored_table(dtype: str, rng: np.random.Generator) -> N
 
 
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.constants])
-def test_a_scale_for_each_output(name: str, machine: Machine, rng: np.random.Generator) -> None:
+def test_a_scale_for_each_output(name: str, case_machine: Machine, rng: np.random.Generator) -> None:
     """What quantizers write: uint8 data, int8 weights with a scale for each output channel, a bias."""
     case, storage, weights = CASES[name], STORAGES["uint8"], Storage("int8")
     axis = 0 if case.anchor == "relax.nn.conv2d" else 1
@@ -256,7 +256,7 @@ def test_a_scale_for_each_output(name: str, machine: Machine, rng: np.random.Gen
 
     shapes = [*case.shapes, (outputs,), bias.reshape(wide).shape]
     group = make_group(case.anchor, shapes, body, (1, 2, 3), ["uint8", "int8", "float32", "float32"])
-    got = run_narrow(case.recipe, group, [x, w, scale, bias.reshape(wide)], machine)
+    got = run_narrow(case.recipe, group, [x, w, scale, bias.reshape(wide)], case_machine)
     size = case.exact(np.abs(storage.value(x)), np.abs(w.astype("float64")) * scale.reshape(along)) + abs(bias).max()
     storage.check(got, exact, step, (case.terms + 4) * ROUNDOFF * size)
 
@@ -363,16 +363,16 @@ def test_quantizes_to_the_bit(dtype: str, machine: Machine, rng: np.random.Gener
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(("rows", "k", "n"), [(1, 1, 1), (1, 37, 101), (3, 48, 7), (4, 129, 64), (2, 640, 333)])
 def test_few_rows_stream_a_narrow_weight(
-    rows: int, k: int, n: int, dtype: str, machine: Machine, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    rows: int, k: int, n: int, dtype: str, case_machine: Machine, rng: Any, monkeypatch: Any
 ) -> None:
     """It is widened as it is read."""
     monkeypatch.setattr(dense, "in_fewer_bytes", lambda problem, *_: replace(problem, word=2))
     case = Case(Dense(), "relax.matmul", [(rows, k), (k, n)], relax.op.matmul, np.matmul, k + 8, constants=(1,))
     group = stored_group(case.anchor, case.shapes, case.op, STORAGES[dtype], 1.0, case.constants)
-    match = matched(Dense(), group, machine)
-    layouts, _ = scheduled(Dense(), match, Dense().default(match, machine), machine, [Layout.plain(2)] * 2)
+    match = matched(Dense(), group, case_machine)
+    layouts, _ = scheduled(Dense(), match, Dense().default(match, case_machine), case_machine, [Layout.plain(2)] * 2)
     assert layouts.params[1].element_type(dtype) == dtype
-    check(case, STORAGES[dtype], machine, rng)
+    check(case, STORAGES[dtype], case_machine, rng)
 
 
 @pytest.mark.parametrize(
