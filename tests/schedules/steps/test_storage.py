@@ -181,9 +181,12 @@ def test_agrees_with_float64(name: str, dtype: str, rng: np.random.Generator) ->
     check(CASES[name], STORAGES[dtype], Machine.detect(None, 2), rng)
 
 
-@pytest.mark.parametrize("name", ["elementwise in blocks", "max_pool2d", "global average", "layer_norm", "attention",
-                                  "conv2d_nchwc", "conv2d_depthwise", "pad"])  # fmt: skip
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "uint8"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("elementwise in blocks", "float16"), ("max_pool2d", "bfloat16"), ("global average", "uint8"),
+     ("layer_norm", "bfloat16"), ("attention", "float16"), ("conv2d_nchwc", "uint8"), ("conv2d_nchwc", "float16"),
+     ("conv2d_depthwise", "bfloat16"), ("pad", "uint8")],
+)  # fmt: skip
 def test_on_other_instruction_sets(name: str, dtype: str, other_machine: Machine, rng: np.random.Generator) -> None:
     check(CASES[name], STORAGES[dtype], other_machine, rng)
 
@@ -360,8 +363,11 @@ def test_quantizes_to_the_bit(dtype: str, machine: Machine, rng: np.random.Gener
         assert np.array_equal(got, np.nan_to_num(wanted, nan=limits.min).astype(dtype))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize(("rows", "k", "n"), [(1, 1, 1), (1, 37, 101), (3, 48, 7), (4, 129, 64), (2, 640, 333)])
+@pytest.mark.parametrize(
+    ("rows", "k", "n", "dtype"),
+    [(1, 1, 1, "float16"), (1, 37, 101, "bfloat16"), (3, 48, 7, "float16"), (4, 129, 64, "bfloat16"),
+     (2, 640, 333, "float16")],
+)  # fmt: skip
 def test_few_rows_stream_a_narrow_weight(
     rows: int, k: int, n: int, dtype: str, case_machine: Machine, rng: Any, monkeypatch: Any
 ) -> None:

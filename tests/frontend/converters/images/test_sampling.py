@@ -19,8 +19,9 @@ MODES, PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "refle
 
 @pytest.mark.parametrize(
     ("dtype", "mode", "padding", "corners"),
-    [*(("float32", mode, padding, corners) for mode in MODES for padding in PADDINGS for corners in (0, 1)),
-     *((dtype, MODES[i], PADDINGS[(i + turn) % 3], i % 2) for turn, dtype in enumerate(UNITS) for i in range(3)
+    [*(("float32", MODES[i], PADDINGS[j], (i + j) % 2) for i in range(3) for j in range(3)),
+     *(("float32", mode, padding, 1) for mode, padding in zip(MODES, PADDINGS, strict=True)),
+     *((dtype, MODES[i], PADDINGS[(i + turn) % 3], i % 2) for turn, dtype in enumerate(UNITS) for i in (turn % 2, 2)
        if dtype != "float32")],
 )  # fmt: skip
 def test_grids_of_every_float(dtype, mode, padding, corners):
@@ -77,9 +78,9 @@ REGIONS = [(10, ""), (16, ""), (16, "half_pixel"), (16, "output_half_pixel")]
 
 @pytest.mark.parametrize(
     ("dtype", "opset", "mode", "ratio", "scale"),
-    [*(("float32", *of, ratio, scale) for of in REGIONS for ratio in (0, 2) for scale in (1.0, 0.25)),
-     *((dtype, *of, ratio, 0.25) for dtype in UNITS if dtype != "float32"
-       for of, ratio in zip(REGIONS, (0, 0, 2, 2), strict=True) if (of[0], dtype) != (10, "bfloat16"))],
+    [*(("float32", *REGIONS[i], ratio, (1.0, 0.25)[(i + ratio // 2) % 2]) for i in range(4) for ratio in (0, 2)),
+     *((dtype, *REGIONS[i], ratio, 0.25) for dtype in UNITS if dtype != "float32" for i, ratio in ((1, 0), (3, 2))),
+     ("float64", *REGIONS[0], 0, 0.25), ("float16", *REGIONS[0], 2, 1.0)],
 )  # fmt: skip
 def test_regions_of_every_float(dtype, opset, mode, ratio, scale):
     """Among them one of no size, one turned around, and one that reaches beyond the image."""
