@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from .misbehaving import HANGS
 from .tasks import CALLS, PLUGIN, SECONDS, TOLD, GroupTask, MatmulTask, children, misbehaving, relu_group
 
 pytestmark = pytest.mark.long
+#: Seconds that something may take on a machine that does much else.
+_PATIENCE = 300
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,7 @@ def machine() -> Machine:
 
 @pytest.fixture(scope="module")
 def pool(machine: Machine) -> Iterator[LocalMeasurer]:
-    with LocalMeasurer(machine, 2, build_timeout=8, run_timeout=8, plugins=[PLUGIN]) as measurer:
+    with LocalMeasurer(machine, 2, build_timeout=_PATIENCE, run_timeout=_PATIENCE, plugins=[PLUGIN]) as measurer:
         yield measurer
 
 
@@ -61,8 +64,11 @@ def conv_group(*w_shape: int, x: tuple[int, ...], padding: int = 1) -> Any:
     return make_group("relax.nn.conv2d", [x, w_shape, (1, w_shape[0], 1, 1)], body, constants=(1, 2))
 
 
-@pytest.mark.parametrize("recipe", [Conv2dNCHWc(), Conv2dWinograd()], ids=lambda recipe: recipe.name)
-@pytest.mark.parametrize("channels", [(32, 48), (16, 17)])
+@pytest.mark.parametrize(
+    ("recipe", "channels"),
+    [(Conv2dNCHWc(), (16, 17)), (Conv2dWinograd(), (32, 48))],
+    ids=lambda x: getattr(x, "name", ""),
+)
 def test_points_of_a_recipe_are_right_and_timed(pool, machine, recipe, channels) -> None:
     group = conv_group(channels[1], channels[0], 3, 3, x=(1, channels[0], 11, 13))
     match = matched(recipe, group, machine)
@@ -88,7 +94,9 @@ def test_a_wrong_kernel_has_no_time(pool, machine) -> None:
     assert "NaN" in unwritten.detail
 
 
-def test_what_misbehaves_costs_its_row_and_the_others_go_on(pool, machine) -> None:
+def test_what_misbehaves_costs_its_row_and_the_others_go_on(pool, machine, monkeypatch) -> None:
+    """Two hang: kernels of a hundred numbers are built and run in far less than these seconds, also under load."""
+    monkeypatch.setattr(pool, "_limits", replace(pool._limits, build_timeout=15, run_timeout=10))
     names = ["right", "hang in build", "right", "segfault", "bad schedule", "right", "hang in run", "exit", "right"]
     found = by_number(pool.measure(misbehaving(machine), how(*names)))
     assert [one.error for one in found] == [
@@ -235,10 +243,6 @@ def test_workers_end_with_their_parent(number, tmp_path) -> None:
     parent.wait(timeout=_PATIENCE)
     parent.stdout.close()
     _until(lambda: not any(map(_alive, workers)), f"workers {workers} live on")
-
-
-#: Seconds that something may take on a machine that does much else.
-_PATIENCE = 300
 
 
 def _until(condition: Callable[[], bool], otherwise: str) -> None:

@@ -27,6 +27,7 @@ CASES: dict[str, Any] = {
     "1x1 stride 2": ((1, 64, 14, 14), (24, 64, 1, 1), (2, 2), (0, 0, 0, 0), (1, 1)),
     "without padding": ((1, 64, 9, 8), (32, 64, 3, 2), (1, 1), (0, 0, 0, 0), (1, 1)),
     "stem": ((1, 3, 37, 41), (16, 3, 7, 7), (2, 2), (3, 3, 3, 3), (1, 1)),
+    "small stem": ((1, 3, 15, 17), (16, 3, 7, 7), (2, 2), (3, 3, 3, 3), (1, 1)),
     "stem of eleven taps": ((1, 3, 37, 41), (16, 3, 11, 11), (4, 4), (2, 2, 2, 2), (1, 1)),
     "one channel": ((2, 1, 9, 9), (8, 1, 5, 5), (1, 1), (2, 2, 2, 2), (1, 1)),
     "prime channels": ((1, 37, 11, 5), (17, 37, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
@@ -94,7 +95,7 @@ def test_machine_code_is_its_twin(case: str, kind: str, rng: np.random.Generator
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("case", "kind"), [("batch 3", "u8"), ("stem", "bf16"), ("without padding", "bf16"), ("prime channels", "u8")]
+    ("case", "kind"), [("batch 3", "u8"), ("small stem", "bf16"), ("without padding", "bf16"), ("prime channels", "u8")]
 )
 def test_points_of_the_space_agree(case: str, kind: str, rng: np.random.Generator) -> None:
     """Images read in every way, one and two tiles of pixels, parts, chunks, more threads than units."""
