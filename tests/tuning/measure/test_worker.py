@@ -54,7 +54,9 @@ def check(measurer: LocalMeasurer, recipe: Recipe, kind: str) -> None:
         assert result.costs and result.check is not None and result.check < 0.01
 
 
-@pytest.mark.parametrize(("recipe", "kind"), zip(TILES, KINDS, strict=True), ids=lambda part: getattr(part, "name", ""))
+@pytest.mark.parametrize(
+    ("recipe", "kind"), [*zip(TILES, KINDS, strict=True)], ids=lambda part: getattr(part, "name", "")
+)
 def test_tasks_of_tile_registers(tiles: LocalMeasurer, executed: Path, recipe: Recipe, kind: str) -> None:
     check(tiles, recipe, kind)
     assert ON_HARDWARE or (executed / INSTRUCTIONS[kind]).exists()
