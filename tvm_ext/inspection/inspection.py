@@ -214,7 +214,7 @@ def inspect(model: Any, *, to: str = "", **given: Any) -> Inspection:
     clock.lap("start")
     begun = start(read_model(model), options, machine, clock, instruments)
     try:
-        return Inspection(run_pipeline(begun, instruments), snapshots, to)
+        return Inspection(run_pipeline(begun), snapshots, to)
     except Reached:
         clock.lap("passes")
         return Inspection(begun, snapshots, to)

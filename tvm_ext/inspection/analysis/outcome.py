@@ -68,7 +68,7 @@ def outcome(found: Survey, source: Source, options: CompileOptions) -> Outcome:
     options = replace(options, shapes=shapes, specialize=())
     seen = None if found.refused else imported(found.checked, found.trace, source.name)
     begun = start(source, options, machine_for(options), Clock(), NO_INSTRUMENTS, imported=seen)
-    lowered = run_pipeline(begun, NO_INSTRUMENTS, until=AssignLayouts)
+    lowered = run_pipeline(begun, until=AssignLayouts)
     mod, ctx = lowered.mod, lowered.ctx
     generic = _generic(mod, ctx)
     done = [(report.name, len(report.fired)) for report in ctx.reports if report.fired]

@@ -129,6 +129,7 @@ def _model_of_empty_kernels(arguments: int) -> CompiledModel:
 
 def _loaded(mod: Any) -> CompiledModel:
     from ...core.machine import Machine
+    from ...core.passes import CompileContext
     from ...driver.build import build
 
     machine, spec = Machine.detect(None, 1), TensorSpec("x", (16,), "float32")
@@ -136,7 +137,7 @@ def _loaded(mod: Any) -> CompiledModel:
         (spec,), (spec,), (), (Program("main", ()),), 1, False, machine.as_dict(), installed_versions(),
         {"name": "kernels that do nothing", "sha256": ""},
     )  # fmt: skip
-    executable = build(mod, machine)
+    executable = build(mod, CompileContext(machine))
     return CompiledModel(executable.jit(), (), metadata, executable.export_library)
 
 

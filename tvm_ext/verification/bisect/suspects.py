@@ -92,12 +92,13 @@ def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
     from ...schedules import recipes
 
     off: dict[str, set[str]] = {field: set() for field in FIELDS.values()}
+    needs = {one.name: one.needed for one in pipeline().passes}
     for kind, name in named:
-        known = {"recipe": [r.name for r in recipes()], "pass": [p.name for p in pipeline()] + ["offload"]}.get(kind)
+        known = {"recipe": [r.name for r in recipes()], "pass": [*needs, "offload"]}.get(kind)
         if known is not None and name not in known:
             near = difflib.get_close_matches(name, known, n=1) or [", ".join(dict.fromkeys(known))]
             raise OptionError(f"off: {name!r} is no {kind}", fix=f"choose of: {near[0]}")
-        if kind == "pass" and (needed := next((p.needed for p in pipeline() if p.name == name), "")):
+        if kind == "pass" and (needed := needs.get(name, "")):
             raise OptionError(f"off: pass {name!r} is always on: {needed}")
         is_row = kind == "record" and not name.startswith("MetaSchedule: ")
         off[FIELDS[kind]].add(record_at(name).to_row() if is_row else name)
@@ -128,10 +129,10 @@ _Found = Iterator["tuple[Suspect | tuple[str, str], bool]"]
 
 
 def _passes(seen: Seen) -> _Found:
-    from ...passes.pipeline import passes_of
+    from ...passes.pipeline import Pipeline
 
     ctx = seen.ctx
-    for one in passes_of(ctx.options):
+    for one in Pipeline.of(ctx.options).passes:
         if one.needed:
             yield (one.name, one.needed), True
             continue
