@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import PassError, TvmExtError, at_nodes, essence, failure
-from .graph.ownership import Ownership
+from .graph.ownership import Ownership, Role
 from .graph.provenance import Provenance
 from .instruments import Instruments, Switches
 from .machine import Machine
@@ -148,6 +148,11 @@ class CompileContext:
         found: Fact = self.facts[kind]
         return found
 
+    def why_skipped(self, step: type[Pass], *, value: str = "", variable: str = "") -> str:
+        """Why a pass left a value, or a variable of `main`, alone; "" if it did not."""
+        events = (event for report in self.reports if report.name == step.name for event in report.skipped)
+        return next((e.detail for e in events if (variable in e.variables if variable else e.value == value)), "")
+
 
 Condition = Callable[["IRModule"], "str | None"]
 """Returns None if the module is fine, else what is wrong with it."""
@@ -161,10 +166,14 @@ class Pass(abc.ABC):
         needed: why a compile cannot do without it; "" of a pass that may be switched off to find a culprit.
         requires: conditions on the module before.
         ensures: conditions on the module after.
+        role: what the work of nodes is after it.
+        stage: the form of a model that the module has after it, by the name that users write; "" if it has no name.
     """
 
     name: str
     needed: str = ""
+    role: Role = Role.NONE
+    stage: str = ""
     requires: tuple[Condition, ...] = ()
     ensures: tuple[Condition, ...] = ()
 
@@ -234,15 +243,18 @@ class TvmPass(Pass):
     """One of TVM's own passes over Relax.
 
     Args:
-        name, needed: see :class:`Pass`.
+        name, needed, stage: see :class:`Pass`.
         make: makes TVM's pass.
     """
 
-    def __init__(self, name: str, make: Callable[[], tvm.transform.Pass], needed: str = "") -> None:
-        self.name, self._make, self.needed = name, make, needed
+    def __init__(self, name: str, make: Callable[[], tvm.transform.Pass], needed: str, stage: str = "") -> None:
+        self.name, self._make, self.needed, self.stage = name, make, needed, stage
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        after = self._make()(mod)
+        import tvm
+
+        with ctx.machine.target(), tvm.transform.PassContext(opt_level=3):
+            after = self._make()(mod)
         before = {gvar.name_hint: function for gvar, function in mod.functions_items()}
         names = (g.name_hint for g, f in after.functions_items() if not f.same_as(before.get(g.name_hint)))
         return PassResult(after, tuple(Event(name, "rewritten") for name in names))
@@ -259,6 +271,6 @@ def run_passes(passes: Iterable[Pass], mod: IRModule, ctx: CompileContext, *, ow
             continue
         mod = one(mod, ctx).mod
         if owners:
-            ctx.ownership.see(one.name, mod, ctx.provenance, ctx.reports[-1].fired)
+            ctx.ownership.see(one.name, mod, ctx.provenance, ctx.reports[-1].fired, one.role)
         ctx.instruments.see(one.name, mod, ctx)
     return mod

@@ -18,6 +18,7 @@ from .lowering.assign_layouts import AssignLayouts
 from .lowering.choose_recipes import ChooseRecipes
 from .lowering.fuse_expansions import FuseExpansions
 from .lowering.group_operations import GroupOperations
+from .lowering.legalize_rest import FuseRest, LegalizeRest, LiftGroupConstants
 from .lowering.lift_weights import LiftWeights
 from .lowering.lower_precision import LowerPrecision
 from .lowering.lower_rest import LowerRest
@@ -62,16 +63,27 @@ SIMPLIFY: tuple[type[Pass], ...] = (
     EliminateDeadCode,
 )
 
-LOWER: tuple[type[Pass], ...] = (
-    LowerPrecision,
-    PrepareStorage,
-    GroupOperations,
-    FuseExpansions,
-    ChooseRecipes,
-    AssignLayouts,
-    ScheduleKernels,
-    LowerRest,
-    LiftWeights,
+_A_KERNEL = "an operator without a kernel cannot run"
+
+LOWER: tuple[Pass, ...] = (
+    LowerPrecision(),
+    PrepareStorage(),
+    GroupOperations(),
+    FuseExpansions(),
+    ChooseRecipes(),
+    AssignLayouts(),
+    ScheduleKernels(),
+    LiftGroupConstants(),
+    TvmPass("dispatch-sampling", relax.backend.DispatchSampling, _A_KERNEL),
+    TvmPass("dispatch-sort-scan", relax.backend.DispatchSortScan, _A_KERNEL),
+    LegalizeRest(),
+    TvmPass("annotate-patterns", relax.transform.AnnotateTIROpPattern, "fusion reads the kind of each kernel"),
+    FuseRest(),
+    TvmPass("fuse-tir", relax.transform.FuseTIR, "a fused function becomes one kernel"),
+    TvmPass("view-reshapes", relax.transform.RewriteDataflowReshape, "a reshape is another shape of the same memory"),
+    TvmPass("drop-unused", relax.transform.DeadCodeElimination, "every kernel that is left gets a schedule", "tir"),
+    LowerRest(),
+    LiftWeights(),
 )
 
 
@@ -90,9 +102,9 @@ MEMORY: tuple[Pass, ...] = (
 _OF_THE_VM = "the VM has no other instructions"
 #: TVM's own way to its virtual machine; what a function still allocates itself is planned into shared storage.
 VM: tuple[Pass, ...] = (
-    TvmPass("share-tensors", relax.transform.StaticPlanBlockMemory),
+    TvmPass("share-tensors", relax.transform.StaticPlanBlockMemory, ""),
     TvmPass("lower-allocations", relax.transform.LowerAllocTensor, _OF_THE_VM),
-    TvmPass("end-lifetimes", relax.transform.KillAfterLastUse),
+    TvmPass("end-lifetimes", relax.transform.KillAfterLastUse, ""),
     TvmPass("lower-runtime-builtins", relax.transform.LowerRuntimeBuiltin, _OF_THE_VM),
     TvmPass("compute-scalars", relax.transform.ComputePrimValue, _OF_THE_VM),
     TvmPass("lower-shapes", relax.transform.VMShapeLower, _OF_THE_VM),
@@ -198,7 +210,7 @@ def pipeline(offloading: Offloading | None = None) -> Pipeline:
         simplify.insert(SIMPLIFY.index(RecognizeAttention), Offload(offloading))
     return Pipeline(
         (
-            Phase("simplify", (*simplify, *extra), owners=True), Phase("lower", tuple(p() for p in LOWER), owners=True),
+            Phase("simplify", (*simplify, *extra), owners=True), Phase("lower", LOWER, owners=True),
             *PLACING.phases, TO_CODE, TO_VM,
         )
     )  # fmt: skip

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError, PassError, StageError, TvmExtError
+from ...core.graph.ownership import Role
 from ...core.machine import Machine
 from ...core.passes import CompileContext
 from ...frontend.importer import Imported
@@ -51,11 +54,19 @@ def lower_from(path: str | os.PathLike[str]) -> Lowered:
     assert base.mod is not None
     _check_main(base)
     attach_plans(base, ctx, scheduled=stage.name == "scheduled")
-    ctx.ownership.see("group-operations" if stage.name != "relax" else "import", base.mod, ctx.provenance)
+    ctx.ownership.see(stage.after, base.mod, ctx.provenance, role=_role(stage))
     mod = with_programs(base.mod, ctx, given) if given is not base else base.mod
     after = _go_on(stage, mod, ctx, base)
     clock.lap("passes")
     return Lowered(_source(base), _imported(base, given, ctx), after, ctx, clock)
+
+
+def _role(stage: Stage) -> Role:
+    """What the work of nodes is in the module of a stage."""
+    from ...passes.pipeline import LOWER
+
+    count = next((number for number, one in enumerate(LOWER, start=1) if one.stage == stage.name), 0)
+    return functools.reduce(operator.or_, (one.role for one in LOWER[:count]), Role.NONE)
 
 
 def _context(base: StageFile) -> CompileContext:

@@ -63,6 +63,7 @@ def outcome(found: Survey, source: Source, options: CompileOptions) -> Outcome:
     from ...driver.lower import NO_INSTRUMENTS, Clock, run_pipeline, start
     from ...frontend.importer import imported
     from ...passes.lowering.assign_layouts import AssignLayouts
+    from ...passes.lowering.group_operations import GroupOperations
 
     shapes = tuple((spec.name, spec.shape) for spec in found.checked.inputs)
     options = replace(options, shapes=shapes, specialize=())
@@ -72,7 +73,7 @@ def outcome(found: Survey, source: Source, options: CompileOptions) -> Outcome:
     mod, ctx = lowered.mod, lowered.ctx
     generic = _generic(mod, ctx)
     done = [(report.name, len(report.fired)) for report in ctx.reports if report.fired]
-    before = itertools.takewhile(lambda one: one[0] != "group-operations", done)
+    before = itertools.takewhile(lambda one: one[0] != GroupOperations.name, done)
     return Outcome(_becomes(mod, ctx), _notes(ctx), generic, tuple(before))
 
 
@@ -118,6 +119,8 @@ def _callee(value: Any) -> str:
 
 
 def _generic(mod: IRModule, ctx: CompileContext) -> tuple[Generic, ...]:
+    from ...passes.lowering.group_operations import GroupOperations
+
     nodes: dict[str, dict[str, None]] = {}
     alone = []
     for binding in main_bindings(mod):
@@ -128,7 +131,7 @@ def _generic(mod: IRModule, ctx: CompileContext) -> tuple[Generic, ...]:
             called = binding.value.op.name_hint
             nodes.setdefault(called, {}).update(dict.fromkeys(ctx.provenance.of(name)))
             continue
-        operation, reason = op_name(binding.value), _skip(ctx, "group-operations", variable=name)
+        operation, reason = op_name(binding.value), ctx.why_skipped(GroupOperations, variable=name)
         if function := _callee(binding.value):  # what a converter of TVM's made of TIR
             operation, reason = function, "its converter makes a kernel of it, and no operator"
         alone.append(_row(binding.var, ctx.provenance.of(name), operation, reason or "no operator that recipes take"))
@@ -145,12 +148,8 @@ def _row(var: Any, nodes: tuple[str, ...], operation: str, reason: str) -> Gener
 
 
 def _grouped(group: Group, nodes: tuple[str, ...], ctx: CompileContext) -> Generic:
+    from ...passes.lowering.choose_recipes import ChooseRecipes
+
     names = [op_name(binding.value).removeprefix("relax.") for binding in group.bindings]
-    reason = _skip(ctx, "choose-recipes", value=group.name) or "no recipe for this operation"
+    reason = ctx.why_skipped(ChooseRecipes, value=group.name) or "no recipe for this operation"
     return Generic(nodes, ", ".join(names), group.dtype, group.shape, reason)
-
-
-def _skip(ctx: CompileContext, step: str, *, value: str = "", variable: str = "") -> str:
-    """Why a pass left a group, or a variable of `main`, alone."""
-    events = (event for report in ctx.reports if report.name == step for event in report.skipped)
-    return next((e.detail for e in events if (variable in e.variables if variable else e.value == value)), "")

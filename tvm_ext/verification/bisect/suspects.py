@@ -14,7 +14,7 @@ from ...core.errors import OptionError
 from ...core.graph.relax_graph import main_bindings
 from ...core.instruments import Switches
 from ...driver.records import place_of, record_at
-from ...passes.lowering.choose_recipes import matches
+from ...passes.lowering.choose_recipes import ChooseRecipes, matches
 from .result import Culprit
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Seen:
         if self._last is not None and not mod.same_as(self._last):
             self.changed.add(step)
         self._last = mod
-        if step == "choose-recipes":
+        if step == ChooseRecipes.name:
             for binding in main_bindings(mod):
                 if isinstance(call := binding.value, Call) and isinstance(call.op, GlobalVar):
                     name, nodes = call.op.name_hint, self.ctx.provenance.of(binding.var.name)
@@ -88,13 +88,14 @@ def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
     Raises:
         OptionError: a name is none of its kind that can be off.
     """
+    from ...passes.lowering.offload import Offload
     from ...passes.pipeline import pipeline
     from ...schedules import recipes
 
     off: dict[str, set[str]] = {field: set() for field in FIELDS.values()}
     needs = {one.name: one.needed for one in pipeline().passes}
     for kind, name in named:
-        known = {"recipe": [r.name for r in recipes()], "pass": [*needs, "offload"]}.get(kind)
+        known = {"recipe": [r.name for r in recipes()], "pass": [*needs, Offload.name]}.get(kind)
         if known is not None and name not in known:
             near = difflib.get_close_matches(name, known, n=1) or [", ".join(dict.fromkeys(known))]
             raise OptionError(f"off: {name!r} is no {kind}", fix=f"choose of: {near[0]}")
