@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +10,7 @@ import numpy as np
 from ...core.errors import OptionError, UnsupportedError
 from ...core.machine import Machine
 from ...core.sample_inputs import seeded_inputs
-from ...runtime.library import ELF_MAGIC
+from ...runtime.library import is_artifact
 from ...runtime.model import CompiledModel, load
 from ...verification.environment import describe_machine
 from .clock import measured_overhead
@@ -78,14 +76,6 @@ def _compiled(model: Any, code: bool, options: dict[str, Any]) -> tuple[Compiled
 
         return compile_model(model, **options), {}, NO_FACTS.format("they were not asked for")
     return _compiled_with_facts(model, options)
-
-
-def is_artifact(model: Any) -> bool:
-    """Whether it is the path of an exported model."""
-    if not isinstance(model, str | os.PathLike) or not Path(model).is_file():
-        return False
-    with open(model, "rb") as file:
-        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
 
 
 def _compiled_with_facts(model: Any, options: dict[str, Any]) -> tuple[CompiledModel, dict[str, CodeFacts], str]:

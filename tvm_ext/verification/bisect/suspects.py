@@ -12,7 +12,7 @@ from tvm.ir import Call, GlobalVar
 
 from ...core.errors import OptionError
 from ...core.graph.relax_graph import main_bindings
-from ...core.instruments import Switches
+from ...core.instruments import KINDS, Switches
 from ...driver.records import place_of, record_at
 from ...passes.lowering.choose_recipes import ChooseRecipes, matches
 from .result import Culprit
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
 
     from ...core.passes import CompileContext
-
-#: Kind -> the field of `Switches` that it is in.
-FIELDS = {"offload": "nodes", "record": "records", "recipe": "recipes", "pass": "passes", "layer": "groups"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ class Seen:
 
 def switches(kind: str, off: Iterable[Suspect]) -> Switches:
     """The switches of a compile in which some suspects are off."""
-    return Switches(**{FIELDS[kind]: frozenset(one.key for one in off)})
+    return Switches(**{KINDS[kind]: frozenset(one.key for one in off)})
 
 
 def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
@@ -92,7 +89,7 @@ def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
     from ...passes.pipeline import pipeline
     from ...schedules import recipes
 
-    off: dict[str, set[str]] = {field: set() for field in FIELDS.values()}
+    off: dict[str, set[str]] = {field: set() for field in KINDS.values()}
     needs = {one.name: one.needed for one in pipeline().passes}
     for kind, name in named:
         known = {"recipe": [r.name for r in recipes()], "pass": [*needs, Offload.name]}.get(kind)
@@ -102,7 +99,7 @@ def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
         if kind == "pass" and (needed := needs.get(name, "")):
             raise OptionError(f"off: pass {name!r} is always on: {needed}")
         is_row = kind == "record" and not name.startswith("MetaSchedule: ")
-        off[FIELDS[kind]].add(record_at(name).to_row() if is_row else name)
+        off[KINDS[kind]].add(record_at(name).to_row() if is_row else name)
     return Switches(**{field: frozenset(names) for field, names in off.items()})
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from ..simulation.queues import CHANNELS, Channel, channels_of
-from .check import ITEMSIZE
-from .isa import QUEUES, Gemm, Instruction, Load, LoadConstant, LoadWindows, Store, Vector
-from .program import Program
+from tvm_ext.byoc.systolic.code.check import ITEMSIZE
+from tvm_ext.byoc.systolic.code.isa import QUEUES, Gemm, Instruction, Load, LoadConstant, LoadWindows, Store, Vector
+from tvm_ext.byoc.systolic.code.program import Program
+from tvm_ext.byoc.systolic.simulation.queues import CHANNELS, Channel, channels_of
 
 
 @dataclass(frozen=True)
