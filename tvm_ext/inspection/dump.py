@@ -104,7 +104,7 @@ class _Writer:
 
     def _manifest(self, stage: Stage, text: StageText | str, content: str) -> Manifest:
         run = self._inspection
-        snapshot = run.snapshots.of(stage.after) if stage.after else None
+        snapshot = run.snapshots.of(stage.after) if stage.resumes else None
         arrays = {} if isinstance(text, str) else {name: self._tensors.arrays[name] for name in text.tensors}
         base = self._paths[stage_named("scheduled")].name if stage.name == "program" else ""
         return Manifest(
