@@ -103,12 +103,7 @@ class Inspection(Shown):
         if snapshot is None:
             return other_text(stage, self.lowered)
         mod = snapshot.mod if stage.resumes else kernels_module(self.snapshots)
-        self._wait()
         return python_text(stage, self.model, mod, Tensors(), snapshot.groups).text
-
-    def _wait(self) -> None:
-        for packing in self.snapshots.pending:
-            packing.result()
 
     @functools.cached_property
     def passes(self) -> tuple[PassChange, ...]:
@@ -129,7 +124,6 @@ class Inspection(Shown):
         for name in only:
             if name not in known:
                 raise OptionError(f"no pass {name!r} ran", fix=f"passes: {', '.join(known)}")
-        self._wait()
         return tuple(pass_changes(self.snapshots.steps, reports, only))
 
     def dump(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
@@ -245,6 +239,8 @@ def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
     try:
         return Inspection(run_pipeline(begun), snapshots, to)
     except Reached:
+        for packing in begun.ctx.pending:  # constants that another thread packs
+            packing.result()
         clock.lap("passes")
         return Inspection(begun, snapshots, to)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,11 +64,6 @@ class Snapshots:
         self.steps.append(_snapshot(step, mod, ctx) if step in _RESUMABLE else Snapshot(step, mod))
         if step == self._until:
             raise Reached
-
-    @property
-    def pending(self) -> Sequence[Future[None]]:
-        """Constants that another thread may still be packing."""
-        return self.ctx.pending if self.ctx else ()
 
     def of(self, step: str) -> Snapshot | None:
         """The last snapshot of a step."""
