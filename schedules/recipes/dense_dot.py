@@ -56,8 +56,11 @@ class DenseDot(MatmulRecipe[DotMatch]):
             return Miss("an operand is empty")
         words, lanes = -(-k // operands.dot.group), machine.lanes
         inner = next(i for i in range(lanes, 0, -1) if words % i == 0)
-        problem = blocked.Problem(1, n, rows, rows, words // inner, (1, 1), inner, lanes, instruction=operands.dot.rate)
-        problem, copied = blocked.with_residence(problem, group), k % operands.dot.group > 0
+        problem = blocked.Problem(
+            1, n, rows, rows, words // inner, (1, 1), inner, lanes, weights_in=group.weights_in,
+            instruction=operands.dot.rate,
+        )  # fmt: skip
+        copied = k % operands.dot.group > 0
         return DotMatch(group, data, weight, problem, operands, copied)
 
     def instruction(self, match: DotMatch) -> str:
