@@ -188,13 +188,13 @@ class Session:
 
     def end(self):
         """Exit code and the text on stderr."""
-        out, err = self.process.communicate(timeout=120)
+        out, err = self.process.communicate(timeout=300)
         self.events += [json.loads(line) for line in out.splitlines() if line.endswith("}")]
         return self.process.returncode, err
 
 
 def gone(pids):
-    for _ in range(100):
+    for _ in range(1200):
         if not any(os.path.exists(f"/proc/{pid}") for pid in pids):
             return True
         time.sleep(0.1)
