@@ -1,4 +1,4 @@
-"""GridSample and RoiAlign in every float, against onnxruntime in float32 and against numpy."""
+"""GridSample, AffineGrid and RoiAlign in every float, against onnxruntime in float32 and against numpy."""
 
 import itertools
 import math
@@ -6,6 +6,9 @@ import math
 import ml_dtypes  # noqa: F401  numpy learns bfloat16
 import numpy as np
 import pytest
+from onnx import numpy_helper
+
+import tvm_ext
 
 from ...graphs import node, run_onnxruntime
 from ..typed import compiled, proto_of
@@ -113,3 +116,23 @@ def test_regions_against_onnxruntime():
         (wanted,) = run_onnxruntime(proto_of(nodes, feeds, {"y": "float32"}, opset), feeds)
         got = compiled(nodes, feeds, {"y": "float32"}, opset)["y"]
         np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("size", "corners", "dtype"),
+    [((2, 1, 3, 4), 0, "float32"), ((2, 1, 3, 4), 1, "float64"), ((2, 1, 1, 3), 0, "float32"),
+     ((2, 1, 2, 1, 3), 0, "float64"), ((2, 1, 2, 4, 3), 1, "float32")],
+)  # fmt: skip
+def test_grids_of_finite_and_infinite_maps(size, corners, dtype):
+    """Zero times infinity is NaN, even where it is the place of a single pixel."""
+    rank = len(size) - 2
+    theta = RNG.standard_normal((2, rank, rank + 1)).astype(dtype)
+    theta[1, 0] = [np.inf, *theta[1, 0, 1:]]
+    theta[1, 1, 1] = -np.inf
+    nodes = [node("AffineGrid", ["t", "n"], ["g"], align_corners=corners)]
+    proto = proto_of(nodes, {"t": theta}, {"g": dtype}, 20)
+    proto.graph.initializer.append(numpy_helper.from_array(np.int64(size), "n"))
+    (wanted,) = run_onnxruntime(proto, {"t": theta})
+    found = tvm_ext.compile(proto, cache=False, threads=1).run({"t": theta})["g"]
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
