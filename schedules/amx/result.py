@@ -23,9 +23,9 @@ from tvm.script.ir_builder import tirx as T
 from tvm_ext.core.group import Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.recipe import Layouts, Match
+from tvm_ext.ops.scalars.strict_floats import times
 from tvm_ext.rates.instructions import COLUMNS
 
-from ..scalars.strict_floats import times
 from ..steps.epilogue import Epilogue
 from ..steps.storage import Decoding
 from .blocks import Blocks

@@ -34,11 +34,11 @@ from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.precision import NARROW_FLOATS
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss
+from tvm_ext.ops.scalars.functions import cast
 
 from ..blocked import kernel as blocked
 from ..blocked.prefetch import weight_name
 from ..dots.instructions import Dot
-from ..scalars.operators import cast
 from ..steps.epilogue import Epilogue, placeholders
 from ..steps.storage import decoded, schedule_decoded, why_not_float32
 from ..steps.widened import scaled, why_not_widened, widened

@@ -20,8 +20,9 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.storage import STORED
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.ops.scalars.operators import TYPES
+from tvm_ext.ops.table import of
 
-from ..scalars.operators import TYPES, work
 from ..steps.epilogue import Epilogue, operand_layouts, placeholders
 from ..steps.loops import flat_map, image_sharing, parallel_image, thread_choices
 
@@ -37,7 +38,7 @@ class Elementwise(Recipe):
             return Miss(f"{', '.join(sorted(other))} is none of {', '.join((*TYPES, *sorted(STORED)))}")
         if 0 in group.shape:
             return Miss("the result is empty")
-        operations = sum(work(op_name(b.value)) for b in group.bindings) + len(group.params)
+        operations = sum(of(op_name(b.value)).vector_work for b in group.bindings) + len(group.params)
         return Match(group, {"elements": math.prod(group.shape), "operations": operations})
 
     def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:

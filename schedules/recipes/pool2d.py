@@ -23,8 +23,8 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.storage import STORED
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.ops.scalars.functions import cast
 
-from ..scalars.operators import cast
 from ..steps.epilogue import Epilogue, blocked_layout, placeholders
 from ..steps.loops import parallel_rows, thread_choices, unroll_and_vectorize
 from ..steps.row_reduction import COMBINE

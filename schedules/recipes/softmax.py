@@ -22,8 +22,8 @@ from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.ops.scalars import vector_math
 
-from ..scalars import vector_math
 from ..steps import row_reduction
 from ..steps.epilogue import Epilogue, placeholders
 from ..steps.loops import parallel_rows, thread_choices, vectorize_all

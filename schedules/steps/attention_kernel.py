@@ -34,8 +34,8 @@ from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.recipe import Config, Layouts, Match
+from tvm_ext.ops.scalars.vector_math import exp_flushed
 
-from ..scalars.vector_math import exp_flushed
 from .epilogue import Epilogue, buffers
 from .storage import reader
 

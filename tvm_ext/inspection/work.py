@@ -3,7 +3,7 @@
     work_of_kernels(compiled.report)["conv2d_add_relu"]    Work(flops=236027904, bytes=...)   one call of it
     work_of_call(binding.value)                            the same of one Relax call, in logical shapes
 
-What counts as an operation is defined in :mod:`tvm_ext.core.cost.work`: two a step of a sum of products, one an
+What counts as an operation is defined in :mod:`tvm_ext.ops.work`: two a step of a sum of products, one an
 element of anything else, none for what only moves values.
 """
 
@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.cost.work import READ_IN_PART, bytes_of, flops_of, flops_of_call, read_in_part
 from ..core.group import Group
+from ..ops.table import of
+from ..ops.work import bytes_of, flops_of, flops_of_call, read_in_part
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def work_of_call(value: Any) -> Work:
 
     operands = [field for a in getattr(value, "args", ()) for field in getattr(a, "fields", [a])]
     read = [bytes_of(operand) for operand in operands if getattr(operand, "ty", None) is not None]
-    if read and op_name(value) in READ_IN_PART:
+    if read and of(op_name(value)).part_read:
         read[0] = min(read[0], bytes_of(value))
     return Work(float(flops_of_call(value)), sum(read) + bytes_of(value))
 

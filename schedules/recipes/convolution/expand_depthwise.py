@@ -29,9 +29,9 @@ from tvm_ext.core.group import CONSTANTS, GROUP, Group
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.ops.table import of
 
 from ...blocked.cost import registers_used, step_cycles
-from ...scalars.operators import CONVERSIONS
 from ...steps.epilogue import Epilogue, blocked_layout, placeholders
 from ...steps.loops import parallel_units, unroll_and_vectorize
 from .conv2d_depthwise import Conv2dDepthwise, beyond_l2, depthwise_cycles, schedule_window, window
@@ -45,7 +45,7 @@ class ExpandDepthwise(Recipe):
     anchors = frozenset({"expand_depthwise"})
 
     def match(self, group: Group, machine: Machine) -> Match | Miss:
-        if any(op_name(b.value) in CONVERSIONS for b in group.bindings):
+        if any(of(op_name(b.value)).is_conversion for b in group.bindings):
             return Miss("a tensor of it is stored in another type than float32")
         expand, depthwise = _parts(group)
         inner, outer = Conv2dNCHWc().match(expand, machine), Conv2dDepthwise().match(depthwise, machine)

@@ -259,7 +259,7 @@ def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
     view, only one that holds nothing so far is told.
     """
     same = isinstance(value, relax.Var) or _widens(value)
-    source = value if isinstance(value, relax.Var) else value.args[0] if same or op_name(value) in _VIEWS else None
+    source = value if isinstance(value, relax.Var) else value.args[0] if same or op_name(value) in READINGS else None
     if not isinstance(source, relax.Var) or any(provenance.placement(v.name) for v in (source, var)):
         return  # of what lies in another layout, names say nothing about memory
     steps = _view_steps(source, var, value)
@@ -273,7 +273,8 @@ def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
         provenance.add_held(source.name, (one.then(*back) for one in made))
 
 
-_VIEWS = ("relax.reshape", "relax.permute_dims")
+#: Calls that are no kernels: other shapes and orders of the same memory.
+READINGS = ("relax.reshape", "relax.permute_dims")
 
 
 def _widens(value: Any) -> bool:

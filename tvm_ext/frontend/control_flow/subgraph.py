@@ -10,7 +10,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
-from ...core.cost.work import bytes_of
+from ...core.cost.size import bytes_of
 from ...core.numbers.storage import outgrows
 from ..naming import Names
 from ..reading.narrow import widened

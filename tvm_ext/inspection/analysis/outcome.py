@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.graph.ownership import FOLD, OFFLOAD
-from ...core.graph.relax_graph import dtype_of, iter_groups, main_bindings, op_name, shape_of, tuple_item
+from ...core.graph.relax_graph import READINGS, dtype_of, iter_groups, main_bindings, op_name, shape_of, tuple_item
 from ...core.group import Group
 from ...core.machine import machine_for
 from ...core.options import CompileOptions
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
 
     from ...core.passes import CompileContext
-
-#: Calls that are no kernels: other shapes, orders and names of the same memory.
-_VIEWS = ("relax.reshape", "relax.permute_dims")
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def _kind(value: Any, ctx: CompileContext) -> str:
     if isinstance(value, Call) and isinstance(value.op, GlobalVar):
         plan = ctx.plans.get(value.op.name_hint)
         return plan.recipe.name if plan else "generic"
-    return "memory" if op_name(value) in _VIEWS else "generic"
+    return "memory" if op_name(value) in READINGS else "generic"
 
 
 def _callee(value: Any) -> str:

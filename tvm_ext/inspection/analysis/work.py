@@ -6,17 +6,15 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...core.cost.work import READ_IN_PART, bytes_of
+from ...core.cost.size import bytes_of
 from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of
+from ...ops import Kind, of
 from ..work import work_of_call
 from .result import NodeRow, Shape
 from .survey import Survey
 
 if TYPE_CHECKING:
     import onnx
-
-#: Operators that hand on the memory they get.
-_VIEWS = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
 
 
 def node_rows(survey: Survey) -> tuple[NodeRow, ...]:
@@ -66,12 +64,12 @@ def _row(node: onnx.NodeProto, label: str, calls: list[Any], weights: Iterable[s
 
 def _bytes(operations: list[Any], inputs: list[Any], outputs: list[Any]) -> int:
     """What a node reads and writes; nothing where no operation is left, or only other readings of the same memory."""
-    names = {op_name(call) for call in operations}
-    if not names - _VIEWS:
+    rows = [of(op_name(call)) for call in operations]
+    if all(row.kind is Kind.VIEW for row in rows):
         return 0
     made = sum(bytes_of(value) for value in outputs if _tensor(value))
     read = [bytes_of(value) for value in inputs if _tensor(value)]
-    if read and names & READ_IN_PART:
+    if read and any(row.part_read for row in rows):
         read[0] = min(read[0], made)
     return sum(read) + made
 

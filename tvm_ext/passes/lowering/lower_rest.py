@@ -15,8 +15,8 @@ from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 from tvm_ext.core.graph.relax_graph import Rewriter, bindings_of, main_bindings, op_name
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Kernel
+from tvm_ext.ops.scalars.legalize import legalizations
 from tvm_ext.schedules import generic
-from tvm_ext.schedules.scalars.legalize import legalizations
 
 from ..conditions import unique_names
 from .kernel_interfaces import check_kept, check_kernels

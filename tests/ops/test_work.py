@@ -6,7 +6,7 @@ import pytest
 from tvm import relax
 
 from tests.schedules.kernels import make_group
-from tvm_ext.core.cost.work import flops_of
+from tvm_ext.ops.work import flops_of
 
 
 def flops(op, shapes, constants=(), anchor="elementwise"):
