@@ -1,6 +1,6 @@
 """A row of the table of operators: all that passes, recipes, importer and comparisons know of one.
 
-    Operator(("relax.exp",), ("Exp",), ELEMENTWISE, numpy=on_floats(np.exp), tir="vector_math:exp", vector_work=7)
+    Operator("relax.exp Exp", Kind.ELEMENTWISE, numpy=on_floats(np.exp), tir="functions:exp", vector_work=7)
 
 A row is plain data: what needs TVM is named, and imported when it is asked for.
 """
@@ -43,8 +43,7 @@ class Operator:
     """One operator, or several of the same facts such as pooling of one, two and three dimensions.
 
     Attributes:
-        relax: its names in Relax, such as "relax.nn.relu"; empty for an operator that becomes others.
-        onnx: its names in ONNX's standard domain, or onnxruntime's; each name stands in one row only.
+        names: in Relax and in ONNX, or onnxruntime, separated by blanks; each stands in one row only.
         kind: what it does with elements.
         composed: of ONNX operands and attributes (as keywords) the Relax expression that it is, or "module:function";
             None: a converter of the frontend or of TVM has it, or else it is the Relax operator of the row.
@@ -68,7 +67,7 @@ class Operator:
         jump: in what a rounding before it can make a step: "whole" (a whole number), "quantized" (one of a scale, whose
             neighbour is as right), "step" (an order, a place, a truth value), "angle" (a place or an angle, which turns
             a relative error of a large operand into any other); "" for none.
-        non_expansive: it passes on a rounding of its operand no larger than it is, of the result's size.
+        non_expansive: its result differs no more than its operand, of the result's size; moves need not say so.
         not_negative: no element of its result is below 0.
         rounding: how its roundings add up (:mod:`tvm_ext.verification.magnitude`): "exact", "once", "twice",
             "convolution", "transposed", "product", "window", "image", "axis", "whole", or "function" of a library.
@@ -86,8 +85,7 @@ class Operator:
         idle: it does nothing where its result has the shape and the type of its only operand.
     """
 
-    relax: tuple[str, ...] = ()
-    onnx: tuple[str, ...] = ()
+    names: str = ""
     kind: Kind = Kind.OTHER
     composed: Callable[..., Any] | str | None = None
     numpy: Evaluator | None = None
@@ -121,9 +119,14 @@ class Operator:
     idle: bool = False
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """All its names."""
-        return (*self.relax, *self.onnx)
+    def relax(self) -> tuple[str, ...]:
+        """Its names in Relax, such as "relax.nn.relu"; none of an operator that becomes others."""
+        return tuple(name for name in self.names.split() if name.startswith("relax."))
+
+    @property
+    def onnx(self) -> tuple[str, ...]:
+        """Its names in ONNX, such as "Relu"."""
+        return tuple(name for name in self.names.split() if not name.startswith("relax."))
 
     @property
     def is_elementwise(self) -> bool:
@@ -144,6 +147,11 @@ class Operator:
     def keeps_elements(self) -> bool:
         """Whether its result consists of elements of its operands, as they were; few of many rows do not count."""
         return self.kind in (Kind.VIEW, Kind.MOVE) or self.selects
+
+    @property
+    def passes_rounding(self) -> bool:
+        """Whether it makes a rounding of its operand no larger than it is, of the result's size."""
+        return self.non_expansive or self.keeps_elements
 
     @property
     def is_linear(self) -> bool:

@@ -30,21 +30,21 @@ def register(row: Operator) -> None:
     Raises:
         OptionError: an operator of it has a row already.
     """
-    for name in row.names:
+    for name in row.names.split():
         if name in _ROWS:
             raise OptionError(f"operator {name!r} has a row already", fix="take its name out of one of the two rows")
-    _ROWS.update(dict.fromkeys(row.names, row))
+    _ROWS.update(dict.fromkeys(row.names.split(), row))
 
 
 @contextlib.contextmanager
 def registered(row: Operator) -> Iterator[None]:
     """Within it a row stands in the table, in the place of those that its operators have."""
-    before = {name: _ROWS.pop(name) for name in row.names if name in _ROWS}
+    before = {name: _ROWS.pop(name) for name in row.names.split() if name in _ROWS}
     register(row)
     try:
         yield
     finally:
-        for name in row.names:
+        for name in row.names.split():
             del _ROWS[name]
         _ROWS.update(before)
 

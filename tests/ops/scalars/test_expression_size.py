@@ -15,7 +15,7 @@ def test_definitions_are_counted_where_they_are_read() -> None:
     def fourth_power_and_more(x: tirx.Var) -> tirx.PrimExpr:
         return let(x * x + tirx.const(1, "float32"), lambda t: let(t * t, lambda s: s + s + x))
 
-    with registered(Operator(("test.op",), tir=fourth_power_and_more)):
+    with registered(Operator("test.op", tir=fourth_power_and_more)):
         assert operand_reads("test.op") == (2 * 2 * 2 + 1,)
 
 

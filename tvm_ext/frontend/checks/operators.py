@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ModelError, UnsupportedError
+from ...ops.table import operators
 from ..control_flow.functions import has_definition
 from ..fallback.node import is_region
 from ..naming import node_label
@@ -109,7 +110,7 @@ _TOO_NEW = "came with opset "
 #: Operators that no converter is planned for -> why.
 WHY = (
     dict.fromkeys(
-        ("Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        (name for row in operators() if row.random for name in row.onnx),
         ": its output is random, and a compiled program gives the same for the same inputs",
     )
     | dict.fromkeys(

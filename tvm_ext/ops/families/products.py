@@ -16,23 +16,19 @@ _convolution = functools.partial(
 )  # fmt: skip
 
 ROWS = (
-    _convolution(("relax.nn.conv2d",), ("Conv",), integers=True, int8="anchor"),
-    _convolution(("relax.nn.conv1d", "relax.nn.conv3d")),
-    _convolution(
-        ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose", "relax.nn.conv3d_transpose"), ("ConvTranspose",),
-        flops=flops.transposed, rounding="transposed", int8="anchor",
-    ),
-    _pair(
-        ("relax.matmul",), ("MatMul",), numpy=evaluators.matmul, flops=flops.matmul, rows=row_rules.product,
-        integers=True, rounding="product", magnitude="matmul", int8="anchor",
-    ),
-    _pair((), ("Gemm",), rounding="product", magnitude="matmul", int8="anchor"),
-    _pair((), ("Einsum",), rounding="whole"),
-    _triple(("relax.nn.attention",), ("Attention",), flops=flops.attention, rows=row_rules.heads),
-    _triple(("relax.nn.attention_bias",), flops=flops.attention),
-    _triple((), ("GRU", "LSTM", "RNN")),
-    _product((), ("ConvInteger",), rounding="convolution"),
-    _product((), ("QLinearConv",), rounding="convolution", jump="quantized"),
-    _product((), ("QLinearMatMul",), jump="quantized"),
-    _product((), ("DFT", "STFT"), rounding="whole"),
+    _convolution("relax.nn.conv2d Conv", integers=True, int8="anchor"),
+    _convolution("relax.nn.conv1d relax.nn.conv3d"),
+    _convolution("relax.nn.conv1d_transpose relax.nn.conv2d_transpose relax.nn.conv3d_transpose ConvTranspose",
+                 flops=flops.transposed, rounding="transposed", int8="anchor"),
+    _pair("relax.matmul MatMul", numpy=evaluators.matmul, flops=flops.matmul, rows=row_rules.product, integers=True,
+          rounding="product", magnitude="matmul", int8="anchor"),
+    _pair("Gemm", rounding="product", magnitude="matmul", int8="anchor"),
+    _pair("Einsum", rounding="whole"),
+    _triple("relax.nn.attention Attention", flops=flops.attention, rows=row_rules.heads),
+    _triple("relax.nn.attention_bias", flops=flops.attention),
+    _triple("GRU LSTM RNN"),
+    _product("ConvInteger", rounding="convolution"),
+    _product("QLinearConv", rounding="convolution", jump="quantized"),
+    _product("QLinearMatMul", jump="quantized"),
+    _product("DFT STFT", rounding="whole"),
 )  # fmt: skip

@@ -208,4 +208,4 @@ class _Graph:
             return any(var.same_as(operand) for operand in product.operands)
         if name == "relax.divide":
             return isinstance(value.args[1], GenericConst)
-        return of(name).non_expansive
+        return of(name).passes_rounding
