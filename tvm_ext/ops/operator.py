@@ -78,7 +78,8 @@ class Operator:
         shape_operands: ONNX inputs whose values decide the shape of its result: number -> what it is.
         shape_arithmetic: how large its result is, of an operator that exporters compute shapes with: "elementwise" or
             "not larger" than its operands together; "" for one that the importer evaluates by its own rule, or never.
-        int8: its part in a model of 8 bits: "anchor" (what 8 bits are for), "moved", "between" anchors, or "".
+        int8: its part in a model of 8 bits: "anchor" (what 8 bits are for), "moved", "between" anchors,
+            "only" (no float model has it), or "".
         neutral: the second operand that changes nothing.
         involution: the second of two undoes the first.
         idempotent: the second of two does nothing.

@@ -63,7 +63,7 @@ def _reason(
     if of(node.op_type).int8 == "anchor":
         computed = [name for name in list(node.input)[1:] if name and name not in weights]
         return "its second operand is computed, no constant weight" if computed else ""
-    if not of(node.op_type).int8:
+    if of(node.op_type).int8 not in ("moved", "between"):
         hint = " (operators= can name it)" if node.op_type in known_operators() else ""
         return f"8 bits are too coarse for it, or save nothing{hint}"
     operands = list(node.input)[: None if node.op_type in ("Add", "Concat") else 1]

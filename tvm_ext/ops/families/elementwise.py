@@ -74,7 +74,9 @@ ACTIVATIONS = (
          non_expansive=True),
     _exact("relax.nn.relu Relu", numpy=on_numbers(lambda x: np.maximum(x, x.dtype.type(0))), tir="functions:relu",
            not_negative=True, int8="between", idempotent=True, non_expansive=True),
-    _row("relax.nn.silu Swish", tir="functions:silu", vector_work=9, non_expansive=True),
+    _row("relax.nn.silu Swish", composed="tvm_ext.ops.compositions:swish",
+         numpy=on_floats(lambda x: x * evaluators.sigmoid(x)), tir="functions:silu", vector_work=9,
+         non_expansive=True),
     _row("relax.nn.gelu Gelu", tir="functions:gelu", vector_work=14, non_expansive=True),
     _row("relax.nn.gelu_tanh", tir="functions:gelu_tanh", vector_work=10, non_expansive=True),
     _row("relax.nn.softplus Softplus", tir="functions:softplus", vector_work=16,
@@ -116,11 +118,12 @@ CONVERSIONS = (
     _exact("relax.astype Cast CastLike", numpy=evaluators.astype, tir="functions:cast", types="conversion",
            attributes={"dtype": str}, jump="step", own_type=True, idle=True),
     _row("relax.quantize QuantizeLinear", numpy=evaluators.quantize, tir="functions:quantize", types="quantization",
-         attributes={"out_dtype": str}, rows=row_rules.parameters_shared, jump="quantized"),
+         attributes={"out_dtype": str}, rows=row_rules.parameters_shared, jump="quantized", int8="only"),
     # no numpy: folded, the weights of a model of 8 bits would be floats
     _row("relax.dequantize DequantizeLinear", tir="functions:dequantize", types="quantization",
-         rows=row_rules.parameters_shared),
-    _row("DynamicQuantizeLinear QLinearAdd QLinearMul QLinearLeakyRelu QLinearSigmoid", jump="quantized"),
+         rows=row_rules.parameters_shared, int8="only"),
+    _row("DynamicQuantizeLinear QLinearAdd QLinearMul QLinearLeakyRelu QLinearSigmoid QLinearWhere", jump="quantized",
+         int8="only"),
     _row("BitCast", own_type=True, rounding="exact"),
 )  # fmt: skip
 

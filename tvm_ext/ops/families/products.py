@@ -27,8 +27,9 @@ ROWS = (
     _triple("relax.nn.attention Attention", flops=flops.attention, rows=row_rules.heads),
     _triple("relax.nn.attention_bias", flops=flops.attention),
     _triple("GRU LSTM RNN"),
-    _product("ConvInteger", rounding="convolution"),
-    _product("QLinearConv", rounding="convolution", jump="quantized"),
-    _product("QLinearMatMul", jump="quantized"),
+    _product("ConvInteger", rounding="convolution", int8="only"),
+    _product("MatMulInteger QGemm DynamicQuantizeMatMul MatMulIntegerToFloat MatMulNBits", int8="only"),
+    _product("QLinearConv", rounding="convolution", jump="quantized", int8="only"),
+    _product("QLinearMatMul", jump="quantized", int8="only"),
     _product("DFT STFT", rounding="whole"),
 )  # fmt: skip

@@ -11,6 +11,6 @@ ROWS = (
     Operator("relax.one_hot OneHot", rows=row_rules.free, shape_operands={1: "depth"}),
     Operator("NonZero", jump="step", shape_arithmetic="not larger"),
     Operator("Unique", jump="step"),
-    Operator("QLinearConcat", jump="quantized"),
+    Operator("QLinearConcat", jump="quantized", int8="only"),
     Operator("relax.call_tir", rows=row_rules.aligned),  # the kernel itself is compared element by element
 )

@@ -21,15 +21,15 @@ _OPSET = 13
 
 def standard(op_type: str, inputs: Sequence[Any], attributes: Attributes, opset: int = _OPSET) -> Any:
     """What the converter of ONNX's operator of this name makes of a node."""
-    from ..registry import CONVERTERS
+    from ..registry import own_converter
 
-    if op_type not in CONVERTERS:
+    if (own := own_converter(op_type)) is None:
         return stock(op_type, inputs, attributes, opset)
     from tvm.relax.frontend.onnx import onnx_frontend
 
     given = onnx_frontend.onnx_input()
     given.extend(inputs)
-    return CONVERTERS[op_type](given, attributes, opset)
+    return own(given, attributes, opset)
 
 
 #: Name of a fused activation -> its parameters.
