@@ -135,7 +135,7 @@ class Partitioner:
 
     def _alone_refused(self, composite: Composite) -> str:
         """Why a composite is refused as a region of its own; "" if it is not."""
-        found = self._assess(Region(f"{self._prefix}alone", (composite,), composite.inputs, (composite.result,)))
+        found = self._assess(Region.of(f"{self._prefix}alone", composite))
         return found if isinstance(found, str) else ""
 
 

@@ -128,6 +128,11 @@ class Region:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
 
+    @classmethod
+    def of(cls, name: str, composite: Composite) -> Region:
+        """The region of one composite alone."""
+        return cls(name, (composite,), composite.inputs, (composite.result,))
+
     @property
     def operations(self) -> Iterator[Operation]:
         """Of all composites, in order."""

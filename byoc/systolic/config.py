@@ -102,7 +102,7 @@ class Accelerator:
         frequency_hz: clock.
         compute_model: "overlapped" (weights of the next fold come in behind the stream) or "physical" (folds one after
             the other); see :func:`.simulation.cycles.gemm_cycles`.
-        energy: picojoules of operations and bytes.
+        energy: picojoules of operations and bytes: a table, or a mapping of those of its figures that are to be others.
 
     Raises:
         OptionError: a value does not fit; the message says what would.
@@ -128,6 +128,9 @@ class Accelerator:
         _check_choice("compute_model", self.compute_model, COMPUTE_MODELS)
         if not _is_number(self.frequency_hz) or not (math.isfinite(self.frequency_hz) and self.frequency_hz > 0):
             raise OptionError(f"frequency_hz={self.frequency_hz!r}: a number above 0 is needed, as in 1e9")
+        if isinstance(self.energy, Mapping):
+            energy = EnergyTable(**_known(EnergyTable, "energy table", self.energy))
+            object.__setattr__(self, "energy", energy)
         if not isinstance(self.energy, EnergyTable):
             raise OptionError(f"energy={self.energy!r} is no EnergyTable", fix="give EnergyTable(dram_byte=100.0)")
 
@@ -165,10 +168,7 @@ class Accelerator:
         Raises:
             OptionError: an unknown name, or a value that does not fit.
         """
-        settings = dict(values)
-        if isinstance(settings.get("energy"), Mapping):
-            settings["energy"] = EnergyTable(**_known(EnergyTable, "energy table", settings["energy"]))
-        return cls(**_known(cls, "accelerator", settings))
+        return cls(**_known(cls, "accelerator", values))
 
 
 _BOUNDS = {

@@ -101,14 +101,9 @@ def feeds_of(compiled: CompiledModel, seed: int = 0, batch: int = 1) -> Arrays:
 
 def reference(model: KitModel, feeds: Mapping[str, np.ndarray]) -> Arrays:
     """Outputs of onnxruntime without graph optimizations, which change how quantized models round."""
-    import onnxruntime
+    from ...verification.reference import run_reference
 
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.proto.SerializeToString(), options, ["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+    return run_reference(model.proto, feeds, optimized=False)[0]
 
 
 def compared(outputs: Arrays, feeds: Arrays, model: KitModel) -> VerifyReport:

@@ -23,6 +23,8 @@ _LATENCY = 4.5
 #: The exposed share of the time of weights that are not prefetched, of weights that units read again, and of inputs
 #: that come out of another core's cache.
 _COLD, _AGAIN, _FOREIGN = 0.5, 0.5, 0.5
+#: Instructions a cycle that take the bytes of words apart into 16-bit numbers: of a word of weights, and of the input.
+_APART, _APART_WEIGHT, _APART_DATA = 3.0, 3, 2
 #: Cycles that widening a vector of narrow floats takes: two instructions of a port that multiply-adds want too.
 _WIDENING = 1.0
 
@@ -70,7 +72,8 @@ def product_rate(problem: Problem, machine: Machine) -> float:
     """Products of vectors a cycle."""
     if problem.instruction == "fma":
         return machine.fma_at(problem.lanes)
-    return float(getattr(machine.rates, problem.instruction)) or machine.rates.fma
+    rate = float(getattr(machine.rates, problem.instruction)) or machine.rates.fma
+    return rate / 2 if problem.halves else rate
 
 
 @functools.lru_cache(maxsize=1024)
@@ -94,13 +97,17 @@ def tile_fits(problem: Problem, config: Mapping[str, Any], machine: Machine) -> 
     """Whether a register tile, its operands and its pixels' addresses fit into registers."""
     scattered = problem.scattered(config["tile_p"])
     wide = config["tile_p"] > _POINTERS and (scattered or not machine.operand_broadcast)
-    return registers_used(config) <= machine.registers and not wide
+    return registers_used(config, problem.halves) <= machine.registers and not wide
 
 
-def registers_used(config: Mapping[str, Any]) -> int:
-    """Vector registers the inner loop holds: the tile, the smaller side of its operands, one of the other."""
+def registers_used(config: Mapping[str, Any], halves: bool = False) -> int:
+    """Vector registers the inner loop holds: the tile, the smaller side of its operands, one of the other.
+
+    Args:
+        halves: an operand takes two registers, and a product one before it is added.
+    """
     to, tp = config["tile_o"], config["tile_p"]
-    return int(to * tp + min(to, tp) + 1)
+    return int(to * tp + (2 * min(to, tp) + 3 if halves else min(to, tp) + 1))
 
 
 def cost(problem: Problem, config: Config, machine: Machine, units: int = 1, apart: bool = False) -> float:
@@ -145,6 +152,7 @@ def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machin
     step = step_cycles(to, tp, product_rate(problem, machine))
     step *= 1 + 0.03 * tp if problem.scattered(tp) else 1.0
     step += _WIDENING * to if problem.word < 4 else 0.0
+    step += (_APART_WEIGHT * to + _APART_DATA * tp) / _APART if problem.halves else 0.0
     chunk_bytes = problem.word * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
     weight_cycles = problem.word * to * problem.lanes / bandwidth(level_of(chunk_bytes, machine), machine)
     cycles = problem.steps * max(step + weight_cycles / 4, weight_cycles) + 10

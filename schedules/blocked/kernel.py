@@ -26,9 +26,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,22 +131,9 @@ def configured(sch: Schedule, problem: Problem, config: Config, result: str) -> 
     return Blocking(parallel_units(sch, outer, config["threads"]), units.tile_p, outputs_outer)
 
 
-_BLOCKER: ContextVar[Blocker] = ContextVar("blocker", default=configured)
-
-
-@contextmanager
-def blocked_by(blocker: Blocker) -> Iterator[None]:
-    """While this is open, recipes that end in :func:`schedule_tiles` have their loops split by `blocker`."""
-    token = _BLOCKER.set(blocker)
-    try:
-        yield
-    finally:
-        _BLOCKER.reset(token)
-
-
 def schedule_tiles(
     sch: Schedule, problem: Problem, config: Config, result: str = "out", dot: Dot | None = None,
-    weight: str | None = None,
+    weight: str | None = None, blocker: Blocker = configured,
 ) -> Any:  # fmt: skip
     """Schedule "tile" and "acc" under the block `result`, whose last loops are (batch, blocks, pixels, lanes).
 
@@ -156,11 +141,12 @@ def schedule_tiles(
         dot: that of :func:`reduce_tiles`. The loops that it takes the place of are left to
             :func:`..dots.instructions.multiply`.
         weight: name of the buffer of packed weights, to be prefetched a chunk ahead; None prefetches nothing.
+        blocker: splits the loops; a tuner's own samples sizes, and prefetches nothing.
 
     Returns:
         The loop over the units of one thread.
     """
-    blocking = _BLOCKER.get()(sch, problem, config, result)
+    blocking = blocker(sch, problem, config, result)
     tile, unit, axes = sch.get_sblock("tile"), blocking.unit, 8 if dot else 7
     sch.vectorize(sch.get_loops(sch.get_sblock(result))[-1])
     sch.set_scope(tile, 0, "local")
@@ -191,7 +177,7 @@ def schedule_tiles(
     unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
     if blocking.unroll is not None:
         sch.unroll(sch.split(reduction[-1], [None, blocking.unroll])[1])
-    if weight is not None and _BLOCKER.get() is configured:  # a tuner that samples sizes has no chunk yet
+    if weight is not None and blocker is configured:  # a tuner that samples sizes has no chunk yet
         words = int(sch.get(o).extent) * problem.lanes  # of a step, 4 bytes each
         _prefetch(sch, problem, config, (qo, reduction[2]), weight, words, dot.group if dot else 1)
     return unit

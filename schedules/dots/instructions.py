@@ -1,7 +1,11 @@
 """Dot-product instructions: each lane of an accumulator adds the products of a 32-bit word of narrow numbers.
 
     vpdpbusd    acc[j] += u8 * s8 + u8 * s8 + u8 * s8 + u8 * s8        int32, wraps        "avx512vnni"
+    vpmaddwd    s16 * s16 + s16 * s16                                  int32, exact        "avx2", "avx512bw"
     vdpbf16ps   acc[j] += bf16 * bf16 + bf16 * bf16                    float32             "avx512bf16"
+
+Without VNNI the bytes of a word are widened to two vectors of 16-bit numbers, those at even places and those at odd
+ones, by shifts and masks alone; `vpmaddwd` multiplies each. (`vpmaddubsw` takes bytes, but its sums saturate.)
 
 A step of a blocked reduction (:mod:`..blocked.kernel`) is then one word: a word of the input is broadcast to all lanes,
 and each lane has its own word of the weights. With words for steps everything there holds as it is: a word has the
@@ -31,7 +35,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.machine import Machine
-from tvm_ext.rates.instructions import LANES, vdpbf16ps, vpdpbusd
+from tvm_ext.rates.instructions import LANES, vdpbf16ps, vpdpbusd, vpmaddwd
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,13 @@ class Dot:
     Attributes:
         data, weight: dtypes in memory; "uint16" are the bits of bfloat16 data, of which TVM stores none in a workspace.
         feature: what the machine must have; empty for the plain twin.
+        lanes: of the accumulator.
     """
 
     data: str
     weight: str
     feature: str
+    lanes: int = LANES
 
     @property
     def group(self) -> int:
@@ -55,7 +61,7 @@ class Dot:
     @property
     def instruction(self) -> str:
         """Its mnemonic; empty for the plain twin."""
-        return {"": "", "avx512vnni": "vpdpbusd", "avx512bf16": "vdpbf16ps"}[self.feature]
+        return {"": "", "avx512vnni": "vpdpbusd", "avx512bf16": "vdpbf16ps"}.get(self.feature, "vpmaddwd")
 
     @property
     def result(self) -> str:
@@ -70,7 +76,9 @@ class Dot:
     @property
     def rate(self) -> str:
         """The field of :class:`tvm_ext.rates.Rates` that it runs at."""
-        return "dot_bf16" if self.weight == "bfloat16" else "dot_int8"
+        if self.weight == "bfloat16":
+            return "dot_bf16"
+        return "dot_int16" if self.instruction == "vpmaddwd" else "dot_int8"
 
     @property
     def plain(self) -> Dot:
@@ -79,7 +87,7 @@ class Dot:
 
     def missing(self, machine: Machine) -> str:
         """What a machine lacks to run it; empty if nothing."""
-        if self.feature and (self.feature not in machine.features or machine.lanes != LANES):
+        if self.feature and (self.feature not in machine.features or machine.lanes != self.lanes):
             return f"the CPU ({machine.mcpu or machine.isa}) has no {self.feature}"
         return ""
 
@@ -102,27 +110,29 @@ def multiply(sch: Schedule, dot: Dot) -> None:
         sch.tensorize(sch.get_loops(sch.get_sblock("tile_update"))[-2], _registered(dot))
 
 
-def dot_of(data: str, weight: str) -> Dot | None:
-    """The instruction for inputs and weights of these dtypes."""
+def dot_of(data: str, weight: str, machine: Machine) -> Dot | None:
+    """The instruction for inputs and weights of these dtypes: the first that the machine has, or the best there is."""
     if data == weight == "bfloat16":
         return Dot(data, weight, "avx512bf16")
-    if {data, weight} <= {"int8", "uint8"}:
-        return Dot(data, weight, "avx512vnni")
-    return None
+    if not {data, weight} <= {"int8", "uint8"}:
+        return None
+    best, *others = (Dot(data, weight, *of) for of in (("avx512vnni", LANES), ("avx512bw", LANES), ("avx2", 8)))
+    return next((dot for dot in (best, *others) if not dot.missing(machine)), best)
 
 
 @functools.cache
 def _registered(dot: Dot) -> str:
     """A loop nest over lanes and elements, and the instruction in its place."""
-    name = f"tvm_ext.dot_{dot.data}_{dot.weight}"
-    with _function(dot) as (builder, x, w, acc), T.serial(LANES) as i, T.serial(dot.group) as e, T.sblock("dot"):
-        j, k = T.axis.spatial(LANES, i), T.axis.reduce(dot.group, e)
+    name = f"tvm_ext.dot_{dot.data}_{dot.weight}_{dot.feature}"
+    with _function(dot) as (builder, x, w, acc), T.serial(dot.lanes) as i, T.serial(dot.group) as e, T.sblock("dot"):
+        j, k = T.axis.spatial(dot.lanes, i), T.axis.reduce(dot.group, e)
         T.buffer_store(acc, acc[j] + dot.product(x[k], w[j, k]), [j])
     description = builder.get()
     with _function(dot) as (builder, x, w, acc):
         word = tirx.reinterpret("int32", x.vload([0], f"{dot.data}x{dot.group}"))
-        words = w.vload([0, 0], f"{dot.weight}x{LANES * dot.group}")
-        T.buffer_store(acc, added(dot, acc.vload([0], f"{dot.result}x{LANES}"), word, words), [tirx.Ramp(0, 1, LANES)])
+        words = w.vload([0, 0], f"{dot.weight}x{dot.lanes * dot.group}")
+        total = added(dot, acc.vload([0], f"{dot.result}x{dot.lanes}"), word, words)
+        T.buffer_store(acc, total, [tirx.Ramp(0, 1, dot.lanes)])
     TensorIntrin.register(name, description, builder.get(), override=True)
     return name
 
@@ -134,11 +144,11 @@ def _function(dot: Dot) -> Iterator[tuple[IRBuilder, Any, Any, Any]]:
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_name("dot")
         x = T.arg("x", T.buffer((dot.group,), dot.data, **any_address))
-        w = T.arg("w", T.buffer((LANES, dot.group), dot.weight, **any_address))
-        acc = T.arg("acc", T.buffer((LANES,), dot.result, scope="local", **any_address))
+        w = T.arg("w", T.buffer((dot.lanes, dot.group), dot.weight, **any_address))
+        acc = T.arg("acc", T.buffer((dot.lanes,), dot.result, scope="local", **any_address))
         with T.sblock("root"):
-            T.reads(acc[0:LANES], x[0 : dot.group], w[0:LANES, 0 : dot.group])
-            T.writes(acc[0:LANES])
+            T.reads(acc[0 : dot.lanes], x[0 : dot.group], w[0 : dot.lanes, 0 : dot.group])
+            T.writes(acc[0 : dot.lanes])
             yield builder, x, w, acc
 
 
@@ -146,7 +156,7 @@ def added(dot: Dot, acc: Any, word: Any, words: Any) -> Any:
     """The accumulator after the instruction.
 
     Args:
-        acc: a vector of :data:`LANES` sums.
+        acc: a vector of `dot.lanes` sums.
         word: of the input, as an int32.
         words: of the weights, a vector of as many elements as there are in the words of all lanes.
     """
@@ -154,4 +164,16 @@ def added(dot: Dot, acc: Any, word: Any, words: Any) -> Any:
         return vdpbf16ps(acc, tirx.Broadcast(word, LANES), tirx.reinterpret(f"int32x{LANES}", words))
     if dot.raised:
         word = tirx.bitwise_xor(word, tirx.const(-0x7F7F7F80, "int32"))  # 0x80808080
-    return vpdpbusd(acc, tirx.Broadcast(word, LANES), words)
+    if dot.instruction == "vpdpbusd":
+        return vpdpbusd(acc, tirx.Broadcast(word, LANES), words)
+    return acc + _pairs(tirx.Broadcast(word, dot.lanes), words, dot.lanes)
+
+
+def _pairs(x: Any, w: Any, lanes: int) -> Any:
+    """int32 sums of the products of bytes in words, x unsigned and w signed, by `vpmaddwd`."""
+    unsigned, signed = tirx.reinterpret(f"uint16x{2 * lanes}", x), tirx.reinterpret(f"int16x{2 * lanes}", w)
+    byte = tirx.Broadcast(tirx.const(8, "int16"), 2 * lanes)
+    even = tirx.bitwise_and(unsigned, tirx.Broadcast(tirx.const(0xFF, "uint16"), 2 * lanes))
+    odd = tirx.shift_right(unsigned, byte.astype(f"uint16x{2 * lanes}"))
+    low, high = tirx.shift_right(tirx.shift_left(signed, byte), byte), tirx.shift_right(signed, byte)
+    return vpmaddwd(even, low, lanes) + vpmaddwd(odd, high, lanes)

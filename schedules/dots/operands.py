@@ -84,7 +84,7 @@ def operands_of(group: Group, machine: Machine, output_axis: int, plain: bool = 
         return Miss("an operand is computed inside the group")
     if not weight.constant:
         return Miss("the weight is not a constant, so it cannot be packed")
-    dot = dot_of(data.dtype, weight.dtype)
+    dot = dot_of(data.dtype, weight.dtype, machine)
     x, w = Decoding.of(group, data), Decoding.of(group, weight)
     if dot is None or x.kind != w.kind or _COMPUTED.get(x.kind) != group.computed:
         return Miss(f"{data.dtype} by {weight.dtype}: no instruction multiplies these")

@@ -28,9 +28,10 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
 from ..blocked import kernel as blocked
+from ..blocked.matmul import MatmulRecipe, matmul_problem, result, schedule_matmul
 from ..steps.epilogue import Epilogue, placeholders
+from ..steps.indices import unflatten
 from ..steps.storage import Reader, decoded, reader, schedule_decoded, why_not_float32
-from .dense import MatmulRecipe, matmul_problem, result, schedule_matmul, unflatten
 
 #: Bytes a cycle that packing copies.
 _PACK_BYTES = 12.0
@@ -131,7 +132,14 @@ class BatchMatmul(MatmulRecipe):
         out = result(problem, acc, lambda n, q, c, value: epilogue(index(n, q, c), value))
         return te.create_prim_func([*tensors, out])
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(
+        self,
+        sch: Schedule,
+        match: Match,
+        config: Config,
+        machine: Machine,
+        blocker: blocked.Blocker = blocked.configured,
+    ) -> None:
         schedule_decoded(sch, match.left, config["threads"], machine.lanes)
         lead, one = match.lead, match.one
         unit = schedule_matmul(
@@ -139,6 +147,7 @@ class BatchMatmul(MatmulRecipe):
             match.problem,
             config,
             lambda n, q, c: (*unflatten(q, lead), c) if one else (*unflatten(n, lead), q, c),
+            blocker=blocker,
         )
         if config["pack"]:
             pack = sch.get_sblock("pack")

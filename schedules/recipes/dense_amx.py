@@ -22,7 +22,7 @@ from ..amx.blocks import Blocks
 from ..amx.kernel import TileKernel
 from ..amx.recipe import TileRecipe, operands_of, weight_layout
 from ..amx.tile_image import TileImage, Window
-from .dense import unflatten
+from ..steps.indices import unflatten
 
 
 class DenseAmx(TileRecipe):

@@ -21,12 +21,13 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss
 
 from ..blocked import kernel as blocked
+from ..blocked.matmul import MatmulRecipe, result, schedule_matmul
 from ..blocked.prefetch import weight_name
 from ..dots.instructions import multiply
 from ..dots.operands import AnchorValue, operands_of, schedule_shifts, weight_layout, words_of
 from ..steps.epilogue import Epilogue, placeholders
+from ..steps.indices import unflatten
 from ..steps.loops import parallel_rows
-from .dense import MatmulRecipe, result, schedule_matmul, unflatten
 
 
 class DenseDot(MatmulRecipe):

@@ -24,9 +24,9 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
 from ..steps import row_reduction
 from ..steps.epilogue import Epilogue, placeholders
+from ..steps.indices import unflatten
 from ..steps.loops import parallel_rows, thread_choices, vectorize_all
 from ..steps.storage import Reader, reader, why_not_float32
-from .dense import unflatten
 
 #: Work an element takes, in units of loading or storing one: three passes over the first level of cache.
 _OPERATIONS = 4

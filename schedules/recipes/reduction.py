@@ -23,9 +23,9 @@ from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
 from ..steps import row_reduction
 from ..steps.epilogue import Epilogue, placeholders
+from ..steps.indices import flatten, unflatten
 from ..steps.loops import flat_map, parallel_rows, thread_choices, unroll_and_vectorize
 from ..steps.storage import Reader, reader, why_not_float32
-from .dense import flatten, unflatten
 
 _KINDS = {"relax.mean": "sum", "relax.sum": "sum", "relax.max": "max", "relax.min": "min"}
 #: Vectors of results that are summed side by side: they fill the latency of an addition.

@@ -28,7 +28,7 @@ CASES: dict[str, tuple[Any, list[np.ndarray]]] = {
     **{name: (name, [A > 2, B > 2]) for name in ("And", "Or", "Xor")},
     **{name: (name, [F]) for name in ("Abs", "Ceil", "Floor", "Identity", "Neg", "Reciprocal", "Round", "Sign", "Sqrt",
                                    "Flatten")},
-    "Sum": ("Sum", [A, B, A]),
+    "Sum": ("Sum", [F, F]),
     "Not": ("Not", [A > 2]),
     "Where": ("Where", [A > 2, A, B]),
     "Cast": (("Cast", {"to": TensorProto.FLOAT}), [A]),

@@ -51,7 +51,7 @@ def test_resnet18_between_pairs_is_the_nearest_everywhere(tmp_path: pathlib.Path
     proto = quantized(tmp_path, "QDQ")
     feeds, whole = {proto.graph.input[0].name: _image(9)}, exposed(proto)
     judge = Judge(proto, feeds)
-    compiled = tvm_ext.compile(whole, cache=False, threads=2)
+    compiled = tvm_ext.compile(whole, cache=False, threads=2, accuracy="exact")  # by default Winograd may be faster
     ours, theirs = judge(compiled.run(feeds)), judge(onnxruntime_outputs(whole, feeds))
     assert ours.elements == theirs.elements > 3_000_000
     assert ours.off <= theirs.off + 5

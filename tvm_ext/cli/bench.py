@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
 from ..runtime.files import write_text
-from .shared.common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_json
+from .shared.common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
@@ -75,10 +75,7 @@ def run(args: argparse.Namespace) -> int:
         )  # fmt: skip
     if args.output:
         _write(args.output, table)
-    if args.json:
-        print_json({"ok": table.ok, **table.as_dict()})
-    else:
-        print(table)
+    print_result(args, {"ok": table.ok, **table.as_dict()}, table)
     return 0 if table.ok else 1
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
 from ..runtime.table import knobs_text
-from .shared.common import print_json, print_table
+from .shared.common import print_json, print_result, print_table
 from .shared.options import add_options, compile_options
 
 if TYPE_CHECKING:
@@ -144,13 +144,11 @@ def _prune(args: argparse.Namespace) -> int:
 
 
 def _rewritten(args: argparse.Namespace, output: str, done: Rewritten) -> int:
-    if args.json:
-        print_json({
-            "ok": True, "output": output, "records": {"read": done.records[0], "written": done.records[1]},
-            "verdicts": {"read": done.verdicts[0], "written": done.verdicts[1]}, "left_out": list(done.problems),
-        })  # fmt: skip
-    else:
-        print(f"{output}: " + "\n".join(_plain(line, 400) for line in str(done).split("\n")))
+    values = {
+        "ok": True, "output": output, "records": {"read": done.records[0], "written": done.records[1]},
+        "verdicts": {"read": done.verdicts[0], "written": done.verdicts[1]}, "left_out": list(done.problems),
+    }  # fmt: skip
+    print_result(args, values, f"{output}: " + "\n".join(_plain(line, 400) for line in str(done).split("\n")))
     return 0
 
 

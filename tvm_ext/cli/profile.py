@@ -6,7 +6,15 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
-from .shared.common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_json
+from .shared.common import (
+    Progress,
+    add_input_arguments,
+    given_inputs,
+    measure_with_progress,
+    model_of,
+    print_json,
+    print_result,
+)
 from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
@@ -109,10 +117,7 @@ def _estimate(args: argparse.Namespace) -> int:
         raise OptionError(f"--estimate runs nothing: no use for {', '.join(given)}", fix="leave out one of both")
     with Progress(f"estimating {args.model}"):
         made = estimate(model_of(args.model), **compile_options(args))
-    if args.json:
-        print_json({"ok": True, **made.as_dict()})
-    else:
-        print(made)
+    print_result(args, {"ok": True, **made.as_dict()}, made)
     return 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..runtime.files import write_text
-from .shared.common import Progress, model_of, print_json
+from .shared.common import Progress, model_of, print_result
 
 SUMMARY = "quantize a float32 model to int8 (a standard QDQ model), with ranges of activations from typical inputs"
 EXAMPLE = """\
@@ -59,11 +59,8 @@ def run(args: argparse.Namespace) -> int:
         result.save(args.output)
     if args.markdown:
         write_text(args.markdown, result.markdown())
-    if args.json:
-        print_json({"ok": True, "artifact": args.output, **result.as_dict()})
-    else:
-        print(result)
-        print(f"wrote {args.output}" if args.output else "nothing was written: -o OUT.onnx writes the model")
+    written = f"wrote {args.output}" if args.output else "nothing was written: -o OUT.onnx writes the model"
+    print_result(args, {"ok": True, "artifact": args.output, **result.as_dict()}, f"{result}\n{written}")
     return 0
 
 

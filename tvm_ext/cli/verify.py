@@ -6,8 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
+from ..core.instruments import KINDS, Instruments
 from .run import opened
-from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_json
+from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
@@ -53,10 +54,8 @@ def run(args: argparse.Namespace) -> int:
     compiled = _compiled(args, model)
     reports = [_report(args, compiled, model, given, seed) for seed in (args.seed if given is None else [0])]
     good = all(report.ok for report in reports)
-    if args.json:
-        print_json({"ok": good, "model": args.model, "reports": [report.as_dict() for report in reports]})
-    else:
-        print("\n\n".join(str(report) for report in reports))
+    values = {"ok": good, "model": args.model, "reports": [report.as_dict() for report in reports]}
+    print_result(args, values, "\n\n".join(map(str, reports)))
     return 0 if good else 1
 
 
@@ -66,7 +65,6 @@ def _compiled(args: argparse.Namespace, model: Any) -> CompiledModel:
         return opened(argparse.Namespace(**{**vars(args), "model": args.artifact or args.model}))
     if args.artifact:
         raise OptionError(f"{args.artifact} is compiled already: --off does not apply", fix="leave --artifact out")
-    from ..core.instruments import Instruments
     from ..driver.compile import compile_model
     from ..verification.bisect.suspects import switches_of
 
@@ -86,9 +84,6 @@ def _report(
 def switch_argument(text: str) -> tuple[str, str]:
     """Parse KIND=NAME."""
     kind, found, name = text.partition("=")
-    if not (found and name and kind in _KINDS):
-        raise argparse.ArgumentTypeError(f"{text!r}: KIND=NAME is needed, KIND one of {', '.join(_KINDS)}")
+    if not (found and name and kind in KINDS):
+        raise argparse.ArgumentTypeError(f"{text!r}: KIND=NAME is needed, KIND one of {', '.join(KINDS)}")
     return kind, name
-
-
-_KINDS = ("pass", "recipe", "layer", "record", "offload")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 
-from .shared.common import Progress, print_json, print_table
+from .shared.common import Progress, print_json, print_result, print_table
 
 SUMMARY = "list the models of the zoo, or write one of them as an ONNX file"
 EXAMPLE = """\
@@ -32,10 +32,8 @@ def run(args: argparse.Namespace) -> int:
     with Progress(f"building {args.name}"):
         path = zoo.save(args.name, args.output or f"{args.name}.onnx", **given)
     size = path.stat().st_size
-    if args.json:
-        print_json({"ok": True, "name": args.name, "path": str(path), "bytes": size})
-    else:
-        print(f"wrote {path}, {size / 1e6:.1f} MB")
+    values = {"ok": True, "name": args.name, "path": str(path), "bytes": size}
+    print_result(args, values, f"wrote {path}, {size / 1e6:.1f} MB")
     return 0
 
 

@@ -78,8 +78,8 @@ class GraphImporter(ONNXGraphImporter):
         labels = node_labels(checked.graph.node)
         by_output = {tuple(node.output): label for node, label in zip(checked.graph.node, labels, strict=True)}
         self._labels = [by_output[tuple(node.output)] for node in checked.nodes]
-        self._top = self._label = ""  # of the node of the graph, and of what is converted in its place
-        self._node = onnx.NodeProto()
+        self._top = self.label = ""  # of the node of the graph, and of what is converted in its place
+        self.node = onnx.NodeProto()
         dtypes = {spec.name: spec.dtype for spec in checked.inputs}
         dtypes |= {name: array.dtype.name for name, array in checked.weights.items()}
         self._narrow = {name: dtype for name, dtype in dtypes.items() if dtype in NARROW}
@@ -137,7 +137,7 @@ class GraphImporter(ONNXGraphImporter):
     def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
         try:
             made = self._in_float32(
-                op_name, inputs, lambda given: self._convert(op_name, given, attrs), self._output_types(self._node)
+                op_name, inputs, lambda given: self._convert(op_name, given, attrs), self._output_types(self.node)
             )
             return self.bb.normalize(made)
         except Exception as error:
@@ -145,8 +145,9 @@ class GraphImporter(ONNXGraphImporter):
 
     def _convert(self, op_name: str, inputs: Any, attrs: dict[str, Any]) -> Any:
         inputs = in_bounds(op_name, inputs, attrs)
-        if (own := own_converter(op_name, self._node.domain)) is not None:
-            opset = self._checked.opsets[ML] if self._node.domain == ML else self.opset
+        if (own := own_converter(op_name, self.node.domain)) is not None:
+            opset = self._checked.opsets[ML] if self.node.domain == ML else self.opset
+            attrs["tvm_custom"]["graph"] = self
             return one_or_all(own(inputs, attrs, opset))
         made = super()._convert_operator(op_name, inputs, attrs, self.opset)
         if isinstance(made, GenericConst) and constant_outgrows(made, inputs):  # made by the program
@@ -172,7 +173,7 @@ class GraphImporter(ONNXGraphImporter):
         return has_type
 
     def _parse_attr(self, attributes: Iterable[onnx.AttributeProto]) -> dict[str, Any]:
-        return {**float_defaults(self._node, self.opset), **super()._parse_attr(list(filter(is_stated, attributes)))}
+        return {**float_defaults(self.node, self.opset), **super()._parse_attr(list(filter(is_stated, attributes)))}
 
     def _check_for_unsupported_ops(self, graph: Any) -> None:
         """Done before, by `check_operators`."""
@@ -184,7 +185,7 @@ class GraphImporter(ONNXGraphImporter):
             self.inner += 1
             if self.inner > _MOST_INNER:
                 raise TooLong(f"its loops become more than {_MOST_INNER} nodes", fix="shorten its loops")
-            with self._converting(node, node.name or self._label):
+            with self._converting(node, node.name or self.label):
                 if reason := refusal(node, self._checked.opsets):
                     raise Refusal(f"operator {node.op_type!r} {reason}", fix=FIX)
                 self._check_inner(node)
@@ -214,9 +215,17 @@ class GraphImporter(ONNXGraphImporter):
         """Import a model of static shapes as a function of this one; its name, and what it is."""
         from .importer import import_body
 
-        name = f"{self._body}body{len(self.trace.bodies)}"
-        self.trace.bodies[name] = found = import_body(proto, self._model, name)
-        return name, found
+        body = import_body(proto, self._model, self._body_name())
+        return self.add_body(body), body
+
+    def add_body(self, body: Imported) -> str:
+        """Take a function of its own into the program; its name."""
+        name = self._body_name()
+        self.trace.bodies[name] = body
+        return name
+
+    def _body_name(self) -> str:
+        return f"{self._body}body{len(self.trace.bodies)}"
 
     # ------------------------------------------------------------ what is added
     def _convert_node(self, node: onnx.NodeProto) -> None:
@@ -287,8 +296,8 @@ class GraphImporter(ONNXGraphImporter):
     @contextlib.contextmanager
     def _converting(self, node: onnx.NodeProto, label: str) -> Iterator[None]:
         """Errors inside name this node; those of nodes within it have been given their names already."""
-        outer = self._label, self._node
-        self._label, self._node = label, node
+        outer = self.label, self.node
+        self.label, self.node = label, node
         try:
             yield
         except TvmExtError:
@@ -298,15 +307,15 @@ class GraphImporter(ONNXGraphImporter):
         except Exception as error:
             raise self._refusal(error) from error
         finally:
-            self._label, self._node = outer
+            self.label, self.node = outer
 
     def _refusal(self, error: Exception) -> TvmExtError:
         if isinstance(error, TvmExtError):
             return error
         inputs = self._inputs_behind(error.unknown) if isinstance(error, Refusal) else []
-        opset = self._checked.opsets.get("" if self._node.domain == "ai.onnx" else self._node.domain, self.opset)
-        operands = {name: sequences.describe(self._nodes[name]) for name in self._node.input if name in self._nodes}
-        return unsupported(error, self._node, self._label, opset, operands, self._model, inputs)
+        opset = self._checked.opsets.get("" if self.node.domain == "ai.onnx" else self.node.domain, self.opset)
+        operands = {name: sequences.describe(self._nodes[name]) for name in self.node.input if name in self._nodes}
+        return unsupported(error, self.node, self.label, opset, operands, self._model, inputs)
 
     def _inputs_behind(self, unknown: Any) -> list[str]:
         """The graph's inputs that a value comes from, given by name, names or as an operand; else those of a node.
@@ -315,7 +324,7 @@ class GraphImporter(ONNXGraphImporter):
         """
         nodes = self._checked.nodes
         named = [unknown] if isinstance(unknown, str) else unknown
-        operands = [name for name in self._node.input if name and name in self._nodes]
+        operands = [name for name in self.node.input if name and name in self._nodes]
         names = [name for name in operands if self._nodes[name] is unknown]
         found = inputs_behind(named if isinstance(named, list) else names, nodes, self._inputs)
         node = next(n for n, label in zip(nodes, self._labels, strict=True) if label == self._top)

@@ -82,7 +82,7 @@ class Surveyor(GraphImporter):
             super()._convert_node(node)
             return
         if unknown := [name for name in reads_of(node) if not self.has(name)]:
-            self.unseen[self._label] = unknown[0]
+            self.unseen[self.label] = unknown[0]
             self._stand_in(node)
             return
         self._inside = True
@@ -95,13 +95,13 @@ class Surveyor(GraphImporter):
     def _refuse_or_convert(self, node: onnx.NodeProto) -> None:
         if reason := refusal(node, self._checked.opsets):
             raise UnsupportedError(f"operator {node.op_type!r} (domain {node.domain or 'ai.onnx'!r}) {reason}", fix=FIX)
-        with self._converting(node, self._label):
+        with self._converting(node, self.label):
             super()._convert_node(node)
 
     def _check_static(self, node: onnx.NodeProto) -> None:
         if self._knows_outputs(node):
             with self._noting(node):
-                with self._converting(node, self._label):
+                with self._converting(node, self.label):
                     super()._check_static(node)
                 made = {name: self._nodes[name] for name in node.output if name}
                 check_shapes(self._types_made(node), made, self.trace.makers, self._model)
@@ -124,13 +124,13 @@ class Surveyor(GraphImporter):
     @contextlib.contextmanager
     def _noting(self, node: onnx.NodeProto) -> Iterator[None]:
         """Note why the node is refused, and go on without it."""
-        label = self._label
+        label = self.label
         try:
             yield
         except UnsupportedError as error:
             reason = error.message.partition(f"{self._model}: ")[2] or error.message
             self.refused.append(Refused(label, node.op_type, _essence(reason, label), error.fix))
-            self._label, self._node = label, node
+            self.label, self.node = label, node
             for name in node.output:
                 self._nodes.pop(name, None)
             self._stand_in(node)

@@ -15,7 +15,7 @@ from ..core.options import CompileOptions
 from ..core.pages.page import Note, Part, Shown
 from ..core.plan import Kernel, Plan
 from ..passes.lowering.choose_recipes import least_cost, matches
-from ..runtime.table import Cell, Column, Table, Value, percent, plain
+from ..runtime.table import Cell, Column, Plain, Table, Value, percent, plain_fields
 
 if TYPE_CHECKING:
     from ..driver.lower import Lowered
@@ -24,7 +24,7 @@ _COLUMNS = ("kernel", "recipe", "calls", "threads", Column("time", "us", ".1f"),
 
 
 @dataclass(frozen=True)
-class KernelEstimate:
+class KernelEstimate(Plain):
     """A kernel as a compile expects it to be.
 
     Attributes:
@@ -45,6 +45,8 @@ class KernelEstimate:
     rounding: float
     idle: float
     fewer: Mapping[int, float]
+
+    derived = ("worse",)
 
     @property
     def worse(self) -> bool:
@@ -98,11 +100,8 @@ class Estimate(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "model": self.model, "machine": self.machine, "threads": self.threads, "seconds": self.seconds,
-            "rounding": self.rounding, "idle": self.idle, "worse": [row.name for row in self.worse],
-            "fewer": plain(self.fewer), "rows": [plain(row, "worse") for row in self.rows],
-        }  # fmt: skip
+        fields = plain_fields(self, "seconds", "rounding", "idle", "fewer")
+        return {**fields, "worse": [row.name for row in self.worse]}
 
     def table(self) -> Table:
         """A row a kernel, and the total."""

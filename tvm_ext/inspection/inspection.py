@@ -18,7 +18,7 @@ from ..core.errors import OptionError, ToolError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
-from ..core.pages.page import Note, Part, Shown
+from ..core.pages.page import Code, Facts, Fold, Note, Page, Part, Shown
 from ..driver.lower import Clock, Lowered, run_pipeline, start
 from ..driver.stages.catalog import NAMES, STAGES, Stage, stage_named
 from ..frontend.reading.reader import read_model
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 #: The file of tensors in a folder of stages.
 TENSORS = "tensors.npz"
+#: Letters of one stage or diff on a page; a browser is slow with more.
+LIMIT = 400_000
+_COLUMNS = ("pass", "name", "fired", "skipped", "functions changed", "lines changed", "seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,9 +190,22 @@ class Inspection(Shown):
         Raises:
             ToolError: Jinja2 is not installed.
         """
-        from .inspection_page import inspection_page
-
-        return inspection_page(self).html()
+        page = Page(f"{self.model}: every step of its compile")
+        facts = [
+            ("model", self.model), ("SHA-256", self.source.sha256),
+            *((title, ", ".join(f"{spec.name}: {spec}" for spec in specs))
+              for title, specs in (("inputs", self.imported.inputs), ("outputs", self.imported.outputs))),
+            ("compiled for", f"{self.machine.mcpu} ({self.machine.isa}), {self.machine.threads} threads"),
+        ]  # fmt: skip
+        page.section("Model", Facts(facts), *(Note(warning, "warn") for warning in self.imported.warnings))
+        page.section("Passes", Table(_COLUMNS, map(_row, self.passes)))
+        for change in self.passes:
+            if change.changes or change.fired or change.skipped:
+                page.section(f"{change.number}. {change.name}", *_pass_parts(change), folded=True)
+        for name in self.stages:
+            text = _block(self.stage(name), "text")
+            page.section(f"Stage {name}", Note(stage_named(name).summary), *text, folded=True)
+        return page.html()
 
     def parts(self) -> list[Part]:
         """What can be read, and a row a pass; what changed is on the page alone."""
@@ -225,3 +241,31 @@ def _last_step(stage: Stage | None) -> str:
     if stage is None or stage.name in ("llvm", "asm", "program"):
         return ""
     return {"onnx": "import", "tir": "schedule-kernels"}.get(stage.name, stage.after)
+
+
+# ------------------------------------------------------------ the page
+def _row(change: PassChange) -> tuple[int | str | float, ...]:
+    """A pass; of each diff two lines name the function, and others were added or removed."""
+    lines = sum(line.startswith(("+", "-")) for function in change.changes for line in function.diff[2:])
+    counts = (len(change.fired), len(change.skipped), len(change.changes), lines)
+    return change.number, change.name, *counts, round(change.seconds, 4)
+
+
+def _pass_parts(change: PassChange) -> list[Part]:
+    kinds = (("fired", "what", change.fired), ("skipped", "why not", change.skipped))
+    parts: list[Part] = [
+        Fold(f"{kind}: {len(events)}", [Table(("value", title), [(event.value, event.detail) for event in events])])
+        for kind, title, events in kinds
+        if events
+    ]
+    opened = len(change.changes) == 1
+    return [*parts, *(Fold(part.function, _block(str(part), "diff"), opened) for part in change.changes)]
+
+
+def _block(text: str, language: str) -> list[Part]:
+    """A block of code, cut where it is too long to show, with words that say so."""
+    if len(text) <= LIMIT:
+        return [Code(text, language)]
+    shown = text[: text.rindex("\n", 0, LIMIT)]
+    left = text.count("\n") - shown.count("\n")
+    return [Code(shown, language), Note(f"{left} further lines: dump the stages for all of them", "warn")]

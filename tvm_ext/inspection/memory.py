@@ -1,6 +1,6 @@
 """The memory plan of a compiled model: what lives when, where it lies in the arena, and how good that is.
 
-The facts are those of the compile (`driver/arena.py`): activations, and workspace of kernels, in one arena; what
+The facts are those of the compile (`passes/memory/arena.py`): activations, and workspace of kernels, in one arena; what
 threads take from pools of their own beside it. Inputs, weights and outputs are not counted: they are the caller's.
 """
 

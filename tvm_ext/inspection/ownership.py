@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.graph.ownership import KERNEL, MEMORY, REGION
 from ..core.pages.page import Note, Part, Shown
-from ..runtime.table import Cell, Column, Table, plain
+from ..runtime.table import Cell, Column, Table
 
 if TYPE_CHECKING:
     from ..runtime.model import CompiledModel
@@ -47,6 +47,8 @@ class Owners(Shown):
     model: str
     rows: tuple[NodeOwner, ...]
 
+    derived = ("kinds",)
+
     @property
     def unowned(self) -> tuple[str, ...]:
         """Nodes that nobody owns: none, unless provenance was lost."""
@@ -56,10 +58,6 @@ class Owners(Shown):
     def kinds(self) -> Mapping[str, int]:
         """How many nodes each kind of owner has."""
         return Counter(row.kind or "nobody" for row in self.rows)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {"model": self.model, "kinds": dict(self.kinds), "rows": plain(self.rows)}
 
     def parts(self) -> list[Part]:
         """A row a node, and how many who owns."""
@@ -92,9 +90,7 @@ def owners_of(compiled: CompiledModel) -> Owners:
     """
     report = compiled.report
     kernels = {row["name"]: row for row in report["kernels"]}
-    rows = tuple(
-        _row(node, row, kernels, _places(report)) for node, row in report.get("nodes", {}).items()
-    )  # fmt: skip
+    rows = tuple(_row(node, row, kernels, _places(report)) for node, row in report.get("nodes", {}).items())
     return Owners(str(compiled.metadata.model["name"]), rows)
 
 

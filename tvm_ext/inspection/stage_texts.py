@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
+from ..driver.machine_code import machine_code
 from ..driver.stages.catalog import Stage
 from ..driver.stages.file import GROUPS, MODULE
 from ..driver.stages.programs import programs_text
-from ..driver.tir.machine_code import machine_code
 from .constants import FileNaming, Tensors
 from .onnx_text import onnx_text
 from .script import canonical, script

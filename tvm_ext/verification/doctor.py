@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..core.errors import ToolError
 from ..core.machine import Machine, available_cores
@@ -20,7 +19,7 @@ from ..rates.instructions import Product
 from ..rates.measure import products_of
 from ..runtime.cpu import cpu_flags
 from ..runtime.linker import find_linker
-from ..runtime.table import plain
+from ..runtime.table import Plain
 from ..runtime.tiles import why_no_tiles
 from .environment import cpu_name, package_version
 
@@ -34,7 +33,7 @@ _SLOWER = 1.5
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Plain):
     """One finding.
 
     Attributes:
@@ -48,10 +47,6 @@ class Check:
     status: str
     detail: str
     fix: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return dict(plain(self))
 
 
 def run_checks() -> list[Check]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.pages.page import Facts, Note, Part, Shown
-from ..runtime.table import Cell, Column, Table, Value, plain
+from ..runtime.table import Cell, Column, Plain, Table, Value, plain
 from .differences import Difference, histogram
 from .verify import VerifyReport
 
@@ -16,7 +16,7 @@ OK, BAD, SKIPPED = "ok", "bad", "not compared"
 
 
 @dataclass(frozen=True)
-class LayerRow:
+class LayerRow(Plain):
     """One value that one call of a kernel wrote.
 
     Attributes:
@@ -51,10 +51,6 @@ class LayerRow:
     scale: float = 0.0
     behind: tuple[int, ...] = ()
     record: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {**plain(self), "alone": self.alone.as_dict() if self.alone else None}
 
 
 @dataclass(frozen=True)
@@ -108,7 +104,7 @@ class LayerReport(Shown):
         first = self.first_bad
         return {
             "ok": self.ok, "model": self.model, "reference": self.reference, "seed": self.seed, "batch": self.batch,
-            "first_bad": None if first is None else first.order, "rows": [row.as_dict() for row in self.rows],
+            "first_bad": None if first is None else first.order, "rows": plain(self.rows),
             "outputs": self.outputs.as_dict(), "verdict": self.verdict,
         }  # fmt: skip
 

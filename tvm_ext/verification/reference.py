@@ -48,9 +48,9 @@ def onnxruntime_session(model: Any, threads: int | None = None, *, optimized: bo
 
 
 def run_reference(
-    model: Any, inputs: Mapping[str, np.ndarray], threads: int | None = None
+    model: Any, inputs: Mapping[str, np.ndarray], threads: int | None = None, *, optimized: bool = True
 ) -> tuple[dict[str, np.ndarray], str]:
-    """Outputs of onnxruntime by name, and its name and version.
+    """Outputs of onnxruntime by name, and its name and version; arguments as of :func:`onnxruntime_session`.
 
     Raises:
         ModelError: the model cannot be read.
@@ -59,7 +59,7 @@ def run_reference(
     """
     import onnxruntime
 
-    values = _run(onnxruntime_session(model, threads), inputs)
+    values = _run(onnxruntime_session(model, threads, optimized=optimized), inputs)
     return {name: np.asarray(value) for name, value in values.items()}, f"onnxruntime {onnxruntime.__version__}"
 
 

@@ -16,7 +16,7 @@ from ..core.frozen import FrozenInput
 from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
 from ..ops.table import of
-from ..runtime.table import Cell, Column, Table, Value
+from ..runtime.table import Cell, Column, Table, Value, plain_fields
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
 
@@ -67,11 +67,7 @@ class VerifyReport(Shown):
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         worst = self.worst
-        return {
-            "ok": self.ok, "reference": self.reference, "seed": self.seed, "problems": list(self.problems),
-            "warnings": list(self.warnings),
-            "worst": worst.name if worst else None, "outputs": [o.as_dict() for o in self.outputs],
-        }  # fmt: skip
+        return {**plain_fields(self, "ok", "warnings"), "worst": worst.name if worst else None}
 
     def parts(self) -> list[Part]:
         """What it was compared with, a row an output, and what is to be said of them."""
@@ -138,7 +134,7 @@ def verify(
     outputs = compiled.run(feeds)  # first: it says more clearly than onnxruntime what is wrong with an input
     label = "the given reference"
     if reference is None:
-        reference, label = run_reference(model, _with_frozen(compiled, feeds), compiled.threads)
+        reference, label = run_reference(model, {**frozen_inputs(compiled), **feeds}, compiled.threads)
     return report_of(outputs, reference, label, None if inputs is not None else seed, tolerance)
 
 
@@ -148,7 +144,7 @@ def _verify_batches(compiled: CompiledModel, model: Any, seed: int, tolerance: f
     for batch in (*compiled.batches, sum(compiled.batches) + 1):
         feeds = seeded_inputs(compiled.inputs, seed, batch)
         outputs = compiled.run(feeds)
-        reference, label = run_reference(model, _with_frozen(compiled, feeds), compiled.threads)
+        reference, label = run_reference(model, {**frozen_inputs(compiled), **feeds}, compiled.threads)
         report = report_of(outputs, reference, label, seed, tolerance_of(compiled, tolerance))
         rows = tuple(replace(row, name=f"{row.name} (batch {batch})") for row in report.outputs)
         reports.append(replace(report, outputs=rows))
@@ -172,11 +168,6 @@ def tolerance_of(compiled: CompiledModel, given: float | None = None) -> float |
         return explained
     operators = (str(node.get("op", "")) for node in compiled.report.get("nodes", {}).values())
     return _QUANTIZED_STEPS / 255 if any(of(operator).jump == "quantized" for operator in operators) else None
-
-
-def _with_frozen(compiled: CompiledModel, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inputs of the ONNX model: those of the program, and those that were frozen when it was compiled."""
-    return {**frozen_inputs(compiled), **feeds}
 
 
 def frozen_inputs(compiled: CompiledModel) -> dict[str, np.ndarray]:

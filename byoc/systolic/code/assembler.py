@@ -44,7 +44,7 @@ def disassemble(program: Program, data: bool = True) -> str:
     lines = [".accelerator " + " ".join(f"{name}={value}" for name, value in _settings(program.accelerator))]
     lines += [f".tensor {t.name} {t.role} {t.dtype} {list(t.shape)}" for t in program.tensors]
     lines += [f".constant {c.dtype} {list(c.shape)} {_data_text(c, data)}" for c in program.constants]
-    lines += [".layer " + json.dumps(_layer_values(layer)) for layer in program.layers]
+    lines += [".layer " + json.dumps(vars(layer)) for layer in program.layers]
     begins = {layer.begin: layer for layer in program.layers}
     for index, instruction in enumerate(program.instructions):
         if index in begins:
@@ -183,10 +183,6 @@ def _settings(accelerator: Accelerator) -> list[tuple[str, Any]]:
     values = accelerator.as_dict()
     energy = values.pop("energy")
     return [*values.items(), *((f"energy.{name}", value) for name, value in energy.items())]
-
-
-def _layer_values(layer: Layer) -> dict[str, Any]:
-    return {"name": layer.name, "begin": layer.begin, "end": layer.end, "facts": dict(layer.facts)}
 
 
 def _data_text(values: np.ndarray, data: bool) -> str:

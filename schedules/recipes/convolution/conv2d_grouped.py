@@ -136,9 +136,16 @@ class Conv2dGrouped(blocked.BlockedRecipe):
         shape = (problem.batch, problem.output_blocks, problem.pixels, problem.lanes)
         return te.create_prim_func([*tensors, te.compute(shape, value, name="out")])
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(
+        self,
+        sch: Schedule,
+        match: Match,
+        config: Config,
+        machine: Machine,
+        blocker: blocked.Blocker = blocked.configured,
+    ) -> None:
         schedule_padding(sch, match, config["threads"])
-        blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match))
+        blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match), blocker=blocker)
         blocks, merged, ow = match.problem.output_blocks, match.merged, match.out_image[1]
         sch.transform_layout(
             sch.get_sblock("out"),

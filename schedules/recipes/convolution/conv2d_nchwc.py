@@ -91,9 +91,16 @@ class Conv2dNCHWc(blocked.BlockedRecipe):
         shape = (problem.batch, problem.output_blocks, problem.pixels, problem.lanes)
         return te.create_prim_func([*tensors, te.compute(shape, value, name="out")])
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(
+        self,
+        sch: Schedule,
+        match: Match,
+        config: Config,
+        machine: Machine,
+        blocker: blocked.Blocker = blocked.configured,
+    ) -> None:
         schedule_padding(sch, match, config["threads"])
-        blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match))
+        blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match), blocker=blocker)
         ow = match.out_image[1]
         sch.transform_layout(
             sch.get_sblock("out"),

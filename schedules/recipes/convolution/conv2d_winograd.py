@@ -192,13 +192,21 @@ class Conv2dWinograd(Recipe):
         out = te.compute(layouts.output.physical_shape(group.shape), value, name="out")
         return te.create_prim_func([*tensors, out])
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(
+        self,
+        sch: Schedule,
+        match: Match,
+        config: Config,
+        machine: Machine,
+        blocker: blocked.Blocker = blocked.configured,
+    ) -> None:
         tiling = Tiling.of(match, config["m"], config["rows"])
         threads = config["threads"]
         unit = _schedule_result(sch, tiling, config)
         if unit is not None:
             sch.compute_at(sch.get_sblock("product"), unit, preserve_unit_loops=True)
-        blocked.schedule_tiles(sch, tiling.problem(match), _inside(config), "product", weight=weight_name(match))
+        problem, weight = tiling.problem(match), weight_name(match)
+        blocked.schedule_tiles(sch, problem, _inside(config), "product", weight=weight, blocker=blocker)
         if unit is not None:
             sch.compute_at(sch.get_sblock("v"), unit, preserve_unit_loops=True)
         schedule_input(sch, tiling, 1 if config["rows"] else threads)

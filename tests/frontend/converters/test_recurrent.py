@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
+import tvm_ext
 from tvm_ext.core.errors import UnsupportedError
+from tvm_ext.frontend.converters import recurrent as converter
+from tvm_ext.runtime import control_flow
 
-from ..graphs import check_numbers, imported, model, node, value
+from ..graphs import check_numbers, imported, model, node, run_onnxruntime, value
 
 RNG = np.random.default_rng(7)
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -72,3 +75,57 @@ def test_other_activations_and_a_clip():
     check_numbers(recurrent("RNN", activations=["Affine"], activation_alpha=[0.5], activation_beta=[0.1]), x())
     with pytest.raises(UnsupportedError, match="activation 'Softmax'"):
         imported(recurrent("RNN", activations=["Softmax"]))
+
+
+def sequence(op_type, number, directions, parts, **attributes):
+    """A node, its weights and its outputs, which have its number in their names; `parts`: which inputs it has."""
+    inputs = [name if name in parts else "" for name in "xwrbnhcp"[: "xwrbnhcp".index(parts[-1]) + 1]]
+    graph = recurrent(op_type, directions, inputs=inputs, **attributes).graph
+    (only,) = graph.node
+    for names in (only.input, only.output):
+        names[:] = [name if name in ("", "x", "n") else f"{name}{number}" for name in names]
+    weights = {f"{tensor.name}{number}": numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    return only, weights, [value(name, None) for name in only.output]
+
+
+def test_a_long_sequence_is_a_loop_of_calls(monkeypatch):
+    """Five steps are two calls of two and one more; seven are less than the real limit, and stand in the graph."""
+    monkeypatch.setattr(converter, "_UNROLLED", 4)
+    monkeypatch.setattr(converter, "_IN_A_CALL", range(2, 1, -1))
+    sequences = (
+        sequence("RNN", 0, 2, "xwrbn", direction="bidirectional", activations=["Relu", "Elu"], clip=0.9),
+        sequence("GRU", 1, 1, "xwrbh", direction="reverse"),
+        sequence("GRU", 2, 1, "xwrn", linear_before_reset=1),
+        sequence("LSTM", 3, 2, "xwrbnhcp", direction="bidirectional"),
+        sequence("LSTM", 4, 1, "xwr", input_forget=1),
+    )
+    nodes = [only for only, _, _ in sequences]
+    outputs = [output for _, _, some in sequences for output in some]
+    weights = {name: array for _, some, _ in sequences for name, array in some.items()}
+    computed = weights.pop("w2"), weights.pop("r2")  # by the model, of what it gets
+    inputs = [value("x", [STEPS, BATCH, INPUTS]), value("n", [BATCH], TensorProto.INT32)]
+    inputs += [value(name, array.shape) for name, array in zip(["w2", "r2"], computed, strict=True)]
+    r4 = weights.pop("r4")
+    weights |= {"q": np.int8(np.round(r4 * 100)), "scale": np.float32(0.01), "zero": np.int8(0)}
+    decoded = node("DequantizeLinear", ["q", "scale", "zero"], ["r4"])
+    proto = model([decoded, *nodes], inputs, outputs, weights)
+    feeds = {**x(), "n": np.int32([5, 2]), "w2": computed[0], "r2": computed[1]}
+    compiled = tvm_ext.compile(proto, cache=False, threads=2)
+    for name, wanted in zip([o.name for o in outputs], run_onnxruntime(proto, feeds), strict=True):
+        np.testing.assert_allclose(compiled.run(feeds)[name], wanted, rtol=1e-5, atol=1e-6, err_msg=name)
+    loops = [kernel for kernel in compiled.report["kernels"] if kernel["recipe"] == f"offload:{control_flow.NAME}"]
+    assert len(loops) == len(compiled.report["bodies"]) == 7  # one a direction
+    recipes = [[kernel["recipe"] for kernel in body["kernels"]] for body in compiled.report["bodies"]]
+    assert ["dense" in names for names in recipes] == [True] * 3 + [False] + [True] * 3  # weights are packed once
+
+
+def test_the_least_long_sequence():
+    steps = converter._UNROLLED + 1
+    proto = recurrent("LSTM")
+    for tensor in (proto.graph.input[0], proto.graph.output[0]):
+        tensor.type.tensor_type.shape.dim[0].dim_value = steps
+    feeds = {"x": RNG.standard_normal((steps, BATCH, INPUTS)).astype(np.float32)}
+    compiled = tvm_ext.compile(proto, cache=False, threads=1)
+    assert len(compiled.report["bodies"]) == 1
+    for name, wanted in zip(["y", "y_h", "y_c"], run_onnxruntime(proto, feeds), strict=True):
+        np.testing.assert_allclose(compiled.run(feeds)[name], wanted, rtol=1e-5, atol=1e-6, err_msg=name)

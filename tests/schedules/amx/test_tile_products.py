@@ -11,7 +11,7 @@ from tvm import relax
 
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss, Recipe
-from tvm_ext.driver.tir.machine_code import code_of
+from tvm_ext.driver.machine_code import code_of
 from tvm_ext.rates.instructions import PRODUCTS
 from tvm_ext.schedules.amx.tile_image import TileImage, Window
 from tvm_ext.schedules.amx.tile_products import Registers

@@ -15,7 +15,7 @@ from tvm_ext.core.group import WEIGHTS_IN, Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Recipe
-from tvm_ext.driver.tir.machine_code import code_of
+from tvm_ext.driver.machine_code import code_of
 from tvm_ext.schedules.recipes import dense
 from tvm_ext.schedules.recipes.attention import Attention
 from tvm_ext.schedules.recipes.batch_matmul import BatchMatmul

@@ -92,6 +92,14 @@ def print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value, indent=2, default=str))
 
 
+def print_result(args: argparse.Namespace, values: dict[str, Any], text: object) -> None:
+    """The result of a verb: its values with --json, else its text."""
+    if args.json:
+        print_json(values)
+    else:
+        print(text)
+
+
 def print_table(columns: Sequence[Column | str], rows: Iterable[Sequence[Any]]) -> None:
     """Rows in aligned columns; no column has a title where there are no heads to print."""
     print(Table(columns, rows).text(head=any(columns)))

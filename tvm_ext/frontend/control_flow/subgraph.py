@@ -30,6 +30,7 @@ class Graph(Protocol):
         opset: version of the standard operators.
         opsets: of all domains.
         names: of all values; gives names that nothing has yet.
+        node, label: that is converted, and its name in reports: that of the node of the graph that it stands for.
         inner: how many nodes branches, loops and definitions became so far.
         regions: that drivers run; calls of them are emitted.
     """
@@ -37,6 +38,8 @@ class Graph(Protocol):
     opset: int
     opsets: Mapping[str, int]
     names: Names
+    node: onnx.NodeProto
+    label: str
     inner: int
     regions: list[OffloadedRegion]
 
@@ -57,6 +60,9 @@ class Graph(Protocol):
 
     def import_body(self, proto: onnx.ModelProto) -> tuple[str, Imported]:
         """Import a model of static shapes as a function of this one; its name, and what it is."""
+
+    def add_body(self, body: Imported) -> str:
+        """Take a function of its own into the program; its name."""
 
 
 def run_body(graph: Graph, body: onnx.GraphProto, inputs: Sequence[str] = (), label: str | None = None) -> list[str]:

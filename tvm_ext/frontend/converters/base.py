@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tvm
@@ -13,17 +13,27 @@ from tvm.ir import GenericConst
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ..checks.refusal import Refusal
 
+if TYPE_CHECKING:
+    from ..control_flow.subgraph import Graph
+
 Attributes = dict[str, Any]
 Converter = Callable[[Any, Attributes, int], Any]
 """(inputs, attributes, opset) -> Relax expression, or a `relax.Tuple` of one expression an output.
 
-Inputs are a list that gives None beyond its end; `attributes["tvm_custom"]["num_outputs"]` counts the outputs.
+Inputs are a list that gives None beyond its end; `attributes["tvm_custom"]` has more of the node, which
+:func:`outputs_of` and :func:`graph_of` read.
 """
 
 
 def outputs_of(attributes: Attributes) -> int:
     """How many outputs the node has, those left out in the middle included."""
     return int(attributes["tvm_custom"]["num_outputs"])
+
+
+def graph_of(attributes: Attributes) -> Graph:
+    """The graph that the node is converted into."""
+    graph: Graph = attributes["tvm_custom"]["graph"]
+    return graph
 
 
 def one_or_all(made: Any) -> Any:

@@ -1,24 +1,35 @@
 """RNN, GRU and LSTM: the input's part of all steps in one matmul, then one step after the other.
 
 Y, Y_h = RNN(X, W, R, B)   ->   A = X W^T + b;  h1 = f(A[0] + h0 R^T);  h2 = f(A[1] + h1 R^T);  ...
+
+The steps of a short sequence stand in the graph. Those of a long one are calls of a function of some steps (see
+:mod:`..control_flow.repeated`): it is compiled once, and a call costs little beside what it does.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from tvm import relax
 from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of
 from ..checks.refusal import Refusal
+from ..control_flow.repeated import repeat
 from . import activations
-from .base import Attributes, Converter, emit, outputs_of, scalar, static_shape, text
+from .base import Attributes, Converter, constant, emit, graph_of, outputs_of, scalar, static_shape, text
 
-#: Steps that are written out; each is a handful of operators.
-_MOST_STEPS = 4096
+if TYPE_CHECKING:
+    from ..control_flow.subgraph import Graph
+
+#: Steps of a sequence that are written out; a longer one is a loop.
+_UNROLLED = 32
+#: Steps of a call of that loop: with 16, calls cost a twentieth of an LSTM with a state of 128.
+_IN_A_CALL = range(16, 8, -1)
 _op = relax.op
 
 
@@ -47,13 +58,14 @@ class _Layer:
         attributes: of the node.
         functions: activations, in ONNX's order.
         weights: what inputs and states are multiplied by.
-        bias: of the recurrent part, (gates * H); None if there is none.
+        input_bias, bias: of the input's and the recurrent part, (gates * H); None if there is none.
         peepholes: of an LSTM: input, output, forget gate, (H) each; none if it has none.
     """
 
     attributes: Attributes
     functions: Sequence[Callable[[Any], Any]]
     weights: Weights
+    input_bias: Any
     bias: Any
     peepholes: Sequence[Any]
 
@@ -127,59 +139,117 @@ def _converter(
 ) -> Converter:  # fmt: skip
     def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
         batch_first = bool(attributes.get("layout", 0))
-        x = emit(_op.permute_dims(inputs[0], [1, 0, 2])) if batch_first else inputs[0]
+        x = _swapped(inputs[0], batch_first)
         directions = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[
             text(attributes, "direction", "forward")
         ]
-        given = [None if s is None else _batch_first(s, batch_first) for s in (inputs[5], inputs[6])[:states]]
-        results = [
-            _direction(step, gates, defaults, x, inputs, given, attributes, number, backwards, weights or _of_floats)
-            for number, backwards in enumerate(directions)
+        first = [None if s is None else _swapped(s, batch_first) for s in (inputs[5], inputs[6])[:states]]
+        layers = [
+            _layer(gates, defaults, inputs, attributes, number, weights or _of_floats)
+            for number in range(len(directions))
         ]
-        if results[0][0]:
-            sequence = _op.stack([emit(_op.stack(hs, axis=0)) for hs, _ in results], axis=1)
-        else:
-            sequence = _op.zeros((0, len(results), *static_shape(results[0][1][0], "the state")), dtype_of(x))
+        results = [
+            _direction(step, layer, x, first, inputs[4], number, backwards)
+            for number, (layer, backwards) in enumerate(zip(layers, directions, strict=True))
+        ]
+        sequence = emit(_op.stack([outputs for outputs, _ in results], axis=1))
         finals = [emit(_op.stack([final[i] for _, final in results], axis=0)) for i in range(states)]
         if batch_first:
-            sequence = _op.permute_dims(emit(sequence), [2, 0, 1, 3])
+            sequence = _op.permute_dims(sequence, [2, 0, 1, 3])
             finals = [_op.permute_dims(final, [1, 0, 2]) for final in finals]
         return relax.Tuple([sequence, *finals][: outputs_of(attributes)])
 
     return converter
 
 
-def _batch_first(state: Any, batch_first: bool) -> Any:
-    return emit(_op.permute_dims(state, [1, 0, 2])) if batch_first else state
+def _swapped(x: Any, batch_first: bool) -> Any:
+    """Steps, or directions, first."""
+    return emit(_op.permute_dims(x, [1, 0, 2])) if batch_first else x
+
+
+def _layer(
+    gates: int, defaults: Sequence[str], inputs: Any, attributes: Attributes, number: int,
+    weights: Callable[[Any, int], Weights],
+) -> _Layer:  # fmt: skip
+    """One direction."""
+    own = weights(inputs, number)
+    bias = [None, None] if inputs[3] is None else _parts(row(inputs[3], number), gates * own.hidden, 2)
+    peepholes = [] if inputs[7] is None else _parts(row(inputs[7], number), own.hidden, 3)
+    return _Layer(attributes, _functions(attributes, defaults, number), own, bias[0], bias[1], peepholes)
 
 
 def _direction(
-    step: Step, gates: int, defaults: Sequence[str], x: Any, inputs: Any, given: Sequence[Any], attributes: Attributes,
-    number: int, backwards: bool, weights: Callable[[Any, int], Weights],
-) -> tuple[list[Any], list[Any]]:  # fmt: skip
-    """Outputs of all steps in the order of time, and the state after the last one, of one direction."""
+    step: Step, layer: _Layer, x: Any, first: Sequence[Any], lengths: Any, number: int, backwards: bool
+) -> tuple[Any, list[Any]]:  # fmt: skip
+    """Outputs of all steps in the order of time, (steps, batch, H), and the state after the last one.
+
+    Args:
+        x: (steps, batch, inputs).
+        first: the first state of all directions, (directions, batch, H) each; None for zeros.
+        lengths: of the sequences of a batch; None if all are whole.
+    """
     steps, batch, _ = static_shape(x, "the input of a recurrent operator")
-    if steps > _MOST_STEPS:
-        raise Refusal(f"{steps} steps; up to {_MOST_STEPS} can be compiled")
-    own = weights(inputs, number)
-    hidden = own.hidden
-    bias = [None, None] if inputs[3] is None else _halves(row(inputs[3], number), gates * hidden)
-    peepholes = [] if inputs[7] is None else _thirds(row(inputs[7], number), hidden)
-    layer = _Layer(attributes, _functions(attributes, defaults, number), own, bias[1], peepholes)
-    parts = own.of_input(x)
-    parts = emit(parts if bias[0] is None else _op.add(parts, bias[0]))
-    state = [emit(_op.zeros((batch, hidden), dtype_of(x))) if s is None else row(s, number) for s in given]
-    lengths = _lengths(inputs[4], steps)
+    hidden = layer.weights.hidden
+    state = [emit(_op.zeros((batch, hidden), dtype_of(x))) if s is None else row(s, number) for s in first]
+    if not steps:
+        return emit(_op.zeros((0, batch, hidden), dtype_of(x))), state
+    product = layer.weights.of_input(x)
+    scanned = [emit(product if layer.input_bias is None else _op.add(product, layer.input_bias))]
+    if not _is_whole(lengths, steps):
+        times = constant(np.arange(steps).reshape(-1, 1), dtype_of(lengths))
+        scanned.append(emit(_op.reshape(_op.less(times, lengths), (steps, batch, 1))))
+
+    run = functools.partial(_run, functools.partial(step, layer), backwards)
+    if steps <= _UNROLLED:
+        return run(state, scanned)
+    return _looped(graph_of(layer.attributes), run, state, scanned, backwards)
+
+
+def _looped(graph: Graph, run: Callable[..., Any], state: Any, scanned: Sequence[Any], backwards: bool) -> Any:
+    """What `run`, which is :func:`_run` of one direction, makes of all steps: in calls of some each, and the rest."""
+    steps = static_shape(scanned[0], "the input's part")[0]
+    each = min(_IN_A_CALL, key=lambda each: steps % each)
+    calls, left = divmod(steps, each)
+    first, last = (left, steps) if backwards else (0, steps - left)
+    parts = [_between(x, first, last) for x in scanned]
+    parts = [emit(_op.reshape(x, (calls, each, *static_shape(x, "a slice")[1:]))) for x in parts]
+    outputs, state = repeat(graph, run, state, parts, backwards)
+    outputs = emit(_op.reshape(outputs, (last - first, *static_shape(outputs, "the output")[2:])))
+    if not left:
+        return outputs, state
+    more, state = run(state, [_between(x, *((0, left) if backwards else (last, steps))) for x in scanned])
+    return emit(_op.concat([more, outputs] if backwards else [outputs, more], axis=0)), state
+
+
+def _between(x: Any, start: int, stop: int) -> Any:
+    """Elements of the first axis."""
+    return emit(_op.strided_slice(x, [0], [start], [stop]))
+
+
+def _run(
+    step: Callable[..., list[Any]], backwards: bool, state: Sequence[Any], scanned: Sequence[Any]
+) -> tuple[Any, list[Any]]:  # fmt: skip
+    """Steps one after the other.
+
+    Args:
+        step: (the input's part of all gates, state) -> new state.
+        scanned: the input's part, (steps, batch, gates * H), and, if not all sequences are whole, which of them still
+            last, (steps, batch, 1): behind their end no step counts in either direction.
+
+    Returns:
+        The outputs in the order of time, (steps, batch, H), and the state after the last one.
+    """
+    steps = static_shape(scanned[0], "the input's part")[0]
     outputs = {}
     for t in range(steps)[:: -1 if backwards else 1]:
-        new = [emit(value) for value in step(layer, row(parts, t), state)]
+        part, *live = (row(x, t) for x in scanned)
+        new = [emit(value) for value in step(part, state)]
         outputs[t] = new[0]
-        if lengths is not None:
-            live = emit(_op.reshape(_op.greater(lengths, scalar(t, lengths)), (batch, 1)))
-            outputs[t] = emit(_op.where(live, new[0], scalar(0, new[0])))
-            new = [emit(_op.where(live, value, old)) for value, old in zip(new, state, strict=True)]
+        if live:
+            outputs[t] = emit(_op.where(live[0], new[0], scalar(0, new[0])))
+            new = [emit(_op.where(live[0], value, old)) for value, old in zip(new, state, strict=True)]
         state = new
-    return [outputs[t] for t in range(steps)], state
+    return emit(_op.stack([outputs[t] for t in range(steps)], axis=0)), list(state)
 
 
 def _of_floats(inputs: Any, number: int) -> Weights:
@@ -191,22 +261,17 @@ def _of_floats(inputs: Any, number: int) -> Weights:
 
 def row(x: Any, number: int) -> Any:
     """x[number] of the first axis."""
-    piece = emit(_op.strided_slice(x, [0], [number], [number + 1]))
-    return emit(_op.squeeze(piece, [0]))
+    return emit(_op.squeeze(_between(x, number, number + 1), [0]))
 
 
-def _halves(bias: Any, size: int) -> list[Any]:
-    return [columns(bias, 0, size), columns(bias, size, 2 * size)]
+def _parts(x: Any, size: int, count: int) -> list[Any]:
+    """Columns of `size`, beside each other."""
+    return [columns(x, i * size, (i + 1) * size) for i in range(count)]
 
 
-def _thirds(peepholes: Any, size: int) -> list[Any]:
-    return [columns(peepholes, i * size, (i + 1) * size) for i in range(3)]
-
-
-def _lengths(given: Any, steps: int) -> Any:
-    """Lengths of the sequences, behind which no step counts in either direction; None if all are whole."""
-    whole = given is None or (isinstance(given, GenericConst) and (given.value.numpy() == steps).all())
-    return None if whole else given
+def _is_whole(lengths: Any, steps: int) -> bool:
+    """Whether all sequences of a batch are known to have all steps."""
+    return lengths is None or (isinstance(lengths, GenericConst) and bool((lengths.value.numpy() == steps).all()))
 
 
 def _functions(attributes: Attributes, defaults: Sequence[str], number: int) -> list[Callable[[Any], Any]]:

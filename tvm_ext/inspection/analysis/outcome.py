@@ -57,22 +57,16 @@ def outcome(found: Survey, source: Source, options: CompileOptions) -> Outcome:
     Raises:
         OptionError, UnsupportedError: as `tvm_ext.compile`.
     """
-    from ...byoc.settings import offloading_of
-    from ...core.passes import CompileContext, run_passes
-    from ...frontend.importer import import_model, imported
-    from ...passes.lowering.choose_recipes import ChooseRecipes
-    from ...passes.pipeline import pipeline
+    from ...driver.lower import NO_INSTRUMENTS, Clock, run_pipeline, start
+    from ...frontend.importer import imported
+    from ...passes.lowering.assign_layouts import AssignLayouts
 
-    passes = pipeline(offloading_of(options.offload, dict(options.offload_options)))
-    last = next(at for at, one in enumerate(passes) if isinstance(one, ChooseRecipes))
-    if found.refused:
-        shapes = tuple((spec.name, spec.shape) for spec in found.checked.inputs)
-        start = import_model(source, replace(options, shapes=shapes, specialize=()))
-    else:
-        start = imported(found.checked, found.trace, source.name)
-    ctx = CompileContext(machine_for(options), options, start.provenance)
-    start.enter(ctx)
-    mod = run_passes(passes[: last + 1], start.mod, ctx)
+    shapes = tuple((spec.name, spec.shape) for spec in found.checked.inputs)
+    options = replace(options, shapes=shapes, specialize=())
+    seen = None if found.refused else imported(found.checked, found.trace, source.name)
+    begun = start(source, options, machine_for(options), Clock(), NO_INSTRUMENTS, imported=seen)
+    lowered = run_pipeline(begun, NO_INSTRUMENTS, until=AssignLayouts)
+    mod, ctx = lowered.mod, lowered.ctx
     generic = _generic(mod, ctx)
     done = [(report.name, len(report.fired)) for report in ctx.reports if report.fired]
     before = itertools.takewhile(lambda one: one[0] != "group-operations", done)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ...core.errors import OptionError
 from ...core.pages.page import Facts, Note, Part, Shown
-from ...runtime.table import Cell, Table, facts_text, few, percent, plain
+from ...runtime.table import Cell, Plain, Table, facts_text, few, percent
 from .survey import Refused
 
 Shape = tuple[int, ...] | None
@@ -16,7 +15,7 @@ PASSES, FIX = "passes that do something", "fix"
 
 
 @dataclass(frozen=True)
-class NodeRow:
+class NodeRow(Plain):
     """One ONNX node.
 
     Attributes:
@@ -40,6 +39,8 @@ class NodeRow:
     bytes: int | None
     becomes: str = ""
 
+    derived = ("intensity",)
+
     @property
     def intensity(self) -> float | None:
         """Operations a byte."""
@@ -47,7 +48,7 @@ class NodeRow:
 
 
 @dataclass(frozen=True)
-class OpRow:
+class OpRow(Plain):
     """All nodes of one operator; columns as in :class:`NodeRow`, summed."""
 
     op: str
@@ -55,6 +56,8 @@ class OpRow:
     parameters: int
     flops: float
     bytes: int
+
+    derived = ("intensity",)
 
     @property
     def intensity(self) -> float | None:
@@ -130,6 +133,8 @@ class Analysis(Shown):
     passes: tuple[tuple[str, int], ...]
     warnings: tuple[str, ...]
 
+    derived = ("ok", "flops", "bytes", "ops")
+
     @property
     def ok(self) -> bool:
         """Whether the model can be compiled as far as an import tells, once its free dimensions are bound."""
@@ -159,12 +164,6 @@ class Analysis(Shown):
     def bytes(self) -> int:
         """Operands and results of all nodes."""
         return sum(row.bytes or 0 for row in self.nodes)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        made = plain(self, "flops", "bytes")
-        made["nodes"] = [plain(row, "intensity") for row in self.nodes]
-        return {"ok": self.ok, **made, "ops": [plain(row, "intensity") for row in self.ops]}
 
     def text(self, by: str = "op", top: int = 0) -> str:
         """The analysis as text.

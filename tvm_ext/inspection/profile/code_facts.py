@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from ...driver.tir.machine_code import functions_of
+from ...driver.machine_code import functions_of
+from ...runtime.table import Plain
 
 _ENTRY = "__tvm_ffi_"
 _WIDTHS = {"x": 128, "y": 256, "z": 512}
@@ -32,7 +32,7 @@ _COMMENT = re.compile(r"\s*(?:#|//).*$")
 
 
 @dataclass(frozen=True)
-class CodeFacts:
+class CodeFacts(Plain):
     """Numbers of instructions of a kernel, its parallel loops included, the entry that unpacks arguments left out.
 
     Attributes:
@@ -50,10 +50,6 @@ class CodeFacts:
     spills: int
     reloads: int
     instructions: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
     def __str__(self) -> str:
         width = f"{self.vector_bits}-bit" if self.vector_bits else "scalar"
@@ -101,7 +97,7 @@ def facts_of(assembly: str) -> CodeFacts:
     """Count the instructions of one kernel.
 
     Args:
-        assembly: what :func:`tvm_ext.driver.tir.machine_code.machine_code` gave for it, or any x86 assembly.
+        assembly: what :func:`tvm_ext.driver.machine_code.machine_code` gave for it, or any x86 assembly.
     """
     functions = functions_of(assembly) or {"": assembly}
     bodies = [text for name, text in functions.items() if not name.startswith(_ENTRY)] or list(functions.values())

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
-from ...core.pages.page import Part, Shown
-from ...runtime.table import plain
+from ...core.pages.page import Note, Part, Shown
+from ...runtime.table import Cell, Column, Plain, Table, Value
 from ...tuning.in_model import quantile_interval
 from .launch import Launch
 from .roofs import Roofs
+from .text import NAME, NODES, wrapped_notes
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -48,7 +49,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(Plain):
     """What became of the launches that compute some ONNX nodes.
 
     Attributes:
@@ -66,6 +67,8 @@ class Change:
     machine: float
     verdict: str
 
+    derived = ("ratio",)
+
     @property
     def ratio(self) -> float | None:
         """After over before, of the medians; None if one is missing or took no time."""
@@ -74,10 +77,6 @@ class Change:
     def regressed(self, percent: float) -> bool:
         """Whether it is slower beyond the noise, and by more than so many percent."""
         return self.verdict == SLOWER and self.ratio is not None and self.ratio > 1 + percent / 100
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return dict(plain(self, "ratio"))
 
 
 @dataclass(frozen=True)
@@ -108,16 +107,20 @@ class Comparison(Shown):
             if one.regressed(percent) and _seconds(one.after) - _seconds(one.before) >= floor
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        changes = [one.as_dict() for one in self.changes]
-        return {**plain(self), "whole": self.whole.as_dict(), "changes": changes}
-
     def parts(self) -> list[Part]:
         """All changes, the whole run last."""
-        from .text import comparison_parts
+        columns = (
+            Column("kernel", most=NAME), Column("ONNX nodes", most=NODES), Column("before", "ms", right=True),
+            Column("after", "ms", right=True), Column("ratio", form=".3f"), "verdict",
+        )  # fmt: skip
+        table = Table(columns, map(_cells, (*self.changes, self.whole)))
+        return [Note(f"{self.model}: before and after"), *wrapped_notes(*self.notes), table]
 
-        return comparison_parts(self)
+
+def _cells(change: Change) -> tuple[Value, ...]:
+    tone = {SLOWER: "bad", FASTER: "good"}.get(change.verdict, "dim")
+    sides = [None if side is None else Cell(str(side), side.median) for side in (change.before, change.after)]
+    return change.label, ", ".join(change.nodes), *sides, change.ratio, Cell(change.verdict, tone=tone)
 
 
 def compare(before: Profile, after: Profile) -> Comparison:

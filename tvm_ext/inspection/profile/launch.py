@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...runtime.table import plain
+from ...runtime.table import Plain
 from .code_facts import CodeFacts
 
 _OFFLOAD = "offload:"
 
 
 @dataclass(frozen=True)
-class Launch:
+class Launch(Plain):
     """A call site of a kernel.
 
     Attributes:
@@ -60,10 +60,6 @@ class Launch:
     def median(self) -> float:
         """Seconds, median of the rounds."""
         return statistics.median(self.seconds)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return dict(plain(self))
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Launch:

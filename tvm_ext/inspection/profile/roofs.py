@@ -7,8 +7,10 @@ The loops are those of :mod:`tvm_ext.rates`, in TIR, on the threads that the mod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from ...runtime.table import Plain
 
 if TYPE_CHECKING:
     from ...core.machine import Machine
@@ -20,7 +22,7 @@ _LEAST_STREAM, _TIMES_L3 = 64 << 20, 4
 
 
 @dataclass(frozen=True)
-class Roofs:
+class Roofs(Plain):
     """Rates that no kernel can exceed.
 
     Attributes:
@@ -71,10 +73,6 @@ class Roofs:
             peak: operations a second of the instructions; None for multiply-adds.
         """
         return "compute" if flops / (peak or self.flops) >= size / self.bandwidth else "memory"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
     def __str__(self) -> str:
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...core.errors import OptionError
-from ...runtime.table import plain
-from ..work import Work, total
+from ...runtime.table import Plain, plain_fields
 from .code_facts import CodeFacts
 from .launch import Launch
 from .roofs import Roofs
@@ -24,7 +23,36 @@ GROUPINGS: Mapping[str, Callable[[Launch], Any]] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class Work:
+    """What something has to do.
+
+    Attributes:
+        flops: floating-point (or integer) operations; None if they are not known.
+        bytes: of operands and results, each once; None if they are not known.
+    """
+
+    flops: float | None
+    bytes: int | None
+
+    @property
+    def intensity(self) -> float | None:
+        """Operations a byte; None if either is unknown, or there are no bytes."""
+        return self.flops / self.bytes if self.flops is not None and self.bytes else None
+
+    def __add__(self, other: Work) -> Work:
+        """Both together; what one does not know, the sum does not know."""
+        flops = None if self.flops is None or other.flops is None else self.flops + other.flops
+        size = None if self.bytes is None or other.bytes is None else self.bytes + other.bytes
+        return Work(flops, size)
+
+
+def total(works: Iterable[Work]) -> Work:
+    """The sum of all operations, and of all bytes."""
+    return sum(works, Work(0.0, 0))
+
+
+@dataclass(frozen=True)
+class Row(Plain):
     """Launches that are shown together.
 
     Attributes:
@@ -79,9 +107,8 @@ class Row:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        row = plain(self, "median")
-        del row["work"]
-        return {**row, "min": self.least, "flops": self.work.flops, "bytes": self.work.bytes}
+        row = plain_fields(self, "median")
+        return {**row, "min": self.least, **row.pop("work")}
 
 
 def rows_of(launches: Sequence[Launch], by: str, whole: float, roofs: Roofs) -> tuple[Row, ...]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +10,7 @@ import numpy as np
 from ...core.errors import OptionError, UnsupportedError
 from ...core.machine import Machine
 from ...core.sample_inputs import seeded_inputs
-from ...runtime.library import ELF_MAGIC
+from ...runtime.library import is_artifact
 from ...runtime.model import CompiledModel, load
 from ...verification.environment import describe_machine
 from .clock import measured_overhead
@@ -80,21 +78,13 @@ def _compiled(model: Any, code: bool, options: dict[str, Any]) -> tuple[Compiled
     return _compiled_with_facts(model, options)
 
 
-def is_artifact(model: Any) -> bool:
-    """Whether it is the path of an exported model."""
-    if not isinstance(model, str | os.PathLike) or not Path(model).is_file():
-        return False
-    with open(model, "rb") as file:
-        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
-
-
 def _compiled_with_facts(model: Any, options: dict[str, Any]) -> tuple[CompiledModel, dict[str, CodeFacts], str]:
     """Compile in this process, past the cache, so that the assembly is that of the kernels which run."""
     from ...core.instruments import Instruments
-    from ...driver.build import kernels_of
     from ...driver.compile import compile_model
-    from ...driver.tir.machine_code import code_of
+    from ...driver.machine_code import code_of
     from ...passes.pipeline import LOWER
+    from ...passes.tir.shares import kernels_of
 
     lowered: list[tuple[IRModule, CompileContext]] = []
 

@@ -7,13 +7,11 @@ complete events (ph "X") with `ts` and `dur` in microseconds, and metadata event
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
 from ...runtime.table import knobs_text
-from .files import write_json
 from .launch import Launch
 from .measure import Timeline
 
@@ -21,16 +19,6 @@ if TYPE_CHECKING:
     from .profile import Profile
 
 _HOST, _KERNELS = 1, 2
-
-
-def write_trace(profile: Profile, path: str | os.PathLike[str], runs: int = 1) -> None:
-    """Write :func:`trace_of` as a file.
-
-    Raises:
-        OptionError: the profile has not so many runs.
-        ToolError: the file cannot be written.
-    """
-    write_json(path, trace_of(profile, runs))
 
 
 def trace_of(profile: Profile, runs: int = 1) -> dict[str, Any]:

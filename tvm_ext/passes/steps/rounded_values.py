@@ -19,7 +19,7 @@ import numpy as np
 from tvm import relax
 from tvm.ir import Call, GenericConst, IRModule, TupleGetItem
 
-from tvm_ext.schedules.recipes.dense import streamed_rows
+from tvm_ext.schedules.blocked.matmul import streamed_rows
 
 from ...core.graph.provenance import Provenance
 from ...core.graph.relax_graph import bindings_of, dtype_of, iter_groups, main_bindings, op_name, shape_of, uses_of

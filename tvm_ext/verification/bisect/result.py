@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.pages.page import Code, Facts, Note, Part, Shown
-from ...runtime.table import Cell, Column, Table, Value, few, plain
+from ...runtime.table import Cell, Column, Plain, Table, Value, few, plain_fields
 
 AGREES, FOUND, ELSEWHERE = "agrees", "found", "elsewhere"
 
@@ -53,7 +53,7 @@ class Culprit:
 
 
 @dataclass(frozen=True)
-class Trial:
+class Trial(Plain):
     """One compile and run.
 
     Attributes:
@@ -77,7 +77,7 @@ class Trial:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {**plain(self), "seconds": round(self.seconds, 3)}
+        return {**plain_fields(self), "seconds": round(self.seconds, 3)}
 
     def __str__(self) -> str:
         what = f"off: {self.kind} {few(self.off, 4)} ({self.on} stay on)" if self.off else "everything on"
@@ -167,13 +167,7 @@ class Bisection(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "ok": self.ok, "model": self.model, "by": self.by, "status": self.status, "verdict": self.verdict,
-            "culprits": plain(self.culprits), "findings": plain(self.findings),
-            "trials": [one.as_dict() for one in self.trials],
-            "compiles": len(self.trials), "reference": self.reference, "commands": list(self.commands),
-            "hint": self.hint,
-        }  # fmt: skip
+        return {**plain_fields(self, "ok", "verdict", "culprits"), "compiles": len(self.trials)}
 
     def parts(self) -> list[Part]:
         """The trials, the verdict, the culprits with all that is known of them, and the commands that show it again."""

@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import OptionError
+from ...core.instruments import KINDS
 from ...core.options import CompileOptions
 from .ddmin import minimal_set
 from .result import AGREES, ELSEWHERE, FOUND, Bisection, Culprit, Finding
 from .suspects import Suspect, Suspects, suspects
 from .trials import Bench, Event
-
-#: Kinds in the order in which they are tried: what can be told apart first.
-KINDS = ("offload", "record", "recipe", "pass", "layer")
 
 #: What to try when a kind has no culprit.
 _OTHERS = {

@@ -12,7 +12,7 @@ from tvm.ir import Call, GlobalVar
 
 from ...core.errors import OptionError
 from ...core.graph.relax_graph import main_bindings
-from ...core.instruments import Switches
+from ...core.instruments import KINDS, Switches
 from ...driver.records import place_of, record_at
 from ...passes.lowering.choose_recipes import matches
 from .result import Culprit
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from tvm.ir import IRModule
 
     from ...core.passes import CompileContext
-
-#: Kind -> the field of `Switches` that it is in.
-FIELDS = {"offload": "nodes", "record": "records", "recipe": "recipes", "pass": "passes", "layer": "groups"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ class Seen:
 
 def switches(kind: str, off: Iterable[Suspect]) -> Switches:
     """The switches of a compile in which some suspects are off."""
-    return Switches(**{FIELDS[kind]: frozenset(one.key for one in off)})
+    return Switches(**{KINDS[kind]: frozenset(one.key for one in off)})
 
 
 def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
@@ -91,7 +88,7 @@ def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
     from ...passes.pipeline import pipeline
     from ...schedules import recipes
 
-    off: dict[str, set[str]] = {field: set() for field in FIELDS.values()}
+    off: dict[str, set[str]] = {field: set() for field in KINDS.values()}
     for kind, name in named:
         known = {"recipe": [r.name for r in recipes()], "pass": [p.name for p in pipeline()] + ["offload"]}.get(kind)
         if known is not None and name not in known:
@@ -100,7 +97,7 @@ def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
         if kind == "pass" and (needed := next((p.needed for p in pipeline() if p.name == name), "")):
             raise OptionError(f"off: pass {name!r} is always on: {needed}")
         is_row = kind == "record" and not name.startswith("MetaSchedule: ")
-        off[FIELDS[kind]].add(record_at(name).to_row() if is_row else name)
+        off[KINDS[kind]].add(record_at(name).to_row() if is_row else name)
     return Switches(**{field: frozenset(names) for field, names in off.items()})
 
 
@@ -128,12 +125,10 @@ _Found = Iterator["tuple[Suspect | tuple[str, str], bool]"]
 
 
 def _passes(seen: Seen) -> _Found:
-    from ...byoc.settings import offloading_of
-    from ...passes.pipeline import pipeline
+    from ...passes.pipeline import passes_of
 
     ctx = seen.ctx
-    offloading = offloading_of(ctx.options.offload, dict(ctx.options.offload_options))
-    for one in pipeline(offloading):
+    for one in passes_of(ctx.options):
         if one.needed:
             yield (one.name, one.needed), True
             continue

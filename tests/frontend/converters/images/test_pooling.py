@@ -47,6 +47,14 @@ def test_padding_is_no_place_of_a_least_value(x):
     np.testing.assert_array_equal(found["i"], np.stack([first, first + 42])[None])
 
 
+@pytest.mark.parametrize("by_column", [0, 1])
+def test_the_first_of_equal_ones_is_that_in_the_order_of_rows(by_column):
+    x = np.random.default_rng(2).integers(0, 3, (2, 2, 6, 5)).astype("float32")
+    nodes = [node("MaxPool", ["x"], ["y", "i"], kernel_shape=[3, 2], pads=[1, 0, 0, 1], storage_order=by_column)]
+    outputs = [value("y", (2, 2, 5, 5)), value("i", (2, 2, 5, 5), TensorProto.INT64)]
+    check_numbers(model(nodes, [value("x", x.shape)], outputs), {"x": x})
+
+
 #: (sizes, kernel, strides, pads, dilations); with ceil_mode the last window of the first three begins in the padding.
 WINDOWS = [
     ((3,), [2], [2], [1, 1], [1]), ((4,), [1], [2], [0, 0], [1]), ((2, 2), [2, 2], [2, 2], [1, 1, 1, 1], [1, 1]),

@@ -210,7 +210,7 @@ def test_bf16_within_the_rounding_of_its_sums(case: str, recipe: Conv2dDot) -> N
 def test_what_is_refused() -> None:
     case = CASES["3x3"]
     group, *_ = make(case, TYPES["int8"], np.random.default_rng(0))
-    old = Machine.detect("haswell")
+    old = Machine.detect("nehalem")
     assert "avx512vnni" in refusal(group, old)
     floats, *_ = make(case, BF16, np.random.default_rng(0))
     assert "avx512bf16" in refusal(floats, old)

@@ -13,6 +13,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, emit, kernel, outputs_of, scalar, static_shape, stock, text
 
@@ -73,34 +74,34 @@ def _count(size: int, after: int, extent: int, stride: int, ceil: bool) -> int:
 
 
 def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """MaxPool; its second output is the flat index, in the whole tensor, of the first largest element."""
+    """MaxPool; its second output is the flat index, in the whole tensor, of the first largest element of a window."""
     x, attributes = inputs[0], _explicit_pads(inputs[0], attributes)
+    largest = stock("MaxPool", inputs, attributes, opset)
     if outputs_of(attributes) == 1:
-        return stock("MaxPool", inputs, attributes, opset)
-    windows, shape = Windows.of(x, attributes), static_shape(x, "the input of MaxPool")
+        return largest
+    largest, windows, shape = emit(largest), Windows.of(x, attributes), static_shape(x, "the input of MaxPool")
     by_column = bool(attributes.get("storage_order", 0))
 
-    def compute(data: te.Tensor) -> list[te.Tensor]:
+    def compute(data: te.Tensor, largest: te.Tensor) -> te.Tensor:
         taps = windows.reductions()
-        low = tirx.min_value(data.dtype)
 
-        def pick(one: Any, other: Any) -> Any:
-            first = tirx.any(one[1] > other[1], tirx.all(one[1] == other[1], one[0] < other[0]))
-            return tirx.Select(first, one[0], other[0]), tirx.Select(first, one[1], other[1])
+        def tap(n: Any, c: Any, *at: Any) -> Any:
+            inside, place = windows.element(at, taps)
+            a, b = data(n, c, *place), largest(n, c, *at)
+            hit = tirx.any(a == b, tirx.isnan(a)) if "float" in dtype_of(x) else a == b
+            last = math.prod(windows.taps) - 1
+            return te.min(tirx.Select(tirx.all(inside, hit), flat(taps, windows.taps), last), axis=taps)
 
-        best = te.comm_reducer(pick, lambda i, v: (tirx.max_value(i), tirx.min_value(v)), name="best")
+        first = te.compute(largest.shape, tap, name="first")
 
-        def element(n: Any, c: Any, *at: Any) -> Any:
-            inside, safe = windows.element(at, taps)
-            order = (safe[::-1], windows.sizes[::-1]) if by_column else (safe, windows.sizes)
-            number = ((n * shape[1] + c) * math.prod(windows.sizes) + flat(*order)).astype("int64")
-            last = tirx.max_value("int64")  # what lies in the padding is no element, though one may be as low
-            return best((tirx.Select(inside, number, last), tirx.Select(inside, data(n, c, *safe), low)), axis=taps)
+        def number(n: Any, c: Any, *at: Any) -> Any:
+            _, place = windows.element(at, unravelled(first(n, c, *at), windows.taps))
+            order = (place[::-1], windows.sizes[::-1]) if by_column else (place, windows.sizes)
+            return ((n * shape[1] + c) * math.prod(windows.sizes) + flat(*order)).astype("int64")
 
-        index, value = te.compute([*shape[:2], *windows.outs], element, name="out")
-        return [value, index]
+        return te.compute(largest.shape, number, name="index")
 
-    return kernel(compute, x, name="max_pool")
+    return relax.Tuple([largest, kernel(compute, x, largest, name="max_pool_index")])
 
 
 def flat(index: Sequence[Any], shape: Sequence[int]) -> Any:
@@ -109,6 +110,15 @@ def flat(index: Sequence[Any], shape: Sequence[int]) -> Any:
     for i, extent in zip(index[1:], shape[1:], strict=True):
         number = number * extent + i
     return number
+
+
+def unravelled(number: Any, shape: Sequence[int]) -> list[Any]:
+    """The index of a row-major number."""
+    index = []
+    for extent in shape[:0:-1]:
+        index.append(tirx.floormod(number, extent))
+        number = tirx.floordiv(number, extent)
+    return [number, *index[::-1]]
 
 
 def average_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
