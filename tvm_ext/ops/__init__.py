@@ -4,4 +4,5 @@ from .operator import Kind as Kind
 from .operator import Operator as Operator
 from .table import of as of
 from .table import operators as operators
+from .table import register as register
 from .table import registered as registered

@@ -80,6 +80,11 @@ def plainly(fn: Callable[..., Any]) -> Evaluator:
     return lambda call, values, dtype: fn(*values)
 
 
+def along(fn: Callable[..., Any], axes: str) -> Evaluator:
+    """A function of numpy of one operand and of axes, an attribute of that name in Relax and in numpy."""
+    return lambda call, values, dtype: fn(values[0], **_attributes(call, [axes]))
+
+
 def on_floats(fn: Callable[..., Any]) -> Evaluator:
     """A function of numpy on floats, in float64."""
 
@@ -157,36 +162,6 @@ def quantize(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
 
 
 # ------------------------------------------------------------ data movement
-def reshape(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
-    """The elements in another shape."""
-    return np.reshape(values[0], values[1])
-
-
-def flatten(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
-    """The elements in one dimension."""
-    return np.ravel(values[0])
-
-
-def batch_flatten(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
-    """The elements of each row in one dimension."""
-    return values[0].reshape(values[0].shape[0], -1)
-
-
-def permute_dims(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
-    """Axes in another order."""
-    return np.transpose(values[0], _attributes(call, ["axes"])["axes"])
-
-
-def squeeze(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
-    """Without axes of extent 1."""
-    return np.squeeze(values[0], axis=_attributes(call, ["axis"])["axis"])
-
-
-def expand_dims(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
-    """With axes of extent 1."""
-    return np.expand_dims(values[0], _attributes(call, ["axis"])["axis"])
-
-
 def concat(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
     """Tensors side by side."""
     axis = call.attrs.axis

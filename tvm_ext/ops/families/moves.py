@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from .. import evaluators, row_rules
-from ..evaluators import plainly
+from ..evaluators import along, plainly
 from ..operator import Kind, Operator
 from ..row_rules import all_of, not_over
 
@@ -17,20 +17,20 @@ _pick = functools.partial(Operator, kind=Kind.PICK, rounding="exact")
 _with_neighbours = all_of(row_rules.same_place, not_over("axis"))
 
 VIEWS = (
-    _view("relax.reshape Reshape", numpy=evaluators.reshape, rows=row_rules.reshaped, sized=True,
+    _view("relax.reshape Reshape", numpy=plainly(np.reshape), rows=row_rules.reshaped, sized=True,
           shape_operands={1: "shape"}, shape_arithmetic="not larger", int8="moved", idle=True),
-    _view("relax.flatten", numpy=evaluators.flatten, rows=row_rules.reshaped),
-    _view("relax.nn.batch_flatten Flatten", numpy=evaluators.batch_flatten, rows=row_rules.reshaped,
-          shape_arithmetic="not larger", int8="moved", idle=True),
-    _view("relax.squeeze Squeeze", numpy=evaluators.squeeze, rows=row_rules.reshaped, shape_operands={1: "axes"},
-          shape_arithmetic="not larger", int8="moved", idle=True),
-    _view("relax.expand_dims Unsqueeze", numpy=evaluators.expand_dims, rows=row_rules.reshaped,
+    _view("relax.flatten", numpy=plainly(np.ravel), rows=row_rules.reshaped),
+    _view("relax.nn.batch_flatten Flatten", numpy=plainly(lambda x: x.reshape(x.shape[0], -1)),
+          rows=row_rules.reshaped, shape_arithmetic="not larger", int8="moved", idle=True),
+    _view("relax.squeeze Squeeze", numpy=along(np.squeeze, "axis"), rows=row_rules.reshaped,
+          shape_operands={1: "axes"}, shape_arithmetic="not larger", int8="moved", idle=True),
+    _view("relax.expand_dims Unsqueeze", numpy=along(np.expand_dims, "axis"), rows=row_rules.reshaped,
           shape_operands={1: "axes"}, shape_arithmetic="not larger", int8="moved", idle=True),
 )  # fmt: skip
 
 MOVES = (
     _move("Identity", own_type=True, shape_arithmetic="elementwise"),
-    _move("relax.permute_dims Transpose", numpy=evaluators.permute_dims, rows=row_rules.free,
+    _move("relax.permute_dims Transpose", numpy=along(np.transpose, "axes"), rows=row_rules.free,
           shape_arithmetic="not larger", int8="moved"),
     _move("relax.concat Concat", numpy=evaluators.concat, rows=_with_neighbours, shape_arithmetic="not larger",
           int8="moved", idle=True),
