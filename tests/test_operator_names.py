@@ -21,7 +21,6 @@ OPERATOR_NAMES = {
     "tvm_ext/frontend/converters/microsoft/standard.py::_ACTIVATIONS": "how a domain passes parameters of activations",
     "tvm_ext/frontend/converters/recurrent.py::lstm": "the activations of an LSTM's gates",
     "tvm_ext/frontend/empty.py::_SCATTERS": "what writes into its first operand: the rule of nothing written",
-    "tvm_ext/passes/simplification/data_movement_rules.py::DATA_MOVEMENT_RULES": "rules of a pass",
     "tvm_ext/passes/simplification/recognize_attention.py::_leads_to_matmul": "a pattern: scale and mask of attention",
     "tvm_ext/passes/simplification/reduce_strength.py::_is_not_negative": "sums and products of what is not negative",
     "tvm_ext/passes/steps/expressions.py::polynomial": "the arithmetic of polynomials",
@@ -37,10 +36,9 @@ def sets_of_operators(source: Source) -> Iterator[tuple[str, str]]:
     if not source.is_library or room_of(source.module) == "ops":
         return
     for top in source.tree.body:
-        prefixes = ("", "relax.") if "relax." in ast.unparse(top) else ("",)  # f"relax.{name}" for name in ...
         for node in ast.walk(top):
             names = _texts(node)
-            known = [name for name in names if any(prefix + name in operator_names() for prefix in prefixes)]
+            known = [name for name in names if name in operator_names()]
             if len(known) >= LEAST_OPERATORS and 2 * len(known) > len(names):
                 listed = ", ".join(known[:LEAST_OPERATORS])
                 said = source.say(node.lineno, f"{listed}, ...: a set of operators; make it a field of tvm_ext.ops")
@@ -49,6 +47,8 @@ def sets_of_operators(source: Source) -> Iterator[tuple[str, str]]:
 
 def _texts(node: ast.AST) -> list[str]:
     """Texts of a collection or of keys of a table whose values are no functions, or words of a text."""
+    if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+        return _comprehended(node)
     if isinstance(node, ast.Dict):
         if any(isinstance(inner, ast.Name | ast.Lambda) for value in node.values for inner in ast.walk(value)):
             return []
@@ -59,6 +59,15 @@ def _texts(node: ast.AST) -> list[str]:
         one = isinstance(node, ast.Constant) and isinstance(node.value, str)
         return node.value.split() if one else []
     return [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+
+
+def _comprehended(node: ast.expr) -> list[str]:
+    """Texts of a comprehension over literals, such as f"relax.{name}" for name in ("add", "exp"); none of another."""
+    try:
+        code = compile(ast.Expression(ast.fix_missing_locations(node)), "<comprehension>", "eval")
+        return [text for text in eval(code, {"__builtins__": {}}) if isinstance(text, str)]
+    except (NameError, TypeError, AttributeError):
+        return []
 
 
 def _defined(node: ast.AST) -> str:
@@ -92,6 +101,7 @@ def test_sets_of_operators_are_fields_of_the_table() -> None:
         'def f(name):\n    return name in ("relax.add", "relax.multiply", "relax.divide")',
         '_WORK = {"relax.exp": 7, "relax.log": 10, "relax.tanh": 7}',
         'M = {f"relax.{name}" for name in "add subtract multiply".split()}',
+        'CONVOLUTIONS = {f"relax.nn.conv{n}d{t}" for n in (1, 2, 3) for t in ("", "_transpose")}',
     ],
 )  # fmt: skip
 def test_a_set_of_operators_is_caught(text: str) -> None:
@@ -101,6 +111,7 @@ def test_a_set_of_operators_is_caught(text: str) -> None:
 
 @pytest.mark.parametrize("text", [
         'PAIR = ("relax.reshape", "relax.permute_dims")',
+        '_RULES = {f"relax.nn.avg_pool{n}d": (_whole,) for n in (1, 2, 3)}',
         '_RULES = {"relax.add": (_sum,), "relax.multiply": (_product,), "relax.divide": (_quotient,)}',
         'LABELS = ("axis", "shape", "add")',
     ],
