@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import GlobalVar, IRModule
 
-from ..core.cost.size import bytes_of
+from ..core.cost.work import bytes_of
 from ..core.graph.relax_graph import main_bindings, op_name
 from ..core.layout import Layout
 from ..core.machine import Machine

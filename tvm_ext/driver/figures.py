@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tvm.ir import IRModule
 
+from ..core.cost.work import bytes_of, flops_of, read_in_part
 from ..core.graph.relax_graph import main_bindings, op_name
 from ..core.plan import Kernel
-from ..ops.work import bytes_of, flops_of, read_in_part
 from ..schedules import generic
 from .executed import executed_flops
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import onnx
 
 from ..ops.table import of
 from .checks.refusal import Refusal
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def check_decided(node: onnx.NodeProto, is_known: Callable[[str], bool]) -> None:

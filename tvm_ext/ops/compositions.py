@@ -6,11 +6,9 @@ from typing import Any
 
 from tvm import relax
 
-from ..core.graph.relax_graph import dtype_of
-
 
 def swish(x: Any, alpha: float = 1.0) -> Any:
     """x sigmoid(alpha x)."""
     if alpha == 1.0:
         return relax.op.nn.silu(x)
-    return relax.op.multiply(x, relax.op.sigmoid(relax.op.multiply(x, relax.const(alpha, dtype_of(x)))))
+    return relax.op.multiply(x, relax.op.sigmoid(relax.op.multiply(x, relax.const(alpha, str(x.ty.dtype)))))

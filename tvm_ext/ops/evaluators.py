@@ -7,12 +7,13 @@ define (integer division by zero) is not evaluated.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.numbers.conversion import converted
+from .attributes import attrs_of
+from .conversion import converted
 from .quantized_numpy import quantized
 
 if TYPE_CHECKING:
@@ -53,12 +54,6 @@ def _rounded(value: Any, dtype: np.dtype) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=dtype if floats else None).reshape(array.shape)
 
 
-def _attributes(call: Call, names: Sequence[str]) -> Mapping[str, Any]:
-    from ..core.graph.relax_graph import attrs_of
-
-    return attrs_of(call, names)
-
-
 def _wide(value: Any) -> Any:
     return value.astype(np.float64) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
 
@@ -82,7 +77,7 @@ def plainly(fn: Callable[..., Any]) -> Evaluator:
 
 def along(fn: Callable[..., Any], axes: str) -> Evaluator:
     """A function of numpy of one operand and of axes, an attribute of that name in Relax and in numpy."""
-    return lambda call, values, dtype: fn(values[0], **_attributes(call, [axes]))
+    return lambda call, values, dtype: fn(values[0], **attrs_of(call, [axes]))
 
 
 def on_floats(fn: Callable[..., Any]) -> Evaluator:
@@ -170,7 +165,7 @@ def concat(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
 
 def split(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
     """Parts along an axis."""
-    attrs = _attributes(call, ["indices_or_sections", "axis"])
+    attrs = attrs_of(call, ["indices_or_sections", "axis"])
     return list(np.split(values[0], attrs["indices_or_sections"], attrs["axis"]))
 
 
@@ -201,7 +196,7 @@ def reduction(fn: Callable[..., Any]) -> Evaluator:
     """A reduction of numpy, in float64 of floats."""
 
     def run(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
-        attrs = _attributes(call, ["axis", "keepdims"])
+        attrs = attrs_of(call, ["axis", "keepdims"])
         wide = {"dtype": np.float64 if dtype.kind == "f" else dtype} if fn in (np.sum, np.mean, np.prod) else {}
         if fn is np.mean and dtype.kind != "f":
             raise NotEvaluated(f"mean of {dtype}")

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .attributes import attrs_of
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -51,8 +53,6 @@ class Site:
 
     def attribute(self, name: str) -> Any:
         """An attribute as Python values."""
-        from ..core.graph.relax_graph import attrs_of
-
         return attrs_of(self.call, [name])[name]
 
 

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..core.cost.work import flops_of
 from ..core.group import Group
 from ..core.machine import Machine
 from ..core.recipe import Config, Match, Recipe, config_text
 from ..core.records.task_key import TaskKey
-from ..ops.work import flops_of
 from .templates.space import ConfigSpace
 
 

@@ -13,7 +13,7 @@ from ..graph.relax_graph import main_bindings
 from ..group import GROUP, WEIGHTS_IN
 from ..machine import Machine
 from .estimate import level_of
-from .size import bytes_of
+from .work import bytes_of
 
 #: Of L3, what a thread may count on at most: a virtual machine reports the L3 of a whole processor, which it shares.
 _L3_A_THREAD = 16 << 20

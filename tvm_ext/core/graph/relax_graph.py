@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule, Op, TupleGetItem
 
+from ...ops.attributes import attrs_of as attrs_of
 from ..numbers.precision import NARROW_FLOATS
 from ..passes import CompileContext, Event, PassResult
 from .provenance import Provenance, Step
@@ -300,19 +301,6 @@ def _view_steps(source: relax.Var, var: relax.Var, value: Any) -> tuple[tuple[St
 def remove_aliases(mod: IRModule) -> IRModule:
     """`y = x` is dropped and y replaced by x; tuples that are taken apart again vanish too."""
     return relax.transform.CanonicalizeBindings()(mod)
-
-
-def attrs_of(call: Call, names: Iterable[str]) -> Mapping[str, Any]:
-    """Attributes of an operator call by name, as Python values."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, str) or value is None:
-            return value
-        if hasattr(value, "__iter__"):
-            return tuple(plain(v) for v in value)
-        return getattr(value, "value", value)
-
-    return {name: plain(getattr(call.attrs, name)) for name in names}
 
 
 def iter_groups(mod: IRModule) -> Iterator[tuple[GlobalVar, relax.Function]]:

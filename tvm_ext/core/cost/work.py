@@ -7,13 +7,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..core.cost.size import bytes_of
-from .table import of
+from ...ops.table import of
+from .sharing import Sharing
 
 if TYPE_CHECKING:
-    from ..core.group import Group
+    from ..group import Group
+
+
+@dataclass(frozen=True)
+class VectorWork:
+    """What a kernel does whose instructions are those of vectors, loads and stores among them.
+
+    Attributes:
+        operations: f32 operations; a number that is loaded or stored is one.
+        rows: that threads share whole; None if any part of the work can be a thread's.
+    """
+
+    operations: float
+    rows: int | None = None
+
+    @staticmethod
+    def of(group: Group) -> VectorWork:
+        """What the operators of a group state: :func:`flops_of`, and one for 4 bytes that it reads or writes, once."""
+        partial = read_in_part(group)
+        read = sum(partial.get(number, bytes_of(param.var)) for number, param in enumerate(group.params))
+        return VectorWork(flops_of(group) + (read + bytes_of(group.result)) / 4)
+
+    def shared(self, threads: int) -> Sharing:
+        """How so many threads share it."""
+        return Sharing(threads, threads, 1) if self.rows is None else Sharing.of_rows(self.rows, threads)
 
 
 def flops_of(group: Group) -> float:
@@ -26,12 +51,33 @@ def flops_of(group: Group) -> float:
 
 def flops_of_call(value: Any) -> int:
     """:func:`flops_of` for one call of an operator; 0 for what only moves values."""
-    from ..core.graph.relax_graph import op_name, shape_of
+    from ..graph.relax_graph import op_name, shape_of
 
     if not op_name(value):
         return 0
     operands = [shape_of(operand) or () for operand in value.args]
     return of(op_name(value)).count(value, math.prod(shape_of(value) or ()), operands)
+
+
+def bytes_of(value: Any) -> int:
+    """Bytes of a tensor, or of all tensors of a tuple; 0 for what has no static shape."""
+    from tvm import relax
+
+    if isinstance(value.ty, relax.TupleType):
+        return sum(_bytes_of_type(field) for field in value.ty.fields)
+    return _bytes_of_type(value.ty)
+
+
+def _bytes_of_type(ty: Any) -> int:
+    import tvm
+    from tvm import relax
+
+    from ..graph.relax_graph import shape_of
+
+    shape = shape_of(relax.Var("t", ty))
+    if shape is None:
+        return 0
+    return math.prod(shape) * -(-tvm.DataType(str(ty.dtype)).bits // 8)
 
 
 def read_in_part(group: Group) -> Mapping[int, int]:
@@ -40,7 +86,7 @@ def read_in_part(group: Group) -> Mapping[int, int]:
     Returns:
         Number of the parameter -> bytes.
     """
-    from ..core.graph.relax_graph import op_name
+    from ..graph.relax_graph import op_name
 
     index = {p.var: i for i, p in enumerate(group.params)}
     found: dict[int, int] = {}

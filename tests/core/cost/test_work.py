@@ -6,8 +6,7 @@ import pytest
 from tvm import relax
 
 from tests.schedules.kernels import make_group
-from tvm_ext.core.cost.size import bytes_of
-from tvm_ext.ops.work import flops_of, read_in_part
+from tvm_ext.core.cost.work import bytes_of, flops_of, read_in_part
 
 
 def flops(op, shapes, constants=(), anchor="elementwise"):
