@@ -18,8 +18,8 @@ from tvm.s_tir.schedule import ScheduleError
 from tvm_ext.core.cost.estimate import vector_threads
 from tvm_ext.core.errors import essence
 from tvm_ext.core.machine import Machine
+from tvm_ext.ops.scalars.strict_floats import strict
 
-from .scalars.strict_floats import strict
 from .steps.empty_reductions import started
 from .steps.loops import parallel_rows
 

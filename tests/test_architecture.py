@@ -23,9 +23,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 #: Bottom to top; a room imports itself and what stands before it. Rooms in one row do not import each other.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("runtime",), ("rates",), ("core",), ("schedules", "byoc"), ("passes",), ("frontend",), ("precision",), ("driver",),
-    ("verification",), ("quantization",), ("benchmarking",), ("tuning",), ("inspection",), ("api",), ("byoc.testing",),
-    ("cli",),
+    ("runtime",), ("rates",), ("ops",), ("core",), ("ops.scalars",), ("schedules", "byoc"), ("passes",), ("frontend",),
+    ("precision",), ("driver",), ("verification",), ("quantization",), ("benchmarking",), ("tuning",), ("inspection",),
+    ("api",), ("byoc.testing",), ("cli",),
 )  # fmt: skip
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 

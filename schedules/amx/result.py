@@ -20,9 +20,9 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.group import Param
+from tvm_ext.ops.scalars.strict_floats import times
 from tvm_ext.rates.instructions import COLUMNS
 
-from ..scalars.strict_floats import times
 from ..steps.arguments import Arguments
 from ..steps.storage import Decoding
 from .blocks import Blocks

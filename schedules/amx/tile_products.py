@@ -21,9 +21,8 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from tvm_ext.ops.scalars.expressions import dtype_of
 from tvm_ext.rates.instructions import COLUMNS, Product, tile_configuration, tile_instruction
-
-from ..scalars.expressions import dtype_of
 
 Element = Callable[[Any, Any], Any]
 """(row, column) -> the load of an element of a buffer; rows are at a constant distance in memory."""

@@ -30,11 +30,11 @@ from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.ops.scalars.functions import cast
 
 from ..blocked import kernel as blocked
 from ..blocked.matmul import MatmulRecipe, in_fewer_bytes, matmul_kernel, matmul_problem, result_index, schedule_matmul
 from ..blocked.prefetch import weight_name
-from ..scalars.operators import cast
 from ..steps.arguments import Arguments
 from ..steps.indices import unflatten
 from ..steps.storage import schedule_decoded, why_not_float32

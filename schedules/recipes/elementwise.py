@@ -19,8 +19,9 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.storage import STORED
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.ops.scalars.operators import TYPES
+from tvm_ext.ops.table import of
 
-from ..scalars.operators import TYPES, work
 from ..steps.arguments import Arguments
 from ..steps.epilogue import operand_layouts
 from ..steps.loops import flat_map, image_sharing, parallel_image
@@ -40,7 +41,7 @@ class Elementwise(Recipe[Match]):
         return Match(group)
 
     def work(self, match: Match, machine: Machine) -> VectorWork:
-        operations = sum(work(op_name(b.value)) for b in match.group.bindings) + len(match.group.params)
+        operations = sum(of(op_name(b.value)).vector_work for b in match.group.bindings) + len(match.group.params)
         return VectorWork(math.prod(match.group.shape) * operations)
 
     def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:

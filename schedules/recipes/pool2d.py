@@ -23,8 +23,8 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.storage import STORED
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.ops.scalars.functions import cast
 
-from ..scalars.operators import cast
 from ..steps.arguments import Arguments
 from ..steps.epilogue import blocked_layouts
 from ..steps.loops import parallel_rows, unroll_and_vectorize

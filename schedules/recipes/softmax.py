@@ -22,8 +22,8 @@ from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.ops.scalars import vector_math
 
-from ..scalars import vector_math
 from ..steps import row_reduction
 from ..steps.arguments import Arguments
 from ..steps.loops import parallel_rows, vectorize_all

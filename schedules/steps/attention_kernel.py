@@ -35,8 +35,8 @@ from tvm.script.ir_builder import tirx as T
 from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.group import Param
 from tvm_ext.core.recipe import Config, Layouts, Match
+from tvm_ext.ops.scalars.vector_math import exp_flushed
 
-from ..scalars.vector_math import exp_flushed
 from .arguments import building
 
 _F32 = "float32"

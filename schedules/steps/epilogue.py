@@ -14,9 +14,9 @@ from tvm_ext.core.graph.relax_graph import dtype_of, op_name, scalar_of, shape_o
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.recipe import Layouts
-
-from ..scalars.expressions import let
-from ..scalars.operators import PER_AXIS, scalar_call
+from tvm_ext.ops.scalars.expressions import let
+from tvm_ext.ops.scalars.operators import scalar_call
+from tvm_ext.ops.table import of
 
 Index = Sequence[Any]
 Values = Mapping[relax.Var, Any]
@@ -65,7 +65,7 @@ class Epilogue:
     def _at(call: Call, number: int, index: Index) -> Index:
         """The index of an operand: scales and zero points of an axis have that one only; lanes beyond its end, whose
         value nothing reads, have the last ones."""
-        if number and op_name(call) in PER_AXIS and (own := shape_of(call.args[number])):
+        if number and of(op_name(call)).per_axis and (own := shape_of(call.args[number])):
             rank = len(shape_of(call) or ())
             return [tirx.min(index[len(index) - rank + int(call.attrs.axis) % rank], own[0] - 1)]
         return index

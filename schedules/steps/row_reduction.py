@@ -22,7 +22,8 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from ..scalars.strict_floats import maximum, minimum
+from tvm_ext.ops.scalars.strict_floats import maximum, minimum
+
 from .loops import unroll_and_vectorize
 
 #: Vectors of partial results at most: they fill the latency of an addition and stay in 16 registers.

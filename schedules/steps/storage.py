@@ -20,8 +20,9 @@ from tvm_ext.core.graph.relax_graph import dtype_of, op_name, scalar_of, shape_o
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.recipe import Miss
+from tvm_ext.ops.scalars.operators import scalar_call
+from tvm_ext.ops.table import of
 
-from ..scalars.operators import PER_AXIS, scalar_call
 from .loops import flat_map
 
 
@@ -92,7 +93,7 @@ def reader(group: Group, tensors: Sequence[Any], layouts: Sequence[Layout], para
     def read(*index: Any) -> Any:
         value = tensor(*index)
         for call in param.decode:
-            rest = [parameter(call, a, index) for a in call.args[1:]] if op_name(call) in PER_AXIS else _scalars(call)
+            rest = [parameter(call, a, index) for a in call.args[1:]] if of(op_name(call)).per_axis else _scalars(call)
             value = scalar_call(call, [value, *rest])
         return value
 

@@ -17,8 +17,8 @@ from tvm import tirx
 
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
+from tvm_ext.ops.scalars.strict_floats import times
 
-from ..scalars.strict_floats import times
 from .arguments import Arguments
 from .storage import Decoding
 

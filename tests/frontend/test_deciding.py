@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto
 
 from tvm_ext.core.errors import UnsupportedError
-from tvm_ext.frontend.deciding import DECIDING
+from tvm_ext.ops import operators
 
 from .graphs import check_numbers, imported, message, model, node, value
 
@@ -22,6 +22,7 @@ def integers(name: str, *shape: int) -> onnx.ValueInfoProto:
     return value(name, list(shape), TensorProto.INT64)
 
 
+DECIDING = {name: row.shape_operands for row in operators() for name in row.onnx if row.shape_operands}
 #: Operator -> inputs of its node, further inputs of the model.
 CASES: dict[str, tuple[list[str], list[onnx.ValueInfoProto]]] = {
     "CenterCropPad": (["x", "s"], [X, integers("s", 2)]),

@@ -25,8 +25,10 @@ def i64(*values: int) -> np.ndarray:
 CASES: dict[str, tuple[Any, list[np.ndarray]]] = {
     **{name: (name, [A, B]) for name in ("Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "Equal", "Greater", "Less")},
     **{name: (name, [A, B]) for name in ("GreaterOrEqual", "LessOrEqual", "Pow", "CastLike")},
-    **{name: (name, [A > 2, B > 2]) for name in ("And", "Or")},
-    **{name: (name, [F]) for name in ("Abs", "Ceil", "Floor", "Identity", "Neg", "Reciprocal", "Sqrt", "Flatten")},
+    **{name: (name, [A > 2, B > 2]) for name in ("And", "Or", "Xor")},
+    **{name: (name, [F]) for name in ("Abs", "Ceil", "Floor", "Identity", "Neg", "Reciprocal", "Round", "Sign", "Sqrt",
+                                   "Flatten")},
+    "Sum": ("Sum", [F, F]),
     "Not": ("Not", [A > 2]),
     "Where": ("Where", [A > 2, A, B]),
     "Cast": (("Cast", {"to": TensorProto.FLOAT}), [A]),

@@ -125,14 +125,14 @@ def _how(operator: str) -> str:
 
     from tvm_ext.frontend.checks import operators
     from tvm_ext.frontend.control_flow import branches, loops, sequences
-    from tvm_ext.frontend.converters import CONVERTERS, FOREIGN, ML
+    from tvm_ext.frontend.converters import FOREIGN, ML, own_converter
 
     if operator in operators.CONTROL_FLOW:
         return _first_line((branches if operator == "If" else loops).__doc__)
     if operator in operators.SEQUENCES:
         return _first_line(sequences.__doc__)
-    if operator in CONVERTERS and operator not in operators.BY_DEFINITION:
-        return "own: " + _document(CONVERTERS[operator])
+    if (own := own_converter(operator)) is not None and operator not in operators.BY_DEFINITION:
+        return "own: " + _document(own)
     if operators.is_converted(operator) and operator not in operators.BY_DEFINITION:
         return "stock converter"
     if defs.has(operator):

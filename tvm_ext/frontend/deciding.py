@@ -6,28 +6,8 @@ from collections.abc import Callable
 
 import onnx
 
+from ..ops.table import of
 from .checks.refusal import Refusal
-
-_REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-#: Operator -> its inputs whose values decide the shape of what it makes: number -> what it is.
-DECIDING: dict[str, dict[int, str]] = {
-    "CenterCropPad": {1: "shape"},
-    "ConstantOfShape": {0: "shape"},
-    "Expand": {1: "shape"},
-    "OneHot": {1: "depth"},
-    "Pad": {1: "pads", 3: "axes"},
-    "Range": {0: "start", 1: "limit", 2: "delta"},
-    "Reshape": {1: "shape"},
-    "Resize": {2: "scales", 3: "sizes"},
-    "Slice": {1: "starts", 2: "ends", 3: "axes", 4: "steps"},
-    "Split": {1: "sizes"},
-    "Squeeze": {1: "axes"},
-    "Tile": {1: "repeats"},
-    "TopK": {1: "k"},
-    "Unsqueeze": {1: "axes"},
-    "Upsample": {1: "scales"},
-    **{f"Reduce{kind}": {1: "axes"} for kind in _REDUCTIONS},
-}
 
 
 def check_decided(node: onnx.NodeProto, is_known: Callable[[str], bool]) -> None:
@@ -40,7 +20,7 @@ def check_decided(node: onnx.NodeProto, is_known: Callable[[str], bool]) -> None
     Raises:
         Refusal: names the inputs.
     """
-    inputs = DECIDING.get(node.op_type, {}).items() if node.domain in ("", "ai.onnx") else ()
+    inputs = of(node.op_type).shape_operands.items() if node.domain in ("", "ai.onnx") else ()
     given = {node.input[i]: what for i, what in inputs if i < len(node.input) and node.input[i]}
     unknown = [name for name in given if not is_known(name)]
     if unknown:

@@ -37,7 +37,7 @@ from .control_flow.branches import convert_if
 from .control_flow.functions import definition
 from .control_flow.loops import convert_loop, convert_scan
 from .control_flow.subgraph import as_tensor, constant_of, constant_outgrows
-from .converters import CONVERTERS, FOREIGN, ML, InFloat32, in_bounds, one_or_all
+from .converters import ML, InFloat32, in_bounds, one_or_all, own_converter
 from .deciding import check_decided
 from .empty import is_empty, outputs_of_nothing
 from .fallback.node import call_of, is_region, labels_of, makers_of
@@ -142,11 +142,10 @@ class GraphImporter(ONNXGraphImporter):
 
     def _convert(self, op_name: str, inputs: Any, attrs: dict[str, Any]) -> Any:
         inputs = in_bounds(op_name, inputs, attrs)
-        own = FOREIGN.get(self.node.domain, CONVERTERS)
-        if op_name in own:
+        if (own := own_converter(op_name, self.node.domain)) is not None:
             opset = self._checked.opsets[ML] if self.node.domain == ML else self.opset
             attrs["tvm_custom"]["graph"] = self
-            return one_or_all(own[op_name](inputs, attrs, opset))
+            return one_or_all(own(inputs, attrs, opset))
         made = super()._convert_operator(op_name, inputs, attrs, self.opset)
         if isinstance(made, GenericConst) and constant_outgrows(made, inputs):  # made by the program
             hidden = type(inputs)(self.bb.emit(x) if isinstance(x, GenericConst) else x for x in inputs)

@@ -17,35 +17,11 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 
 from ..core.graph.relax_graph import dtype_of, shape_of
-from ..core.numbers.conversion import converted
+from ..ops.conversion import converted
+from ..ops.table import of
 
 #: Elements of an operand or result; what is larger is no arithmetic on shapes and is left to the passes.
 LARGEST = 1 << 16
-_BY_SHAPE = frozenset(["Shape", "Size"])
-_ELEMENTWISE = frozenset(
-    ["Abs", "Add", "And", "Cast", "CastLike", "Ceil", "Div", "Equal", "Floor", "Greater", "GreaterOrEqual", "Identity"]
-    + [
-        "Less",
-        "LessOrEqual",
-        "Max",
-        "Min",
-        "Mod",
-        "Mul",
-        "Neg",
-        "Not",
-        "Or",
-        "Pow",
-        "Reciprocal",
-        "Relu",
-        "Sqrt",
-        "Sub",
-    ]
-    + ["Where"],
-)
-_NOT_LARGER = frozenset(
-    ["Concat", "Flatten", "NonZero", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Slice", "Split"]
-    + ["Squeeze", "Transpose", "Unsqueeze"],
-)
 
 
 def known_outputs(node: onnx.NodeProto, inputs: Sequence[Any], opset: int) -> list[np.ndarray] | None:
@@ -100,7 +76,7 @@ def _run(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) 
 
 
 def _operands(node: onnx.NodeProto, inputs: Sequence[Any]) -> list[Any] | None:
-    read = _extent_of if node.op_type in _BY_SHAPE else value_of
+    read = _extent_of if of(node.op_type).shape_read else value_of
     values = [None if given is None else read(given) for given in inputs]
     known = all(value is not None for value, given in zip(values, inputs, strict=True) if given is not None)
     return values if values and known else None
@@ -127,11 +103,12 @@ def _extent_of(expr: Any) -> np.ndarray | None:
 # ------------------------------------------------------------ sizes, before anything is computed
 def _size(node: onnx.NodeProto, values: Sequence[Any]) -> int | None:
     """Elements of the result, or more; None for an operator that is not evaluated here."""
-    if node.op_type in _BY_SHAPE:
+    row = of(node.op_type)
+    if row.shape_read:
         return 1
-    if node.op_type in _NOT_LARGER:
+    if row.shape_arithmetic == "not larger":
         return sum(v.size for v in values if v is not None) * (len(node.input) or 1)
-    if node.op_type in _ELEMENTWISE:
+    if row.shape_arithmetic == "elementwise":
         return math.prod(np.broadcast_shapes(*(v.shape for v in values if v is not None)))
     size = _SIZES.get(node.op_type)
     return None if size is None else size(node, values)

@@ -15,18 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..frontend.naming import node_labels
-from .non_expansive import ELEMENTWISE, MOVES, NON_EXPANSIVE
+from ..ops import Kind, of
 
 if TYPE_CHECKING:
     import onnx
 
     from ..frontend.checks.checker import Checked
 
-#: Operators that sum products -> which operands are multiplied.
-_PRODUCTS = {
-    "Conv": (0, 1), "ConvTranspose": (0, 1), "MatMul": (0, 1), "Gemm": (0, 1), "Einsum": (0, 1), "LSTM": (0, 1, 2),
-    "GRU": (0, 1, 2), "RNN": (0, 1, 2), "Attention": (0, 1, 2),
-}  # fmt: skip
 #: Name of the input that has the switches, and the beginning of all names that are added.
 SWITCHES = "tvm_ext_precision"
 _SPLIT = 65537.0
@@ -89,13 +84,13 @@ class _Graph:
     def rounded_by(self, node: onnx.NodeProto) -> tuple[str, ...]:
         """Operands of a product, and what comes of its result, if nothing that reads this is sensitive."""
         end = self._end(node.output[0])
-        kept = end in self._outputs or any(one.op_type not in NON_EXPANSIVE for one in self._readers[end])
+        kept = end in self._outputs or any(not of(one.op_type).passes_rounding for one in self._readers[end])
         return tuple(dict.fromkeys([*_operands(node), *([] if kept else [end])]))
 
     def _end(self, value: str) -> str:
         """The last value of the chain of elementwise operators that only this value starts."""
         while value not in self._outputs and len(readers := self._readers.get(value, [])) == 1:
-            if readers[0].op_type not in ELEMENTWISE or not readers[0].output[0]:
+            if not _is_gentle(readers[0]) or not readers[0].output[0]:
                 break
             value = readers[0].output[0]
         return value
@@ -107,10 +102,10 @@ class _Graph:
             for node in self._readers.get(level.pop(), []):
                 if _is_product(node):
                     continue
-                if node.op_type not in NON_EXPANSIVE:
+                if not (row := of(node.op_type)).passes_rounding:
                     return True
-                goes_on = set(node.output) if node.op_type in ELEMENTWISE | MOVES else set()
-                level += sorted(goes_on - seen - (self._multiplied if node.op_type in ELEMENTWISE else set()))
+                goes_on = set(node.output) if _is_gentle(node) or row.keeps_elements else set()
+                level += sorted(goes_on - seen - (self._multiplied if _is_gentle(node) else set()))
                 seen |= goes_on
         return False
 
@@ -156,11 +151,17 @@ class _Graph:
 
 
 def _operands(node: onnx.NodeProto) -> list[str]:
-    return [node.input[i] for i in _PRODUCTS[node.op_type] if i < len(node.input) and node.input[i]]
+    return [node.input[i] for i in of(node.op_type).multiplied if i < len(node.input) and node.input[i]]
 
 
 def _is_product(node: onnx.NodeProto) -> bool:
-    return node.op_type in _PRODUCTS and node.domain in ("", "ai.onnx")
+    return bool(of(node.op_type).multiplied) and node.domain in ("", "ai.onnx")
+
+
+def _is_gentle(node: onnx.NodeProto) -> bool:
+    """Whether it computes each element by itself, and passes a rounding on no larger than it is."""
+    row = of(node.op_type)
+    return row.kind is Kind.ELEMENTWISE and row.passes_rounding
 
 
 def _name(value: str, step: str = "rounded") -> str:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..ops import Kind, Operator, of
+
 if TYPE_CHECKING:
     import onnx
-
-#: What exporters put between a weight and its user.
-_BETWEEN = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
 
 
 def fold(model: onnx.ModelProto) -> list[str]:
@@ -85,10 +84,15 @@ def _reordered(node: onnx.NodeProto, known: dict[str, onnx.TensorProto]) -> np.n
     from onnx import numpy_helper
     from onnx.reference import ReferenceEvaluator
 
-    if node.op_type not in _BETWEEN or not all(name in known for name in node.input if name):
+    if not _reorders(of(node.op_type)) or not all(name in known for name in node.input if name):
         return None
     feeds = {name: numpy_helper.to_array(known[name]) for name in node.input if name}
     return np.asarray(ReferenceEvaluator(node).run(None, feeds)[0])
+
+
+def _reorders(row: Operator) -> bool:
+    """Whether an operator is what exporters put between a weight and its user."""
+    return row.kind in (Kind.VIEW, Kind.MOVE) or row.types == "conversion"
 
 
 def _fold_batch_norms(graph: onnx.GraphProto) -> tuple[int, list[str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ModelError, UnsupportedError
 from ..frontend.naming import node_labels
 from ..frontend.reading.reader import LIMIT, read_model
+from ..ops.table import of
 from .folding import fold
 
 if TYPE_CHECKING:
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
 
 #: The first opset whose QuantizeLinear and DequantizeLinear take a scale for each channel.
 OPSET = 13
-#: Operators that only a quantized model has.
-QUANTIZED = (
-    "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger",
-    "MatMulInteger", "QLinearAdd", "QGemm", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ def prepare(model: Any) -> Prepared:
 
 
 def _check_float(proto: onnx.ModelProto, name: str) -> None:
-    found = next((node for node in proto.graph.node if node.op_type in QUANTIZED), None)
+    found = next((node for node in proto.graph.node if of(node.op_type).int8 == "only"), None)
     if found is not None:
         raise ModelError(
             f"{name}: quantized already: node {found.name or found.output[0]!r} is {found.op_type}",

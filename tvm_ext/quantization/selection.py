@@ -6,7 +6,8 @@ import difflib
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
-from .settings import ANCHORS, BETWEEN, MOVES, QuantizeSettings, check_operators, known_operators
+from ..ops.table import of
+from .settings import QuantizeSettings, check_operators, known_operators
 
 if TYPE_CHECKING:
     import onnx
@@ -59,10 +60,10 @@ def _reason(
         return "" if node.op_type in settings.operators else "operators= does not name it"
     if node.domain not in ("", "ai.onnx"):
         return f"an operator of {node.domain}"
-    if node.op_type in ANCHORS:
+    if of(node.op_type).int8 == "anchor":
         computed = [name for name in list(node.input)[1:] if name and name not in weights]
         return "its second operand is computed, no constant weight" if computed else ""
-    if node.op_type not in (*MOVES, *BETWEEN):
+    if of(node.op_type).int8 not in ("moved", "between"):
         hint = " (operators= can name it)" if node.op_type in known_operators() else ""
         return f"8 bits are too coarse for it, or save nothing{hint}"
     operands = list(node.input)[: None if node.op_type in ("Add", "Concat") else 1]
@@ -75,7 +76,7 @@ def _reason(
 def _is_product(node: onnx.NodeProto, weights: set[str], settings: QuantizeSettings) -> bool:
     """Whether a node is an anchor that will be quantized, so that its operand is rounded, whoever else reads that."""
     return (
-        node.op_type in ANCHORS
+        of(node.op_type).int8 == "anchor"
         and node.input[0] not in weights
         and not _reason(node, {_FLOAT}, weights, set(), settings)
     )

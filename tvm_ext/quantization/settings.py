@@ -13,15 +13,6 @@ from ..runtime.table import plain
 METHODS = ("minmax", "entropy", "percentile")
 ACTIVATIONS = ("uint8", "int8")
 
-#: With a constant weight, these have the products: they are what int8 is for.
-ANCHORS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-#: These only move elements or pick some of them, so 8 bits lose nothing.
-MOVES = (
-    "MaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Pad", "Concat", "Resize",
-)  # fmt: skip
-#: Cheap arithmetic that may stay in 8 bits between two anchors.
-BETWEEN = ("Add", "Relu", "Clip", "LeakyRelu", "AveragePool", "GlobalAveragePool")
-
 
 @dataclass(frozen=True)
 class QuantizeSettings:
@@ -36,8 +27,8 @@ class QuantizeSettings:
         per_channel: a scale for each output channel of a weight, rather than one for all of it.
         activations: type of activations; "uint8" is what the dot products of x86 (VNNI) take beside int8 weights.
         exclude: names of nodes that stay in float32.
-        operators: operators to quantize, and no others; empty: :data:`ANCHORS` with a constant weight, and of
-            :data:`MOVES` and :data:`BETWEEN` those whose operands are 8-bit values already.
+        operators: operators to quantize, and no others; empty: products with a constant weight, and of what only moves
+            elements or is cheap arithmetic between two products what has operands of 8-bit values already.
         reduce_range: weights of 7 bits, so that sums of two products of kernels without VNNI cannot saturate; None is
             True only where this machine has no VNNI.
 

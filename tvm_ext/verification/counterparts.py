@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.numbers.precision import NARROW_FLOATS, rounded
+from ..ops.table import of
 from .kernel_calls import Call, Graph, KernelCalls
-from .magnitude import Chain, attribute
-from .operators import JUMPS, RANDOM, ROUNDS, SUMS
+from .magnitude import BY_NORMS, Chain, attribute
 from .tolerance import Tolerance, winograd_growth
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Counterpart:
                 reason = f"{held.value!r} is {array.dtype.name} in the reference, {self.written.dtype} here"
             else:
                 arrays[held.value] = array
-        if any(node.op_type in RANDOM for node in self.nodes):
+        if any(of(node.op_type).random for node in self.nodes):
             return "it draws random numbers"
         return arrays or reason
 
@@ -75,7 +75,7 @@ class Counterpart:
         """How far the tensor may be from an ONNX value, when all that is read from outside is right."""
         chain = Chain(self.nodes, arrays)
         growth = self._growth(arrays)
-        rounds = any(node.op_type in ROUNDS for node in self.nodes)
+        rounds = any(of(node.op_type).jump == "quantized" for node in self.nodes)
         length, magnitude = chain.length(), chain.magnitude(value)
         stated = arrays[value].dtype.name if value in arrays else self.written.dtype
         if not self.narrow:
@@ -99,7 +99,7 @@ class Counterpart:
     @property
     def jump(self) -> str:
         """An operator in whose result a rounding before it can make a step; "" if there is none."""
-        jumps = [node.op_type for node in self.nodes if node.op_type in JUMPS]
+        jumps = [node.op_type for node in self.nodes if of(node.op_type).jump in ("whole", "step")]
         return jumps[0] if jumps and len(self.nodes) > 1 else ""
 
     def wanted(self) -> set[str]:
@@ -109,7 +109,7 @@ class Counterpart:
             name
             for node in self.nodes
             for name in node.input
-            if name and (name not in inside or node.op_type in SUMS or "Norm" in node.op_type)
+            if name and (name not in inside or of(node.op_type).magnitude in BY_NORMS or "Norm" in node.op_type)
         }
 
 

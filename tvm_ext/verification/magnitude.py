@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .operators import MOVES, ONE_STEP, WHOLE
+from ..ops.table import of
 from .tolerance import FUNCTION_LENGTH
 
 if TYPE_CHECKING:
@@ -44,21 +44,16 @@ class Chain:
         """A bound on the magnitudes behind a value."""
         known: dict[str, float] = {}
 
-        def of(name: str) -> float:
+        def behind(name: str) -> float:
             return known[name] if name in known else largest(self.arrays.get(name))
 
         for node in self.nodes:
-            bound = _MAGNITUDES.get(node.op_type, _of_operands)(node, _Operands(node, self.arrays, of))
+            bound = _magnitude_of(node)(node, _Operands(node, self.arrays, behind))
             known.update(dict.fromkeys(filter(None, node.output), bound))
-        return max(of(value), largest(self.arrays.get(value)))
+        return max(behind(value), largest(self.arrays.get(value)))
 
     def _length(self, node: onnx.NodeProto) -> int:
-        if node.op_type in MOVES:
-            return 0
-        if node.op_type in ONE_STEP:
-            return max(1, len(node.input) - 1)
-        length = _LENGTHS.get(node.op_type)
-        return length(node, self.arrays) if length else FUNCTION_LENGTH
+        return _LENGTHS[of(node.op_type).rounding](node, self.arrays)
 
 
 @dataclass(frozen=True)
@@ -130,13 +125,13 @@ def _of_convolution(node: onnx.NodeProto, arrays: _Arrays) -> int:
     return max(1, math.prod(_shape(node, 1, arrays)[1:])) + 1
 
 
+#: Class of roundings of an operator's row -> its length.
 _LENGTHS: dict[str, Callable[[Any, _Arrays], int]] = {
-    "Conv": _of_convolution, "ConvInteger": _of_convolution, "QLinearConv": _of_convolution,
-    "ConvTranspose": _of_transposed, "MatMul": _of_product, "Gemm": _of_product,
-    "AveragePool": lambda node, _: math.prod(attribute(node, "kernel_shape", (1,))),
-    "GlobalAveragePool": lambda node, arrays: max(1, math.prod(_shape(node, 0, arrays)[2:])) + 1,
-    **dict.fromkeys(("BatchNormalization", "HardSigmoid"), lambda _node, _arrays: 2),
-    **dict.fromkeys(("Softmax", "LogSoftmax", "LRN", "CumSum"), _of_row), **dict.fromkeys(WHOLE, _of_whole),
+    "exact": lambda node, arrays: 0, "once": lambda node, arrays: max(1, len(node.input) - 1),
+    "twice": lambda node, arrays: 2, "convolution": _of_convolution, "transposed": _of_transposed,
+    "product": _of_product, "window": lambda node, arrays: math.prod(attribute(node, "kernel_shape", (1,))),
+    "image": lambda node, arrays: max(1, math.prod(_shape(node, 0, arrays)[2:])) + 1, "axis": _of_row,
+    "whole": _of_whole, "function": lambda node, arrays: FUNCTION_LENGTH,
 }  # fmt: skip
 
 
@@ -223,9 +218,15 @@ def _of_whole_sum(node: onnx.NodeProto, operands: _Operands) -> float:
     return operands.magnitude(0) * (data.size if data is not None else 1)
 
 
+#: Class of magnitudes of an operator's row -> the magnitude.
 _MAGNITUDES: dict[str, Callable[[Any, _Operands], float]] = {
-    "Conv": _of_linear, "ConvTranspose": _of_linear, "MatMul": _of_matmul, "Gemm": _of_matmul, "Add": _of_sum,
-    "Sub": _of_sum, "Sum": _of_sum, "Mul": _of_factors, "Div": _of_quotient, "BatchNormalization": _of_batch_norm,
-    "LayerNormalization": _of_normalized, "InstanceNormalization": _of_normalized,
-    "GroupNormalization": _of_normalized, "ReduceSum": _of_whole_sum, **dict.fromkeys(MOVES, _of_moved),
+    "operands": _of_operands, "sum": _of_sum, "factors": _of_factors, "quotient": _of_quotient, "linear": _of_linear,
+    "matmul": _of_matmul, "batch norm": _of_batch_norm, "normalized": _of_normalized, "whole sum": _of_whole_sum,
 }  # fmt: skip
+#: Those that take norms of arrays.
+BY_NORMS = ("quotient", "linear", "matmul", "batch norm")
+
+
+def _magnitude_of(node: onnx.NodeProto) -> Callable[[Any, _Operands], float]:
+    row = of(node.op_type)
+    return _of_moved if row.rounding == "exact" else _MAGNITUDES[row.magnitude]

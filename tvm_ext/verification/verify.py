@@ -15,6 +15,7 @@ from ..core.errors import InputError, OptionError
 from ..core.frozen import FrozenInput
 from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
+from ..ops.table import of
 from ..runtime.table import Cell, Column, Table, Value, plain_fields
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
@@ -166,11 +167,7 @@ def tolerance_of(compiled: CompiledModel, stated: float | None = None) -> float 
         explained: float | None = plan["tolerance"]
         return explained
     operators = (str(node.get("op", "")) for node in compiled.report.get("nodes", {}).values())
-    return _QUANTIZED_STEPS / 255 if any(map(_rounds_to_8_bits, operators)) else None
-
-
-def _rounds_to_8_bits(operator: str) -> bool:
-    return operator.startswith("QLinear") or operator in ("QuantizeLinear", "DynamicQuantizeLinear")
+    return _QUANTIZED_STEPS / 255 if any(of(operator).jump == "quantized" for operator in operators) else None
 
 
 def frozen_inputs(compiled: CompiledModel) -> dict[str, np.ndarray]:

@@ -30,10 +30,10 @@ from tvm_ext.core.group import CONSTANTS, GROUP, Group
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.ops.table import of
 
 from ...blocked.convolution import Conv2dMatch
 from ...blocked.cost import registers_used, step_cycles
-from ...scalars.operators import CONVERSIONS
 from ...steps.arguments import Arguments
 from ...steps.epilogue import Epilogue, blocked_layouts
 from ...steps.loops import parallel_units, unroll_and_vectorize
@@ -72,7 +72,7 @@ class ExpandDepthwise(Recipe[ExpandMatch]):
     anchors = frozenset({"expand_depthwise"})
 
     def match(self, group: Group, machine: Machine) -> ExpandMatch | Miss:
-        if any(op_name(b.value) in CONVERSIONS for b in group.bindings):
+        if any(of(op_name(b.value)).is_conversion for b in group.bindings):
             return Miss("a tensor of it is stored in another type than float32")
         expand, depthwise = _parts(group)
         if isinstance(inner := Conv2dNCHWc().match(expand, machine), Miss):

@@ -46,10 +46,11 @@ def test_a_transposed_convolution_meets_each_weight_with_each_input(groups):
     assert flops(op, [(1, 4, 5, 7), (4, 6 // groups, 3, 3)]) == 2 * (4 * 5 * 7) * (6 // groups * 9)
 
 
-def test_attention_is_two_products_whose_head_sizes_may_differ():
-    shapes = [(2, 5, 3, 8), (2, 11, 3, 8), (2, 11, 3, 4)]  # batch, sequence, heads, size
+@pytest.mark.parametrize("mask", [(), ((2, 3, 5, 11),)])
+def test_attention_is_two_products_whose_head_sizes_may_differ(mask):
+    shapes = [(2, 5, 3, 8), (2, 11, 3, 8), (2, 11, 3, 4), *mask]  # batch, sequence, heads, size
     scores, sums = 2 * (2 * 3 * 5 * 11) * 8, 2 * (2 * 3 * 5 * 11) * 4
-    assert flops(lambda q, k, v: relax.op.nn.attention(q, k, v), shapes) == scores + sums
+    assert flops(lambda q, k, v, *bias: relax.op.nn.attention(q, k, v, *bias), shapes) == scores + sums
 
 
 def test_an_epilogue_counts_too():

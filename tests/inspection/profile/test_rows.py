@@ -10,9 +10,11 @@ from tests.emulation.execution import MACHINE, tile_instructions
 from tests.inspection.profile.fakes import CODE, ROOFS, around, launch, profile, sample
 from tests.schedules.narrow import needs
 from tvm_ext.core.errors import OptionError
+from tvm_ext.core.machine import Machine
 from tvm_ext.inspection.profile.launch import Launch, launches_of, with_seconds
 from tvm_ext.inspection.profile.roofs import RoofMeter
 from tvm_ext.inspection.profile.rows import Work, total
+from tvm_ext.schedules.dots.instructions import dot_of
 
 
 def test_what_is_not_known_stays_unknown():
@@ -134,8 +136,11 @@ def short(monkeypatch):
 
 @needs["int8"]
 def test_instructions_of_a_model_are_measured(short):
-    found = RoofMeter(1, None, ["vpdpbusd", "", "vpdpbusd", "an instruction of nobody's"]).measure()
-    assert list(found.instructions) == ["vpdpbusd"] and found.peak("vpdpbusd") > 0 and "(vpdpbusd)" in str(found)
+    dot = dot_of("uint8", "int8", Machine.detect())
+    assert dot is not None
+    measured = RoofMeter(1, None, [dot.instruction, "", dot.instruction, "an instruction of nobody's"]).measure()
+    assert list(measured.instructions) == [dot.instruction] and measured.peak(dot.instruction) > 0
+    assert f"({dot.instruction})" in str(measured)
 
 
 def test_tiles_are_measured_for_the_machine_of_the_model(short, monkeypatch):

@@ -6,7 +6,7 @@ import importlib.metadata
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tests.passes.stages import stage
+from tvm_ext import ops
 from tvm_ext.byoc.systolic.lowering import epilogue as lowering_epilogue
 from tvm_ext.byoc.systolic.simulation import vector
 from tvm_ext.core.graph.relax_graph import iter_groups
@@ -30,8 +31,12 @@ from tvm_ext.core.records.record_book import machine_fields
 from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.passes.lowering.choose_recipes import matches
 from tvm_ext.passes.lowering.group_operations import GroupOperations
-from tvm_ext.passes.simplification import eliminate_common_subexpressions, fold_batch_norm, recognize_attention
-from tvm_ext.passes.steps import numpy_ops
+from tvm_ext.passes.simplification import (
+    eliminate_common_subexpressions,
+    fold_batch_norm,
+    fold_constants,
+    recognize_attention,
+)
 from tvm_ext.schedules.recipes.convolution.conv2d_depthwise import Conv2dDepthwise
 from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
 from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
@@ -164,8 +169,9 @@ def _outputs_swapped(patch: pytest.MonkeyPatch) -> None:
 
 
 def _transpose_as_reshape(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(numpy_ops.EVALUATORS, "relax.permute_dims",
-                  lambda call, values, dtype: np.reshape(values[0], values[0].shape[::-1]))  # fmt: skip
+    right = ops.of("relax.permute_dims")
+    wrong = replace(right, numpy=lambda call, values, dtype: np.reshape(values[0], values[0].shape[::-1]))
+    patch.setattr(fold_constants, "of", lambda name: wrong if name == "relax.permute_dims" else ops.of(name))
 
 
 # ------------------------------------------------------------ records

@@ -6,27 +6,15 @@ Rates (GFLOP/s, GB/s) are relative to these; a kernel may do fewer (Winograd) or
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...ops.table import of
 from .sharing import Sharing
 
 if TYPE_CHECKING:
     from ..group import Group
-
-#: Operators that only move values: no operation on any number.
-MOVES = frozenset(
-    f"relax.{name}"
-    for name in (
-        "broadcast_to", "concat", "expand_dims", "flatten", "flip", "full", "gather_elements", "gather_nd",
-        "layout_transform", "nn.pad", "ones", "permute_dims", "repeat", "reshape", "scatter_elements", "scatter_nd",
-        "split", "squeeze", "stack", "strided_slice", "take", "tile", "zeros",
-    )
-)  # fmt: skip
-
-#: Operators that read of their first operand no more than they return.
-READ_IN_PART = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd", "relax.strided_slice"})
 
 
 @dataclass(frozen=True)
@@ -65,24 +53,10 @@ def flops_of_call(value: Any) -> int:
     """:func:`flops_of` for one call of an operator; 0 for what only moves values."""
     from ..graph.relax_graph import op_name, shape_of
 
-    result = math.prod(shape_of(value) or ())
-    operands: list[Sequence[int]] = [shape_of(a) or () for a in getattr(value, "args", ())]
-    name = op_name(value)
-    if name in MOVES or not name:
+    if not op_name(value):
         return 0
-    if name.startswith("relax.nn.conv") and not name.endswith("transpose"):
-        return 2 * result * math.prod(operands[1][1:])
-    if name.startswith("relax.nn.conv"):  # transposed: each input element meets each weight of its channel
-        return 2 * math.prod(operands[0]) * math.prod(operands[1][1:])
-    if name == "relax.matmul":
-        return 2 * result * operands[0][-1]
-    if name == "relax.nn.attention":
-        queries, keys, values = operands[:3]  # (batch, sequence, heads, size)
-        return 2 * math.prod(queries[:3]) * keys[1] * (queries[3] + values[3])
-    window = getattr(getattr(value, "attrs", None), "pool_size", None)
-    if window is not None:
-        return result * math.prod(int(size) for size in window)
-    return max([result, *(math.prod(shape) for shape in operands)])
+    operands = [shape_of(operand) or () for operand in value.args]
+    return of(op_name(value)).count(value, math.prod(shape_of(value) or ()), operands)
 
 
 def bytes_of(value: Any) -> int:
@@ -120,7 +94,7 @@ def read_in_part(group: Group) -> Mapping[int, int]:
     for value in (binding.value for binding in group.bindings):
         for place, operand in enumerate(getattr(value, "args", ())):
             numbers = [index[part] for part in getattr(operand, "fields", [operand]) if part in index]
-            if place == 0 and op_name(value) in READ_IN_PART:
+            if place == 0 and of(op_name(value)).part_read:
                 parts.update({n: parts.get(n, 0) + bytes_of(value) for n in numbers})
             else:
                 whole.update(numbers)

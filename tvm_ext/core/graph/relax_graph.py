@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule, Op, TupleGetItem
 
+from ...ops.attributes import attrs_of as attrs_of
 from ..numbers.precision import NARROW_FLOATS
 from ..passes import CompileContext, Event, PassResult
 from .provenance import Provenance, Step
@@ -266,7 +267,7 @@ def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
     view, only one that holds nothing so far is told.
     """
     same = isinstance(value, relax.Var) or _widens(value)
-    source = value if isinstance(value, relax.Var) else value.args[0] if same or op_name(value) in _VIEWS else None
+    source = value if isinstance(value, relax.Var) else value.args[0] if same or op_name(value) in READINGS else None
     if not isinstance(source, relax.Var) or any(provenance.placement(v.name) for v in (source, var)):
         return  # of what lies in another layout, names say nothing about memory
     steps = _view_steps(source, var, value)
@@ -280,7 +281,8 @@ def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
         provenance.add_held(source.name, (one.then(*back) for one in made))
 
 
-_VIEWS = ("relax.reshape", "relax.permute_dims")
+#: Calls that are no kernels: other shapes and orders of the same memory.
+READINGS = ("relax.reshape", "relax.permute_dims")
 
 
 def _widens(value: Any) -> bool:
@@ -306,19 +308,6 @@ def _view_steps(source: relax.Var, var: relax.Var, value: Any) -> tuple[tuple[St
 def remove_aliases(mod: IRModule) -> IRModule:
     """`y = x` is dropped and y replaced by x; tuples that are taken apart again vanish too."""
     return relax.transform.CanonicalizeBindings()(mod)
-
-
-def attrs_of(call: Call, names: Iterable[str]) -> Mapping[str, Any]:
-    """Attributes of an operator call by name, as Python values."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, str) or value is None:
-            return value
-        if hasattr(value, "__iter__"):
-            return tuple(plain(v) for v in value)
-        return getattr(value, "value", value)
-
-    return {name: plain(getattr(call.attrs, name)) for name in names}
 
 
 def iter_groups(mod: IRModule) -> Iterator[tuple[GlobalVar, relax.Function]]:

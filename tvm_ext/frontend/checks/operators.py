@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ModelError, UnsupportedError
+from ...ops.table import operators
 from ..control_flow.functions import has_definition
 from ..fallback.node import is_region
 from ..naming import node_label
@@ -109,7 +110,7 @@ _TOO_NEW = "came with opset "
 #: Operators that no converter is planned for -> why.
 WHY = (
     dict.fromkeys(
-        ("Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        (name for row in operators() if row.random for name in row.onnx),
         ": its output is random, and a compiled program gives the same for the same inputs",
     )
     | dict.fromkeys(
@@ -136,7 +137,7 @@ def refusal(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
     if lacks_converter(node):
         return "" if has_definition(node, opsets) else "has no converter" + WHY.get(node.op_type, "")
     converter = _converters().get(node.op_type)
-    own = node.op_type in _own_converters() and (converter is None or node.op_type in _ALL_VERSIONS)
+    own = _is_own(node.op_type) and (converter is None or node.op_type in _ALL_VERSIONS)
     if own or node.domain not in _DEFAULT or node.op_type in (*CONTROL_FLOW, *SEQUENCES):
         return ""
     return _version_refusal(node, opsets[""], converter)
@@ -179,13 +180,13 @@ def _is_foreign(node: onnx.NodeProto) -> bool:
 
 
 def is_converted(op_type: str) -> bool:
-    return op_type in CONTROL_FLOW or op_type in SEQUENCES or op_type in _own_converters() or op_type in _converters()
+    return op_type in CONTROL_FLOW or op_type in SEQUENCES or _is_own(op_type) or op_type in _converters()
 
 
-def _own_converters() -> Mapping[str, Any]:
-    from ..converters import CONVERTERS
+def _is_own(op_type: str) -> bool:
+    from ..converters import own_converter
 
-    return CONVERTERS
+    return own_converter(op_type) is not None
 
 
 def _is(schema: Any, op_type: str) -> bool:

@@ -16,7 +16,7 @@ from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of, shape_of
-from ...core.numbers.conversion import converted
+from ...ops.conversion import converted
 from ..checks.refusal import Refusal
 from ..reading.narrow import NARROW, wrapped
 from .base import Attributes, Converter, constant, emit, kernel, stock, text

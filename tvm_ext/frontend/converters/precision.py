@@ -17,20 +17,11 @@ from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of, numpy_of
 from ...core.numbers.precision import NARROW_FLOATS
+from ...ops import Kind, of
 from .base import constant
 
-#: Operators that say themselves which type they make, or hand on what they get.
-_OWN_TYPE = frozenset(["Cast", "CastLike", "BitCast", "Identity", "Shape", "Size"])
-#: Operators that only move elements: of what is in memory already they move the narrow numbers.
-_MOVES = frozenset(
-    ["Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Slice", "Split", "Concat", "Expand", "Tile", "Gather"]
-    + ["GatherElements", "GatherND", "DepthToSpace", "SpaceToDepth"]
-)
-#: Operators in whose result a rounding before them can make a step.
-_STEPS = frozenset(
-    ["ArgMax", "ArgMin", "Ceil", "Equal", "Floor", "Greater", "GreaterOrEqual", "Hardmax", "IsInf", "IsNaN", "Less"]
-    + ["LessOrEqual", "Mod", "NonZero", "QuantizeLinear", "Round", "Sign", "TopK", "Unique"]
-)
+#: Jumps in whose result a rounding before them can make a step.
+_STEPS = ("whole", "quantized", "step")
 
 
 class InFloat32:
@@ -56,12 +47,14 @@ class InFloat32:
             is_narrow: (number of an output, narrow dtype) -> whether the model has it in that dtype.
         """
         kinds = {dtype_of(x) for x in inputs if _is_tensor(x)} & NARROW_FLOATS
-        moved = op_type in _MOVES and not any(isinstance(x, relax.Var) and x in self.wide for x in inputs)
-        if not kinds or op_type in _OWN_TYPE or moved:
+        row = of(op_type)
+        moves = row.kind in (Kind.VIEW, Kind.MOVE) or row.part_read
+        moved = moves and not any(isinstance(x, relax.Var) and x in self.wide for x in inputs)
+        if not kinds or row.own_type or moved:
             return convert(inputs)
         wide = type(inputs)()
         for x in inputs:
-            wide.append(self._widened(x, op_type in _STEPS) if _is_tensor(x) and dtype_of(x) in kinds else x)
+            wide.append(self._widened(x, row.jump in _STEPS) if _is_tensor(x) and dtype_of(x) in kinds else x)
         results = _items(convert(wide))
         for i, result in enumerate(results):
             if narrow := next((kind for kind in sorted(kinds) if is_narrow(i, kind)), ""):

@@ -21,6 +21,7 @@ from .base import Converter
 from .images import pooling, resize, sampling, windows
 from .microsoft.registry import CONTRIBUTED, INTERNAL
 from .ml.registry import LEARNED
+from .rows import converter_of_row
 from .selection import indexing, ngrams, rows, scatters, sorting
 
 _FAMILIES = (
@@ -35,3 +36,10 @@ CONVERTERS: dict[str, Converter] = {
 ML = "ai.onnx.ml"
 #: Domain beside the standard one -> operator -> converter.
 FOREIGN: dict[str, dict[str, Converter]] = {**CONTRIBUTED, ML: LEARNED}
+
+
+def own_converter(op_type: str, domain: str = "") -> Converter | None:
+    """The converter of an operator that goes before TVM's: written for it, or made of its row in the table of
+    operators; None if there is none."""
+    written = FOREIGN.get(domain, CONVERTERS).get(op_type)
+    return converter_of_row(op_type) if written is None and domain not in FOREIGN else written

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...core.cost.work import READ_IN_PART, bytes_of, flops_of_call
+from ...core.cost.work import bytes_of, flops_of_call
 from ...core.errors import TvmExtError
 from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of
 from ...core.options import CompileOptions
 from ...frontend.reading.reader import Source, read_model
+from ...ops import Kind, of
 from .outcome import NOTHING, Outcome, outcome
 from .redundancy import redundancies
 from .result import Analysis, NodeRow, Shape
@@ -19,10 +20,6 @@ from .survey import Refused, Survey, survey
 
 if TYPE_CHECKING:
     import onnx
-
-
-#: Operators that hand on the memory they get.
-_VIEWS = frozenset(f"relax.{name}" for name in ("reshape", "expand_dims", "squeeze", "flatten"))
 
 
 def analyze(model: Any, **options: Any) -> Analysis:
@@ -125,12 +122,12 @@ def _row(node: onnx.NodeProto, label: str, calls: list[Any], weights: Iterable[s
 
 def _bytes(operations: list[Any], inputs: list[Any], outputs: list[Any]) -> int:
     """What a node reads and writes; nothing where no operation is left, or only other readings of the same memory."""
-    names = {op_name(call) for call in operations}
-    if not names - _VIEWS:
+    rows = [of(op_name(call)) for call in operations]
+    if all(row.kind is Kind.VIEW for row in rows):
         return 0
     written = sum(bytes_of(value) for value in outputs if _tensor(value))
     read = [bytes_of(value) for value in inputs if _tensor(value)]
-    if read and names & READ_IN_PART:
+    if read and any(row.part_read for row in rows):
         read[0] = min(read[0], written)
     return sum(read) + written
 

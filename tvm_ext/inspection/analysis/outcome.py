@@ -10,7 +10,7 @@ from typing import Any
 from tvm.ir import Call, GlobalVar, IRModule
 
 from ...core.graph.ownership import FOLD, OFFLOAD
-from ...core.graph.relax_graph import dtype_of, iter_groups, main_bindings, op_name, shape_of, tuple_item
+from ...core.graph.relax_graph import READINGS, dtype_of, iter_groups, main_bindings, op_name, shape_of, tuple_item
 from ...core.group import Group
 from ...core.machine import machine_for
 from ...core.options import CompileOptions
@@ -23,9 +23,6 @@ from ...passes.lowering.choose_recipes import ChooseRecipes
 from ...passes.lowering.group_operations import GroupOperations
 from .result import Generic
 from .survey import Survey
-
-#: Calls that are no kernels: other shapes, orders and names of the same memory.
-_VIEWS = ("relax.reshape", "relax.permute_dims")
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ def _kind(value: Any, ctx: CompileContext) -> str:
     if isinstance(value, Call) and isinstance(value.op, GlobalVar):
         plan = ctx.plans.get(value.op.name_hint)
         return plan.recipe.name if plan else "generic"
-    return "memory" if op_name(value) in _VIEWS else "generic"
+    return "memory" if op_name(value) in READINGS else "generic"
 
 
 def _callee(value: Any) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ...frontend.known_values import value_of
 from ...frontend.reading.walk import inner_graphs, value_names
+from ...ops import Kind, of
 from .result import Finding
 from .survey import Survey
 
@@ -19,17 +20,6 @@ if TYPE_CHECKING:
 
 #: Nodes that hand on their first input whatever it is.
 _NOTHING = ("Identity", "Dropout")
-#: Nodes that hand on their input where the output has the same shape (and dtype).
-_BY_SHAPE = ("Cast", "CastLike", "Concat", "Expand", "Flatten", "Pad", "Reshape", "Slice", "Squeeze", "Sum", "Tile",
-             "Unsqueeze", "Max", "Min", "Mean")  # fmt: skip
-#: Operator -> the number that changes nothing, as its second operand; as its first too for those that commute.
-_NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0, "Pow": 1.0}
-#: Pairs of which the second undoes the first, or does the same again.
-_INVERSE = {"Neg": "Neg", "Not": "Not", "Reciprocal": "Reciprocal"}
-_TWICE = ("Relu", "Abs", "Floor", "Ceil", "Round", "Sign")
-#: Beginnings of operators of which equal ones are none too many: each draws its own numbers, or is no work at all.
-_KEPT = ("Random", "Multinomial", "Bernoulli", "Constant")
-_RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
 
 def redundancies(survey: Survey, action: Callable[[str], str]) -> tuple[Finding, ...]:
@@ -109,11 +99,12 @@ class _Graph:
         if operator == "Transpose":
             perm = _ints(node, "perm")
             return "moves nothing" if perm is not None and perm == sorted(perm) else ""
-        single = operator not in ("Concat", "Sum", "Max", "Min", "Mean") or len(inputs) == 1
-        if operator in _BY_SHAPE and single and not self._moves(node):
+        row = of(operator)
+        single = row.shape_operands or len(inputs) == 1 or row.own_type
+        if row.idle and single and not self._moves(node):
             return "its output is its input"
-        if operator in _NEUTRAL and len(inputs) == 2 and self._is_filled(inputs[1], _NEUTRAL[operator]):
-            return f"{operator} with {_NEUTRAL[operator]:g}"
+        if row.neutral is not None and len(inputs) == 2 and self._is_filled(inputs[1], row.neutral):
+            return f"{operator} with {row.neutral:g}"
         return ""
 
     def _training(self, node: onnx.NodeProto) -> bool:
@@ -150,12 +141,14 @@ class _Graph:
             if first is not None and second is not None:
                 both = [first[axis] for axis in second]
                 return f"undoes {self._name(before)}" if both == sorted(both) else f"one with {self._name(before)}"
-        if pair[0] in _RESHAPES and pair[1] in _RESHAPES:
+        if all(of(operator).kind is Kind.VIEW for operator in pair):
             undone = self._same_type(before.input[0], node.output[0])
             return f"undoes {self._name(before)}" if undone else f"one with {self._name(before)}"
-        if _INVERSE.get(pair[0]) == pair[1]:
+        if pair[0] != pair[1]:
+            return ""
+        if of(node.op_type).involution:
             return f"undoes {self._name(before)}"
-        return f"the same again as {self._name(before)}" if pair[0] == pair[1] and pair[0] in _TWICE else ""
+        return f"the same again as {self._name(before)}" if of(node.op_type).idempotent else ""
 
     def _name(self, node: onnx.NodeProto) -> str:
         return self._survey.trace.makers.get(node.output[0], node.op_type)
@@ -163,7 +156,7 @@ class _Graph:
     def _duplicate(self, node: onnx.NodeProto) -> str:
         attributes = tuple(sorted(attribute.SerializeToString(deterministic=True) for attribute in node.attribute))
         key = (node.domain, node.op_type, attributes, tuple(map(self._identity_of, node.input)), len(node.output))
-        if node.op_type.startswith(_KEPT):
+        if of(node.op_type).random or node.op_type.startswith("Constant"):  # each its own numbers, or no work at all
             return ""
         first = self._first.setdefault(key, node.output[0])
         if first == node.output[0]:

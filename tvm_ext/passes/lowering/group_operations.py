@@ -24,16 +24,15 @@ from tvm_ext.core.graph.relax_graph import Rewriter, bindings_of, dtype_of, op_n
 from tvm_ext.core.group import CONSTANTS, GROUP
 from tvm_ext.core.numbers.storage import STORED
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
+from tvm_ext.ops.scalars.expression_size import operand_reads
+from tvm_ext.ops.scalars.operators import FLOATS, takes
+from tvm_ext.ops.table import of
 from tvm_ext.schedules import recipes
-from tvm_ext.schedules.scalars.expression_size import operand_reads
-from tvm_ext.schedules.scalars.operators import CONVERSIONS, FLOATS, is_elementwise, takes
 
 from ..steps.branches import meeting
 from ..steps.decodes import Decodes
 
 ELEMENTWISE = "elementwise"
-#: Anchors whose sums may be integers.
-PRODUCTS = frozenset({"relax.nn.conv2d", "relax.matmul"})
 
 
 @dataclass(eq=False)
@@ -144,7 +143,7 @@ class _Grouper:
     def why_not(self, binding: relax.VarBinding) -> str:
         """Why an operation is in no group; "" if it is in one."""
         name = op_name(binding.value)
-        if name not in self._anchors and not is_elementwise(name):
+        if name not in self._anchors and not of(name).is_elementwise:
             return f"{name or 'this expression'} is neither an anchor nor elementwise"
         if not static_tensor(binding.var) or not all(_operand(a) for a in binding.value.args):
             return f"{name} has a shape that is only known at run time"
@@ -282,11 +281,11 @@ def _fits_anchor(binding: relax.VarBinding, group: _Group) -> bool:
     """Whether an elementwise operation may follow an anchor, whose recipe computes one type: in float32 or float64,
     or on the way from sums of int32 or to and from a type that tensors are stored in."""
     anchored = group.anchored
-    sums = anchored is not None and dtype_of(anchored.var) == "int32" and group.anchor in PRODUCTS
+    sums = anchored is not None and dtype_of(anchored.var) == "int32" and of(group.anchor).integers
     if anchored is None or not (sums or dtype_of(anchored.var) in FLOATS):
         return False
     types = {dtype_of(binding.var), *_types(binding)}
-    if op_name(binding.value) in CONVERSIONS:
+    if of(op_name(binding.value)).is_conversion:
         return types <= {"float32", "int32", *STORED}
     return len(types) == 1 and (types <= set(FLOATS) or (sums and types == {"int32"}))
 

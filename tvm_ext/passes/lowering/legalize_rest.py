@@ -13,7 +13,7 @@ from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
 from tvm_ext.core.graph.relax_graph import Rewriter, bindings_of
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
-from tvm_ext.schedules.scalars.legalize import legalizations
+from tvm_ext.ops.scalars.legalize import legalizations
 
 from .kernel_interfaces import check_kept, check_kernels
 from .named_fusion import fuse

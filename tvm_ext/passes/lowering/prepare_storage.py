@@ -12,18 +12,17 @@ from tvm.ir import Call, GenericConst, IRModule
 from ...core.graph.relax_graph import Rewriter, dtype_of, op_name, shape_of
 from ...core.numbers.storage import STORED
 from ...core.passes import CompileContext, Pass, PassResult
+from ...ops.quantized_numpy import along, dequantized
+from ...ops.table import of
 from ..conditions import has_main
 from ..simplification.fold_constants import fold
 from ..simplification.rules import Rule, Site
 from ..steps.constants import constant, view_of
-from ..steps.linear import CONVOLUTIONS
 from ..steps.liveness import Readers, drop_leftovers
 from ..steps.movement import is_movement
-from ..steps.quantized_numpy import along, dequantized
 from ..steps.storage_movement import Movement
 from ..steps.stored_values import CAST, DEQUANTIZE, QUANTIZE, decode_of, encode_of, is_constant
 
-PRODUCTS = frozenset({*CONVOLUTIONS, "relax.matmul"})
 _ROWS = "relax.take"
 
 
@@ -121,7 +120,7 @@ def _read_as_stored(var: relax.Var, call: Call, site: Site) -> str:
         if reader is None:
             continue
         value = site.rw.defs[reader]
-        if op_name(value) in PRODUCTS and all(_is_decoded(a, site) for a in value.args[:2]):
+        if of(op_name(value)).is_linear and all(_is_decoded(a, site) for a in value.args[:2]):
             return f"{op_name(value).removeprefix('relax.')} of integers reads it"
         if op_name(value) == _ROWS and value.args[0].same_as(var) and not per_axis:
             return "rows are taken of it"

@@ -12,11 +12,12 @@ from tvm.ir import Call, GenericConst, IRModule
 
 from ...core.graph.relax_graph import Rewriter, op_name, tuple_item
 from ...core.passes import CompileContext, Pass, PassResult
+from ...ops.table import of
 from ..conditions import has_main
 from ..steps.constants import view_of
 from ..steps.liveness import is_pure
 
-_NEVER = ("relax.call_", "relax.builtin.", "relax.memory.", "relax.vm.", "relax.multinomial")
+_NEVER = ("relax.call_", "relax.builtin.", "relax.memory.", "relax.vm.")
 _SAMPLES = 61
 
 
@@ -93,7 +94,7 @@ class _Keys:
         name = op_name(value)
         if not isinstance(value, Call) or not name or not is_pure(value):
             return None
-        if name.startswith(_NEVER) or "random" in name:
+        if name.startswith(_NEVER) or of(name).random or "random" in name:
             return None
         attrs = None if value.attrs is None else _Structural(value.attrs)
         return (name, attrs, tuple(map(_Structural, value.ty_args)), tuple(map(self._operand, value.args)))

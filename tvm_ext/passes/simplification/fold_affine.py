@@ -10,9 +10,10 @@ from tvm.ir import Call, IRModule
 
 from ...core.graph.relax_graph import dtype_of, op_name
 from ...core.passes import CompileContext, Pass, PassResult
+from ...ops.table import operators
 from ..conditions import has_main
 from ..steps.constants import channel_constant, channel_vector, same_type
-from ..steps.linear import CONVOLUTIONS, Linear, linear_of
+from ..steps.linear import Linear, linear_of
 from .rules import Rule, Site, rewrite_by_rules
 
 
@@ -177,5 +178,5 @@ _BEFORE: tuple[Rule, ...] = (_scale_before, _shift_before)
 _RULES: dict[str, tuple[Rule, ...]] = {
     "relax.multiply": (_scale_after,),
     "relax.add": (_shift_after,),
-    **dict.fromkeys([*sorted(CONVOLUTIONS), "relax.matmul"], _BEFORE),
+    **{name: _BEFORE for row in operators() if row.is_linear for name in row.relax},
 }

@@ -12,10 +12,11 @@ from tvm.ir import Call, GenericConst, IRModule
 
 from ...core.graph.relax_graph import Rewriter, bindings_of, dtype_of, op_name
 from ...core.passes import CompileContext, Pass, PassResult
+from ...ops.table import of
 from ..conditions import has_main
 from ..steps.batch_norm import BatchNorm, match_batch_norm
 from ..steps.constants import channel_constant, channel_vector, constant, same_type, view_of
-from ..steps.linear import CONVOLUTIONS, output_factor
+from ..steps.linear import output_factor
 from ..steps.liveness import Readers, drop_leftovers
 
 
@@ -88,7 +89,7 @@ def _match(norm: BatchNorm, rw: Rewriter, readers: Readers) -> _Fold | str | Non
             shift = shift + vector * norm.scale
     call = rw.definition(anchor)
     name = op_name(call)
-    if name not in CONVOLUTIONS and name != "relax.matmul":
+    if not of(name).is_linear:
         return None
     for var, reader in ((anchor, bias), (bias, norm.call)) if bias is not None else ((anchor, norm.call),):
         if var is not None and not readers.only(var, [reader]):

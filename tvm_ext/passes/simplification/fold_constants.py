@@ -14,13 +14,13 @@ from tvm.tirx import FloatImm, IntImm
 from ...core.graph.relax_graph import Rewriter, dtype_of, op_name, shape_of, tuple_item
 from ...core.numbers.storage import outgrows
 from ...core.passes import CompileContext, Pass, PassResult
+from ...ops.evaluators import NotEvaluated, evaluate
+from ...ops.table import of
 from ..conditions import has_main
 from ..steps.constants import NUMPY_DTYPES, constant, view_of
 from ..steps.integer_weights import is_integer_weight
 from ..steps.liveness import drop_leftovers
-from ..steps.numpy_ops import EVALUATORS, NotEvaluated, evaluate
 
-_SHAPE_ONLY = ("relax.zeros_like", "relax.ones_like", "relax.full_like")
 _KEPT = {"relax.dequantize": "relax.dequantize is kept: folding it would turn quantized weights into floats"}
 
 
@@ -118,7 +118,7 @@ def _static(shape: Any) -> bool:
 
 def _foldable(name: str, operands: list[Any]) -> bool:
     """Whether every operand (or its shape, where only that counts) is known."""
-    if name in _SHAPE_ONLY and shape_of(operands[0]) is not None:
+    if of(name).shape_read and shape_of(operands[0]) is not None:
         operands = operands[1:]
     elif not operands:
         return False
@@ -127,7 +127,7 @@ def _foldable(name: str, operands: list[Any]) -> bool:
 
 def _folded(call: Call, ty: Any, operands: list[Any], rw: Rewriter) -> Any:
     name = op_name(call)
-    if name not in EVALUATORS:
+    if (evaluator := of(name).numpy) is None:
         rw.skip(_KEPT.get(name, f"{name} on constants, which has no evaluator"))
         return None
     types = _tensor_types(ty)
@@ -138,7 +138,7 @@ def _folded(call: Call, ty: Any, operands: list[Any], rw: Rewriter) -> Any:
         rw.skip(f"{name}: the result is over 1 MiB and over 4 times its operands")
         return None
     try:
-        result = evaluate(call, [_value(a) for a in operands], types[0][1])
+        result = evaluate(evaluator, call, [_value(a) for a in operands], types[0][1])
         new = _as_constants(result, types)
     except NotEvaluated as reason:
         rw.skip(f"{name}: {reason}")

@@ -17,10 +17,9 @@ from typing import Any
 from tvm import relax
 from tvm.ir import Call, GenericConst, IRModule
 
-from tvm_ext.schedules.scalars.operators import PER_AXIS, is_elementwise
-
 from ...core.graph.relax_graph import DROP, Rewriter, attrs_of, dtype_of, numpy_of, op_name, shape_of, static_tensor
 from ...core.passes import CompileContext, Pass, PassResult
+from ...ops.table import of
 from ..conditions import has_main
 
 _CONV = "relax.nn.conv2d"
@@ -106,7 +105,7 @@ class _Mover:
         return relax.op.nn.conv2d(data, call.args[1], strides=strides, **a)
 
     def _elementwise(self, call: Call, step: Step) -> Call:
-        images = call.args[:1] if op_name(call) in PER_AXIS else call.args
+        images = call.args[:1] if of(op_name(call)).per_axis else call.args
         operands = [self._at(a, call, step) for a in images]
         return Call(call.op, [*operands, *call.args[len(images) :]], call.attrs, call.ty_args)
 
@@ -143,7 +142,7 @@ def _is_image(var: relax.Var) -> bool:
 
 
 def _is_elementwise(value: Any) -> bool:
-    return is_elementwise(op_name(value)) and not any(isinstance(a, relax.Tuple) for a in value.args)
+    return of(op_name(value)).is_elementwise and not any(isinstance(a, relax.Tuple) for a in value.args)
 
 
 def _layouts_are_plain(call: Call) -> bool:

@@ -10,6 +10,7 @@ from tvm.ir import Call, IRModule
 
 from ...core.graph.relax_graph import attrs_of, dtype_of, op_name, scalar_of, shape_of
 from ...core.passes import CompileContext, Pass, PassResult
+from ...ops.table import of
 from ..conditions import has_main
 from ..steps.batch_norm import match_batch_norm
 from ..steps.constants import channel_constant, constant, view_of
@@ -60,14 +61,13 @@ def _divide_by_constant(call: Call, site: Site) -> Any:
     return relax.op.multiply(call.args[0], constant(1.0 / divisor.astype(np.float64), str(divisor.dtype)))
 
 
-_WHOLE = frozenset(f"relax.{name}" for name in ("round", "floor", "ceil", "trunc", "quantize"))
-
-
 def _is_rounded(var: relax.Var, site: Site) -> bool:
     """Whether a reader makes it a whole number, a shift before that aside."""
     for reader in site.readers.of(var):
         name = op_name(site.rw.defs.get(reader)) if reader is not None else ""
-        if name in _WHOLE or (name in ("relax.add", "relax.subtract") and _is_rounded(reader, site)):
+        if of(name).jump in ("whole", "quantized"):
+            return True
+        if name in ("relax.add", "relax.subtract") and _is_rounded(reader, site):
             return True
     return False
 
@@ -101,7 +101,7 @@ def _is_not_negative(expr: Any, site: Site) -> bool:
         return True
     if name in ("relax.add", "relax.multiply", "relax.mean", "relax.sum"):
         return all(_is_not_negative(a, site) for a in call.args)
-    return name in ("relax.abs", "relax.exp", "relax.square", "relax.variance", "relax.nn.relu", "relax.sqrt")
+    return of(name).not_negative
 
 
 _POWERS = {0.5: "a square root", 1.0: "nothing", 2.0: "a multiplication", 3.0: "two multiplications"}

@@ -8,10 +8,9 @@ from typing import Any
 from tvm import relax
 from tvm.ir import Call, GenericConst, IRModule
 
-from tvm_ext.schedules.scalars.operators import is_elementwise
-
 from ...core.graph.relax_graph import Rewriter, attrs_of, dtype_of, numpy_of, op_name, shape_of, static_tensor
 from ...core.passes import CompileContext, Pass, PassResult
+from ...ops.table import of
 from ..conditions import has_main
 
 _CONV, _TRANSPOSE = "relax.nn.conv1d", "relax.nn.conv1d_transpose"
@@ -77,7 +76,7 @@ def _convolution(call: Call, wide: dict[relax.Var, relax.Var], rw: Rewriter) -> 
 def _elementwise(call: Call, var: relax.Var, wide: dict[relax.Var, relax.Var], rw: Rewriter) -> Any:
     """An elementwise operation on what a widened one made, in four dimensions; None for anything else."""
     widened = [a for a in call.args if isinstance(a, relax.Var) and a in wide]
-    if not is_elementwise(op_name(call)) or not any(shape_of(a) == shape_of(var) for a in widened):
+    if not of(op_name(call)).is_elementwise or not any(shape_of(a) == shape_of(var) for a in widened):
         return None
     if not all(_tensor_fits(a) for a in call.args):
         return None

@@ -11,9 +11,9 @@ from tvm import relax
 from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import Rewriter, dtype_of, op_name
+from ...ops.table import of
 from .constants import view_of
 
-_PRODUCTS = frozenset({"relax.nn.conv2d", "relax.matmul"})
 _BYTES = frozenset({"int8", "uint8"})
 
 
@@ -30,11 +30,11 @@ def is_integer_weight(binding: relax.VarBinding, rw: Rewriter) -> bool:
 def _multiplies(reader: relax.Var, var: relax.Var, rw: Rewriter) -> bool:
     """Whether a reader is a product, or takes one zero point away for products."""
     value = rw.defs[reader]
-    if op_name(value) in _PRODUCTS:
+    if of(op_name(value)).integers:
         return True
     if op_name(value) != "relax.subtract" or not value.args[0].same_as(var) or not _one_value(value.args[1], rw):
         return False
-    return _all_read(reader, rw, lambda last, _: op_name(rw.defs[last]) in _PRODUCTS)
+    return _all_read(reader, rw, lambda last, _: of(op_name(rw.defs[last])).integers)
 
 
 def _all_read(var: relax.Var, rw: Rewriter, fits: Any) -> bool:

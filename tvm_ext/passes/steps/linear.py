@@ -9,9 +9,8 @@ import numpy as np
 from tvm.ir import Call, GenericConst
 
 from ...core.graph.relax_graph import attrs_of, dtype_of, op_name
+from ...ops.table import of
 from .constants import constant, view_of
-
-CONVOLUTIONS = {f"relax.nn.conv{n}d{t}" for n in (1, 2, 3) for t in ("", "_transpose")}
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class Linear:
 def linear_of(call: Any) -> Linear | None:
     """A convolution or matmul as a linear map; None for anything else, a computed weight, or a layout not known."""
     name = op_name(call)
-    weight = view_of(call.args[1]) if name in CONVOLUTIONS or name == "relax.matmul" else None
+    weight = view_of(call.args[1]) if of(name).is_linear else None
     if weight is None or weight.dtype.kind != "f" or {dtype_of(a) for a in call.args} != {str(weight.dtype)}:
         return None
     rank = int(call.args[0].ty.ndim)

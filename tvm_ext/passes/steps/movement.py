@@ -8,19 +8,12 @@ from tvm import relax
 from tvm.ir import TupleGetItem
 
 from ...core.graph.relax_graph import op_name
-
-_MOVES = frozenset(
-    f"relax.{name}"
-    for name in (
-        "reshape", "flatten", "squeeze", "expand_dims", "permute_dims", "broadcast_to", "concat", "split",
-        "strided_slice", "tile", "repeat", "flip", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d",
-    )
-)  # fmt: skip
+from ...ops.table import of
 
 
 def is_movement(value: Any) -> bool:
     """Whether an expression only moves elements, or picks some; what picks few of many rows does not count."""
-    return op_name(value) in _MOVES or isinstance(value, TupleGetItem)
+    return of(op_name(value)).keeps_elements or isinstance(value, TupleGetItem)
 
 
 def moved(value: Any) -> tuple[Any, ...]:

@@ -10,19 +10,15 @@ import numpy as np
 from tvm import relax
 from tvm.ir import Call
 
-from tvm_ext.schedules.scalars.operators import is_elementwise
-
 from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of, static_tensor, uses_of
 from ...core.numbers.precision import STORED_IN, rounded
 from ...core.passes import CompileContext
+from ...ops.table import of
 from .constants import view_of
-from .linear import CONVOLUTIONS
 from .movement import is_movement, moved
 
-PRODUCTS = frozenset({*CONVOLUTIONS, "relax.matmul", "relax.nn.attention", "relax.nn.attention_bias"})
-
-#: What turns a rounding into another place or another angle.
-_JUMPS = frozenset(f"relax.{name}" for name in ("floor", "ceil", "round", "sin", "cos", "tan", "image.grid_sample"))
+#: Jumps that turn a rounding into another place or another angle.
+_PLACES = ("whole", "angle")
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class Product:
     @property
     def operands(self) -> tuple[Any, ...]:
         """What is multiplied: data and weight, or query, key and value; a mask is no operand."""
-        return tuple(self.call.args[: 3 if "attention" in op_name(self.call) else 2])
+        return tuple(self.call.args[number] for number in of(op_name(self.call)).multiplied)
 
 
 def products_of(function: relax.Function, ctx: CompileContext) -> tuple[Product, ...]:
@@ -63,7 +59,7 @@ def products_of(function: relax.Function, ctx: CompileContext) -> tuple[Product,
     )
     found = []
     for binding in bindings:
-        if op_name(binding.value) in PRODUCTS and dtype_of(binding.var) == "float32":
+        if of(op_name(binding.value)).multiplied and dtype_of(binding.var) == "float32":
             product = Product(binding.var, binding.value, ctx.provenance.of(binding.var.name))
             found.append(Product(product.var, product.call, product.nodes, facts.why_kept(product)))
     return tuple(found)
@@ -115,9 +111,9 @@ class _Facts:
                 if reader is None or reader in seen:
                     continue
                 value = self.defs[reader]
-                if op_name(value) in _JUMPS or _to_integers(value):
+                if of(op_name(value)).jump in _PLACES or _to_integers(value):
                     return f"its result becomes a place or an angle: {op_name(value).removeprefix('relax.')} reads it"
-                if is_elementwise(op_name(value)) or is_movement(value):
+                if of(op_name(value)).is_elementwise or is_movement(value):
                     seen.add(reader)
                     level.append(reader)
         return ""

@@ -20,30 +20,19 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, IRModule, TupleGetItem
 
 from tvm_ext.schedules.blocked.matmul import streamed_rows
-from tvm_ext.schedules.scalars.operators import is_elementwise
 
 from ...core.graph.provenance import Provenance
 from ...core.graph.relax_graph import bindings_of, dtype_of, iter_groups, main_bindings, op_name, shape_of, uses_of
 from ...core.group import GROUP
 from ...core.numbers.precision import NARROW_FLOATS, rounded
 from ...core.passes import CompileContext
+from ...ops.table import of
 from ..lowering.fuse_expansions import ANCHOR as EXPANSION
 from ..lowering.fuse_expansions import FuseExpansions
 from ..lowering.group_operations import GroupOperations
 from .constants import view_of
 from .movement import is_movement, moved
 from .products import Product
-
-#: Operators that pass on a rounding of their operand no larger than it is, of the result's size.
-_NON_EXPANSIVE = frozenset(
-    f"relax.{name}"
-    for name in (
-        "add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "clip", "sigmoid", "tanh", "erf",
-        "where", "nn.relu", "nn.leakyrelu", "nn.prelu", "nn.silu", "nn.gelu", "nn.gelu_tanh", "nn.avg_pool1d",
-        "nn.avg_pool2d", "nn.avg_pool3d", "nn.adaptive_avg_pool2d", "mean", "sum", "max", "min", "image.resize2d",
-        "nn.pad", "stack", "take", "gather_elements", "gather_nd",
-    )
-)  # fmt: skip
 
 
 @dataclass
@@ -207,7 +196,7 @@ class _Graph:
                 moves = is_movement(value)
                 if not moves and not self._passes_on(value, reader, operand, lowered):
                     return f"{op_name(value).removeprefix('relax.') or 'an expression'} reads it"
-                if moves or (is_elementwise(op_name(value)) and reader not in rounded):
+                if moves or (of(op_name(value)).is_elementwise and reader not in rounded):
                     seen.add(reader)
                     level.append(reader)
         return ""
@@ -219,4 +208,4 @@ class _Graph:
             return any(var.same_as(operand) for operand in product.operands)
         if name == "relax.divide":
             return isinstance(value.args[1], GenericConst)
-        return name in _NON_EXPANSIVE
+        return of(name).passes_rounding

@@ -5,8 +5,9 @@
 
 The model is imported for two sizes of the batch, and both programs are read side by side. What differs between them
 must be sizes of the batch and nothing else: no other attribute, no constant. The axis whose size differs is where
-the rows of a value lie; `row_rules` says for each operator which axes it mixes. What cannot be seen so is a constant
-that the model computes from its batch size and that is the same for both sizes: they are primes of some size for that.
+the rows of a value lie; `ops/row_rules.py` says for each operator which axes it mixes. What cannot be seen so is a
+constant that the model computes from its batch size and that is the same for both sizes: they are primes of some size
+for that.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.core.graph.provenance import Provenance
 from tvm_ext.core.graph.relax_graph import bindings_of, op_name, shape_of
 
-from .row_rules import Cut, Rows, Site, first_result_only, needs_no_rows, rule_of, sizes_may_differ
+from ...ops.row_rules import Cut, Rows, Site
+from ...ops.table import of
 
 _ELEMENTWISE = 0  # of TVM's operator patterns
 
@@ -94,21 +96,20 @@ class _Checker:
             raise NotRowWise("no rule says which axes it mixes")
 
     def _call(self, a: Call, b: Call) -> None:
-        operator = op_name(a).removeprefix("relax.")
-        rule = rule_of(operator)
-        if rule is None:
+        row = of(op_name(a))
+        if (rule := row.row_rule) is None:
             raise NotRowWise("no rule says which axes it mixes")
         operands = tuple(self._operands(a, b))
-        if not sizes_may_differ(operator):
+        if not row.sized:
             self._same_attributes(a, b)
-        if operator == "call_tir":
+        if op_name(a) == "relax.call_tir":
             self._same_kernel(a.args[0], b.args[0])
         results = self._results(a, b)
-        if first_result_only(operator):
+        if row.first_result:
             results = results[:1]
         cut = [r for r in results if r is not None]
         if not any(operands):
-            if cut and not needs_no_rows(operator):
+            if cut and not row.uniform:
                 raise NotRowWise("its result depends on the number of rows")
             return
         if len(cut) != len(results):

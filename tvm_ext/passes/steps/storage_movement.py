@@ -16,6 +16,7 @@ from tvm.ir import Call
 
 from ...core.graph.relax_graph import attrs_of, op_name, shape_of, tuple_item
 from ...core.numbers.precision import rounded
+from ...ops import Kind, of
 from ..simplification.fold_constants import folded_call
 from ..simplification.rules import Site
 from .stored_values import Conversion, decode_of
@@ -66,17 +67,23 @@ def _lost(call: Call, axis: int, shape: tuple[int, ...]) -> int | None:
     return None
 
 
-#: Operators that move the elements of their first operand -> where an axis goes.
+#: Operator -> where an axis goes, of those that neither lose all nor are another shape of the same memory.
 _MOVES: dict[str, _AxisAfter] = {
-    **{f"relax.{name}": _reshaped for name in ("reshape", "squeeze", "expand_dims", "flatten", "nn.batch_flatten")},
     "relax.permute_dims": _permuted,
     "relax.strided_slice": _sliced,
     "relax.take": _picked,
     "relax.nn.pad": _lost,
     **{f"relax.nn.max_pool{n}d": _pooled for n in (1, 2, 3)},
-    **{f"relax.{name}": _lost for name in ("tile", "repeat", "flip", "broadcast_to", "gather_elements", "gather_nd")},
     "relax.image.resize2d": _lost,
 }
+
+
+def _axis_after(call: Call) -> _AxisAfter | None:
+    """Where an axis goes that an operator moves with the elements of its first operand; None if it moves none."""
+    row = of(op_name(call))
+    moves = row.keeps_elements or row.part_read
+    otherwise = (_reshaped if row.kind is Kind.VIEW else _lost) if moves else None
+    return _MOVES.get(op_name(call), otherwise)
 
 
 # ------------------------------------------------------------ what an operator becomes
@@ -139,7 +146,8 @@ class Movement:
         name = op_name(value)
         if name == "relax.concat":
             return _concat(value, site)
-        decode = decode_of(value.args[0], site.rw) if name in _MOVES and value.args else None
+        one = isinstance(value, Call) and not isinstance(value.ty, relax.TupleType) and value.args
+        decode = decode_of(value.args[0], site.rw) if one and _axis_after(value) is not None else None
         if decode is None:
             return None
         moved = _OTHERWISE.get(name, _as_it_is)(value, decode)
@@ -178,7 +186,8 @@ def _concat(call: Call, site: Site) -> Any:
 def _below(call: Call, moved: Call | str, decode: Conversion, operands: Sequence[Any], site: Site) -> Any:
     """The decode of the moved tensor, with its axis where that is now."""
     short, shape = op_name(call).removeprefix("relax.").removeprefix("nn."), shape_of(site.var)
-    axis_after = _joined if op_name(call) == "relax.concat" else _MOVES[op_name(call)]
+    axis_after = _joined if op_name(call) == "relax.concat" else _axis_after(call)
+    assert axis_after is not None
     axis = axis_after(call, decode.axis, shape) if decode.axis is not None and shape is not None else None
     if shape is None or (decode.axis is not None and axis is None):
         moved = "the axis of its scales does not survive" if shape is not None else "its shape is not known"

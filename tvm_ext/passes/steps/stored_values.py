@@ -18,7 +18,9 @@ from ...core.numbers.precision import NARROW_FLOATS
 from ...core.numbers.storage import STORED
 from .constants import view_of
 
-QUANTIZE, DEQUANTIZE, CAST = "relax.quantize", "relax.dequantize", "relax.astype"
+QUANTIZE = "relax.quantize"
+DEQUANTIZE = "relax.dequantize"
+CAST = "relax.astype"
 #: Largest scale with which no difference of two 8-bit integers becomes infinite.
 _LARGEST = float(np.finfo(np.float32).max) / 256.0
 

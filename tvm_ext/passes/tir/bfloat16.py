@@ -49,7 +49,7 @@ def broadcast_bits() -> tvm.transform.Pass:
 
 
 def round_in_one() -> tvm.transform.Pass:
-    """What :mod:`...schedules.scalars.operators` makes of a rounding becomes one instruction, for vectors."""
+    """What :mod:`...ops.scalars.functions` makes of a rounding becomes one instruction, for vectors."""
 
     def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
         if not codegen.target_has_features("avx512bf16", function.attrs["target"]):

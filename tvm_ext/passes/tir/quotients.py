@@ -32,7 +32,7 @@ def multiply_quotients() -> tvm.transform.Pass:
     """Quantizations' quotients become products, where the CPU multiplies and adds at once.
 
     What is divided has to be limited, min(max(x, least), most), to what 8 bits hold, as
-    :mod:`...schedules.scalars.operators` writes it.
+    :mod:`...ops.scalars.functions` writes it.
     """
 
     def rounded(call: Call) -> Any:

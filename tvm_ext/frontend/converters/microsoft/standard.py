@@ -21,11 +21,11 @@ _OPSET = 13
 
 def standard(op_type: str, inputs: Sequence[Any], attributes: Attributes, opset: int = _OPSET) -> Any:
     """What the converter of ONNX's operator of this name makes of a node."""
-    from ..registry import CONVERTERS
+    from ..registry import own_converter
 
-    if op_type not in CONVERTERS:
+    if (own := own_converter(op_type)) is None:
         return stock(op_type, inputs, attributes, opset)
-    return CONVERTERS[op_type](operands(inputs), attributes, opset)
+    return own(operands(inputs), attributes, opset)
 
 
 #: Name of a fused activation -> its parameters.

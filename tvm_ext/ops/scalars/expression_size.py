@@ -15,25 +15,26 @@ from typing import Any
 
 from tvm import tirx
 
-from .operators import SCALAR_OPS, TYPED_OPS
+from ..table import of
 
 _CHILDREN = ("a", "b", "true_value", "false_value", "value")
 #: Reads of a condition: TVM's analyzer looks at it again for each of the two values, and at conditions within
 #: conditions as often as that makes. Measured: compile time grows by this factor with each, and where the condition is
 #: an operand, which no `let` names, it is twice as long.
 _CONDITION, _OPERAND_AS_CONDITION = 6, 12
-_ATTRIBUTES: Mapping[str, Any] = {"alpha": 0.5, "dtype": "int32", "out_dtype": "int8"}
+#: Attributes to look at an expression with.
+_SAMPLES: Mapping[Any, Any] = {float: 0.5, int: 1, str: "int8"}
 
 
 @functools.cache
 def operand_reads(operator: str) -> tuple[int, ...]:
     """Reads of each operand of an elementwise operator on float32, 1 or more."""
-    scalar = {**TYPED_OPS, **SCALAR_OPS}[operator]
-    parameters = [p for p in inspect.signature(scalar).parameters.values() if p.default is p.empty]
-    attributes = {p.name: _ATTRIBUTES[p.name] for p in parameters if p.name in _ATTRIBUTES}
+    row = of(operator)
+    parameters = [p for p in inspect.signature(row.scalar).parameters.values() if p.default is p.empty]
+    attributes = {p.name: _SAMPLES[row.attributes[p.name]] for p in parameters if p.name in row.attributes}
     variadic = sum(p.kind is p.VAR_POSITIONAL for p in parameters)
     operands = [tirx.Var("x", "float32") for _ in range(len(parameters) + variadic - len(attributes))]
-    expr = scalar(*(_truth(operator, i, x) for i, x in enumerate(operands)), **attributes)
+    expr = row.scalar(*(_truth(operator, i, x) for i, x in enumerate(operands)), **attributes)
     unnamed = _OPERAND_AS_CONDITION // _CONDITION if operator == "relax.where" else 1
     return tuple(max(1, (unnamed if i == 0 else 1) * _reads(expr, {x: 1})) for i, x in enumerate(operands))
 

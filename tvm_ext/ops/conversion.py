@@ -1,4 +1,4 @@
-"""Floats cut off to whole numbers in numpy, as kernels do it (:func:`tvm_ext.schedules.scalars.operators.cast`)."""
+"""Floats cut off to whole numbers in numpy, as kernels do it (:func:`tvm_ext.ops.scalars.functions.cast`)."""
 
 from __future__ import annotations
 

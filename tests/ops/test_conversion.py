@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tvm_ext.core.numbers.conversion import converted
+from tvm_ext.ops.conversion import converted
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Minimax polynomials by Remez exchange: where the coefficients of `vector_math` come from.
 
-Run as a program, it prints them: `python -m tests.schedules.minimax`.
+Run as a program, it prints them: `python -m tests.ops.minimax`.
 """
 
 from __future__ import annotations

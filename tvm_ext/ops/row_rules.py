@@ -8,11 +8,11 @@ at most one axis that does, with the same number of indices for each row, in ord
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_ext.core.graph.relax_graph import attrs_of
+from .attributes import attrs_of
 
 
 @dataclass(frozen=True)
@@ -59,43 +59,23 @@ class Site:
 Rule = Callable[[Site], "str | None"]
 
 
-def rule_of(operator: str) -> Rule | None:
-    """The rule of a Relax operator, by its name without "relax."; None if there is none."""
-    return _RULES.get(operator)
-
-
-def needs_no_rows(operator: str) -> bool:
-    """Whether an operator makes equal rows of operands that have none: its result may depend on their number."""
-    return operator in _UNIFORM
-
-
-def first_result_only(operator: str) -> bool:
-    """Whether its further results are its parameters again."""
-    return operator == "nn.batch_norm"
-
-
-def sizes_may_differ(operator: str) -> bool:
-    """Whether its arguments hold sizes of the result, which are compared as shapes already."""
-    return operator in _SIZED
-
-
-def _aligned(site: Site) -> str | None:
+def aligned(site: Site) -> str | None:
     """Elementwise, operands broadcast: rows lie on the same axis, counted from the right."""
     if any(cut and site.result and cut.from_right != site.result.from_right for cut in site.operands):
         return "its operands have their rows on different axes"
     return None
 
 
-def _parameters_shared(site: Site) -> str | None:
+def parameters_shared(site: Site) -> str | None:
     """Rows in the first operand; parameters are the same for all."""
     return "its parameters depend on the rows" if any(site.operands[1:]) else None
 
 
-def _batch_norm(site: Site) -> str | None:
+def in_inference(site: Site) -> str | None:
     return "it takes the statistics of the batch" if site.attribute("training") else None
 
 
-def _not_over(attribute: str) -> Rule:
+def not_over(attribute: str) -> Rule:
     """It mixes the axes of an attribute (all of them if that is None), and no others."""
 
     def rule(site: Site) -> str | None:
@@ -110,11 +90,11 @@ def _not_over(attribute: str) -> Rule:
     return rule
 
 
-def _all_of(*rules: Rule) -> Rule:
+def all_of(*rules: Rule) -> Rule:
     return lambda site: next((why for rule in rules if (why := rule(site))), None)
 
 
-def _images(layout: str, *axes: str) -> Rule:
+def images(layout: str, *axes: str) -> Rule:
     """It mixes all but some axes of a layout: the batch for convolutions, also channels for pooling."""
 
     def rule(site: Site) -> str | None:
@@ -126,7 +106,7 @@ def _images(layout: str, *axes: str) -> Rule:
     return rule
 
 
-def _matmul(site: Site) -> str | None:
+def product(site: Site) -> str | None:
     left, right = site.operands
     if (left and left.from_right == 1) or (right and right.from_right == (2 if len(right.shape) > 1 else 1)):
         return "it sums over the axis on which the rows lie"
@@ -135,7 +115,7 @@ def _matmul(site: Site) -> str | None:
     return None
 
 
-def _take(site: Site) -> str | None:
+def taken(site: Site) -> str | None:
     data, indices = site.operands
     if data is None:
         return None
@@ -145,14 +125,14 @@ def _take(site: Site) -> str | None:
     return "it picks rows" if axis is None or axis % len(data.shape) == data.axis else None
 
 
-def _reshape(site: Site) -> str | None:
+def reshaped(site: Site) -> str | None:
     """Rows stay whole: as many elements stand before the rows' axis as did."""
     if site.result and site.first.outer == site.result.outer:
         return None
     return f"it mixes the rows: {_text(site.first)} becomes {_text(site.result)}"
 
 
-def _slice(site: Site) -> str | None:
+def sliced(site: Site) -> str | None:
     rows = site.first
     axes, strides = (_numbers(site.call.args[i]) for i in (1, 4)) if len(site.call.args) > 4 else ((), ())
     sliced = dict(zip(axes, strides or (1,) * len(axes), strict=False))
@@ -165,79 +145,30 @@ def _numbers(value: Any) -> tuple[int, ...]:
     return tuple(int(getattr(v, "value", v)) for v in getattr(value, "fields", value))
 
 
-def _pad(site: Site) -> str | None:
+def padded(site: Site) -> str | None:
     rows = site.first
     width = _numbers(site.attribute("pad_width"))
     return "it pads the axis of the rows" if any(width[2 * rows.axis : 2 * rows.axis + 2]) else None
 
 
-def _tile(site: Site) -> str | None:
+def tiled(site: Site) -> str | None:
     kept = site.result is not None and site.result.each == site.first.each
-    return _aligned(site) if kept else "it repeats the rows"
+    return aligned(site) if kept else "it repeats the rows"
 
 
-def _same_place(site: Site) -> str | None:
+def same_place(site: Site) -> str | None:
     """All operands are cut, and equally."""
     places = {(cut.axis, cut.each) if cut else None for cut in site.operands}
     return None if len(places) == 1 else "some of its operands depend on the rows, and some do not, or differently"
 
 
-def _attention(site: Site) -> str | None:
+def heads(site: Site) -> str | None:
     return None if all(cut is None or cut.axis == 0 for cut in site.operands) else "its rows are no batch"
 
 
-def _free(_: Site) -> str | None:
+def free(_: Site) -> str | None:
     return None
 
 
 def _text(cut: Cut) -> str:
     return "a result without rows" if cut is None else f"{list(cut.shape)} with rows on axis {cut.axis}"
-
-
-def _many(names: str, rule: Rule) -> dict[str, Rule]:
-    return dict.fromkeys(names.split(), rule)
-
-
-_RULES: dict[str, Rule] = {
-    **_many(
-        "abs acos acosh asin asinh atan atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil cos cosh erf exp "
-        "floor isfinite isinf isnan left_shift log logical_and logical_not logical_or logical_xor negative right_shift "
-        "round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc add subtract multiply divide floor_divide mod "
-        "floor_mod log_add_exp maximum minimum power equal not_equal greater greater_equal less less_equal where clip "
-        "astype full_like zeros_like ones_like nn.relu nn.gelu nn.gelu_tanh nn.silu nn.leakyrelu nn.selu "
-        "nn.softplus nn.dropout",
-        _aligned,
-    ),
-    **_many("nn.prelu quantize dequantize", _parameters_shared),
-    **_many("sum mean max min prod std variance argmax argmin cumsum cumprod sort argsort topk flip split "
-            "nn.softmax nn.log_softmax", _not_over("axis")),
-    **_many("concat gather_elements", _all_of(_same_place, _not_over("axis"))),
-    **_many("nn.layer_norm nn.rms_norm", _all_of(_parameters_shared, _not_over("axes"))),
-    **_many("nn.group_norm nn.instance_norm",
-            _all_of(_parameters_shared, _not_over("axes"), _not_over("channel_axis"))),
-    "nn.batch_norm": _all_of(_parameters_shared, _batch_norm, _not_over("axis")),
-    **_many("nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose",
-            _images("data_layout", "N")),
-    **_many("nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.avg_pool1d nn.avg_pool2d nn.avg_pool3d "
-            "nn.adaptive_avg_pool1d nn.adaptive_avg_pool2d nn.adaptive_avg_pool3d image.resize2d",
-            _images("layout", "N", "C")),
-    "matmul": _matmul,
-    "take": _take,
-    **_many("reshape flatten squeeze expand_dims", _reshape),
-    "strided_slice": _slice,
-    "nn.pad": _pad,
-    "tile": _tile,
-    "broadcast_to": _aligned,
-    "stack": _same_place,
-    "nn.attention": _attention,
-    "call_tir": _aligned,  # row_wise looks into the kernel
-    **_many("permute_dims repeat one_hot full zeros ones", _free),
-}  # fmt: skip
-
-_UNIFORM = frozenset({"broadcast_to", "full", "zeros", "ones", "tile", "repeat"})
-_SIZED = _UNIFORM | {"reshape"}
-
-
-def operators() -> Iterable[str]:
-    """All operators that have a rule."""
-    return _RULES.keys()

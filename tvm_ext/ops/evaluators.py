@@ -1,4 +1,4 @@
-"""What Relax operators compute, in numpy: the table behind constant folding.
+"""What Relax operators compute, in numpy: the evaluators that rows name, behind constant folding.
 
 Floating point goes through float64 and is rounded once, integers wrap as on the machine. What an operator does not
 define (integer division by zero) is not evaluated.
@@ -8,29 +8,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tvm.ir import Call
 
-from ...core.graph.relax_graph import attrs_of
-from ...core.numbers.conversion import converted
+from .attributes import attrs_of
+from .conversion import converted
 from .quantized_numpy import quantized
+
+if TYPE_CHECKING:
+    from tvm.ir import Call
 
 
 class NotEvaluated(Exception):
     """The operator is known, but has no defined or portable value for these operands; says why."""
 
 
-Evaluator = Callable[[Call, Sequence[Any], np.dtype], Any]
+Evaluator = Callable[[Any, Sequence[Any], np.dtype], Any]
 """(call, operand values, dtype of the result) -> an array, or a list of arrays for a tuple."""
 
 
-def evaluate(call: Call, values: Sequence[Any], dtype: str) -> np.ndarray | list[np.ndarray]:
+def evaluate(evaluator: Evaluator, call: Call, values: Sequence[Any], dtype: str) -> np.ndarray | list[np.ndarray]:
     """The value of an operator call.
 
     Args:
-        call: a call whose operator is in :data:`EVALUATORS`.
+        evaluator: of its operator.
         values: one value an argument: array, number, tuple of integers (a shape), list (a tuple of tensors).
         dtype: of the result, or of the first item of a tuple.
 
@@ -40,7 +42,7 @@ def evaluate(call: Call, values: Sequence[Any], dtype: str) -> np.ndarray | list
     want = np.dtype(dtype)
     try:
         with np.errstate(all="ignore"):
-            result = EVALUATORS[str(call.op.name)](call, values, want)
+            result = evaluator(call, values, want)
             return [_rounded(r, want) for r in result] if isinstance(result, list) else _rounded(result, want)
     except (ValueError, IndexError, OverflowError) as error:
         raise NotEvaluated(str(error)) from error
@@ -57,7 +59,9 @@ def _wide(value: Any) -> Any:
 
 
 # ------------------------------------------------------------ elementwise
-def _numeric(fn: Callable[..., Any]) -> Evaluator:
+def on_numbers(fn: Callable[..., Any]) -> Evaluator:
+    """A function of numpy on anything but truth values; floats in float64."""
+
     def run(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
         if any(isinstance(v, np.ndarray) and v.dtype == bool for v in values):
             raise NotEvaluated("arithmetic on bool")
@@ -66,11 +70,19 @@ def _numeric(fn: Callable[..., Any]) -> Evaluator:
     return run
 
 
-def _plain(fn: Callable[..., Any]) -> Evaluator:
+def plainly(fn: Callable[..., Any]) -> Evaluator:
+    """A function of numpy on what the operands are."""
     return lambda call, values, dtype: fn(*values)
 
 
-def _float_only(fn: Callable[..., Any]) -> Evaluator:
+def along(fn: Callable[..., Any], axes: str) -> Evaluator:
+    """A function of numpy of one operand and of axes, an attribute of that name in Relax and in numpy."""
+    return lambda call, values, dtype: fn(values[0], **attrs_of(call, [axes]))
+
+
+def on_floats(fn: Callable[..., Any]) -> Evaluator:
+    """A function of numpy on floats, in float64."""
+
     def run(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
         if dtype.kind != "f":
             raise NotEvaluated(f"defined on floats, not on {dtype}")
@@ -79,8 +91,15 @@ def _float_only(fn: Callable[..., Any]) -> Evaluator:
     return run
 
 
-def _erf(x: np.ndarray) -> np.ndarray:
+def erf(x: np.ndarray) -> np.ndarray:
+    """The error function."""
     return np.fromiter(map(math.erf, x.ravel().tolist()), np.float64, x.size).reshape(x.shape)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + e^-x), without a power that overflows."""
+    small = np.exp(-abs(x))
+    return np.where(x >= 0, 1.0, small) / (1.0 + small)
 
 
 def _check_divisor(a: np.ndarray, b: np.ndarray) -> None:
@@ -90,7 +109,8 @@ def _check_divisor(a: np.ndarray, b: np.ndarray) -> None:
         raise NotEvaluated("the smallest integer divided by -1 overflows")
 
 
-def _divide(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+def divide(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    """Quotients; of integers cut off towards zero."""
     a, b = values
     if a.dtype.kind == "f":
         return np.divide(_wide(a), _wide(b))
@@ -98,7 +118,8 @@ def _divide(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
     return a // b + ((a % b != 0) & ((a < 0) != (b < 0))).astype(dtype)  # towards zero, as in C
 
 
-def _floor_divide(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+def floor_divide(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    """Quotients rounded down."""
     a, b = values
     if a.dtype.kind == "f":
         return np.floor(np.divide(a, b))  # the quotient is rounded before the floor, so not in float64
@@ -106,7 +127,9 @@ def _floor_divide(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
     return np.floor_divide(a, b)
 
 
-def _integer_modulo(fn: Callable[..., Any]) -> Evaluator:
+def on_integers(fn: Callable[..., Any]) -> Evaluator:
+    """A remainder of integers."""
+
     def run(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
         if dtype.kind not in "iu":
             raise NotEvaluated(f"remainder of {dtype}")
@@ -116,40 +139,38 @@ def _integer_modulo(fn: Callable[..., Any]) -> Evaluator:
     return run
 
 
-def _clip(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+def astype(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    """Values in another type."""
+    return converted(values[0], dtype)
+
+
+def clip(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    """Values within two bounds."""
     x, low, high = values
     return np.clip(x, np.asarray(low).astype(dtype), np.asarray(high).astype(dtype))
 
 
-def _quantize(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+def quantize(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    """Whole numbers of a scale."""
     x, scale, zero = values
     return quantized(x, scale, zero, int(call.attrs.axis), str(dtype))
 
 
 # ------------------------------------------------------------ data movement
-def _permute_dims(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
-    return np.transpose(values[0], attrs_of(call, ["axes"])["axes"])
-
-
-def _squeeze(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
-    return np.squeeze(values[0], axis=attrs_of(call, ["axis"])["axis"])
-
-
-def _expand_dims(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
-    return np.expand_dims(values[0], attrs_of(call, ["axis"])["axis"])
-
-
-def _concat(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+def concat(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    """Tensors side by side."""
     axis = call.attrs.axis
     return np.concatenate([v.ravel() for v in values[0]] if axis is None else values[0], int(axis or 0))
 
 
-def _split(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+def split(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    """Parts along an axis."""
     attrs = attrs_of(call, ["indices_or_sections", "axis"])
     return list(np.split(values[0], attrs["indices_or_sections"], attrs["axis"]))
 
 
-def _strided_slice(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+def strided_slice(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    """What begin, end and strides pick."""
     x, axes, begin, end = values[:4]
     strides = values[4] if len(values) > 4 else [1] * len(axes)
     index = [slice(None)] * x.ndim
@@ -158,7 +179,8 @@ def _strided_slice(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
     return x[tuple(index)]
 
 
-def _take(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+def take(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    """Indices of an axis."""
     x, index = values
     axis = None if call.attrs.axis is None else int(call.attrs.axis)
     limit = x.size if axis is None else x.shape[axis]
@@ -170,7 +192,9 @@ def _take(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
 
 
 # ------------------------------------------------------------ reductions and products
-def _reduction(fn: Callable[..., Any]) -> Evaluator:
+def reduction(fn: Callable[..., Any]) -> Evaluator:
+    """A reduction of numpy, in float64 of floats."""
+
     def run(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
         attrs = attrs_of(call, ["axis", "keepdims"])
         wide = {"dtype": np.float64 if dtype.kind == "f" else dtype} if fn in (np.sum, np.mean, np.prod) else {}
@@ -181,13 +205,16 @@ def _reduction(fn: Callable[..., Any]) -> Evaluator:
     return run
 
 
-def _matmul(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+def matmul(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    """A product of matrices."""
     compute = np.float64 if dtype.kind == "f" else dtype
     return np.matmul(*(v.astype(compute) for v in values))
 
 
 # ------------------------------------------------------------ creation
-def _filled(value: float | None) -> Evaluator:
+def filled(value: float | None) -> Evaluator:
+    """A tensor of one number; None: of the second operand."""
+
     def run(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
         shape = values[0] if isinstance(values[0], tuple) else values[0].shape
         return np.full(shape, values[1] if value is None else value, dtype)
@@ -195,47 +222,11 @@ def _filled(value: float | None) -> Evaluator:
     return run
 
 
-EVALUATORS: dict[str, Evaluator] = {
-    "relax.reshape": lambda call, values, dtype: np.reshape(values[0], values[1]),
-    "relax.flatten": lambda call, values, dtype: np.ravel(values[0]),
-    "relax.nn.batch_flatten": lambda call, values, dtype: values[0].reshape(values[0].shape[0], -1),
-    "relax.permute_dims": _permute_dims,
-    "relax.squeeze": _squeeze,
-    "relax.expand_dims": _expand_dims,
-    "relax.broadcast_to": _plain(np.broadcast_to),
-    "relax.concat": _concat,
-    "relax.split": _split,
-    "relax.strided_slice": _strided_slice,
-    "relax.take": _take,
-    "relax.astype": lambda call, values, dtype: converted(values[0], dtype),
-    "relax.clip": _clip,
-    "relax.quantize": _quantize,
-    "relax.where": _plain(np.where),
-    "relax.divide": _divide,
-    "relax.floor_divide": _floor_divide,
-    "relax.mod": _integer_modulo(np.fmod),
-    "relax.floor_mod": _integer_modulo(np.mod),
-    "relax.matmul": _matmul,
-    "relax.arange": lambda call, values, dtype: np.arange(*values).astype(dtype),
-    "relax.full": _filled(None),
-    "relax.full_like": _filled(None),
-    "relax.zeros": _filled(0),
-    "relax.zeros_like": _filled(0),
-    "relax.ones": _filled(1),
-    "relax.ones_like": _filled(1),
-    "relax.shape_to_tensor": lambda call, values, dtype: np.array(values[0], dtype),
-    "relax.erf": _float_only(_erf),
-    "relax.sigmoid": _float_only(lambda x: np.where(x >= 0, 1.0, np.exp(-abs(x))) / (1.0 + np.exp(-abs(x)))),
-    "relax.rsqrt": _float_only(lambda x: 1.0 / np.sqrt(x)),
-    "relax.nn.relu": _numeric(lambda x: np.maximum(x, x.dtype.type(0))),
-    **{
-        f"relax.{n}": _float_only(getattr(np, n))
-        for n in ("exp", "log", "sqrt", "tanh", "sin", "cos", "floor", "ceil", "trunc")
-    },
-    **{f"relax.{n}": _numeric(getattr(np, n)) for n in ("add", "subtract", "multiply", "power", "maximum", "minimum")},
-    **{f"relax.{n}": _numeric(getattr(np, n)) for n in ("negative", "abs", "square")},
-    **{f"relax.{n}": _plain(getattr(np, n)) for n in ("equal", "not_equal", "less", "less_equal", "greater")},
-    **{f"relax.{n}": _plain(getattr(np, n)) for n in ("greater_equal", "logical_and", "logical_or", "logical_not")},
-    **{f"relax.{n}": _reduction(getattr(np, n)) for n in ("sum", "mean", "max", "min", "prod")},
-}
-"""Relax operator name -> its evaluator. `relax.dequantize` is left out on purpose."""
+def arange(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    """Numbers of equal distance."""
+    return np.arange(*values).astype(dtype)
+
+
+def shape_to_tensor(call: Call, values: Sequence[Any], dtype: np.dtype) -> Any:
+    """The extents of a shape."""
+    return np.array(values[0], dtype)

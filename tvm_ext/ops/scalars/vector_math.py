@@ -5,11 +5,11 @@
 
 Each function is right on all of float32: infinities, NaN, signed zeros, and subnormal numbers as arguments and results.
 The stated errors are over all of float32, with and without fused multiply-adds;
-tests/schedules/scalars/test_vector_math.py measures them against float64.
+tests/ops/scalars/test_vector_math.py measures them against float64.
 
 The polynomials are minimax in the relative error of the function (Remez exchange on a grid of 20,000 points);
 coefficients are rounded to float32 from the lowest degree up, the others being fitted anew after each rounding.
-tests/schedules/minimax.py derives them and checks that they are the ones written here. The argument of an exponential
+tests/ops/minimax.py derives them and checks that they are the ones written here. The argument of an exponential
 is reduced in two steps (Cody & Waite, Software Manual for the Elementary Functions, 1980). erf takes a polynomial near
 zero and 1 - exp(polynomial) beyond: erfc falls like exp(-x^2), so its logarithm is nearly a parabola.
 """

@@ -19,7 +19,9 @@ from tvm.tirx import FloatImm, IntImm
 from tvm_ext.core.graph.relax_graph import dtype_of, op_name, scalar_of, shape_of
 from tvm_ext.core.numbers.precision import NARROW_FLOATS
 
-from .operators import COMPARISONS, SCALAR_OPS, cast, scalar_call
+from ..table import of, operators
+from .functions import cast
+from .operators import scalar_call
 
 _FLOATS = (*sorted(NARROW_FLOATS), "float32", "float64")
 _PLAIN = (*_FLOATS, "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
@@ -29,7 +31,8 @@ Legalization = Callable[[relax.BlockBuilder, Call], relax.Expr]
 
 def legalizations() -> dict[str, Legalization]:
     """Relax operator -> how it becomes a kernel: by its scalar expression where it has one, else as TVM does it."""
-    return dict.fromkeys((*SCALAR_OPS, *COMPARISONS, "relax.astype"), _legalized)
+    ours = (row for row in operators() if row.is_elementwise and row.types not in ("logic", "quantization"))
+    return dict.fromkeys((name for row in ours for name in row.relax), _legalized)
 
 
 def _legalized(builder: relax.BlockBuilder, call: Call) -> relax.Expr:
@@ -46,7 +49,7 @@ def _legalized(builder: relax.BlockBuilder, call: Call) -> relax.Expr:
 def _is_ours(name: str, operands: Sequence[str], result: str) -> bool:
     if name == "relax.astype":
         return {*operands, result} <= {*_PLAIN}
-    if name in COMPARISONS:
+    if of(name).types == "comparison":
         return {*operands} <= {*_FLOATS, "bool"}
     return len({*operands, result}) == 1 and result in _FLOATS
 

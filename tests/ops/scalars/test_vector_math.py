@@ -13,7 +13,7 @@ from tvm import te
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.machine import Machine
-from tvm_ext.schedules.scalars import vector_math
+from tvm_ext.ops.scalars import vector_math
 
 from ..minimax import POLYNOMIALS
 

@@ -6,18 +6,17 @@ import pytest
 from tvm import tirx
 
 from tvm_ext.core.fusion import LARGEST_EXPRESSION
-from tvm_ext.schedules.scalars import expression_size
-from tvm_ext.schedules.scalars import operators as scalar_ops
-from tvm_ext.schedules.scalars.expression_size import operand_reads
-from tvm_ext.schedules.scalars.expressions import let
+from tvm_ext.ops import Operator, operators, registered
+from tvm_ext.ops.scalars.expression_size import operand_reads
+from tvm_ext.ops.scalars.expressions import let
 
 
-def test_definitions_are_counted_where_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_definitions_are_counted_where_they_are_read() -> None:
     def fourth_power_and_more(x: tirx.Var) -> tirx.PrimExpr:
         return let(x * x + tirx.const(1, "float32"), lambda t: let(t * t, lambda s: s + s + x))
 
-    monkeypatch.setitem(expression_size.SCALAR_OPS, "test.op", fourth_power_and_more)
-    assert operand_reads("test.op") == (2 * 2 * 2 + 1,)
+    with registered(Operator("test.op", tir=fourth_power_and_more)):
+        assert operand_reads("test.op") == (2 * 2 * 2 + 1,)
 
 
 def test_each_operand_is_counted_and_conditions_weigh_more() -> None:
@@ -35,6 +34,6 @@ def test_simple_operators(name: str, reads: tuple[int, ...]) -> None:
     assert operand_reads(name) == reads
 
 
-@pytest.mark.parametrize("name", [*scalar_ops.SCALAR_OPS, *scalar_ops.TYPED_OPS])
+@pytest.mark.parametrize("name", [name for row in operators() if row.is_elementwise for name in row.relax])
 def test_every_operator_can_be_counted(name: str) -> None:
     assert all(1 <= reads < LARGEST_EXPRESSION / 4 for reads in operand_reads(name))

@@ -1,0 +1,38 @@
+"""Converters made of the table of operators: of what an operator is composed of, or of its name in Relax."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from tvm.ir import Call, Op
+
+from ...ops import Kind, Operator, of
+from ...ops.operator import imported
+from .base import Attributes, Converter
+
+
+def converter_of_row(op_type: str) -> Converter | None:
+    """The converter that the row of an operator of the standard domain makes; None where TVM's own is the one.
+
+    What a row is composed of goes before TVM's converter; the Relax operator of the same elements stands in for one.
+    """
+    from tvm.relax.frontend.onnx import onnx_frontend
+
+    row = of(op_type)
+    if row.composed is not None:
+        return functools.wraps(imported(row.composed))(functools.partial(_composed, row))
+    named = row.kind is Kind.ELEMENTWISE and len(row.relax) == 1 and not row.attributes
+    if named and op_type not in onnx_frontend._get_convert_map():
+        return functools.partial(_as_relax, row)
+    return None
+
+
+def _composed(row: Operator, inputs: Any, attributes: Attributes, opset: int) -> Any:
+    stated = {name: value for name, value in attributes.items() if name != "tvm_custom"}
+    return imported(row.composed)(*inputs, **stated)
+
+
+def _as_relax(row: Operator, inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """The Relax operator of the same operands."""
+    return Call(Op.get(row.relax[0]), list(inputs))
