@@ -59,14 +59,15 @@ def run(args: argparse.Namespace) -> int:
     """Tune and print the report; 130 after Ctrl-C, 1 if the tuned model is wrong or no task can be measured."""
     from .. import tune
 
-    progress = _JsonLines() if args.json else _Lines()
+    progress = _Lines()
     report = tune(
         model_of(args.model), log=args.log, trials=args.trials, minutes=args.minutes, tasks=args.tasks,
         tuner=args.tuner, patience=args.patience, goal=args.goal, seed=args.seed, resume=args.resume,
-        dry_run=args.dry_run, rpc=_tracker(args), on_event=progress,
+        dry_run=args.dry_run, rpc=_tracker(args), on_event=_print_event if args.json else progress,
         **compile_options(args),
     )  # fmt: skip
-    progress.close()
+    if not args.json:
+        progress.close()
     print(json.dumps({"event": "report", **report.as_dict()}) if args.json else report)
     return 130 if report.interrupted else 0 if report.ok else 1
 
@@ -81,15 +82,10 @@ def _tracker(args: argparse.Namespace) -> tuple[str, int, str] | None:
     return host, int(port), args.key
 
 
-class _JsonLines:
-    """Every event as a line of JSON on stdout."""
-
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in event.items()}
-        print(json.dumps(plain), flush=True)
-
-    def close(self) -> None:
-        """Nothing is open."""
+def _print_event(event: Mapping[str, Any]) -> None:
+    """An event as a line of JSON on stdout."""
+    plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in event.items()}
+    print(json.dumps(plain), flush=True)
 
 
 class _Lines:

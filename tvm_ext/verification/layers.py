@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.pages.page import Facts, Note, Part, Shown
-from ..runtime.table import Cell, Column, Plain, Table, Value, plain
+from ..runtime.table import Cell, Column, Plain, Table, Value, plain_fields
 from .metrics import Difference, histogram
 from .verify import VerifyReport
 
@@ -102,11 +102,7 @@ class LayerReport(Shown):
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         first = self.first_bad
-        return {
-            "ok": self.ok, "model": self.model, "reference": self.reference, "seed": self.seed, "batch": self.batch,
-            "first_bad": None if first is None else first.order, "rows": plain(self.rows),
-            "outputs": self.outputs.as_dict(), "verdict": self.verdict,
-        }  # fmt: skip
+        return {**plain_fields(self, "ok", "verdict"), "first_bad": None if first is None else first.order}
 
     @property
     def verdict(self) -> str:

@@ -49,12 +49,14 @@ def profile_model(
     meter.measure()
     measured = measure(compiled, feeds, kernels, rounds, seconds)
     launches = launches_of(measured.order, compiled.report, facts)
+    unknown = sorted({launch.kernel for launch in launches if launch.flops is None or launch.bytes is None})
+    figures = f"operations of {', '.join(unknown)} are not known" if unknown else ""
     times = measured.seconds(overhead, [launch.arguments for launch in launches])
     return Profile(
         name, str(compiled.metadata.model["sha256"]), {**describe_machine(), "isa": compiled.metadata.machine["isa"]},
         compiled.threads, rows, with_seconds(launches, times), measured.whole, measured.timelines, meter.measure(),
         overhead,
-        tuple(text for text in (note, _without_figures(launches)) if text),
+        tuple(text for text in (note, figures) if text),
     )  # fmt: skip
 
 
@@ -117,8 +119,3 @@ def _rows(compiled: CompiledModel, inputs: Mapping[str, np.ndarray] | None, batc
     if batch not in (None, size):
         raise OptionError(f"batch={batch}, and input {spec.name!r} has {size} rows", fix="leave batch out")
     return size
-
-
-def _without_figures(launches: Any) -> str:
-    unknown = sorted({launch.kernel for launch in launches if launch.flops is None or launch.bytes is None})
-    return f"operations of {', '.join(unknown)} are not known" if unknown else ""

@@ -63,7 +63,10 @@ def bisect(
     bench = Bench(model, chosen, inputs, seed, tolerance, on_event or (lambda event: None))
 
     def again() -> list[str]:
-        return ["tvm-ext", "verify", *_arguments(model, bench.name, chosen), *_numbers(seed, tolerance)]
+        """The command line that compiles and compares the same."""
+        path = os.fspath(model) if isinstance(model, str | os.PathLike) else bench.name
+        numbers = ["--seed", str(seed)] * bool(seed) + ["--tolerance", repr(tolerance)] * (tolerance is not None)
+        return ["tvm-ext", "verify", path, *replace(chosen, cache=True).arguments(), *numbers]
 
     if bench.everything_on().ok:
         return _result(bench, by, AGREES, [], again)
@@ -155,18 +158,6 @@ def _hint(bisection: Bisection) -> str:
             "first value that is wrong"
         )
     return f"try by {_OTHERS[bisection.by]}, or leave --by out for all in turn"
-
-
-def _numbers(seed: int, tolerance: float | None) -> list[str]:
-    """Arguments of the command line that compare the same."""
-    arguments = ["--seed", str(seed)] if seed else []
-    return arguments + ([] if tolerance is None else ["--tolerance", repr(tolerance)])
-
-
-def _arguments(model: Any, name: str, options: CompileOptions) -> list[str]:
-    """Arguments of the command line that compile the same."""
-    path = os.fspath(model) if isinstance(model, str | os.PathLike) else name
-    return [path, *replace(options, cache=True).arguments()]
 
 
 # ------------------------------------------------------------ delta debugging
