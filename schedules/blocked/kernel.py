@@ -197,7 +197,7 @@ def _prefetch(
     o, p = config["tile_o"], config["tile_p"]
     if int(sch.get(tiles).extent) > 1 or 2 * o + p <= o * p:
         ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
-        lines = -(-problem.inner * words * 4 // LINE_BYTES)
+        lines = -(-problem.inner * words * problem.word // LINE_BYTES)
         sprinkle(sch, tiles, body, weight, ahead, lines, passing=problem.weights_in == "memory")
 
 

@@ -133,6 +133,6 @@ def streamed(problem: blocked.Problem, machine: Machine) -> Mapping[str, Any]:
         {"tile_o": o, **fixed, "threads": t}
         for o in knobs["tile_o"] for t in knobs["threads"]
     )  # fmt: skip
-    legal: list[Config] = [p for p in points if blocked.registers_used(p, problem.halves) <= machine.registers]
+    legal: list[Config] = [p for p in points if blocked.registers_used(p, problem.adds) <= machine.registers]
     best: Config = min(legal, key=lambda p: (blocked.cost(problem, p, machine), -p["tile_o"]))
     return types.MappingProxyType(best)

@@ -49,8 +49,8 @@ class Operands:
 
     @property
     def copied_dot(self) -> Dot:
-        """What multiplies data that the kernel has copied: it is unsigned then."""
-        return replace(self.dot, data="uint16" if self.kind == "widen" else "uint8")
+        """What multiplies data that the kernel has copied: it is unsigned then, or wider."""
+        return replace(self.dot, data="uint16" if self.kind == "widen" else "int16" if self.dot.widens else "uint8")
 
     @property
     def shift(self) -> int | None:
@@ -61,9 +61,9 @@ class Operands:
         """An element of the data as the kernel copies it."""
         if self.kind == "widen":
             return tirx.reinterpret("uint16", value)
-        if not self.dot.raised:
-            return value
-        return (value.astype("int32") + tirx.const(self.dot.raised, "int32")).astype("uint8")
+        if self.dot.raised:
+            value = value.astype("int32") + tirx.const(self.dot.raised, "int32")
+        return value.astype(self.copied_dot.data)
 
     @property
     def border(self) -> Any:
@@ -132,8 +132,8 @@ def shifts(operands: Operands, weight: te.Tensor, tile_o: int, lanes: int, block
     def value(o: Any, j: Any) -> Any:
         number: Any = None
         for k in range(4):
-            flat = k * tile_o * lanes + o % tile_o * lanes + j
-            byte = weight(o // tile_o, 0, flat // group, flat % group)
+            flat = k % group * tile_o * lanes + o % tile_o * lanes + j
+            byte = weight(o // tile_o, k // group, flat // group, flat % group)
             if k < 3:
                 byte = tirx.reinterpret("uint8", byte) if operands.dot.weight == "int8" else byte
             elif operands.dot.weight == "uint8":
@@ -184,7 +184,7 @@ def weight_layout(match: DotMatch, config: Config) -> DotWeight:
 
 def words_of(match: DotMatch, weight: te.Tensor) -> LoadWeight:
     """Reads the weight that lies as :func:`weight_layout` says."""
-    p, first = match.problem, 0 if match.operands.shift is None else 1
+    p, first = match.problem, 0 if match.operands.shift is None else 4 // match.dot.group
     kh, kw = p.taps
 
     def load(n: Any, o: Any, block: Any, ry: Any, rx: Any, ri: Any, j: Any, rk: Any) -> Any:

@@ -54,14 +54,14 @@ class DenseDot(MatmulRecipe[DotMatch]):
         (k, n), rows = weight.shape, math.prod(data.shape[:-1])
         if 0 in (k, n, rows):
             return Miss("an operand is empty")
-        words, lanes = -(-k // operands.dot.group), machine.lanes
+        dot, lanes = operands.dot, machine.lanes
+        words = -(-k // dot.group)
         inner = next(i for i in range(lanes, 0, -1) if words % i == 0)
         problem = blocked.Problem(
-            1, n, rows, rows, words // inner, (1, 1), inner, lanes, weights_in=group.weights_in,
-            instruction=operands.dot.rate,
+            1, n, rows, rows, words // inner, (1, 1), inner, lanes, weights_in=group.weights_in, instruction=dot.rate,
+            word=dot.weight_bytes,
         )  # fmt: skip
-        copied = k % operands.dot.group > 0
-        return DotMatch(group, data, weight, problem, operands, copied)
+        return DotMatch(group, data, weight, problem, operands, copied=k % dot.group > 0 or dot.widens)
 
     def instruction(self, match: DotMatch) -> str:
         return match.dot.instruction

@@ -65,7 +65,8 @@ class Conv2dDot(blocked.BlockedRecipe[DotImageMatch]):
         merged = _merges(window, operands)
         problem = replace(_problem(window, operands, machine.lanes, merged), weights_in=group.weights_in)
         # A channel beyond the last one, in a word with the last one, may hold NaN: it is read as zero.
-        copied = any(window.pads) or few or (operands.kind == "widen" and ci % operands.dot.group > 0)
+        odd = operands.kind == "widen" and ci % operands.dot.group > 0
+        copied = any(window.pads) or few or odd or operands.dot.widens
         return DotImageMatch(group, conv.data, conv.weight, problem, operands, copied, window, few, merged)
 
     def instruction(self, match: DotImageMatch) -> str:
@@ -115,15 +116,15 @@ def _merges(window: Window, operands: Operands) -> bool:
 
 
 def _problem(window: Window, operands: Operands, lanes: int, merged: bool) -> blocked.Problem:
-    (kh, kw), (oh, ow), group = window.kernel, window.out_image, operands.dot.group
+    (kh, kw), (oh, ow), dot, group = window.kernel, window.out_image, operands.dot, operands.dot.group
     if merged:
         blocks, taps, inner = 1, (kh, 1), -(-kw * window.channels // group)
     else:
         words, taps = -(-window.channels // group), (kh, kw)
         inner = math.gcd(words, lanes // group)
         blocks = words // inner
-    rate = operands.dot.rate
-    return blocked.Problem(window.images, window.outputs, oh * ow, ow, blocks, taps, inner, lanes, instruction=rate)
+    sizes = (window.images, window.outputs, oh * ow, ow, blocks, taps, inner, lanes)
+    return blocked.Problem(*sizes, instruction=dot.rate, word=dot.weight_bytes)
 
 
 def _preferred(match: DotImageMatch) -> Layout:
