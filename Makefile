@@ -15,7 +15,7 @@ WORKERS ?= 2
 PARALLEL := --numprocesses $(WORKERS) --dist loadfile
 SUITABLE := import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: help setup demo bench test test-all lint format clean
+.PHONY: help setup demo bench docs test test-all lint format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +45,10 @@ demo: $(STAMP) ## ResNet-18: compile, check against onnxruntime, time against on
 
 bench: $(STAMP) ## suite and ResNet-18 on this machine, into benchmarks/results/MACHINE, about a quarter of an hour
 	@status=0; for script in resnet18 suite; do $(RUN) benchmarks/$$script.py || status=1; done; exit $$status
+
+docs: $(STAMP) ## the guides and the API reference as HTML, into build/docs; warnings are errors
+	$(RUN) -m sphinx -E -q -W --keep-going -c docs . build/docs
+	@ln -sf README.html build/docs/index.html && echo 'open build/docs/index.html'
 
 test: $(STAMP) ## the tests, without the long ones
 	$(RUN) -m pytest $(PARALLEL) -m 'not long'

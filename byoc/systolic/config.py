@@ -102,7 +102,7 @@ class Accelerator:
         frequency_hz: clock.
         compute_model: "overlapped" (weights of the next fold come in behind the stream) or "physical" (folds one after
             the other); see :func:`.simulation.cycles.gemm_cycles`.
-        energy: picojoules of operations and bytes.
+        energy: picojoules of operations and bytes: a table, or a mapping of those of its figures that are to be others.
 
     Raises:
         OptionError: a value does not fit; the message says what would.
@@ -123,11 +123,16 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():
-            _check_whole(name, getattr(self, name), least, most)
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise OptionError(f"{name}={value!r}: a whole number from {least} to {most} is needed")
         _check_choice("dtype", self.dtype, tuple(ACCUMULATOR_DTYPES))
         _check_choice("compute_model", self.compute_model, COMPUTE_MODELS)
         if not _is_number(self.frequency_hz) or not (math.isfinite(self.frequency_hz) and self.frequency_hz > 0):
             raise OptionError(f"frequency_hz={self.frequency_hz!r}: a number above 0 is needed, as in 1e9")
+        if isinstance(self.energy, Mapping):
+            energy = EnergyTable(**_known(EnergyTable, "energy table", self.energy))
+            object.__setattr__(self, "energy", energy)
         if not isinstance(self.energy, EnergyTable):
             raise OptionError(f"energy={self.energy!r} is no EnergyTable", fix="give EnergyTable(dram_byte=100.0)")
 
@@ -165,10 +170,7 @@ class Accelerator:
         Raises:
             OptionError: an unknown name, or a value that does not fit.
         """
-        settings = dict(values)
-        if isinstance(settings.get("energy"), Mapping):
-            settings["energy"] = EnergyTable(**_known(EnergyTable, "energy table", settings["energy"]))
-        return cls(**_known(cls, "accelerator", settings))
+        return cls(**_known(cls, "accelerator", values))
 
 
 _BOUNDS = {
@@ -189,11 +191,6 @@ def _values(settings: Any) -> list[tuple[str, Any]]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _check_whole(name: str, value: Any, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise OptionError(f"{name}={value!r}: a whole number from {least} to {most} is needed")
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

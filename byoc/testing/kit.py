@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,11 @@ _OF_A_MODEL = (
     ("report", compiling.report, "a place and a reason for each ONNX node"),
     ("runner", compiling.runner, "a runner that writes all of its outputs and none of its inputs"),
 )
-_OF_A_BACK_END = (
+_OF_A_BACK_END: tuple[tuple[str, str, Callable[[Subject], str], str], ...] = (
     ("programs", "twice", compiling.equal_programs, "the same programs when compiled again"),
     ("pays", "default", compiling.pays, "right outputs, and regions that are estimated to be faster there"),
-    ("refusal", "skip-node", refusing.skipped_node, "the node on the CPU"),
-    ("refusal", "skip-onnx", refusing.skipped_onnx_operator, "the node on the CPU"),
-    ("refusal", "skip-tvm", refusing.skipped_tvm_operator, "the node on the CPU"),
+    *(("refusal", f"skip-{by}", functools.partial(refusing.skipped, by=by), "the node on the CPU")
+      for by in ("node", "onnx", "tvm")),
     ("refusal", "minimum-work", refusing.minimum_work, "everything on the CPU, with minimum_work in the reason"),
     ("refusal", "option", refusing.unknown_option, "an OptionError that names the option"),
     ("deploy", "fresh-process", deploying.fresh_process, "the same bits, without a compiler"),

@@ -29,22 +29,21 @@ def other_dtype(subject: Subject) -> str:
     return _all_on_cpu(subject, KitModel(f"matmul of {dtype}", "", proto, dtypes=(dtype,)), dtype)
 
 
-def skipped_node(subject: Subject) -> str:
-    """The option skip keeps a node on the CPU by its name."""
-    node, _, _ = _anchor(subject)
-    return _skipped(subject, node)
+def skipped(subject: Subject, by: str) -> str:
+    """The option skip keeps a node on the CPU, by its name, its ONNX operator or TVM's.
 
-
-def skipped_onnx_operator(subject: Subject) -> str:
-    """The option skip keeps nodes on the CPU by the ONNX operator's name."""
-    _, onnx_op, _ = _anchor(subject)
-    return _skipped(subject, onnx_op)
-
-
-def skipped_tvm_operator(subject: Subject) -> str:
-    """The option skip keeps nodes on the CPU by TVM's operator's name."""
-    _, _, op = _anchor(subject)
-    return _skipped(subject, op)
+    Args:
+        by: "node", "onnx" or "tvm".
+    """
+    anchor, model = _anchor(subject), subject.main
+    node, name = anchor["node"], anchor[by]
+    compiled = subject.compile(model, skip=(name,))
+    row = next(row for row in compiled.offload_report().ops if row.node == node)
+    need(row.place == "cpu", f"skip={name!r}: node {node!r} runs on {row.place}: {row.reason}")
+    feeds = feeds_of(compiled)
+    wrong = faults(compared(compiled.run(feeds), feeds, model))
+    need(not wrong, f"skip={name!r}: {wrong}")
+    return f"skip={name!r}: {row.reason}"
 
 
 def minimum_work(subject: Subject) -> str:
@@ -62,25 +61,14 @@ def unknown_option(subject: Subject) -> str:
     raise UnexpectedError("it was taken")
 
 
-def _anchor(subject: Subject) -> tuple[str, str, str]:
-    """The first offloaded anchor of the main model: ONNX node, ONNX operator, TVM operator."""
+def _anchor(subject: Subject) -> dict[str, str]:
+    """The first offloaded anchor of the main model: its ONNX node, and its operator of ONNX and of TVM."""
     region, _ = next(subject.regions(subject.main))
     anchor = region.composites[0].anchor
     rows = {row.node: row.op for row in subject.compiled(subject.main).offload_report().ops}
     node = next((node for node in anchor.nodes if node in rows), "")
     need(bool(node), f"{anchor} is of no ONNX node")
-    return node, rows[node], anchor.op.removeprefix("relax.")
-
-
-def _skipped(subject: Subject, name: str) -> str:
-    node, model = _anchor(subject)[0], subject.main
-    compiled = subject.compile(model, skip=(name,))
-    row = next(row for row in compiled.offload_report().ops if row.node == node)
-    need(row.place == "cpu", f"skip={name!r}: node {node!r} runs on {row.place}: {row.reason}")
-    feeds = feeds_of(compiled)
-    wrong = faults(compared(compiled.run(feeds), feeds, model))
-    need(not wrong, f"skip={name!r}: {wrong}")
-    return f"skip={name!r}: {row.reason}"
+    return {"node": node, "onnx": rows[node], "tvm": anchor.op.removeprefix("relax.")}
 
 
 def _all_on_cpu(subject: Subject, model: KitModel, why: str, **general: Any) -> str:

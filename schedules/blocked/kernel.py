@@ -26,16 +26,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.sharing import Sharing
+from tvm_ext.core.group import Param
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Recipe
 
@@ -133,22 +132,9 @@ def configured(sch: Schedule, problem: Problem, config: Config, result: str) -> 
     return Blocking(parallel_units(sch, outer, config["threads"]), units.tile_p, outputs_outer)
 
 
-_BLOCKER: ContextVar[Blocker] = ContextVar("blocker", default=configured)
-
-
-@contextmanager
-def blocked_by(blocker: Blocker) -> Iterator[None]:
-    """While this is open, recipes that end in :func:`schedule_tiles` have their loops split by `blocker`."""
-    token = _BLOCKER.set(blocker)
-    try:
-        yield
-    finally:
-        _BLOCKER.reset(token)
-
-
 def schedule_tiles(
     sch: Schedule, problem: Problem, config: Config, result: str = "out", dot: Dot | None = None,
-    weight: str | None = None,
+    weight: str | None = None, blocker: Blocker = configured,
 ) -> Any:  # fmt: skip
     """Schedule "tile" and "acc" under the block `result`, whose last loops are (batch, blocks, pixels, lanes).
 
@@ -156,11 +142,12 @@ def schedule_tiles(
         dot: that of :func:`reduce_tiles`. The loops that it takes the place of are left to
             :func:`..dots.instructions.multiply`.
         weight: name of the buffer of packed weights, to be prefetched a chunk ahead; None prefetches nothing.
+        blocker: splits the loops; a tuner's own samples sizes, and prefetches nothing.
 
     Returns:
         The loop over the units of one thread.
     """
-    blocking = _BLOCKER.get()(sch, problem, config, result)
+    blocking = blocker(sch, problem, config, result)
     tile, unit, axes = sch.get_sblock("tile"), blocking.unit, 8 if dot else 7
     sch.vectorize(sch.get_loops(sch.get_sblock(result))[-1])
     sch.set_scope(tile, 0, "local")
@@ -191,7 +178,7 @@ def schedule_tiles(
     unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
     if blocking.unroll is not None:
         sch.unroll(sch.split(reduction[-1], [None, blocking.unroll])[1])
-    if weight is not None and _BLOCKER.get() is configured:  # a tuner that samples sizes has no chunk yet
+    if weight is not None and blocker is configured:  # a tuner that samples sizes has no chunk yet
         words = int(sch.get(o).extent) * problem.lanes  # of a step, 4 bytes each
         _prefetch(sch, problem, config, (qo, reduction[2]), weight, words, dot.group if dot else 1)
     return unit
@@ -210,7 +197,7 @@ def _prefetch(
     o, p = config["tile_o"], config["tile_p"]
     if int(sch.get(tiles).extent) > 1 or 2 * o + p <= o * p:
         ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
-        lines = -(-problem.inner * words * 4 // LINE_BYTES)
+        lines = -(-problem.inner * words * problem.word // LINE_BYTES)
         sprinkle(sch, tiles, body, weight, ahead, lines, passing=problem.weights_in == "memory")
 
 
@@ -219,17 +206,35 @@ def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:
     return outer, last
 
 
-class BlockedRecipe(Recipe):
-    """A recipe whose match states one blocked reduction, as the fact `problem`."""
+@dataclass(frozen=True)
+class BlockedMatch(Match):
+    """A group whose anchor is one blocked reduction.
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+    Attributes:
+        data: the left operand of its products: an image, or rows.
+        weight: the right operand.
+        problem: the reduction.
+    """
+
+    data: Param
+    weight: Param
+    problem: Problem
+
+
+B = TypeVar("B", bound=BlockedMatch)
+
+
+class BlockedRecipe(Recipe[B]):
+    """A recipe of one blocked reduction."""
+
+    def space(self, match: B, machine: Machine) -> Mapping[str, Sequence[Any]]:
         return space(match.problem, machine)
 
-    def default(self, match: Match, machine: Machine) -> Config:
+    def default(self, match: B, machine: Machine) -> Config:
         return dict(default(match.problem, machine))
 
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+    def cost(self, match: B, config: Config, machine: Machine) -> float:
         return cost(match.problem, config, machine)
 
-    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+    def sharing(self, match: B, config: Config, machine: Machine) -> Sharing:
         return Units.of(match.problem, config).sharing(match.problem, config["threads"])

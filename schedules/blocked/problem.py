@@ -27,7 +27,7 @@ class Problem:
         weights_in: the level of the memory hierarchy where a call finds the weights
             (:mod:`tvm_ext.core.cost.residence`).
         prefetched: whether the kernel prefetches them.
-        instruction: the rate of the machine at which products run: "fma", "dot_int8" or "dot_bf16".
+        instruction: the rate of the machine at which products run: "fma", "dot_int8", "dot_int16" or "dot_bf16".
         word: bytes of a step of a weight in memory: 4, or 2 of a narrow float that is widened as it is read.
     """
 
@@ -57,6 +57,11 @@ class Problem:
     @property
     def flops(self) -> int:
         return 2 * self.batch * self.outputs * self.pixels * self.steps
+
+    @property
+    def adds(self) -> bool:
+        """Whether the instruction leaves its products to be added by another."""
+        return self.instruction == "dot_int16"
 
     @property
     def weight_bytes(self) -> int:

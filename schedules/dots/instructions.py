@@ -1,7 +1,11 @@
 """Dot-product instructions: each lane of an accumulator adds the products of a 32-bit word of narrow numbers.
 
     vpdpbusd    acc[j] += u8 * s8 + u8 * s8 + u8 * s8 + u8 * s8        int32, wraps        "avx512vnni"
+    vpmaddwd    s16 * s16 + s16 * s16                                  int32, exact        "avx512bw", "avx2"
     vdpbf16ps   acc[j] += bf16 * bf16 + bf16 * bf16                    float32             "avx512bf16"
+
+Without VNNI a word is two numbers of 16 bits: the kernel widens inputs as it copies them, and weights, which stay bytes
+in memory, as it loads them. (`vpmaddubsw` takes bytes, but its sums saturate.)
 
 A step of a blocked reduction (:mod:`..blocked.kernel`) is then one word: a word of the input is broadcast to all lanes,
 and each lane has its own word of the weights. With words for steps everything there holds as it is: a word has the
@@ -31,7 +35,12 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.machine import Machine
-from tvm_ext.rates.instructions import LANES, vdpbf16ps, vpdpbusd
+from tvm_ext.rates.instructions import LANES, vdpbf16ps, vpdpbusd, vpmaddwd
+
+#: CPU feature -> the instruction that it brings.
+_INSTRUCTIONS = {
+    "": "", "avx512vnni": "vpdpbusd", "avx512bw": "vpmaddwd", "avx2": "vpmaddwd", "avx512bf16": "vdpbf16ps",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,23 +48,36 @@ class Dot:
     """A dot-product instruction on inputs and weights of certain types.
 
     Attributes:
-        data, weight: dtypes in memory; "uint16" are the bits of bfloat16 data, of which TVM stores none in a workspace.
+        data, weight: dtypes in memory; "uint16" are the bits of bfloat16 data, of which TVM stores none in a workspace,
+            "int16" bytes that the kernel has widened.
         feature: what the machine must have; empty for the plain twin.
+        lanes: of the accumulator.
     """
 
     data: str
     weight: str
     feature: str
+    lanes: int = LANES
 
     @property
     def group(self) -> int:
         """Elements of a word."""
-        return 2 if self.weight == "bfloat16" else 4
+        return 2 if self.weight == "bfloat16" or self.widens else 4
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of a word of weights in memory: those that are widened have half of the others'."""
+        return self.group * (2 if self.weight == "bfloat16" else 1)
+
+    @property
+    def widens(self) -> bool:
+        """Whether it multiplies bytes as numbers of 16 bits."""
+        return self.instruction == "vpmaddwd"
 
     @property
     def instruction(self) -> str:
         """Its mnemonic; empty for the plain twin."""
-        return {"": "", "avx512vnni": "vpdpbusd", "avx512bf16": "vdpbf16ps"}[self.feature]
+        return _INSTRUCTIONS[self.feature]
 
     @property
     def result(self) -> str:
@@ -65,12 +87,14 @@ class Dot:
     @property
     def raised(self) -> int:
         """What inputs are read larger by."""
-        return 128 if self.data == "int8" else 0
+        return 128 if self.data == "int8" and not self.widens else 0
 
     @property
     def rate(self) -> str:
         """The field of :class:`tvm_ext.rates.Rates` that it runs at."""
-        return "dot_bf16" if self.weight == "bfloat16" else "dot_int8"
+        if self.weight == "bfloat16":
+            return "dot_bf16"
+        return "dot_int16" if self.widens else "dot_int8"
 
     @property
     def plain(self) -> Dot:
@@ -79,7 +103,7 @@ class Dot:
 
     def missing(self, machine: Machine) -> str:
         """What a machine lacks to run it; empty if nothing."""
-        if self.feature and (self.feature not in machine.features or machine.lanes != LANES):
+        if self.feature and (self.feature not in machine.features or machine.lanes != self.lanes):
             return f"the CPU ({machine.mcpu or machine.isa}) has no {self.feature}"
         return ""
 
@@ -102,27 +126,29 @@ def multiply(sch: Schedule, dot: Dot) -> None:
         sch.tensorize(sch.get_loops(sch.get_sblock("tile_update"))[-2], _registered(dot))
 
 
-def dot_of(data: str, weight: str) -> Dot | None:
-    """The instruction for inputs and weights of these dtypes."""
+def dot_of(data: str, weight: str, machine: Machine) -> Dot | None:
+    """The instruction for inputs and weights of these dtypes: the first that the machine has, or the best there is."""
     if data == weight == "bfloat16":
         return Dot(data, weight, "avx512bf16")
-    if {data, weight} <= {"int8", "uint8"}:
-        return Dot(data, weight, "avx512vnni")
-    return None
+    if not {data, weight} <= {"int8", "uint8"}:
+        return None
+    best, *others = (Dot(data, weight, *of) for of in (("avx512vnni", LANES), ("avx512bw", LANES), ("avx2", 8)))
+    return next((dot for dot in (best, *others) if not dot.missing(machine)), best)
 
 
 @functools.cache
 def _registered(dot: Dot) -> str:
     """A loop nest over lanes and elements, and the instruction in its place."""
-    name = f"tvm_ext.dot_{dot.data}_{dot.weight}"
-    with _function(dot) as (builder, x, w, acc), T.serial(LANES) as i, T.serial(dot.group) as e, T.sblock("dot"):
-        j, k = T.axis.spatial(LANES, i), T.axis.reduce(dot.group, e)
+    name = f"tvm_ext.dot_{dot.data}_{dot.weight}_{dot.feature}"
+    with _function(dot) as (builder, x, w, acc), T.serial(dot.lanes) as i, T.serial(dot.group) as e, T.sblock("dot"):
+        j, k = T.axis.spatial(dot.lanes, i), T.axis.reduce(dot.group, e)
         T.buffer_store(acc, acc[j] + dot.product(x[k], w[j, k]), [j])
     description = builder.get()
     with _function(dot) as (builder, x, w, acc):
         word = tirx.reinterpret("int32", x.vload([0], f"{dot.data}x{dot.group}"))
-        words = w.vload([0, 0], f"{dot.weight}x{LANES * dot.group}")
-        T.buffer_store(acc, added(dot, acc.vload([0], f"{dot.result}x{LANES}"), word, words), [tirx.Ramp(0, 1, LANES)])
+        words = w.vload([0, 0], f"{dot.weight}x{dot.lanes * dot.group}")
+        total = added(dot, acc.vload([0], f"{dot.result}x{dot.lanes}"), word, words)
+        T.buffer_store(acc, total, [tirx.Ramp(0, 1, dot.lanes)])
     TensorIntrin.register(name, description, builder.get(), override=True)
     return name
 
@@ -134,11 +160,11 @@ def _function(dot: Dot) -> Iterator[tuple[IRBuilder, Any, Any, Any]]:
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_name("dot")
         x = T.arg("x", T.buffer((dot.group,), dot.data, **any_address))
-        w = T.arg("w", T.buffer((LANES, dot.group), dot.weight, **any_address))
-        acc = T.arg("acc", T.buffer((LANES,), dot.result, scope="local", **any_address))
+        w = T.arg("w", T.buffer((dot.lanes, dot.group), dot.weight, **any_address))
+        acc = T.arg("acc", T.buffer((dot.lanes,), dot.result, scope="local", **any_address))
         with T.sblock("root"):
-            T.reads(acc[0:LANES], x[0 : dot.group], w[0:LANES, 0 : dot.group])
-            T.writes(acc[0:LANES])
+            T.reads(acc[0 : dot.lanes], x[0 : dot.group], w[0 : dot.lanes, 0 : dot.group])
+            T.writes(acc[0 : dot.lanes])
             yield builder, x, w, acc
 
 
@@ -146,12 +172,15 @@ def added(dot: Dot, acc: Any, word: Any, words: Any) -> Any:
     """The accumulator after the instruction.
 
     Args:
-        acc: a vector of :data:`LANES` sums.
+        acc: a vector of `dot.lanes` sums.
         word: of the input, as an int32.
         words: of the weights, a vector of as many elements as there are in the words of all lanes.
     """
     if dot.weight == "bfloat16":
         return vdpbf16ps(acc, tirx.Broadcast(word, LANES), tirx.reinterpret(f"int32x{LANES}", words))
+    if dot.widens:
+        wide = tirx.reinterpret(f"int8x{2 * dot.lanes}", words).astype(f"int16x{2 * dot.lanes}")
+        return acc + vpmaddwd(tirx.Broadcast(word, dot.lanes), wide, dot.lanes)
     if dot.raised:
         word = tirx.bitwise_xor(word, tirx.const(-0x7F7F7F80, "int32"))  # 0x80808080
     return vpdpbusd(acc, tirx.Broadcast(word, LANES), words)

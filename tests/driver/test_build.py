@@ -13,7 +13,7 @@ from tvm import relax, te, topi
 import tvm_ext
 import tvm_ext.driver.build as build_module
 from tests.onnx_graphs import model, node, random, value
-from tests.passes.lowering import Stage, stage
+from tests.passes.stages import Stage, stage
 from tvm_ext.core.errors import BuildError
 from tvm_ext.core.machine import Machine
 from tvm_ext.driver.build import build, build_objects, compile_kernels, has_parallel_loops

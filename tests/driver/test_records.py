@@ -14,7 +14,7 @@ import pytest
 import tvm_ext
 from tests.core.log_rows import AUTOTVM
 from tests.onnx_graphs import model, node, random, value
-from tests.passes.lowering import agrees, stage
+from tests.passes.stages import agrees, stage
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.graph.relax_graph import iter_groups
 from tvm_ext.core.group import Group

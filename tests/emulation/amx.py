@@ -110,6 +110,7 @@ class Emulator:
         self.executed: collections.Counter[str] = collections.Counter()
         self.faults: list[str] = []
         self.threads: dict[int, TileState] = collections.defaultdict(TileState)
+        self._counting = threading.Lock()
 
     def step(self, registers: Any) -> bool:
         """Execute the instruction at the instruction pointer, and advance it; False if it is none of AMX."""
@@ -117,7 +118,8 @@ class Emulator:
         one = decode(ctypes.string_at(at, 15))
         if one is None:
             return False
-        self.executed[one.name] += 1
+        with self._counting:  # several threads may be here
+            self.executed[one.name] += 1
         try:
             self._execute(one, registers, self.threads[threading.get_ident()])
         except Fault as fault:

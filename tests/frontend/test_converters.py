@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from tests.passes.lowering import agrees
+from tests.passes.stages import agrees
 from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.core.graph.relax_graph import main_bindings, op_name
 

@@ -15,7 +15,7 @@ from tvm_ext.passes.lowering.lower_rest import LowerRest
 from tvm_ext.passes.lowering.schedule_kernels import ScheduleKernels
 
 from ..onnx_graphs import model, node, random, value
-from .lowering import agrees, primfuncs, stage
+from .stages import agrees, primfuncs, stage
 
 
 def conv(x: str, out: str, weight: str, **attributes: Any) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from tvm.ir import IRModule
 
 from tests.onnx_graphs import model, node, value
-from tests.passes.lowering import agrees
+from tests.passes.stages import agrees
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.passes.conditions import well_formed

@@ -12,7 +12,6 @@ from onnx import TensorProto
 import tvm_ext
 from tests.onnx_graphs import model, node, value
 from tests.oracles.reference import onnxruntime_outputs
-from tests.qdq.exactness import multiplies_bytes
 
 CODES = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8}
 #: Data, weight: onnxruntime has no kernel for int8 data with uint8 weights.
@@ -30,7 +29,7 @@ def same_bits(proto: onnx.ModelProto, feeds: dict[str, np.ndarray], generic: boo
     compiled = tvm_ext.compile(proto, cache=False, threads=2)
     assert np.array_equal(compiled.run(feeds)["y"], wanted)
     recipes = {k["recipe"] for k in compiled.report["kernels"]}
-    assert generic or "generic" not in recipes or not multiplies_bytes()
+    assert generic or "generic" not in recipes
 
 
 def parameters(rng: np.random.Generator, data: str, weight: str, count: int, end: str) -> dict[str, Any]:

@@ -124,6 +124,8 @@ VNNI, BF16, TILES = "avx512vnni", "avx512bf16", {"amx-tile", "amx-int8", "amx-bf
         ({VNNI, BF16}, 16, ["dot_int8", "dot_bf16"]), ({VNNI}, 16, ["dot_int8"]), ({BF16}, 16, ["dot_bf16"]),
         ({VNNI, "amx-tile", "amx-int8"}, 16, ["dot_int8", "tile_int8"]), ({"amx-tile"}, 16, []),
         ({VNNI, *TILES - {"amx-tile"}}, 16, ["dot_int8"]), (set(), 16, []), ({"avxvnni", "fma"}, 8, []),
+        ({"avx2", "fma"}, 8, ["dot_int16"]), ({"avx2", "avx512bw"}, 16, ["dot_int16"]), ({"avx2"}, 16, []),
+        ({"avx2", "avx512bw", VNNI}, 16, ["dot_int8"]),
         ({"dotprod", "bf16", "i8mm"}, 4, []),
     ],
 )  # fmt: skip
@@ -216,8 +218,9 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(0.01 < rate < 1000 for rate in (got.l1, got.l2, got.l3, got.memory, got.foreign))
     assert got.l3_all >= got.l3 and got.memory_all >= got.memory
     has = {product.rate for product in measure.products_of(machine)}
-    assert {name for name in ("dot_int8", "dot_bf16", "tile_int8", "tile_bf16") if getattr(got, name)} == has
-    assert all(0.01 < rate < 16 for rate in (got.dot_int8, got.dot_bf16) if rate)
+    narrow = ("dot_int8", "dot_int16", "dot_bf16", "tile_int8", "tile_bf16")
+    assert {name for name in narrow if getattr(got, name)} == has
+    assert all(0.01 < rate < 16 for rate in (got.dot_int8, got.dot_int16, got.dot_bf16) if rate)
 
 
 def test_a_machine_of_one_thread() -> None:

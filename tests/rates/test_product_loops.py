@@ -10,13 +10,19 @@ import pytest
 import tvm
 
 from tests.emulation.execution import MACHINE, tile_instructions
-from tests.schedules.narrow import needs
 from tvm_ext.core.machine import Machine
 from tvm_ext.rates import product_loops
 from tvm_ext.rates.instructions import INSTRUCTIONS, tile_configuration
 from tvm_ext.rates.product_loops import ACCUMULATORS, DOT_CHAINS, call_of_instruction
 
-DOTS = [pytest.param("vpdpbusd", 4, marks=needs["int8"]), pytest.param("vdpbf16ps", 2, marks=needs["bf16"])]
+HOST = Machine.detect()
+DOTS = [
+    pytest.param(name, group, marks=pytest.mark.skipif(not has, reason=f"no {name}"))
+    for name, group, has in (
+        ("vpdpbusd", 4, "avx512vnni" in HOST.features), ("vdpbf16ps", 2, "avx512bf16" in HOST.features),
+        ("vpmaddwd", 2, INSTRUCTIONS["vpmaddwd"].features(HOST.lanes) <= set(HOST.features)),
+    )
+]  # fmt: skip
 TILES = [("tdpbf16ps", 2), ("tdpbusd", 4), ("tdpbssd", 4), ("tdpbsud", 4), ("tdpbuud", 4)]
 #: CPUs that LLVM compiles for anywhere: without tiles and with them.
 COOPER_LAKE = Machine.detect("cooperlake", 1)
@@ -42,7 +48,7 @@ def loop_of(kernel: tvm.tirx.PrimFunc, machine: Machine, instruction: str) -> li
 def test_dot_products_are_counted(name: str, group: int, threads: int) -> None:
     call, operations = call_of_instruction(Machine.detect(None, threads), name, 1000)
     call()
-    assert operations == 2 * 1000 * DOT_CHAINS * 16 * group
+    assert operations == 2 * 1000 * DOT_CHAINS * HOST.lanes * group
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -64,6 +70,16 @@ def test_a_loop_of_dot_products_has_nothing_but_its_instruction(name: str) -> No
     assert len({match[2] for match in found}) == DOT_CHAINS and len(found) % DOT_CHAINS == 0
     assert not any("(" in match[1] for match in found)
     assert not [line for line in lines if re.match(r"v(?!pdpbusd|dpbf16ps)\w+\t", line)]
+
+
+@pytest.mark.parametrize(("machine", "register"), [("zen3-avx2", "ymm"), ("xeon-skylake", "zmm")])
+def test_a_loop_of_pairs_has_products_and_sums_alone(machine: str, register: str) -> None:
+    described = Machine.described(machine)
+    kernel = product_loops.product_kernel(INSTRUCTIONS["vpmaddwd"], 1, "dot", described.lanes)
+    lines = loop_of(kernel, described, "vpmaddwd")
+    found = [line for line in lines if re.fullmatch(rf"vpmaddwd\t%{register}\d+, %{register}\d+, %{register}\d+", line)]
+    assert len(found) == sum(line.startswith("vpmaddwd") for line in lines) and len(found) % DOT_CHAINS == 0
+    assert {line.split("\t")[0] for line in lines if line.startswith("v")} == {"vpmaddwd", "vpaddd"}
 
 
 @pytest.mark.parametrize("name", ["tdpbssd", "tdpbf16ps"])
@@ -111,5 +127,5 @@ def test_a_configuration_names_rows_and_bytes_of_each_register() -> None:
 
 
 def test_an_unknown_instruction_is_named() -> None:
-    with pytest.raises(ValueError, match="no instruction 'vmulps': there are vpdpbusd, vdpbf16ps, tdpbf16ps"):
+    with pytest.raises(ValueError, match="no instruction 'vmulps': there are vpdpbusd, vpmaddwd, vdpbf16ps"):
         call_of_instruction(Machine.detect(), "vmulps", 10)

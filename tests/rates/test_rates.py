@@ -66,7 +66,7 @@ def test_an_anchor_lies_on_its_grid(rates: Rates) -> None:
 def test_every_field_but_ports_and_cores_has_a_step(field: str) -> None:
     rest = {f.name for f in fields(Rates)} - set(STEPS)
     assert field in STEPS and {name for name in rest if not name.startswith("tile")} == {
-        "fma", "fma_half", "dot_int8", "dot_bf16", "cores",
+        "fma", "fma_half", "dot_int8", "dot_int16", "dot_bf16", "cores",
     }  # fmt: skip
 
 

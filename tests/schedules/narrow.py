@@ -17,6 +17,7 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Recipe
 from tvm_ext.driver.build import compile_kernels
+from tvm_ext.schedules.dots.instructions import dot_of
 
 from .kernels import _poison, _poisoned, make_group, matched, scheduled
 
@@ -72,12 +73,14 @@ TYPES = {
 BF16 = Narrow("bfloat16", "bfloat16", "widen")
 #: Scale of the data; that of weights is 0.01 where each output has none of its own.
 DATA_SCALE = 0.03
-_FEATURES = Machine.detect().features
+_MACHINE = Machine.detect()
 #: Marks of tests that run instructions which not every CPU has.
 needs = {
-    name: pytest.mark.skipif(feature not in _FEATURES, reason=f"no {feature}")
-    for name, feature in (("int8", "avx512vnni"), ("bf16", "avx512bf16"))
-}
+    name: pytest.mark.skipif(bool(dot is None or dot.missing(_MACHINE)), reason=f"no dot product of {name}")
+    for name, dot in (
+        ("int8", dot_of("uint8", "int8", _MACHINE)), ("bf16", dot_of("bfloat16", "bfloat16", _MACHINE))
+    )
+}  # fmt: skip
 
 
 def decoded(narrow: Narrow, x: Any, w: Any, scale: Any, axis: int) -> Any:

@@ -14,7 +14,7 @@ import pytest
 
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
-from tests.passes.lowering import agrees
+from tests.passes.stages import agrees
 from tests.tuning.choosing import CONV, MACHINE, MATMULS, OPTIONS, Fake, Nothing, groups, recorded
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.options import CompileOptions

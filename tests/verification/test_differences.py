@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from tests.onnx_graphs import random
-from tvm_ext.verification.differences import Difference, bins_of, difference, histogram
+from tvm_ext.verification.differences import bins_of, difference, histogram
 
 
 def test_within_and_beyond_the_bound() -> None:
@@ -52,7 +52,7 @@ def test_histogram() -> None:
     assert [line.count("#") for line in text] == [40, 40, 0, 28]  # roots of the part of the most
 
 
-def test_to_json_and_back() -> None:
+def test_plain_values_are_json() -> None:
     a = random(3, 3)
-    for found in (difference(a + 1, a, 0.0), difference(a, a, 1.0)):
-        assert Difference.from_dict(json.loads(json.dumps(found.as_dict(), allow_nan=False))) == found
+    for result in (difference(a + 1, a, 0.0), difference(a, a, 1.0)):
+        assert json.loads(json.dumps(result.as_dict(), allow_nan=False))["mismatched"] == result.mismatched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .shared.common import Progress, model_of, print_json
+from .shared.common import Progress, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 SUMMARY = "operators, work and parameters of a model, what is redundant in it, and what cannot be compiled"
@@ -27,8 +27,5 @@ def run(args: argparse.Namespace) -> int:
 
     with Progress(f"analyzing {args.model}"):
         analysis = analyze(model_of(args.model), **compile_options(args))
-    if args.json:
-        print_json(analysis.as_dict())
-    else:
-        print(analysis.text(args.by, max(args.top, 0)))
+    print_result(args, analysis.as_dict(), analysis.text(args.by, max(args.top, 0)))
     return 0 if analysis.ok else 3

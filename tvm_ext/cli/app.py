@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
 import sys
@@ -26,33 +27,15 @@ from ..core.errors import (
     TvmExtError,
     UnsupportedError,
 )
-from . import (
-    analyze,
-    bench,
-    bisect,
-    cache,
-    compile,
-    doctor,
-    log,
-    machine,
-    memory,
-    new,
-    profile,
-    quantize,
-    report,
-    run,
-    tune,
-    verify,
-    zoo,
-)
 from .shared.options import import_modules
 
 GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 
+#: Verbs, in the order in which --help lists them, and their modules.
 VERBS: dict[str, ModuleType] = {
-    "compile": compile, "run": run, "verify": verify, "bisect": bisect, "bench": bench, "tune": tune, "log": log,
-    "quantize": quantize, "zoo": zoo, "analyze": analyze, "report": report, "profile": profile, "memory": memory,
-    "new": new, "machine": machine, "doctor": doctor, "cache": cache,
+    verb: importlib.import_module(f"{__package__}.{verb}")
+    for verb in ("compile", "run", "verify", "bisect", "bench", "tune", "log", "quantize", "zoo", "analyze", "report",
+                 "profile", "memory", "new", "machine", "doctor", "cache")
 }  # fmt: skip
 
 _EPILOG = """\
@@ -72,9 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: arguments without the program's name; None takes those of the process.
     """
-    given = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        args = make_parser().parse_args(given)
+        args = make_parser().parse_args(arguments)
         with warnings.catch_warnings():
             warnings.showwarning = _warn
             code = _run(args)

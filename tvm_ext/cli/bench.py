@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
 from ..runtime.files import write_text
-from .shared.common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_json
+from .shared.common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ def pythons(args: argparse.Namespace) -> str | dict[str, str] | None:
     Raises:
         OptionError: a path for all and one for a peer, or two for all.
     """
-    given = [tuple(text.split("=", 1)) if text.partition("=")[0] in PEERS else ("", text) for text in args.python]
-    found = dict(given)
-    if "" not in found:
-        return found or None
-    if len(given) > 1:
+    pairs = [tuple(text.split("=", 1)) if text.partition("=")[0] in PEERS else ("", text) for text in args.python]
+    paths = dict(pairs)
+    if "" not in paths:
+        return paths or None
+    if len(pairs) > 1:
         raise OptionError(f"--python {' '.join(args.python)}: one path for all, or PEER=PATH for each")
-    return found[""]
+    return paths[""]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,10 +75,7 @@ def run(args: argparse.Namespace) -> int:
         )  # fmt: skip
     if args.output:
         _write(args.output, table)
-    if args.json:
-        print_json({"ok": table.ok, **table.as_dict()})
-    else:
-        print(table)
+    print_result(args, {"ok": table.ok, **table.as_dict()}, table)
     return 0 if table.ok else 1
 
 

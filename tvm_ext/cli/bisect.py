@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from .shared.common import add_input_arguments, given_inputs, model_of, print_json
+from ..core.instruments import KINDS
+from .shared.common import add_input_arguments, given_inputs, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 SUMMARY = "find the pass, recipe, layer, record or offloaded node that makes a model's outputs wrong"
@@ -17,13 +18,11 @@ EXAMPLE = """\
   tvm-ext bisect model.onnx
   tvm-ext bisect model.onnx --by record --records model.tuning.json"""
 
-_KINDS = ("pass", "recipe", "layer", "record", "offload")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
     parser.add_argument("model", metavar="MODEL", help="path of the ONNX file, or zoo:NAME")
-    parser.add_argument("--by", choices=_KINDS, help="what to switch off (default: one kind after the other)")
+    parser.add_argument("--by", choices=KINDS, help="what to switch off (default: one kind after the other)")
     add_input_arguments(parser)
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
     parser.add_argument(
@@ -42,20 +41,17 @@ def run(args: argparse.Namespace) -> int:
         **compile_options(args),
     )  # fmt: skip
     result = replace(result, commands=tuple(_command(args, command) for command in result.commands))
-    if args.json:
-        print_json({**result.as_dict(), "model": args.model})
-    else:
-        print(result)
+    print_result(args, {**result.as_dict(), "model": args.model}, result)
     return 0 if result.ok else 1
 
 
 def _command(args: argparse.Namespace, command: str) -> str:
     """The command with the model, inputs and modules as they were given here."""
     program, verb, _, *rest = shlex.split(command)
-    given = [part for name, path in args.input for part in ("--input", f"{name}={path}")]
-    given += [part for module in args.imports for part in ("--import", module)]
+    arguments = [part for name, path in args.input for part in ("--input", f"{name}={path}")]
+    arguments += [part for module in args.imports for part in ("--import", module)]
     frozen = {f"{name}={name}.npy": text for text in args.option_freeze or () for name in [text.rpartition("=")[0]]}
-    return shlex.join([program, verb, args.model, *given, *(frozen.get(word, word) for word in rest)])
+    return shlex.join([program, verb, args.model, *arguments, *(frozen.get(word, word) for word in rest)])
 
 
 def _tell(event: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import ToolError
 from ..runtime.table import Column
-from .shared.common import print_json, print_table
+from .shared.common import print_json, print_result, print_table
 
 if TYPE_CHECKING:
     from ..driver.cache import Cache, Entry
@@ -37,16 +37,10 @@ def _list(args: argparse.Namespace, cache: Cache) -> int:
     total = sum(entry.size for entry in entries)
     if args.json:
         rows = [{"key": e.key, "model": e.model, "bytes": e.size, "last_use": e.last_use} for e in entries]
-        print_json(
-            {
-                "ok": True,
-                "folder": str(cache.folder),
-                "bytes": total,
-                "limit": cache.limit,
-                "entries": rows,
-                "timings": [str(path) for path in timings],
-            }
-        )
+        print_json({
+            "ok": True, "folder": str(cache.folder), "bytes": total, "limit": cache.limit, "entries": rows,
+            "timings": [str(path) for path in timings],
+        })  # fmt: skip
         return 0
     if entries:
         print_table(("key", "model", Column("size", "MB", right=True), "last use"), map(_cells, entries))
@@ -61,10 +55,8 @@ def _clear(args: argparse.Namespace, cache: Cache) -> int:
         removed = cache.clear()
     except OSError as error:
         raise ToolError(f"{cache.folder} cannot be emptied ({error})", fix="check its permissions") from error
-    if args.json:
-        print_json({"ok": True, "folder": str(cache.folder), "removed": removed})
-    else:
-        print(f"{cache.folder}: removed {removed} entries")
+    values = {"ok": True, "folder": str(cache.folder), "removed": removed}
+    print_result(args, values, f"{cache.folder}: removed {removed} entries")
     return 0
 
 

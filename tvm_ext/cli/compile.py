@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
-from ..runtime.table import few, knobs_text
-from .shared.choices import print_choices
+from ..runtime.table import Cell, Column, few, knobs_text, percent
 from .shared.common import Progress, compile_with_progress, model_of, print_json, print_table, spec_dicts
 from .shared.options import add_compile_arguments, refuse_compile_options
 from .shared.stages import add_stage_arguments, inspect_only, inspected, only_inspects, print_changes
-from .shared.timing import print_timing
 
 if TYPE_CHECKING:
     from ..inspection.diffs import PassChange
@@ -62,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     result = {
         "ok": True, "model": args.model or args.start, "threads": compiled.threads, "artifact": args.output,
         "inputs": spec_dicts(compiled.inputs), "outputs": spec_dicts(compiled.outputs), "report": compiled.report,
-        **({"changes": [one.as_dict() for one in changes]} if changes else {}),
+        **({"changes": [change.as_dict() for change in changes]} if changes else {}),
     }  # fmt: skip
     if args.json:
         print_json(result)
@@ -71,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     print_changes(changes)
     if args.timing:
         print()
-        print_timing(compiled.report)
+        _print_timing(compiled.report)
     if args.offload_report:
         print(f"\n{compiled.offload_report()}")
     return 0
@@ -115,7 +114,7 @@ def _print(result: dict[str, Any], args: argparse.Namespace) -> None:
     for program in report.get("programs", [report] if "bytes_moved" in report else []):
         print(_facts(program))
     print_table(("recipe", "kernels", "launches"), _by_recipe(kernels))
-    print_choices(kernels)
+    _print_choices(kernels)
     if "precision" in report:
         _print_precision(report["precision"], bool(args.verbose))
     if args.verbose:
@@ -131,11 +130,11 @@ def _print(result: dict[str, Any], args: argparse.Namespace) -> None:
 def _print_precision(plan: dict[str, Any], every: bool) -> None:
     """Which products keep float32, and why; or what each one has."""
     layers = plan["layers"]
-    kept = [one for one in layers if one["precision"] == "float32"]
+    kept = [layer for layer in layers if layer["precision"] == "float32"]
     measured = "" if plan["measured"] is None else f", {100 * plan['measured']:.2g} % of the range as measured"
     print(f"{plan['precision']}: {len(layers) - len(kept)} of {len(layers)} products{measured}")
-    for one in layers if every else kept:
-        print(f"  {one['precision']:7}  {one['operator']}: {', '.join(one['nodes'][:3])}: {one['why']}")
+    for layer in layers if every else kept:
+        print(f"  {layer['precision']:7}  {layer['operator']}: {', '.join(layer['nodes'][:3])}: {layer['why']}")
 
 
 def _facts(program: dict[str, Any]) -> str:
@@ -152,22 +151,74 @@ def _facts(program: dict[str, Any]) -> str:
 def _by_recipe(kernels: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     recipes = dict.fromkeys(k["recipe"] for k in kernels)
     groups = {r: [k for k in kernels if k["recipe"] == r] for r in recipes}
-    return [(r, len(found), sum(k.get("calls", 1) for k in found)) for r, found in groups.items()]
+    return [(r, len(members), sum(k.get("calls", 1) for k in members)) for r, members in groups.items()]
 
 
 def _print_details(report: dict[str, Any], args: argparse.Namespace) -> None:
     print()
     print_table(("kernel", "recipe", "calls", "config", "nodes"), map(_kernel_cells, report.get("kernels", [])))
     print()
-    for one in report.get("passes", []):
-        if args.verbose > 1 or (args.only and one["name"] not in args.only):
+    for row in report.get("passes", []):
+        if args.verbose > 1 or (args.only and row["name"] not in args.only):
             continue  # with its diff, below
-        print(f"pass {one['name']}: {len(one['fired'])} fired, {len(one['skipped'])} skipped, {one['seconds']:.3f} s")
+        print(f"pass {row['name']}: {len(row['fired'])} fired, {len(row['skipped'])} skipped, {row['seconds']:.3f} s")
         for kind in ("fired", "skipped"):
-            for value, detail in one[kind]:
+            for value, detail in row[kind]:
                 print(f"  {kind:7}  {value}: {detail}")
 
 
 def _kernel_cells(kernel: dict[str, Any]) -> tuple[object, ...]:
     config, nodes = knobs_text(kernel.get("config") or {}), few(list(kernel.get("nodes", [])))
     return kernel["name"], kernel["recipe"], kernel.get("calls", 1), config, nodes
+
+
+def _print_choices(kernels: Sequence[Mapping[str, Any]]) -> None:
+    """One row a kernel of which there was something to measure; nothing if there is none."""
+    rows = [_choice_cells(kernel) for kernel in kernels if kernel.get("choice", {}).get("candidates")]
+    if rows:
+        print_table(("kernel", "chosen", "measured", "default", "estimate", "candidates", "why"), rows)
+
+
+def _choice_cells(kernel: Mapping[str, Any]) -> tuple[str, ...]:
+    choice = kernel["choice"]
+    return (
+        kernel["name"], f"{kernel['recipe']} by {choice['by']}", _us(choice.get("seconds")),
+        _us(choice.get("default_seconds")), f"{kernel['estimated_us']:.1f} us",
+        f"measured {choice['measured']} of {choice['candidates']}", choice["reason"],
+    )  # fmt: skip
+
+
+def _us(seconds: float | None) -> str:
+    return "" if seconds is None else f"{1e6 * seconds:.1f} us"
+
+
+def _print_timing(report: Mapping[str, Any]) -> None:
+    """A row a step, in the order they ran.
+
+    Args:
+        report: of a compiled model; one from the cache has the times of the compile that made it.
+    """
+    rows = list(_steps(report))
+    total = sum(seconds for _, seconds, _ in rows) or 1.0
+    longest = max((seconds for _, seconds, _ in rows), default=0.0) or 1.0
+    columns = ("step", Column("time", "s", ".3f"), Column("share", right=True, bar=30), "fired", "skipped")
+    cells = [
+        (name, seconds, Cell(percent(seconds / total, 1), share=seconds / longest), *events)
+        for name, seconds, events in rows
+    ]
+    print_table(columns, [*cells, ("all", total, "", "", "")])
+
+
+def _steps(report: Mapping[str, Any]) -> Iterator[tuple[str, float, tuple[object, object]]]:
+    """Name, seconds, and what fired and was skipped; passes in the place of their sum."""
+    none = ("", "")
+    for stage, seconds in report.get("timing", {}).items():
+        if stage != "passes":
+            yield stage, seconds, none
+            continue
+        passes = report.get("passes", [])
+        for number, step in enumerate(passes, start=1):
+            yield f"{number:2} {step['name']}", step["seconds"], (len(step["fired"]), len(step["skipped"]))
+        rest = seconds - sum(step["seconds"] for step in passes)
+        if rest > 0:
+            yield "between passes", rest, none

@@ -21,7 +21,8 @@ EXAMPLE = """\
 SOURCES = {"measured": "measured by `tvm-ext machine`", "typical": "rates of a similar machine (TVM_EXT_RATES=typical)"}
 _RATES = (
     ("fma", "f32 multiply-adds of whole vectors a cycle"), ("fma_half", "of half vectors"),
-    ("dot_int8", "8-bit dot products of whole vectors a cycle"), ("dot_bf16", "bfloat16 dot products a cycle"),
+    ("dot_int8", "8-bit dot products of whole vectors a cycle"),
+    ("dot_int16", "16-bit dot products of whole vectors a cycle"), ("dot_bf16", "bfloat16 dot products a cycle"),
     ("tile_int8", "cycles of an 8-bit product of AMX tiles"), ("tile_bf16", "cycles of a bfloat16 product of tiles"),
 )  # fmt: skip
 _BYTES = (

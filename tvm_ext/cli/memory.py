@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..runtime.files import write_text
-from .shared.common import compile_with_progress, model_of, print_json
+from .shared.common import compile_with_progress, model_of, print_result
 from .shared.options import add_compile_arguments
 
 SUMMARY = "the memory plan of a model: arena, lower bound, what lives when"
@@ -31,10 +31,5 @@ def run(args: argparse.Namespace) -> int:
     plan = memory_plan(compile_with_progress(args, model_of(args.model)), batch=args.batch)
     if args.svg:
         write_text(args.svg, plan.svg())
-    if args.json:
-        print_json(plan.as_dict())
-    else:
-        print(plan)
-        if args.svg:
-            print(f"wrote {args.svg}")
+    print_result(args, plan.as_dict(), f"{plan}\nwrote {args.svg}" if args.svg else plan)
     return 0

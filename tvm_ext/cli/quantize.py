@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
 
 from ..runtime.files import write_text
-from .shared.common import Progress, model_of, print_json
+from .shared.common import Progress, model_of, print_result
 
 SUMMARY = "quantize a float32 model to int8 (a standard QDQ model), with ranges of activations from typical inputs"
 EXAMPLE = """\
@@ -53,19 +51,12 @@ def run(args: argparse.Namespace) -> int:
             model_of(args.model), args.calibration, method=args.method, percentile=args.percentile,
             per_channel=not args.per_tensor, activations=args.activations, exclude=args.exclude,
             operators=args.operators, reduce_range={"auto": None, "yes": True, "no": False}[args.reduce_range],
-            on_event=lambda event: progress.tell(_label(args.model, event)),
+            on_event=lambda event: progress.tell("quantizing {}: {step} ({done} of {of})".format(args.model, **event)),
         )  # fmt: skip
     if args.output:
         result.save(args.output)
     if args.markdown:
         write_text(args.markdown, result.markdown())
-    if args.json:
-        print_json({"ok": True, "artifact": args.output, **result.as_dict()})
-    else:
-        print(result)
-        print(f"wrote {args.output}" if args.output else "nothing was written: -o OUT.onnx writes the model")
+    written = f"wrote {args.output}" if args.output else "nothing was written: -o OUT.onnx writes the model"
+    print_result(args, {"ok": True, "artifact": args.output, **result.as_dict()}, f"{result}\n{written}")
     return 0
-
-
-def _label(model: str, event: Mapping[str, Any]) -> str:
-    return f"quantizing {model}: {event['step']} ({event['done']} of {event['of']})"

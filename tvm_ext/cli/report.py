@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_json
+from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 SUMMARY = "write one self-contained page: what a model holds, what became of it, how right and how fast it is"
@@ -30,13 +30,10 @@ def run(args: argparse.Namespace) -> int:
     from .. import report
 
     with Progress(f"{args.model}: reading") as progress:
-        made = report(
+        result = report(
             model_of(args.model), args.output, given_inputs(args), check=not args.no_check,
             profile=not args.no_profile, rounds=args.rounds, seed=args.seed,
             on_step=lambda step: progress.tell(f"{args.model}: {step}"), **compile_options(args),
         )  # fmt: skip
-    if args.json:
-        print_json(made.as_dict())
-    else:
-        print(made)
-    return 0 if made.ok else 1
+    print_result(args, result.as_dict(), result)
+    return 0 if result.ok else 1

@@ -35,11 +35,11 @@ def run(args: argparse.Namespace) -> int:
     """Run, save, print a line per output."""
     from ..core.sample_inputs import seeded_inputs
 
-    given = given_inputs(args)
+    feeds = given_inputs(args)
     compiled = opened(args)
-    if given is None:
-        given = seeded_inputs(compiled.inputs, args.seed, max(compiled.batches, default=1))
-    outputs = compiled.run(given)
+    if feeds is None:
+        feeds = seeded_inputs(compiled.inputs, args.seed, max(compiled.batches, default=1))
+    outputs = compiled.run(feeds)
     written = _save(args, outputs)
     rows = [_summary(name, value) for name, value in outputs.items()]
     if args.json:
@@ -57,21 +57,14 @@ def opened(args: argparse.Namespace) -> CompiledModel:
     Raises:
         OptionError: compile options for an artifact, which is compiled already.
     """
-    if not is_artifact(args.model):
+    from ..runtime.library import is_artifact
+
+    if not (is_artifact(args.model) or args.model.endswith(".so")):
         return compile_with_progress(args, model_of(args.model))
     refuse_compile_options(args, args.model)
     from .. import load
 
     return load(args.model, threads_wait=compile_options(args).get("threads_wait"))
-
-
-def is_artifact(path: str) -> bool:
-    """Whether a file is a shared library (an artifact) by its first bytes or, if it is not readable, its name."""
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(4) == b"\x7fELF" or path.endswith(".so")
-    except OSError:
-        return path.endswith(".so")
 
 
 def _save(args: argparse.Namespace, outputs: dict[str, np.ndarray]) -> list[str]:

@@ -6,8 +6,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
+from ..core.instruments import KINDS, Instruments
 from .run import opened
-from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_json
+from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
@@ -49,14 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check for every seed (or once, on given inputs); 1 if any output disagrees."""
-    given, model = given_inputs(args), model_of(args.model)
+    feeds, model = given_inputs(args), model_of(args.model)
     compiled = _compiled(args, model)
-    reports = [_report(args, compiled, model, given, seed) for seed in (args.seed if given is None else [0])]
+    reports = [_report(args, compiled, model, feeds, seed) for seed in (args.seed if feeds is None else [0])]
     good = all(report.ok for report in reports)
-    if args.json:
-        print_json({"ok": good, "model": args.model, "reports": [report.as_dict() for report in reports]})
-    else:
-        print("\n\n".join(str(report) for report in reports))
+    values = {"ok": good, "model": args.model, "reports": [report.as_dict() for report in reports]}
+    print_result(args, values, "\n\n".join(map(str, reports)))
     return 0 if good else 1
 
 
@@ -66,7 +65,6 @@ def _compiled(args: argparse.Namespace, model: Any) -> CompiledModel:
         return opened(argparse.Namespace(**{**vars(args), "model": args.artifact or args.model}))
     if args.artifact:
         raise OptionError(f"{args.artifact} is compiled already: --off does not apply", fix="leave --artifact out")
-    from ..core.instruments import Instruments
     from ..driver.compile import compile_model
     from ..verification.bisect.suspects import switches_of
 
@@ -75,20 +73,17 @@ def _compiled(args: argparse.Namespace, model: Any) -> CompiledModel:
 
 
 def _report(
-    args: argparse.Namespace, compiled: CompiledModel, model: Any, given: dict[str, np.ndarray] | None, seed: int
+    args: argparse.Namespace, compiled: CompiledModel, model: Any, feeds: dict[str, np.ndarray] | None, seed: int
 ) -> VerifyReport | LayerReport:
     from .. import verify
 
     with Progress("comparing with onnxruntime"):
-        return verify(compiled, model, given, seed=seed, tolerance=args.tolerance, layers=args.layers)
+        return verify(compiled, model, feeds, seed=seed, tolerance=args.tolerance, layers=args.layers)
 
 
 def switch_argument(text: str) -> tuple[str, str]:
     """Parse KIND=NAME."""
-    kind, found, name = text.partition("=")
-    if not (found and name and kind in _KINDS):
-        raise argparse.ArgumentTypeError(f"{text!r}: KIND=NAME is needed, KIND one of {', '.join(_KINDS)}")
+    kind, equals, name = text.partition("=")
+    if not (equals and name and kind in KINDS):
+        raise argparse.ArgumentTypeError(f"{text!r}: KIND=NAME is needed, KIND one of {', '.join(KINDS)}")
     return kind, name
-
-
-_KINDS = ("pass", "recipe", "layer", "record", "offload")

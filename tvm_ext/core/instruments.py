@@ -38,6 +38,11 @@ class Switches:
     nodes: frozenset[str] = field(default_factory=frozenset)
 
 
+#: What a switch is of, as reports and `--off KIND=NAME` say it -> the field of :class:`Switches`; in the order in which
+#: a bisection tries them: what can be told apart first.
+KINDS = {"offload": "nodes", "record": "records", "recipe": "recipes", "pass": "passes", "layer": "groups"}
+
+
 @dataclass(frozen=True)
 class Instruments:
     """What takes part in a compile from outside; by default nothing."""

@@ -21,17 +21,17 @@ from ..core.layout import Layout
 from ..core.machine import Machine
 from ..core.plan import Kernel
 from ..frontend.reading.reader import Source
+from ..passes.memory.arena import Memory
+from ..passes.memory.destinations import Destinations, with_destinations
+from ..passes.memory.placement import with_arena
+from ..passes.memory.workspace import with_workspace_of_kernels
 from ..runtime.drivers import Offload
 from ..runtime.expansion import Compact, Expansion
 from ..runtime.spec import Body, Metadata, Program, TensorSpec, View, installed_versions
 from ..runtime.tiles import TILE_FEATURES
-from .arena import Memory
 from .build import has_parallel_loops
 from .figures import kernel_figures
 from .lower import Clock, Lowered, Programs
-from .memory import with_arena
-from .tir.destinations import Destinations, with_destinations
-from .tir.workspace import with_workspace_of_kernels
 
 
 @dataclass

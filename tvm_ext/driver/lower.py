@@ -1,4 +1,4 @@
-"""From a model to lowered programs: import and all passes, once, or once for each size of a symbolic batch."""
+"""From a model to lowered programs: import and passes, all or some, once, or once for each size of a symbolic batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from .records import book_of, schedules_of, timings_of
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
-    from ..core.passes import CompileContext
+    from ..core.graph.provenance import Provenance
+    from ..core.passes import CompileContext, Pass
     from ..frontend.importer import Imported
     from ..precision.sensitivity import Sensitivity
 
@@ -97,12 +98,16 @@ NO_INSTRUMENTS = Instruments()
 
 def lower(
     model: Any, options: CompileOptions, machine: Machine, clock: Clock | None = None,
-    instruments: Instruments = NO_INSTRUMENTS,
+    instruments: Instruments = NO_INSTRUMENTS, until: type[Pass] | None = None,
 ) -> Lowered:  # fmt: skip
-    """Import a model of static shapes and run all passes: everything but the build."""
+    """Import a model of static shapes and run all passes: everything but the build.
+
+    Args:
+        until: the pass before which it ends, see :func:`run_pipeline`.
+    """
     clock = clock or Clock()
     clock.lap("start")
-    return _lower(read_model(model), options, machine, clock, instruments)
+    return run_pipeline(start(read_model(model), options, machine, clock, instruments), instruments, until)
 
 
 def lower_all(
@@ -124,63 +129,83 @@ def lower_all(
     inputs = input_specs(graph, dict(options.shapes), source.name)
     outputs = _row_wise_outputs(source, options, machine, inputs)
     clock.lap("import")
-    found = measured(source, options)
-    lowered = tuple(_lower(source, options.bound(n), machine, clock, instruments, n, found) for n in options.sizes)
-    return Programs(inputs, outputs, lowered)
+    return Programs(inputs, outputs, lower_sizes(source, options, machine, clock, instruments))
 
 
-def _lower(
-    source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments, batch: int = 0,
-    found: Sensitivity | None = None,
-) -> Lowered:  # fmt: skip
-    return run_pipeline(start(source, options, machine, clock, instruments, batch, found), instruments)
+def lower_sizes(
+    source: Source, options: CompileOptions, machine: Machine, clock: Clock | None = None,
+    instruments: Instruments = NO_INSTRUMENTS, until: type[Pass] | None = None,
+) -> tuple[Lowered, ...]:  # fmt: skip
+    """A model that was read, imported and lowered for each size of a symbolic batch, or once.
+
+    Args:
+        until: the pass before which it ends, see :func:`run_pipeline`.
+    """
+    clock, sensitivity = clock or Clock(), measured(source, options)
+    begun = (
+        start(source, options.bound(n) if n else options, machine, clock, instruments, n, sensitivity)
+        for n in options.sizes or (0,)
+    )
+    return tuple(run_pipeline(one, instruments, until) for one in begun)
 
 
 def start(
     source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments, batch: int = 0,
-    found: Sensitivity | None = None,
+    sensitivity: Sensitivity | None = None, imported: Imported | None = None,
 ) -> Lowered:  # fmt: skip
     """A model of static shapes after its import, before any pass.
 
     Args:
-        found: the sensitivity run; None makes one if `max_error` asks for it.
+        sensitivity: the run that `max_error` asks for; None makes one if it does.
+        imported: the model in Relax; None imports it.
     """
     from ..frontend.importer import import_model
 
-    found = found or measured(source, options)
-    options = with_kept(options, found)
-    imported = import_model(source, options)
+    sensitivity = sensitivity or measured(source, options)
+    options = with_kept(options, sensitivity)
+    imported = imported or import_model(source, options)
     clock.lap("import")
     begun = Lowered(source, imported, imported.mod, _context(imported, options, machine, instruments), clock, batch)
-    if found is not None:
-        begun.ctx.alone, begun.ctx.together = found.alone, found.together
+    if sensitivity is not None:
+        begun.ctx.alone, begun.ctx.together = sensitivity.alone, sensitivity.together
     return begun
 
 
 def _context(imported: Imported, options: CompileOptions, machine: Machine, instruments: Instruments) -> CompileContext:
-    from ..core.passes import CompileContext
-
-    books = book_of(options), timings_of(options, machine), schedules_of(options)
-    ctx = CompileContext(machine, options, imported.provenance, *books)
+    ctx = new_context(options, machine, imported.provenance)
     imported.enter(ctx)
     ctx.switches = instruments.switches
     return ctx
 
 
-def run_pipeline(begun: Lowered, instruments: Instruments) -> Lowered:
-    """A model that :func:`start` imported, after all passes."""
-    from ..byoc.settings import offloading_of
-    from ..core.passes import run_passes
-    from ..passes.pipeline import pipeline
+def new_context(options: CompileOptions, machine: Machine, provenance: Provenance) -> CompileContext:
+    """The context of a compile before any pass, with the records that its options name."""
+    from ..core.passes import CompileContext
 
-    options = begun.ctx.options
+    books = book_of(options), timings_of(options, machine), schedules_of(options)
+    return CompileContext(machine, options, provenance, *books)
+
+
+def run_pipeline(begun: Lowered, instruments: Instruments, until: type[Pass] | None = None) -> Lowered:
+    """A model that :func:`start` imported, after all passes, and the bodies of its loops.
+
+    Args:
+        until: the pass before which it ends; None for all passes.
+    """
+    from ..core.passes import run_passes
+    from ..passes.pipeline import passes_of
+
     instruments.see("import", begun.mod, begun.ctx)
-    offloading = offloading_of(options.offload, dict(options.offload_options))
-    mod = run_passes(pipeline(offloading), begun.mod, begun.ctx, instruments)
+    passes = passes_of(begun.ctx.options)
+    end = next((at for at, one in enumerate(passes) if until and isinstance(one, until)), len(passes))
+    mod = run_passes(passes[:end], begun.mod, begun.ctx, instruments)
+    for packing in begun.ctx.pending:
+        packing.result()
     begun.clock.lap("passes")
     unseen = replace(instruments, watch=None)
     bodies = tuple(
-        run_pipeline(_body(begun, name, imported, unseen), unseen) for name, imported in begun.imported.bodies.items()
+        run_pipeline(_body(begun, name, imported, unseen), unseen, until)
+        for name, imported in begun.imported.bodies.items()
     )
     return replace(begun, mod=mod, bodies=bodies)
 
@@ -201,7 +226,7 @@ def _row_wise_outputs(
     """
     from tvm import relax
 
-    from ..core.passes import CompileContext, run_passes
+    from ..core.passes import run_passes
     from ..passes.simplification.eliminate_dead_code import EliminateDeadCode
     from ..passes.simplification.fold_constants import FoldConstants
     from ..passes.steps.row_wise import Pair, check_row_wise
@@ -211,7 +236,7 @@ def _row_wise_outputs(
     imported, modules = [], []
     for size in (first, second):
         one = _imported(source, options, size, _fix(inputs))
-        ctx = CompileContext(machine, options.bound(size), one.provenance)
+        ctx = new_context(options.bound(size), machine, one.provenance)
         folded = run_passes([EliminateDeadCode(), FoldConstants(), EliminateDeadCode()], one.mod, ctx)
         imported.append(one)
         modules.append(relax.transform.AnnotateTIROpPattern()(folded))

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..core.machine import Machine
+from ..core.machine import machine_for
 from ..core.options import CompileOptions
-from ..frontend.reading.reader import read_model
+from .lower import lower
 
 if TYPE_CHECKING:
     from ..byoc import Backend, Region
@@ -37,21 +37,15 @@ def regions_of(
     from ..byoc.partition import Partitioner
     from ..byoc.relax_view import RelaxView
     from ..byoc.settings import offloading_of
-    from ..core.passes import CompileContext, run_passes
-    from ..frontend.importer import import_model
     from ..passes.lowering.offload import Offload
-    from ..passes.pipeline import pipeline
 
-    given = CompileOptions.of(**options)
-    offloading = offloading_of(offload, {**(offload_options or {}), "when": "always"})
+    wanted = {**(offload_options or {}), "when": "always"}
+    compiled = CompileOptions.of(**options, offload=offload, offload_options=wanted)
+    offloading = offloading_of(offload, wanted)
     assert offloading is not None
-    source = read_model(model)
-    imported = import_model(source, given)
-    passes = pipeline(offloading)
-    before = passes[: next(at for at, one in enumerate(passes) if isinstance(one, Offload))]
-    ctx = CompileContext(Machine.detect(), given, imported.provenance)
-    view = RelaxView(run_passes(before, imported.mod, ctx), imported.provenance)
+    lowered = lower(model, compiled, machine_for(compiled), until=Offload)
+    view = RelaxView(lowered.mod, lowered.imported.provenance)
     only_match = dataclasses.replace(offloading.backend, lower=lambda region, options: Lowered(b""), cost=None)
-    wanted = dataclasses.replace(offloading, backend=only_match)
-    partition = Partitioner(view, wanted, imported.types, lambda composite: 0.0).partition()
+    matching = dataclasses.replace(offloading, backend=only_match)
+    partition = Partitioner(view, matching, lowered.imported.types, lambda composite: 0.0).partition()
     return tuple(planned.region for planned in partition.planned)

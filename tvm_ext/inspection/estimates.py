@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.pages.page import Note, Part, Shown
 from ..core.plan import Kernel, Plan
+from ..driver.lower import Lowered, lower_all
 from ..passes.lowering.choose_recipes import least_cost, matches
-from ..runtime.table import Cell, Column, Table, Value, percent, plain
-
-if TYPE_CHECKING:
-    from ..driver.lower import Lowered
+from ..runtime.table import Column, Plain, Table, Value, percent_cell, plain_fields
 
 _COLUMNS = ("kernel", "recipe", "calls", "threads", Column("time", "us", ".1f"), "share", "rounding", "idle")
 
 
 @dataclass(frozen=True)
-class KernelEstimate:
+class KernelEstimate(Plain):
     """A kernel as a compile expects it to be.
 
     Attributes:
@@ -45,6 +43,8 @@ class KernelEstimate:
     rounding: float
     idle: float
     fewer: Mapping[int, float]
+
+    derived = ("worse",)
 
     @property
     def worse(self) -> bool:
@@ -98,22 +98,19 @@ class Estimate(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "model": self.model, "machine": self.machine, "threads": self.threads, "seconds": self.seconds,
-            "rounding": self.rounding, "idle": self.idle, "worse": [row.name for row in self.worse],
-            "fewer": plain(self.fewer), "rows": [plain(row, "worse") for row in self.rows],
-        }  # fmt: skip
+        fields = plain_fields(self, "seconds", "rounding", "idle", "fewer")
+        return {**fields, "worse": [row.name for row in self.worse]}
 
     def table(self) -> Table:
         """A row a kernel, and the total."""
         whole = self.seconds or 1.0
         rows: list[tuple[Value, ...]] = [
-            (row.name, row.recipe, row.calls, row.threads, row.seconds * 1e6, _share(row.seconds / whole),
-             _share(row.rounding), _share(row.idle))
+            (row.name, row.recipe, row.calls, row.threads, row.seconds * 1e6, percent_cell(row.seconds / whole),
+             percent_cell(row.rounding), percent_cell(row.idle))
             for row in self.rows
         ]  # fmt: skip
         calls = sum(row.calls for row in self.rows)
-        last = ("all", "", calls, None, self.seconds * 1e6, None, _share(self.rounding), _share(self.idle))
+        last = ("all", "", calls, None, self.seconds * 1e6, None, percent_cell(self.rounding), percent_cell(self.idle))
         return Table(_COLUMNS, [*rows, last])
 
     def parts(self) -> list[Part]:
@@ -140,13 +137,11 @@ def estimate(model: Any, **options: Any) -> Estimate:
     Raises:
         OptionError, ModelError, UnsupportedError: as for :func:`tvm_ext.compile`.
     """
-    from ..driver.lower import lower_all
-
-    given = CompileOptions.of(**options)
-    machine = machine_for(given)
-    lowered = lower_all(model, given, machine).lowered[-1]
+    compile_options = CompileOptions.of(**options)
+    machine = machine_for(compile_options)
+    lowered = lower_all(model, compile_options, machine).lowered[-1]
     rows = tuple(_row(kernel, lowered, machine) for kernel in lowered.ctx.kernels.values() if kernel.calls)
-    name = str(given.machine or given.target or "this machine")
+    name = str(compile_options.machine or compile_options.target or "this machine")
     return Estimate(lowered.source.name, name, machine.threads, rows)
 
 
@@ -181,7 +176,3 @@ def _seconds(kernel: Kernel, machine: Machine, lowered: Lowered) -> float:
 def _planned(plan: Plan, machine: Machine, lowered: Lowered) -> Plan | None:
     exact, off = lowered.ctx.options.accuracy == "exact", lowered.ctx.switches.recipes
     return least_cost(matches(plan.match.group, machine, exact=exact, off=off), machine)
-
-
-def _share(share: float) -> Cell:
-    return Cell(percent(share, 1), share)

@@ -12,16 +12,17 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import OptionError, ToolError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
-from ..core.pages.page import Note, Part, Shown
+from ..core.pages.page import Code, Facts, Fold, Note, Page, Part, Shown
 from ..driver.lower import Clock, Lowered, run_pipeline, start
 from ..driver.stages.catalog import NAMES, STAGES, Stage, stage_named
-from ..frontend.reading.reader import read_model
+from ..frontend.importer import Imported
+from ..frontend.reading.reader import Source, read_model
 from ..runtime.table import Column, Table
 from .constants import Tensors
 from .diffs import PassChange, pass_changes
@@ -29,12 +30,11 @@ from .dump import file_name, write_stages
 from .snapshots import Reached, Snapshots
 from .stage_texts import kernels_module, other_text, python_text
 
-if TYPE_CHECKING:
-    from ..frontend.importer import Imported
-    from ..frontend.reading.reader import Source
-
 #: The file of tensors in a folder of stages.
 TENSORS = "tensors.npz"
+#: Letters of one stage or diff on a page; a browser is slow with more.
+LIMIT = 400_000
+_COLUMNS = ("pass", "name", "fired", "skipped", "functions changed", "lines changed", "seconds")
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +178,7 @@ class Inspection(Shown):
         """Plain values for JSON: the model, the stages' names, and what passes changed."""
         return {
             "model": self.model, "machine": self.machine.as_dict(), "stages": list(self.stages),
-            "passes": [one.as_dict() for one in self.passes],
+            "passes": [change.as_dict() for change in self.passes],
         }  # fmt: skip
 
     def html(self) -> str:
@@ -187,9 +187,22 @@ class Inspection(Shown):
         Raises:
             ToolError: Jinja2 is not installed.
         """
-        from .inspection_page import inspection_page
-
-        return inspection_page(self).html()
+        page = Page(f"{self.model}: every step of its compile")
+        facts = [
+            ("model", self.model), ("SHA-256", self.source.sha256),
+            *((title, ", ".join(f"{spec.name}: {spec}" for spec in specs))
+              for title, specs in (("inputs", self.imported.inputs), ("outputs", self.imported.outputs))),
+            ("compiled for", f"{self.machine.mcpu} ({self.machine.isa}), {self.machine.threads} threads"),
+        ]  # fmt: skip
+        page.section("Model", Facts(facts), *(Note(warning, "warn") for warning in self.imported.warnings))
+        page.section("Passes", Table(_COLUMNS, map(_row, self.passes)))
+        for change in self.passes:
+            if change.changes or change.fired or change.skipped:
+                page.section(f"{change.number}. {change.name}", *_pass_parts(change), folded=True)
+        for name in self.stages:
+            text = _block(self.stage(name), "text")
+            page.section(f"Stage {name}", Note(stage_named(name).summary), *text, folded=True)
+        return page.html()
 
     def parts(self) -> list[Part]:
         """What can be read, and a row a pass; what changed is on the page alone."""
@@ -198,21 +211,36 @@ class Inspection(Shown):
         return [Note(head), Table(("pass", "fired", "skipped", Column("seconds", form=".3f")), rows)]
 
 
-def inspect(model: Any, *, to: str = "", **given: Any) -> Inspection:
-    """Compile a model up to its machine code, and keep what each step made; see :func:`tvm_ext.inspect`."""
+def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
+    """Compile a model with a look at each step, and build nothing.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
+        to: the stage to stop at; "" runs all passes.
+        **options: compile options, as for :func:`tvm_ext.compile`.
+
+    Returns:
+        An inspection: `stage("grouped")` is one form of the model as text (of "onnx", "relax", "grouped", "layout",
+        "tir", "scheduled", "llvm", "asm", "program"), `passes` what each pass changed, as diffs; `dump(folder)` writes
+        all stages as files that :func:`tvm_ext.resume` goes on from, `html()` is a page of all.
+
+    Raises:
+        ModelError, OptionError: as for :func:`tvm_ext.compile`; or there is no such stage.
+        UnsupportedError: as for :func:`tvm_ext.compile`; or the batch is symbolic: name one size.
+    """
     last = stage_named(to) if to else None
-    options = CompileOptions.of(**given)
-    if options.symbol is not None:
-        wrong = f"a model of any batch {options.symbol} becomes one program a size, and stages are of one program"
+    chosen = CompileOptions.of(**options)
+    if chosen.symbol is not None:
+        wrong = f"a model of any batch {chosen.symbol} becomes one program a size, and stages are of one program"
         shapes = {
-            name: tuple(options.sizes[-1] if isinstance(d, str) else d for d in dims) for name, dims in options.shapes
+            name: tuple(chosen.sizes[-1] if isinstance(d, str) else d for d in dims) for name, dims in chosen.shapes
         }
         raise UnsupportedError(wrong, fix=f"name a size: shapes={shapes}")
-    machine = machine_for(options)
+    machine = machine_for(chosen)
     snapshots = Snapshots(_last_step(last))
     instruments, clock = Instruments(watch=snapshots.watch), Clock()
     clock.lap("start")
-    begun = start(read_model(model), options, machine, clock, instruments)
+    begun = start(read_model(model), chosen, machine, clock, instruments)
     try:
         return Inspection(run_pipeline(begun, instruments), snapshots, to)
     except Reached:
@@ -225,3 +253,31 @@ def _last_step(stage: Stage | None) -> str:
     if stage is None or stage.name in ("llvm", "asm", "program"):
         return ""
     return {"onnx": "import", "tir": "schedule-kernels"}.get(stage.name, stage.after)
+
+
+# ------------------------------------------------------------ the page
+def _row(change: PassChange) -> tuple[int | str | float, ...]:
+    """A pass; of each diff two lines name the function, and others were added or removed."""
+    lines = sum(line.startswith(("+", "-")) for function in change.changes for line in function.diff[2:])
+    counts = (len(change.fired), len(change.skipped), len(change.changes), lines)
+    return change.number, change.name, *counts, round(change.seconds, 4)
+
+
+def _pass_parts(change: PassChange) -> list[Part]:
+    kinds = (("fired", "what", change.fired), ("skipped", "why not", change.skipped))
+    parts: list[Part] = [
+        Fold(f"{kind}: {len(events)}", [Table(("value", title), [(event.value, event.detail) for event in events])])
+        for kind, title, events in kinds
+        if events
+    ]
+    opened = len(change.changes) == 1
+    return [*parts, *(Fold(part.function, _block(str(part), "diff"), opened) for part in change.changes)]
+
+
+def _block(text: str, language: str) -> list[Part]:
+    """A block of code, cut where it is too long to show, with words that say so."""
+    if len(text) <= LIMIT:
+        return [Code(text, language)]
+    shown = text[: text.rindex("\n", 0, LIMIT)]
+    left = text.count("\n") - shown.count("\n")
+    return [Code(shown, language), Note(f"{left} further lines: dump the stages for all of them", "warn")]

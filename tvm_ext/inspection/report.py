@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from ..core.errors import TvmExtError
 from ..core.options import CompileOptions
-from ..core.pages.page import Facts, Part, Shown
+from ..core.pages.page import Facts, Fold, Note, Page, Part, Shown
+from ..driver.compile import compile_model
 from ..runtime.files import write_text
+from ..runtime.model import CompiledModel
+from ..runtime.offload_report import OffloadReport
+from ..runtime.table import Cell, Column, Table
+from ..verification.environment import describe_machine
+from ..verification.layer_check import check_layers
+from ..verification.layers import LayerReport
 from .analysis import Analysis, analyze
 from .analysis.result import scaled
+from .memory import MemoryPlan
 from .ownership import Owners, owners_of
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from ..runtime.model import CompiledModel
-    from ..verification.layers import LayerReport
-    from .profile import Profile
+from .profile import Profile, profile_model
 
 Step = Callable[[str], None]
 """Told what is going on, such as "compiling"."""
@@ -83,9 +89,10 @@ class Report(Shown):
         Raises:
             ToolError: Jinja2 or matplotlib is not installed.
         """
-        from .report_page import report_page
-
-        return report_page(self).html()
+        page = Page(f"{self.model}, compiled for {self.isa}")
+        for title, parts, folded in _sections(self):
+            page.section(title, *parts, folded=folded)
+        return page.html()
 
     def parts(self) -> list[Part]:
         """The report in a few lines; the page has all of it."""
@@ -93,10 +100,10 @@ class Report(Shown):
 
     def summary(self) -> list[tuple[str, str]]:
         """(name, value), without the path of the page."""
-        made = [("model", self.model)]
-        made += [("input", text) for text in self.inputs] + [("output", text) for text in self.outputs]
+        pairs = [("model", self.model)]
+        pairs += [("input", text) for text in self.inputs] + [("output", text) for text in self.outputs]
         work, facts = self.analysis, self.facts
-        made += [
+        pairs += [
             ("work", f"{len(work.nodes)} nodes, {scaled(work.flops)}FLOP, {work.parameters:,} parameters"),
             ("program", f"{facts['launches']} launches of {len(facts['kernels'])} kernels, {self.isa}, "
                         f"{self.threads} threads"),
@@ -104,10 +111,10 @@ class Report(Shown):
             ("owned by", self.owners.verdict),
         ]  # fmt: skip
         if self.profile is not None:
-            made.append(("time", f"{self.profile.seconds * 1e3:.3f} ms"))
+            pairs.append(("time", f"{self.profile.seconds * 1e3:.3f} ms"))
         if self.layers is not None:
-            made.append(("accuracy", self.layers.verdict))
-        return made + [(f"no {part}", why) for part, why in self.failed.items()]
+            pairs.append(("accuracy", self.layers.verdict))
+        return pairs + [(f"no {part}", why) for part, why in self.failed.items()]
 
 
 def report(
@@ -143,66 +150,126 @@ def report(
         ModelError, OptionError, UnsupportedError: as for `tvm_ext.compile`.
         ToolError: the page cannot be written.
     """
-    say = on_step or (lambda _: None)
-    given = CompileOptions.of(**options)
-    say("analyzing")
-    analysis = analyze(model, **options)
-    say("compiling")
-    compiled = _compiled(model, given)
-    parts = _Parts()
-    # Times first: onnxruntime's threads, once they are there, take turns with those of the kernels.
-    times = parts.get("profile", lambda: _profile(model, inputs, rounds, seed, options), say) if profile else None
-    layers = parts.get("accuracy", lambda: _layers(compiled, model, inputs, seed), say) if check else None
-    say("writing")
-    made = _report(analysis, compiled, times, layers, parts.failed, Path(path) if path is not None else None)
-    if made.path is not None:
-        write_text(made.path, made.html())
-    return made
+    say, failed = on_step or (lambda _: None), dict[str, str]()
 
-
-class _Parts:
-    """Parts that a report can do without: one that fails leaves its reason."""
-
-    def __init__(self) -> None:
-        self.failed: dict[str, str] = {}
-
-    def get(self, name: str, make: Callable[[], Any], say: Step) -> Any:
+    def optional(name: str, make: Callable[[], Any]) -> Any:
+        """A part that a report can do without: one that fails leaves its reason."""
         say(name)
         try:
             return make()
         except TvmExtError as error:
-            self.failed[name] = str(error)
+            failed[name] = str(error)
             return None
+
+    compile_options = CompileOptions.of(**options)
+    say("analyzing")
+    analysis = analyze(model, **options)
+    say("compiling")
+    compiled, times, layers = compile_model(model, compile_options), None, None
+    if profile:  # times first: onnxruntime's threads, once they are there, take turns with those of the kernels
+        measure = functools.partial(profile_model, model, inputs, rounds=rounds, seed=seed, **options)
+        times = optional("profile", measure)
+    if check:
+        layers = optional("accuracy", functools.partial(check_layers, compiled, model, inputs, seed=seed))
+    say("writing")
+    result = _report(analysis, compiled, times, layers, failed, Path(path) if path is not None else None)
+    if result.path is not None:
+        write_text(result.path, result.html())
+    return result
 
 
 def _report(
-    analysis: Analysis, compiled: CompiledModel, profile: Any, layers: Any, failed: Mapping[str, str], path: Path | None
-) -> Report:
-    from ..verification.environment import describe_machine
-
-    machine = compiled.metadata.machine
+    analysis: Analysis, compiled: CompiledModel, profile: Profile | None, layers: LayerReport | None,
+    failed: Mapping[str, str], path: Path | None,
+) -> Report:  # fmt: skip
     inputs, outputs = (tuple(f"{t.name} {t}" for t in side) for side in (compiled.inputs, compiled.outputs))
     return Report(
-        analysis, compiled.report, str(machine["isa"]), compiled.threads, inputs, outputs, owners_of(compiled),
-        describe_machine(), profile, layers, failed, path,
+        analysis, compiled.report, str(compiled.metadata.machine["isa"]), compiled.threads, inputs, outputs,
+        owners_of(compiled), describe_machine(), profile, layers, failed, path,
     )  # fmt: skip
 
 
-def _compiled(model: Any, options: CompileOptions) -> CompiledModel:
-    from ..driver.compile import compile_model
+# ------------------------------------------------------------ the page
+def _sections(report: Report) -> list[tuple[str, Sequence[Part], bool]]:
+    """Title, parts, and whether only the title shows at first."""
+    facts = report.facts
+    warnings = dict.fromkeys([*facts.get("warnings", ()), *report.analysis.warnings])
+    sections: list[tuple[str, Sequence[Part], bool]] = [
+        ("Summary", [Facts(report.summary()), *(Note(text, "warn") for text in warnings)], False)
+    ]  # fmt: skip
+    if report.profile is not None:
+        sections.append(("Profile", report.profile.parts(), False))
+    if report.layers is not None:
+        sections.append(("Accuracy", _accuracy(report.layers), False))
+    sections.append(("Kernels", [_kernels(facts["kernels"])], False))
+    sections.append(("Memory", MemoryPlan.of(facts, report.model).parts(), False))
+    sections.append(("ONNX nodes", report.owners.parts(), False))
+    sections += [(title, parts, "node" in title) for title, parts in report.analysis.sections(passes=False)[1:]]
+    sections.append(("Passes", _passes(facts["passes"]), False))
+    sections.append(("Tuning records", _records(facts), False))
+    if "offload" in facts:
+        sections.append(("Offload", _offload(OffloadReport.of(facts, report.model)), False))
+    sections.append(("Compile time and environment", [_environment(report)], False))
+    return sections
 
-    return compile_model(model, options)
+
+def _accuracy(layers: LayerReport) -> list[Part]:
+    problems = [Note(problem, "bad") for problem in (*layers.outputs.problems, *layers.outputs.warnings)]
+    return [*problems, layers.outputs.table(), *layers.parts()]
 
 
-def _profile(
-    model: Any, inputs: Mapping[str, np.ndarray] | None, rounds: int, seed: int, options: Mapping[str, Any]
-) -> Profile:
-    from .profile import profile_model
+def _kernels(rows: Sequence[Mapping[str, Any]]) -> Table:
+    columns = ("kernel", "recipe", "calls", "FLOPs a call", "bytes a call", Column("estimate", "us"), "layouts",
+               "configuration", "why no recipe", "ONNX nodes")  # fmt: skip
+    return Table(columns, [
+        (
+            row["name"], Cell(row["recipe"], tone="warn" if row["reason"] else ""), row["calls"], row.get("flops"),
+            row.get("bytes"), row["estimated_us"], row["layouts"], _config(row["config"]), row["reason"],
+            ", ".join(row["nodes"]),
+        )
+        for row in rows
+    ]).filled()  # fmt: skip
 
-    return profile_model(model, inputs, rounds=rounds, seed=seed, **options)
+
+def _config(config: Mapping[str, Any]) -> str:
+    return " ".join(f"{knob}={value if isinstance(value, int | float | str) else json.dumps(value)}"
+                    for knob, value in config.items())  # fmt: skip
 
 
-def _layers(compiled: CompiledModel, model: Any, inputs: Mapping[str, np.ndarray] | None, seed: int) -> LayerReport:
-    from ..verification.layer_check import check_layers
+def _passes(rows: Sequence[Mapping[str, Any]]) -> list[Part]:
+    listed = [
+        (at, row["name"], len(row["fired"]), len(row["skipped"]), 1e3 * row["seconds"])
+        for at, row in enumerate(rows, start=1)
+    ]
+    parts: list[Part] = [Table(("#", "pass", "fired", "skipped", Column("time", "ms")), listed)]
+    for at, row in enumerate(rows, start=1):
+        events = [(Cell(kind, tone="dim" if kind == "skipped" else ""), value, detail)
+                  for kind in ("fired", "skipped") for value, detail in row[kind]]  # fmt: skip
+        if events:
+            title = f"{at} {row['name']}: {len(row['fired'])} fired, {len(row['skipped'])} skipped"
+            parts.append(Fold(title, [Table(("", "value", "what, or why not"), events)]))
+    return parts
 
-    return check_layers(compiled, model, inputs, seed=seed)
+
+def _records(report: Mapping[str, Any]) -> list[Part]:
+    used = [(row["name"], row["recipe"], row["record"], _config(row["config"])) for row in report["kernels"]
+            if row["record"]]  # fmt: skip
+    chosen = [row for row in report["passes"] if row["name"] == "choose-recipes"]
+    unplanned = {row["name"] for row in report["kernels"] if row["reason"]}
+    refused = [(value, why) for row in chosen for value, why in row["skipped"] if value not in unplanned]
+    tables = (Table(("kernel", "recipe", "session", "configuration"), used, "followed"),
+              Table(("group", "why"), refused, "not followed"))  # fmt: skip
+    count = Note(f"{len(used)} of {len(report['kernels'])} kernels follow a tuning record.")
+    return [count, *(table for table in tables if table.rows)]
+
+
+def _offload(offloaded: OffloadReport) -> list[Part]:
+    return [Note(str(offloaded).partition("\n")[0]), offloaded.region_table(), offloaded.op_table()]
+
+
+def _environment(report: Report) -> Facts:
+    environment = dict(report.environment)
+    packages = environment.pop("packages", {})
+    timing = [(f"{stage}, seconds", seconds) for stage, seconds in report.facts.get("timing", {}).items()]
+    pairs = [(name.replace("_", " "), str(value)) for name, value in environment.items()]
+    return Facts([*timing, *pairs, *((name, str(version)) for name, version in packages.items())])

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.ir import GenericConst, IRModule
 
 from ..core.graph.provenance import Provenance
 from ..core.passes import CompileContext
 from ..driver.stages.catalog import STAGES
 from ..driver.stages.state import context_state
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from tvm import relax
-    from tvm.ir import GenericConst, IRModule
+from ..passes.lowering.lower_rest import unscheduled
 
 _RESUMABLE = {stage.after for stage in STAGES if stage.after}
 
@@ -77,14 +76,14 @@ class Snapshots:
 
     def of(self, step: str) -> Snapshot | None:
         """The last snapshot of a step."""
-        return next((one for one in reversed(self.steps) if one.step == step), None)
+        return next((snapshot for snapshot in reversed(self.steps) if snapshot.step == step), None)
 
 
 def _snapshot(step: str, mod: IRModule, ctx: CompileContext) -> Snapshot:
     regions = ctx.offload.regions if ctx.offload else []
     plans = (kernel.plan for kernel in ctx.kernels.values() if kernel.plan)
     groups = {plan.match.group.name: plan.match.group.function for plan in plans}
-    return Snapshot(step, mod, context_state(ctx), tuple(one.program for one in regions), groups)
+    return Snapshot(step, mod, context_state(ctx), tuple(region.program for region in regions), groups)
 
 
 def all_kernels_unscheduled(snapshots: Snapshots) -> dict[str, Any]:
@@ -93,10 +92,6 @@ def all_kernels_unscheduled(snapshots: Snapshots) -> dict[str, Any]:
     Returns:
         name -> TIR function.
     """
-    from tvm import tirx
-
-    from ..passes.lowering.lower_rest import unscheduled
-
     layout, before = snapshots.of("assign-layouts"), snapshots.of("schedule-kernels")
     assert layout is not None and before is not None and snapshots.ctx is not None
     ctx = replace(snapshots.ctx, provenance=Provenance.of_state(snapshots.ctx.provenance.state()), reports=[])

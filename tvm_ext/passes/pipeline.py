@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 
-from tvm_ext.byoc.settings import Offloading
+from tvm_ext.byoc.settings import Offloading, offloading_of
 from tvm_ext.core.errors import OptionError
+from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.passes import Pass
 
 from .lowering.assign_layouts import AssignLayouts
@@ -62,6 +63,11 @@ LOWER: tuple[type[Pass], ...] = (
     LowerRest,
     LiftWeights,
 )
+
+
+def passes_of(options: CompileOptions) -> tuple[Pass, ...]:
+    """:func:`pipeline` of a compile with these options."""
+    return pipeline(offloading_of(options.offload, dict(options.offload_options)))
 
 
 def pipeline(offloading: Offloading | None = None) -> tuple[Pass, ...]:

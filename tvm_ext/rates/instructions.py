@@ -1,6 +1,7 @@
 """Instructions that multiply narrow numbers: dot products of words, and products of tile registers, by LLVM's names.
 
     vpdpbusd     acc[j] += u8 * s8 + u8 * s8 + u8 * s8 + u8 * s8        int32, wraps
+    vpmaddwd     s16 * s16 + s16 * s16                                  int32, no accumulator
     vdpbf16ps    acc[j] += bf16 * bf16 + bf16 * bf16                    float32
     tdpb..d      acc[m, n] += the same over the words of a row of a     int32, each operand signed or not
     tdpbf16ps    acc[m, n] += the same over the words of a row of a     float32
@@ -18,7 +19,7 @@ from typing import Any
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
-#: Lanes of a dot product's accumulator.
+#: Lanes of the accumulator of a dot product that adds to it.
 LANES = 16
 #: Rows of a tile register, bytes of a row, columns of 32 bits.
 ROWS, ROW_BYTES, COLUMNS = 16, 64, 16
@@ -65,15 +66,21 @@ class Product:
         """Whether it multiplies tile registers."""
         return self.feature.startswith("amx")
 
-    @property
-    def features(self) -> frozenset[str]:
-        """All that a CPU must have to run it."""
+    def features(self, lanes: int = LANES) -> frozenset[str]:
+        """All that a CPU must have to run it on vectors of so many words."""
+        if self.instruction == "vpmaddwd" and lanes == LANES:
+            return frozenset({"avx512bw"})
         return frozenset({self.feature, "amx-tile"} if self.tiles else {self.feature})
 
     @property
     def rate(self) -> str:
         """The field of :class:`.Rates` that it runs at."""
-        return f"{'tile' if self.tiles else 'dot'}_{'bf16' if self.group == 2 else 'int8'}"
+        numbers = {"bfloat16": "bf16", "int16": "int16"}.get(self.left, "int8")
+        return f"{'tile' if self.tiles else 'dot'}_{numbers}"
+
+    def fits(self, lanes: int) -> bool:
+        """Whether it takes whole vectors of so many words."""
+        return self.tiles or lanes == LANES or (self.instruction == "vpmaddwd" and lanes == LANES // 2)
 
 
 #: dtypes of activations and weights -> their product of tiles.
@@ -90,6 +97,7 @@ INSTRUCTIONS: Mapping[str, Product] = {
     product.instruction: product
     for product in (
         Product("vpdpbusd", "avx512vnni", "uint8", "int8", "int32", 4),
+        Product("vpmaddwd", "avx2", "int16", "int16", "int32", 2),
         Product("vdpbf16ps", "avx512bf16", "bfloat16", "bfloat16", "float32", 2),
         *PRODUCTS.values(),
     )
@@ -100,6 +108,13 @@ def vpdpbusd(acc: Any, x: Any, w: Any) -> Any:
     """int32x16 sums after the products of bytes in the words x (unsigned) and w (signed), int32x16 or int8x64 each."""
     x, w = (tirx.reinterpret(f"int8x{4 * LANES}", words) for words in (x, w))
     return tirx.call_llvm_pure_intrin(f"int32x{LANES}", "llvm.x86.avx512.vpdpbusd.512", acc, x, w)
+
+
+def vpmaddwd(x: Any, w: Any, lanes: int) -> Any:
+    """int32 sums of the products of pairs of 16-bit numbers in the words x and w: vectors of 8 words, or of 16."""
+    x, w = (tirx.reinterpret(f"int16x{2 * lanes}", pairs) for pairs in (x, w))
+    name = {8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[lanes]
+    return tirx.call_llvm_pure_intrin(f"int32x{lanes}", name, x, w)
 
 
 def vdpbf16ps(acc: Any, x: Any, w: Any) -> Any:

@@ -25,7 +25,7 @@ from ..core.errors import OptionError
 from ..runtime.cpu import why_not_here
 from ..runtime.memory.arrays import mapped_empty, to_tensor
 from . import loops, product_loops
-from .instructions import INSTRUCTIONS, LANES, Product
+from .instructions import INSTRUCTIONS, Product
 from .rates import Rates
 
 #: Rounds, and seconds that each loop is called for in one, at least twice.
@@ -40,7 +40,7 @@ _SHARE, _MOST_OF_L3, _MOST, _WINDOW = 0.25, 64 << 20, 256 << 20, 16 << 20
 #: The share of the reads from memory that are faster than the figure.
 _FASTER = 1 / 3
 #: One instruction for each rate of products, and what tiles load.
-_PRODUCTS = ("vpdpbusd", "vdpbf16ps", "tdpbssd", "tdpbf16ps")
+_PRODUCTS = ("vpdpbusd", "vpmaddwd", "vdpbf16ps", "tdpbssd", "tdpbf16ps")
 _LOADS = ("tile_l1", "tile_l2", "tile_l3")
 #: Loops do not check their arguments, which are made here: the checks take two thirds as long to compile as the loops.
 _CONFIG = {"tirx.disable_assert": True}
@@ -96,15 +96,16 @@ def _foreign(bench: _Bench, seconds: Mapping[str, float], cycle: float, l2: floa
 
 def _narrow(a_cycle: Mapping[str, float]) -> dict[str, float]:
     """The rates of products of narrow numbers; those that were not run are 0. Of tiles, cycles of a product."""
-    rates = {name: a_cycle.get(name, 0.0) for name in ("dot_int8", "dot_bf16", *_LOADS)}
+    rates = {name: a_cycle.get(name, 0.0) for name in ("dot_int8", "dot_int16", "dot_bf16", *_LOADS)}
     return {**rates, **{name: 1 / a_cycle[name] for name in ("tile_int8", "tile_bf16") if name in a_cycle}}
 
 
 def products_of(vectors: loops.Vectors) -> list[Product]:
-    """The instructions to measure, of those that the vectors' features have."""
-    known = [INSTRUCTIONS[name] for name in _PRODUCTS]
-    fit = [product for product in known if product.tiles or vectors.lanes == LANES]
-    return [product for product in fit if product.features <= set(vectors.features)]
+    """The instructions to measure, of those that the vectors' features have: of pairs only where none takes bytes."""
+    known = [INSTRUCTIONS[name] for name in _PRODUCTS if INSTRUCTIONS[name].fits(vectors.lanes)]
+    has = [product for product in known if product.features(vectors.lanes) <= set(vectors.features)]
+    bytewise = any(product.instruction == "vpdpbusd" for product in has)
+    return [product for product in has if not (bytewise and product.instruction == "vpmaddwd")]
 
 
 class _Bench:
@@ -154,7 +155,7 @@ class _Bench:
             **{name: loops.for_threads(kernel, count, name) for name, (kernel, count) in several.items()},
             "chain": loops.chain_kernel, "launch": loops.launch_kernel(threads),
             "exchange": loops.exchange_kernel(lanes, threads),
-            **{product.rate: product_loops.product_kernel(product, 1, product.rate) for product in self._products},
+            **{p.rate: product_loops.product_kernel(p, 1, p.rate, lanes) for p in self._products},
             **({"tile_read": product_loops.tile_read_kernel()} if self._loads else {}),
         }  # fmt: skip
 
@@ -193,7 +194,7 @@ class _Bench:
     def _product(self, product: Product) -> Callable[[], Any]:
         function, steps = self._code[product.rate], _TILE_STEPS if product.tiles else _STEPS
         self.amounts[product.rate] = steps * product_loops.per_step(product)
-        arguments = product_loops.arguments_of(product, 1)
+        arguments = product_loops.arguments_of(product, 1, self._row // loops.CHAINS // 4)
         return lambda: function(steps, *arguments)
 
     def _tile_read(self, name: str, size: int) -> Callable[[], Any]:

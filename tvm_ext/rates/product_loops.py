@@ -1,6 +1,7 @@
 """Loops in TIR that measure instructions on narrow numbers: dot products of vectors, and what tile registers do.
 
 dot:        sums[c] += x . w                   vpdpbusd or vdpbf16ps, enough chains at once to hide the latency
+            sums[c] += sums[c] . w             vpmaddwd, which a compiler would take out of the loop otherwise
 tiles:      acc[p, h] += left[p] x right[h]    a product of AMX, two by two accumulators, as kernels have them
 tile_read:  registers = x[i]                   loads of four tile registers, one after another in memory
 
@@ -31,6 +32,7 @@ from .instructions import (
     tile_instruction,
     vdpbf16ps,
     vpdpbusd,
+    vpmaddwd,
 )  # fmt: skip
 from .loops import Vectors
 
@@ -44,33 +46,49 @@ STEP_BYTES = 4 * ROWS * ROW_BYTES
 _PAIRS = tuple(itertools.product(range(SIDE), repeat=2))
 
 
-def product_kernel(product: Product, threads: int, name: str) -> tirx.PrimFunc:
+def product_kernel(product: Product, threads: int, name: str, lanes: int = LANES) -> tirx.PrimFunc:
     """NAME(steps, .., out): a step of a thread is one instruction for each of its accumulators out[thread].
 
-    Between are operands, in words: (1,) and (16,) of a dot product; of tiles the configuration, and twice (2, 16, 16).
+    Between are operands, in words: (1,) and (lanes,) of a dot product; of tiles the configuration, and twice
+    (2, 16, 16).
     """
-    return (_tiles_kernel if product.tiles else _dot_kernel)(product, threads, name)
+    return _tiles_kernel(product, threads, name) if product.tiles else _dot_kernel(product, threads, name, lanes)
 
 
-def _dot_kernel(product: Product, threads: int, name: str) -> tirx.PrimFunc:
-    vector, lanes = f"{product.result}x{LANES}", tirx.Ramp(0, 1, LANES)
-    added = vdpbf16ps if product.group == 2 else vpdpbusd
+def _dot_kernel(product: Product, threads: int, name: str, lanes: int) -> tirx.PrimFunc:
+    vector, index, sums_there = f"{product.result}x{lanes}", tirx.Ramp(0, 1, lanes), sums_of(product, threads, lanes)
     with IRBuilder() as builder, T.prim_func(s_tir=True):
-        steps, x, w, out = _declared(name, ["steps"], [((1,), "int32"), ((LANES,), "int32"), sums_of(product, threads)])
+        steps, x, w, out = _declared(name, ["steps"], [((1,), "int32"), ((lanes,), "int32"), sums_there])
         with T.sblock("root"), T.parallel(threads) as t:
-            sums = T.alloc_buffer((DOT_CHAINS, LANES), product.result, scope="local")
+            sums = T.alloc_buffer((DOT_CHAINS, lanes), product.result, scope="local")
             with T.unroll(DOT_CHAINS) as c:
-                T.buffer_store(sums, tirx.Broadcast(tirx.const(0, product.result), LANES), [c, lanes])
+                T.buffer_store(sums, tirx.Broadcast(tirx.const(_first(product), product.result), lanes), [c, index])
             with T.serial(steps), T.unroll(DOT_CHAINS) as c:
-                words = tirx.Broadcast(x[0], LANES), w.vload([0], f"int32x{LANES}")
-                T.buffer_store(sums, added(sums.vload([c, 0], vector), *words), [c, lanes])
+                words = tirx.Broadcast(x[0], lanes), w.vload([0], f"int32x{lanes}")
+                T.buffer_store(sums, _added(product, sums.vload([c, 0], vector), *words), [c, index])
             with T.unroll(DOT_CHAINS) as c:
-                T.buffer_store(out, sums.vload([c, 0], vector), [t, c, lanes])
+                T.buffer_store(out, sums.vload([c, 0], vector), [t, c, index])
     kernel = builder.get()
-    if added is vpdpbusd:
+    if product.left != "bfloat16":
         return kernel
     source = tvm.ir.StringImm(BF16_SOURCE)
     return kernel.with_body(tirx.AttrStmt(tirx.const(0), "pragma_import_llvm", source, kernel.body))
+
+
+def _added(product: Product, acc: Any, x: Any, w: Any) -> Any:
+    if product.instruction == "vpmaddwd":
+        return acc + vpmaddwd(acc, w, int(w.ty.dtype.lanes))
+    return (vpdpbusd if product.left == "uint8" else vdpbf16ps)(acc, x, w)
+
+
+def _doubled(steps: int) -> int:
+    """1 after so many steps of s + low(s), where low(s) are the lower 16 bits as a signed number."""
+    return 2**steps if steps < 16 else 0  # 2**15 is the negative number of 16 bits
+
+
+def _first(product: Product) -> int:
+    """What a chain of dot products begins with."""
+    return int(product.instruction == "vpmaddwd")
 
 
 def _tiles_kernel(product: Product, threads: int, name: str) -> tirx.PrimFunc:
@@ -132,9 +150,9 @@ def per_step(product: Product) -> int:
     return ACCUMULATORS if product.tiles else DOT_CHAINS
 
 
-def sums_of(product: Product, threads: int) -> tuple[tuple[int, ...], str]:
+def sums_of(product: Product, threads: int, lanes: int = LANES) -> tuple[tuple[int, ...], str]:
     """Shape and dtype of all accumulators."""
-    each = (ROWS, COLUMNS) if product.tiles else (LANES,)
+    each = (ROWS, COLUMNS) if product.tiles else (lanes,)
     return (threads, per_step(product), *each), product.result
 
 
@@ -143,11 +161,14 @@ def configuration() -> Any:
     return tvm.runtime.tensor(np.frombuffer(tile_configuration([(ROWS, ROW_BYTES)] * 8), np.uint8).copy())
 
 
-def arguments_of(product: Product, threads: int) -> list[Any]:
-    """What :func:`product_kernel` takes behind the steps: operands of ones, and zeros for the sums."""
-    shape, dtype = sums_of(product, threads)
-    shapes = [(SIDE, ROWS, COLUMNS)] * 2 if product.tiles else [(1,), (LANES,)]
-    one = np.array(0x3F803F80 if product.group == 2 else 0x01010101, np.int32)  # of bfloat16, or of bytes
+def arguments_of(product: Product, threads: int, lanes: int = LANES) -> list[Any]:
+    """What :func:`product_kernel` takes behind the steps: operands of ones, and zeros for the sums.
+
+    Of `vpmaddwd` only the lower number of a word is 1, so that sums, operands themselves, double.
+    """
+    shape, dtype = sums_of(product, threads, lanes)
+    shapes = [(SIDE, ROWS, COLUMNS)] * 2 if product.tiles else [(1,), (lanes,)]
+    one = np.array({"bfloat16": 0x3F803F80, "int16": 1}.get(product.left, 0x01010101), np.int32)
     first = [configuration()] if product.tiles else []
     return [*first, *(tvm.runtime.tensor(np.full(s, one)) for s in shapes), tvm.runtime.tensor(np.zeros(shape, dtype))]
 
@@ -167,10 +188,10 @@ def call_of_instruction(machine: Vectors, name: str, steps: int) -> tuple[Callab
         raise ValueError(f"no instruction {name!r}: there are {', '.join(INSTRUCTIONS)}")
     product, threads = INSTRUCTIONS[name], machine.threads
     each = steps // threads // (ACCUMULATORS if product.tiles else 1)
-    function = tvm.compile(product_kernel(product, threads, name), target=machine.target())[name]
-    arguments = arguments_of(product, threads)
+    function = tvm.compile(product_kernel(product, threads, name, machine.lanes), target=machine.target())[name]
+    arguments = arguments_of(product, threads, machine.lanes)
     deep = product.lanes if product.tiles else product.group
     function(each, *arguments)
     sums = arguments[-1].numpy()
-    np.testing.assert_array_equal(sums, each * deep)
+    np.testing.assert_array_equal(sums, _doubled(each) if _first(product) else each * deep)
     return lambda: function(each, *arguments), 2.0 * each * sums.size * deep

@@ -21,7 +21,7 @@ _PORTS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _OCTAVES = {"clock": 0.25, "l1": 2.0, "l2": 2.0, "memory": 2.0, "memory_all": 2.0, "foreign": 6.0, "launch": 6.0}
 #: Caches and what lies behind each, of loads into vectors and into tiles.
 _NEXT = (("l2", "l3"), ("l1", "l2"), ("tile_l2", "tile_l3"), ("tile_l1", "tile_l2"))
-_INSTRUCTIONS = ("fma", "fma_half", "dot_int8", "dot_bf16")
+_INSTRUCTIONS = ("fma", "fma_half", "dot_int8", "dot_int16", "dot_bf16")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Rates:
         clock: GHz of a core that multiplies and adds.
         fma: f32 multiply-adds of whole vectors a cycle.
         fma_half: those of vectors of half the width.
-        dot_int8, dot_bf16: dot-product instructions of whole vectors a cycle; 0 where the CPU has none.
+        dot_int8, dot_int16, dot_bf16: products of whole vectors by words of four, two and two numbers a cycle; 0 where
+            the CPU has no such instruction. Products of 16-bit numbers are measured where there are none of 8 bits.
         l1, l2, l3, memory: bytes a cycle that one core loads from a level of the hierarchy in a long run.
         l3_all, memory_all: bytes a cycle that `cores` load together.
         foreign: bytes a cycle that a core loads of lines that another core wrote last.
@@ -55,6 +56,7 @@ class Rates:
     launch: float
     cores: int
     dot_int8: float = 0.0
+    dot_int16: float = 0.0
     dot_bf16: float = 0.0
     tile_int8: float = 0.0
     tile_bf16: float = 0.0

@@ -15,7 +15,7 @@ from ..runtime.spec import installed_versions
 from .rates import Rates
 
 #: Raised when a rate means something else than before, or is measured in another way.
-_VERSION = 3
+_VERSION = 4
 
 
 def kept(

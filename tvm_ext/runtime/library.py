@@ -29,6 +29,14 @@ def elf_end(head: bytes | memoryview) -> int | None:
     return int(sections + size * count)
 
 
+def is_artifact(source: Any) -> bool:
+    """Whether this is the path of a shared library, as every artifact is one."""
+    if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
+        return False
+    with open(source, "rb") as file:
+        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
+
+
 def check_architecture(library: memoryview, path: str) -> None:
     """Refuse a library of another architecture.
 

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..core.errors import OptionError
 
@@ -97,7 +97,7 @@ class Table:
     """
 
     def __init__(self, columns: Sequence[Column | str], rows: Iterable[Sequence[Value]], caption: str = "") -> None:
-        self.columns = tuple(Column(one) if isinstance(one, str) else one for one in columns)
+        self.columns = tuple(Column(column) if isinstance(column, str) else column for column in columns)
         self.rows = tuple(tuple(_cell(value) for value in row) for row in rows)
         self.caption = caption
         for row in self.rows:
@@ -214,6 +214,11 @@ def percent(part: float | None, digits: int = 0) -> str:
     return "" if part is None else f"{100 * part:.{digits}f} %"
 
 
+def percent_cell(part: float | None, digits: int = 1, bar: bool = False) -> Cell | None:
+    """A part as percent that sorts by itself, with a bar behind it if asked for; None for None."""
+    return None if part is None else Cell(percent(part, digits), part, part if bar else None)
+
+
 def knobs_text(config: Mapping[str, Any]) -> str:
     """A configuration in a line: knob=value."""
     return " ".join(f"{knob}={value}" for knob, value in config.items())
@@ -226,14 +231,35 @@ def plain(value: Any, *properties: str) -> Any:
         value: to convert.
         properties: names of properties of the dataclass to add to its fields.
     """
+    if isinstance(value, Plain) and not properties:
+        return value.as_dict()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = (*(field.name for field in dataclasses.fields(value)), *properties)
-        return {name: plain(getattr(value, name)) for name in names}
+        return plain_fields(value, *properties)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset | Iterator):
         return [plain(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def plain_fields(value: Any, *properties: str) -> dict[str, Any]:
+    """The fields of a dataclass, and properties of it, as :func:`plain` values by name."""
+    names = (*(field.name for field in dataclasses.fields(value)), *properties)
+    return {name: plain(getattr(value, name)) for name in names}
+
+
+class Plain:
+    """A dataclass that becomes plain values for JSON; of one in another one they are its own.
+
+    Attributes:
+        derived: names of properties that stand beside its fields there.
+    """
+
+    derived: ClassVar[tuple[str, ...]] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return plain_fields(self, *self.derived)
 
 
 def _cell(value: Value) -> Cell:

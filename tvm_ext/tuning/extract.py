@@ -15,14 +15,12 @@ from ..core.graph.relax_graph import iter_groups, main_bindings
 from ..core.group import Group
 from ..core.machine import Machine
 from ..core.options import CompileOptions
-from ..core.passes import CompileContext, run_passes
+from ..core.passes import CompileContext
 from ..core.plan import Plan
 from ..core.records.task_key import TaskKey
-from ..frontend.importer import import_model
+from ..driver.lower import lower_sizes
 from ..frontend.reading.reader import read_model
 from ..passes.lowering.choose_recipes import ChooseRecipes, least_cost, matches
-from ..passes.pipeline import pipeline
-from ..precision.decide import measured, with_kept
 from .task import RecipeTask
 
 #: A recipe whose default is estimated to take this many times as long as the best one's is not tuned.
@@ -56,18 +54,11 @@ def workloads_of(model: Any, options: CompileOptions, machine: Machine) -> list[
     Raises:
         ModelError, UnsupportedError: as in a compile.
     """
-    source = read_model(model)
-    options = with_kept(options, measured(source, options))
     found: dict[TaskKey, Workload] = {}
-    for bound in [options.bound(size) for size in options.sizes] or [options]:
-        imported = import_model(source, bound)
-        ctx = CompileContext(machine, bound, imported.provenance)
-        before = pipeline()
-        before = before[: next(i for i, one in enumerate(before) if isinstance(one, ChooseRecipes))]
-        mod = run_passes(before, imported.mod, ctx)
-        calls = _call_sites(mod, ctx)
-        for gvar, function in iter_groups(mod):
-            work = _workload(Group(gvar.name_hint, function), calls.get(gvar.name_hint, []), ctx)
+    for lowered in lower_sizes(read_model(model), options, machine, until=ChooseRecipes):
+        calls = _call_sites(lowered.mod, lowered.ctx)
+        for gvar, function in iter_groups(lowered.mod):
+            work = _workload(Group(gvar.name_hint, function), calls.get(gvar.name_hint, []), lowered.ctx)
             if work is not None:
                 known = found.get(work.key)
                 found[work.key] = replace(known, calls=known.calls + work.calls) if known else work

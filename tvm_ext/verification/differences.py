@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ..runtime.table import Cell, Column, Table, Value, plain
-from .metrics import FREE_ULP, Deviations, ulp_distance, worst
-from .tolerance import UNIT_ROUNDOFF
+from ..runtime.table import Cell, Column, Plain, Table, Value
+from .metrics import Deviations
 
 Bins = tuple[tuple[int | None, int], ...]
 """(power of ten, elements whose difference has it), rising; None for elements that are equal."""
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Plain):
     """How one array differs from its reference.
 
     Attributes:
@@ -46,20 +44,6 @@ class Difference:
     def ok(self) -> bool:
         return not self.mismatched
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; infinities as text."""
-        return dict(plain(self))
-
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> Difference:
-        """The inverse of :meth:`as_dict`."""
-        index = row["worst_index"]
-        bins = tuple((None if power is None else int(power), int(count)) for power, count in row["bins"])
-        return cls(
-            float(row["largest"]), float(row["ratio"]), row["mismatched"], row["nan_mismatch"], row["inf_mismatch"],
-            None if index is None else tuple(index), row["actual"], row["expected"], bins,
-        )  # fmt: skip
-
 
 def difference(actual: np.ndarray, expected: np.ndarray, bound: float) -> Difference:
     """Compare two arrays of one shape and dtype.
@@ -69,41 +53,25 @@ def difference(actual: np.ndarray, expected: np.ndarray, bound: float) -> Differ
         expected: the reference.
         bound: largest difference; 0 means equal. Elements a few ulp apart agree whatever the bound is, unless it is 0.
     """
-    if actual.dtype.name not in UNIT_ROUNDOFF and actual.dtype.kind not in "iu":
-        unequal = np.asarray(actual != expected)
-        return _of(actual, expected, unequal.astype(np.float64), unequal, unequal & False, unequal & False, 0.0)
-    errors, nans, infs, finite = Deviations.of(actual, expected)
-    wrong = errors > bound
-    if bound and actual.dtype.name in UNIT_ROUNDOFF:
-        wrong &= np.where(finite, ulp_distance(actual, expected), np.uint64(0)) > FREE_ULP
-    return _of(actual, expected, errors, wrong | nans | infs, nans, infs, bound)
-
-
-def _of(
-    actual: np.ndarray, expected: np.ndarray, errors: np.ndarray, wrong: np.ndarray, nans: np.ndarray,
-    infs: np.ndarray, bound: float,
-) -> Difference:  # fmt: skip
-    if not errors.size:
+    elements = Deviations.of(actual, expected, bound)
+    if not elements.errors.size:
         return Difference(0.0, 0.0, 0)
-    score = np.where(nans | infs, np.inf, np.where(wrong, errors + errors.max(), errors))
-    mismatched, largest = int(wrong.sum()), float(errors.max())
+    largest = float(elements.errors.max())
     ratio = min(1.0, largest / bound) if bound else 0.0
-    if mismatched:
-        ratio = math.inf if not bound or nans.any() or infs.any() else float(errors[wrong].max()) / bound
-    return Difference(
-        largest, ratio, mismatched, int(nans.sum()), int(infs.sum()), **worst(actual, expected, score),
-        bins=bins_of(errors),
-    )  # fmt: skip
+    if elements.wrong.any():
+        uncountable = not bound or elements.nans.any() or elements.infs.any()
+        ratio = math.inf if uncountable else float(elements.errors[elements.wrong].max()) / bound
+    return Difference(largest, ratio, **elements.summary(), bins=bins_of(elements.errors))
 
 
 def bins_of(errors: np.ndarray) -> Bins:
     """Histogram by powers of ten; powers between that no element has are there with 0."""
     positive = errors[errors > 0]
     powers = np.floor(np.log10(positive)).astype(int)
-    found = dict(zip(*(v.tolist() for v in np.unique(powers, return_counts=True)), strict=True))
+    counts = dict(zip(*(v.tolist() for v in np.unique(powers, return_counts=True)), strict=True))
     zero = errors.size - positive.size
-    between = range(min(found), max(found) + 1) if found else ()
-    return (*([(None, zero)] if zero else []), *((power, found.get(power, 0)) for power in between))
+    between = range(min(counts), max(counts) + 1) if counts else ()
+    return (*([(None, zero)] if zero else []), *((power, counts.get(power, 0)) for power in between))
 
 
 def histogram(bins: Sequence[tuple[int | None, int]], bound: float, caption: str = "differences") -> Table:

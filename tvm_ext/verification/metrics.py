@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..core.numbers.accuracy import value_range as value_range
-from ..runtime.table import plain
+from ..runtime.table import Plain
 
 #: Largest error of an output, as a part of the reference's range. A float32 network sums hundreds of products in an
 #: order of its own choice, so two correct programs differ by some tens of roundings: 1e-5 is 84 units of float32's
@@ -27,7 +27,7 @@ FREE_ULP = 4
 
 
 @dataclass(frozen=True)
-class OutputMetrics:
+class OutputMetrics(Plain):
     """How one output compares with its reference.
 
     Attributes:
@@ -68,6 +68,8 @@ class OutputMetrics:
     tolerance: float = 0.0
     reason: str = ""
 
+    derived = ("ok",)
+
     @property
     def ok(self) -> bool:
         return not self.reason
@@ -84,10 +86,6 @@ class OutputMetrics:
             return math.inf if self.reason else 0.0
         within = self.of_range / self.tolerance if self.tolerance else 0.0
         return 1.0 + max(within, float(self.mismatched)) if self.reason else min(1.0, within)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: NaN and infinity become text, which JSON has no numbers for."""
-        return dict(plain(self, "ok"))
 
 
 def compare(name: str, actual: np.ndarray, expected: np.ndarray, tolerance: float | None = None) -> OutputMetrics:
@@ -109,9 +107,30 @@ def compare(name: str, actual: np.ndarray, expected: np.ndarray, tolerance: floa
         return OutputMetrics(**base, reason=f"shape {actual.shape}, but the reference has {expected.shape}")
     if actual.dtype != expected.dtype:
         return OutputMetrics(**base, reason=f"dtype {actual.dtype.name}, but the reference has {expected.dtype.name}")
-    if actual.dtype.name not in TOLERANCES:
-        return _exact(base, actual, expected)
-    return _floating(base, actual, expected, TOLERANCES[actual.dtype.name] if tolerance is None else tolerance)
+    is_float, is_number = actual.dtype.name in TOLERANCES, actual.dtype.name in TOLERANCES or actual.dtype.kind in "iub"
+    if not is_float or tolerance is None:
+        tolerance = TOLERANCES.get(actual.dtype.name, 0.0)
+    span = value_range(expected) if is_number else 1.0
+    elements = Deviations.of(actual, expected, tolerance * span)
+    fields = {**elements.summary(), "tolerance": tolerance}
+    if is_number:
+        largest, finite = float(elements.errors.max(initial=0.0)), elements.finite
+        fields |= {"max_abs": largest, "of_range": largest / span}
+        fields["cosine"] = cosine_similarity(actual[finite], expected[finite])
+    if is_float:
+        fields |= {"nan": int(np.isnan(actual).sum()), "inf": int(np.isinf(actual).sum())}
+        fields["max_ulp"] = int(elements.ulps.max(initial=np.uint64(0)))
+    return OutputMetrics(**base, **fields, reason=_why(fields, actual.size))
+
+
+def _why(fields: dict[str, Any], elements: int) -> str:
+    if fields["nan_mismatch"]:
+        return f"{fields['nan_mismatch']} elements are NaN on one side only"
+    if fields["inf_mismatch"]:
+        return f"{fields['inf_mismatch']} infinities differ"
+    if fields["mismatched"] and "max_ulp" in fields:
+        return f"error {fields['of_range']:.2e} of the range, more than {fields['tolerance']:.0e}"
+    return f"{fields['mismatched']} of {elements} elements differ" if fields["mismatched"] else ""
 
 
 def ulp_distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -144,74 +163,65 @@ def _ordered(values: np.ndarray) -> np.ndarray:
     return np.where(bits >= 0, bits, lowest - bits)
 
 
-class Deviations(NamedTuple):
-    """Two floating-point (or integer) arrays, element by element, in float64.
+@dataclass(frozen=True)
+class Deviations:
+    """Two arrays of one shape and dtype, element by element.
 
     Attributes:
-        errors: absolute differences; 0 where one side is not finite.
+        actual, expected: the arrays.
+        errors: absolute differences in float64; 0 where one side is not finite. Of what are no numbers 1 where they
+            differ.
+        ulps: of floats, how many representable values they are apart where both sides are finite; else 0.
         nans: where one side alone is NaN; infs: where one side alone is infinite, or with another sign.
         finite: where both sides are.
+        wrong: beyond the bound, those with NaN and infinity on one side included.
     """
 
+    actual: np.ndarray
+    expected: np.ndarray
     errors: np.ndarray
+    ulps: np.ndarray
     nans: np.ndarray
     infs: np.ndarray
     finite: np.ndarray
+    wrong: np.ndarray
 
     @classmethod
-    def of(cls, actual: np.ndarray, expected: np.ndarray) -> Deviations:
+    def of(cls, actual: np.ndarray, expected: np.ndarray, bound: float) -> Deviations:
+        """Compare two arrays.
+
+        Args:
+            actual: what was computed.
+            expected: the reference.
+            bound: largest error; 0 means equal. Floats within :data:`FREE_ULP` agree whatever the bound is, unless it
+                is 0.
+        """
+        is_float, unequal = actual.dtype.name in TOLERANCES, np.asarray(actual != expected)
+        if not is_float and actual.dtype.kind not in "iub":
+            none = np.zeros_like(unequal)
+            return cls(actual, expected, unequal.astype(np.float64), none, none, none, ~none, unequal)
         a, e = (np.asarray(v, np.float64) for v in (actual, expected))
         infs = (np.isinf(a) | np.isinf(e)) & (a != e)
-        finite = np.isfinite(a) & np.isfinite(e)
+        nans, finite = np.isnan(a) != np.isnan(e), np.isfinite(a) & np.isfinite(e)
         with np.errstate(over="ignore"):  # the error of +max against -max is infinite, and shall be
             errors = np.abs(np.subtract(a, e, where=finite, out=np.zeros_like(a)))
-        return cls(errors, np.isnan(a) != np.isnan(e), infs, finite)
+        ulps = np.where(finite, ulp_distance(actual, expected) if is_float else 0, np.uint64(0))
+        beyond = errors > bound if bound else unequal & finite  # the error of wide integers in float64 may be 0
+        free = (ulps <= FREE_ULP) & (is_float and bound > 0)
+        return cls(actual, expected, errors, ulps, nans, infs, finite, nans | infs | (beyond & ~free))
 
-
-def _floating(base: dict[str, Any], actual: np.ndarray, expected: np.ndarray, tolerance: float) -> OutputMetrics:
-    errors, nans, infs, finite = Deviations.of(actual, expected)
-    ulps = np.where(finite, ulp_distance(actual, expected), np.uint64(0))
-    span = value_range(expected)
-    wrong = nans | infs | ((errors > tolerance * span) & (ulps > (FREE_ULP if tolerance else 0)))
-    found: dict[str, Any] = {
-        "max_abs": float(errors.max(initial=0.0)), "of_range": float(errors.max(initial=0.0)) / span,
-        "max_ulp": int(ulps.max(initial=np.uint64(0))), "cosine": cosine_similarity(actual[finite], expected[finite]),
-        "nan_mismatch": int(nans.sum()), "inf_mismatch": int(infs.sum()),
-        "nan": int(np.isnan(actual).sum()), "inf": int(np.isinf(actual).sum()),
-        "mismatched": int(wrong.sum()), "tolerance": tolerance,
-    }  # fmt: skip
-    score = np.where(nans | infs, np.inf, errors + np.where(wrong, span * 2, 0.0))
-    return OutputMetrics(**base, **found, **worst(actual, expected, score), reason=_why(found))
-
-
-def _why(found: dict[str, Any]) -> str:
-    if found["nan_mismatch"]:
-        return f"{found['nan_mismatch']} elements are NaN on one side only"
-    if found["inf_mismatch"]:
-        return f"{found['inf_mismatch']} infinities differ"
-    if found["mismatched"]:
-        return f"error {found['of_range']:.2e} of the range, more than {found['tolerance']:.0e}"
-    return ""
-
-
-def _exact(base: dict[str, Any], actual: np.ndarray, expected: np.ndarray) -> OutputMetrics:
-    unequal = np.asarray(actual != expected)
-    found: dict[str, Any] = {"mismatched": int(unequal.sum())}
-    score = unequal.astype(np.float64)
-    if actual.dtype.kind in "iub":
-        # Python's float division of wide integers is inexact, but never turns unequal into equal here
-        score = np.where(unequal, np.abs(actual.astype(np.float64) - expected.astype(np.float64)) + 1.0, 0.0)
-        found["max_abs"] = max(float(score.max(initial=0.0)) - 1.0, 0.0)
-        found["of_range"] = found["max_abs"] / value_range(expected.astype(np.float64))
-        found["cosine"] = cosine_similarity(actual, expected)
-    total = max(actual.size, 1)
-    reason = f"{found['mismatched']} of {total} elements differ" if found["mismatched"] else ""
-    return OutputMetrics(**base, **found, **worst(actual, expected, score), reason=reason)
-
-
-def worst(actual: np.ndarray, expected: np.ndarray, score: np.ndarray) -> dict[str, Any]:
-    """Index of the largest score, and what both arrays have there, as text; empty of empty arrays."""
-    if not score.size:
-        return {}
-    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(score)), score.shape))
-    return {"worst_index": index, "actual": str(actual[index]), "expected": str(expected[index])}
+    def summary(self) -> dict[str, Any]:
+        """Numbers of elements that are wrong, index of the worst one (None of no elements), and both values there."""
+        counts = {"mismatched": self.wrong, "nan_mismatch": self.nans, "inf_mismatch": self.infs}
+        fields: dict[str, Any] = {name: int(where.sum()) for name, where in counts.items()}
+        if not self.errors.size:
+            return fields
+        score = self.errors + np.where(self.wrong, self.errors.max() + 1.0, 0.0)
+        flat = int(np.argmax(np.where(self.nans | self.infs, np.inf, score)))
+        index = tuple(int(i) for i in np.unravel_index(flat, score.shape))
+        return {
+            **fields,
+            "worst_index": index,
+            "actual": str(self.actual[index]),
+            "expected": str(self.expected[index]),
+        }

@@ -37,18 +37,10 @@ RANDOM = frozenset(
 )  # fmt: skip
 
 #: Operators whose rounding is bounded by norms of what they read.
-SUMS = frozenset(
-    [
-        "Conv", "ConvTranspose", "MatMul", "Gemm", "Div", "BatchNormalization",
-    ]
-)  # fmt: skip
+SUMS = frozenset(["Conv", "ConvTranspose", "MatMul", "Gemm", "Div", "BatchNormalization"])
 
 #: Operators that round once.
-ONE_STEP = frozenset(
-    [
-        "Add", "Sub", "Mul", "Div", "Sqrt", "Reciprocal", "LeakyRelu", "PRelu", "Mod", "Sum",
-    ]
-)  # fmt: skip
+ONE_STEP = frozenset(["Add", "Sub", "Mul", "Div", "Sqrt", "Reciprocal", "LeakyRelu", "PRelu", "Mod", "Sum"])
 
 #: Operators that sum over axes of their first operand: over all of it, at most.
 WHOLE = frozenset(

@@ -48,9 +48,9 @@ def onnxruntime_session(model: Any, threads: int | None = None, *, optimized: bo
 
 
 def run_reference(
-    model: Any, inputs: Mapping[str, np.ndarray], threads: int | None = None
+    model: Any, inputs: Mapping[str, np.ndarray], threads: int | None = None, *, optimized: bool = True
 ) -> tuple[dict[str, np.ndarray], str]:
-    """Outputs of onnxruntime by name, and its name and version.
+    """Outputs of onnxruntime by name, and its name and version; arguments as of :func:`onnxruntime_session`.
 
     Raises:
         ModelError: the model cannot be read.
@@ -59,7 +59,7 @@ def run_reference(
     """
     import onnxruntime
 
-    values = _run(onnxruntime_session(model, threads), inputs)
+    values = _run(onnxruntime_session(model, threads, optimized=optimized), inputs)
     return {name: np.asarray(value) for name, value in values.items()}, f"onnxruntime {onnxruntime.__version__}"
 
 
@@ -110,12 +110,12 @@ def _run(session: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 def _open(onnxruntime: Any, model: Any, options: Any) -> Any:
     source = read_model(model)  # says more clearly than onnxruntime what is wrong with a file
-    given = os.fspath(model) if isinstance(model, str | os.PathLike) else source.proto.SerializeToString()
+    source_of = os.fspath(model) if isinstance(model, str | os.PathLike) else source.proto.SerializeToString()
     options.add_session_config_entry(_EXACT, "1")
     try:
-        return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(source_of, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         if type(error).__name__ != "NotImplemented":
             raise
     options.add_session_config_entry(_EXACT, "0")  # it makes kernels of QGemm and QLinearMatMul that there are none of
-    return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(source_of, options, providers=["CPUExecutionProvider"])

@@ -10,31 +10,28 @@ import os
 import sys
 from typing import Any
 
+_MODEL = """
+<ir_version: 8, opset_import: ["": 17]>
+selftest (float[1, 3, 9, 7] x) => (float[1, 5] y) {
+    conv = Conv <pads = [1, 1, 1, 1]> (x, conv_weight, conv_bias)
+    relu = Relu (conv)
+    pool = GlobalAveragePool (relu)
+    flat = Flatten (pool)
+    y = Gemm <transB = 1> (flat, fc_weight, fc_bias)
+}"""
+_WEIGHTS = {"conv_weight": (8, 3, 3, 3), "conv_bias": (8,), "fc_weight": (5, 8), "fc_bias": (5,)}
+
 
 def tiny_model() -> Any:
     """Convolution with bias, ReLU, global average pooling and a dense layer on odd shapes, as an `onnx.ModelProto`."""
     import numpy as np
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import numpy_helper, parser
 
-    rng = np.random.default_rng(0)
-
-    def weights(name: str, *shape: int) -> Any:
-        return numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name)
-
-    nodes = [
-        helper.make_node("Conv", ["x", "conv.weight", "conv.bias"], ["conv"], "conv", pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["conv"], ["relu"], "relu"),
-        helper.make_node("GlobalAveragePool", ["relu"], ["pool"], "pool"),
-        helper.make_node("Flatten", ["pool"], ["flat"], "flatten"),
-        helper.make_node("Gemm", ["flat", "fc.weight", "fc.bias"], ["y"], "fc", transB=1),
-    ]
-    constants = [
-        weights("conv.weight", 8, 3, 3, 3), weights("conv.bias", 8), weights("fc.weight", 5, 8), weights("fc.bias", 5),
-    ]  # fmt: skip
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 9, 7])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])
-    graph = helper.make_graph(nodes, "selftest", [x], [y], constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    rng, model = np.random.default_rng(0), parser.parse_model(_MODEL)
+    for name, shape in _WEIGHTS.items():
+        weights = rng.standard_normal(shape).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(weights, name))
+    return model
 
 
 def run() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ..core.errors import InputError, OptionError
 from ..core.frozen import FrozenInput
 from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
-from ..runtime.table import Cell, Column, Table, Value
+from ..runtime.table import Cell, Column, Table, Value, plain_fields
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
 
@@ -66,11 +66,7 @@ class VerifyReport(Shown):
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         worst = self.worst
-        return {
-            "ok": self.ok, "reference": self.reference, "seed": self.seed, "problems": list(self.problems),
-            "warnings": list(self.warnings),
-            "worst": worst.name if worst else None, "outputs": [o.as_dict() for o in self.outputs],
-        }  # fmt: skip
+        return {**plain_fields(self, "ok", "warnings"), "worst": worst.name if worst else None}
 
     def parts(self) -> list[Part]:
         """What it was compared with, a row an output, and what is to be said of them."""
@@ -137,7 +133,7 @@ def verify(
     outputs = compiled.run(feeds)  # first: it says more clearly than onnxruntime what is wrong with an input
     label = "the given reference"
     if reference is None:
-        reference, label = run_reference(model, _with_frozen(compiled, feeds), compiled.threads)
+        reference, label = run_reference(model, {**frozen_inputs(compiled), **feeds}, compiled.threads)
     return report_of(outputs, reference, label, None if inputs is not None else seed, tolerance)
 
 
@@ -147,7 +143,7 @@ def _verify_batches(compiled: CompiledModel, model: Any, seed: int, tolerance: f
     for batch in (*compiled.batches, sum(compiled.batches) + 1):
         feeds = seeded_inputs(compiled.inputs, seed, batch)
         outputs = compiled.run(feeds)
-        reference, label = run_reference(model, _with_frozen(compiled, feeds), compiled.threads)
+        reference, label = run_reference(model, {**frozen_inputs(compiled), **feeds}, compiled.threads)
         report = report_of(outputs, reference, label, seed, tolerance_of(compiled, tolerance))
         rows = tuple(replace(row, name=f"{row.name} (batch {batch})") for row in report.outputs)
         reports.append(replace(report, outputs=rows))
@@ -156,7 +152,7 @@ def _verify_batches(compiled: CompiledModel, model: Any, seed: int, tolerance: f
     return replace(reports[0], outputs=rows, problems=problems)
 
 
-def tolerance_of(compiled: CompiledModel, given: float | None = None) -> float | None:
+def tolerance_of(compiled: CompiledModel, stated: float | None = None) -> float | None:
     """The part of an output's range that is allowed: what is given, else what reduced precision explains, else None.
 
     Where a model rounds to 8 bits as it goes, two right computations come to different steps when a number lies at a
@@ -164,8 +160,8 @@ def tolerance_of(compiled: CompiledModel, given: float | None = None) -> float |
     optimization levels differ too.
     """
     plan = compiled.report.get("precision")
-    if given is not None:
-        return given
+    if stated is not None:
+        return stated
     if plan is not None:
         explained: float | None = plan["tolerance"]
         return explained
@@ -177,15 +173,10 @@ def _rounds_to_8_bits(operator: str) -> bool:
     return operator.startswith("QLinear") or operator in ("QuantizeLinear", "DynamicQuantizeLinear")
 
 
-def _with_frozen(compiled: CompiledModel, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inputs of the ONNX model: those of the program, and those that were frozen when it was compiled."""
-    return {**frozen_inputs(compiled), **feeds}
-
-
 def frozen_inputs(compiled: CompiledModel) -> dict[str, np.ndarray]:
     """Inputs of the ONNX model that were frozen when it was compiled."""
     frozen = (FrozenInput.from_dict(row) for row in compiled.report.get("frozen", ()))
-    return {one.name: one.array() for one in frozen}
+    return {frozen_input.name: frozen_input.array() for frozen_input in frozen}
 
 
 def report_of(
@@ -219,5 +210,5 @@ def _row(o: OutputMetrics) -> tuple[Value, ...]:
     )  # fmt: skip
 
 
-def _count(found: int, mismatched: int) -> str:
-    return f"{found} ({mismatched} differ)" if mismatched else str(found)
+def _count(total: int, mismatched: int) -> str:
+    return f"{total} ({mismatched} differ)" if mismatched else str(total)

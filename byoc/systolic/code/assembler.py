@@ -44,7 +44,7 @@ def disassemble(program: Program, data: bool = True) -> str:
     lines = [".accelerator " + " ".join(f"{name}={value}" for name, value in _settings(program.accelerator))]
     lines += [f".tensor {t.name} {t.role} {t.dtype} {list(t.shape)}" for t in program.tensors]
     lines += [f".constant {c.dtype} {list(c.shape)} {_data_text(c, data)}" for c in program.constants]
-    lines += [".layer " + json.dumps(_layer_values(layer)) for layer in program.layers]
+    lines += [".layer " + json.dumps(vars(layer)) for layer in program.layers]
     begins = {layer.begin: layer for layer in program.layers}
     for index, instruction in enumerate(program.instructions):
         if index in begins:
@@ -77,8 +77,8 @@ def assemble(text: str, constants: Sequence[np.ndarray] = ()) -> Program:
 class _Assembly:
     """A program while its text is read."""
 
-    def __init__(self, given: dict[str, np.ndarray]) -> None:
-        self._given = given
+    def __init__(self, constants: dict[str, np.ndarray]) -> None:
+        self._values = constants
         self._accelerator = Accelerator()
         self._tensors: list[Tensor] = []
         self._constants: list[np.ndarray] = []
@@ -122,9 +122,9 @@ class _Assembly:
         shape_text, _, content = text.rpartition(" ")
         kind, _, value = content.partition(":")
         if kind == "sha256":
-            if value not in self._given:
+            if value not in self._values:
                 raise ProgramError("its values are not among the constants given", fix="assemble(text, constants=...)")
-            self._constants.append(self._given[value])
+            self._constants.append(self._values[value])
         elif kind == "base64" and dtype in CONSTANT_DTYPES:
             shape = json.loads(shape_text)
             values = np.frombuffer(base64.b64decode(value, validate=True), dtype)
@@ -142,15 +142,15 @@ class _Assembly:
         if kind is None:
             raise ProgramError(f"no instruction {mnemonic!r}", fix=f"choose of {', '.join(_MNEMONICS)}")
         tokens = sum(TOKEN_NAMES[item] for item in set(items) & set(TOKEN_NAMES))
-        given = dict(_pair(item) for item in items if item not in TOKEN_NAMES)
+        texts = dict(_pair(item) for item in items if item not in TOKEN_NAMES)
         form = FORMS[kind]
-        for name in given:
+        for name in texts:
             if name not in form.names:
                 raise ProgramError(f"{mnemonic} has no field {name!r}", fix=f"choose of {', '.join(form.names)}")
         values = {
-            name: self._field(name, given[name], choices)
+            name: self._field(name, texts[name], choices)
             for name, choices in zip(form.names, form.choices, strict=True)
-            if name in given
+            if name in texts
         }
         for field in fields(kind):
             if field.default is MISSING and field.name not in values:
@@ -183,10 +183,6 @@ def _settings(accelerator: Accelerator) -> list[tuple[str, Any]]:
     values = accelerator.as_dict()
     energy = values.pop("energy")
     return [*values.items(), *((f"energy.{name}", value) for name, value in energy.items())]
-
-
-def _layer_values(layer: Layer) -> dict[str, Any]:
-    return {"name": layer.name, "begin": layer.begin, "end": layer.end, "facts": dict(layer.facts)}
 
 
 def _data_text(values: np.ndarray, data: bool) -> str:

@@ -8,12 +8,12 @@ import numpy as np
 
 from ....core.errors import ProgramError
 from ...region import Composite, Operation
-from ..code.layer import ConvGeometry, GemmLayer, Windows, filter_matrices
+from ..code.layer import ConvGeometry, GemmLayer, conv2d, filter_matrices
 from ..code.tiling import search
 from ..config import Accelerator
 from .epilogue import Epilogue
 from .matrices import Form, conv2d_form
-from .operands import View, dense_strides, read_operand
+from .operands import View, dense_strides, read_operand, tensor_name
 from .products import Product
 
 #: A grouped convolution that would use less of the array than this stays on the CPU, ...
@@ -46,19 +46,11 @@ def conv2d_layer(composite: Composite, hardware: Accelerator, dry: bool = False)
     matrices = filter_matrices(product.constant(), groups)
     b, parts = product.weights(matrices)
     scale = None if product.scale is None else _scale_row(product.scale, form)
-    batch, k, n = images * groups, matrices.shape[1], matrices.shape[2]
-    layer = GemmLayer(
-        name=composite.name,
-        m=form.size(form.rows),
-        k=k,
-        n=n,
-        a=Windows(product.left.tensor, geometry, batch, product.zero_point),
-        b=b,
-        out=form.matrix(View.of(composite.result)),
-        batch=batch,
-        steps=Epilogue(composite, form, product.row(matrices, n), scale).steps(),
-        parts=parts,
-    )
+    steps = Epilogue(composite, form, product.row(matrices, matrices.shape[2]), scale).steps()
+    layer = conv2d(
+        composite.name, product.left.tensor, b, tensor_name(composite.result), geometry,
+        images=images, groups=groups, pad_value=product.zero_point, steps=steps, parts=parts,
+    )  # fmt: skip
     if groups > 1:
         _check_worth(anchor, layer, groups, hardware)
     return layer
@@ -88,9 +80,9 @@ def _geometry(anchor: Operation, data: tuple[int, ...], weight: tuple[int, ...])
     return geometry
 
 
-def _numbers(given: Any, count: int) -> Any:
+def _numbers(attribute: Any, count: int) -> Any:
     """One number for all, or one for each axis of two (again for the other end of a padding), or all."""
-    numbers = (int(given),) if isinstance(given, int) else tuple(int(number) for number in given)
+    numbers = (int(attribute),) if isinstance(attribute, int) else tuple(int(number) for number in attribute)
     return numbers * (count // len(numbers))
 
 

@@ -17,8 +17,16 @@ from ....core.errors import ProgramError
 from ...region import Composite, Operand, Operation
 from ..code.layer import Step
 from .matrices import Form
-from .operands import QUANTIZED_DTYPES, Source, View, along_axis, centered, constant_of, read_operand
-from .quantized import signed_zero_point
+from .operands import (
+    QUANTIZED_DTYPES,
+    Source,
+    View,
+    along_axis,
+    centered,
+    constant_of,
+    read_operand,
+    signed_zero_point,
+)
 
 
 class Epilogue:

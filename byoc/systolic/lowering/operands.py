@@ -130,6 +130,11 @@ def centered(source: Source) -> np.ndarray:
     return values if source.zero_point is None else values - source.zero_point
 
 
+def signed_zero_point(zero_point: int, dtype: str) -> int:
+    """The zero point of a tensor as it is on the chip, where uint8 is int8 with everything 128 less."""
+    return zero_point - 128 if dtype == "uint8" else zero_point
+
+
 def constant_of(operation: Operation, index: int, what: str) -> np.ndarray:
     """A constant operand of an operation.
 

@@ -4,7 +4,12 @@
     integer     (x - zx)(w - zw)                        -> int32
     quantized   sx (x - zx)  sw (w - zw)                -> int32, then times sx sw
 
-Of integers the array multiplies x as it is and w - zw, which is constant; a constant row takes zx out again.
+Of integers the array multiplies x as it is and w' = w - zw, which is constant; a constant row takes zx out again::
+
+    sum (x - zx) w'  =  sum x w'  -  zx sum w'          sums over k
+
+The row, and the sums, wrap around at 2^31, which does not matter where the result is in range. A w' that needs nine
+bits is a sum of int8 parts.
 """
 
 from __future__ import annotations
@@ -16,8 +21,7 @@ import numpy as np
 from ....core.errors import ProgramError
 from ...region import Operation
 from ..config import Accelerator
-from .operands import QUANTIZED_DTYPES, Source, View, centered
-from .quantized import integer_weights, signed_zero_point, zero_point_row
+from .operands import QUANTIZED_DTYPES, Source, View, centered, signed_zero_point
 
 #: A weight less its zero point is a sum of up to three int8 values.
 _LEAST_WEIGHT, _MOST_WEIGHT = -3 * 128, 3 * 127
@@ -84,8 +88,26 @@ class Product:
             return None
         if matrices is None or self.dry or not self.zero_point:
             return np.zeros(n, np.int32)
-        row = zero_point_row(matrices, 0, self.zero_point)
+        row = zero_point_row(matrices, self.zero_point)
         return row[0] if len(row) == 1 else row
+
+
+def integer_weights(weights: np.ndarray) -> tuple[np.ndarray, int]:
+    """(B, parts) for :class:`..code.layer.GemmLayer`: int8 [batches, parts * k, n], whose parts sum up to the weights.
+
+    Args:
+        weights: int32 [batches, k, n], less their zero point.
+    """
+    rest, parts = weights, list[np.ndarray]()
+    while not parts or rest.any():  # at most three times: see _LEAST_WEIGHT
+        parts.append(np.clip(rest, -128, 127).astype(np.int8))
+        rest = rest - parts[-1]
+    return np.concatenate(parts, axis=1), len(parts)
+
+
+def zero_point_row(weights: np.ndarray, x_zero_point: int) -> np.ndarray:
+    """The row -zx sum(w') of each batch, int32 [batches, n]; `x_zero_point` is a signed one."""
+    return (-x_zero_point * weights.sum(axis=1, dtype=np.int64)).astype(np.int32)
 
 
 def _check_floats(anchor: Operation, left: Source, right: Source, hardware: Accelerator) -> None:

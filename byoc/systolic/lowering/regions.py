@@ -37,8 +37,7 @@ def check_composite(composite: Composite, options: SystolicOptions) -> str:
     """Why a composite cannot be a layer of this accelerator; "" if it can. Looks at no weight."""
     try:
         layer = _LAYER_OF[composite.anchor.op](composite, options, dry=True)
-        values = {value.name: value for value in (*composite.inputs, composite.result)}
-        tensors = [_tensor(value, "output" if value is composite.result else "input") for value in values.values()]
+        tensors = tensors_of(Region.of(composite.name, composite))
         check_layer(layer, {tensor.name: tensor for tensor in tensors}, options)
         check_fits(layer.problem(composite.result.dtype), options)
     except ProgramError as error:
@@ -68,18 +67,22 @@ def seconds_of(region: Region, options: SystolicOptions) -> float:
 def timing_of(region: Region, options: SystolicOptions) -> Timing:
     """The program of a region, timed; the same object while the region lives and is asked for with these options."""
     with _lock:
-        found = _known.get(region)
-    if found is not None and found[0] == options:
-        return found[1]
-    layers = [_layer(composite, options.accelerator) for composite in region.composites]
-    timing = simulate(layers_to_program(layers, _tensors(region), options.accelerator, options.dataflow))
+        known = _known.get(region)
+    if known is not None and known[0] == options:
+        return known[1]
+    layers = [layer_of(composite, options.accelerator) for composite in region.composites]
+    timing = simulate(layers_to_program(layers, tensors_of(region), options.accelerator, options.dataflow))
     with _lock:
         _known[region] = (options, timing)
     return timing
 
 
-def _layer(composite: Composite, hardware: Accelerator) -> GemmLayer:
-    """With what reports show of a composite."""
+def layer_of(composite: Composite, hardware: Accelerator) -> GemmLayer:
+    """The layer of a composite, with what reports show of it.
+
+    Raises:
+        ProgramError: it does not fit the accelerator; names the layer.
+    """
     try:
         layer = _LAYER_OF[composite.anchor.op](composite, hardware)
     except ProgramError as error:
@@ -94,13 +97,13 @@ def _layer(composite: Composite, hardware: Accelerator) -> GemmLayer:
     return dataclasses.replace(layer, facts=facts)
 
 
-def _tensors(region: Region) -> list[Tensor]:
+def tensors_of(region: Region) -> list[Tensor]:
     """Inputs and outputs in the region's order, then what is only read within it."""
-    found = {value.name: _tensor(value, "input") for value in region.inputs}
-    found |= {value.name: _tensor(value, "output") for value in region.outputs}
+    tensors = {value.name: _tensor(value, "input") for value in region.inputs}
+    tensors |= {value.name: _tensor(value, "output") for value in region.outputs}
     for composite in region.composites:
-        found.setdefault(composite.result.name, _tensor(composite.result, "scratch"))
-    return list(found.values())
+        tensors.setdefault(composite.result.name, _tensor(composite.result, "scratch"))
+    return list(tensors.values())
 
 
 def _tensor(value: Value, role: str) -> Tensor:

@@ -9,43 +9,18 @@ roof allows (Williams, Waterman and Patterson, CACM 2009)::
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ....core.errors import OptionError
-from ....core.pages.charts import Dot, Roof, roofline_chart
+from ....core.pages.charts import Roof, RooflinePoint, roofline_chart
 from ....runtime.table import Cell, Column, Markup, Table
 from ..config import Accelerator
 from .report import LayerRow
 
 
-@dataclass(frozen=True)
-class RooflinePoint:
-    """One layer.
-
-    Attributes:
-        number: from 1, in the order of the layers.
-        name: of the layer.
-        intensity: multiply-adds for each byte between DRAM and the chip.
-        rate: multiply-adds a cycle.
-        roof: the most that accelerator and intensity allow, in the same unit.
-        bound: "compute" or "memory", the roof above it.
-    """
-
-    number: int
-    name: str
-    intensity: float
-    rate: float
-    roof: float
-    bound: str
-
-    @property
-    def of_roof(self) -> float:
-        """Share of what the roof allows, 0 to 1."""
-        return self.rate / self.roof
-
-
 def roofline_points(rows: Sequence[LayerRow], accelerator: Accelerator) -> tuple[RooflinePoint, ...]:
-    """The points of layers; one that moves or multiplies nothing has none, but keeps its number.
+    """The points of layers, with multiply-adds for each byte of DRAM traffic, and a cycle.
+
+    A layer that moves or multiplies nothing has none, but keeps its number.
 
     Raises:
         OptionError: no layer is left.
@@ -54,7 +29,8 @@ def roofline_points(rows: Sequence[LayerRow], accelerator: Accelerator) -> tuple
     for number, row in enumerate(rows, start=1):
         if row.macs and row.dram_bytes and row.cycles:
             roof = min(accelerator.macs_per_cycle, row.intensity * accelerator.dma_bytes_per_cycle)
-            points.append(RooflinePoint(number, row.name, row.intensity, row.macs / row.cycles, roof, row.bound))
+            rate = row.macs / row.cycles
+            points.append(RooflinePoint(number, row.name, row.name, row.intensity, rate, roof, row.bound))
     if not points:
         raise OptionError(
             "there is no layer to draw", fix="give layer_rows(simulate(program)) of a program with layers"
@@ -71,12 +47,13 @@ def roofline_text(rows: Sequence[LayerRow], accelerator: Accelerator) -> str:
     columns = ("", "layer", Column("a byte", form=".2f"), Column("a cycle", form=".1f"), Column("roof", form=".1f"),
                "bound", Column("of the roof", right=True, bar=20))  # fmt: skip
     cells = [
-        (p.number, p.name, p.intensity, p.rate, p.roof, p.bound, Cell(f"{p.of_roof:.0%}", share=p.of_roof))
+        (p.number, p.label, p.intensity, p.rate, p.roof, p.bound, Cell(f"{p.of_roof:.0%}", share=p.of_roof))
         for p in roofline_points(rows, accelerator)
     ]
+    ridge = accelerator.macs_per_cycle / accelerator.dma_bytes_per_cycle
     roofs = (
         f"roofs: {accelerator.macs_per_cycle} multiply-adds a cycle; "
-        f"{accelerator.dma_bytes_per_cycle} bytes a cycle from DRAM; they meet at {_ridge(accelerator):g} a byte"
+        f"{accelerator.dma_bytes_per_cycle} bytes a cycle from DRAM; they meet at {ridge:g} a byte"
     )
     return f"{roofs}\n{Table(columns, cells).text()}"
 
@@ -92,15 +69,6 @@ def roofline_svg(rows: Sequence[LayerRow], accelerator: Accelerator, title: str)
         f"{accelerator.rows} x {accelerator.cols} PEs, {accelerator.dtype}, "
         f"{accelerator.dma_bytes_per_cycle} bytes a cycle from DRAM; both axes logarithmic"
     )
-    dots = [
-        Dot(p.number, p.name, p.name, p.intensity, p.rate, p.bound, p.of_roof)
-        for p in roofline_points(rows, accelerator)
-    ]
     roof = Roof("DRAM and array", accelerator.dma_bytes_per_cycle, accelerator.macs_per_cycle)
     units = ("multiply-adds for each byte of DRAM traffic", "multiply-adds a cycle")
-    return roofline_chart(title, about, dots, [roof], units).svg()
-
-
-def _ridge(accelerator: Accelerator) -> float:
-    """Multiply-adds a byte at which the roofs meet."""
-    return accelerator.macs_per_cycle / accelerator.dma_bytes_per_cycle
+    return roofline_chart(title, about, roofline_points(rows, accelerator), [roof], units).svg()

@@ -15,16 +15,11 @@ from typing import Any
 from ...region import Composite, Region
 from ..code.codegen import lower
 from ..code.layer import GemmLayer, Step
-from ..code.program import Tensor
 from ..config import Accelerator
-from ..lowering.conv2d import conv2d_layer
-from ..lowering.matmul import matmul_layer
-from ..lowering.operands import tensor_name
+from ..lowering.regions import layer_of, tensors_of
 from ..options import SystolicOptions
 from ..simulation.timing import simulate
 from .report import LayerRow, layer_rows
-
-_LAYER_OF = {"relax.matmul": matmul_layer, "relax.nn.conv2d": conv2d_layer}
 
 
 @dataclass(frozen=True)
@@ -96,15 +91,13 @@ def sweep(
 def _row(composite: Composite, options: SystolicOptions, known: dict[Hashable, LayerRow]) -> LayerRow:
     """The row of a composite; timed, unless an equal one is known."""
     hardware: Accelerator = options.accelerator
-    layer = _LAYER_OF[composite.anchor.op](composite, hardware)
+    layer = layer_of(composite, hardware)
     key = _key(layer, composite)
     if key not in known:
-        tensors = [Tensor(tensor_name(value), "input", value.shape, value.dtype) for value in composite.inputs]
-        result = composite.result
-        tensors.append(Tensor(tensor_name(result), "output", result.shape, result.dtype))
+        tensors = tensors_of(Region.of(composite.name, composite))
         (known[key],) = layer_rows(simulate(lower([layer], tensors, hardware, options.dataflow)))
     row = known[key]
-    return dataclasses.replace(row, name=composite.name, facts={**row.facts, "node": composite.name})
+    return dataclasses.replace(row, name=composite.name, facts={**row.facts, **layer.facts})
 
 
 def _key(layer: GemmLayer, composite: Composite) -> Hashable:

@@ -33,7 +33,7 @@ def test_all_settings_of_the_accelerator_are_options() -> None:
     ("given", "message"),
     [
         ({"dataflow": "rs"}, "dataflow='rs' is unknown"),
-        ({"energy": {"dram": 1.0}}, "energy has no figure 'dram'"),
+        ({"energy": {"dram": 1.0}}, "unknown setting 'dram' of the energy table"),
         ({"energy": 3}, "is no EnergyTable"),
         ({"rows": 0}, "rows=0"),
         ({"dtype": "bfloat16"}, "dtype='bfloat16'"),

@@ -6,7 +6,7 @@ import pytest
 from tvm import relax
 
 from tests.schedules.kernels import make_group
-from tvm_ext.core.cost.work import flops_of
+from tvm_ext.core.cost.work import bytes_of, flops_of, read_in_part
 
 
 def flops(op, shapes, constants=(), anchor="elementwise"):
@@ -60,3 +60,17 @@ def test_an_epilogue_counts_too():
 
     group = make_group("relax.matmul", [(7, 13), (13, 5), (5,)], body, [1, 2])
     assert flops_of(group) == 2 * 7 * 5 * 13 + 7 * 5 + 7 * 5
+    assert read_in_part(group) == {} and bytes_of(group.result) == 4 * 7 * 5
+
+
+def test_of_a_table_only_the_rows_that_are_taken_count():
+    def body(table, at):
+        yield relax.op.take(table, at, axis=0)
+
+    group = make_group("relax.take", [(1000, 8), (5,)], body, [0], "int64")
+    assert read_in_part(group) == {0: 8 * 5 * 8}
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("int8", 1), ("float16", 2), ("float64", 8)])
+def test_bytes_follow_the_dtype(dtype, size):
+    assert bytes_of(relax.Var("x", relax.TensorType((37,), dtype))) == 37 * size

@@ -8,16 +8,17 @@ from xml.etree import ElementTree
 import pytest
 
 from tvm_ext.core.errors import ToolError
-from tvm_ext.core.pages.charts import COLOURS, INK, Box, Dot, Roof, boxes_chart, ranges, roofline_chart
+from tvm_ext.core.pages.charts import COLOURS, INK, Box, Roof, RooflinePoint, boxes_chart, ranges, roofline_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 UNITS = ("operations a byte", "operations a second")
 ROOFS = [Roof("memory", 10.0, 100.0), Roof("L2", 50.0, 100.0, dashed=True)]
 
 
-def dots(count: int, name: str = "conv") -> list[Dot]:
+def dots(count: int, name: str = "conv") -> list[RooflinePoint]:
     return [
-        Dot(n, f"{name} {n}", f"title of {name} {n}", n, 9.0 * n, "memory", 0.9, 1 / count) for n in range(1, count + 1)
+        RooflinePoint(n, f"{name} {n}", f"title of {name} {n}", n, 9.0 * n, 10.0 * n, "memory", 1 / count)
+        for n in range(1, count + 1)
     ]
 
 
@@ -51,7 +52,7 @@ def test_names_of_a_model_cannot_break_a_chart(name: str) -> None:
 
 
 def test_equal_places_share_a_number_and_many_names_are_counted() -> None:
-    equal = [Dot(n, "same", "", 2.0, 3.0, "compute", 0.5) for n in (1, 2, 3)]
+    equal = [RooflinePoint(n, "same", "", 2.0, 3.0, 6.0, "compute") for n in (1, 2, 3)]
     root = ElementTree.fromstring(roofline_chart("m", "", equal, ROOFS, UNITS).svg())
     assert "1-3" in [str(one.text) for one in root.iter(f"{SVG}text")]
     assert "and 24 more" in roofline_chart("m", "", dots(60), ROOFS, UNITS).svg()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.core.log_rows import AUTOTVM, CONV
 from tests.onnx_graphs import model, node, random, value
-from tests.passes.lowering import stage
+from tests.passes.stages import stage
 from tvm_ext.core.graph.relax_graph import iter_groups
 from tvm_ext.core.group import Group
 from tvm_ext.core.records.record import Record

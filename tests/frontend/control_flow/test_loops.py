@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.passes.lowering import agrees
+from tests.passes.stages import agrees
 from tvm_ext.core.errors import UnsupportedError
 
 from ..graphs import check_numbers, imported, message, model, node, value

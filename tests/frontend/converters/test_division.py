@@ -10,7 +10,7 @@ from onnx import helper
 
 import tvm_ext
 from tests.frontend.graphs import check_numbers, imported, model, node, value
-from tests.passes.lowering import agrees
+from tests.passes.stages import agrees
 from tvm_ext.core.errors import UnsupportedError
 
 _LONG = [pytest.param(dtype, marks=pytest.mark.long) for dtype in ("int8", "int32", "uint32", "uint64")]

@@ -6,7 +6,7 @@ import pytest
 from tvm.script import tirx as T
 
 from tvm_ext.core.machine import Machine
-from tvm_ext.driver.tir.machine_code import code_of
+from tvm_ext.driver.machine_code import code_of
 from tvm_ext.inspection.profile.code_facts import CodeFacts, facts_of, facts_of_kernels, instructions_of
 
 ATT = """\

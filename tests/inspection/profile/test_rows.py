@@ -12,6 +12,14 @@ from tests.schedules.narrow import needs
 from tvm_ext.core.errors import OptionError
 from tvm_ext.inspection.profile.launch import Launch, launches_of, with_seconds
 from tvm_ext.inspection.profile.roofs import RoofMeter
+from tvm_ext.inspection.profile.rows import Work, total
+
+
+def test_what_is_not_known_stays_unknown():
+    assert total([Work(1, 2), Work(3, 4)]) == Work(4, 6)
+    assert total([Work(1, 2), Work(None, 4)]) == Work(None, 6)
+    assert total([]) == Work(0, 0)
+    assert Work(8, 2).intensity == 4 and Work(None, 2).intensity is None and Work(8, 0).intensity is None
 
 
 def test_a_launch_bound_by_compute():

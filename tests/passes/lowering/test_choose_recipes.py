@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.onnx_graphs import model, node, random, value
-from tests.passes.lowering import agrees, stage
+from tests.passes.stages import agrees, stage
 from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Miss, Recipe

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from tests.onnx_graphs import model, node, random, value
-from tests.passes.lowering import agrees, stage
+from tests.passes.stages import agrees, stage
 from tvm_ext.core.fusion import no_fusion
 from tvm_ext.passes.lowering import fuse_expansions
 from tvm_ext.passes.lowering.fuse_expansions import FuseExpansions

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto
 
 from tests.onnx_graphs import model, node, random, value
-from tests.passes.lowering import Stage, agrees, stage
+from tests.passes.stages import Stage, agrees, stage
 from tvm_ext.core.fusion import DEEPEST_EXPRESSION, LARGEST_EXPRESSION, FusionCandidate
 from tvm_ext.core.graph.relax_graph import iter_groups
 from tvm_ext.core.group import Group

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
-from tests.passes.lowering import agrees, stage
+from tests.passes.stages import agrees, stage
 from tvm_ext.core.graph.relax_graph import main_bindings
 from tvm_ext.passes.lowering.lift_weights import LiftWeights
 

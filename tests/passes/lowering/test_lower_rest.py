@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto
 
 from tests.onnx_graphs import model, node, random, value
-from tests.passes.lowering import Stage, agrees, primfuncs, stage
+from tests.passes.stages import Stage, agrees, primfuncs, stage
 from tvm_ext.core.machine import Machine
 from tvm_ext.driver.build import has_parallel_loops
 from tvm_ext.passes.lowering.lower_rest import LowerRest

@@ -11,7 +11,7 @@ from tvm.s_tir import Schedule
 from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
 
 from tests.onnx_graphs import model, node, random, value
-from tests.passes.lowering import Stage, agrees, primfuncs, stage
+from tests.passes.stages import Stage, agrees, primfuncs, stage
 from tvm_ext.core.errors import PassError
 from tvm_ext.core.instruments import Switches
 from tvm_ext.core.machine import Machine

@@ -11,7 +11,7 @@ from tvm.relax import op as R
 from tests.onnx_graphs import model, node, value
 from tests.onnx_graphs import random as normal
 from tests.passes.helpers import apply, build, const, ops, random, same_output
-from tests.passes.lowering import agrees
+from tests.passes.stages import agrees
 from tvm_ext.passes.simplification.eliminate_dead_code import EliminateDeadCode
 from tvm_ext.passes.simplification.widen_conv1d import WidenConv1d
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from tests.onnx_graphs import model, node, random, value
-from tests.passes.lowering import stage
+from tests.passes.stages import stage
 from tvm_ext.core.graph.call_site import CallSite
 from tvm_ext.core.graph.provenance import Held
 from tvm_ext.passes.lowering.lift_weights import LiftWeights

@@ -11,7 +11,7 @@ import pytest
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
 from tests.oracles.reference import onnxruntime_outputs
-from tests.passes.lowering import stage
+from tests.passes.stages import stage
 from tvm_ext.passes.lowering.group_operations import GroupOperations
 
 IMAGE = (1, 8, 5, 7)

@@ -16,11 +16,14 @@ INTEGERS = [(x, w) for x in ("int8", "uint8") for w in ("int8", "uint8")]
 
 
 def test_which_types_have_an_instruction() -> None:
+    zen4, skylake, zen3 = (Machine.described(name) for name in ("zen4", "xeon-skylake", "zen3-avx2"))
     for data, weight in INTEGERS:
-        assert dot_of(data, weight) == Dot(data, weight, "avx512vnni")
-    assert dot_of("bfloat16", "bfloat16") == Dot("bfloat16", "bfloat16", "avx512bf16")
-    assert dot_of("bfloat16", "int8") is None
-    assert dot_of("float32", "float32") is None
+        assert dot_of(data, weight, zen4) == Dot(data, weight, "avx512vnni", 16)
+        assert dot_of(data, weight, skylake) == Dot(data, weight, "avx512bw", 16)
+        assert dot_of(data, weight, zen3) == Dot(data, weight, "avx2", 8)
+    assert dot_of("bfloat16", "bfloat16", zen3) == Dot("bfloat16", "bfloat16", "avx512bf16")
+    assert dot_of("bfloat16", "int8", zen4) is None
+    assert dot_of("float32", "float32", zen4) is None
 
 
 def test_a_word_has_32_bits() -> None:
@@ -49,9 +52,15 @@ def test_products_of_every_pair_of_bytes(data: str, weight: str) -> None:
     np.testing.assert_array_equal(out.numpy(), expected)
 
 
-@pytest.mark.parametrize("types", [*INTEGERS, ("bfloat16", "bfloat16"), ("uint16", "bfloat16")])
-def test_an_intrinsic_is_registered_once(types: tuple[str, str]) -> None:
-    dot = Dot(*types, "any")
+DOTS = [
+    Dot("int8", "int8", "avx512vnni"), Dot("uint8", "uint8", "avx512vnni"), Dot("int16", "int8", "avx2", 8),
+    Dot("int16", "uint8", "avx512bw"), Dot("bfloat16", "bfloat16", "avx512bf16"),
+    Dot("uint16", "bfloat16", "avx512bf16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dot", DOTS, ids=str)
+def test_an_intrinsic_is_registered_once(dot: Dot) -> None:
     name = dots._registered(dot)
     assert dots._registered(dot) == name
     assert TensorIntrin.get(name) is not None

@@ -16,7 +16,7 @@ import pytest
 import tvm_ffi
 from tvm import tirx
 
-from tests.passes.lowering import stage
+from tests.passes.stages import stage
 from tvm_ext.byoc.systolic.lowering import epilogue as lowering_epilogue
 from tvm_ext.byoc.systolic.simulation import vector
 from tvm_ext.core.graph.relax_graph import iter_groups

@@ -1,1 +1,1 @@
-"""What verbs share: inputs, options, tables, stages, timings."""
+"""What verbs share: inputs, options, results, stages."""

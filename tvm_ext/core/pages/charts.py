@@ -76,26 +76,32 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Dot:
-    """A dot of a roofline.
+class RooflinePoint:
+    """A kernel, or a layer, on a roofline.
 
     Attributes:
-        number: beside it, and in the list of names; label: there.
-        title: what a pointer that rests on it shows.
-        intensity: operations a byte; rate: operations in the unit of time.
-        bound: "compute" or "memory".
-        of_roof: part of what its roof allows.
-        share: of the whole run, which its area is; None where all dots are alike.
+        number: from 1: beside its dot, and in the list of names; label: there.
+        detail: all figures, in words, which a pointer that rests on its dot shows.
+        intensity: operations executed for each byte that is moved.
+        rate: operations executed in the unit of time.
+        roof: the most that machine and intensity allow, in the same unit.
+        bound: "compute" or "memory", the roof above it.
+        share: of the whole run, which the area of its dot is; None where all dots are alike.
     """
 
     number: int
     label: str
-    title: str
+    detail: str
     intensity: float
     rate: float
+    roof: float
     bound: str
-    of_roof: float
     share: float | None = None
+
+    @property
+    def of_roof(self) -> float:
+        """Part of what the roof allows; above 1 where caches give more than memory."""
+        return self.rate / self.roof
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ class Roof:
 def roofline_chart(
     title: str,
     about: str,
-    dots: Sequence[Dot],
+    dots: Sequence[RooflinePoint],
     roofs: Sequence[Roof],
     units: tuple[str, str],
     notes: Iterable[str] = (),
@@ -143,7 +149,7 @@ def roofline_chart(
     for dot in sorted(dots, key=lambda dot: -(dot.share or 0.0)):
         size = 5 if dot.share is None else 4 + 28 * math.sqrt(max(dot.share, 0.0))
         (mark,) = axes.plot(dot.intensity, dot.rate, "o", ms=size, color=COLOURS[dot.bound], alpha=0.75, mew=0)
-        chart.titled(mark, dot.title)
+        chart.titled(mark, dot.detail)
     for (x, y), text in _labels(dots).items():
         axes.annotate(text, (x, y), (4, 4), textcoords="offset points", fontsize=8)
     for bound in ("compute", "memory"):
@@ -162,12 +168,12 @@ def roofline_chart(
     return chart
 
 
-def longest(dots: Sequence[Dot], count: int) -> list[Dot]:
+def longest(dots: Sequence[RooflinePoint], count: int) -> list[RooflinePoint]:
     """The dots that take most of the run, in their order."""
     return sorted(sorted(dots, key=lambda dot: -(dot.share or 0.0))[:count], key=lambda dot: dot.number)
 
 
-def _labels(dots: Sequence[Dot]) -> Mapping[tuple[float, float], str]:
+def _labels(dots: Sequence[RooflinePoint]) -> Mapping[tuple[float, float], str]:
     """Numbers of the dots at a place; equal layers lie on each other and share a label."""
     places: dict[tuple[float, float], tuple[float, float]] = {}
     numbers: dict[tuple[float, float], list[int]] = {}
@@ -188,7 +194,7 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def _names(dots: Sequence[Dot]) -> list[str]:
+def _names(dots: Sequence[RooflinePoint]) -> list[str]:
     shown, shares = longest(dots, NAMES), any(dot.share is not None for dot in dots)
     head = f"{'':28}" + (" of run" if shares else "") + " of roof"
     lines = [

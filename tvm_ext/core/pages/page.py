@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from ...runtime.table import Markup, Table, Value, check_tone, content_html, facts_text, visible
+from ...runtime.table import Markup, Plain, Table, Value, check_tone, content_html, facts_text, visible
 from ..errors import ToolError
 from ..extras import extra
 
@@ -94,8 +94,8 @@ class Fold:
 Part = Note | Facts | Code | Figure | Fold | Table
 
 
-class Shown:
-    """A result that shows itself: as text, as Markdown, and in notebooks."""
+class Shown(Plain):
+    """A result that shows itself: as text, as Markdown, in notebooks, and as plain values."""
 
     def parts(self) -> list[Part]:
         """What there is to show, in order."""

@@ -16,9 +16,9 @@ from ...core.group import CONFIG, RECIPE, Group
 from ...core.passes import CompileContext
 from ...core.plan import Kernel, Plan
 from ...core.recipe import Config, Match, Miss, Recipe
+from ...passes.tir.shares import kernels_of
 from ...schedules import generic
 from ...schedules.recipes import layout_transform
-from ..build import kernels_of
 from .file import StageFile
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError, PassError, StageError, TvmExtError
@@ -81,11 +82,9 @@ def _context(base: StageFile) -> CompileContext:
 
 
 def _passes_after(stage: Stage, options: CompileOptions) -> tuple[Pass, ...]:
-    from ...byoc.settings import offloading_of
-    from ...passes.pipeline import pipeline
+    from ...passes.pipeline import passes_of
 
-    offload = options.offload if stage.name == "relax" else None
-    passes = pipeline(offloading_of(offload, dict(options.offload_options) if offload else {}))
+    passes = passes_of(options if stage.name == "relax" else replace(options, offload=None, offload_options=()))
     names = [one.name for one in passes]
     return passes[names.index(stage.after) + 1 :] if stage.after in names else passes
 

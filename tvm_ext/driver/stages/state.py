@@ -15,7 +15,7 @@ from ...core.numbers.precision import PrecisionPlan
 from ...core.options import CompileOptions
 from ...core.passes import CompileContext, Event, PassReport
 from ...core.plan import Kernel
-from ..records import book_of, schedules_of, timings_of
+from ..lower import new_context
 
 if TYPE_CHECKING:
     from tvm.ir import GenericConst
@@ -75,8 +75,7 @@ def context_of(
         constant_of: the constant of a tensor, which is that of the module.
     """
     provenance = Provenance.of_state(state["provenance"])
-    books = book_of(options), timings_of(options, machine), schedules_of(options)
-    ctx = CompileContext(machine, options, provenance, *books)
+    ctx = new_context(options, machine, provenance)
     ctx.ownership = _ownership(state["ownership"])
     ctx.reports += [_report(row) for row in state["passes"]]
     ctx.kernels = {name: Kernel(name, **_kernel_fields(row)) for name, row in state["kernels"].items()}

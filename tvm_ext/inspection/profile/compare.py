@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
-from ...core.pages.page import Part, Shown
-from ...runtime.table import plain
+from ...core.pages.page import Note, Part, Shown
+from ...runtime.table import Cell, Column, Plain, Table, Value
 from ...tuning.in_model import quantile_interval
 from .launch import Launch
 from .roofs import Roofs
+from .text import NAME, NODES, wrapped_notes
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -48,7 +49,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(Plain):
     """What became of the launches that compute some ONNX nodes.
 
     Attributes:
@@ -66,6 +67,8 @@ class Change:
     machine: float
     verdict: str
 
+    derived = ("ratio",)
+
     @property
     def ratio(self) -> float | None:
         """After over before, of the medians; None if one is missing or took no time."""
@@ -74,10 +77,6 @@ class Change:
     def regressed(self, percent: float) -> bool:
         """Whether it is slower beyond the noise, and by more than so many percent."""
         return self.verdict == SLOWER and self.ratio is not None and self.ratio > 1 + percent / 100
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return dict(plain(self, "ratio"))
 
 
 @dataclass(frozen=True)
@@ -103,21 +102,25 @@ class Comparison(Shown):
         """
         floor = _LEAST_PART * _seconds(self.whole.before)
         return tuple(
-            one
-            for one in (self.whole, *self.changes)
-            if one.regressed(percent) and _seconds(one.after) - _seconds(one.before) >= floor
+            change
+            for change in (self.whole, *self.changes)
+            if change.regressed(percent) and _seconds(change.after) - _seconds(change.before) >= floor
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        changes = [one.as_dict() for one in self.changes]
-        return {**plain(self), "whole": self.whole.as_dict(), "changes": changes}
 
     def parts(self) -> list[Part]:
         """All changes, the whole run last."""
-        from .text import comparison_parts
+        columns = (
+            Column("kernel", most=NAME), Column("ONNX nodes", most=NODES), Column("before", "ms", right=True),
+            Column("after", "ms", right=True), Column("ratio", form=".3f"), "verdict",
+        )  # fmt: skip
+        table = Table(columns, map(_cells, (*self.changes, self.whole)))
+        return [Note(f"{self.model}: before and after"), *wrapped_notes(*self.notes), table]
 
-        return comparison_parts(self)
+
+def _cells(change: Change) -> tuple[Value, ...]:
+    tone = {SLOWER: "bad", FASTER: "good"}.get(change.verdict, "dim")
+    sides = [None if side is None else Cell(str(side), side.median) for side in (change.before, change.after)]
+    return change.label, ", ".join(change.nodes), *sides, change.ratio, Cell(change.verdict, tone=tone)
 
 
 def compare(before: Profile, after: Profile) -> Comparison:
@@ -129,9 +132,9 @@ def compare(before: Profile, after: Profile) -> Comparison:
     _check_same(before, after)
     roofs = before.roofs, after.roofs
     look = max(before.overhead.within(4), after.overhead.within(4))
-    changes = [_change(one, other, roofs, look) for one, other in _matched(before.launches, after.launches)]
+    changes = [_change(earlier, other, roofs, look) for earlier, other in _matched(before.launches, after.launches)]
     whole = _judged("whole run", (), before.whole, after.whole, _machine(before.launches, roofs), 0.0)
-    ordered = sorted(changes, key=lambda one: -abs(_seconds(one.after) - _seconds(one.before)))
+    ordered = sorted(changes, key=lambda change: -abs(_seconds(change.after) - _seconds(change.before)))
     return Comparison(before.model, whole, tuple(ordered), tuple(_notes(before, after)))
 
 
@@ -141,12 +144,12 @@ def _machine(launches: Iterable[Launch], roofs: tuple[Roofs, Roofs]) -> float:
     Launches that were faster than memory had their arguments in caches: the roof of L2 is theirs.
     """
     first = second = 0.0
-    for one in launches:
-        if one.executed is None or not one.bytes:
+    for launch in launches:
+        if launch.executed is None or not launch.bytes:
             continue
-        cached = one.median < one.bytes / roofs[0].bandwidth
-        first += roofs[0].seconds(one.executed, one.bytes, cached, one.instruction)
-        second += roofs[1].seconds(one.executed, one.bytes, cached, one.instruction)
+        cached = launch.median < launch.bytes / roofs[0].bandwidth
+        first += roofs[0].seconds(launch.executed, launch.bytes, cached, launch.instruction)
+        second += roofs[1].seconds(launch.executed, launch.bytes, cached, launch.instruction)
     return second / first if first else roofs[0].flops / roofs[1].flops
 
 
@@ -155,7 +158,7 @@ def _seconds(side: Interval | None) -> float:
 
 
 def _check_same(before: Profile, after: Profile) -> None:
-    nodes = [{node for launch in one.launches for node in launch.nodes} for one in (before, after)]
+    nodes = [{node for launch in profile.launches for node in launch.nodes} for profile in (before, after)]
     if before.sha256 != after.sha256 and (before.model != after.model or not nodes[0] & nodes[1]):
         common = len(nodes[0] & nodes[1])
         wrong = f"profiles of different models: {before.model!r} and {after.model!r} share {common} ONNX nodes"
@@ -169,7 +172,7 @@ def _notes(before: Profile, after: Profile) -> Iterable[str]:
         yield f"the model file changed: {before.sha256[:12]} and {after.sha256[:12]}"
     if before.threads != after.threads:
         yield f"{before.threads} threads before, {after.threads} after"
-    cpus = [str(one.machine.get("cpu", "")) for one in (before, after)]
+    cpus = [str(profile.machine.get("cpu", "")) for profile in (before, after)]
     if cpus[0] != cpus[1]:
         yield f"different machines: {cpus[0]} and {cpus[1]}"
     changed = _machine(before.launches, (before.roofs, after.roofs))
@@ -199,11 +202,11 @@ def _matched(before: Sequence[Launch], after: Sequence[Launch]) -> list[tuple[li
         first, *rest = keys(launch)
         for other in rest:
             leader[root(other)] = root(first)
-    found: dict[Any, tuple[list[Launch], list[Launch]]] = {}
+    groups: dict[Any, tuple[list[Launch], list[Launch]]] = {}
     for side, launches in enumerate((before, after)):
         for launch in launches:
-            found.setdefault(root(keys(launch)[0]), ([], []))[side].append(launch)
-    return list(found.values())
+            groups.setdefault(root(keys(launch)[0]), ([], []))[side].append(launch)
+    return list(groups.values())
 
 
 def _change(before: Sequence[Launch], after: Sequence[Launch], roofs: tuple[Roofs, Roofs], look: float) -> Change:
@@ -227,10 +230,10 @@ def _judged(
         if before:
             return Change(label, nodes, side, None, machine, GONE)
         return Change(label, nodes, None, side, machine, NEW)
-    one, other = Interval.of(before), Interval.of(after)
-    verdict, apart = SAME, abs(other.median - one.median) >= least
-    if apart and other.low > one.high * max(machine, 1.0):
+    first, other = Interval.of(before), Interval.of(after)
+    verdict, apart = SAME, abs(other.median - first.median) >= least
+    if apart and other.low > first.high * max(machine, 1.0):
         verdict = SLOWER
-    elif apart and other.high < one.low * min(machine, 1.0):
+    elif apart and other.high < first.low * min(machine, 1.0):
         verdict = FASTER
-    return Change(label, nodes, one, other, machine, verdict)
+    return Change(label, nodes, first, other, machine, verdict)

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import functools
+import json
+import os
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from ...core.errors import OptionError
-from ...core.pages.page import Part, Shown
+from ...core.errors import OptionError, UnsupportedError
+from ...core.pages.page import Figure, Part, Shown
+from ...runtime.files import write_text
+from ...runtime.table import plain
 from ...tuning.in_model import Ratio
 from .clock import Overhead, Span
+from .compare import Comparison, compare
 from .launch import Launch
 from .measure import Timeline
+from .roofline import Roofline, roofline_of
 from .roofs import Roofs
 from .rows import Row, rows_of
-
-if TYPE_CHECKING:
-    import os
-
-    from .compare import Comparison
-    from .roofline import Roofline
+from .text import head, table
+from .trace import trace_of
 
 FORMAT = "tvm-ext profile 1"
+_FIX = "make one: tvm-ext profile MODEL -o profile.json"
 
 
 @dataclass(frozen=True)
@@ -94,14 +98,10 @@ class Profile(Shown):
         Raises:
             OptionError: they are of different models.
         """
-        from .compare import compare
-
         return compare(self, other)
 
     def roofline(self, group_by: str = "launch") -> Roofline:
         """The rows on the roofline of this machine; it draws itself as text, SVG and PNG."""
-        from .roofline import roofline_of
-
         return roofline_of(self, group_by)
 
     def trace(self, path: str | os.PathLike[str], runs: int = 1) -> None:
@@ -110,16 +110,16 @@ class Profile(Shown):
         Args:
             path: file to write.
             runs: how many of them, of different rounds.
-        """
-        from .trace import write_trace
 
-        write_trace(self, path, runs)
+        Raises:
+            OptionError: the profile has not so many runs.
+            ToolError: the file cannot be written.
+        """
+        write_text(path, json.dumps(trace_of(self, runs)) + "\n")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write :meth:`as_dict` as JSON, which :meth:`load` reads."""
-        from .files import write_json
-
-        write_json(path, self.as_dict())
+        """Write :meth:`as_dict` as JSON, the whole file or none; :meth:`load` reads it."""
+        write_text(path, json.dumps(self.as_dict()) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Profile:
@@ -128,17 +128,22 @@ class Profile(Shown):
         Raises:
             OptionError: the file is missing, or is none.
         """
-        from .files import read_json
-
-        return cls.from_dict(read_json(path), str(path))
+        name = os.fspath(path)
+        try:
+            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise OptionError(f"cannot read {name!r}: {error.strerror or error}") from error
+        except (ValueError, RecursionError) as error:
+            raise OptionError(f"{name!r} is no profile: it is no JSON ({error})", fix=_FIX) from error
+        return cls.from_dict(fields, name)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
             "format": FORMAT, "model": self.model, "sha256": self.sha256, "machine": dict(self.machine),
-            "threads": self.threads, "batch": self.batch, "launches": [one.as_dict() for one in self.launches],
+            "threads": self.threads, "batch": self.batch, "launches": plain(self.launches),
             "seconds": list(self.whole), "median": self.seconds, "outside": self.outside,
-            "kernels_over_run": self.coverage.median, "timelines": [_times(one) for one in self.timelines],
+            "kernels_over_run": self.coverage.median, "timelines": plain(self.timelines),
             "roofs": self.roofs.as_dict(), "overhead": vars(self.overhead), "notes": list(self.notes),
         }  # fmt: skip
 
@@ -153,36 +158,31 @@ class Profile(Shown):
         Raises:
             OptionError: it is no profile, or one of another version.
         """
-        fix = "make one: tvm-ext profile MODEL -o profile.json"
         if not isinstance(fields, Mapping) or fields.get("format") != FORMAT:
-            found = fields.get("format") if isinstance(fields, Mapping) else type(fields).__name__
-            raise OptionError(f"{name} is no profile: its format is {found!r}, not {FORMAT!r}", fix=fix)
+            stated = fields.get("format") if isinstance(fields, Mapping) else type(fields).__name__
+            raise OptionError(f"{name} is no profile: its format is {stated!r}, not {FORMAT!r}", fix=_FIX)
         try:
-            made = cls(
+            timelines = tuple(
+                Timeline(float(run["seconds"]), tuple(Span(str(n), float(a), float(b)) for n, a, b in run["spans"]))
+                for run in fields["timelines"]
+            )
+            profile = cls(
                 str(fields["model"]), str(fields["sha256"]), dict(fields["machine"]), int(fields["threads"]),
                 int(fields["batch"]), tuple(Launch.from_dict(row) for row in fields["launches"]),
-                tuple(float(s) for s in fields["seconds"]), tuple(_timeline(one) for one in fields["timelines"]),
+                tuple(float(s) for s in fields["seconds"]), timelines,
                 Roofs(**fields["roofs"]), Overhead(**fields["overhead"]), tuple(map(str, fields["notes"])),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
-            raise OptionError(f"{name} is no profile: {type(error).__name__}: {error}", fix=fix) from error
-        if not made.whole or not made.launches or any(len(one.seconds) != len(made.whole) for one in made.launches):
-            raise OptionError(f"{name} is no profile: each launch needs a time for each of its rounds", fix=fix)
-        return made
+            raise OptionError(f"{name} is no profile: {type(error).__name__}: {error}", fix=_FIX) from error
+        lengths = {len(launch.seconds) for launch in profile.launches}
+        if not profile.whole or lengths != {len(profile.whole)}:
+            raise OptionError(f"{name} is no profile: each launch needs a time for each of its rounds", fix=_FIX)
+        return profile
 
     def parts(self) -> list[Part]:
         """What was measured and how, a row a launch, the roofline."""
-        from .text import profile_parts
-
-        return profile_parts(self)
-
-
-def _times(timeline: Timeline) -> dict[str, Any]:
-    """Times from the start of the run."""
-    spans = [[s.name, s.start - timeline.start, s.end - timeline.start] for s in timeline.spans]
-    return {"seconds": timeline.end - timeline.start, "spans": spans}
-
-
-def _timeline(fields: Mapping[str, Any]) -> Timeline:
-    spans = tuple(Span(str(name), float(start), float(end)) for name, start, end in fields["spans"])
-    return Timeline(0.0, float(fields["seconds"]), spans)
+        parts = [*head(self), table(self, self.rows(), "launch")]
+        try:
+            return [*parts, Figure(self.roofline().svg)]
+        except UnsupportedError:  # nothing but kernels whose work is not known
+            return parts

@@ -11,48 +11,26 @@ cache comes faster: the roof of L2 is drawn too, and a kernel may stand above th
 
 from __future__ import annotations
 
+import math
 import os
-from dataclasses import dataclass
+import string
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...core.errors import OptionError, ToolError, UnsupportedError
-from ...core.pages.charts import Chart, Dot, Roof, roofline_chart
+from ...core.pages.charts import Chart, Roof, RooflinePoint, longest, roofline_chart
 from ...runtime.files import write_whole
-from ...runtime.table import Markup, few
+from ...runtime.table import Cell, Column, Markup, Table, few, percent
 from .roofs import Roofs
 from .rows import Row
 
 if TYPE_CHECKING:
     from .profile import Profile
 
-
-@dataclass(frozen=True)
-class Point:
-    """One row of a profile.
-
-    Attributes:
-        number: of its row, from 1.
-        label: of the row; detail: all figures, in words.
-        intensity: operations executed for each byte of arguments and results.
-        rate: operations executed a second.
-        roof: the most that memory and the kernel's instruction allow, in the same unit.
-        bound: "compute" or "memory", the roof above it.
-        share: of the whole run.
-    """
-
-    number: int
-    label: str
-    detail: str
-    intensity: float
-    rate: float
-    roof: float
-    bound: str
-    share: float
-
-    @property
-    def of_roof(self) -> float:
-        """Part of what the roof allows; above 1 where caches give more than memory."""
-        return self.rate / self.roof
+#: Sizes of the picture for terminals, of a full bar and of a kernel's name in its table; and its marks.
+_COLUMNS, _LINES, _BAR, _LABEL = 76, 20, 20, 34
+_LETTERS = string.ascii_lowercase + string.ascii_uppercase
+_MANY, _OTHER = "*", "."
 
 
 @dataclass(frozen=True)
@@ -61,14 +39,14 @@ class Roofline:
 
     Attributes:
         title, about: what it shows, and on which machine.
-        points: in the order of the rows.
+        points: in the order of the rows: intensities of arguments and results, rates and roofs a second.
         roofs: measured.
         left_out: labels of rows without operations or bytes, which have no place.
     """
 
     title: str
     about: str
-    points: tuple[Point, ...]
+    points: tuple[RooflinePoint, ...]
     roofs: Roofs
     left_out: tuple[str, ...] = ()
 
@@ -89,10 +67,7 @@ class Roofline:
             for kind, rate in bandwidths
             for name, peak in self.roofs.peaks.items()
         ]
-        dots = [
-            Dot(p.number, p.label, p.detail, p.intensity, p.rate / 1e9, p.bound, p.of_roof, p.share)
-            for p in self.points
-        ]
+        dots = [replace(point, rate=point.rate / 1e9, roof=point.roof / 1e9) for point in self.points]
         units = ("operations executed for each byte of arguments and results", "GFLOP/s executed")
         notes = [f"no place: {few(self.left_out)}"] if self.left_out else []
         return roofline_chart(self.title, self.about, dots, roofs, units, notes)
@@ -123,9 +98,9 @@ class Roofline:
         write_whole(path, lambda stream: stream.write(data))
 
     def __str__(self) -> str:
-        from .roofline_text import text_of
-
-        return text_of(self)
+        points = longest(self.points, len(_LETTERS))  # others are dots
+        marks = {point.number: letter for point, letter in zip(points, _LETTERS, strict=False)}
+        return "\n".join([self.title, self.about, *_picture(self, marks), "", *_table(self, marks)])
 
     def _repr_svg_(self) -> str | None:
         """For notebooks; None, for the text, where matplotlib is not installed."""
@@ -161,7 +136,7 @@ def roofline_of(profile: Profile, group_by: str = "launch") -> Roofline:
     )  # fmt: skip
 
 
-def _point(number: int, row: Row, roofs: Roofs) -> Point:
+def _point(number: int, row: Row, roofs: Roofs) -> RooflinePoint:
     executed, size = row.executed or 0.0, row.work.bytes or 1
     intensity, rate = executed / size, executed / row.median
     roof = min(row.peak, intensity * roofs.bandwidth)
@@ -171,4 +146,113 @@ def _point(number: int, row: Row, roofs: Roofs) -> Point:
         f"{rate / 1e9:.1f} GFLOP/s executed, {intensity:.2f} operations a byte, {100 * rate / roof:.0f} % of the roof, "
         f"bound by {row.bound}"
     )
-    return Point(number, label, detail, intensity, rate, roof, row.bound, row.share)
+    return RooflinePoint(number, label, detail, intensity, rate, roof, row.bound, row.share)
+
+
+# ------------------------------------------------------------ for terminals
+@dataclass(frozen=True)
+class LogAxes:
+    """Logarithmic axes for a terminal: from a power of two to another one on both.
+
+    Attributes:
+        left, right: exponents of operations a byte.
+        bottom, top: exponents of 10^9 operations a second.
+    """
+
+    left: int
+    right: int
+    bottom: int
+    top: int
+
+    @classmethod
+    def around(cls, roofline: Roofline) -> LogAxes:
+        """Axes on which the points, and the ridges where roofs meet, have room."""
+        points, roofs = roofline.points, roofline.roofs
+        peaks = roofs.peaks.values()
+        ridges = [peak / bandwidth for peak in peaks for bandwidth in (roofs.bandwidth, roofs.cache_bandwidth)]
+        across = [math.log2(x) for x in (*(p.intensity for p in points), *ridges)]
+        along = [math.log2(y / 1e9) for y in (*(p.rate for p in points), *peaks)]
+        return cls(
+            math.floor(min(across) - 0.3), math.ceil(max(across) + 0.3), math.floor(min(along) - 0.3),
+            math.ceil(max(along) + 0.2),
+        )  # fmt: skip
+
+    def across(self, intensity: float) -> float:
+        """Where it lies between left, 0, and right, 1."""
+        return (math.log2(intensity) - self.left) / (self.right - self.left)
+
+    def along(self, rate: float) -> float:
+        """Where it lies between bottom, 0, and top, 1."""
+        return (math.log2(rate / 1e9) - self.bottom) / (self.top - self.bottom)
+
+
+def ticks(low: int, high: int, most: int = 12) -> range:
+    """Exponents to label: not more than `most`."""
+    return range(low, high + 1, max(1, -(-(high - low) // most)))
+
+
+def power_text(exponent: int) -> str:
+    """2**exponent, as a fraction below one."""
+    return str(2**exponent) if exponent >= 0 else f"1/{2**-exponent}"
+
+
+def _picture(roofline: Roofline, marks: dict[int, str]) -> list[str]:
+    axes = LogAxes.around(roofline)
+    canvas = [[" "] * _COLUMNS for _ in range(_LINES)]
+    _draw_roofs(canvas, axes, roofline)
+    taken: dict[tuple[int, int], str] = {}
+    for point in roofline.points:
+        column, line = _column(axes.across(point.intensity)), _line(axes.along(point.rate))
+        mark = marks.get(point.number, _OTHER)
+        taken[line, column] = mark if (line, column) not in taken else _MANY
+    for (line, column), mark in taken.items():
+        canvas[line][column] = mark
+    powers = ticks(axes.bottom, axes.top, _LINES // 2)
+    names = {_line(axes.along(2.0**power * 1e9)): power_text(power) for power in powers}
+    lines = [f"{names.get(at, ''):>7} |{''.join(row).rstrip()}" for at, row in enumerate(canvas)]
+    return ["GFLOP/s executed", *lines, *_bottom(axes), f"{_MANY}: several kernels"]
+
+
+def _draw_roofs(canvas: list[list[str]], axes: LogAxes, roofline: Roofline) -> None:
+    """The roof of memory as a line, that of L2 as dots, each up to every peak."""
+    roofs = roofline.roofs
+    for bandwidth, slope in ((roofs.cache_bandwidth, "'"), (roofs.bandwidth, "/")):
+        for peak in sorted(roofs.peaks.values(), reverse=True):
+            for column in range(_COLUMNS):
+                intensity = 2.0 ** (axes.left + (axes.right - axes.left) * (column + 0.5) / _COLUMNS)
+                rate = min(peak, intensity * bandwidth)
+                if rate >= 2.0**axes.bottom * 1e9:
+                    canvas[_line(axes.along(rate))][column] = "-" if rate == peak else slope
+
+
+def _column(part: float) -> int:
+    return min(max(int(part * _COLUMNS), 0), _COLUMNS - 1)
+
+
+def _line(part: float) -> int:
+    return min(max(int((1 - part) * _LINES), 0), _LINES - 1)
+
+
+def _bottom(axes: LogAxes) -> list[str]:
+    """The lower axis and its numbers."""
+    numbers = [" "] * (_COLUMNS + 10)
+    for power in ticks(axes.left, axes.right):
+        text, column = power_text(power), _column(axes.across(2.0**power))
+        start = max(column - len(text) // 2, 0)
+        numbers[start : start + len(text)] = text
+    name = "operations executed a byte; / memory, ' L2"
+    return [f"{'':7} +{'-' * _COLUMNS}", f"{'':9}{''.join(numbers).rstrip()}", f"{'':9}{name:^{_COLUMNS}}".rstrip()]
+
+
+def _table(roofline: Roofline, marks: dict[int, str]) -> list[str]:
+    columns = (
+        "", "#", Column("kernel", most=_LABEL), Column("a byte", form=".2f"), Column("GFLOP/s", form=".1f"),
+        Column("roof", form=".1f"), "bound", Column("of run", right=True), Column("of the roof", right=True, bar=_BAR),
+    )  # fmt: skip
+    rows = [
+        (marks.get(p.number, _OTHER), p.number, p.label, p.intensity, p.rate / 1e9, p.roof / 1e9, p.bound,
+         percent(p.share, 1), Cell(f"{p.of_roof:.0%}", share=p.of_roof))
+        for p in roofline.points
+    ]  # fmt: skip
+    left = ", ".join(dict.fromkeys(roofline.left_out))
+    return [Table(columns, rows).text(), *([f"without operations or bytes: {left}"] if left else [])]

@@ -1,4 +1,4 @@
-"""A profile and a comparison of two as parts: for a terminal, and for pages."""
+"""A profile as parts and as text: what was measured and how, its rows, and what is outside of the kernels."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import statistics
 import textwrap
 from typing import TYPE_CHECKING
 
-from ...core.errors import UnsupportedError
-from ...core.pages.page import Figure, Note, Part, text_of
-from ...runtime.table import Cell, Column, Table, Value, knobs_text, percent
+from ...core.pages.page import Note, Part, text_of
+from ...runtime.table import Column, Table, Value, knobs_text, percent_cell
 from .clock import overhead_text
 from .rows import Row
 
 if TYPE_CHECKING:
-    from .compare import Change, Comparison, Interval
     from .profile import Profile
 
-_NAME, _NODES, _LINE = 32, 34, 118
+#: Letters of a kernel's name and of ONNX nodes in a table, and of a line.
+NAME, NODES, _LINE = 32, 34, 118
 #: Of the first three columns, by grouping.
 _TITLES = {
     "launch": ("#", "kernel", "ONNX nodes"), "kernel": ("n", "kernel", "ONNX nodes"),
@@ -37,20 +36,11 @@ def profile_text(profile: Profile, group_by: str = "launch", top: int = 0, detai
         details: also configuration, record and machine code, in a line below each row.
     """
     rows = profile.rows(group_by, top)
-    head_line, *lines = _table(profile, rows, group_by).text().split("\n")
+    head_line, *lines = table(profile, rows, group_by).text().split("\n")
     if details:
         below = [text for line, row in zip(lines, rows, strict=False) for text in (line, *_details(row))]
         lines = below + lines[len(rows) :]
     return "\n".join([*map(text_of, head(profile)), "", head_line, *lines])
-
-
-def profile_parts(profile: Profile, group_by: str = "launch") -> list[Part]:
-    """All that is shown of a profile: what was measured and how, a row a launch (or group), the roofline."""
-    parts = [*head(profile), _table(profile, profile.rows(group_by), group_by)]
-    try:
-        return [*parts, Figure(profile.roofline(group_by).svg)]
-    except UnsupportedError:  # nothing but kernels whose work is not known
-        return parts
 
 
 def head(profile: Profile) -> list[Part]:
@@ -59,7 +49,7 @@ def head(profile: Profile) -> list[Part]:
     threads = f"{profile.threads} thread{'s' if profile.threads > 1 else ''}"
     counts = [launch.arguments for launch in profile.launches]
     machine = f"{profile.machine.get('cpu', '')}, {profile.machine.get('isa', '')}, {threads}"
-    return _notes(
+    return wrapped_notes(
         f"{profile.model}{batch}: {profile.seconds * 1e3:.3f} ms undisturbed (median of {len(profile.whole)} rounds), "
         f"{len(profile.launches)} launch{'es' if len(profile.launches) > 1 else ''}; {machine}",
         f"kernels / undisturbed run: {profile.coverage}",
@@ -70,14 +60,16 @@ def head(profile: Profile) -> list[Part]:
     )
 
 
-def _notes(*texts: str) -> list[Part]:
+def wrapped_notes(*texts: str) -> list[Part]:
+    """Paragraphs, broken where a terminal is too narrow for them."""
     return [Note("\n".join(textwrap.wrap(text, _LINE, subsequent_indent="  "))) for text in texts]
 
 
-def _table(profile: Profile, rows: tuple[Row, ...], group_by: str) -> Table:
+def table(profile: Profile, rows: tuple[Row, ...], group_by: str) -> Table:
+    """The rows of a profile that are grouped so, and what they leave of a run."""
     first, label, nodes = _TITLES[group_by]
     columns = (
-        first, Column(label, most=_NAME), Column(nodes, most=_NODES), Column("time", "ms", ".4f"),
+        first, Column(label, most=NAME), Column(nodes, most=NODES), Column("time", "ms", ".4f"),
         Column("least", "ms", ".4f"), Column("of run", form=".1f"), Column("GFLOP/s", form=".1f"), "of peak",
         Column("GB/s", form=".1f"), "of bw", "bound", Column("recipe", page=True), Column("configuration", page=True),
         Column("machine code", page=True),
@@ -91,29 +83,21 @@ def _row(row: Row, group_by: str) -> tuple[Value, ...]:
     return (
         row.launches[0] if group_by == "launch" else len(row.launches), row.label,
         ", ".join(row.kernels if group_by == "node" else row.nodes), 1e3 * row.median, 1e3 * row.least,
-        Cell(percent(row.share, 1), row.share, row.share), row.gflops, _part(row.of_peak), row.gbs,
-        _part(row.of_bandwidth), row.bound, recipe, how, str(row.code or ""),
+        percent_cell(row.share, bar=True), row.gflops, percent_cell(row.of_peak, 0), row.gbs,
+        percent_cell(row.of_bandwidth, 0), row.bound, recipe, how, str(row.code or ""),
     )  # fmt: skip
-
-
-def _part(value: float | None) -> Cell | None:
-    return None if value is None else Cell(percent(value), value)
 
 
 def _rest(profile: Profile, rows: tuple[Row, ...]) -> list[tuple[Value, ...]]:
     """What the rows leave, so that the sum is the whole."""
     shown = {number for row in rows for number in row.launches}
     left = [launch for launch in profile.launches if launch.number not in shown]
-    others = statistics.median(map(sum, zip(*(one.seconds for one in left), strict=True))) if left else 0.0
+    others = statistics.median(map(sum, zip(*(launch.seconds for launch in left), strict=True))) if left else 0.0
     whole = profile.seconds
     outside = whole - others - sum(row.median for row in rows)
     lines = [(f"{len(left)} other launches", others)] if left else []
     lines += [("outside kernels (VM, call)", outside), ("whole run, undisturbed", whole)]
-    return [(None, name, "", 1e3 * s, None, _part_of(s / whole), *[None] * 8) for name, s in lines]
-
-
-def _part_of(share: float) -> Cell:
-    return Cell(percent(share, 1), share)
+    return [(None, name, "", 1e3 * s, None, percent_cell(s / whole), *[None] * 8) for name, s in lines]
 
 
 def _details(row: Row) -> list[str]:
@@ -126,27 +110,3 @@ def _details(row: Row) -> list[str]:
     ]  # fmt: skip
     text = "; ".join(part for part in parts if part)
     return textwrap.wrap(text, _LINE, initial_indent="     ", subsequent_indent="     ")
-
-
-def comparison_parts(comparison: Comparison, only: str = "") -> list[Part]:
-    """All changes as a table, the whole run last.
-
-    Args:
-        comparison: to show.
-        only: a verdict; changes with another one are left out.
-    """
-    columns = (Column("kernel", most=_NAME), Column("ONNX nodes", most=_NODES), Column("before", "ms", right=True),
-               Column("after", "ms", right=True), Column("ratio", form=".3f"), "verdict")  # fmt: skip
-    changes = [one for one in comparison.changes if only in ("", one.verdict)]
-    table = Table(columns, [_change(one) for one in (*changes, comparison.whole)])
-    return [Note(f"{comparison.model}: before and after"), *_notes(*comparison.notes), table]
-
-
-def _change(one: Change) -> tuple[Value, ...]:
-    tone = {"slower": "bad", "faster": "good"}.get(one.verdict, "dim")
-    sides = (_interval(one.before), _interval(one.after))
-    return one.label, ", ".join(one.nodes), *sides, one.ratio, Cell(one.verdict, tone=tone)
-
-
-def _interval(side: Interval | None) -> Cell | None:
-    return None if side is None else Cell(str(side), side.median)

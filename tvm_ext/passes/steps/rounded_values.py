@@ -19,7 +19,7 @@ import numpy as np
 from tvm import relax
 from tvm.ir import Call, GenericConst, IRModule, TupleGetItem
 
-from tvm_ext.schedules.recipes.dense import streamed_rows
+from tvm_ext.schedules.blocked.matmul import streamed_rows
 from tvm_ext.schedules.scalars.operators import is_elementwise
 
 from ...core.graph.provenance import Provenance

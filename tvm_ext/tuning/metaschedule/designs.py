@@ -23,8 +23,9 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Recipe
 from tvm_ext.schedules.blocked import kernel as blocked
 
-#: Recipes whose schedule ends in `blocked.schedule_tiles`. `conv2d_transpose` is left out: its schedule puts the result
-#: into another order, so that a candidate cannot be compared with the unscheduled kernel value by value.
+#: Recipes whose schedule ends in `blocked.schedule_tiles` and takes its `blocker`. `conv2d_transpose` is left out: its
+#: schedule puts the result into another order, so that a candidate cannot be compared with the unscheduled kernel value
+#: by value.
 BLOCKED = frozenset({"conv2d_nchwc", "conv2d_winograd", "conv2d_grouped", "dense", "batch_matmul"})
 #: Output blocks of the largest register tile of a design.
 TILE_BLOCKS = (1, 2, 3, 4, 6, 8)
@@ -61,8 +62,8 @@ def designs_of(recipe: Recipe, match: Match, config: Config, machine: Machine) -
             def blocker(sch: Schedule, problem: blocked.Problem, config: Config, result: str) -> blocked.Blocking:
                 return _sampled(sch, problem, config, result, structure)
 
-            with blocked.blocked_by(blocker):
-                recipe.schedule(sch, match, config, machine)
+            split: Callable[..., None] = recipe.schedule
+            split(sch, match, config, machine, blocker=blocker)
             return sch
 
         return schedule

@@ -11,13 +11,10 @@ from tvm.ir import IRModule
 from ...core.graph.relax_graph import main_bindings, op_name
 from ...core.machine import Machine
 from ...core.options import CompileOptions
-from ...core.passes import CompileContext, run_passes
+from ...core.passes import CompileContext
 from ...core.records.schedule_database import normalized
-from ...frontend.importer import import_model
-from ...frontend.reading.reader import read_model
+from ...driver.lower import lower
 from ...passes.lowering.schedule_kernels import ScheduleKernels
-from ...passes.pipeline import pipeline
-from ...precision.decide import measured, with_kept
 from .designs import default_of, designs_of
 from .workload import Workload
 
@@ -32,16 +29,8 @@ def kernels_of(model: Any, options: CompileOptions, machine: Machine) -> dict[st
     Raises:
         ModelError, UnsupportedError: as in a compile.
     """
-    source = read_model(model)
-    options = with_kept(options, measured(source, options))
-    imported = import_model(source, options)
-    ctx = CompileContext(machine, options, imported.provenance)
-    passes = pipeline()
-    before = passes[: next(i for i, one in enumerate(passes) if isinstance(one, ScheduleKernels))]
-    mod = run_passes(before, imported.mod, ctx)
-    for packing in ctx.pending:
-        packing.result()
-    return _workloads(mod, ctx)
+    lowered = lower(model, options, machine, until=ScheduleKernels)
+    return _workloads(lowered.mod, lowered.ctx)
 
 
 def _workloads(mod: IRModule, ctx: CompileContext) -> dict[str, Workload]:

@@ -100,7 +100,7 @@ class Definitions:
 
         Args:
             name: of the knob; its entity has `anns` and `apply(sch, loops)`.
-            policy: "none", "unroll", "vec", "parallel", after "try_" also not: "try_unroll", "try_unroll_vec", ...;
+            policy: "none", "unroll", "vec", "parallel", after `try_` also not: "try_unroll", "try_unroll_vec", ...;
                 or "candidate".
             candidate: lists of "none", "unroll", "vec", "parallel", one an axis, with policy="candidate".
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from tvm.ir import Call, GlobalVar
+from tvm.ir import Call, GlobalVar, IRModule
 
-from ...core.errors import OptionError
+from ...core.errors import OptionError, did_you_mean
 from ...core.graph.relax_graph import main_bindings
-from ...core.instruments import Switches
+from ...core.instruments import KINDS, Switches
+from ...core.passes import CompileContext
 from ...driver.records import place_of, record_at
 from ...passes.lowering.choose_recipes import matches
+from ...passes.lowering.schedule_kernels import metaschedule_record
+from ...passes.pipeline import passes_of, pipeline
+from ...schedules import recipes
 from .result import Culprit
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-
-    from ...core.passes import CompileContext
-
-#: Kind -> the field of `Switches` that it is in.
-FIELDS = {"offload": "nodes", "record": "records", "recipe": "recipes", "pass": "passes", "layer": "groups"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,7 @@ class Seen:
 
 def switches(kind: str, off: Iterable[Suspect]) -> Switches:
     """The switches of a compile in which some suspects are off."""
-    return Switches(**{FIELDS[kind]: frozenset(one.key for one in off)})
+    return Switches(**{KINDS[kind]: frozenset(suspect.key for suspect in off)})
 
 
 def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
@@ -88,19 +82,16 @@ def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
     Raises:
         OptionError: a name is none of its kind that can be off.
     """
-    from ...passes.pipeline import pipeline
-    from ...schedules import recipes
-
-    off: dict[str, set[str]] = {field: set() for field in FIELDS.values()}
+    off: dict[str, set[str]] = {field: set() for field in KINDS.values()}
     for kind, name in named:
         known = {"recipe": [r.name for r in recipes()], "pass": [p.name for p in pipeline()] + ["offload"]}.get(kind)
         if known is not None and name not in known:
-            near = difflib.get_close_matches(name, known, n=1) or [", ".join(dict.fromkeys(known))]
-            raise OptionError(f"off: {name!r} is no {kind}", fix=f"choose of: {near[0]}")
+            fix = did_you_mean(name, known) or f"choose of: {', '.join(dict.fromkeys(known))}"
+            raise OptionError(f"off: {name!r} is no {kind}", fix=fix)
         if kind == "pass" and (needed := next((p.needed for p in pipeline() if p.name == name), "")):
             raise OptionError(f"off: pass {name!r} is always on: {needed}")
         is_row = kind == "record" and not name.startswith("MetaSchedule: ")
-        off[FIELDS[kind]].add(record_at(name).to_row() if is_row else name)
+        off[KINDS[kind]].add(record_at(name).to_row() if is_row else name)
     return Switches(**{field: frozenset(names) for field, names in off.items()})
 
 
@@ -114,12 +105,12 @@ def suspects(kind: str, programs: Iterable[Seen]) -> Suspects:
     idle: dict[str, Suspect] = {}
     kept: dict[str, str] = {}
     for seen in programs:
-        for one, did in _FINDERS[kind](seen):
-            if isinstance(one, Suspect):
-                (active if did else idle).setdefault(one.key, one)
+        for suspect, did in _FINDERS[kind](seen):
+            if isinstance(suspect, Suspect):
+                (active if did else idle).setdefault(suspect.key, suspect)
             else:
-                kept.setdefault(*one)
-    rest = tuple(one for key, one in idle.items() if key not in active)
+                kept.setdefault(*suspect)
+    rest = tuple(suspect for key, suspect in idle.items() if key not in active)
     return Suspects(kind, tuple(active.values()), rest, tuple(kept.items()))
 
 
@@ -128,35 +119,29 @@ _Found = Iterator["tuple[Suspect | tuple[str, str], bool]"]
 
 
 def _passes(seen: Seen) -> _Found:
-    from ...byoc.settings import offloading_of
-    from ...passes.pipeline import pipeline
-
     ctx = seen.ctx
-    offloading = offloading_of(ctx.options.offload, dict(ctx.options.offload_options))
-    for one in pipeline(offloading):
-        if one.needed:
-            yield (one.name, one.needed), True
+    for step in passes_of(ctx.options):
+        if step.needed:
+            yield (step.name, step.needed), True
             continue
-        events = [event for report in ctx.reports if report.name == one.name for event in report.fired]
+        events = [event for report in ctx.reports if report.name == step.name for event in report.fired]
         nodes = tuple(dict.fromkeys(event.value for event in events if event.value))
         texts = tuple(f"{event.value}: {event.detail}" for event in events)
         yield (
-            Suspect(one.name, Culprit("pass", one.name, nodes, texts, switch=f"pass={one.name}")),
-            one.name in seen.changed,
+            Suspect(step.name, Culprit("pass", step.name, nodes, texts, switch=f"pass={step.name}")),
+            step.name in seen.changed,
         )
 
 
 def _recipes(seen: Seen) -> _Found:
-    from ...schedules import recipes
-
     nodes = _recipe_nodes(seen)
     taking = {
         recipe.name for plan in seen.ctx.plans.values() for recipe, _ in matches(plan.match.group, seen.ctx.machine)
     }
-    for one in sorted(recipes(), key=lambda recipe: recipe.name not in nodes):
-        culprit = Culprit("recipe", one.name, nodes.get(one.name, ()), switch=f"recipe={one.name}")
-        yield Suspect(one.name, culprit), one.name in taking
-    others = {kernel.recipe for kernel in seen.ctx.kernels.values()} - {one.name for one in recipes()}
+    for taken in sorted(recipes(), key=lambda recipe: recipe.name not in nodes):
+        culprit = Culprit("recipe", taken.name, nodes.get(taken.name, ()), switch=f"recipe={taken.name}")
+        yield Suspect(taken.name, culprit), taken.name in taking
+    others = {kernel.recipe for kernel in seen.ctx.kernels.values()} - {recipe.name for recipe in recipes()}
     for name in sorted(others):
         yield (name, "no recipe: it is what the compiler makes of what no recipe takes"), True
 
@@ -164,8 +149,8 @@ def _recipes(seen: Seen) -> _Found:
 def _recipe_nodes(seen: Seen) -> dict[str, tuple[str, ...]]:
     nodes: dict[str, tuple[str, ...]] = {}
     for group, plan in seen.ctx.plans.items():
-        found = (*nodes.get(plan.recipe.name, ()), *seen.groups.get(group, ()))
-        nodes[plan.recipe.name] = tuple(dict.fromkeys(found))
+        of_recipe = (*nodes.get(plan.recipe.name, ()), *seen.groups.get(group, ()))
+        nodes[plan.recipe.name] = tuple(dict.fromkeys(of_recipe))
     return nodes
 
 
@@ -179,8 +164,6 @@ def _layers(seen: Seen) -> _Found:
 
 
 def _records(seen: Seen) -> _Found:
-    from ...passes.lowering.schedule_kernels import metaschedule_record
-
     ctx = seen.ctx
     for group, plan in ctx.plans.items():
         if plan.record is not None:

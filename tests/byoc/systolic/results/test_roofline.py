@@ -41,7 +41,7 @@ def test_points_by_hand() -> None:
 
 def test_what_does_nothing_has_no_point_but_keeps_its_number() -> None:
     points = roofline_points([row("copy", 0, 640, 40), row("thin", 64, 256, 20)], HARDWARE)
-    assert [(point.number, point.name) for point in points] == [(2, "thin")]
+    assert [(point.number, point.label) for point in points] == [(2, "thin")]
     with pytest.raises(OptionError, match="no layer to draw"):
         roofline_svg([row("copy", 0, 640, 40)], HARDWARE, "title")
 

@@ -14,9 +14,11 @@ from tvm_ext.byoc import Region
 from tvm_ext.byoc.systolic import layer_rows, programs_of, rows_of, timings_of
 from tvm_ext.byoc.systolic.lowering.regions import timing_of
 from tvm_ext.byoc.systolic.options import SystolicOptions
-from tvm_ext.byoc.systolic.results import sweep
+from tvm_ext.byoc.systolic.results.sweep import sweep
 from tvm_ext.core.errors import OptionError, ProgramError
+from tvm_ext.core.machine import Machine
 from tvm_ext.driver.regions import regions_of
+from tvm_ext.passes.simplification.eliminate_dead_code import EliminateDeadCode
 
 #: Small memories, so that layers have many tiles.
 SMALL = {"scratchpad_bytes": 4096, "accumulator_bytes": 1024}
@@ -93,6 +95,18 @@ def test_regions_obey_the_options_of_an_offload() -> None:
     assert regions_of(blocks(), offload_options={"minimum_work": 10**9}) == ()
     with pytest.raises(OptionError, match="no back end"):
         regions_of(blocks(), "systolix")
+
+
+def test_regions_are_those_of_a_compile_for_the_machine_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Machine] = []
+    run = EliminateDeadCode.run
+    monkeypatch.setattr(
+        EliminateDeadCode, "run", lambda self, mod, ctx: (seen.append(ctx.machine), run(self, mod, ctx))[1]
+    )
+    assert len(regions_of(blocks(), machine="zen4-avx2", threads=3)) == 2
+    assert (seen[0].lanes, seen[0].threads) == (8, 3)
+    with pytest.raises(OptionError, match="zen99"):
+        regions_of(blocks(), machine="zen99")
 
 
 def test_a_model_without_a_region_says_what_to_do() -> None:

@@ -21,12 +21,12 @@ from tvm_ext.byoc.systolic.code.isa import (
 )
 from tvm_ext.byoc.systolic.code.layer import ConvGeometry, Matrix, Step, conv2d, filter_matrices, nchw
 from tvm_ext.byoc.systolic.code.program import Program, Tensor
-from tvm_ext.byoc.systolic.code.races import find_races
 from tvm_ext.byoc.systolic.simulation.functional import run
 from tvm_ext.byoc.systolic.simulation.queues import execution_order
 from tvm_ext.core.errors import ProgramError
 
 from ..cases import SIZES, SMALL_FLOAT, SMALL_INT8, dense
+from ..races import find_races
 
 X = Tensor("x", "input", (4, 4), "int8")
 LOAD = Load("a", 0, 0, 4, 4, 0, 4, 1)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.frontend.graphs import imported
 from tests.oracles.reference import onnxruntime_outputs
-from tests.passes.lowering import stage
+from tests.passes.stages import stage
 from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.passes.lowering.lower_rest import LowerRest
 

@@ -1,0 +1,105 @@
+"""Races: two instructions of different queues that touch the same memory, where no token says which comes first.
+
+A program with a race computes what it should only if the timing is kind. Orders are found as in vector clocks (Mattern,
+"Virtual time and global states of distributed systems", 1989): for each instruction, how far it knows each queue to be.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from tvm_ext.byoc.systolic.code.check import ITEMSIZE
+from tvm_ext.byoc.systolic.code.isa import QUEUES, Gemm, Instruction, Load, LoadConstant, LoadWindows, Store, Vector
+from tvm_ext.byoc.systolic.code.program import Program
+from tvm_ext.byoc.systolic.simulation.queues import CHANNELS, Channel, channels_of
+
+
+@dataclass(frozen=True)
+class Access:
+    """Bytes [begin, end) of "scratchpad", "accumulator" or a tensor ("dram 0"), read or written."""
+
+    memory: str
+    begin: int
+    end: int
+    writes: bool
+
+
+def accesses(program: Program, instruction: Instruction) -> list[Access]:
+    """What an instruction reads and writes. Tensors count as a whole."""
+    if isinstance(instruction, Load | LoadWindows):
+        size = instruction.rows * instruction.cols * ITEMSIZE[program.tensors[instruction.tensor].dtype]
+        return [_whole(program, instruction.tensor, False), _range("scratchpad", instruction.dst, size, True)]
+    if isinstance(instruction, LoadConstant):
+        size = instruction.rows * instruction.cols * program.constants[instruction.constant].itemsize
+        return [_range("scratchpad", instruction.dst, size, True)]
+    if isinstance(instruction, Gemm):
+        item, m, k, n = program.accelerator.itemsize, instruction.m, instruction.k, instruction.n
+        return [
+            _range("scratchpad", instruction.a, m * k * item, False),
+            _range("scratchpad", instruction.b, k * n * item, False),
+            _range("accumulator", instruction.c, m * n, True),
+        ]
+    if isinstance(instruction, Vector):
+        count = {"none": 0, "row": instruction.cols, "tile": instruction.rows * instruction.cols}[instruction.source]
+        found = [_range("accumulator", instruction.c, instruction.rows * instruction.cols, True)]
+        return found + [_range("scratchpad", instruction.address, count * ITEMSIZE[instruction.dtype], False)] * bool(
+            count
+        )
+    if isinstance(instruction, Store):
+        read = _range("accumulator", instruction.c, instruction.rows * instruction.cols, False)
+        return [read, _whole(program, instruction.tensor, True)]
+    return []
+
+
+def find_races(program: Program) -> list[tuple[int, int, str]]:
+    """Pairs of instructions, by index, that race, with the memory.
+
+    Raises:
+        ProgramError: deadlock.
+    """
+    clocks = _clocks(program)
+    touched: dict[str, list[tuple[int, Access]]] = {}
+    races = []
+    for index in program.order:
+        for access in accesses(program, program.instructions[index]):
+            for other, earlier in touched.setdefault(access.memory, []):
+                meets = access.begin < earlier.end and earlier.begin < access.end
+                if meets and (access.writes or earlier.writes) and not _ordered(program, clocks, other, index):
+                    races.append((other, index, access.memory))
+            touched[access.memory].append((index, access))
+    return races
+
+
+def _ordered(program: Program, clocks: dict[int, dict[str, int]], earlier: int, later: int) -> bool:
+    queue = program.instructions[earlier].queue
+    return queue == program.instructions[later].queue or clocks[later][queue] >= earlier
+
+
+def _clocks(program: Program) -> dict[int, dict[str, int]]:
+    """Instruction -> queue -> the last instruction of that queue that is done before it starts."""
+    sent: dict[Channel, deque[dict[str, int]]] = {channel: deque() for channel in CHANNELS}
+    now = {queue: dict.fromkeys(QUEUES, -1) for queue in QUEUES}
+    clocks = {}
+    for index in program.order:
+        instruction = program.instructions[index]
+        if instruction.queue == "all":
+            clock = dict.fromkeys(QUEUES, index)
+            now = {queue: dict(clock) for queue in QUEUES}
+        else:
+            pops, pushes = channels_of(instruction.queue, instruction.tokens)
+            known = [now[instruction.queue], *(sent[channel].popleft() for channel in pops)]
+            clock = {queue: max(each[queue] for each in known) for queue in QUEUES}
+            now[instruction.queue] = {**clock, instruction.queue: index}
+            for channel in pushes:
+                sent[channel].append(now[instruction.queue])
+        clocks[index] = clock
+    return clocks
+
+
+def _range(memory: str, begin: int, size: int, writes: bool) -> Access:
+    return Access(memory, begin, begin + size, writes)
+
+
+def _whole(program: Program, tensor: int, writes: bool) -> Access:
+    return Access(f"dram {tensor}", 0, program.tensors[tensor].nbytes, writes)

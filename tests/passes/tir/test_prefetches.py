@@ -1,0 +1,275 @@
+"""Prefetches of packed weights: as many as were computed, in the machine code; results are equal to the bit."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.s_tir import Schedule
+
+from tests.schedules.kernels import make_group, matched, scheduled
+from tests.schedules.narrow import BF16, TYPES, narrow_group
+from tests.schedules.narrow import _tensor as tensor
+from tests.schedules.recipes.convolution.test_conv2d_nchwc import conv_group
+from tvm_ext.core.group import Group
+from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Recipe
+from tvm_ext.core.records.schedule_database import normalized
+from tvm_ext.driver.build import compile_kernels
+from tvm_ext.driver.machine_code import code_of
+from tvm_ext.passes.tir import prefetches
+from tvm_ext.passes.tir.loops import lower_to_loops
+from tvm_ext.runtime.cpu import why_not_here
+from tvm_ext.schedules.blocked.prefetch import LINE_BYTES, LINES, SHARED_BY, weight_name
+from tvm_ext.schedules.recipes.batch_matmul import BatchMatmul
+from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot
+from tvm_ext.schedules.recipes.convolution.conv2d_grouped import Conv2dGrouped
+from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
+from tvm_ext.schedules.recipes.convolution.conv2d_transpose import Conv2dTranspose
+from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
+from tvm_ext.schedules.recipes.dense import Dense
+from tvm_ext.schedules.recipes.dense_dot import DenseDot
+from tvm_ext.tuning.metaschedule import Workload
+from tvm_ext.tuning.metaschedule.context import space_of
+
+MACHINES = {name: Machine.described(name) for name in ("zen5", "zen3-avx2", "xeon-skylake")}
+
+
+def conv(x: Any, w: Any, **attrs: Any) -> Group:
+    return conv_group(x, w, padding=(1, 1, 1, 1), **attrs)
+
+
+def matmul(x: tuple[int, ...], w: tuple[int, ...], constants: tuple[int, ...] = (1,)) -> Group:
+    def body(x: Any, w: Any) -> Any:
+        yield relax.op.matmul(x, w)
+
+    return make_group("relax.matmul", [x, w], body, constants)
+
+
+def narrow_conv(types: Any) -> Group:
+    anchor = functools.partial(relax.op.nn.conv2d, padding=1)
+    return narrow_group(anchor, types, (1, 32, 9, 11), (48, 32, 3, 3), 48, 0, (1, 48, 1, 1))
+
+
+def narrow_matmul(types: Any) -> Group:
+    return narrow_group(relax.op.matmul, types, (33, 64), (64, 80), 80, 1, (80,))
+
+
+transposed = functools.partial(conv, operator=relax.op.nn.conv2d_transpose)
+#: name -> (recipe, group) of kernels that stream packed weights.
+STREAMING: dict[str, tuple[Recipe, Callable[[], Group]]] = {
+    "conv2d_nchwc": (Conv2dNCHWc(), lambda: conv((1, 32, 9, 9), (48, 32, 3, 3))),
+    "conv2d_nchwc, few channels": (Conv2dNCHWc(), lambda: conv((1, 3, 20, 20), (33, 3, 3, 3), residual=True)),
+    "conv2d_winograd": (Conv2dWinograd(), lambda: conv((1, 32, 29, 29), (40, 32, 3, 3))),
+    "dense": (Dense(), lambda: matmul((37, 64), (64, 80))),
+    "conv2d_grouped": (Conv2dGrouped(), lambda: conv((1, 64, 7, 7), (64, 32, 3, 3), groups=2)),
+    "conv2d_transpose": (Conv2dTranspose(), lambda: transposed((1, 16, 8, 7), (16, 32, 4, 4), strides=(2, 2))),
+    "conv2d_transpose, odd": (Conv2dTranspose(), lambda: transposed((1, 16, 5, 6), (16, 8, 3, 3), strides=(2, 2))),
+    "conv2d_dot, int8": (Conv2dDot(), lambda: narrow_conv(TYPES["uint8"])),
+    "conv2d_dot, bf16": (Conv2dDot(), lambda: narrow_conv(BF16)),
+    "dense_dot, int8": (DenseDot(), lambda: narrow_matmul(TYPES["int8"])),
+    "dense_dot, bf16": (DenseDot(), lambda: narrow_matmul(BF16)),
+}  # fmt: skip
+CASES = [
+    pytest.param(kernel, machine, id=f"{kernel}, {machine}")
+    for kernel in STREAMING
+    for machine in MACHINES
+    if "dot" not in kernel or machine == "zen5"
+]
+
+
+class Made:
+    """A kernel of a recipe at its default configuration.
+
+    Attributes:
+        match, config, layouts: what it is of.
+        function: scheduled, with annotations.
+    """
+
+    def __init__(self, recipe: Recipe, group: Group, machine: Machine) -> None:
+        self.match = matched(recipe, group, machine)
+        self.config = recipe.default(self.match, machine)
+        offered = [Layout.plain(len(p.shape)) for p in group.params]
+        if group.anchor == "relax.nn.conv2d" and isinstance(recipe, Conv2dWinograd):
+            offered[0] = Layout.blocked(4, machine.lanes)
+        self.layouts, mod = scheduled(recipe, self.match, self.config, machine, offered)
+        self.function = mod["main"]
+
+
+@functools.cache
+def made(kernel: str, machine: str) -> Made:
+    recipe, group = STREAMING[kernel]
+    return Made(recipe, group(), MACHINES[machine])
+
+
+def loops_of(function: tirx.PrimFunc) -> Iterator[tirx.For]:
+    loops: list[tirx.For] = []
+    tvm_ffi.structural_walk(function.body, (tirx.For, loops.append))
+    return iter(loops)
+
+
+def annotations_of(function: tirx.PrimFunc) -> list[tuple[str, int, int]]:
+    """(buffer, elements ahead, lines) of each annotated loop; no cache keeps the weights of a kernel alone."""
+    values = [loop.annotations[LINES] for loop in loops_of(function) if LINES in loop.annotations]
+    assert all(int(passing) for *_, passing in values)
+    return [(str(name), int(ahead), int(lines)) for name, ahead, lines, _ in values]
+
+
+def prefetches_of(statement: Any) -> list[Any]:
+    calls: list[Any] = []
+
+    def see(call: Any) -> None:
+        if str(getattr(call.op, "name", "")) == "tirx.prefetch":
+            calls.append(call)
+
+    tvm_ffi.structural_walk(statement, (tvm.ir.Call, see))
+    return calls
+
+
+@pytest.mark.parametrize(("kernel", "machine"), CASES)
+def test_tiles_share_the_lines_of_a_chunk(kernel: str, machine: str) -> None:
+    """An iteration reads a step of the panel: `tile_o` vectors of outputs for each of `inner` steps."""
+    one = made(kernel, machine)
+    problem, config = one.match.problem, one.config
+    assert {name for name, _, _ in annotations_of(one.function)} == {weight_name(one.match)}
+    taps = 1 if isinstance(STREAMING[kernel][0], Conv2dWinograd) else math.prod(problem.taps)
+    step = problem.inner * problem.lanes * config["tile_o"] * 4
+    width = tvm.DataType(one.match.weight.dtype).bits // 8 if "dot" in kernel else 4
+    tiles = [loop for loop in loops_of(one.function) if SHARED_BY in loop.annotations]
+    for loop in tiles:
+        (share,) = annotations_of(tirx.PrimFunc([], loop))
+        assert share[1:] == (step * taps * config["chunk"] // width, -(-step // (LINE_BYTES * int(loop.extent))))
+    assert tiles
+
+
+@pytest.mark.parametrize(("kernel", "machine"), CASES)
+def test_loops_prefetch_as_many_lines_as_they_are_to(kernel: str, machine: str) -> None:
+    """Each non-temporal where that pays, else into L2, for reading; no annotation is left."""
+    one = made(kernel, machine)
+    expected = [share for _, _, share in annotations_of(one.function)]
+    lowered = lower_to_loops({"main": one.function}, MACHINES[machine].target())["main"]
+    calls = prefetches_of(lowered.body)
+    # loops that are cut in parts, full and rest, have those of each part
+    assert expected and len(calls) >= sum(expected) and len(calls) % math.gcd(*expected) == 0
+    locality = 0 if MACHINES[machine].mcpu == "znver5" else 2
+    assert {tuple(int(v) for v in call.args[1:]) for call in calls} == {(0, locality, 1)}
+    assert annotations_of(lowered) == []
+
+
+@pytest.mark.parametrize(("rows", "prefetched"), [(1, False), (6, True)])
+def test_a_tile_that_is_all_of_a_chunk_prefetches_where_load_slots_are_free(rows: int, prefetched: bool) -> None:
+    """A vector of weights is a load, and a prefetch another one, for as many multiply-adds as the tile has rows."""
+    recipe, machine = Dense(), MACHINES["zen5"]
+    match = matched(recipe, matmul((rows, 64), (64, 80)), machine)
+    config = {**recipe.default(match, machine), "tile_o": 2, "tile_p": rows, "parts": 1, "chunk": 1}
+    _, mod = scheduled(recipe, match, config, machine, [Layout.plain(len(p.shape)) for p in match.group.params])
+    assert bool(annotations_of(mod["main"])) == prefetched
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_weights_that_a_cache_keeps_do_not_pass_it_by(machine: str) -> None:
+    one, here = made("conv2d_nchwc", machine), MACHINES[machine]
+    problem = replace(one.match.problem, weights_in="l3")
+    kept = replace(one.match, problem=problem)
+    offered = [Layout.plain(len(p.shape)) for p in kept.group.params]
+    _, mod = scheduled(STREAMING["conv2d_nchwc"][0], kept, one.config, here, offered)
+    calls = prefetches_of(lower_to_loops({"main": mod["main"]}, here.target())["main"].body)
+    assert {int(call.args[2]) for call in calls} == {2}
+
+
+@pytest.mark.parametrize(("kernel", "machine"), CASES)
+def test_machine_code_has_them(kernel: str, machine: str) -> None:
+    code = code_of({"main": made(kernel, machine).function}, MACHINES[machine], "asm")["main"]
+    assert ("prefetchnta" if MACHINES[machine].mcpu == "znver5" else "prefetcht1") in code
+
+
+@pytest.fixture
+def no_prefetches(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Replaces the pass by one that does nothing, from the call on."""
+
+    def off() -> None:
+        identity = tirx.transform.prim_func_pass(lambda function, mod, ctx: function, opt_level=0, name="nothing")
+        monkeypatch.setattr(prefetches, "insert", lambda: identity)
+
+    return off
+
+
+def operands(one: Made) -> list[np.ndarray]:
+    rng, group = np.random.default_rng(5), one.match.group
+    arrays = []
+    for parameter, layout in zip(group.params, one.layouts.params, strict=True):
+        values = rng.standard_normal(parameter.shape) * (30 if "int8" in parameter.dtype else 1)
+        arrays.append(layout.pack(values.astype("int8").view(parameter.dtype) if "int8" in parameter.dtype
+                                  else values.astype(np.dtype(parameter.dtype))))  # fmt: skip
+    return arrays
+
+
+def output_of(one: Made, arrays: list[np.ndarray], machine: Machine) -> bytes:
+    function = compile_kernels({"main": one.function}, machine)["main"]
+    shape = one.layouts.output.physical_shape(one.match.group.shape)
+    out = tensor(np.full(shape, 77).astype(np.dtype(one.match.group.dtype)))
+    function(*map(tensor, arrays), out)
+    return out.numpy().tobytes()
+
+
+@pytest.mark.parametrize(("kernel", "machine"), CASES)
+def test_results_are_equal_to_the_bit(kernel: str, machine: str, no_prefetches: Callable[[], None]) -> None:
+    here = MACHINES[machine]
+    if why := why_not_here(here.as_dict()):
+        pytest.skip(why)
+    one = made(kernel, machine)
+    arrays = operands(one)
+    prefetched = output_of(one, arrays, here)
+    no_prefetches()
+    assert "prefetch" not in code_of({"main": one.function}, here, "asm")["main"]
+    assert output_of(one, arrays, here) == prefetched
+    assert len(set(np.frombuffer(prefetched, "uint8"))) > 9  # numbers, not poison
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_operands_that_are_computed_are_not_prefetched(machine: str) -> None:
+    one = Made(BatchMatmul(), matmul((3, 19, 24), (3, 24, 40), ()), MACHINES[machine])
+    assert annotations_of(one.function) == []
+    assert "prefetch" not in code_of({"main": one.function}, MACHINES[machine], "asm")["main"]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_weights_that_are_walked_once_are_not_prefetched(machine: str) -> None:
+    """One tile is all of a chunk: the stream is as long as the weights, and the hardware prefetches it."""
+    one = Made(Dense(), matmul((1, 51), (51, 70)), MACHINES[machine])
+    assert annotations_of(one.function) == []
+    assert "prefetch" not in code_of({"main": one.function}, MACHINES[machine], "asm")["main"]
+
+
+@pytest.mark.parametrize("kernel", ["conv2d_nchwc", "dense"])
+def test_designs_of_sampled_sizes_have_none(kernel: str) -> None:
+    """A design is replayed with other sizes: there is no chunk yet to be ahead of."""
+    recipe, group = STREAMING[kernel]
+    machine = MACHINES["zen5"]
+    workload = Workload.of(recipe, matched(recipe, group(), machine), machine)
+    mod = Schedule(normalized(workload.function), seed=3).mod
+    designs = [s for d in workload.designs for s in space_of([d], 3).generate_design_space(mod)]
+    assert designs and all(annotations_of(s.mod["main"]) == [] for s in designs)
+    assert all(SHARED_BY not in loop.annotations for s in designs for loop in loops_of(s.mod["main"]))
+
+
+def test_a_kernel_without_annotations_is_left_alone() -> None:
+    one = Made(BatchMatmul(), matmul((2, 5, 8), (2, 8, 16), ()), MACHINES["zen5"])
+    mod = tvm.IRModule({"main": one.function})
+    tvm.ir.assert_structural_equal(prefetches.insert()(mod), mod)
+
+
+def test_a_buffer_that_the_loop_does_not_read_is_an_error() -> None:
+    one = made("dense", "zen5")
+    (loop, *_) = [each for each in loops_of(one.function) if LINES in each.annotations]
+    with pytest.raises(AssertionError, match="p9"):
+        prefetches._first_load(loop, "p9")

@@ -1,1 +1,0 @@
-"""Lowering of TIR kernels, and what the build does to their loops and buffers."""

@@ -1,0 +1,110 @@
+"""Memory: activations and workspace of a program lie in one arena, at offsets that :mod:`.arena` finds.
+
+    main(x, w, out): a = alloc(); k(x, w, a); b = alloc(); g(a, b); f(b, out)
+      ->   main(x, w, out, a, b): k(x, w, a); g(a, b); f(b, out)
+
+What the program would allocate are arguments: views of the arena that a caller of the program owns, made once. So a
+call allocates nothing, and frees nothing. TVM's own plan (StaticPlanBlockMemory) gives each value a storage that once
+held another one, never two in one place, and takes half as much again as lives at any time; it plans what is left here,
+values of dtypes that numpy cannot lend.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.ir import Call, GlobalVar
+
+from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of
+from ...runtime.memory.arrays import zero_copy
+from ...runtime.spec import View
+from .arena import Arena, Interval, plan
+
+#: Names of variables that hold workspace of a kernel begin so.
+WORKSPACE = "workspace"
+
+_ALLOC, _VIEW = "relax.builtin.alloc_tensor", "relax.reshape"
+
+
+def with_arena(function: relax.Function) -> tuple[relax.Function, Arena, tuple[View, ...]]:
+    """The function that takes views of an arena as last parameters, the arena, and these views.
+
+    Args:
+        function: calls kernels in destination-passing style.
+    """
+    lifetimes = _lifetimes(function)
+    called = [b.value.op.name_hint for b in bindings_of(function) if _is_kernel(b.value)]
+    arena = plan(list(lifetimes.values()), called)
+    params: dict[View, relax.Var] = {}
+    memory: dict[relax.Var, relax.Var] = {}
+    for var, offset in zip(lifetimes, arena.offsets, strict=True):
+        view = View(offset, shape_of(var) or (), dtype_of(var))
+        memory[var] = params.setdefault(view, relax.Var(f"arena{len(params)}", var.ty))
+    if not params:
+        return function, arena, ()
+    blocks = [relax.BindingBlock([b for b in block.bindings if b.var not in memory]) for block in function.body.blocks]
+    body = tvm_ffi.structural_map(
+        relax.SeqExpr(blocks, function.body.body), (relax.Var, lambda var: memory.get(var, var))
+    )
+    new = relax.Function([*function.params, *params.values()], body, function.ret_ty, function.is_pure, function.attrs)
+    return new, arena, tuple(params)
+
+
+def _lifetimes(function: relax.Function) -> dict[relax.Var, Interval]:
+    """Variable of each allocation that can lie in the arena -> when it lives; steps are calls of kernels, in order.
+
+    A value that the caller gets, or that something else than a kernel reads, keeps memory of its own.
+    """
+    root: dict[relax.Var, relax.Var] = {}
+    steps: dict[relax.Var, list[int]] = {}
+    names: dict[relax.Var, str] = {}
+    kept = set(_variables(function.body.body))
+    step = -1
+    for binding in bindings_of(function):
+        value = binding.value
+        if op_name(value) == _ALLOC and _fits(binding.var):
+            root[binding.var], steps[binding.var] = binding.var, []
+        elif isinstance(value, relax.Var) or op_name(value) == _VIEW:
+            source = value if isinstance(value, relax.Var) else value.args[0]
+            if source in root:
+                root[binding.var] = root[source]
+                names.setdefault(root[source], binding.var.name)
+        elif _is_kernel(value):
+            step += 1
+            for var in _variables(value):
+                if var in root:
+                    steps[root[var]].append(step)
+        else:
+            kept.update(_variables(value))
+    own = {root[var] for var in kept if var in root}
+    return {v: _interval(v, names.get(v, v.name), found) for v, found in steps.items() if found and v not in own}
+
+
+def _fits(var: relax.Var) -> bool:
+    """Whether numpy can lend such memory."""
+    try:
+        return zero_copy(np.dtype(dtype_of(var)), shape_of(var) or ()) and shape_of(var) is not None
+    except TypeError:  # bfloat16 and the like
+        return False
+
+
+def _is_kernel(value: Any) -> bool:
+    return isinstance(value, Call) and isinstance(value.op, GlobalVar)
+
+
+def _interval(var: relax.Var, name: str, steps: list[int]) -> Interval:
+    bits = tvm.DataType(dtype_of(var)).bits
+    nbytes = math.prod(shape_of(var) or ()) * -(-bits // 8)
+    return Interval(name, nbytes, min(steps), max(steps), var.name.startswith(WORKSPACE))
+
+
+def _variables(expr: Any) -> list[relax.Var]:
+    """All variables in an expression."""
+    found: list[relax.Var] = []
+    tvm_ffi.structural_walk(expr, (relax.Var, found.append))
+    return found

@@ -1,0 +1,1 @@
+"""TIR -> TIR: from scheduled kernels to what LLVM takes."""
