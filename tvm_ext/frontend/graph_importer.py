@@ -133,10 +133,10 @@ class GraphImporter(ONNXGraphImporter):
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: dict[str, Any], opset: int) -> Any:
         try:
-            made = self._in_float32(
-                op_name, inputs, lambda given: self._convert(op_name, given, attrs), self._output_types(self.node)
+            result = self._in_float32(
+                op_name, inputs, lambda operands: self._convert(op_name, operands, attrs), self._output_types(self.node)
             )
-            return self.bb.normalize(made)
+            return self.bb.normalize(result)
         except Exception as error:
             raise ConverterFailed(error) from error
 
@@ -146,11 +146,11 @@ class GraphImporter(ONNXGraphImporter):
             opset = self._checked.opsets[ML] if self.node.domain == ML else self.opset
             attrs["tvm_custom"]["graph"] = self
             return one_or_all(own(inputs, attrs, opset))
-        made = super()._convert_operator(op_name, inputs, attrs, self.opset)
-        if isinstance(made, GenericConst) and constant_outgrows(made, inputs):  # made by the program
+        result = super()._convert_operator(op_name, inputs, attrs, self.opset)
+        if isinstance(result, GenericConst) and constant_outgrows(result, inputs):  # made by the program
             hidden = type(inputs)(self.bb.emit(x) if isinstance(x, GenericConst) else x for x in inputs)
             return super()._convert_operator(op_name, hidden, attrs, self.opset)
-        return made
+        return result
 
     def _output_types(self, node: onnx.NodeProto) -> Callable[[int, str], bool]:
         """(number of an output, dtype) -> whether ONNX has it in this dtype; also where ONNX does not know."""
@@ -322,11 +322,11 @@ class GraphImporter(ONNXGraphImporter):
         named = [unknown] if isinstance(unknown, str) else unknown
         operands = [name for name in self.node.input if name and name in self._nodes]
         names = [name for name in operands if self._nodes[name] is unknown]
-        found = inputs_behind(named if isinstance(named, list) else names, nodes, self._inputs)
+        sources = inputs_behind(named if isinstance(named, list) else names, nodes, self._inputs)
         node = next(n for n, label in zip(nodes, self._labels, strict=True) if label == self._top)
-        found = found or inputs_behind(reads_of(node), nodes, self._inputs)
+        sources = sources or inputs_behind(reads_of(node), nodes, self._inputs)
         sizes = {spec.name: math.prod(spec.sizes) for spec in self._checked.inputs}
-        return found if all(sizes[name] <= _MOST_FROZEN for name in found) else []
+        return sources if all(sizes[name] <= _MOST_FROZEN for name in sources) else []
 
     def _check_static(self, node: onnx.NodeProto) -> None:
         """Bind what the node left unbound; tensors have shapes that are known now."""
@@ -340,14 +340,14 @@ class GraphImporter(ONNXGraphImporter):
         single, labels = sum(map(bool, node.output)) == 1, labels_of(node, label)
         for name in filter(None, node.output):
             value = self._nodes[name]
-            if isinstance(value, relax.Var) and value in self.trace.made:  # Identity, Dropout: another's variable
-                self.trace.made[value][1].extend(labels)
+            if isinstance(value, relax.Var) and value in self.trace.results:  # Identity, Dropout: another's variable
+                self.trace.results[value][1].extend(labels)
             elif isinstance(value, relax.Var) and value not in self._inputs.values():
-                made = (node.name if single and node.name else name, list(labels))
+                entry = (node.name if single and node.name else name, list(labels))
                 wide = self._in_float32.wide.get(value)
-                if wide is not None and wide not in self.trace.made and wide not in self._inputs.values():
-                    self.trace.made[wide] = (made[0], list(labels))
-                self.trace.made[value] = made
+                if wide is not None and wide not in self.trace.results and wide not in self._inputs.values():
+                    self.trace.results[wide] = (entry[0], list(labels))
+                self.trace.results[value] = entry
         self._mark(labels)
 
     def _mark(self, labels: list[str]) -> None:
@@ -363,14 +363,14 @@ class GraphImporter(ONNXGraphImporter):
         """A variable of its own for an output: no other output's, no input, no constant, of the dtype stated."""
         var = self._tensor(output)
         maker = self.trace.makers.get(output.name)
-        labels = self.trace.made.get(var, ("", [maker] if maker else []))[1]
+        labels = self.trace.results.get(var, ("", [maker] if maker else []))[1]
         wanted = dtype_name(output.type)
         if wanted and str(var.ty.dtype) != stored(wanted):
             var = self.bb.emit(relax.op.astype(var, stored(wanted)))
-        elif var not in self.trace.made or var in self.trace.outputs:
+        elif var not in self.trace.results or var in self.trace.outputs:
             # a copy that no simplification can take for a no-op: the caller gets memory of its own
             var = self.bb.emit(self.bb.call_te(topi.identity, var, primfunc_name_hint="copy"))
-        self.trace.made.setdefault(var, (output.name, list(labels)))
+        self.trace.results.setdefault(var, (output.name, list(labels)))
         self.trace.outputs.append(var)
         self._mark(labels)
         return var

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,11 @@ from .checks.inference import check_shapes
 from .checks.ranks import wrong_rank
 from .checks.refusal import UNFIT
 from .fallback.node import operators_of
-from .fates import fates_at_import
+from .folded import folded_nodes
 from .naming import node_labels
 from .reading.freezing import frozen_source
 from .reading.reader import Source
-from .reading.shapes import Dim, dims_of, text_of
+from .reading.shapes import agree, dims_of, text_of
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -44,7 +44,7 @@ class Imported:
         provenance: Relax variable name -> ONNX nodes.
         warnings: what is odd but allowed, such as NaN among the weights.
         types: ONNX node -> operator, of all nodes of the graph.
-        fates: ONNX node that is no work any more -> why.
+        folded: ONNX node that is no work any more -> why.
         regions: of nodes that no converter takes and a back end runs, and of control flow; the module calls their
             kernels.
         bodies: of loops, by name.
@@ -56,17 +56,19 @@ class Imported:
     provenance: Provenance
     warnings: tuple[str, ...]
     types: Mapping[str, str]
-    fates: Mapping[str, str]
+    folded: Mapping[str, str]
     regions: tuple[OffloadedRegion, ...] = ()
     bodies: Mapping[str, Imported] = field(default_factory=dict)
 
     def enter(self, ctx: CompileContext) -> None:
         """Let the passes know who has the work of each node so far, and what the regions are."""
-        ctx.ownership = Ownership(self.types, self.fates)
+        ctx.ownership = Ownership(self.types, self.folded)
         ctx.ownership.see("import", self.mod, self.provenance)
         if self.regions:
             ctx.offload = OffloadPlan.of_regions(self.regions)
-            ctx.kernels |= {one.kernel: Kernel(one.kernel, f"{OFFLOAD}{one.backend}") for one in self.regions}
+            ctx.kernels |= {
+                region.kernel: Kernel(region.kernel, f"{OFFLOAD}{region.backend}") for region in self.regions
+            }
 
 
 def import_model(source: Source, options: CompileOptions) -> Imported:
@@ -127,7 +129,7 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
 
     check_shapes(checked.types, trace.values, trace.makers, model)
     outputs = []
-    warnings = [*checked.warnings, *(_told(one) for one in trace.regions if "body" not in one.facts)]
+    warnings = [*checked.warnings, *(_told(region) for region in trace.regions if "body" not in region.facts)]
     for stated, var in zip(checked.graph.output, trace.outputs, strict=True):
         maker = f"output {stated.name!r} of node {trace.makers.get(stated.name, '')!r}"
         outputs.append(_output_spec(stated, var, maker, model))
@@ -137,9 +139,9 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
     mod, provenance = named_module(trace, [spec.name for spec in outputs])
     labelled = zip(checked.graph.node, node_labels(checked.graph.node), strict=True)
     types = {name: op for node, label in labelled for name, op in operators_of(node, label).items()}
-    fates, regions = fates_at_import(checked.graph.node, trace, provenance), tuple(trace.regions)
+    folded = folded_nodes(checked.graph.node, trace, provenance)
     tensors = checked.inputs, tuple(outputs)
-    return Imported(mod, *tensors, provenance, tuple(warnings), types, fates, regions, trace.bodies)
+    return Imported(mod, *tensors, provenance, tuple(warnings), types, folded, tuple(trace.regions), trace.bodies)
 
 
 def _told(region: OffloadedRegion) -> str:
@@ -170,23 +172,18 @@ def _narrow(stated: onnx.ValueInfoProto) -> str:
     return name if name in NARROW else ""
 
 
-def _difference(stated: onnx.ValueInfoProto, found: TensorSpec, model: str, wrong_rank: Callable[[], str]) -> list[str]:
+def _difference(stated: onnx.ValueInfoProto, spec: TensorSpec, model: str, wrong_rank: Callable[[], str]) -> list[str]:
     """A warning where the model states another shape: exporters often state that of an example run.
 
     Raises:
         UnsupportedError: the number of dimensions differs, and a node is known where it begins to.
     """
     dims = dims_of(stated)
-    if dims is None or _agree(dims, found.shape):
+    if dims is None or agree(dims, spec.shape):
         return []
-    if len(dims) != len(found.shape) and (culprit := wrong_rank()):
+    if len(dims) != len(spec.shape) and (culprit := wrong_rank()):
         raise UnsupportedError(
-            f"{model}: output {found.name!r} gets shape {found.shape}; the model states {text_of(dims)}: {culprit}",
+            f"{model}: output {spec.name!r} gets shape {spec.shape}; the model states {text_of(dims)}: {culprit}",
             fix=UNFIT,
         )
-    return [f"output {found.name!r} has shape {found.shape}; the model states {text_of(dims)}"]
-
-
-def _agree(dims: Sequence[Dim], shape: Sequence[Dim]) -> bool:
-    same = all(not isinstance(d, int) or d == size for d, size in zip(dims, shape, strict=False))
-    return len(dims) == len(shape) and same
+    return [f"output {spec.name!r} has shape {spec.shape}; the model states {text_of(dims)}"]

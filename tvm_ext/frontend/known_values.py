@@ -65,11 +65,11 @@ def _positive(values: Sequence[Any]) -> bool:
 def _run(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
     from onnx.reference import ReferenceEvaluator
 
-    given = {name: value for name, value in zip(node.input, values, strict=True) if name}
+    feeds = {name: value for name, value in zip(node.input, values, strict=True) if name}
     wanted = [name for name in node.output if name]
     try:
         with np.errstate(all="ignore"):
-            results = ReferenceEvaluator(node, opsets={"": opset}).run(wanted, given)
+            results = ReferenceEvaluator(node, opsets={"": opset}).run(wanted, feeds)
     except Exception:  # it knows fewer versions of operators than converters do, and they say what is wrong
         return None
     return [np.asarray(r) for r in results]
@@ -77,8 +77,8 @@ def _run(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) 
 
 def _operands(node: onnx.NodeProto, inputs: Sequence[Any]) -> list[Any] | None:
     read = _extent_of if of(node.op_type).shape_read else value_of
-    values = [None if given is None else read(given) for given in inputs]
-    known = all(value is not None for value, given in zip(values, inputs, strict=True) if given is not None)
+    values = [None if x is None else read(x) for x in inputs]
+    known = all(value is not None for value, x in zip(values, inputs, strict=True) if x is not None)
     return values if values and known else None
 
 

@@ -55,9 +55,9 @@ def _held(
     inputs = [value for value, var in trace.values.items() if isinstance(var, relax.Var) and var in params]
     for value in dict.fromkeys([*inputs, *trace.makers, *outputs]):
         var = outputs.get(value, trace.values.get(value))
-        for one in (var, trace.wide.get(var) if isinstance(var, relax.Var) else None):
-            if isinstance(one, relax.Var) and one in names:
-                held.setdefault(names[one], []).append(Held(value))
+        for variable in (var, trace.wide.get(var) if isinstance(var, relax.Var) else None):
+            if isinstance(variable, relax.Var) and variable in names:
+                held.setdefault(names[variable], []).append(Held(value))
     return held
 
 
@@ -78,7 +78,7 @@ def _origins(function: relax.Function, trace: Trace) -> dict[relax.Var, list[str
             else:
                 origins.update({var: list(labels) for var in segment})
                 segment = []
-    for var, (_, labels) in trace.made.items():  # nodes that only passed a variable on
+    for var, (_, labels) in trace.results.items():  # nodes that only passed a variable on
         origins[var] = list(labels)
     return origins
 
@@ -104,7 +104,7 @@ def _names(
     chosen = {param: names.fresh(identifier(param.name)) for param in params}
     for var, name in zip(trace.outputs, output_names, strict=True):
         chosen.setdefault(var, names.fresh(identifier(name)))
-    for var, (hint, _) in trace.made.items():
+    for var, (hint, _) in trace.results.items():
         if var not in chosen:
             chosen[var] = names.fresh(identifier(hint))
     for var, labels in origins.items():

@@ -16,6 +16,7 @@ from .checks.inference import check_shapes, dims_known, is_sensible, static_type
 from .checks.operators import FIX, refusal
 from .checks.output_types import output_types
 from .graph_importer import GraphImporter
+from .reading.shapes import agree
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,8 @@ class Surveyor(GraphImporter):
             with self._noting(node):
                 with self._converting(node, self.label):
                     super()._check_static(node)
-                made = {name: self._nodes[name] for name in node.output if name}
-                check_shapes(self._types_made(node), made, self.trace.makers, self._model)
+                outputs = {name: self._nodes[name] for name in node.output if name}
+                check_shapes(self._types_made(node), outputs, self.trace.makers, self._model)
 
     def _types_made(self, node: onnx.NodeProto) -> dict[str, onnx.TypeProto]:
         """Types of a node's outputs by what is known of its inputs."""
@@ -151,7 +152,7 @@ class Surveyor(GraphImporter):
                 reason = error.message.partition(f"{self._model}: ")[2] or error.message
                 self.refused.append(Refused(maker, "", reason, error.fix))
         var = self.bb.emit(relax.op.zeros(relax.ShapeExpr([1]), "float32"))
-        self.trace.made.setdefault(var, (output.name, []))
+        self.trace.results.setdefault(var, (output.name, []))
         self.trace.outputs.append(var)
         self._mark([])
         return var
@@ -159,8 +160,8 @@ class Surveyor(GraphImporter):
 
 def _essence(reason: str, label: str) -> str:
     """The reason without the name of the node, which has a column of its own."""
-    for found in (" cannot be compiled: ", " cannot be converted: "):
-        before, cut, after = reason.partition(found)
+    for words in (" cannot be compiled: ", " cannot be converted: "):
+        before, cut, after = reason.partition(words)
         if cut and before.startswith(f"node {label!r}"):
             return after
     return reason
@@ -173,7 +174,5 @@ def _better(inferred: onnx.TypeProto | None, stated: onnx.TypeProto | None) -> o
     known, said = dims_known(inferred), dims_known(stated)
     if said is None or inferred.tensor_type.elem_type != stated.tensor_type.elem_type:
         return inferred
-    agree = known is None or (
-        len(known) == len(said) and all(None in (a, b) or a == b for a, b in zip(known, said, strict=True))
-    )
-    return stated if agree and static_type(stated) is not None else inferred
+    fits = known is None or agree(known, said)
+    return stated if fits and static_type(stated) is not None else inferred

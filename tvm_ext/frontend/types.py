@@ -29,9 +29,9 @@ def type_of(value: Any, dtype: str = "") -> onnx.TypeProto:
         if value.elements and len({shape_of(e) for e in value.elements}) == 1:
             element = type_of(value.elements[0])
         return helper.make_sequence_type_proto(element)
-    if not is_tensor(value) or not (found := dtype or dtype_of(value)):
+    if not is_tensor(value) or not (element := dtype or dtype_of(value)):
         return onnx.TypeProto()
-    return helper.make_tensor_type_proto(_code(found), shape_of(value))
+    return helper.make_tensor_type_proto(_code(element), shape_of(value))
 
 
 def dtype_name(kind: onnx.TypeProto) -> str:

@@ -88,9 +88,9 @@ def _check(node: onnx.NodeProto, attribute: onnx.AttributeProto, model: str) -> 
     name = attribute.name
     if name in FLAGS and attribute.type == attribute.INT and attribute.i not in (0, 1):
         raise _wrong(node, name, attribute.i, "0 or 1", model)
-    given = (attribute.i,) if attribute.type == attribute.INT else attribute.ints
-    if name in _SIZES and min(given, default=1) < 1:
-        raise _wrong(node, name, min(given), "1 or more", model)
+    numbers = (attribute.i,) if attribute.type == attribute.INT else attribute.ints
+    if name in _SIZES and min(numbers, default=1) < 1:
+        raise _wrong(node, name, min(numbers), "1 or more", model)
     if name in _COUNTS and attribute.i < 0:
         raise _wrong(node, name, attribute.i, "0 or more", model)
     if name == "num_scan_inputs" and attribute.i > len(node.input):

@@ -58,12 +58,12 @@ def sorted_nodes(graph: onnx.GraphProto, model: str) -> list[onnx.NodeProto]:
         ModelError: a node reads a value that nothing makes, or the nodes of a cycle, by name.
     """
     maker = {output: i for i, node in enumerate(graph.node) for output in node.output if output}
-    given = {v.name for v in graph.input} | {t.name for t in graph.initializer}
-    given |= {s.values.name for s in graph.sparse_initializer}
+    held = {v.name for v in graph.input} | {t.name for t in graph.initializer}
+    held |= {s.values.name for s in graph.sparse_initializer}
     needs: list[set[int]] = []
     for node in graph.node:
         reads = list(dict.fromkeys(reads_of(node)))
-        if lost := [name for name in reads if name not in maker and name not in given]:
+        if lost := [name for name in reads if name not in maker and name not in held]:
             raise ModelError(
                 f"{model}: node {node_label(node)!r} reads {lost[0]!r}, which no node, input or initializer makes",
                 fix=_REPAIR,

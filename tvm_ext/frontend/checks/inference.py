@@ -17,6 +17,7 @@ from ...core.errors import ModelError, UnsupportedError
 from ...runtime.spec import TensorSpec
 from ..fallback.node import types_of_region
 from ..naming import node_label
+from ..reading.shapes import agree, text_of
 from ..reading.tensors import NO_NUMBERS, type_name
 from .refusal import UNFIT
 
@@ -115,10 +116,10 @@ def types_of_outputs(
     data = {name: numpy_helper.from_array(value) for name, value in values.items() if value.size <= SMALL}
     imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
     try:
-        made = _outputs(schema, node, types, data, imports, "")
+        inferred = _outputs(schema, node, types, data, imports, "")
     except ModelError:
         return {}
-    return {name: kind for name, kind in made.items() if is_sensible(kind)}
+    return {name: kind for name, kind in inferred.items() if is_sensible(kind)}
 
 
 def _given_types(proto: onnx.ModelProto, inputs: Iterable[TensorSpec]) -> Iterator[tuple[str, onnx.TypeProto]]:
@@ -159,12 +160,12 @@ def _check_inputs(schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.Ty
             raise ModelError(f"{model}: {_maker(node)}: input {number}, {formal.name!r}, is missing", fix=_UNFIT)
         if not name or known[name].WhichOneof("value") != "tensor_type":
             continue
-        found = f"tensor({type_name(known[name].tensor_type.elem_type).lower()})"
-        wanted = bound.setdefault(formal.type_str, found) if formal.is_homogeneous else found
-        if found not in formal.types or found != wanted:
-            choices = wanted if found in formal.types else ", ".join(sorted(formal.types)[:8])
+        kind = f"tensor({type_name(known[name].tensor_type.elem_type).lower()})"
+        wanted = bound.setdefault(formal.type_str, kind) if formal.is_homogeneous else kind
+        if kind not in formal.types or kind != wanted:
+            choices = wanted if kind in formal.types else ", ".join(sorted(formal.types)[:8])
             raise ModelError(
-                f"{model}: {_maker(node)}: input {number}, {name!r}, is {found}; {choices} is needed", fix=_UNFIT
+                f"{model}: {_maker(node)}: input {number}, {name!r}, is {kind}; {choices} is needed", fix=_UNFIT
             )
 
 
@@ -174,8 +175,8 @@ def _outputs(
 ) -> dict[str, onnx.TypeProto]:  # fmt: skip
     from onnx import shape_inference
 
-    given = [name for name in node.input if name]
-    types, values = {n: known[n] for n in given}, {n: data[n] for n in given if n in data}
+    names = [name for name in node.input if name]
+    types, values = {n: known[n] for n in names}, {n: data[n] for n in names if n in data}
     try:
         inferred = dict(shape_inference.infer_node_outputs(schema, node, types, values, opset_imports=imports))
     except Exception as error:  # several classes of its C++ side
@@ -194,7 +195,7 @@ def _in_words(kind: onnx.TypeProto) -> str:
     if kind.WhichOneof("value") != "tensor_type":
         return str(kind.WhichOneof("value"))
     dims = dims_known(kind)
-    shape = "unknown shape" if dims is None else f"shape ({', '.join('?' if d is None else str(d) for d in dims)})"
+    shape = "unknown shape" if dims is None else f"shape {text_of(dims)}"
     return f"{type_name(kind.tensor_type.elem_type).lower()} of {shape}"
 
 
@@ -239,9 +240,9 @@ def check_size(dims: Sequence[int | None] | None, what: str, model: str) -> None
         return
     known = [d for d in dims if d is not None]
     if len(dims) > MOST_DIMENSIONS or min(known, default=0) < 0 or math.prod(known) > MOST_ELEMENTS:
-        shape = ", ".join("?" if d is None else str(d) for d in dims[: MOST_DIMENSIONS + 1])
+        shape = text_of(dims[: MOST_DIMENSIONS + 1])
         raise UnsupportedError(
-            f"{model}: {what} has shape ({shape}); 0 to {MOST_ELEMENTS} elements in up to {MOST_DIMENSIONS} dimensions "
+            f"{model}: {what} has shape {shape}; 0 to {MOST_ELEMENTS} elements in up to {MOST_DIMENSIONS} dimensions "
             "work",
             fix="give smaller shapes; a size may also come from a constant of the model",
         )
@@ -255,9 +256,9 @@ def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], known: Mapping[str, o
     """
     for output in outputs:
         stated = output.type.tensor_type.elem_type
-        found = known[output.name].tensor_type.elem_type if output.name in known else 0
-        if stated and found and stated != found:
-            both = f"{type_name(stated)} and has {type_name(found)}"
+        kind = known[output.name].tensor_type.elem_type if output.name in known else 0
+        if stated and kind and stated != kind:
+            both = f"{type_name(stated)} and has {type_name(kind)}"
             raise ModelError(
                 f"{model}: output {output.name!r} states elements of type {both}",
                 fix=_UNFIT,
@@ -287,12 +288,8 @@ def check_shapes(
         what = f"value {name!r} of node {makers.get(name, '')!r}"
         check_size(shape, what, model)
         wanted = dims_known(inferred[name]) if name in inferred else None
-        if wanted is not None and not _agree(shape, wanted):
+        if wanted is not None and not agree(wanted, shape):
             raise UnsupportedError(
                 f"{model}: {what} gets shape {tuple(shape)} when it is converted, and ONNX infers {wanted}",
                 fix=UNFIT,
             )
-
-
-def _agree(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
-    return len(shape) == len(wanted) and all(w in (None, s) for s, w in zip(shape, wanted, strict=True))

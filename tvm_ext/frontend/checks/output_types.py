@@ -32,37 +32,37 @@ def output_types(
         kinds: types of the values it reads.
         known: those of them whose value is known.
     """
-    made = types_of_outputs(node, opsets, kinds, known)
+    types = types_of_outputs(node, opsets, kinds, known)
     if node.op_type == "TopK":
-        made |= _cut(node, kinds, known)
+        types |= _cut(node, kinds, known)
     elif node.op_type == "Loop":
-        made |= _carried(node, opsets, ir_version, kinds)
+        types |= _carried(node, opsets, ir_version, kinds)
     domain = "" if node.domain == "ai.onnx" else node.domain
-    open_rank = [name for name in node.output if name and (name not in made or _rank_is_open(made[name]))]
+    open_rank = [name for name in node.output if name and (name not in types or _rank_is_open(types[name]))]
     foreign = bool(domain) or not defs.has(node.op_type, opsets.get("", 0))
     inner = any(attribute.HasField("g") for attribute in node.attribute)
     if open_rank and (foreign or inner) and all(name in kinds for name in reads_of(node)):
         alone = _model_of(node, opsets, ir_version, kinds, known)
-        made |= _inferred(alone) or _by_onnxruntime(alone, probe=foreign)
-    return made
+        types |= _inferred(alone) or _by_onnxruntime(alone, probe=foreign)
+    return types
 
 
 def _cut(
     node: onnx.NodeProto, kinds: Mapping[str, onnx.TypeProto], known: Mapping[str, np.ndarray]
 ) -> dict[str, onnx.TypeProto]:
     """A TopK of an axis of unknown size makes k elements, or fails: inference leaves its whole shape open."""
-    given = {attribute.name: attribute.i for attribute in node.attribute}
-    k = known[node.input[1]].reshape(-1)[0] if len(node.input) > 1 and node.input[1] in known else given.get("k")
+    stated = {attribute.name: attribute.i for attribute in node.attribute}
+    k = known[node.input[1]].reshape(-1)[0] if len(node.input) > 1 and node.input[1] in known else stated.get("k")
     kind = kinds.get(node.input[0]) if node.input else None
     dims = None if kind is None else dims_known(kind)
-    axis = given.get("axis", -1)
+    axis = stated.get("axis", -1)
     if k is None or kind is None or dims is None or not -len(dims) <= axis < len(dims):
         return {}
     shape = list(dims)
     shape[axis] = int(k)
     codes = (kind.tensor_type.elem_type, TensorProto.INT64)
-    made = zip(node.output, codes, strict=False)
-    return {name: helper.make_tensor_type_proto(code, shape) for name, code in made if name}
+    pairs = zip(node.output, codes, strict=False)
+    return {name: helper.make_tensor_type_proto(code, shape) for name, code in pairs if name}
 
 
 def _carried(
@@ -116,8 +116,8 @@ def _inferred(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
         outputs = shape_inference.infer_shapes(model).graph.output
     except Exception:  # several classes of its C++ side
         return {}
-    made = {value.name: value.type for value in outputs}
-    return made if all(kind.WhichOneof("value") and not _rank_is_open(kind) for kind in made.values()) else {}
+    types = {value.name: value.type for value in outputs}
+    return types if all(kind.WhichOneof("value") and not _rank_is_open(kind) for kind in types.values()) else {}
 
 
 def _by_onnxruntime(model: onnx.ModelProto, probe: bool) -> dict[str, onnx.TypeProto]:
@@ -128,11 +128,11 @@ def _by_onnxruntime(model: onnx.ModelProto, probe: bool) -> dict[str, onnx.TypeP
         session = session_of(model.SerializeToString(), 1)
     except (ArtifactError, ProgramError):
         return {}
-    said = {one.name: _type_of(one.type, one.shape) for one in session.get_outputs()}
-    made = {name: kind for name, kind in said.items() if kind is not None}
-    if probe and any(map(_rank_is_open, made.values())):
-        made |= _probed(session, list(said))
-    return made
+    said = {output.name: _type_of(output.type, output.shape) for output in session.get_outputs()}
+    types = {name: kind for name, kind in said.items() if kind is not None}
+    if probe and any(map(_rank_is_open, types.values())):
+        types |= _probed(session, list(said))
+    return types
 
 
 def _type_of(text: str, dims: Sequence[int | str | None]) -> onnx.TypeProto | None:
@@ -153,7 +153,7 @@ def _probed(session: Any, outputs: Sequence[str]) -> dict[str, onnx.TypeProto]:
     """Types of outputs that are alike in two runs on random inputs; each run of the program sees to it again."""
     runs = []
     for seed in (0, 1):
-        inputs = {one.name: _random(one, np.random.default_rng(seed)) for one in session.get_inputs()}
+        inputs = {value.name: _random(value, np.random.default_rng(seed)) for value in session.get_inputs()}
         if any(value is None for value in inputs.values()):
             return {}
         try:
@@ -169,9 +169,9 @@ def _probed(session: Any, outputs: Sequence[str]) -> dict[str, onnx.TypeProto]:
 
 def _random(value: Any, rng: np.random.Generator) -> np.ndarray | None:
     """An array for an input of a session; None for one that is no tensor of numbers of a known shape."""
-    found = re.fullmatch(r"tensor\((float|double|float16|bool|u?int\d+)\)", value.type)
-    if not found or not all(isinstance(dim, int) for dim in value.shape) or math.prod(value.shape) > 1 << 24:
+    match = re.fullmatch(r"tensor\((float|double|float16|bool|u?int\d+)\)", value.type)
+    if not match or not all(isinstance(dim, int) for dim in value.shape) or math.prod(value.shape) > 1 << 24:
         return None
-    dtype = np.dtype({"float": "float32", "double": "float64"}.get(found[1], found[1]))
+    dtype = np.dtype({"float": "float32", "double": "float64"}.get(match[1], match[1]))
     drawn = rng.standard_normal(value.shape) if dtype.kind == "f" else rng.integers(0, 2, value.shape)
     return np.asarray(drawn).astype(dtype)

@@ -41,12 +41,12 @@ def convert_if(node: onnx.NodeProto, graph: Graph) -> None:
             cannot be compiled.
     """
     branches = {attribute.name: attribute.g for attribute in node.attribute}
-    given = node.input[0]
-    if (condition := graph.known(given)) is not None:
+    name = node.input[0]
+    if (condition := graph.known(name)) is not None:
         taken = run_body(graph, branches["then_branch" if condition.all() else "else_branch"])
         pairs = [(name, name) for name in taken]
     else:
-        sides = [_side(graph, branches, branch, given) for branch in _BRANCHES]
+        sides = [_side(graph, branches, branch, name) for branch in _BRANCHES]
         if not all(isinstance(side, list) for side in sides):
             _guard(node, graph, sides)
             return
@@ -54,7 +54,7 @@ def convert_if(node: onnx.NodeProto, graph: Graph) -> None:
     for output, (a, b) in zip(node.output, pairs, strict=True):
         if output:
             what = f"output {output!r} by condition"
-            graph.bind(output, selected(graph.value(given), graph.value(a), graph.value(b), what, given))
+            graph.bind(output, selected(graph.value(name), graph.value(a), graph.value(b), what, name))
 
 
 def _side(
@@ -90,16 +90,16 @@ def _guard(node: onnx.NodeProto, graph: Graph, sides: Sequence[list[str] | Model
     assert isinstance(wrong, ModelError)
     if not isinstance(taken, list):
         raise wrong
-    holds, label, given = taken is then, node_label(node), node.input[0]
+    holds, label, name = taken is then, node_label(node), node.input[0]
     branch = _BRANCHES[holds]
     values = [as_tensor(graph.value(name)) for name, output in zip(taken, node.output, strict=True) if output]
     if unfit := [value for value in values if not is_tensor(value) or shape_of(value) is None]:
-        raise Refusal(f"its {branch} is not valid, and the other one makes {describe(unfit[0])}", unknown=given)
-    why = f"its {branch}, which {given!r} decides on, cannot run with these shapes: {wrong.message}"
+        raise Refusal(f"its {branch} is not valid, and the other one makes {describe(unfit[0])}", unknown=name)
+    why = f"its {branch}, which {name!r} decides on, cannot run with these shapes: {wrong.message}"
     results, region = emit_call(
         graph.names.fresh(identifier(label)), (control_flow.NAME, control_flow.__name__),
         control_flow.program_of(control_flow.Guard(holds, f"node {label!r} (If): {why}")),
-        [graph.value(given), *values], [(shape_of(value) or (), dtype_of(value)) for value in values],
+        [graph.value(name), *values], [(shape_of(value) or (), dtype_of(value)) for value in values],
         {label: (node.op_type, why)},
     )  # fmt: skip
     graph.regions.append(region)
@@ -135,7 +135,7 @@ def selected(condition: Any, then: Any, other: Any, what: str, by: str) -> Any:
     return block.emit(relax.op.where(scalar, then, other))
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(a: Any, b: Any) -> bool:
     """Whether both are one constant."""
-    a, b = numpy_of(one), numpy_of(other)
+    a, b = numpy_of(a), numpy_of(b)
     return a is not None and b is not None and a.tobytes() == b.tobytes()

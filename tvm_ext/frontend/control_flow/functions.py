@@ -40,9 +40,9 @@ def definition(
         return None
     whole = onnx.NodeProto()
     whole.CopyFrom(node)
-    given = {attribute.name for attribute in node.attribute}
+    stated = {attribute.name for attribute in node.attribute}
     whole.attribute.extend(a.default_value for name, a in schema.attributes.items()
-                           if name not in given and a.default_value.name)  # fmt: skip
+                           if name not in stated and a.default_value.name)  # fmt: skip
     data = _function(schema, whole, opsets, type_of)
     if not data:
         return None

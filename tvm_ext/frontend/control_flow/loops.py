@@ -25,7 +25,7 @@ from ..checks.refusal import Refusal, TooLong
 from ..naming import node_label
 from .branches import selected
 from .rolled import roll
-from .step_counts import passes_on
+from .step_counts import passes_on, steps_of
 from .subgraph import Graph, constant_of, run_body
 
 #: Nodes that one loop may become: of one that could stay a loop, and of one that could not.
@@ -58,10 +58,11 @@ def convert_scan(node: onnx.NodeProto, graph: Graph) -> None:
 
 def _convert(node: onnx.NodeProto, graph: Graph, unroll: Callable[[onnx.NodeProto, Graph, int], None]) -> None:
     before = graph.inner
-    try:
-        return unroll(node, graph, UNROLLED)
-    except TooLong:
-        graph.inner = before  # nothing reads what there is of them
+    if not _is_long(node, graph):
+        try:
+            return unroll(node, graph, UNROLLED)
+        except TooLong:
+            graph.inner = before  # nothing reads what there is of them
     try:
         return roll(node, graph)
     except (Refusal, TvmExtError) as error:
@@ -74,6 +75,15 @@ def _convert(node: onnx.NodeProto, graph: Graph, unroll: Callable[[onnx.NodeProt
             raise reason from error
         wrong = f"{error}; it cannot stay a loop: {reason}"
         raise Refusal(wrong, fix=error.fix, freeze=error.freeze, unknown=error.unknown) from reason
+
+
+def _is_long(node: onnx.NodeProto, graph: Graph) -> bool:
+    """Whether the condition of a Loop, which looks at counters or shapes, tells that it becomes too many nodes."""
+    body = next(attribute.g for attribute in node.attribute if attribute.name == "body")
+    if node.op_type == "Scan" or passes_on(body):
+        return False
+    count = steps_of(node, graph)
+    return count is not None and count * max(len(body.node), 1) > UNROLLED
 
 
 def _unroll_loop(node: onnx.NodeProto, graph: Graph, limit: int) -> None:
@@ -100,15 +110,15 @@ def _unroll_loop(node: onnx.NodeProto, graph: Graph, limit: int) -> None:
             going = steps.add("And", [going, wanted]) if last is None or last.all() else False
         else:
             states, going = new, wanted
-        for found, value in zip(collected, extra, strict=True):
-            found.append(value)
+        for values, value in zip(collected, extra, strict=True):
+            values.append(value)
         number += 1
     steps.finish(states, collected, [0] * len(collected))
 
 
 def _unroll_scan(node: onnx.NodeProto, graph: Graph, limit: int) -> None:
     steps = _Steps(node, graph, limit)
-    scanned = int(steps.given["num_scan_inputs"].i)
+    scanned = int(steps.attributes["num_scan_inputs"].i)
     if graph.opset < _NO_BATCH:
         _convert_batch(node, graph, steps, scanned)
         return
@@ -134,8 +144,8 @@ def _scanned(
         ]
         results = steps.run([*states, *slices])
         states = results[: len(states)]
-        for found, value in zip(collected, results[len(states) :], strict=True):
-            found.append(value)
+        for values, value in zip(collected, results[len(states) :], strict=True):
+            values.append(value)
     return states, collected
 
 
@@ -148,8 +158,8 @@ def _convert_batch(node: onnx.NodeProto, graph: Graph, steps: _Steps, scanned: i
     rows = steps.collectors(0)
     for number in range(_length(graph, sources[0], 0)):
         at = steps.constant(np.int64(number))
-        first, given = ([steps.add("Gather", [name, at], axis=0) for name in names] for names in (states, sources))
-        last, collected = _scanned(graph, steps, first, list(zip(given, [0] * scanned, backwards, strict=True)))
+        first, slices = ([steps.add("Gather", [name, at], axis=0) for name in names] for names in (states, sources))
+        last, collected = _scanned(graph, steps, first, list(zip(slices, [0] * scanned, backwards, strict=True)))
         for row, value in zip(rows, [*last, *(steps.joined(values, 0) for values in collected)], strict=True):
             row.append(value)
     steps.finish([], rows, [0] * len(rows))
@@ -176,13 +186,13 @@ class _Steps:
 
     def __init__(self, node: onnx.NodeProto, graph: Graph, limit: int) -> None:
         self._node, self._graph, self._label, self._limit = node, graph, node_label(node), limit
-        self.given: Mapping[str, onnx.AttributeProto] = {a.name: a for a in node.attribute}
-        self.body = self.given["body"].g
-        self._made = 0
+        self.attributes: Mapping[str, onnx.AttributeProto] = {a.name: a for a in node.attribute}
+        self.body = self.attributes["body"].g
+        self._converted = 0
 
     def ints(self, name: str, count: int) -> list[int]:
         """An attribute of `count` integers, 0 by default."""
-        return list(self.given[name].ints) if name in self.given else [0] * count
+        return list(self.attributes[name].ints) if name in self.attributes else [0] * count
 
     def collectors(self, first: int) -> list[list[str]]:
         """A list for each output of the body, from the first one on that is collected."""
@@ -195,8 +205,8 @@ class _Steps:
 
     def run(self, inputs: Sequence[str]) -> list[str]:
         """One step: the body's outputs."""
-        self._made += 1
-        self.check_count(self._made)
+        self._converted += 1
+        self.check_count(self._converted)
         return run_body(self._graph, self.body, inputs, self._label)
 
     def check_masked(self, trips: float, states: Sequence[str]) -> None:

@@ -92,8 +92,8 @@ def _traced(step: Step, params: list[relax.Var], states: int, label: str) -> tup
     mod.update_func(
         mod.get_global_var("main"), tvm_ffi.structural_map(whole, (relax.Var, lambda var: fresh.get(var, var)))
     )
-    made = {var: (var.name, [label]) for var in outputs}
-    return Trace(mod, {marker: [label]}, made, outputs), captured
+    results = {var: (var.name, [label]) for var in outputs}
+    return Trace(mod, {marker: [label]}, results, outputs), captured
 
 
 def _folds(var: relax.Var, builder: relax.BlockBuilder, constants: dict[relax.Var, Any]) -> bool:

@@ -57,9 +57,9 @@ class _Rolled:
         self._node, self._graph, self._scan = node, graph, node.op_type == "Scan"
         if self._scan and graph.opset < _NO_BATCH:
             raise Refusal("a Scan over a batch, as before opset 9, is compiled step by step")
-        self._given = {attribute.name: attribute for attribute in node.attribute}
-        self._body: onnx.GraphProto = self._given["body"].g
-        scanned = int(self._given["num_scan_inputs"].i) if self._scan else 0
+        self._attributes = {attribute.name: attribute for attribute in node.attribute}
+        self._body: onnx.GraphProto = self._attributes["body"].g
+        scanned = int(self._attributes["num_scan_inputs"].i) if self._scan else 0
         operands = list(node.input if self._scan else node.input[2:])
         self._total = len(operands) - scanned
         self._counted, self._heads = (0, 0) if self._scan else (1, 2)
@@ -96,13 +96,13 @@ class _Rolled:
         limit = constant_of(np.array(_NO_LIMIT if count is None else count, np.int64))
         inputs = [limit, constant_of(np.array(True))]
         if not self._scan:
-            inputs = [self._graph.value(given) if given else other
-                      for given, other in zip([*self._node.input[:2], ""], inputs, strict=False)]  # fmt: skip
-        inputs += [self._graph.value(one) for one in (*self._states, *self._scanned)]
+            inputs = [self._graph.value(name) if name else default
+                      for name, default in zip([*self._node.input[:2], ""], inputs, strict=False)]  # fmt: skip
+        inputs += [self._graph.value(name) for name in (*self._states, *self._scanned)]
         inputs += [self._graph.value(self._outer[name]) for name in self._captured]
         results, region = emit_call(
             self._graph.names.fresh(identifier(label)), (control_flow.NAME, control_flow.__name__),
-            control_flow.program_of(program), [as_tensor(one) for one in inputs], [*states, *collected],
+            control_flow.program_of(program), [as_tensor(x) for x in inputs], [*states, *collected],
             {label: (self._node.op_type, "its steps are calls of one function")}, {"body": name},
         )  # fmt: skip
         self._graph.regions.append(region)
@@ -133,14 +133,14 @@ class _Rolled:
     def _along(self) -> tuple[tuple[tuple[int, bool], ...], tuple[tuple[int, bool], ...]]:
         """(axis, whether backwards) of all that is scanned, and of all that is collected."""
         first = self._counted + self._total
-        made = len(self._body.output) - first
-        axes, back = (self._ints(f"scan_output_{what}", made) for what in ("axes", "directions"))
+        count = len(self._body.output) - first
+        axes, back = (self._ints(f"scan_output_{what}", count) for what in ("axes", "directions"))
         collected = tuple((axes[at - first], bool(back[at - first])) for at, _ in self._collects)
         axes, back = (self._ints(f"scan_input_{what}", len(self._scanned)) for what in ("axes", "directions"))
         return tuple(zip(axes, map(bool, back), strict=True)), collected
 
     def _ints(self, name: str, count: int) -> list[int]:
-        return list(self._given[name].ints) if name in self._given else [0] * count
+        return list(self._attributes[name].ints) if name in self._attributes else [0] * count
 
     @staticmethod
     def _with_steps(spec: TensorSpec, axis: int, count: int | None) -> Type:
@@ -163,10 +163,10 @@ class _Rolled:
         Raises:
             Refusal: it is no tensor of static shape, or of less than 8 bits.
         """
-        found = static_type(self._graph.type_of(name))
-        if found is None or found[1] in NARROW:
+        kind = static_type(self._graph.type_of(name))
+        if kind is None or kind[1] in NARROW:
             raise Refusal(f"{name!r}, which its steps read, is {describe(self._graph.value(name))}")
-        return found
+        return kind
 
     def _proto(self) -> onnx.ModelProto:
         """A model of one step, all shapes static."""
@@ -177,7 +177,7 @@ class _Rolled:
             kinds.append(((*shape[:at], *shape[at + 1 :]), dtype))
         captured = [self._type(self._outer[name]) for name in self._captured]
         head = [] if self._scan else [((), "int64"), ((), "bool")]
-        given = zip([*self._names, *self._captured], [*head, *kinds, *captured], strict=True)
+        inputs = zip([*self._names, *self._captured], [*head, *kinds, *captured], strict=True)
         stated = self._body.output
         outputs = [helper.make_tensor_value_info(stated[0].name, TensorProto.BOOL, [])] * self._counted
         outputs += [_value(stated[self._counted + at].name, kind) for at, kind in zip(self._at, kinds, strict=False)]
@@ -185,7 +185,7 @@ class _Rolled:
         constants = ((name, self._constant(outer)) for name, outer in self._outer.items())
         weights = [numpy_helper.from_array(array, name) for name, array in constants if array is not None]
         inside = helper.make_graph(
-            self._body.node, self._body.name or "body", [_value(name, kind) for name, kind in given], outputs,
+            self._body.node, self._body.name or "body", [_value(name, kind) for name, kind in inputs], outputs,
             [*self._body.initializer, *weights],
         )  # fmt: skip
         opsets = [helper.make_opsetid(domain, version) for domain, version in self._graph.opsets.items()]

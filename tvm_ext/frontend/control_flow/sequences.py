@@ -71,9 +71,9 @@ def convert(node: onnx.NodeProto, graph: Graph) -> None:
     if node.op_type == "Identity":
         result = graph.value(node.input[0])
     else:
-        given = [graph.value(name) if name else None for name in node.input]
+        inputs = [graph.value(name) if name else None for name in node.input]
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        result = _CONVERTERS[node.op_type](_Node(node, graph, given, attributes))
+        result = _CONVERTERS[node.op_type](_Node(node, graph, inputs, attributes))
     graph.bind(node.output[0], result)
 
 
@@ -88,9 +88,9 @@ class _Node:
 
     def sequence(self, i: int = 0) -> TensorList:
         """Input i, a sequence."""
-        if not isinstance(given := self.inputs[i], TensorList):
-            raise Refusal(f"input {self.node.input[i]!r} is {describe(given)}, not a sequence known at compile time")
-        return given
+        if not isinstance(sequence := self.inputs[i], TensorList):
+            raise Refusal(f"input {self.node.input[i]!r} is {describe(sequence)}, not a sequence known at compile time")
+        return sequence
 
     def position(self, i: int, default: int, length: int) -> int:
         """Input i as a position among `length` places; negative ones count from the end."""
@@ -104,10 +104,10 @@ class _Node:
 
     def known(self, i: int) -> np.ndarray:
         """The value of input i."""
-        if (found := self.graph.known(self.node.input[i])) is None:
+        if (value := self.graph.known(self.node.input[i])) is None:
             name = self.node.input[i]
             raise Refusal(f"input {name!r} is computed, and what a sequence holds must be known", unknown=name)
-        return found
+        return value
 
 
 def _construct(node: _Node) -> TensorList:
@@ -120,8 +120,8 @@ def _empty(node: _Node) -> TensorList:
 
 
 def _at(node: _Node) -> Any:
-    given = node.sequence()
-    return given.elements[node.position(1, 0, len(given))]
+    sequence = node.sequence()
+    return sequence.elements[node.position(1, 0, len(sequence))]
 
 
 def _insert(node: _Node) -> TensorList:
@@ -131,9 +131,9 @@ def _insert(node: _Node) -> TensorList:
 
 
 def _erase(node: _Node) -> TensorList:
-    given = node.sequence()
-    at = node.position(1, -1, len(given))
-    return TensorList(given.elements[:at] + given.elements[at + 1 :], given.dtype)
+    sequence = node.sequence()
+    at = node.position(1, -1, len(sequence))
+    return TensorList(sequence.elements[:at] + sequence.elements[at + 1 :], sequence.dtype)
 
 
 def _length(node: _Node) -> Any:
@@ -155,8 +155,8 @@ def _split(node: _Node) -> TensorList:
     shape, axis = shape_of(x), int(node.attributes.get("axis", 0))
     if shape is None:
         raise Refusal(f"input {node.node.input[0]!r} has a shape that is known at run time only")
-    axis, given = axis % len(shape), len(node.inputs) > 1 and node.inputs[1] is not None
-    split = node.known(1) if given else np.array(1)
+    axis, is_stated = axis % len(shape), len(node.inputs) > 1 and node.inputs[1] is not None
+    split = node.known(1) if is_stated else np.array(1)
     if split.ndim == 0:
         if int(split) < 1:
             raise Refusal(f"pieces of {int(split)}", fix=UNFIT)
@@ -165,7 +165,7 @@ def _split(node: _Node) -> TensorList:
     else:
         sizes = [int(size) for size in split]
         starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    block, drop = relax.BlockBuilder.current(), not given and not node.attributes.get("keepdims", 1)
+    block, drop = relax.BlockBuilder.current(), not is_stated and not node.attributes.get("keepdims", 1)
     pieces = []
     for start, size in zip(starts, sizes, strict=True):
         piece = block.emit(relax.op.strided_slice(x, [axis], [start], [start + size]))
@@ -201,5 +201,3 @@ _CONVERTERS: dict[str, Callable[[_Node], Any]] = {
     "SequenceLength": _length,
     "SplitToSequence": _split,
 }
-#: Operators that are converted here.
-OPERATORS = frozenset(_CONVERTERS)

@@ -28,10 +28,10 @@ def steps_of(node: onnx.NodeProto, graph: Graph) -> int | None:
         Refusal: it never ends.
     """
     body = next(attribute.g for attribute in node.attribute if attribute.name == "body")
-    given = [graph.known(name) if name else None for name in [*node.input[:2], ""][:2]]
-    if any(name and value is None for name, value in zip(node.input, given, strict=False)):
+    head = [graph.known(name) if name else None for name in [*node.input[:2], ""][:2]]
+    if any(name and value is None for name, value in zip(node.input, head, strict=False)):
         return None
-    limit, going = given
+    limit, going = head
     most = None if limit is None else max(int(limit.reshape(-1)[0]), 0)
     if most == 0 or (going is not None and not going.all()):
         return 0
@@ -75,10 +75,10 @@ def _counted(node: onnx.NodeProto, graph: Graph, body: onnx.GraphProto, most: in
         results = evaluator.run(None, {heads[0]: np.array(step - 1), heads[1]: np.array(True), **values})
         if not np.all(results[0]) or step == most:
             return step
-        made = dict(zip(outputs, results, strict=True))
+        computed = dict(zip(outputs, results, strict=True))
         for inside, out in zip(body.input[2:], body.output[1:], strict=False):
             if inside.name in values:
-                values[inside.name] = np.asarray(made[out.name])
+                values[inside.name] = np.asarray(computed[out.name])
     return None
 
 
@@ -107,9 +107,9 @@ def _model(
     graph: Graph, body: onnx.GraphProto, nodes: list[onnx.NodeProto], inputs: list[str], outputs: list[str]
 ) -> onnx.ModelProto:  # fmt: skip
     """A model for the reference evaluator, which asks for no types."""
-    given, made = (
+    stated, computed = (
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names] for names in (inputs, outputs)
     )
-    inside = helper.make_graph(nodes, "condition", given, made, body.initializer)
+    inside = helper.make_graph(nodes, "condition", stated, computed, body.initializer)
     opsets = [helper.make_opsetid(domain, version) for domain, version in graph.opsets.items()]
     return helper.make_model(inside, opset_imports=opsets, ir_version=8)

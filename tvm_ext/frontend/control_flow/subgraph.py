@@ -100,10 +100,10 @@ def as_tensor(value: Any) -> Any:
     return constant_of(np.array(int(value), np.int64)) if isinstance(value, tirx.IntImm) else value
 
 
-def constant_outgrows(made: GenericConst, inputs: Iterable[Any]) -> bool:
+def constant_outgrows(result: GenericConst, inputs: Iterable[Any]) -> bool:
     """Whether a constant is large, and much larger than the different constants that it was made of."""
     operands: list[GenericConst] = []
     for x in inputs:
         if isinstance(x, GenericConst) and not any(x.same_as(other) for other in operands):
             operands.append(x)
-    return outgrows(bytes_of(made), sum(map(bytes_of, operands)))
+    return outgrows(bytes_of(result), sum(map(bytes_of, operands)))

@@ -7,8 +7,7 @@ from typing import Any
 
 from tvm import relax
 
-from ...core.graph.relax_graph import dtype_of
-from .base import Attributes, Converter, as_dtype, emit, scalar
+from .base import Attributes, Converter, emit, scalar, takes_integers
 
 
 def softplus(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -18,39 +17,39 @@ def softplus(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 def mish(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Mish -> x tanh(softplus(x))."""
-    return relax.op.multiply(inputs[0], relax.op.tanh(softplus(inputs, attributes, opset)))
+    return inputs[0] * relax.op.tanh(softplus(inputs, attributes, opset))
 
 
 def elu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Elu -> x, or alpha (e^x - 1) below 0."""
     x = inputs[0]
-    curved = relax.op.multiply(scalar(float(attributes.get("alpha", 1.0)), x), _less_one(x))
+    curved = scalar(float(attributes.get("alpha", 1.0)), x) * _less_one(x)
     return relax.op.where(relax.op.less(x, scalar(0, x)), curved, x)
 
 
 def _less_one(x: Any) -> Any:
     """e^x - 1 for x <= 0 as 2 t / (1 - t) with t = tanh(x / 2): nothing cancels."""
-    t = emit(relax.op.tanh(relax.op.multiply(x, scalar(0.5, x))))
-    return relax.op.divide(relax.op.add(t, t), relax.op.subtract(scalar(1, x), t))
+    t = emit(relax.op.tanh(x * scalar(0.5, x)))
+    return (t + t) / (scalar(1, x) - t)
 
 
 def selu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Selu -> gamma * elu(x, alpha)."""
     alpha = attributes.get("alpha", 1.67326319217681884765625)
     gamma = float(attributes.get("gamma", 1.05070102214813232421875))
-    return relax.op.multiply(elu(inputs, {"alpha": alpha}, opset), scalar(gamma, inputs[0]))
+    return elu(inputs, {"alpha": alpha}, opset) * scalar(gamma, inputs[0])
 
 
 def celu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Celu -> max(0, x) + min(0, alpha * (exp(x / alpha) - 1)); ONNX's own definition makes a vector of a number."""
     x, alpha = inputs[0], float(attributes.get("alpha", 1.0))
-    ratio = emit(relax.op.divide(x, scalar(alpha, x)))
+    ratio = emit(x / scalar(alpha, x))
     if alpha > 0:
         less = _less_one(emit(relax.op.minimum(ratio, scalar(0, x))))
     else:
-        less = relax.op.subtract(relax.op.exp(ratio), scalar(1, x))
-    curved = relax.op.minimum(relax.op.multiply(less, scalar(alpha, x)), scalar(0, x))
-    return relax.op.add(relax.op.nn.relu(x), curved)
+        less = relax.op.exp(ratio) - scalar(1, x)
+    curved = relax.op.minimum(less * scalar(alpha, x), scalar(0, x))
+    return relax.op.nn.relu(x) + curved
 
 
 def thresholded_relu(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -59,22 +58,21 @@ def thresholded_relu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.where(relax.op.greater(x, scalar(float(attributes.get("alpha", 1.0)), x)), x, scalar(0, x))
 
 
+@takes_integers
 def shrink(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Shrink -> x + bias below -lambd, else x - bias beyond lambd, else 0; the stock sum has both of a negative one.
 
     Integers go through float64 and are cut off: bias and lambd are floats.
     """
-    if "float" not in (dtype := dtype_of(inputs[0])):
-        return as_dtype(emit(shrink([as_dtype(inputs[0], "float64")], attributes, opset)), dtype)
     x, bias, lambd = inputs[0], float(attributes.get("bias", 0.0)), float(attributes.get("lambd", 0.5))
-    right = relax.op.where(relax.op.greater(x, scalar(lambd, x)), relax.op.subtract(x, scalar(bias, x)), scalar(0, x))
-    return relax.op.where(relax.op.less(x, scalar(-lambd, x)), relax.op.add(x, scalar(bias, x)), right)
+    right = relax.op.where(relax.op.greater(x, scalar(lambd, x)), x - scalar(bias, x), scalar(0, x))
+    return relax.op.where(relax.op.less(x, scalar(-lambd, x)), x + scalar(bias, x), right)
 
 
 def prelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """PRelu -> slope * x below 0; TVM's own takes no integers, and a slope a channel only."""
     x, slope = inputs[0], inputs[1]
-    return relax.op.where(relax.op.less(x, scalar(0, x)), relax.op.multiply(slope, x), x)
+    return relax.op.where(relax.op.less(x, scalar(0, x)), slope * x, x)
 
 
 #: Operator -> converter.

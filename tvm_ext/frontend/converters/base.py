@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +38,9 @@ def graph_of(attributes: Attributes) -> Graph:
     return graph
 
 
-def one_or_all(made: Any) -> Any:
+def one_or_all(result: Any) -> Any:
     """What a converter made; the one output of a node as it is, not as a tuple of one."""
-    return made.fields[0] if isinstance(made, relax.Tuple) and len(made.fields) == 1 else made
+    return result.fields[0] if isinstance(result, relax.Tuple) and len(result.fields) == 1 else result
 
 
 def text(attributes: Attributes, name: str, default: str) -> str:
@@ -87,6 +88,19 @@ def scalar(value: float | int | bool, x: Any) -> Any:
 def as_dtype(x: Any, dtype: str) -> Any:
     """A tensor in a dtype; the tensor itself if it has it."""
     return x if dtype_of(x) == dtype else emit(relax.op.astype(x, dtype))
+
+
+def takes_integers(convert: Converter) -> Converter:
+    """The converter of a function of floats, which takes integers too: they go through float64 and are cut off."""
+
+    @functools.wraps(convert)
+    def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
+        if "float" in (dtype := dtype_of(inputs[0])):
+            return convert(inputs, attributes, opset)
+        wide = operands([as_dtype(inputs[0], "float64"), *list(inputs)[1:]])
+        return as_dtype(emit(convert(wide, attributes, opset)), dtype)
+
+    return converter
 
 
 def widest(*operands: Any) -> str:

@@ -156,15 +156,15 @@ def _bits(x: Any, dtype: str) -> Any:
 def bit_cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BitCast: the same bits as a dtype of the same width; a bool is a byte of 0 or 1."""
     x, to = inputs[0], str(onnx.helper.tensor_dtype_to_np_dtype(int(attributes["to"])))
-    given = dtype_of(x)
+    dtype = dtype_of(x)
     if isinstance(x, GenericConst):
         return constant(x.value.numpy().view(np.dtype(to)))
-    if given == "bool":
-        x, given = emit(relax.op.astype(x, "uint8")), "uint8"
-    if to == given:
+    if dtype == "bool":
+        x, dtype = emit(relax.op.astype(x, "uint8")), "uint8"
+    if to == dtype:
         return x
     if to == "bool":
-        return relax.op.not_equal(x, relax.const(0, given))
+        return relax.op.not_equal(x, relax.const(0, dtype))
     assert shape_of(x) is not None
     return kernel(lambda data: te.compute(data.shape, lambda *i: _bits(data(*i), to), name="out"), x, name="bit_cast")
 

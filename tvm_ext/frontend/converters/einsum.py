@@ -178,7 +178,7 @@ def _joined(a: _Term, b: _Term, kept: set[str], result: Labels, sizes: Mapping[s
     else:
         left = shaped(a, [*batch, *rows], *([s] for s in rows), *([] for _ in columns))
         right = shaped(b, [*batch, *columns], *([] for _ in rows), *([s] for s in columns))
-        product = emit(relax.op.multiply(left, right))
+        product = emit(left * right)
     shape = [sizes[label] for label in labels]
     in_place = not summed or len(rows) == len(columns) == 1
     return _Term(product if in_place else emit(relax.op.reshape(product, shape)), labels)

@@ -77,18 +77,18 @@ def mean(inputs: Any, attributes: Attributes, opset: int) -> Any:
     total = functools.reduce(relax.op.add, inputs)
     if len(inputs) == 1:
         return total
-    return relax.op.divide(total, relax.const(len(inputs), str(inputs[0].ty.dtype)))
+    return total / relax.const(len(inputs), str(inputs[0].ty.dtype))
 
 
 def is_inf(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """IsInf, of one sign only if it says so; stock TVM finds both."""
     x = inputs[0]
-    found = []
+    tests = []
     if attributes.get("detect_positive", 1):
-        found.append(relax.op.equal(x, scalar(math.inf, x)))
+        tests.append(relax.op.equal(x, scalar(math.inf, x)))
     if attributes.get("detect_negative", 1):
-        found.append(relax.op.equal(x, scalar(-math.inf, x)))
-    return functools.reduce(relax.op.logical_or, found) if found else relax.op.zeros(x.ty.shape, "bool")
+        tests.append(relax.op.equal(x, scalar(-math.inf, x)))
+    return functools.reduce(relax.op.logical_or, tests) if tests else relax.op.zeros(x.ty.shape, "bool")
 
 
 # ------------------------------------------------------------ arithmetic at the edges

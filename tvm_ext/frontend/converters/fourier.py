@@ -61,7 +61,7 @@ def stft(inputs: Any, attributes: Attributes, opset: int) -> Any:
     frames = emit(relax.op.take(x, constant(places.reshape(-1)), 1, mode="wrap"))
     frames = emit(relax.op.reshape(frames, (batch, count, length, parts)))
     if window is not None:
-        frames = emit(relax.op.multiply(frames, emit(relax.op.reshape(window, (length, 1)))))
+        frames = emit(frames * relax.op.reshape(window, (length, 1)))
     return _product(frames, [batch, count], _matrix(length, parts, length, False, bool(attributes.get("onesided", 1))))
 
 
@@ -69,9 +69,9 @@ def _product(rows: Any, others: list[int], matrix: np.ndarray) -> Any:
     """(others, n, parts) by a matrix (n, parts, m, parts) -> (others, m, parts)."""
     n, parts, m, results = matrix.shape
     dtype = dtype_of(rows)
-    flat = emit(relax.op.astype(emit(relax.op.reshape(rows, (-1, n * parts))), "float64"))
+    flat = emit(relax.op.astype(relax.op.reshape(rows, (-1, n * parts)), "float64"))
     product = emit(relax.op.matmul(flat, constant(matrix.reshape(n * parts, m * results))))
-    return emit(relax.op.reshape(emit(relax.op.astype(product, dtype)), (*others, m, results)))
+    return emit(relax.op.reshape(relax.op.astype(product, dtype), (*others, m, results)))
 
 
 def _matrix(size: int, parts: int, length: int, inverse: bool, onesided: bool) -> np.ndarray:

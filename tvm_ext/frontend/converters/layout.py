@@ -65,7 +65,7 @@ def _padded_behind(inputs: Any, attributes: Attributes, opset: int, behind: list
         x = relax.op.nn.pad(x, [0, 0, 0, 0, *(p for end in behind for p in (0, end))])
     if inputs[2] is None:
         return x
-    return relax.op.add(x, relax.op.reshape(inputs[2], [1, -1] + [1] * len(behind)))
+    return x + relax.op.reshape(inputs[2], [1, -1] + [1] * len(behind))
 
 
 def pad(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -95,8 +95,8 @@ def split(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Split; pieces of no elements, which TVM's operator cannot make, are made apart."""
     x = inputs[0]
     shape, axis = static_shape(x, "the input of Split"), int(attributes.get("axis", 0))
-    given = attributes.get("split", ()) if opset < 13 else () if inputs[1] is None else known(inputs[1], "split")
-    sizes, start, pieces = [int(s) for s in given], 0, []
+    stated = attributes.get("split", ()) if opset < 13 else () if inputs[1] is None else known(inputs[1], "split")
+    sizes, start, pieces = [int(s) for s in stated], 0, []
     if all(sizes):
         return stock("Split", inputs, attributes, opset)
     for size in sizes:

@@ -46,18 +46,18 @@ def layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
         bias = relax.op.zeros(shape, x.ty.dtype) if bias is None else _broadcast(bias, shape)
         return relax.op.nn.layer_norm(x, _broadcast(scale, shape), bias, axes, epsilon)
     normal, mean, inverse = _normalized(x, axes, epsilon)
-    y = emit(relax.op.multiply(normal, scale))
-    y = y if bias is None else emit(relax.op.add(y, bias))
+    y = emit(normal * scale)
+    y = y if bias is None else emit(y + bias)
     return relax.Tuple([y, *(as_dtype(part, "float32") for part in (mean, inverse))][:count])
 
 
 def _normalized(x: Any, axes: list[int], epsilon: float) -> tuple[Any, Any, Any]:
     """(x - mean) / deviation over axes, with the mean, and the inverse deviation."""
     mean = emit(relax.op.mean(x, axes, keepdims=True))
-    centred = emit(relax.op.subtract(x, mean))
-    variance = emit(relax.op.mean(emit(relax.op.multiply(centred, centred)), axes, keepdims=True))
-    inverse = emit(relax.op.rsqrt(emit(relax.op.add(variance, scalar(epsilon, x)))))
-    return emit(relax.op.multiply(centred, inverse)), mean, inverse
+    centred = emit(x - mean)
+    variance = emit(relax.op.mean(centred * centred, axes, keepdims=True))
+    inverse = emit(relax.op.rsqrt(variance + scalar(epsilon, x)))
+    return emit(centred * inverse), mean, inverse
 
 
 def _fits(vector: Any, shape: list[Any]) -> bool:
@@ -82,7 +82,7 @@ def group_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
         raise Refusal(f"stash_type={attributes['stash_type']}: 1 (float32) is needed")
     normal = _normal_groups(x, groups, float(attributes.get("epsilon", 1e-5)))
     scale, bias = (_of_channels(inputs[i], shape, groups) for i in (1, 2))
-    return relax.op.add(relax.op.multiply(normal, scale), bias)
+    return normal * scale + bias
 
 
 def instance_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -111,9 +111,9 @@ def rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     axes = list(range(int(attributes.get("axis", -1)) % len(shape), len(shape)))
     if dtype_of(x) != "float64" and shape_of(scale) == shape[axes[0] :]:
         return stock("RMSNormalization", inputs, attributes, opset)
-    square = emit(relax.op.mean(emit(relax.op.multiply(x, x)), axes, keepdims=True))
-    inverse = relax.op.rsqrt(relax.op.add(square, scalar(float(attributes.get("epsilon", 1e-5)), x)))
-    return relax.op.multiply(relax.op.multiply(x, inverse), as_dtype(scale, dtype_of(x)))
+    square = emit(relax.op.mean(x * x, axes, keepdims=True))
+    inverse = relax.op.rsqrt(square + scalar(float(attributes.get("epsilon", 1e-5)), x))
+    return x * inverse * as_dtype(scale, dtype_of(x))
 
 
 def _of_channels(vector: Any, shape: Sequence[int], groups: int) -> Any:
@@ -132,9 +132,9 @@ def mean_variance_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     x = inputs[0]
     axes = [int(a) for a in attributes.get("axes", (0, 2, 3))]
     for _ in range(2):
-        x = emit(relax.op.subtract(x, emit(relax.op.mean(x, axes, keepdims=True))))
-    variance = emit(relax.op.mean(emit(relax.op.multiply(x, x)), axes, keepdims=True))
-    return relax.op.divide(x, relax.op.add(relax.op.sqrt(variance), scalar(1e-9, x)))
+        x = emit(x - relax.op.mean(x, axes, keepdims=True))
+    variance = emit(relax.op.mean(x * x, axes, keepdims=True))
+    return x / (relax.op.sqrt(variance) + scalar(1e-9, x))
 
 
 def _hardmax(x: Any, axis: int) -> Any:
@@ -147,8 +147,8 @@ def _hardmax(x: Any, axis: int) -> Any:
 
 
 def _broadcast(vector: Any, shape: list[Any]) -> Any:
-    given = shape_of(vector)
-    return vector if given is not None and list(given) == shape else relax.op.broadcast_to(vector, shape)
+    own = shape_of(vector)
+    return vector if own is not None and list(own) == shape else relax.op.broadcast_to(vector, shape)
 
 
 def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -161,8 +161,8 @@ def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if not attributes.get("spatial", 1):  # of opset 7
         raise Refusal("spatial=0: a mean for each element instead of each channel")
     dtype = widest(*operands)
-    if any(dtype_of(one) != dtype for one in operands):
-        wide = batch_norm([as_dtype(one, dtype) for one in operands], attributes, opset)
+    if any(dtype_of(operand) != dtype for operand in operands):
+        wide = batch_norm([as_dtype(operand, dtype) for operand in operands], attributes, opset)
         results = wide.fields if isinstance(wide, relax.Tuple) else [relax.TupleGetItem(emit(wide), 0)]
         owners = zip(results, (x, mean, variance), strict=False)
         return relax.Tuple([as_dtype(emit(y), dtype_of(owner)) for y, owner in owners])
@@ -172,7 +172,7 @@ def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     keep, axes = float(attributes.get("momentum", 0.9)), [a for a in range(rank) if a != 1]
     shape = [1, -1] + [1] * (rank - 2)
     normal, batch_mean, _ = _normalized(x, axes, epsilon)
-    y = relax.op.add(relax.op.multiply(normal, relax.op.reshape(scale, shape)), relax.op.reshape(bias, shape))
+    y = normal * relax.op.reshape(scale, shape) + relax.op.reshape(bias, shape)
     batch_variance = emit(relax.op.variance(x, axes, keepdims=True))
     running = [_moved(old, new, keep) for old, new in ((mean, batch_mean), (variance, batch_variance))]
     return relax.Tuple([y, *running][: outputs_of(attributes)])
@@ -180,7 +180,7 @@ def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 def _moved(old: Any, new: Any, keep: float) -> Any:
     new = relax.op.astype(relax.op.reshape(new, [-1]), dtype_of(old))
-    return relax.op.add(relax.op.multiply(old, scalar(keep, old)), relax.op.multiply(new, scalar(1 - keep, old)))
+    return old * scalar(keep, old) + new * scalar(1 - keep, old)
 
 
 def lrn(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -203,9 +203,9 @@ def lrn(inputs: Any, attributes: Attributes, opset: int) -> Any:
         return te.compute(data.shape, element, name="out")
 
     share = float(attributes.get("alpha", 1e-4)) / size
-    total = relax.op.multiply(kernel(compute, x, name="lrn"), scalar(share, x))
-    base = emit(relax.op.add(emit(total), scalar(float(attributes.get("bias", 1.0)), x)))
-    return relax.op.divide(x, emit(relax.op.power(base, scalar(float(attributes.get("beta", 0.75)), x))))
+    total = kernel(compute, x, name="lrn") * scalar(share, x)
+    base = emit(emit(total) + scalar(float(attributes.get("bias", 1.0)), x))
+    return x / relax.op.power(base, scalar(float(attributes.get("beta", 0.75)), x))
 
 
 def lp_normalization(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -214,9 +214,9 @@ def lp_normalization(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if order == 1:
         norm = relax.op.sum(relax.op.abs(x), axis, keepdims=True)
     else:
-        norm = relax.op.sqrt(relax.op.sum(relax.op.multiply(x, x), axis, keepdims=True))
+        norm = relax.op.sqrt(relax.op.sum(x * x, axis, keepdims=True))
     empty = relax.op.equal(norm, scalar(0, x))
-    return relax.op.where(empty, scalar(0, x), relax.op.divide(x, relax.op.where(empty, scalar(1, x), norm)))
+    return relax.op.where(empty, scalar(0, x), x / relax.op.where(empty, scalar(1, x), norm))
 
 
 def _softmax(function: Callable[..., Any]) -> Converter:

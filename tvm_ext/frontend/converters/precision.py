@@ -95,16 +95,16 @@ def unread(wide: Mapping[relax.Var, relax.Var], uses: Mapping[relax.Var, Any]) -
     return {var for var in wide if not uses.get(var)}
 
 
-def _items(made: Any) -> list[Any]:
+def _items(result: Any) -> list[Any]:
     """The results that a converter made, typed."""
     builder = relax.BlockBuilder.current()
-    made = builder.normalize(made)
-    if isinstance(made, relax.Tuple):
-        return [builder.normalize(field) for field in made.fields]
-    if not isinstance(made.ty, relax.TupleType):
-        return [made]
-    whole = builder.emit(made)
-    return [builder.normalize(relax.TupleGetItem(whole, i)) for i in range(len(made.ty.fields))]
+    result = builder.normalize(result)
+    if isinstance(result, relax.Tuple):
+        return [builder.normalize(field) for field in result.fields]
+    if not isinstance(result.ty, relax.TupleType):
+        return [result]
+    whole = builder.emit(result)
+    return [builder.normalize(relax.TupleGetItem(whole, i)) for i in range(len(result.ty.fields))]
 
 
 def _is_tensor(x: Any) -> bool:

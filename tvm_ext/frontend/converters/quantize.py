@@ -36,37 +36,37 @@ def quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if to in _INTEGERS and not block:
         zero = scalar_of(0, to) if zero is None else zero
         return relax.op.quantize(x, as_dtype(scale, "float32"), zero, axis=axis, out_dtype=to)
-    given = as_dtype(scale, "float32")
-    real = emit(relax.op.divide(x, spread(given, x, axis, block)))
+    step = as_dtype(scale, "float32")
+    real = emit(x / spread(step, x, axis, block))
     offset = None if zero is None else spread(as_dtype(_wide(zero), "float32"), x, axis, block)
     if to.startswith("float8"):
-        real = real if offset is None else emit(relax.op.add(real, offset))
+        real = real if offset is None else emit(real + offset)
         return encoded(real, to, bool(attributes.get("saturate", 1)))
     if to not in NARROW and to not in _INTEGERS:
         raise Refusal(f"quantization to {to}")
     low, high = limits(to)
     rounded = emit(relax.op.round(real))
-    shifted = rounded if offset is None else emit(relax.op.add(rounded, offset))
+    shifted = rounded if offset is None else emit(rounded + offset)
     return relax.op.astype(relax.op.clip(shifted, low, high), computed(to))
 
 
 def dequantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DequantizeLinear(x, scale, zero_point) to the dtype of `output_dtype`, or that of the scale."""
     x, scale, zero = inputs[0], inputs[1], inputs[2]
-    given, to = dtype_of(x), _dtype(attributes, "output_dtype") or dtype_of(scale)
+    stored, to = dtype_of(x), _dtype(attributes, "output_dtype") or dtype_of(scale)
     axis, block = _axis(x, attributes), int(attributes.get("block_size", 0))
     _check_parameters(x, scale, zero, axis, block)
-    if given in _INTEGERS and not block:
-        zero = scalar_of(0, given) if zero is None else zero
+    if stored in _INTEGERS and not block:
+        zero = scalar_of(0, stored) if zero is None else zero
         real = relax.op.dequantize(x, as_dtype(scale, "float32"), zero, axis=axis, out_dtype="float32")
         return real if to == "float32" else relax.op.astype(real, to)
-    if given not in _INTEGERS and not given.startswith("float8"):
-        raise Refusal(f"dequantization of {given}")
-    whole = "int32" if "int" in given else "float32"
+    if stored not in _INTEGERS and not stored.startswith("float8"):
+        raise Refusal(f"dequantization of {stored}")
+    whole = "int32" if "int" in stored else "float32"
     wide = as_dtype(_wide(x), whole)
     if zero is not None:
-        wide = emit(relax.op.subtract(wide, spread(as_dtype(_wide(zero), whole), x, axis, block)))
-    real = relax.op.multiply(as_dtype(wide, "float32"), spread(as_dtype(scale, "float32"), x, axis, block))
+        wide = emit(wide - spread(as_dtype(_wide(zero), whole), x, axis, block))
+    real = as_dtype(wide, "float32") * spread(as_dtype(scale, "float32"), x, axis, block)
     return real if to == "float32" else relax.op.astype(real, to)
 
 
@@ -106,15 +106,15 @@ def _check_parameters(x: Any, scale: Any, zero: Any, axis: int, block: int) -> N
         raise Refusal(f"a scale of shape {own}, which is no vector")
 
 
-def spread(given: Any, x: Any, axis: int, block: int) -> Any:
+def spread(parameter: Any, x: Any, axis: int, block: int) -> Any:
     """Scales or zero points as they broadcast over `x`: one, one for each index of an axis, or one a block of it."""
     shape = static_shape(x, "what is quantized")
-    own = static_shape(given, "a scale or zero point")
+    own = static_shape(parameter, "a scale or zero point")
     if math.prod(own) == 1:
-        return emit(relax.op.reshape(given, ()))
+        return emit(relax.op.reshape(parameter, ()))
     if not block:
-        return emit(relax.op.reshape(given, [-1 if i == axis else 1 for i in range(len(shape))]))
-    repeated = emit(relax.op.repeat(given, block, axis))
+        return emit(relax.op.reshape(parameter, [-1 if i == axis else 1 for i in range(len(shape))]))
+    repeated = emit(relax.op.repeat(parameter, block, axis))
     if own[axis] * block == shape[axis]:
         return repeated
     return emit(relax.op.strided_slice(repeated, [axis], [0], [shape[axis]]))

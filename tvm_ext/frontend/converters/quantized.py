@@ -30,7 +30,7 @@ def qlinear_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = (inputs[i] for i in range(9))
     weight = less_zero_point(w, _of_filters(w_zero, w))
     sums = emit(stock("Conv", [less_zero_point(x, x_zero), weight, bias], attributes, opset))
-    factor = emit(relax.op.divide(relax.op.multiply(x_scale, w_scale), y_scale))
+    factor = emit(x_scale * w_scale / y_scale)
     if shape_of(factor) not in _ONE:
         factor = relax.op.reshape(factor, [1, -1] + [1] * (int(sums.ty.ndim) - 2))
     return requantized(sums, factor, y_zero)
@@ -41,7 +41,7 @@ def qlinear_matmul(inputs: Any, attributes: Attributes, opset: int) -> Any:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (inputs[i] for i in range(8))
     left, right = less_zero_point(a, _of_rows(a_zero)), less_zero_point(b, b_zero)
     sums = emit(relax.op.matmul(left, right, out_dtype="int32"))
-    factor = relax.op.divide(relax.op.multiply(_of_rows(a_scale), b_scale), y_scale)
+    factor = _of_rows(a_scale) * b_scale / y_scale
     return requantized(sums, factor, y_zero)
 
 
@@ -54,27 +54,27 @@ def less_zero_point(x: Any, zero_point: Any) -> Any:
     if "float" in dtype_of(x):
         raise Refusal(f"{dtype_of(x)}: sums are of integers")
     wide = emit(relax.op.astype(x, "int32"))
-    return wide if zero_point is None else emit(relax.op.subtract(wide, relax.op.astype(zero_point, "int32")))
+    return wide if zero_point is None else emit(wide - relax.op.astype(zero_point, "int32"))
 
 
 def requantized(sums: Any, factor: Any, zero_point: Any) -> Any:
     """Sums of int32 times a factor, rounded and saturated to the zero point's dtype."""
-    real = relax.op.multiply(relax.op.astype(sums, "float32"), relax.op.astype(factor, "float32"))
+    real = relax.op.astype(sums, "float32") * relax.op.astype(factor, "float32")
     zero = zero_point if shape_of(zero_point) == () else relax.op.reshape(zero_point, ())
     return relax.op.quantize(real, relax.const(1.0, "float32"), zero, axis=0, out_dtype=dtype_of(zero_point))
 
 
-def _of_filters(given: Any, w: Any) -> Any:
+def _of_filters(parameter: Any, w: Any) -> Any:
     """One value, or one a filter, as it broadcasts to weights OI.."""
-    if given is None or shape_of(given) in _ONE:
-        return given
-    return relax.op.reshape(given, [-1] + [1] * (int(w.ty.ndim) - 1))
+    if parameter is None or shape_of(parameter) in _ONE:
+        return parameter
+    return relax.op.reshape(parameter, [-1] + [1] * (int(w.ty.ndim) - 1))
 
 
-def _of_rows(given: Any) -> Any:
+def _of_rows(parameter: Any) -> Any:
     """One value, or one a row [m], as it broadcasts to [m, k]."""
-    shape = shape_of(given)
-    return relax.op.expand_dims(given, -1) if shape is not None and len(shape) == 1 and shape != (1,) else given
+    shape = shape_of(parameter)
+    return relax.op.expand_dims(parameter, -1) if shape is not None and len(shape) == 1 and shape != (1,) else parameter
 
 
 CONVERTERS: dict[str, Converter] = {

@@ -80,7 +80,7 @@ Step = Callable[[_Layer, Any, Sequence[Any]], list[Any]]
 
 def rnn_step(layer: _Layer, x: Any, state: Sequence[Any]) -> list[Any]:
     """h = f(x + h R + b)."""
-    return [layer.functions[0](_op.add(x, _recurrent(layer, state[0])))]
+    return [layer.functions[0](x + _recurrent(layer, state[0]))]
 
 
 def gru_step(layer: _Layer, x: Any, state: Sequence[Any]) -> list[Any]:
@@ -90,42 +90,42 @@ def gru_step(layer: _Layer, x: Any, state: Sequence[Any]) -> list[Any]:
     size, recurrent = layer.weights.hidden, layer.weights.recurrent
     if layer.attributes.get("linear_before_reset", 0):
         part = emit(_recurrent(layer, h))
-        z, r = (emit(f(_op.add(layer.gate(x, i), layer.gate(part, i)))) for i in (0, 1))
-        candidate = g(_op.add(layer.gate(x, 2), _op.multiply(r, layer.gate(part, 2))))
+        z, r = (emit(f(layer.gate(x, i) + layer.gate(part, i))) for i in (0, 1))
+        candidate = g(layer.gate(x, 2) + r * layer.gate(part, 2))
     else:
         part = emit(_plus(_op.matmul(h, columns(recurrent, 0, 2 * size)), layer.bias, 0, 2 * size))
-        z, r = (emit(f(_op.add(layer.gate(x, i), layer.gate(part, i)))) for i in (0, 1))
-        reset = _op.matmul(emit(_op.multiply(r, h)), columns(recurrent, 2 * size, 3 * size))
-        candidate = g(_op.add(layer.gate(x, 2), _plus(reset, layer.bias, 2 * size, 3 * size)))
-    return [_op.add(_op.multiply(_op.subtract(scalar(1, z), z), candidate), _op.multiply(z, h))]
+        z, r = (emit(f(layer.gate(x, i) + layer.gate(part, i))) for i in (0, 1))
+        reset = _op.matmul(r * h, columns(recurrent, 2 * size, 3 * size))
+        candidate = g(layer.gate(x, 2) + _plus(reset, layer.bias, 2 * size, 3 * size))
+    return [(scalar(1, z) - z) * candidate + z * h]
 
 
 def lstm_step(layer: _Layer, x: Any, state: Sequence[Any]) -> list[Any]:
     """i, f = f(..), c = f c + i g(..), o = f(.. + P c), h = o h(c); gates lie in the order i o f c."""
     h, c = state
     f, g, last = layer.functions
-    gates = emit(_op.add(x, _recurrent(layer, h)))
+    gates = emit(x + _recurrent(layer, h))
     i = emit(f(_peep(layer, 0, layer.gate(gates, 0), c)))
     if layer.attributes.get("input_forget", 0):
-        forget = _op.subtract(scalar(1, i), i)
+        forget = scalar(1, i) - i
     else:
         forget = f(_peep(layer, 2, layer.gate(gates, 2), c))
-    cell = emit(_op.add(_op.multiply(forget, c), _op.multiply(i, g(layer.gate(gates, 3)))))
+    cell = emit(forget * c + i * g(layer.gate(gates, 3)))
     o = f(_peep(layer, 1, layer.gate(gates, 1), cell))
-    return [_op.multiply(o, last(cell)), cell]
+    return [o * last(cell), cell]
 
 
 def _peep(layer: _Layer, number: int, gate: Any, cell: Any) -> Any:
-    return _op.add(gate, _op.multiply(layer.peepholes[number], cell)) if layer.peepholes else gate
+    return gate + layer.peepholes[number] * cell if layer.peepholes else gate
 
 
 def _recurrent(layer: _Layer, h: Any) -> Any:
     product = layer.weights.of_state(h)
-    return product if layer.bias is None else _op.add(product, layer.bias)
+    return product if layer.bias is None else product + layer.bias
 
 
 def _plus(x: Any, bias: Any, start: int, stop: int) -> Any:
-    return x if bias is None else _op.add(x, columns(bias, start, stop))
+    return x if bias is None else x + columns(bias, start, stop)
 
 
 def columns(x: Any, start: int, stop: int) -> Any:
@@ -194,7 +194,7 @@ def _direction(
     if not steps:
         return emit(_op.zeros((0, batch, hidden), dtype_of(x))), state
     product = layer.weights.of_input(x)
-    scanned = [emit(product if layer.input_bias is None else _op.add(product, layer.input_bias))]
+    scanned = [emit(product if layer.input_bias is None else product + layer.input_bias)]
     if not _is_whole(lengths, steps):
         times = constant(np.arange(steps).reshape(-1, 1), dtype_of(lengths))
         scanned.append(emit(_op.reshape(_op.less(times, lengths), (steps, batch, 1))))
@@ -304,7 +304,7 @@ def _activation(name: str, parameters: Sequence[Iterator[float]]) -> Callable[[A
 
 
 def _affine(x: Any, alpha: float, beta: float) -> Any:
-    return _op.add(_op.multiply(x, scalar(alpha, x)), scalar(beta, x))
+    return x * scalar(alpha, x) + scalar(beta, x)
 
 
 def _clipped(function: Callable[[Any], Any], limit: float) -> Callable[[Any], Any]:
@@ -313,7 +313,7 @@ def _clipped(function: Callable[[Any], Any], limit: float) -> Callable[[Any], An
 
 def _softsign(x: Any) -> Any:
     x = emit(x)
-    return _op.divide(x, _op.add(_op.abs(x), scalar(1, x)))
+    return x / (_op.abs(x) + scalar(1, x))
 
 
 _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
@@ -325,7 +325,7 @@ _WITH_PARAMETERS: dict[str, tuple[Callable[..., Any], tuple[float, ...]]] = {
     "elu": (lambda x, alpha: activations.elu([x], {"alpha": alpha}, 0), (1.0,)),
     "hardsigmoid": (lambda x, alpha, beta: _op.clip(_affine(x, alpha, beta), 0, 1), (0.2, 0.5)),
     "leakyrelu": (_op.nn.leakyrelu, (0.01,)),
-    "scaledtanh": (lambda x, alpha, beta: _op.multiply(_op.tanh(_affine(x, beta, 0.0)), scalar(alpha, x)), (1.0, 1.0)),
+    "scaledtanh": (lambda x, alpha, beta: _op.tanh(_affine(x, beta, 0.0)) * scalar(alpha, x), (1.0, 1.0)),
     "thresholdedrelu": (lambda x, alpha: activations.thresholded_relu([x], {"alpha": alpha}, 0), (1.0,)),
 }
 

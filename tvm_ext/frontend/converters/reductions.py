@@ -14,7 +14,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from ...core.graph.relax_graph import dtype_of
-from .base import Attributes, Converter, as_dtype, constant, emit, kernel, known, scalar, static_shape
+from .base import Attributes, Converter, constant, emit, kernel, known, scalar, static_shape, takes_integers
 
 
 def _extreme(largest: bool) -> Converter:
@@ -42,8 +42,8 @@ def _extreme(largest: bool) -> Converter:
 def _axes(inputs: Any, attributes: Attributes) -> list[int]:
     """The axes; none with `noop_with_empty_axes`, all of them by default."""
     rank = int(inputs[0].ty.ndim)
-    given = attributes.get("axes", ()) if inputs[1] is None else known(inputs[1], "axes").reshape(-1)
-    axes = sorted({int(a) % rank for a in given})
+    stated = attributes.get("axes", ()) if inputs[1] is None else known(inputs[1], "axes").reshape(-1)
+    axes = sorted({int(a) % rank for a in stated})
     return axes or ([] if attributes.get("noop_with_empty_axes", 0) else list(range(rank)))
 
 
@@ -135,21 +135,18 @@ def cumulative_product(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(compute, x, name="cumulative_product")
 
 
+@takes_integers
 def log_sum_exp(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ReduceLogSumExp -> log(sum(exp(x - m))) + m; m is the maximum, or 0 where it is infinite: inf - inf is NaN."""
     x, axes, keep = inputs[0], _axes(inputs, attributes), bool(attributes.get("keepdims", 1))
     if not axes:
         return x
-    if "float" not in dtype_of(x):
-        return as_dtype(
-            emit(log_sum_exp([as_dtype(x, "float64"), None], {"axes": axes, "keepdims": keep}, opset)), dtype_of(x)
-        )
     top = emit(_extreme(largest=True)(inputs, {**attributes, "keepdims": 1}, opset))
     finite = relax.op.less(relax.op.abs(top), scalar(math.inf, top))
     top = emit(relax.op.where(finite, top, scalar(0, top)))
-    total = relax.op.sum(relax.op.exp(relax.op.subtract(x, top)), axes, keepdims=True)
-    found = relax.op.add(relax.op.log(total), top)
-    return found if keep else relax.op.squeeze(found, axes)
+    total = relax.op.sum(relax.op.exp(x - top), axes, keepdims=True)
+    result = relax.op.log(total) + top
+    return result if keep else relax.op.squeeze(result, axes)
 
 
 def _sum_of(before: Callable[[Any], Any], after: Callable[[Any], Any] | None = None) -> Converter:
@@ -163,18 +160,16 @@ def _sum_of(before: Callable[[Any], Any], after: Callable[[Any], Any] | None = N
     """
 
     def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
-        dtype, axes = dtype_of(inputs[0]), _axes(inputs, attributes)
-        x = as_dtype(inputs[0], "float64") if after and "float" not in dtype else inputs[0]
-        total = emit(before(x))
+        axes, total = _axes(inputs, attributes), emit(before(inputs[0]))
         if axes:
             total = emit(relax.op.sum(total, axes, bool(attributes.get("keepdims", 1))))
-        return as_dtype(emit(after(total)), dtype) if after else total
+        return after(total) if after else total
 
-    return converter
+    return takes_integers(converter) if after else converter
 
 
 def _square(x: Any) -> Any:
-    return relax.op.multiply(x, x)
+    return x * x
 
 
 #: Operator -> converter.

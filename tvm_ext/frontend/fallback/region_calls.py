@@ -40,7 +40,7 @@ def emit_call(
     """
     builder = relax.BlockBuilder.current()
     inputs = inputs or [relax.const(np.zeros(1, np.uint8))]  # TVM takes a kernel of one argument for a reshape
-    reads = [Value(f"x{i}", shape_of(one) or (), dtype_of(one)) for i, one in enumerate(inputs)]
+    reads = [Value(f"x{i}", shape_of(x) or (), dtype_of(x)) for i, x in enumerate(inputs)]
     makes = [Value(f"y{i}", *kind) for i, kind in enumerate(outputs)]
     kernel = builder.add_func(kernel_of(Region(name, (), tuple(reads), tuple(makes)), len(code)), name)
     program = relax.const(np.frombuffer(code, np.uint8))

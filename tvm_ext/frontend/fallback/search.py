@@ -22,6 +22,7 @@ from ..checks.graph_order import reads_of, sorted_nodes
 from ..checks.inference import dims_known, static_type
 from ..naming import node_label
 from ..reading.reader import Source
+from ..reading.shapes import text_of
 from ..reading.tensors import NO_NUMBERS, type_name
 from ..surveyor import Surveyor
 from .node import DOMAIN, region_node
@@ -70,7 +71,7 @@ class _Graph:
         self._reads = [list(dict.fromkeys(reads_of(node))) for node in self._nodes]
         self._known = {name: value for name in self._makers if surveyor.has(name)
                        and (value := surveyor.known(name)) is not None and value.dtype.name in _DTYPES}  # fmt: skip
-        self._why = {one.node: one.reason for one in surveyor.refused}
+        self._why = {entry.node: entry.reason for entry in surveyor.refused}
         self._why |= {label: self._unreadable(name) for label, name in surveyor.unseen.items()}
 
     def rewritten(self, threads: int) -> Source:
@@ -114,7 +115,7 @@ class _Graph:
             return f"is a {str(kind.WhichOneof('value')).removesuffix('_type')}, not a tensor"
         if static_type(kind) is None and self._has_numbers(name):
             dims = dims_known(kind)
-            shape = "" if dims is None else f" ({', '.join('?' if dim is None else str(dim) for dim in dims)})"
+            shape = "" if dims is None else f" {text_of(dims)}"
             return f"has a shape that is only known at run time{shape}"
         return f"has elements of type {type_name(kind.tensor_type.elem_type)}"
 
@@ -141,15 +142,15 @@ class _Graph:
 
     # ------------------------------------------------------------ a region as one node
     def _region(self, name: str, members: Sequence[int], threads: int) -> onnx.NodeProto:
-        made = [value for at in members for value in self._nodes[at].output if value]
-        inside, outside = set(made), {*self._outputs}
+        values = [value for at in members for value in self._nodes[at].output if value]
+        inside, outside = set(values), {*self._outputs}
         outside |= {value for at, reads in enumerate(self._reads) if at not in members for value in reads}
         reads = list(dict.fromkeys(value for at in members for value in self._reads[at] if value not in inside))
         held = [self._held[value] for value in reads if value in self._held]
         constants = [at for at in sorted({self._makers[value] for value in reads if value in self._makers})
                      if self._is_constant(at)]  # fmt: skip
         inputs = [value for value in reads if self._is_input(value)]
-        outputs = [value for value in made if value in outside]
+        outputs = [value for value in values if value in outside]
         graph = helper.make_graph(
             [self._named(at) for at in (*constants, *members)], name,
             [self._stated(value) for value in inputs], [self._stated(value) for value in outputs],
@@ -179,10 +180,10 @@ class _Graph:
     def _reason(self, at: int) -> str:
         """Why a node is in a region: it is refused, makes or reads what cannot leave one, or stands between others."""
         refused = self._why.get(self._labels[at], "")
-        made = [name for name in self._nodes[at].output if name and not self._crosses(name)]
-        numbers = [name for name in made if self._has_numbers(name)]
-        if made and not numbers:
-            return f"it makes {made[0]!r}, which {self._nature(made[0])}"
+        captive = [name for name in self._nodes[at].output if name and not self._crosses(name)]
+        numbers = [name for name in captive if self._has_numbers(name)]
+        if captive and not numbers:
+            return f"it makes {captive[0]!r}, which {self._nature(captive[0])}"
         alien = [name for name in self._reads[at] if self._is_computed(name) and not self._crosses(name)]
         return refused or (self._unreadable(alien[0]) if alien else "it stands between nodes that run there")
 
@@ -224,9 +225,9 @@ class _Graph:
 
     def _with_nodes(self, nodes: Sequence[onnx.NodeProto]) -> Source:
         """The model with other nodes, and the weights that they read."""
-        given = self._source.proto
-        proto = type(given)(ir_version=given.ir_version)
-        proto.opset_import.extend(given.opset_import)
+        source = self._source.proto
+        proto = type(source)(ir_version=source.ir_version)
+        proto.opset_import.extend(source.opset_import)
         proto.opset_import.add(domain=DOMAIN, version=1)
         graph, old = proto.graph, self._checked.graph
         graph.name = old.name

@@ -17,7 +17,7 @@ import numpy as np
 from ...core.errors import OptionError, UnsupportedError
 from ...core.frozen import FrozenInput
 from .reader import Source
-from .shapes import dims_of, text_of
+from .shapes import agree, dims_of, text_of
 
 if TYPE_CHECKING:
     import onnx
@@ -30,7 +30,7 @@ def frozen_source(source: Source, freeze: Iterable[FrozenInput]) -> Source:
         OptionError: a name that is no input, or a value that does not fit it.
         UnsupportedError: an input that is no tensor.
     """
-    values = {one.name: one.array() for one in freeze}
+    values = {entry.name: entry.array() for entry in freeze}
     if not values:
         return source
     proto = type(source.proto)()
@@ -66,15 +66,10 @@ def _fitted(stated: onnx.ValueInfoProto, value: np.ndarray, model: str) -> np.nd
     dims, dtype = dims_of(stated), onnx.helper.tensor_dtype_to_np_dtype(stated.type.tensor_type.elem_type)
     if value.shape == () and dims is not None and all(d == 1 or not isinstance(d, int) for d in dims):
         value = value.reshape((1,) * len(dims))
-    if dims is not None and not _fits(dims, value.shape):
+    if dims is not None and not agree(dims, value.shape):
         wrong = f"freeze: {stated.name!r} of {model} has shape {text_of(dims)}, not {value.shape}"
         raise OptionError(wrong, fix="give an array of this shape")
     return _cast(value, np.dtype(dtype), f"freeze: {stated.name!r} of {model}")
-
-
-def _fits(dims: tuple[int | str | None, ...], shape: tuple[int, ...]) -> bool:
-    same = all(not isinstance(d, int) or d == size for d, size in zip(dims, shape, strict=False))
-    return len(dims) == len(shape) and same
 
 
 def _cast(value: np.ndarray, dtype: np.dtype, what: str) -> np.ndarray:

@@ -219,11 +219,11 @@ def _no_text(message: Any) -> str:
     """The first field for text, of a message and all within it, that holds other bytes; "" if none does."""
     for field, value in _fields(message):
         values = value if hasattr(value, "extend") else (value,)  # what is repeated, in any version of protobuf
-        if field.type == field.TYPE_STRING and not all(isinstance(one, str) for one in values):
+        if field.type == field.TYPE_STRING and not all(isinstance(part, str) for part in values):
             return f"field {field.name!r} of a {message.DESCRIPTOR.name}"
         if field.type == field.TYPE_MESSAGE:
-            for one in values:
-                if where := _no_text(one):
+            for part in values:
+                if where := _no_text(part):
                     return where
     return ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from ...core.errors import ModelError, OptionError, UnsupportedError
@@ -144,7 +144,13 @@ def _check_bound(bound: Mapping[str, tuple[Dim, ...] | None], symbols: Set[str],
     raise ModelError(f"{model}: inputs with free dimensions: {listed}", fix=f"shapes={{{lines}}}{_left_over(words)}")
 
 
-def text_of(dims: tuple[Dim, ...] | None) -> str:
+def agree(stated: Sequence[Dim], shape: Sequence[Dim]) -> bool:
+    """Whether a shape has as many dimensions as are stated, and each of those that are numbers."""
+    same = all(not isinstance(d, int) or d == size for d, size in zip(stated, shape, strict=False))
+    return len(stated) == len(shape) and same
+
+
+def text_of(dims: Sequence[Dim] | None) -> str:
     """Dimensions as messages show them: (batch, 3, ?)."""
     if dims is None:
         return "any number of dimensions"

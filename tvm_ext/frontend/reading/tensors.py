@@ -90,5 +90,5 @@ def count_nonfinite(array: np.ndarray) -> str:
     if np.isfinite(array).all():
         return ""
     nan, inf = int(np.isnan(array).sum()), int(np.isinf(array).sum())
-    found = [f"{n} {what}" for n, what in ((nan, "NaN"), (inf, "Inf")) if n]
-    return f"{' and '.join(found)} among {array.size} values"
+    counts = [f"{n} {what}" for n, what in ((nan, "NaN"), (inf, "Inf")) if n]
+    return f"{' and '.join(counts)} among {array.size} values"

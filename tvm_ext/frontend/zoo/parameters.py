@@ -55,15 +55,15 @@ class Parameters:
         if self._stored is None:
             return init(self._rng, shape)
         self._used.add(name)
-        found = self._stored.get(name)
-        if found is None:
+        stored = self._stored.get(name)
+        if stored is None:
             self._missing.append(f"{name} {shape}")
-        elif found.shape != shape:
-            self._misfits.append(f"{name} {found.shape} instead of {shape}")
-        elif found.dtype.kind != "f":
-            self._misfits.append(f"{name} of dtype {found.dtype} instead of float32")
+        elif stored.shape != shape:
+            self._misfits.append(f"{name} {stored.shape} instead of {shape}")
+        elif stored.dtype.kind != "f":
+            self._misfits.append(f"{name} of dtype {stored.dtype} instead of float32")
         else:
-            return found.astype(np.float32, copy=False)
+            return stored.astype(np.float32, copy=False)
         return np.zeros(shape, np.float32)
 
     def finish(self, model: str) -> None:
@@ -74,10 +74,10 @@ class Parameters:
         """
         extra = [n for n in self._stored or () if n not in self._used and not n.endswith(".num_batches_tracked")]
         groups = (("missing", self._missing), ("of another shape", self._misfits), ("not of this model", extra))
-        found = [f"{len(names)} {what}: {_some(names)}" for what, names in groups if names]
-        if found:
+        wrong = [f"{len(names)} {what}: {_some(names)}" for what, names in groups if names]
+        if wrong:
             raise ModelError(
-                f"weights {self._file!r} do not fit {model}: " + "; ".join(found),
+                f"weights {self._file!r} do not fit {model}: " + "; ".join(wrong),
                 fix=f"give the state dict of exactly this {model}, float tensors under torch's names",
             )
 

@@ -150,7 +150,7 @@ def lp_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
 def _power(x: Any, p: int) -> Any:
     if p == 1:
         return x
-    return relax.op.multiply(x, x) if p == 2 else relax.op.power(x, scalar(float(p), x))
+    return x * x if p == 2 else relax.op.power(x, scalar(float(p), x))
 
 
 def _explicit_pads(x: Any, attributes: Attributes) -> Attributes:

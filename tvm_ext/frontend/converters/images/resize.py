@@ -70,8 +70,8 @@ def resize(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Resize(x, roi, scales, sizes); before opset 11 Resize(x, scales)."""
     x, mode = inputs[0], _Mode.of(attributes, opset)
     shape = static_shape(x, "the input of Resize")
-    given = {"roi": inputs[1], "scales": inputs[2], "sizes": inputs[3]} if opset > 10 else {"scales": inputs[1]}
-    values = {name: known(value, name) for name, value in given.items() if value is not None}
+    operands = {"roi": inputs[1], "scales": inputs[2], "sizes": inputs[3]} if opset > 10 else {"scales": inputs[1]}
+    values = {name: known(value, name) for name, value in operands.items() if value is not None}
     axes = _axes(shape, {name: value for name, value in values.items() if value.size}, attributes)
     if _is_common(axes, shape, mode) and opset > 10:
         return stock("Resize", inputs, attributes, opset)

@@ -59,7 +59,7 @@ def affine_grid(inputs: Any, attributes: Attributes, opset: int) -> Any:
         size = sizes[axis]
         pixels = np.linspace(-1, 1, size) if corners else (2 * np.arange(size) + 1) / size - 1
         along = constant(pixels.reshape([size if a == axis else 1 for a in range(rank)] + [1]), dtype_of(theta))
-        grid = emit(relax.op.add(grid, emit(relax.op.multiply(column, along))))
+        grid = emit(grid + column * along)
     return grid
 
 

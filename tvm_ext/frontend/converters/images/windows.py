@@ -87,7 +87,7 @@ def deform_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
         return te.compute([n, filters, oh, ow], element, name="out")
 
     y = kernel(compute, x, w, offset, *([] if mask is None else [mask]), name="deform_conv")
-    return y if bias is None else relax.op.add(y, relax.op.reshape(bias, [1, -1, 1, 1]))
+    return y if bias is None else y + relax.op.reshape(bias, [1, -1, 1, 1])
 
 
 #: Operator -> converter.

@@ -22,12 +22,12 @@ def gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 def bias_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BiasGelu(x, b) -> gelu(x + b)."""
-    return relax.op.nn.gelu(emit(relax.op.add(inputs[0], inputs[1])))
+    return relax.op.nn.gelu(inputs[0] + inputs[1])
 
 
 def fast_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """FastGelu(x, b) -> 0.5 * y * (1 + tanh(sqrt(2 / pi) * (y + 0.044715 * y * y * y))) of y = x + b."""
-    return relax.op.nn.gelu_tanh(inputs[0] if inputs[1] is None else emit(relax.op.add(inputs[0], inputs[1])))
+    return relax.op.nn.gelu_tanh(inputs[0] if inputs[1] is None else emit(inputs[0] + inputs[1]))
 
 
 def gemm_fast_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -41,27 +41,27 @@ def quick_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if "float" not in dtype_of(x):
         raise Refusal(f"QuickGelu of {dtype_of(x)}")
     alpha = float(attributes.get("alpha", 1.702))
-    return relax.op.multiply(x, relax.op.sigmoid(relax.op.multiply(x, scalar(alpha, x))))
+    return x * relax.op.sigmoid(x * scalar(alpha, x))
 
 
 def scaled_silu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ScaledSiLU(x, scale) -> silu(scale * x), by default of the attribute `alpha`."""
     x = inputs[0]
     scale = scalar(float(attributes.get("alpha", 1.0)), x) if inputs[1] is None else inputs[1]
-    return relax.op.nn.silu(emit(relax.op.multiply(x, emit(relax.op.reshape(scale, ())))))
+    return relax.op.nn.silu(x * relax.op.reshape(scale, ()))
 
 
 def bias_split_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BiasSplitGelu(x, b) -> the first half of x + b times the gelu of the second."""
-    y = emit(relax.op.add(inputs[0], inputs[1]))
+    y = emit(inputs[0] + inputs[1])
     width = static_shape(y, "what is split")[-1]
     gate = emit(relax.op.nn.gelu(columns(y, width // 2, width)))
-    return relax.op.multiply(columns(y, 0, width // 2), gate)
+    return columns(y, 0, width // 2) * gate
 
 
 def bias_add(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BiasAdd(x, b, skip) -> x + b + skip."""
-    return relax.op.add(emit(relax.op.add(inputs[0], inputs[1])), inputs[2])
+    return inputs[0] + inputs[1] + inputs[2]
 
 
 def bias_dropout(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -69,8 +69,8 @@ def bias_dropout(inputs: Any, attributes: Attributes, opset: int) -> Any:
     x, bias, residual = inputs[0], inputs[1], inputs[2]
     if inputs[4] is not None and known(inputs[4], "training_mode").any():
         raise Refusal("training_mode: what it drops is random")
-    y = emit(relax.op.add(x, bias))
-    y = y if residual is None else emit(relax.op.add(y, residual))
+    y = emit(x + bias)
+    y = y if residual is None else emit(y + residual)
     kept = emit(relax.op.broadcast_to(constant(True), static_shape(y, "what nothing is dropped of")))
     return relax.Tuple([y, kept][: outputs_of(attributes)])
 
@@ -87,11 +87,11 @@ def bias_softmax(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if attributes.get("is_inner_broadcast", 0) and len(own) < len(shape):
         lead = len(own) - (len(shape) - axis)
         own = [*own[:lead], *[1] * (len(shape) - len(own)), *own[lead:]]
-    y = emit(relax.op.add(x, emit(relax.op.reshape(bias, own))))
+    y = emit(x + relax.op.reshape(bias, own))
     if axis == len(shape) - 1:
         return relax.op.nn.softmax(y, -1)
     rows = emit(relax.op.reshape(y, (*shape[:axis], -1)))
-    return relax.op.reshape(emit(relax.op.nn.softmax(rows, -1)), shape)
+    return relax.op.reshape(relax.op.nn.softmax(rows, -1), shape)
 
 
 #: Operator of the domain com.microsoft -> converter.

@@ -29,7 +29,7 @@ def attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
     def project(start: int, stop: int) -> Any:
         part = emit(relax.op.matmul(x, columns(weight, start, stop)))
-        return part if bias is None else emit(relax.op.add(part, columns(bias, start, stop)))
+        return part if bias is None else emit(part + columns(bias, start, stop))
 
     return _self_attention(project, weight, inputs[3], inputs[4], inputs[5], attributes)
 
@@ -64,7 +64,7 @@ def _self_attention(
         for stop, size in zip(stops, sizes, strict=True)
     )
     if past is not None:
-        before = [emit(relax.op.squeeze(emit(relax.op.strided_slice(past, [0], [i], [i + 1])), [0])) for i in (0, 1)]
+        before = [emit(relax.op.squeeze(relax.op.strided_slice(past, [0], [i], [i + 1]), [0])) for i in (0, 1)]
         key, value = continued(before[0], key), continued(before[1], value)
     context, _ = attend(query, key, value, [mask_of(mask, query, key, attributes), bias], attributes)
     if outputs_of(attributes) == 1:
@@ -99,7 +99,7 @@ def _operands(inputs: Any, attributes: Attributes) -> list[Any]:
         shape = static_shape(part, "an operand of attention")
         if len(shape) == 3:
             width = shape[2]
-            part = emit(relax.op.add(part, columns(bias, start, start + width)))
+            part = emit(part + columns(bias, start, start + width))
         start += width
         shifted.append(split_heads(part, heads))
     return shifted
@@ -161,15 +161,15 @@ def gated_position_bias(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if inputs[6] is not None:
         raise Refusal("token_offset")
     heads = count_of(attributes, "num_heads")
-    apart = split_heads(emit(relax.op.add(query, bias)), heads)
-    gates = emit(relax.op.add(emit(relax.op.matmul(apart, weight)), shift))
+    apart = split_heads(emit(query + bias), heads)
+    gates = emit(relax.op.matmul(apart, weight) + shift)
     *lead, width = static_shape(gates, "the gates")
-    sums = emit(relax.op.sum(emit(relax.op.reshape(gates, (*lead, 2, width // 2))), [-1]))
+    sums = emit(relax.op.sum(relax.op.reshape(gates, (*lead, 2, width // 2)), [-1]))
     both = emit(relax.op.sigmoid(sums))
     u, r = (columns(both, i, i + 1) for i in (0, 1))
     one, two = relax.const(1.0, "float32"), relax.const(2.0, "float32")
-    inner = emit(relax.op.subtract(emit(relax.op.multiply(r, eco)), one))
-    return relax.op.multiply(emit(relax.op.add(emit(relax.op.multiply(u, inner)), two)), positions)
+    inner = emit(r * eco - one)
+    return (u * inner + two) * positions
 
 
 #: Operator of the domain com.microsoft -> converter.

@@ -35,7 +35,7 @@ def matmul_of_bits(inputs: Any, attributes: Attributes, opset: int) -> Any:
         raise Refusal("weight_prepacked: the weight lies as one processor wants it")
     weight = _decoded_rows(inputs, rows, depth, int(attributes.get("bits", 4)), int(attributes["block_size"]))
     y = relax.op.matmul(x, constant(weight.T, dtype_of(x)))
-    return y if inputs[5] is None else relax.op.add(emit(y), inputs[5])
+    return y if inputs[5] is None else emit(y) + inputs[5]
 
 
 def _decoded_rows(inputs: Any, rows: int, depth: int, bits: int, block: int) -> np.ndarray:

@@ -38,12 +38,12 @@ def group_query_attention(inputs: Any, attributes: Attributes, opset: int) -> An
         query, key = (turn(x, tables, bool(attributes.get("rotary_interleaved", 0))) for x in (query, key))
     scores = scores_of(query, _repeated(key, heads), attributes)
     if limit := float(attributes.get("softcap", 0.0)):
-        inner = emit(relax.op.tanh(emit(relax.op.divide(scores, scalar(limit, scores)))))
-        scores = emit(relax.op.multiply(inner, scalar(limit, scores)))
+        inner = emit(relax.op.tanh(scores / scalar(limit, scores)))
+        scores = emit(inner * scalar(limit, scores))
     if inputs[10] is not None:
-        scores = emit(relax.op.add(scores, inputs[10]))
+        scores = emit(scores + inputs[10])
     mask = _mask(inputs[5], batch, sequence, attributes, dtype_of(query))
-    scores = scores if mask is None else emit(relax.op.add(scores, mask))
+    scores = scores if mask is None else emit(scores + mask)
     weights = _weights(scores, inputs[11], bool(attributes.get("smooth_softmax", 0)))
     context = joined_heads(emit(relax.op.matmul(weights, _repeated(value, heads))))
     return relax.Tuple([context, key, value][: outputs_of(attributes)])
@@ -113,7 +113,7 @@ def _weights(scores: Any, sink: Any, smooth: bool) -> Any:
     batch, heads, queries, keys = static_shape(scores, "the scores")
     score = relax.const(0.0, dtype_of(scores)) if sink is None else emit(relax.op.reshape(sink, (1, heads, 1, 1)))
     column = emit(relax.op.broadcast_to(score, (batch, heads, queries, 1)))
-    return columns(emit(relax.op.nn.softmax(emit(relax.op.concat([scores, column], -1)), -1)), 0, keys)
+    return columns(emit(relax.op.nn.softmax(relax.op.concat([scores, column], -1), -1)), 0, keys)
 
 
 #: Operator of the domain com.microsoft -> converter.

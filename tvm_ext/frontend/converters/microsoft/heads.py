@@ -42,20 +42,20 @@ def split_heads(x: Any, heads: int) -> Any:
         return x
     if len(shape) != 3 or shape[2] % heads:
         raise Refusal(f"an operand of shape {shape}, which {heads} heads do not divide")
-    return emit(relax.op.permute_dims(emit(relax.op.reshape(x, (*shape[:2], heads, shape[2] // heads))), _SWAP))
+    return emit(relax.op.permute_dims(relax.op.reshape(x, (*shape[:2], heads, shape[2] // heads)), _SWAP))
 
 
 def joined_heads(x: Any) -> Any:
     """(batch, heads, sequence, size) -> (batch, sequence, heads * size)."""
     batch, heads, sequence, size = static_shape(x, "the result of attention")
-    return emit(relax.op.reshape(emit(relax.op.permute_dims(x, _SWAP)), (batch, sequence, heads * size)))
+    return emit(relax.op.reshape(relax.op.permute_dims(x, _SWAP), (batch, sequence, heads * size)))
 
 
 def scores_of(query: Any, key: Any, attributes: Attributes) -> Any:
     """query key^T times `scale`, by default one over the root of the size of a head: (batch, heads, queries, keys)."""
     scale = float(attributes.get("scale", 0.0)) or 1.0 / math.sqrt(static_shape(query, "the query")[3])
-    scores = emit(relax.op.matmul(query, emit(relax.op.permute_dims(key, [0, 1, 3, 2]))))
-    return emit(relax.op.multiply(scores, scalar(scale, scores)))
+    scores = emit(relax.op.matmul(query, relax.op.permute_dims(key, [0, 1, 3, 2])))
+    return emit(scores * scalar(scale, scores))
 
 
 def attend(query: Any, key: Any, value: Any, addends: Sequence[Any], attributes: Attributes) -> tuple[Any, Any]:
@@ -67,7 +67,7 @@ def attend(query: Any, key: Any, value: Any, addends: Sequence[Any], attributes:
     """
     scores = scores_of(query, key, attributes)
     for addend in addends:
-        scores = scores if addend is None else emit(relax.op.add(scores, addend))
+        scores = scores if addend is None else emit(scores + addend)
     weights = emit(relax.op.nn.softmax(scores, -1))
     return joined_heads(emit(relax.op.matmul(weights, value))), scores
 
@@ -119,7 +119,7 @@ def _left_out(given: Any, batch: int, queries: int, keys: int) -> Any:
         )
     places = constant(np.arange(keys), dtype_of(given))
     ends, *starts = (
-        emit(relax.op.reshape(emit(relax.op.strided_slice(given, [0], [at], [at + batch])), (batch, 1, 1, 1)))
+        emit(relax.op.reshape(relax.op.strided_slice(given, [0], [at], [at + batch]), (batch, 1, 1, 1)))
         for at in range(0, shape[0], batch)
     )
     out = emit(relax.op.greater_equal(places, ends))

@@ -29,7 +29,7 @@ def fused_matmul(inputs: Any, attributes: Attributes, opset: int) -> Any:
     )
     y = emit(relax.op.matmul(*turned))
     alpha = float(attributes.get("alpha", 1.0))
-    y = y if alpha == 1.0 else emit(relax.op.multiply(y, scalar(alpha, y)))
+    y = y if alpha == 1.0 else emit(y * scalar(alpha, y))
     return activated(y, attributes)
 
 
@@ -68,16 +68,16 @@ def _eliminated(both: Any, step: int, shape: list[int], dtype: str) -> Any:
     *batch, rows = shape
     last, at = len(batch), np.arange(rows)
     column = emit(relax.op.reshape(columns(both, step, step + 1), (*batch, rows)))
-    size = emit(relax.op.where(constant(at < step), scalar(-1, column), emit(relax.op.abs(column))))
+    size = emit(relax.op.where(constant(at < step), scalar(-1, column), relax.op.abs(column)))
     best = emit(relax.op.argmax(size, last, keepdims=True))
-    is_best = emit(relax.op.reshape(emit(relax.op.equal(constant(at), best)), (*batch, rows, 1)))
+    is_best = emit(relax.op.reshape(relax.op.equal(constant(at), best), (*batch, rows, 1)))
     zero = relax.const(0, dtype)
-    pivot = emit(relax.op.sum(emit(relax.op.where(is_best, both, zero)), [last], keepdims=True))
+    pivot = emit(relax.op.sum(relax.op.where(is_best, both, zero), [last], keepdims=True))
     own = emit(relax.op.strided_slice(both, [last], [step], [step + 1]))
     here = constant((at == step).reshape(-1, 1))
     moved = emit(relax.op.where(is_best, own, both))
-    unit = emit(relax.op.divide(pivot, columns(pivot, step, step + 1)))
-    less = emit(relax.op.subtract(moved, emit(relax.op.multiply(columns(moved, step, step + 1), unit))))
+    unit = emit(pivot / columns(pivot, step, step + 1))
+    less = emit(moved - columns(moved, step, step + 1) * unit)
     return emit(relax.op.where(here, unit, less))
 
 
@@ -87,8 +87,8 @@ def distances(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if metric not in ("euclidean", "sqeuclidean"):
         raise Refusal(f"metric {metric!r}; euclidean and sqeuclidean work")
     left, right = emit(relax.op.expand_dims(inputs[0], 1)), emit(relax.op.expand_dims(inputs[1], 0))
-    apart = emit(relax.op.subtract(left, right))
-    squares = relax.op.sum(emit(relax.op.multiply(apart, apart)), [-1])
+    apart = emit(left - right)
+    squares = relax.op.sum(apart * apart, [-1])
     return relax.op.sqrt(emit(squares)) if metric == "euclidean" else squares
 
 
@@ -96,9 +96,9 @@ def distances(inputs: Any, attributes: Attributes, opset: int) -> Any:
 def _product(sign: float) -> Converter:
     def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
         (a, b), (c, d) = ([columns(x, i, i + 1) for i in range(2)] for x in inputs[:2])
-        d = emit(relax.op.multiply(d, scalar(sign, d)))
-        real = relax.op.subtract(emit(relax.op.multiply(a, c)), emit(relax.op.multiply(b, d)))
-        imaginary = relax.op.add(emit(relax.op.multiply(a, d)), emit(relax.op.multiply(b, c)))
+        d = emit(d * scalar(sign, d))
+        real = a * c - b * d
+        imaginary = a * d + b * c
         return relax.op.concat([emit(real), emit(imaginary)], -1)
 
     converter.__doc__ = (

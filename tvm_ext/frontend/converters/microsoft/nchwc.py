@@ -21,7 +21,7 @@ from tvm import relax
 from ....runtime.cpu import cpu_flags
 from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, known, static_shape
-from .standard import activated, channels_first, channels_last, standard, without
+from .standard import activated, channels_first, channels_last, same, standard, without
 
 
 @functools.cache
@@ -49,7 +49,7 @@ def conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Conv(x, w, b, z) -> activation(conv(x, w, b) + z) of a weight in blocks, which must be known."""
     weight = constant(_plain(known(inputs[1], "W")))
     y = emit(standard("Conv", [inputs[0], weight, inputs[2]], without(attributes, "activation"), 11))
-    y = y if inputs[3] is None else emit(relax.op.add(y, inputs[3]))
+    y = y if inputs[3] is None else emit(y + inputs[3])
     return activated(y, attributes)
 
 
@@ -80,14 +80,6 @@ def upsample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     )
 
 
-def _pool(op_type: str) -> Converter:
-    def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
-        return standard(op_type, [inputs[0]], attributes, 13)
-
-    converter.__doc__ = f"{op_type} of ONNX."
-    return converter
-
-
 _POOLS: Sequence[str] = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
 #: Operator of the domain com.microsoft.nchwc -> converter.
 CONVERTERS: dict[str, Converter] = {
@@ -95,5 +87,5 @@ CONVERTERS: dict[str, Converter] = {
     "ReorderInput": reorder_input,
     "ReorderOutput": reorder_output,
     "Upsample": upsample,
-    **{name: _pool(name) for name in _POOLS},
+    **{name: same(name) for name in _POOLS},
 }

@@ -29,7 +29,7 @@ def skip_layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     y = relax.op.nn.layer_norm(x, weight, shift, -1, epsilon)
     if (count := outputs_of(attributes)) == 1:
         return y
-    inverse = relax.op.rsqrt(relax.op.add(relax.op.variance(x, [-1], keepdims=True), scalar(epsilon, x)))
+    inverse = relax.op.rsqrt(relax.op.variance(x, [-1], keepdims=True) + scalar(epsilon, x))
     return relax.Tuple([emit(y), emit(relax.op.mean(x, [-1], keepdims=True)), emit(inverse), x][:count])
 
 
@@ -51,13 +51,13 @@ def _rms_norm(x: Any, weight: Any, axis: int, epsilon: float) -> tuple[Any, Any]
     rank = len(static_shape(x, "what is normalized"))
     axes = list(range(axis % rank, rank))
     y = emit(standard("RMSNormalization", [x, weight], {"axis": axis, "epsilon": epsilon}, 23))
-    squares = relax.op.mean(relax.op.multiply(x, x), axes, keepdims=True)
-    return y, emit(relax.op.rsqrt(relax.op.add(squares, scalar(epsilon, x))))
+    squares = relax.op.mean(x * x, axes, keepdims=True)
+    return y, emit(relax.op.rsqrt(squares + scalar(epsilon, x)))
 
 
 def _sum(x: Any, *others: Any) -> Any:
     for other in others:
-        x = x if other is None else emit(relax.op.add(x, other))
+        x = x if other is None else emit(x + other)
     return x
 
 
@@ -69,7 +69,7 @@ def gated_rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     y, _ = _rms_norm(groups, weight, -1, float(attributes.get("epsilon", 1e-5)))
     kind = text(attributes, "activation", "silu")
     opened = emit(relax.op.sigmoid(gate) if kind == "sigmoid" else relax.op.nn.silu(gate))
-    return relax.op.multiply(emit(relax.op.reshape(y, shape)), opened)
+    return relax.op.reshape(y, shape) * opened
 
 
 # ------------------------------------------------------------ embeddings
@@ -95,7 +95,7 @@ def _embedded(
     y = emit(relax.op.nn.layer_norm(total, weight, shift, -1, float(attributes.get("epsilon", _EPSILON))))
     count = constant(np.zeros(batch), "int32")
     if mask is not None:
-        count = emit(relax.op.sum(emit(relax.op.astype(relax.op.equal(mask, scalar(1, mask)), "int32")), [1]))
+        count = emit(relax.op.sum(relax.op.astype(relax.op.equal(mask, scalar(1, mask)), "int32"), [1]))
     return relax.Tuple([y, count, total][: outputs_of(attributes)])
 
 
@@ -143,8 +143,8 @@ def _group_norm(x: Any, weight: Any, shift: Any, attributes: Attributes) -> Any:
     last, shape = _channels_last(attributes), static_shape(x, "what is normalized")
     if len(shape) != 4:
         raise Refusal(f"groups of channels of a tensor of shape {shape}")
-    given = {"num_groups": int(attributes["groups"]), "epsilon": float(attributes.get("epsilon", 1e-5))}
-    y = emit(standard("GroupNormalization", [channels_first(x) if last else x, weight, shift], given, 21))
+    stated = {"num_groups": int(attributes["groups"]), "epsilon": float(attributes.get("epsilon", 1e-5))}
+    y = emit(standard("GroupNormalization", [channels_first(x) if last else x, weight, shift], stated, 21))
     y = channels_last(y) if last else y
     return emit(relax.op.nn.silu(y)) if attributes.get("activation", 0) else y
 

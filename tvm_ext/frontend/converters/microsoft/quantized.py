@@ -17,6 +17,7 @@ from tvm import relax
 from ..base import Attributes, Converter, emit, scalar, static_shape, stock
 from ..quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from ..quantized import less_zero_point, qlinear_conv, requantized
+from .standard import channels_first, channels_last, without
 
 
 def _real(*parts: Any) -> Any:
@@ -35,7 +36,7 @@ def _nearest(real: Any, zero: Any) -> Any:
 
 def _shifted(x: Any, scale: Any, zero: Any) -> Any:
     """round(x / scale + zero point): some of onnxruntime's kernels round behind the shift, not before it."""
-    return _nearest(emit(relax.op.add(relax.op.divide(x, scale), _float(zero))), zero)
+    return _nearest(emit(x / scale + _float(zero)), zero)
 
 
 def _float(x: Any) -> Any:
@@ -44,27 +45,27 @@ def _float(x: Any) -> Any:
 
 def _operands(inputs: Any) -> tuple[Any, ...]:
     """(a, sa, za, b, sb, zb, sy, zy) with all zero points."""
-    given = [inputs[i] for i in range(8)]
-    return tuple(scalar(0, given[0]) if k in (2, 5, 7) and x is None else x for k, x in enumerate(given))
+    operands = [inputs[i] for i in range(8)]
+    return tuple(scalar(0, operands[0]) if k in (2, 5, 7) and x is None else x for k, x in enumerate(operands))
 
 
 def add(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearAdd -> round(a ra + (b rb + (zy - (ra za + rb zb)))) with ra = sa / sy and rb = sb / sy."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = _operands(inputs)
-    left, right = (emit(relax.op.divide(scale, y_scale)) for scale in (a_scale, b_scale))
-    shifts = [emit(relax.op.multiply(r, _float(zero))) for r, zero in ((left, a_zero), (right, b_zero))]
-    fixed = emit(relax.op.subtract(_float(y_zero), emit(relax.op.add(*shifts))))
-    rest = emit(relax.op.add(relax.op.multiply(_float(b), right), fixed))
-    return _nearest(emit(relax.op.add(relax.op.multiply(_float(a), left), rest)), y_zero)
+    left, right = (emit(scale / y_scale) for scale in (a_scale, b_scale))
+    shifts = [emit(r * _float(zero)) for r, zero in ((left, a_zero), (right, b_zero))]
+    fixed = emit(_float(y_zero) - relax.op.add(*shifts))
+    rest = emit(_float(b) * right + fixed)
+    return _nearest(emit(_float(a) * left + rest), y_zero)
 
 
 def multiply(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearMul -> round((a - za) (b - zb) r + zy) with r = sa sb / sy; the product of two differences is exact."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = _operands(inputs)
-    left, right = (emit(relax.op.subtract(_float(x), _float(zero))) for x, zero in ((a, a_zero), (b, b_zero)))
-    factor = emit(relax.op.divide(emit(relax.op.multiply(a_scale, b_scale)), y_scale))
-    real = emit(relax.op.multiply(emit(relax.op.multiply(left, right)), factor))
-    return _nearest(emit(relax.op.add(real, _float(y_zero))), y_zero)
+    left, right = (emit(_float(x) - _float(zero)) for x, zero in ((a, a_zero), (b, b_zero)))
+    factor = emit(a_scale * b_scale / y_scale)
+    real = emit(left * right * factor)
+    return _nearest(emit(real + _float(y_zero)), y_zero)
 
 
 def global_average_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -76,8 +77,8 @@ def global_average_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     axes = list(range(first, first + len(shape) - 2))
     steps = emit(relax.op.sum(_real(x, relax.const(1.0, "float32"), x_zero), axes, keepdims=True))
     pixels = relax.const(float(math.prod(shape[i] for i in axes)), "float32")
-    factor = emit(relax.op.divide(x_scale, emit(relax.op.multiply(y_scale, pixels))))
-    return _whole(emit(relax.op.multiply(steps, factor)), relax.const(1.0, "float32"), y_zero)
+    factor = emit(x_scale / (y_scale * pixels))
+    return _whole(emit(steps * factor), relax.const(1.0, "float32"), y_zero)
 
 
 def _of_one(
@@ -96,13 +97,9 @@ def _of_one(
 
 def _pooled(op_type: str) -> Callable[[Any, Attributes], Any]:
     def compute(x: Any, attributes: Attributes) -> Any:
-        last = bool(attributes.get("channels_last", 0))
-        rank = len(static_shape(x, "what is pooled"))
-        given = {name: value for name, value in attributes.items() if name != "channels_last"}
-        if last:
-            x = emit(relax.op.permute_dims(x, [0, rank - 1, *range(1, rank - 1)]))
-        y = emit(stock(op_type, [x], given, 13))
-        return relax.op.permute_dims(y, [0, *range(2, rank), 1]) if last else y
+        last, plain = attributes.get("channels_last", 0), without(attributes, "channels_last")
+        y = emit(stock(op_type, [channels_first(x) if last else x], plain, 13))
+        return channels_last(y) if last else y
 
     return compute
 
@@ -122,9 +119,9 @@ def _softmax(x: Any, attributes: Attributes) -> Any:
 
 def concat(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearConcat(sy, zy, x1, s1, z1, x2, s2, z2, ...): all in the scale of y."""
-    given = list(inputs)
-    parts = [_real(*given[i : i + 3]) for i in range(2, len(given), 3)]
-    return _whole(emit(relax.op.concat(parts, int(attributes["axis"]))), given[0], given[1])
+    operands = list(inputs)
+    parts = [_real(*operands[i : i + 3]) for i in range(2, len(operands), 3)]
+    return _whole(emit(relax.op.concat(parts, int(attributes["axis"]))), operands[0], operands[1])
 
 
 def where(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -140,13 +137,11 @@ def _mean(x: Any, attributes: Attributes) -> Any:
 
 def convolution(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearConv of ONNX; with `channels_last` of a tensor whose channels are last."""
-    from .standard import channels_first, channels_last, without
-
     attributes, last = without(attributes, "channels_last"), attributes.get("channels_last", 0)
     if not last:
         return qlinear_conv(inputs, attributes, opset)
-    given = [channels_first(inputs[0]), *(inputs[i] for i in range(1, 9))]
-    return channels_last(emit(qlinear_conv(given, attributes, opset)))
+    operands = [channels_first(inputs[0]), *(inputs[i] for i in range(1, 9))]
+    return channels_last(emit(qlinear_conv(operands, attributes, opset)))
 
 
 def gemm(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -157,21 +152,21 @@ def gemm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     )
     left, right = less_zero_point(a, a_zero), less_zero_point(b, b_zero)
     sums = emit(relax.op.matmul(left, right, out_dtype="int32"))
-    sums = sums if c is None else emit(relax.op.add(sums, c))
+    sums = sums if c is None else emit(sums + c)
     if (alpha := float(attributes.get("alpha", 1.0))) != 1.0:
-        a_scale = emit(relax.op.multiply(a_scale, scalar(alpha, a_scale)))
-    factor = emit(relax.op.multiply(a_scale, b_scale))
+        a_scale = emit(a_scale * scalar(alpha, a_scale))
+    factor = emit(a_scale * b_scale)
     if y_scale is None:
-        return relax.op.multiply(relax.op.astype(sums, "float32"), factor)
-    return requantized(sums, emit(relax.op.divide(factor, y_scale)), y_zero)
+        return relax.op.astype(sums, "float32") * factor
+    return requantized(sums, emit(factor / y_scale), y_zero)
 
 
 def matmul_to_float(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MatMulIntegerToFloat(a, b, sa, sb, za, zb, bias) -> (a - za) (b - zb) * sa * sb + bias."""
     a, b, a_scale, b_scale, a_zero, b_zero, bias = (inputs[i] for i in range(7))
     sums = emit(relax.op.matmul(less_zero_point(a, a_zero), less_zero_point(b, b_zero), out_dtype="int32"))
-    real = emit(relax.op.multiply(relax.op.astype(sums, "float32"), relax.op.multiply(a_scale, b_scale)))
-    return real if bias is None else relax.op.add(real, bias)
+    real = emit(relax.op.astype(sums, "float32") * (a_scale * b_scale))
+    return real if bias is None else real + bias
 
 
 def dynamic_matmul(inputs: Any, attributes: Attributes, opset: int) -> Any:

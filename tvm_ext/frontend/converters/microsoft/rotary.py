@@ -47,17 +47,17 @@ def rows_at(positions: Any, batch: int, sequence: int, cos: Any, sin: Any) -> tu
         positions: (batch, sequence), or of one element: of the first token of each sequence; None for 0.
         cos, sin: (positions, size / 2).
     """
-    given = (1,) if positions is None else static_shape(positions, "the positions")
-    if given == (batch, sequence) and given != (1,):
+    own = (1,) if positions is None else static_shape(positions, "the positions")
+    if own == (batch, sequence) and own != (1,):
         rows, places = batch, positions
-    elif given in ((), (1,)):
+    elif own in ((), (1,)):
         steps = constant(np.arange(sequence).reshape(1, -1), "int64" if positions is None else dtype_of(positions))
-        rows, places = 1, steps if positions is None else emit(relax.op.add(steps, positions))
+        rows, places = 1, steps if positions is None else emit(steps + positions)
     else:
-        raise Refusal(f"positions of shape {given}; (1,) and ({batch}, {sequence}) work")
+        raise Refusal(f"positions of shape {own}; (1,) and ({batch}, {sequence}) work")
     picked = (emit(gather([table, places], {"axis": 0}, 13)) for table in (cos, sin))
-    one, other = (emit(relax.op.reshape(table, (rows, 1, sequence, -1))) for table in picked)
-    return one, other
+    cosines, sines = (emit(relax.op.reshape(table, (rows, 1, sequence, -1))) for table in picked)
+    return cosines, sines
 
 
 def turn(x: Any, tables: tuple[Any, Any], interleaved: bool) -> Any:
@@ -74,11 +74,11 @@ def turn(x: Any, tables: tuple[Any, Any], interleaved: bool) -> Any:
     else:
         first, second = columns(part, 0, half), columns(part, half, 2 * half)
     turned = [
-        emit(relax.op.subtract(emit(relax.op.multiply(first, cos)), emit(relax.op.multiply(second, sin)))),
-        emit(relax.op.add(emit(relax.op.multiply(second, cos)), emit(relax.op.multiply(first, sin)))),
+        emit(first * cos - second * sin),
+        emit(second * cos + first * sin),
     ]
     if interleaved:
-        whole = emit(relax.op.reshape(emit(relax.op.stack(turned, axis=-1)), (*lead, 2 * half)))
+        whole = emit(relax.op.reshape(relax.op.stack(turned, axis=-1), (*lead, 2 * half)))
     else:
         whole = emit(relax.op.concat(turned, -1))
     return whole if 2 * half == size else emit(relax.op.concat([whole, columns(x, 2 * half, size)], -1))

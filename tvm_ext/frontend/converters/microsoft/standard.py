@@ -5,7 +5,7 @@ NhwcConv(x, w, b)   ->   transpose(Conv(transpose(x), w, b)), whose transposes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,15 +50,17 @@ def activated(y: Any, attributes: Attributes) -> Any:
         return y
     if name not in _ACTIVATIONS:
         raise Refusal(f"activation {name!r}; known are {', '.join(_ACTIVATIONS)}")
-    given = dict(zip(_ACTIVATIONS[name], map(float, attributes.get("activation_params", ())), strict=False))
+    parameters = dict(zip(_ACTIVATIONS[name], map(float, attributes.get("activation_params", ())), strict=False))
     stated = {part: attributes.get(f"activation_{part}") for part in _ACTIVATIONS[name]}
-    given |= {part: float(value) for part, value in stated.items() if value is not None}
+    parameters |= {part: float(value) for part, value in stated.items() if value is not None}
     if name == "Clip":
-        return relax.op.clip(y, given["min"], given["max"])
-    return standard(name, [y], given, 22)
+        return relax.op.clip(y, parameters["min"], parameters["max"])
+    return standard(name, [y], parameters, 22)
 
 
-def _same(op_type: str, opset: int = _OPSET) -> Converter:
+def same(op_type: str, opset: int = _OPSET) -> Converter:
+    """The converter of an operator that is ONNX's of this name."""
+
     def converter(inputs: Any, attributes: Attributes, _: int) -> Any:
         return standard(op_type, inputs, attributes, opset)
 
@@ -88,7 +90,7 @@ def fused_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """FusedConv(x, w, b, z): a convolution with a sum and an activation behind it."""
     y = emit(standard("Conv", [inputs[0], inputs[1], inputs[2]], without(attributes, "activation"), 11))
     if inputs[3] is not None:
-        y = emit(relax.op.add(y, inputs[3]))
+        y = emit(y + inputs[3])
     return activated(y, attributes)
 
 
@@ -107,8 +109,8 @@ def nhwc_max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
 def conv_transpose(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ConvTransposeWithDynamicPads(x, w, pads, b): ConvTranspose with pads that must be known."""
     pads = attributes.get("pads") if inputs[2] is None else [int(p) for p in known(inputs[2], "Pads").reshape(-1)]
-    given = attributes if pads is None else {**attributes, "pads": pads}
-    return standard("ConvTranspose", [inputs[0], inputs[1], inputs[3]], given)
+    padded = attributes if pads is None else {**attributes, "pads": pads}
+    return standard("ConvTranspose", [inputs[0], inputs[1], inputs[3]], padded)
 
 
 # ------------------------------------------------------------ movement
@@ -148,29 +150,19 @@ def embedding(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return standard("Gather", [inputs[0], inputs[1]], {"axis": 0})
 
 
-# ------------------------------------------------------------ scales of an axis
-def _one_scale(operator: Callable[..., Any]) -> Converter:
-    """QuantizeLinear and DequantizeLinear of onnxruntime: of 4, 8, 16 and 32 bits in every opset."""
-
-    def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
-        return operator(list(inputs) + [None] * (3 - len(inputs)), attributes, max(opset, _OPSET))
-
-    converter.__doc__ = f"{operator.__name__} of ONNX, with integers of 4, 8 and 16 bits in every opset."
-    return converter
-
-
+# ------------------------------------------------------------ integers
 def multiply_integers(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MulInteger(a, za, b, zb) -> (a - za) * (b - zb) in int32."""
     from ..quantized import less_zero_point
 
-    return relax.op.multiply(less_zero_point(inputs[0], inputs[1]), less_zero_point(inputs[2], inputs[3]))
+    return less_zero_point(inputs[0], inputs[1]) * less_zero_point(inputs[2], inputs[3])
 
 
 def sum_integers(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ReduceSumInteger(x): the sum over axes in 32 bits."""
     wide = "uint32" if dtype_of(inputs[0]).startswith("u") else "int32"
     axes = [int(axis) for axis in attributes.get("axes", ())] or None
-    return relax.op.sum(emit(relax.op.astype(inputs[0], wide)), axes, bool(attributes.get("keepdims", 1)))
+    return relax.op.sum(relax.op.astype(inputs[0], wide), axes, bool(attributes.get("keepdims", 1)))
 
 
 def matmul_integers(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -186,8 +178,8 @@ CONVERTERS: dict[str, Converter] = {
     "ConvTransposeWithDynamicPads": conv_transpose,
     "ExpandDims": expand_dims,
     "FusedConv": fused_conv,
-    "GatherND": _same("GatherND"),
-    "GridSample": _same("GridSample", 16),
+    "GatherND": same("GatherND"),
+    "GridSample": same("GridSample", 16),
     "MatMulInteger16": matmul_integers,
     "MulInteger": multiply_integers,
     "NhwcConv": nhwc_conv,
@@ -197,6 +189,6 @@ CONVERTERS: dict[str, Converter] = {
     "Range": numbers,
     "ReduceSumInteger": sum_integers,
     "TorchEmbedding": embedding,
-    "Trilu": _same("Trilu", 14),
+    "Trilu": same("Trilu", 14),
     "UnfoldTensor": unfold,
 }

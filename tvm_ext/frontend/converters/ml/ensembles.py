@@ -33,7 +33,7 @@ def _scores(x: Any, trees: Forest, how: str, base: np.ndarray) -> Any:
         raise Refusal(f"{base.size} base_values for {targets} targets")
     dtype = "float64" if dtype_of(x) == "float64" else "float32"
     y = aggregated(leaves(x if dtype == "float64" else floats(x), trees), trees, how, dtype)
-    return emit(relax.op.add(y, constant(base, dtype))) if base.size else y
+    return emit(y + constant(base, dtype)) if base.size else y
 
 
 def classifier(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -57,7 +57,7 @@ def classifier(inputs: Any, attributes: Attributes, opset: int) -> Any:
         there = Forest(**{**trees.__dict__, "weights": np.where(np.isnan(trees.weights), 0.0, 1.0)})
         votes = _scores(inputs[0], there, "SUM", base)
         low = relax.const(-np.inf, dtype_of(scores))
-        judged = emit(relax.op.where(emit(relax.op.greater(votes, relax.const(0.0, dtype_of(votes)))), scores, low))
+        judged = emit(relax.op.where(relax.op.greater(votes, relax.const(0.0, dtype_of(votes))), scores, low))
     return relax.Tuple([best_label(judged, labels), floats(transformed(scores, post_transform(attributes)))])
 
 

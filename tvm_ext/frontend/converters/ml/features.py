@@ -42,10 +42,10 @@ def scaler(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Scaler(x) -> (x - offset) * scale, of one number or one a feature, in float32."""
     x, width = floats(inputs[0]), static_shape(inputs[0], "the features")[-1]
     for name, operator in (("offset", relax.op.subtract), ("scale", relax.op.multiply)):
-        given = numbers(attributes, name)
-        if given.size not in (0, 1, width):
-            raise Refusal(f"{given.size} numbers in {name!r} for {width} features")
-        x = emit(operator(x, constant(given))) if given.size else x
+        factor = numbers(attributes, name)
+        if factor.size not in (0, 1, width):
+            raise Refusal(f"{factor.size} numbers in {name!r} for {width} features")
+        x = emit(operator(x, constant(factor))) if factor.size else x
     return x
 
 
@@ -59,14 +59,14 @@ def normalizer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if kind == "MAX":
         norm = relax.op.max(x, axis, keepdims=True)
     elif kind == "L1":
-        norm = relax.op.sum(emit(relax.op.abs(x)), axis, keepdims=True)
+        norm = relax.op.sum(relax.op.abs(x), axis, keepdims=True)
     elif kind == "L2":
-        norm = relax.op.sqrt(emit(relax.op.sum(emit(relax.op.multiply(x, x)), axis, keepdims=True)))
+        norm = relax.op.sqrt(relax.op.sum(x * x, axis, keepdims=True))
     else:
         raise Refusal(f"norm {kind!r}; MAX, L1 and L2 work")
     norm = emit(norm)
-    norm = emit(relax.op.where(emit(relax.op.equal(norm, scalar(0, norm))), scalar(1, norm), norm))
-    return relax.op.divide(x, norm)
+    norm = emit(relax.op.where(relax.op.equal(norm, scalar(0, norm)), scalar(1, norm), norm))
+    return x / norm
 
 
 def binarizer(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -81,12 +81,12 @@ def imputer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     x, width = inputs[0], static_shape(inputs[0], "the features")[-1]
     whole = "int" in dtype_of(x)
     name = "imputed_value_int64s" if whole else "imputed_value_floats"
-    given = np.array(attributes.get(name, ()))
-    if given.size not in (1, width):
-        raise Refusal(f"{given.size} numbers in {name!r} for {width} features")
+    filling = np.array(attributes.get(name, ()))
+    if filling.size not in (1, width):
+        raise Refusal(f"{filling.size} numbers in {name!r} for {width} features")
     missing = attributes.get("replaced_value_int64" if whole else "replaced_value_float", 0)
     is_missing = relax.op.isnan(x) if np.isnan(missing) else relax.op.equal(x, scalar(missing, x))
-    return relax.op.where(emit(is_missing), constant(given, dtype_of(x)), x)
+    return relax.op.where(emit(is_missing), constant(filling, dtype_of(x)), x)
 
 
 def extractor(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -124,7 +124,7 @@ def one_hot(inputs: Any, attributes: Attributes, opset: int) -> Any:
     no_strings(attributes, "cats_strings")
     categories = np.array(attributes.get("cats_int64s", ()), np.int64)
     x = emit(relax.op.astype(inputs[0], "int64"))
-    hits = emit(relax.op.equal(emit(relax.op.expand_dims(x, -1)), constant(categories)))
+    hits = emit(relax.op.equal(relax.op.expand_dims(x, -1), constant(categories)))
     return relax.op.astype(hits, "float32")
 
 
@@ -132,15 +132,15 @@ def label_encoder(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """LabelEncoder(x) -> the value of the key that x is, or the default; of numbers."""
     keys, values, default = _mapping(attributes)
     x = inputs[0]
-    hits = relax.op.equal(emit(relax.op.expand_dims(x, -1)), constant(keys, dtype_of(x)))
+    hits = relax.op.equal(relax.op.expand_dims(x, -1), constant(keys, dtype_of(x)))
     if opset >= _NAN_IS_A_KEY and keys.dtype.kind == "f" and np.isnan(keys).any():
-        is_nan = emit(relax.op.isnan(emit(relax.op.expand_dims(x, -1))))
-        hits = relax.op.logical_or(emit(hits), emit(relax.op.logical_and(is_nan, constant(np.isnan(keys)))))
-    found = emit(relax.op.astype(emit(hits), "int8"))
-    number = emit(relax.op.argmax(found, -1))
-    some = emit(relax.op.max(found, -1))
+        is_nan = emit(relax.op.isnan(relax.op.expand_dims(x, -1)))
+        hits = relax.op.logical_or(emit(hits), relax.op.logical_and(is_nan, constant(np.isnan(keys))))
+    matches = emit(relax.op.astype(emit(hits), "int8"))
+    number = emit(relax.op.argmax(matches, -1))
+    some = emit(relax.op.max(matches, -1))
     value = emit(relax.op.take(constant(values), number, 0, mode="wrap"))
-    return relax.op.where(emit(relax.op.greater(some, relax.const(0, "int8"))), value, constant(default))
+    return relax.op.where(relax.op.greater(some, relax.const(0, "int8")), value, constant(default))
 
 
 def _mapping(attributes: Attributes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

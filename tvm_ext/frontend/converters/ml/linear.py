@@ -33,7 +33,7 @@ def _product(x: Any, attributes: Attributes, outputs: int) -> Any:
         raise Refusal(f"{weights.size} coefficients for {outputs} outputs of {width} features")
     y = emit(relax.op.matmul(x, constant(weights.reshape(outputs, width).T)))
     bias = numbers(attributes, "intercepts")
-    return emit(relax.op.add(y, constant(bias))) if bias.size else y
+    return emit(y + constant(bias)) if bias.size else y
 
 
 def _rows(x: Any) -> Any:
@@ -65,7 +65,7 @@ def support_vectors(inputs: Any, attributes: Attributes, opset: int) -> Any:
     else:  # the coefficients are the one vector of a linear model
         similar, coefficients = x, coefficients[:width]
     y = emit(relax.op.matmul(similar, constant(coefficients.reshape(-1, 1))))
-    y = emit(relax.op.add(y, constant(rho[:1])))
+    y = emit(y + constant(rho[:1]))
     if attributes.get("one_class", 0):
         positive = emit(relax.op.greater(y, scalar(0, y)))
         return relax.op.where(positive, scalar(1, y), scalar(-1, y))
@@ -77,11 +77,11 @@ def _kernel(x: Any, vectors: np.ndarray, kind: str, parameters: np.ndarray) -> A
     gamma, offset, degree = (*(float(p) for p in parameters), 0.0, 0.0, 0.0)[:3]
     if kind == "RBF":
         squares = emit(distances([x, constant(vectors)], {}, 1))
-        return emit(relax.op.exp(emit(relax.op.multiply(squares, scalar(-gamma, squares)))))
+        return emit(relax.op.exp(squares * scalar(-gamma, squares)))
     product = emit(relax.op.matmul(x, constant(vectors.T)))
     if kind == "LINEAR":
         return product
-    shifted = emit(relax.op.add(emit(relax.op.multiply(product, scalar(gamma, product))), scalar(offset, product)))
+    shifted = emit(product * scalar(gamma, product) + scalar(offset, product))
     if kind == "POLY":
         return emit(relax.op.power(shifted, scalar(degree, shifted)))
     if kind == "SIGMOID":

@@ -31,9 +31,9 @@ def transformed(scores: Any, kind: str) -> Any:
     if kind == "SOFTMAX":
         return emit(relax.op.nn.softmax(scores, -1))
     if kind == "SOFTMAX_ZERO":  # a score of 0 takes no part, and stays
-        zero = emit(relax.op.less_equal(emit(relax.op.abs(scores)), scalar(1e-7, scores)))
+        zero = emit(relax.op.less_equal(relax.op.abs(scores), scalar(1e-7, scores)))
         low = scalar(float(np.finfo(np.float32).min), scores)
-        weights = emit(relax.op.nn.softmax(emit(relax.op.where(zero, low, scores)), -1))
+        weights = emit(relax.op.nn.softmax(relax.op.where(zero, low, scores), -1))
         return emit(relax.op.where(zero, scores, weights))
     raise Refusal(f"post_transform {kind!r}; NONE, LOGISTIC, SOFTMAX and SOFTMAX_ZERO work")
 
@@ -55,7 +55,7 @@ def post_transform(attributes: Attributes) -> str:
 
 def best_label(scores: Any, labels: np.ndarray) -> Any:
     """The label of the largest score of each row."""
-    return emit(relax.op.take(constant(labels), emit(relax.op.argmax(scores, -1)), 0, mode="wrap"))
+    return emit(relax.op.take(constant(labels), relax.op.argmax(scores, -1), 0, mode="wrap"))
 
 
 def label_above(score: Any, labels: np.ndarray, threshold: float) -> Any:
@@ -73,4 +73,4 @@ def both(first: Any, second: Any) -> Any:
 
 def opposite(score: Any, of: float) -> Any:
     """`of` less a score."""
-    return emit(relax.op.subtract(scalar(of, score), score))
+    return emit(scalar(of, score) - score)

@@ -180,7 +180,7 @@ def aggregated(places: Any, trees: Forest, how: str, dtype: str) -> Any:
     reduce = {"MIN": relax.op.min, "MAX": relax.op.max}.get(how, relax.op.sum)
     y = emit(reduce(picked, [1]))
     if how == "AVERAGE":
-        y = emit(relax.op.divide(y, relax.const(float(len(trees.roots)), dtype)))
+        y = emit(y / relax.const(float(len(trees.roots)), dtype))
     if how in ("MIN", "MAX") and np.isnan(table[used]).any():
-        y = emit(relax.op.where(emit(relax.op.isinf(y)), relax.const(0.0, dtype), y))
+        y = emit(relax.op.where(relax.op.isinf(y), relax.const(0.0, dtype), y))
     return y

@@ -57,7 +57,7 @@ def _inside(indices: Any, extents: tuple[int, ...]) -> Any:
     if not count or not dtype:
         return indices
     low = constant(-high if not dtype.startswith("u") else 0 * high, dtype)
-    return emit(relax.op.maximum(emit(relax.op.minimum(indices, constant(high - 1, dtype))), low))
+    return emit(relax.op.maximum(relax.op.minimum(indices, constant(high - 1, dtype)), low))
 
 
 def _rows(data: int, axis: int | None = None) -> Extents:

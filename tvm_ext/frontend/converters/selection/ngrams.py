@@ -27,7 +27,7 @@ def tfidf(inputs: Any, attributes: Attributes, opset: int) -> Any:
     low, high = int(attributes["min_gram_length"]), int(attributes["max_gram_length"])
     at = [int(i) for i in attributes["ngram_indexes"]]
     kept = [(gram, index) for gram, index in zip(grams, at, strict=True) if low <= len(gram) <= high]
-    rows = emit(relax.op.reshape(emit(relax.op.astype(inputs[0], "int64")), (-1, shape[-1])))
+    rows = emit(relax.op.reshape(relax.op.astype(inputs[0], "int64"), (-1, shape[-1])))
     size = max(at, default=0) + 1
     if min(at, default=0) < 0 or len(kept) * size > _MOST_PLACES:
         raise ValueError(f"ngram_indexes from {min(at)} to {max(at)}: 0 to {_MOST_PLACES // max(len(kept), 1)} work")
@@ -45,7 +45,7 @@ def tfidf(inputs: Any, attributes: Attributes, opset: int) -> Any:
     mode = text(attributes, "mode", "TF")
     if mode == "IDF":
         placed = relax.op.astype(relax.op.greater(placed, relax.const(0.0, "float32")), "float32")
-    result = placed if mode == "TF" else relax.op.multiply(placed, constant(scale))
+    result = placed if mode == "TF" else placed * constant(scale)
     return relax.op.reshape(result, (*shape[:-1], size))
 
 
@@ -55,10 +55,10 @@ def _grams(attributes: Attributes) -> list[tuple[int, ...]]:
     starts = [int(s) for s in attributes["ngram_counts"]]
     if [0, *starts, len(pool)] != sorted([0, *starts, len(pool)]):
         raise ValueError(f"ngram_counts {starts}: places in the pool of {len(pool)}, ascending, are needed")
-    found = []
+    grams = []
     for n, (start, stop) in enumerate(zip(starts, [*starts[1:], len(pool)], strict=True), 1):
-        found += [tuple(pool[i : i + n]) for i in range(start, stop, n)]
-    return found
+        grams += [tuple(pool[i : i + n]) for i in range(start, stop, n)]
+    return grams
 
 
 def _counts(rows: Any, grams: Sequence[tuple[int, ...]], skips: int) -> Any:

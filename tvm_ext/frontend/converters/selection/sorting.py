@@ -19,17 +19,17 @@ _SORTED = ("int32", "int64")
 def top_k(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TopK of any dtype; `sorted=0` allows any order, so the sorted one. Stock TVM refuses it, and some dtypes."""
     x, dtype = inputs[0], dtype_of(inputs[0])
-    given = {name: value for name, value in attributes.items() if name != "sorted"}
+    plain = {name: value for name, value in attributes.items() if name != "sorted"}
     opset = 11 if opset == 10 else opset  # of which stock TVM overlooks that k is an input
     if dtype in _SORTED:
-        return stock("TopK", inputs, given, opset)
+        return stock("TopK", inputs, plain, opset)
     if "float" in dtype:
         key = emit(_ordered(x))
     elif dtype == "uint64":
         key = emit(_turned(x))
     else:
         key = emit(relax.op.astype(x, "int64" if dtype == "uint32" else "int32"))
-    both = emit(stock("TopK", [key, *list(inputs)[1:]], given, opset))
+    both = emit(stock("TopK", [key, *list(inputs)[1:]], plain, opset))
     indices = emit(relax.TupleGetItem(both, 1))
     axis = int(attributes.get("axis", -1)) % int(x.ty.ndim)
     return relax.Tuple([relax.op.gather_elements(x, indices, axis), indices])

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 
-def fates_at_import(nodes: Iterable[onnx.NodeProto], trace: Trace, provenance: Provenance) -> dict[str, str]:
-    """Label -> reason, of each node that no variable computes.
+def folded_nodes(nodes: Iterable[onnx.NodeProto], trace: Trace, provenance: Provenance) -> dict[str, str]:
+    """Label of each node that no variable computes -> the reason.
 
     Args:
         nodes: of the graph.
@@ -21,13 +21,13 @@ def fates_at_import(nodes: Iterable[onnx.NodeProto], trace: Trace, provenance: P
         provenance: of the imported module's variables.
     """
     computed = {label for labels in provenance.as_dict().values() for label in labels}
-    found = {}
+    folded = {}
     for node in nodes:
         outputs = [name for name in node.output if name]
         label = trace.makers.get(outputs[0], "") if outputs else ""
         if label and label not in computed:
-            found[label] = _reason(node, outputs, trace)
-    return found
+            folded[label] = _reason(node, outputs, trace)
+    return folded
 
 
 def _reason(node: onnx.NodeProto, outputs: Iterable[str], trace: Trace) -> str:
