@@ -111,5 +111,6 @@ def test_parts_of_a_pipeline() -> None:
         "lower-rest",
         "lift-weights",
     ]
+    assert whole.through("import").passes == () and whole.through("fold-constants").passes[-1].name == "fold-constants"
     assert whole.before(LowerPrecision).passes[-1].name == "eliminate-dead-code"
     assert [one.name for one in whole.after("lift-weights").phases] == ["loops", "memory", "code", "vm"]

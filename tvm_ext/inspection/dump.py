@@ -83,8 +83,6 @@ class _Writer:
         snapshot = snapshots.of(stage.after) if stage.after else None
         if snapshot is None:
             return self._inspection.stage(stage.name)
-        for packing in snapshots.pending:
-            packing.result()
         return python_text(stage, self._inspection.model, snapshot.mod, self._tensors, snapshot.groups)
 
     def _write_manifest(self, stage: Stage, path: Path, text: StageText | str, content: str) -> None:

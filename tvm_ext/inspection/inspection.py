@@ -27,7 +27,7 @@ from ..runtime.table import Column, Table
 from .constants import Tensors
 from .diffs import PassChange, pass_changes
 from .dump import file_name, write_stages
-from .snapshots import Reached, Snapshots
+from .snapshots import Snapshots
 from .stage_texts import kernels_module, other_text, python_text
 
 if TYPE_CHECKING:
@@ -106,12 +106,7 @@ class Inspection(Shown):
         if snapshot is None:
             return other_text(stage, self.lowered)
         mod = snapshot.mod if stage.resumes else kernels_module(self.snapshots)
-        self._wait()
         return python_text(stage, self.model, mod, Tensors(), snapshot.groups).text
-
-    def _wait(self) -> None:
-        for packing in self.snapshots.pending:
-            packing.result()
 
     @functools.cached_property
     def passes(self) -> tuple[PassChange, ...]:
@@ -132,7 +127,6 @@ class Inspection(Shown):
         for name in only:
             if name not in known:
                 raise OptionError(f"no pass {name!r} ran", fix=f"passes: {', '.join(known)}")
-        self._wait()
         return tuple(pass_changes(self.snapshots.steps, reports, only))
 
     def dump(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
@@ -226,15 +220,11 @@ def inspect(model: Any, *, to: str = "", **given: Any) -> Inspection:
         }
         raise UnsupportedError(wrong, fix=f"name a size: shapes={shapes}")
     machine = machine_for(options)
-    snapshots = Snapshots(_last_step(last))
+    snapshots = Snapshots()
     instruments, clock = Instruments(watch=snapshots.watch), Clock()
     clock.lap("start")
     begun = start(read_model(model), options, machine, clock, instruments)
-    try:
-        return Inspection(run_pipeline(begun), snapshots, to)
-    except Reached:
-        clock.lap("passes")
-        return Inspection(begun, snapshots, to)
+    return Inspection(run_pipeline(begun, last=_last_step(last)), snapshots, to)
 
 
 def _last_step(stage: Stage | None) -> str:
