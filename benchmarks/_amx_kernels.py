@@ -18,10 +18,11 @@ from tvm.script.ir_builder import tirx as T
 from tvm_ext.core.group import CONSTANTS, GROUP, Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Match
+from tvm_ext.core.recipe import Config
 from tvm_ext.driver.build import compile_kernels
 from tvm_ext.rates.instructions import PRODUCTS
 from tvm_ext.schedules.amx.blocks import Blocks
+from tvm_ext.schedules.amx.recipe import TileMatch
 from tvm_ext.schedules.amx.tile_products import AmxTiles, Registers
 from tvm_ext.schedules.recipes.convolution.conv2d_amx import Conv2dAmx
 
@@ -172,19 +173,19 @@ class Work:
     load_bytes: int
 
     @staticmethod
-    def of(match: Match, config: Config) -> Work:
-        image, product = match.images[config["image"]], match.product
+    def of(match: TileMatch, config: Config) -> Work:
+        image, operands = match.image(config), match.operands
         blocks = Blocks.of(image, config)
         registers, kernel = blocks.tiles * blocks.pixels, image.window.kernel[0]
-        rows = registers * kernel - image.skipped(match.zero_point or 0, registers)  # of the kernel, over all tiles
+        rows = registers * kernel - image.skipped(operands.zero_point, registers)  # of the kernel, over all tiles
         units, each = image.window.images * blocks.outputs, image.steps // kernel
-        row = image.width * image.taps * 4 // product.group
+        row = image.width * image.taps * 4 // operands.product.group
         loads = units * each * row * (rows * image.rows + blocks.tiles * kernel * 2 * 16)
         return Work(2 * image.window.multiplications, units * each * rows * 2, loads)
 
 
 def layer_calls(
-    match: Match, config: Config, machine: Machine, cold_bytes: int = COLD_BYTES
+    match: TileMatch, config: Config, machine: Machine, cold_bytes: int = COLD_BYTES
 ) -> tuple[Call, list[Call]]:  # fmt: skip
     """A call of the kernel with weights that it read before, and calls that each have weights of their own."""
     recipe, group = Conv2dAmx(), match.group
@@ -204,10 +205,10 @@ def layer_calls(
     return with_weights(arguments[1]), [with_weights(weight) for weight in weights]
 
 
-def _offered(match: Match, param: Any) -> Layout:
+def _offered(match: TileMatch, param: Any) -> Layout:
     """The layout in which the layer before leaves a tensor; the model's input is plain."""
-    plain = len(param.shape) != 4 or param is match.weight or param.shape[1] < 8
-    return Layout.plain(len(param.shape)) if plain else Layout.blocked(4, match.product.lanes)
+    plain = len(param.shape) != 4 or param is match.operands.weight or param.shape[1] < 8
+    return Layout.plain(len(param.shape)) if plain else Layout.blocked(4, match.operands.product.lanes)
 
 
 def _array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:

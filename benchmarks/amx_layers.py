@@ -23,9 +23,10 @@ from _amx_kernels import COLD_BYTES, KINDS, LAYERS, Call, Layer, Work, group_of,
 from _common import machine_text, markdown_table, say, write_text
 
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Match
+from tvm_ext.core.recipe import Config
 from tvm_ext.runtime.cpu import cpu_flags
 from tvm_ext.runtime.tiles import why_no_tiles
+from tvm_ext.schedules.amx.recipe import TileMatch
 from tvm_ext.schedules.recipes.convolution.conv2d_amx import Conv2dAmx
 from tvm_ext.verification.environment import describe_machine
 
@@ -154,9 +155,9 @@ def figure_of(
     )  # fmt: skip
 
 
-def _match(layer: Layer, kind: str, machine: Machine) -> Match:
+def _match(layer: Layer, kind: str, machine: Machine) -> TileMatch:
     match = Conv2dAmx().match(group_of(layer, kind), machine)
-    assert isinstance(match, Match), match
+    assert isinstance(match, TileMatch), match
     return match
 
 

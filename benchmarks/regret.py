@@ -37,6 +37,7 @@ from tvm_ext.core.records.record_book import lines_of, machine_fields
 from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.frontend.zoo.models import MODELS
 from tvm_ext.passes.lowering.choose_recipes import matches
+from tvm_ext.schedules.blocked.kernel import BlockedMatch
 from tvm_ext.tuning.extract import workloads_of
 from tvm_ext.tuning.measure import LocalMeasurer
 from tvm_ext.tuning.task import RecipeTask
@@ -61,11 +62,10 @@ class Point:
     seconds: float
 
     def estimate(self, machine: Machine, prefetched: bool) -> float:
-        problem = self.match.facts.get("problem")
-        facts = (
-            {**self.match.facts, "problem": replace(problem, prefetched=prefetched)} if problem else self.match.facts
-        )
-        return self.recipe.cost(replace(self.match, facts=facts), self.config, machine)
+        match = self.match
+        if isinstance(match, BlockedMatch):
+            match = replace(match, problem=replace(match.problem, prefetched=prefetched))
+        return self.recipe.cost(match, self.config, machine)
 
 
 def main() -> int:
@@ -141,7 +141,7 @@ def _of_table() -> Iterator[tuple[str, Recipe, Match, list[tuple[Config, float]]
         for entry in entries:
             title, _, name = entry.name.rpartition(": ")
             recipe, match = options[name]
-            height, width = match.out_image
+            height, width = match.group.shape[2:]
             if title == f"{layer[2]}x{layer[2]} {layer[1]}->{layer[0]}, {height}x{width}":
                 space = ConfigSpace.of(entry.knobs)
                 times = zip(entry.points, entry.seconds, strict=True)

@@ -110,7 +110,7 @@ def grids_of(layer: tuple[int, int, int], points: int, machine: Machine) -> Iter
     options = options_of(layer, machine)
     for name in RECIPES:
         recipe, match = options[name]
-        height, width = match.out_image
+        height, width = match.group.shape[2:]
         title = f"{kernel}x{kernel} {ci}->{co}, {height}x{width}: {name}"
         grid = thinned(RecipeTask(match.group, recipe, match, machine, title), points)
         points -= len(grid.points)
@@ -121,13 +121,14 @@ def options_of(layer: tuple[int, int, int], machine: Machine) -> dict[str, tuple
     """Recipes that take a layer of ResNet-18, by name, with what they read of it."""
     co, ci, kernel = layer
     for work in _resnet18(machine):
-        match, stride = work.plan.match, 2 if ci == 3 else 1
-        facts = ("relax.nn.conv2d", (co, ci, kernel, kernel), (stride, stride))
-        if match.group.anchor == facts[0] and (match.weight.shape, match.strides) == facts[1:]:
+        group, stride = work.plan.match.group, 2 if ci == 3 else 1
+        shapes = ("relax.nn.conv2d", (co, ci, kernel, kernel), (stride, stride))
+        weight = group.operand(1)
+        if weight and shapes == (group.anchor, weight.shape, tuple(map(int, getattr(group.attrs, "strides", ())))):
             break
     else:
         raise RuntimeError(f"ResNet-18 has no layer {layer}")
-    return {recipe.name: (recipe, match) for recipe, match in matches(work.plan.match.group, machine)}
+    return {recipe.name: (recipe, match) for recipe, match in matches(group, machine)}
 
 
 @functools.cache

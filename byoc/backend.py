@@ -141,8 +141,9 @@ class Backend:
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name.isidentifier() and self.name.islower()):
             raise OptionError(f"back end name {self.name!r}: lower case letters, digits and underscores are needed")
-        if bool(self.patterns) == self.fallback or not all(isinstance(one, Pattern) for one in self.patterns):
-            raise OptionError(f"back end {self.name!r}: patterns={self.patterns!r}: {_needed(self.fallback)}")
+        if bool(self.patterns) == self.fallback or not all(isinstance(pattern, Pattern) for pattern in self.patterns):
+            needed = "a fallback takes nodes, and has none" if self.fallback else "a tuple of Pattern is needed"
+            raise OptionError(f"back end {self.name!r}: patterns={self.patterns!r}: {needed}")
         names = [pattern.name for pattern in self.patterns]
         if twice := {name for name in names if names.count(name) > 1}:
             raise OptionError(f"back end {self.name!r}: patterns with one name: {', '.join(sorted(twice))}")
@@ -157,20 +158,20 @@ class Backend:
         """The module whose import registers its driver."""
         return str(self.driver.__module__)
 
-    def make_options(self, given: Mapping[str, Any]) -> Any:
+    def make_options(self, settings: Mapping[str, Any]) -> Any:
         """The options object of these settings.
 
         Raises:
             OptionError: an unknown setting, or a value that the options refuse.
         """
-        known = [one.name for one in dataclasses.fields(self.options)]
-        for name in given:
+        known = [field.name for field in dataclasses.fields(self.options)]
+        for name in settings:
             if name not in known:
                 raise OptionError(
                     f"back end {self.name!r} has no option {name!r}",
                     fix=f"{did_you_mean(name, known)}options: {', '.join(known) or 'none'}",
                 )
-        return self.options(**given)
+        return self.options(**settings)
 
     def lowered(self, region: Region | NodeRegion, options: Any) -> Lowered:
         """:attr:`lower`, checked.
@@ -178,16 +179,12 @@ class Backend:
         Raises:
             ProgramError: it refuses the region, or the program is beyond the limits.
         """
-        made = self.lower(region, options)
-        if not isinstance(made, Lowered) or not isinstance(made.program, bytes):
-            raise OptionError(f"back end {self.name!r}: lower gave {type(made).__name__}, no Lowered(program=bytes)")
-        if 0 < self.limits.program_bytes < len(made.program):
-            raise ProgramError(f"its program has {len(made.program)} bytes; {self.limits.program_bytes} is the limit")
-        return made
-
-
-def _needed(fallback: bool) -> str:
-    return "a fallback takes nodes, and has none" if fallback else "a tuple of Pattern is needed"
+        result = self.lower(region, options)
+        if not isinstance(result, Lowered) or not isinstance(result.program, bytes):
+            raise OptionError(f"back end {self.name!r}: lower gave {type(result).__name__}, no Lowered(program=bytes)")
+        if 0 < self.limits.program_bytes < len(result.program):
+            raise ProgramError(f"its program has {len(result.program)} bytes; {self.limits.program_bytes} is the limit")
+        return result
 
 
 def _check_operators(pattern: str, role: str, names: Iterable[Any]) -> None:

@@ -33,17 +33,17 @@ class Matcher:
 
     def composites(self) -> list[Composite]:
         """All, in model order of their anchors; each operation but those of prologues is in one at most."""
-        found = []
+        composites = []
         for name in self._view.bindings:
             patterns = [pattern for pattern in self._backend.patterns if self._view.op(name) in pattern.anchors]
             if name in self._taken or not patterns:
                 continue
             composite = self._first(name, patterns)
             if composite is not None:
-                self._taken.update(one.result.name for one in (composite.anchor, *composite.epilogue))
-                found.append(composite)
-        self._explain_rest(found)
-        return found
+                self._taken.update(operation.result.name for operation in (composite.anchor, *composite.epilogue))
+                composites.append(composite)
+        self._explain_rest(composites)
+        return composites
 
     def _first(self, name: str, patterns: Sequence[Pattern]) -> Composite | None:
         """The composite of the first pattern that takes an anchor; if none does, the reason of the last is kept."""
@@ -52,9 +52,9 @@ class Matcher:
             self.refusals[name] = anchor
             return None
         for pattern in patterns:
-            made = self._longest(pattern, anchor, self._epilogue(anchor, pattern))
-            if made is not None:
-                return made
+            composite = self._longest(pattern, anchor, self._epilogue(anchor, pattern))
+            if composite is not None:
+                return composite
         return None
 
     def _longest(self, pattern: Pattern, anchor: Operation, chain: Sequence[Operation]) -> Composite | None:
@@ -119,9 +119,9 @@ class Matcher:
         for member in leading:
             yield from before(member)
 
-    def _explain_rest(self, found: Sequence[Composite]) -> None:
+    def _explain_rest(self, composites: Sequence[Composite]) -> None:
         """A reason for every operation that is in no composite."""
-        inside = {one.result.name for composite in found for one in composite.operations}
+        inside = {operation.result.name for composite in composites for operation in composite.operations}
         for name in self._view.bindings:
             if name in inside:
                 self.refusals.pop(name, None)

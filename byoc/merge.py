@@ -23,7 +23,7 @@ class _Unit:
 
     @property
     def members(self) -> set[str]:
-        return {one.result.name for c in self.composites for one in (c.anchor, *c.epilogue)}
+        return {operation.result.name for c in self.composites for operation in (c.anchor, *c.epilogue)}
 
 
 class Merger:
@@ -45,13 +45,13 @@ class Merger:
 
     def regions(self, prefix: str) -> list[Region]:
         """In model order; names are `prefix` with a number."""
-        live, made = self.live(), []
+        live, regions = self.live(), []
         for index, unit in enumerate(unit for unit in self._units if unit.members & live):
-            composed = {one.result.name for c in unit.composites for one in c.operations}
+            composed = {operation.result.name for c in unit.composites for operation in c.operations}
             inputs = {v.name: v for c in unit.composites for v in c.inputs if v.name not in composed}
             outputs = tuple(c.result for c in unit.composites if self._read_outside(c.result, unit, live))
-            made.append(Region(f"{prefix}{index}", tuple(unit.composites), tuple(inputs.values()), outputs))
-        return made
+            regions.append(Region(f"{prefix}{index}", tuple(unit.composites), tuple(inputs.values()), outputs))
+        return regions
 
     def order(self) -> list[str]:
         """Names of all bindings, the members of each region side by side, everything after what it reads."""

@@ -85,8 +85,8 @@ class Partitioner:
         while composites:
             merger = Merger(self._view, composites, self._alone)
             regions = merger.regions(self._prefix)
-            planned = [found for region in regions if (found := self._plan(region)) is not None]
-            kept = {composite for one in planned for composite in one.region.composites}
+            planned = [plan for region in regions if (plan := self._plan(region)) is not None]
+            kept = {composite for plan in planned for composite in plan.region.composites}
             if len(planned) == len(regions):
                 return Partition(planned, self._refusals, merger.order(), merger.live())
             composites = [c for c in composites if c in kept or c.result.name not in self._refusals]
@@ -107,10 +107,10 @@ class Partitioner:
 
     def _plan(self, region: Region) -> Planned | None:
         """The plan of a region; None if some of it was refused, or is to stand alone: then regions are made again."""
-        found = self._assess(region)
-        if isinstance(found, Planned):
-            return found
-        self._split(region, found)
+        plan = self._assess(region)
+        if isinstance(plan, Planned):
+            return plan
+        self._split(region, plan)
         return None
 
     def _assess(self, region: Region) -> Planned | str:
@@ -135,8 +135,8 @@ class Partitioner:
 
     def _alone_refused(self, composite: Composite) -> str:
         """Why a composite is refused as a region of its own; "" if it is not."""
-        found = self._assess(Region.of(f"{self._prefix}alone", composite))
-        return found if isinstance(found, str) else ""
+        plan = self._assess(Region.of(f"{self._prefix}alone", composite))
+        return plan if isinstance(plan, str) else ""
 
 
 def _micros(seconds: float) -> str:

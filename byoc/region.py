@@ -54,8 +54,8 @@ class Operation:
     nodes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        given = ", ".join(o.name if isinstance(o, Value) else f"const{list(o.shape)}" for o in self.operands)
-        return f"{self.result} = {self.op.removeprefix('relax.')}({given})"
+        operands = ", ".join(o.name if isinstance(o, Value) else f"const{list(o.shape)}" for o in self.operands)
+        return f"{self.result} = {self.op.removeprefix('relax.')}({operands})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +99,14 @@ class Composite:
     def inputs(self) -> tuple[Value, ...]:
         """Values it reads that others compute, each once."""
         own = {operation.result.name for operation in self.operations}
-        found = {o.name: o for one in self.operations for o in one.operands if isinstance(o, Value)}
-        return tuple(value for name, value in found.items() if name not in own)
+        values = {o.name: o for operation in self.operations for o in operation.operands if isinstance(o, Value)}
+        return tuple(value for name, value in values.items() if name not in own)
 
     def producer(self, operand: Operand) -> Operation | None:
         """The operation of this composite that computes an operand; None if it is an input or a constant."""
         if not isinstance(operand, Value):
             return None
-        return next((one for one in self.operations if one.result.name == operand.name), None)
+        return next((operation for operation in self.operations if operation.result.name == operand.name), None)
 
     def __str__(self) -> str:
         return f"{self.pattern}: " + "; ".join(map(str, self.operations))

@@ -37,7 +37,7 @@ def backend_named(name: str) -> Backend:
         known = ", ".join(sorted({*_registered, *entries})) or "none"
         fix = "import the module that registers it, or install its package"
         raise OptionError(f"there is no back end {name!r}; known are: {known}", fix=fix)
-    found = entries[name].load()
-    if not isinstance(found, Backend) or found.name != name:
-        raise OptionError(f"entry point {entries[name].value!r} in {GROUP} gives {found!r}, no Backend named {name!r}")
-    return register(found)
+    loaded = entries[name].load()
+    if not isinstance(loaded, Backend) or loaded.name != name:
+        raise OptionError(f"entry point {entries[name].value!r} in {GROUP} gives {loaded!r}, no Backend named {name!r}")
+    return register(loaded)

@@ -38,8 +38,8 @@ class RelaxView:
         self._provenance = provenance
         self.bindings: dict[str, relax.VarBinding] = {b.var.name: b for b in bindings_of(function)}
         self.readers: dict[str, tuple[str, ...]] = {
-            var.name: tuple(dict.fromkeys("" if reader is None else reader.name for reader in found))
-            for var, found in uses_of(function).items()
+            var.name: tuple(dict.fromkeys("" if reader is None else reader.name for reader in uses))
+            for var, uses in uses_of(function).items()
         }
 
     def op(self, name: str) -> str:
@@ -53,14 +53,14 @@ class RelaxView:
 
     def operands(self, name: str) -> tuple[str, ...]:
         """Names of the values that a binding reads, each once."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
 
         def visit(node: Any) -> None:
             if isinstance(node, relax.Var):
-                found.setdefault(node.name)
+                names.setdefault(node.name)
 
         relax.analysis.post_order_visit(self.bindings[name].value, visit)
-        return tuple(found)
+        return tuple(names)
 
     @functools.cache  # noqa: B019  (a view lives as long as one pass)
     def operation(self, name: str) -> Operation | str:
@@ -96,4 +96,4 @@ def _value(var: relax.Var) -> Value:
 def _attrs(call: Call) -> Mapping[str, Any]:
     if call.attrs is None:
         return {}
-    return attrs_of(call, [one.name for one in type(call.attrs).__tvm_ffi_type_info__.fields])
+    return attrs_of(call, [field.name for field in type(call.attrs).__tvm_ffi_type_info__.fields])

@@ -55,19 +55,19 @@ class Offloading:
         """
         anchor, op = composite.anchor, composite.anchor.op
         names = {op, op.removeprefix("relax."), *anchor.nodes, *(types.get(node, "") for node in anchor.nodes)}
-        found = next((name for name in self.skip if name in names), "")
-        if found:
-            return f"offload option skip has {found!r}"
+        skipped = next((name for name in self.skip if name in names), "")
+        if skipped:
+            return f"offload option skip has {skipped!r}"
         work = multiply_adds(anchor)
         return f"{work} multiply-adds; minimum_work is {self.minimum_work}" if work < self.minimum_work else ""
 
 
-def offloading_of(offload: str | Backend | None, given: Mapping[str, Any]) -> Offloading | None:
+def offloading_of(offload: str | Backend | None, settings: Mapping[str, Any]) -> Offloading | None:
     """What a compile is to offload; None if nothing.
 
     Args:
         offload: name of a back end, or one; a Backend that is given is registered.
-        given: `offload_options`.
+        settings: `offload_options`.
 
     Raises:
         OptionError: there is no such back end or option, or a value does not fit.
@@ -78,7 +78,7 @@ def offloading_of(offload: str | Backend | None, given: Mapping[str, Any]) -> Of
     if backend.fallback:
         wrong = f"offload={backend.name!r}: it gets what no converter takes, not patterns of operators"
         raise OptionError(wrong, fix=f"fallback={backend.name!r}")
-    general = {one.name for one in dataclasses.fields(Offloading)} - {"backend", "options"}
-    own = {key: value for key, value in given.items() if key not in general}
-    rest = {key: value for key, value in given.items() if key in general}
+    general = {field.name for field in dataclasses.fields(Offloading)} - {"backend", "options"}
+    own = {key: value for key, value in settings.items() if key not in general}
+    rest = {key: value for key, value in settings.items() if key in general}
     return Offloading(backend, backend.make_options(own), **rest)

@@ -15,12 +15,13 @@ from tvm import tirx
 from tvm.s_tir import SBlockRealize, Schedule
 from tvm.s_tir.schedule import ScheduleError
 
+from tvm_ext.core.cost.estimate import vector_threads
 from tvm_ext.core.errors import essence
 from tvm_ext.core.machine import Machine
 
 from .scalars.strict_floats import strict
 from .steps.empty_reductions import started
-from .steps.loops import parallel_rows, thread_choices
+from .steps.loops import parallel_rows
 
 NAME = "generic"
 _SPATIAL = 0
@@ -74,7 +75,7 @@ def _block(sch: Schedule, block: Any, machine: Machine) -> bool:
         loop for loop, _ in itertools.takewhile(lambda pair: pair[1] == _SPATIAL, zip(loops, kinds, strict=True))
     ]
     steps = math.prod(int(e) for e in extents)
-    threads = max(thread_choices(steps * machine.lanes, machine))  # these loops take one element a step
+    threads = vector_threads(steps * machine.lanes, machine)  # these loops take one element a step
     if threads == 1 or math.prod(int(sch.get(loop).extent) for loop in spatial) < 2:
         return False
     parallel_rows(sch, spatial, threads)

@@ -36,3 +36,37 @@ def model(
 def random(*shape: int, scale: float = 1.0, seed: int = 0) -> np.ndarray:
     """Normal float32 numbers, the same each time."""
     return (np.random.default_rng([seed, *shape]).standard_normal(shape) * scale).astype(np.float32)
+
+
+def residual_network(size: int = 56, width: int = 64) -> onnx.ModelProto:
+    """As ResNet-18: a stem, a pool, a block, one with a convolution as its shortcut, global pooling and a matmul.
+
+    Args:
+        size: of the image "x" [1, 3, size, size].
+        width: channels of the first block; the second has twice as many.
+    """
+    nodes: list[onnx.NodeProto] = []
+    weights: dict[str, np.ndarray] = {}
+
+    def conv(x: str, y: str, inputs: int, outputs: int, kernel: int, stride: int = 1) -> None:
+        weights[f"{y}_w"] = random(outputs, inputs, kernel, kernel, scale=(inputs * kernel**2) ** -0.5, seed=len(nodes))
+        weights[f"{y}_b"] = random(outputs, seed=len(nodes))
+        nodes.append(node("Conv", f"{x} {y}_w {y}_b", y, strides=[stride] * 2, pads=[kernel // 2] * 4))
+
+    conv("x", "stem", 3, width, 7, 2)
+    nodes.append(node("Relu", "stem", "r0"))
+    nodes.append(node("MaxPool", "r0", "pool", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4))
+    conv("pool", "c1", width, width, 3)
+    nodes.append(node("Relu", "c1", "r1"))
+    conv("r1", "c2", width, width, 3)
+    nodes += [node("Add", "c2 pool", "a1"), node("Relu", "a1", "r2")]
+    conv("r2", "c3", width, 2 * width, 3, 2)
+    nodes.append(node("Relu", "c3", "r3"))
+    conv("r3", "c4", 2 * width, 2 * width, 3)
+    conv("r2", "shortcut", width, 2 * width, 1, 2)
+    nodes += [
+        node("Add", "c4 shortcut", "a2"), node("Relu", "a2", "r4"), node("GlobalAveragePool", "r4", "mean"),
+        node("Flatten", "mean", "flat"), node("Gemm", "flat fc fc_b", "y"),
+    ]  # fmt: skip
+    weights |= {"fc": random(2 * width, 50, scale=(2 * width) ** -0.5), "fc_b": random(50)}
+    return model(nodes, [value("x", [1, 3, size, size])], [value("y", [1, 50])], weights)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .frontend import zoo as zoo
     from .inspection.analysis import analyze as analyze
     from .inspection.estimates import estimate as estimate
-    from .inspection.inspection import Inspection
+    from .inspection.inspection import inspect as inspect
     from .inspection.memory import memory_plan as memory_plan
     from .inspection.profile import Profile
     from .inspection.report import report as report
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .runtime.model import CompiledModel
     from .tuning.report import TuneReport
     from .tuning.templates.template import template as template
-    from .verification.bisect import Bisection
+    from .verification.bisect import bisect as bisect
     from .verification.layers import LayerReport
     from .verification.verify import VerifyReport
 
@@ -55,8 +55,10 @@ _LAZY = {
     "CompileOptions": ("tvm_ext.core.options", "CompileOptions"),
     "InferenceSession": ("tvm_ext.driver.session", "InferenceSession"),
     "analyze": ("tvm_ext.inspection.analysis", "analyze"),
+    "bisect": ("tvm_ext.verification.bisect", "bisect"),
     "errors": ("tvm_ext.core.errors", ""),
     "estimate": ("tvm_ext.inspection.estimates", "estimate"),
+    "inspect": ("tvm_ext.inspection.inspection", "inspect"),
     "memory_plan": ("tvm_ext.inspection.memory", "memory_plan"),
     "quantize": ("tvm_ext.quantization.quantize", "quantize"),
     "report": ("tvm_ext.inspection.report", "report"),
@@ -142,64 +144,6 @@ def verify(
     from .verification.layer_check import check_layers
 
     return check_layers(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)
-
-
-def bisect(
-    model: Any,
-    by: str | None = None,
-    inputs: Mapping[str, np.ndarray] | None = None,
-    *,
-    seed: int = 0,
-    tolerance: float | None = None,
-    on_event: Callable[[Mapping[str, Any]], None] | None = None,
-    **options: Any,
-) -> Bisection:
-    """Find what makes outputs disagree with onnxruntime's, by compiling with halves of it switched off.
-
-    Args:
-        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
-        by: "pass", "recipe", "layer" (a group of operations, which goes the generic way when it is off), "record" or
-            "offload"; None tries offload, record, recipe (and in which layers) and pass, in this order.
-        inputs: name -> array; None draws them.
-        seed: seed of the drawn inputs.
-        tolerance: largest error of a floating-point output; see :func:`verify`.
-        on_event: is told what happens, as plain values: "start" and "trial".
-        **options: compile options, as for :func:`compile`.
-
-    Returns:
-        A result: `status` ("agrees", "found" or "elsewhere"), `culprits` (the smallest set that has to be off, with
-        ONNX nodes, what passes did, recipes, configurations, records by file and line), `trials`; `str()` prints it.
-
-    Raises:
-        OptionError: no such kind, or a bad option.
-        InputError: `inputs` do not fit the model.
-        ModelError, UnsupportedError: the model cannot be imported, or onnxruntime cannot run it.
-    """
-    from .verification.bisect import bisect as run_bisect
-
-    return run_bisect(model, by, inputs, seed=seed, tolerance=tolerance, on_event=on_event, **options)
-
-
-def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
-    """Compile a model with a look at each step, and build nothing.
-
-    Args:
-        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
-        to: the stage to stop at; "" runs all passes.
-        **options: compile options, as for :func:`compile`.
-
-    Returns:
-        An inspection: `stage("grouped")` is one form of the model as text (of "onnx", "relax", "grouped", "layout",
-        "tir", "scheduled", "llvm", "asm", "program"), `passes` what each pass changed, as diffs; `dump(folder)` writes
-        all stages as files that :func:`resume` goes on from, `html()` is a page of all.
-
-    Raises:
-        ModelError, OptionError: as for :func:`compile`; or there is no such stage.
-        UnsupportedError: as for :func:`compile`; or the batch is symbolic: name one size.
-    """
-    from .inspection.inspection import inspect as run_inspect
-
-    return run_inspect(model, to=to, **options)
 
 
 def resume(path: str | os.PathLike[str]) -> CompiledModel:

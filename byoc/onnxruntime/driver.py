@@ -44,8 +44,8 @@ def driver(program: bytes) -> Callable[[Sequence[np.ndarray], Sequence[np.ndarra
         results = session.run(None, dict(zip(names, inputs, strict=False)))  # without inputs one that means nothing
         for value, result, output in zip(session.get_outputs(), results, outputs, strict=True):
             if result.shape != output.shape or result.dtype != output.dtype:
-                found, wanted = (f"{a.dtype}{list(a.shape)}" for a in (result, output))
-                raise ProgramError(f"value {value.name!r} is {found}; the model says that it is {wanted}")
+                computed, wanted = (f"{a.dtype}{list(a.shape)}" for a in (result, output))
+                raise ProgramError(f"value {value.name!r} is {computed}; the model says that it is {wanted}")
             np.copyto(output, result)
 
     return runner

@@ -123,7 +123,9 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         for name, (least, most) in _BOUNDS.items():
-            _check_whole(name, getattr(self, name), least, most)
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise OptionError(f"{name}={value!r}: a whole number from {least} to {most} is needed")
         _check_choice("dtype", self.dtype, tuple(ACCUMULATOR_DTYPES))
         _check_choice("compute_model", self.compute_model, COMPUTE_MODELS)
         if not _is_number(self.frequency_hz) or not (math.isfinite(self.frequency_hz) and self.frequency_hz > 0):
@@ -189,11 +191,6 @@ def _values(settings: Any) -> list[tuple[str, Any]]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _check_whole(name: str, value: Any, least: int, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise OptionError(f"{name}={value!r}: a whole number from {least} to {most} is needed")
 
 
 def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

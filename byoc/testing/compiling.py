@@ -42,30 +42,30 @@ def numbers(subject: Subject, model: KitModel) -> str:
             need(result.ok, f"{faults(result)} (seed {seed}, batch {batch}; the model: {model.about})")
             need(same_bits(outputs, compiled.run(feeds)), "other bits in the second run of the same inputs")
             worst = max(worst, *(o.of_range for o in result.outputs))
-    found = compiled.offload_report()
-    return f"{len(found.offloaded)} of {len(found.ops)} nodes there, error {worst:.1e} of the range"
+    report = compiled.offload_report()
+    return f"{len(report.offloaded)} of {len(report.ops)} nodes there, error {worst:.1e} of the range"
 
 
 def report(subject: Subject, model: KitModel) -> str:
     """Every ONNX node has a place and a reason; facts and costs are plain, finite values."""
-    found = subject.compiled(model).offload_report()
-    missing = {node.name for node in model.proto.graph.node} ^ {row.node for row in found.ops}
+    report = subject.compiled(model).offload_report()
+    missing = {node.name for node in model.proto.graph.node} ^ {row.node for row in report.ops}
     need(not missing, f"nodes that only the model, or only the report, has: {sorted(missing)}")
-    places = {"cpu", "compile time", *(region.name for region in found.regions)}
-    for row in found.ops:
+    places = {"cpu", "compile time", *(region.name for region in report.regions)}
+    for row in report.ops:
         need(row.place in places and bool(row.reason), f"node {row.node!r}: place {row.place!r}, reason {row.reason!r}")
-    for region in found.regions:
+    for region in report.regions:
         finite = region.seconds is None or (math.isfinite(region.seconds) and region.seconds >= 0)
         need(finite, f"cost of {region.name} is {region.seconds}")
         json.dumps(dict(region.facts), allow_nan=False)
-    need(subject.backend.name in str(found), f"a report without the back end's name:\n{found}")
-    return f"{len(found.ops)} nodes, {len(found.regions)} regions"
+    need(subject.backend.name in str(report), f"a report without the back end's name:\n{report}")
+    return f"{len(report.ops)} nodes, {len(report.regions)} regions"
 
 
 def equal_programs(subject: Subject) -> str:
     """Compiled again, a model has the same programs."""
     model = subject.main
-    first, second = (one.offload_programs() for one in (subject.compiled(model), subject.compile(model)))
+    first, second = (compiled.offload_programs() for compiled in (subject.compiled(model), subject.compile(model)))
     changed = [name for name in {*first, *second} if first.get(name) != second.get(name)]
     need(not changed, f"other bytes in {', '.join(sorted(changed))}")
     return f"{sum(map(len, first.values()))} bytes"
@@ -106,11 +106,11 @@ def pays(subject: Subject) -> str:
     feeds = feeds_of(compiled)
     wrong = faults(compared(compiled.run(feeds), feeds, model))
     need(not wrong, wrong)
-    found = compiled.offload_report()
-    known = ((r.name, r.seconds, r.host_seconds) for r in found.regions)
+    report = compiled.offload_report()
+    known = ((r.name, r.seconds, r.host_seconds) for r in report.regions)
     slow = [name for name, there, here in known if there is not None and here is not None and there >= here]
     need(not slow, f"regions that do not pay: {', '.join(slow)}")
-    return f"{len(found.offloaded)} of {len(found.ops)} nodes there"
+    return f"{len(report.offloaded)} of {len(report.ops)} nodes there"
 
 
 def _random(value: Value, rng: np.random.Generator) -> np.ndarray:

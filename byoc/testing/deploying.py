@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import ArtifactError, DriverError
+from ...runtime.model import load
 from ..backend import Runner
 from .case import UnexpectedError, need
 from .processes import DAMAGED, RELOAD, WITHOUT_DRIVER, run_script
@@ -34,10 +35,10 @@ def fresh_process(subject: Subject) -> str:
         empty.mkdir()
         heavy = run_script(RELOAD, subject.backend.module, path, inputs, outputs, PATH=str(empty), CC="", CXX="")
         with np.load(outputs) as stored:
-            found = {spec.name: stored[f"arr_{i}"] for i, spec in enumerate(compiled.outputs)}
+            results = {spec.name: stored[f"arr_{i}"] for i, spec in enumerate(compiled.outputs)}
         size = path.stat().st_size
     need(not heavy, f"{', '.join(heavy.split())} imported there: import it in functions that the driver does not call")
-    need(same_bits(found, compiled.run(feeds)), "other bits")
+    need(same_bits(results, compiled.run(feeds)), "other bits")
     return f"{size / 1e3:.0f} kB"
 
 
@@ -51,8 +52,6 @@ def driver_missing(subject: Subject) -> str:
 
 def changed_artifact(subject: Subject) -> str:
     """An artifact with a changed program is an ArtifactError."""
-    from ...runtime.model import load
-
     program = max(subject.compiled(subject.main).offload_programs().values(), key=len)
     with _exported(subject) as path:
         data = bytearray(path.read_bytes())
@@ -90,7 +89,7 @@ def many_threads(subject: Subject) -> str:
     """Eight threads that call one model get the bits that one thread gets."""
     compiled = subject.compiled(subject.main)
     feeds = [feeds_of(compiled, seed) for seed in range(_THREADS)]
-    expected = [compiled.run(one) for one in feeds]
+    expected = [compiled.run(feed) for feed in feeds]
 
     def calls(index: int) -> int:
         return sum(not same_bits(compiled.run(feeds[index]), expected[index]) for _ in range(_CALLS))

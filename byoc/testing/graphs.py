@@ -50,7 +50,10 @@ class KitModel:
         """What `tvm_ext.compile` is given for it."""
         if not self.specialize:
             return {}
-        shapes = {one.name: tuple(d.dim_param or d.dim_value for d in _dims(one)) for one in self.proto.graph.input}
+        shapes = {
+            value.name: tuple(dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim)
+            for value in self.proto.graph.input
+        }
         return {"shapes": shapes, "specialize": {"N": self.specialize}}
 
     def __str__(self) -> str:
@@ -71,11 +74,12 @@ def graph(
     nodes = [_node(line) for line in lines]
     read = {name for node in nodes for name in node.input}
     last = [name for node in nodes for name in node.output if name not in read or name in outputs]
-    given = [helper.make_tensor_value_info(n, _type(t.dtype), t.shape) for n, t in inputs.items()]
+    element_types = {t.dtype: int(helper.np_dtype_to_tensor_dtype(np.dtype(t.dtype))) for t in inputs.values()}
+    specs = [helper.make_tensor_value_info(n, element_types[t.dtype], t.shape) for n, t in inputs.items()]
     wanted = [onnx.ValueInfoProto(name=name) for name in last]
     weights = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
-    made = helper.make_graph(nodes, "kit", given, wanted, weights)
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    body = helper.make_graph(nodes, "kit", specs, wanted, weights)
+    model = helper.make_model(body, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     return shape_inference.infer_shapes(model, strict_mode=True)
 
 
@@ -90,17 +94,9 @@ def int8(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def _node(line: str) -> onnx.NodeProto:
-    found = _LINE.fullmatch(line)
-    if found is None:
+    match = _LINE.fullmatch(line)
+    if match is None:
         raise ValueError(f"{line!r}: 'y = Op(x, w) attribute=[1,2]' is needed")
-    outputs, inputs = (re.split(r", ?", found[part]) for part in ("outputs", "inputs"))
-    attributes = {k: ast.literal_eval(v) for k, v in re.findall(r"(\w+)=(\S+)", found["attributes"])}
-    return helper.make_node(found["op"], inputs, outputs, f"{found['op'].lower()}_{outputs[0]}", **attributes)
-
-
-def _type(dtype: str) -> int:
-    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
-
-
-def _dims(value: onnx.ValueInfoProto) -> Sequence[Any]:
-    return list(value.type.tensor_type.shape.dim)
+    outputs, inputs = (re.split(r", ?", match[part]) for part in ("outputs", "inputs"))
+    attributes = {k: ast.literal_eval(v) for k, v in re.findall(r"(\w+)=(\S+)", match["attributes"])}
+    return helper.make_node(match["op"], inputs, outputs, f"{match['op'].lower()}_{outputs[0]}", **attributes)

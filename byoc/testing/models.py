@@ -165,11 +165,11 @@ def _quantized_dense() -> tuple[KitModel, ...]:
     channels = (2.0 ** np.random.default_rng(3).integers(-6, -2, 11)).astype(np.float32)
 
     def dense(name: str, about: str, middle: tuple[str, ...] = (product,), **tensors: Any) -> KitModel:
-        given: dict[str, Any] = {
+        constants: dict[str, Any] = {
             "sx": _X, "zx": np.int8(0), "w": w, "sw": _W, "zw": np.int8(0), "sy": _Y, "zy": np.int8(0), **tensors,
         }  # fmt: skip
         kit = {"dtypes": ("int8",), "tolerance": 0.0}
-        return _model(name, about, *_QUANTIZE, weight, *middle, *_REQUANTIZE, x=x, **{**kit, **given})
+        return _model(name, about, *_QUANTIZE, weight, *middle, *_REQUANTIZE, x=x, **{**kit, **constants})
 
     biased = ("n = MatMul(d, v)", "b = DequantizeLinear(c, sc)", "a = Add(n, b)", "m = Relu(a)")
     bias = {"c": np.arange(-500, 600, 100).astype(np.int32), "sc": np.float32(_X * _W)}
@@ -191,12 +191,12 @@ def _quantized_conv() -> tuple[KitModel, ...]:
     weight = "v = DequantizeLinear(w, sw, zw) axis=0"
 
     def conv(name: str, about: str, attributes: str, **tensors: Any) -> KitModel:
-        given: dict[str, Any] = {
+        constants: dict[str, Any] = {
             "sx": _X, "zx": np.int8(0), "sw": channels, "zw": np.zeros(4, np.int8), "sy": _Y, "zy": np.int8(0),
             **tensors,
         }  # fmt: skip
         lines = (*_QUANTIZE, weight, f"m = Conv(d, v) {attributes}", *_REQUANTIZE)
-        return _model(name, about, *lines, anchors=_CONV, dtypes=("int8",), tolerance=0.0, **given)
+        return _model(name, about, *lines, anchors=_CONV, dtypes=("int8",), tolerance=0.0, **constants)
 
     return (
         conv("int8-conv", "a scale a channel", "pads=[1,1,1,1]", x=(1, 3, 5, 7), w=int8(4, 3, 3, 3)),

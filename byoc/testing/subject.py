@@ -5,19 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+import tvm_ext
+
+from ...core.sample_inputs import seeded_inputs
+from ...runtime.model import CompiledModel
+from ...verification.reference import run_reference
+from ...verification.verify import VerifyReport, report_of
 from ..backend import Backend, Lowered
 from ..region import Region
 from ..registry import register
 from .case import need
 from .graphs import KitModel
-
-if TYPE_CHECKING:
-    from ...runtime.model import CompiledModel
-    from ...verification.verify import VerifyReport
 
 Arrays = dict[str, np.ndarray]
 
@@ -49,8 +51,6 @@ class Subject:
             backend: a changed one; the one under test is registered again afterwards.
             **general: further `offload_options`.
         """
-        import tvm_ext
-
         recording = replace(backend or self.backend, lower=self._lower)
         options = {"when": "always", **self.options, **general}
         try:
@@ -63,10 +63,10 @@ class Subject:
         return {}
 
     def _lower(self, region: Region, options: Any) -> Lowered:
-        made = self.backend.lower(region, options)
-        if isinstance(made, Lowered) and isinstance(made.program, bytes):
-            self._regions[made.program] = region
-        return made
+        lowered = self.backend.lower(region, options)
+        if isinstance(lowered, Lowered) and isinstance(lowered.program, bytes):
+            self._regions[lowered.program] = region
+        return lowered
 
     def regions(self, model: KitModel) -> Iterator[tuple[Region, bytes]]:
         """The regions of a compiled model, with their programs."""
@@ -80,10 +80,10 @@ class Subject:
         Raises:
             UnexpectedError: nothing of any model is offloaded.
         """
-        found = max((m for m in self.models if not m.specialize), key=self._offloaded, default=None)
-        need(found is not None and self._offloaded(found) > 0, "no model of the kit is offloaded, not even in part")
-        assert found is not None
-        return found
+        model = max((m for m in self.models if not m.specialize), key=self._offloaded, default=None)
+        need(model is not None and self._offloaded(model) > 0, "no model of the kit is offloaded, not even in part")
+        assert model is not None
+        return model
 
     def _offloaded(self, model: KitModel) -> int:
         try:
@@ -94,22 +94,16 @@ class Subject:
 
 def feeds_of(compiled: CompiledModel, seed: int = 0, batch: int = 1) -> Arrays:
     """Seeded inputs of a model."""
-    from ...core.sample_inputs import seeded_inputs
-
     return seeded_inputs(compiled.inputs, seed, batch)
 
 
 def reference(model: KitModel, feeds: Mapping[str, np.ndarray]) -> Arrays:
     """Outputs of onnxruntime without graph optimizations, which change how quantized models round."""
-    from ...verification.reference import run_reference
-
     return run_reference(model.proto, feeds, optimized=False)[0]
 
 
 def compared(outputs: Arrays, feeds: Arrays, model: KitModel) -> VerifyReport:
     """Outputs against those of onnxruntime."""
-    from ...verification.verify import report_of
-
     return report_of(outputs, reference(model, feeds), "onnxruntime", None, model.tolerance)
 
 

@@ -30,16 +30,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.recipe import Layouts, Match
-from tvm_ext.rates.instructions import COLUMNS, ROW_BYTES, Product
+from tvm_ext.core.recipe import Layouts
+from tvm_ext.rates.instructions import COLUMNS, ROW_BYTES
 
-from ..steps.epilogue import buffers
+from ..steps.arguments import building
 from ..steps.storage import Decoding
 from .blocks import Blocks
-from .result import Operands, Place, TileResult, shown_buffer, where
+from .recipe import TileMatch
+from .result import Place, TileResult, shown_buffer, where
 from .tile_copy import TileCopy
 from .tile_image import TileImage
 from .tile_products import Element, Registers, Tiles, as_bits
@@ -50,7 +50,7 @@ class TileKernel:
     """Builds the kernel of one match.
 
     Args:
-        match: with the facts `data`, `weight` and `product`.
+        match: whose it is.
         layouts: of its parameters; that of the weight is a :class:`TileWeight`.
         image: how the data is read.
         blocks: how the work is cut.
@@ -59,48 +59,37 @@ class TileKernel:
     """
 
     def __init__(
-        self, match: Match, layouts: Layouts, image: TileImage, blocks: Blocks, tiles: type[Tiles], place: Place
+        self, match: TileMatch, layouts: Layouts, image: TileImage, blocks: Blocks, tiles: type[Tiles], place: Place
     ) -> None:
         self._match, self._layouts, self._image, self._blocks, self._place = match, layouts, image, blocks, place
-        self._product: Product = match.product
-        packed = layouts.params[next(i for i, p in enumerate(match.group.params) if p is match.weight)]
+        self._data, self._weight, self._product = match.operands.data, match.operands.weight, match.operands.product
+        packed = layouts.params[match.group.params.index(self._weight)]
         assert isinstance(packed, TileWeight)
         self._packed = packed
-        self._decoding = Decoding.of(match.group, match.data)
+        self._decoding = Decoding.of(match.group, self._data)
         registers = Registers(blocks.pixels, 2, image.rows, packed.depth)
         self._tiles = tiles(self._product, registers)
 
     def function(self) -> tirx.PrimFunc:
         """Parameters of the group in order, then the result; loops in place."""
-        with IRBuilder() as builder, T.prim_func(s_tir=True):
-            T.func_name("main")
-            T.func_attr({"tirx.noalias": True})
-            self._declare()
-            with T.sblock("root"):
-                self._threads()
+        with building(self._match.group, self._layouts) as (builder, self._args, self._out), T.sblock("root"):
+            self._threads()
         return builder.get()
-
-    def _declare(self) -> None:
-        group = self._match.group
-        own = buffers(group, self._layouts.params)
-        out = T.arg("out", T.buffer(self._layouts.output.physical_shape(group.shape), group.dtype))
-        self._operands = Operands(self._match, self._layouts, own, out)
 
     # ------------------------------------------------------------ the image
     def _read(self, n: Any, c: Any, y: Any, x: Any) -> Any:
-        buffer, layout = self._operands.of(self._match.data)
-        return buffer[layout.index(self._place(n, c, y, x))]
+        return self._args.buffer(self._data)[self._args.layout(self._data).index(self._place(n, c, y, x))]
 
     def _read_run(self, n: Any, c: Any, y: Any, x: Any, lanes: int) -> Any:
         """A vector of columns, in bits that may be shuffled."""
         *index, column = self._place(n, c, y, x)
-        shape = self._match.data.shape
+        shape = self._data.shape
         start = functools.reduce(lambda at, d: at * d[0] + d[1], zip(shape[:-1], index, strict=True), 0)
         return self._flat[tirx.Ramp(start * shape[-1] + column, 1, lanes)]
 
     def _declare_copy(self) -> None:
         """The buffer of the copies, if there are any."""
-        image, dtype = self._image, self._match.data.dtype
+        image, dtype = self._image, self._data.dtype
         self._slab = self._blocks.slab(image)
         if image.kind == "direct":
             return
@@ -110,15 +99,14 @@ class TileKernel:
         self._copy = shown_buffer(
             "image", (self._slab.elements * (self._blocks.workers(image) if self._own else 1),), bits
         )
-        buffer, layout = self._operands.of(self._match.data)
-        if image.kind == "packed" and layout.is_plain:
-            self._flat = T.decl_buffer((math.prod(self._match.data.shape),), bits, data=buffer.data)
+        if image.kind == "packed" and self._args.layout(self._data).is_plain:
+            self._flat = T.decl_buffer((math.prod(self._data.shape),), bits, data=self._args.buffer(self._data).data)
         if not self._own:
             self._copy_of(0, 0).write(self._blocks.workers(image))
 
     def _copy_of(self, thread: Any, n: Any) -> TileCopy:
         """What a thread copies; `n` is the first image of it."""
-        _, layout = self._operands.of(self._match.data)
+        layout = self._args.layout(self._data)
         fill = tirx.const(self._decoding.zero_point or 0, self._copy.dtype)
         run = self._read_run if self._image.kind == "packed" and layout.is_plain else None
         return TileCopy(
@@ -138,7 +126,7 @@ class TileKernel:
 
     def _side_by_side(self) -> int:
         """Channels of a pixel that a vector takes."""
-        _, layout = self._operands.of(self._match.data)
+        layout = self._args.layout(self._data)
         if self._image.kind == "packed":
             return 1
         return layout.block[1] if layout.block else self._image.width
@@ -148,7 +136,7 @@ class TileKernel:
         b, workers = self._blocks, self._blocks.workers(self._image)
         self._declare_copy()
         with T.parallel(workers) if workers > 1 else T.serial(1) as thread:
-            self._result = TileResult(self._operands, self._image, b, self._tiles, self._place)
+            self._result = TileResult(self._match, self._args, self._out, self._image, b, self._tiles, self._place)
             self._tiles.begin()
             (self._parts_of if b.by_pixels else self._outputs_of)(thread)
             self._tiles.end()
@@ -215,7 +203,7 @@ class TileKernel:
 
     def _begin(self, output: Any) -> None:
         """Zero, or what the weights are packed with."""
-        weight, _ = self._operands.of(self._match.weight)
+        weight = self._args.buffer(self._weight)
         for register, _, h in self._accumulators():
             if self._packed.sums_elements:
                 self._tiles.load_row(register, _run(weight, output, h * 4 * COLUMNS, 0))
@@ -249,7 +237,7 @@ class TileKernel:
         return [bottom >= 0, top < self._image.window.image[0]]
 
     def _load_weights(self, output: Any, step: Any) -> None:
-        weight, _ = self._operands.of(self._match.weight)
+        weight = self._args.buffer(self._weight)
         registers, row = self._tiles.registers, COLUMNS * self._product.group
         for h in range(registers.outputs):
             element = _run(weight, output, self._weights_of(step) + h * self._packed.tile_elements, row)
@@ -261,7 +249,7 @@ class TileKernel:
 
     def _prefetch(self, output: Any, step: Any, i: Any) -> None:
         """A tile's share of the lines of a step of the next chunk."""
-        weight, _ = self._operands.of(self._match.weight)
+        weight = self._args.buffer(self._weight)
         lines, line = 2 * self._packed.depth, ROW_BYTES // 4 * self._product.group  # rows of two tiles; elements
         share = -(-lines // self._blocks.each)
         with where([i * share < lines] if self._blocks.each * share > lines else []):
@@ -281,8 +269,8 @@ class TileKernel:
         size = 4 // self._product.group
         if self._image.kind != "direct":
             return self._image.step * self._image.width * size
-        _, layout = self._operands.of(self._match.data)
-        return (layout.block[1] if layout.block else self._match.data.shape[-1]) * size
+        layout = self._args.layout(self._data)
+        return (layout.block[1] if layout.block else self._data.shape[-1]) * size
 
     def _number(self, tile: Any, p: int) -> Any:
         """The first pixel that tile register `p` is there for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm.s_tir import Schedule
@@ -26,8 +27,43 @@ from .tile_products import AmxTiles, Tiles
 from .tile_weight import TileWeight
 
 
-class TileRecipe(Recipe):
-    """A recipe whose match has the facts `image` (kind -> how tiles read the data), `product`, `data` and `weight`.
+@dataclass(frozen=True)
+class TileOperands:
+    """The operands of a convolution or matmul on tile registers.
+
+    Attributes:
+        data, weight: parameters.
+        product: what multiplies them.
+        zero_point: of the data.
+        flipped: whether the weight is unsigned around 128, and packed as signed numbers.
+    """
+
+    data: Param
+    weight: Param
+    product: Product
+    zero_point: int
+    flipped: bool
+
+
+@dataclass(frozen=True)
+class TileMatch(Match):
+    """A group whose anchor is products on tile registers.
+
+    Attributes:
+        operands: what is multiplied.
+        images: kind -> how tiles read the data.
+    """
+
+    operands: TileOperands
+    images: Mapping[str, TileImage]
+
+    def image(self, config: Config) -> TileImage:
+        """How tiles read the data in a configuration."""
+        return self.images[config["image"]]
+
+
+class TileRecipe(Recipe[TileMatch]):
+    """A recipe of products on tile registers.
 
     Args:
         tiles: the registers: the CPU's, or the plain twin of them.
@@ -39,21 +75,21 @@ class TileRecipe(Recipe):
     def __init__(self, tiles: type[Tiles] = AmxTiles) -> None:
         self.tiles = tiles
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+    def space(self, match: TileMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         """Knobs: how the image is read, tile registers over pixels, parts of the pixels, blocks of channels a chunk."""
         return self._space(match, self._threads(match, machine))
 
-    def _threads(self, match: Match, machine: Machine) -> int:
+    def _threads(self, match: TileMatch, machine: Machine) -> int:
         """Of two threads an even share of the work decides; of more, the least cost of any point: what weights and
         lines of other cores take does not shrink with the share."""
         image = next(iter(match.images.values()))
-        alone = seconds(image, match.product, Blocks.serial(image), machine)
+        alone = seconds(image, match.operands.product, Blocks.serial(image), machine)
         if machine.threads <= 2:
             return threads_of(alone * machine.rates.hertz, machine)
         powers = {1 << i for i in range(machine.threads.bit_length())} | {machine.threads}
         return min(sorted(powers), key=lambda t: min(self.cost(match, c, machine) for c in self._points(match, t)))
 
-    def _space(self, match: Match, threads: int) -> Mapping[str, Sequence[Any]]:
+    def _space(self, match: TileMatch, threads: int) -> Mapping[str, Sequence[Any]]:
         image = next(iter(match.images.values()))
         blocks = {image.blocks for image in match.images.values()}
         return {
@@ -66,32 +102,35 @@ class TileRecipe(Recipe):
             "threads": [threads],
         }
 
-    def points(self, match: Match, machine: Machine) -> Iterator[Config]:
+    def points(self, match: TileMatch, machine: Machine) -> Iterator[Config]:
         """Points whose chunks divide the blocks of channels, and whose parts have tiles."""
         return self._points(match, self._threads(match, machine))
 
-    def _points(self, match: Match, threads: int) -> Iterator[Config]:
+    def _points(self, match: TileMatch, threads: int) -> Iterator[Config]:
         knobs = self._space(match, threads)
         for values in itertools.product(*knobs.values()):
             config = dict(zip(knobs, values, strict=True))
-            if is_legal(match.images[config["image"]], config):
+            if is_legal(match.image(config), config):
                 yield config
 
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        image = match.images[config["image"]]
+    def instruction(self, match: TileMatch) -> str:
+        return match.operands.product.instruction
+
+    def cost(self, match: TileMatch, config: Config, machine: Machine) -> float:
+        image = match.image(config)
         if not is_legal(image, config):
             return math.inf
-        return seconds(image, match.product, Blocks.of(image, config), machine, match.group.weights_in)
+        return seconds(image, match.operands.product, Blocks.of(image, config), machine, match.group.weights_in)
 
-    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+    def sharing(self, match: TileMatch, config: Config, machine: Machine) -> Sharing:
         """Tiles of pixels by blocks of outputs, in parts."""
-        image = match.images[config["image"]]
+        image = match.image(config)
         blocks = Blocks.of(image, config)
         units = image.window.images * blocks.outputs
         busiest = -(-units * blocks.parts // blocks.threads) * min(blocks.each, blocks.tiles)
         return Sharing(blocks.workers(image), units * blocks.tiles, busiest)
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(self, sch: Schedule, match: TileMatch, config: Config, machine: Machine) -> None:
         """Tile registers are no buffers that a schedule knows: loops stand already."""
 
 
@@ -116,8 +155,8 @@ def is_legal(image: TileImage, config: Config) -> bool:
     return blocks.parts == 1 or (blocks.parts - 1) * blocks.each < blocks.tiles
 
 
-def operands_of(group: Group, machine: Machine, tiles: type[Tiles], output_axis: int) -> dict[str, Any] | Miss:
-    """Facts of a match that tiles need, of a group with two stored operands; or why they cannot take it."""
+def operands_of(group: Group, machine: Machine, tiles: type[Tiles], output_axis: int) -> TileOperands | Miss:
+    """The two stored operands of a group's anchor, which tiles multiply; or why they cannot."""
     data, weight = group.operand(0), group.operand(1)
     if data is None or weight is None:
         return Miss("an operand is computed inside the group")
@@ -138,7 +177,7 @@ def operands_of(group: Group, machine: Machine, tiles: type[Tiles], output_axis:
         return Miss(f"weight scales along axis {right.axis}: outputs have axis {output_axis}")
     if tiles is AmxTiles and (lacking := _lacking(product, machine)):
         return Miss(lacking)
-    return {"data": data, "weight": weight, "product": product, "zero_point": left.zero_point, "flipped": flipped}
+    return TileOperands(data, weight, product, left.zero_point, flipped)
 
 
 def _lacking(product: Product, machine: Machine) -> str:
@@ -151,10 +190,10 @@ def _lacking(product: Product, machine: Machine) -> str:
     return "" if product.feature in machine.features else f"{machine.mcpu or machine.isa} has no {product.feature}"
 
 
-def weight_layout(match: Match, image: TileImage) -> TileWeight:
+def weight_layout(match: TileMatch, image: TileImage) -> TileWeight:
     """How the weight is packed for an image."""
-    rank = len(match.weight.shape)
-    return TileWeight.make(rank, match.product.group, image.width, image.taps, match.zero_point, match.flipped)
+    o = match.operands
+    return TileWeight.make(len(o.weight.shape), o.product.group, image.width, image.taps, o.zero_point, o.flipped)
 
 
 def vector_layout(shape: Sequence[int], outputs: int, lanes: int) -> Layout | None:

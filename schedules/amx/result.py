@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,14 +20,13 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.group import Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.recipe import Layouts, Match
 from tvm_ext.rates.instructions import COLUMNS
 
 from ..scalars.strict_floats import times
-from ..steps.epilogue import Epilogue
+from ..steps.arguments import Arguments
 from ..steps.storage import Decoding
 from .blocks import Blocks
+from .recipe import TileMatch
 from .tile_copy import vector
 from .tile_image import TileImage
 from .tile_products import Element, Tiles
@@ -38,45 +36,25 @@ Place = Callable[[Any, Any, Any, Any], Sequence[Any]]
 """(image, channel, row, column) -> the logical index in a tensor."""
 
 
-@dataclass(frozen=True)
-class Operands:
-    """The parameters of a kernel that is being built, and its result.
-
-    Attributes:
-        match: whose they are.
-        layouts: how they lie.
-        buffers: one for each parameter.
-        out: of the result.
-    """
-
-    match: Match
-    layouts: Layouts
-    buffers: Sequence[Any]
-    out: Any
-
-    def of(self, param: Param) -> tuple[Any, Layout]:
-        """(buffer, layout) of a parameter."""
-        where = next(i for i, p in enumerate(self.match.group.params) if p.var.same_as(param.var))
-        return self.buffers[where], self.layouts.params[where]
-
-
 class TileResult:
     """The accumulators of a thread behind its registers. Made where the thread begins, for buffers of its own.
 
     Args:
-        operands: of the kernel.
+        match: whose the kernel is.
+        args, out: of the kernel: its parameters and the buffer of its result.
         image: how the data is read.
         blocks: how the work is cut.
         tiles: the registers.
         place: where a pixel of a channel stands in the result.
     """
 
-    def __init__(self, operands: Operands, image: TileImage, blocks: Blocks, tiles: Tiles, place: Place) -> None:
-        self._operands, self._image, self._blocks, self._tiles, self._place = operands, image, blocks, tiles, place
-        group = operands.match.group
-        readers = [lambda *i, b=b: b[i] for b in operands.buffers]
-        self._epilogue = Epilogue(group, readers, operands.layouts.params)
-        self._decoding = Decoding.of(group, operands.match.data)
+    def __init__(
+        self, match: TileMatch, args: Arguments, out: Any, image: TileImage, blocks: Blocks, tiles: Tiles, place: Place
+    ) -> None:
+        self._args, self._out = args, out
+        self._image, self._blocks, self._tiles, self._place = image, blocks, tiles, place
+        self._decoding = Decoding.of(match.group, match.operands.data)
+        self._weight_scale = Decoding.of(match.group, match.operands.weight).scale
         self._rows = blocks.pixels * image.rows
         slots = (blocks.each if blocks.chunks > 1 else 1, self._rows, BLOCK)
         self._slots = shown_buffer("slots", slots, tiles.product.result)
@@ -185,7 +163,7 @@ class TileResult:
     def _sixteen(self, to: tuple[Any, Any, Any, Any], at: tuple[Any, Any, int]) -> None:
         """Sixteen channels of a pixel. A result without blocks has room for its own channels only."""
         channels, first = self._image.window.outputs, to[1] * BLOCK + at[2] * COLUMNS
-        if self._operands.layouts.output.block is not None or channels % BLOCK == 0:
+        if self._args.layouts.output.block is not None or channels % BLOCK == 0:
             self._channels(to, at, first, COLUMNS)
             return
         with T.If(first + COLUMNS <= channels):
@@ -200,26 +178,25 @@ class TileResult:
         with vector(count) as j:
             index = self._place(n, first + j, y, x)
             value = self._value(self._slots[slot, row, h * COLUMNS + j], first + j)
-            physical = list(self._operands.layouts.output.index(index))
-            T.buffer_store(self._operands.out, self._epilogue(index, value), physical)
+            physical = list(self._args.layouts.output.index(index))
+            T.buffer_store(self._out, self._args.epilogue(index, value), physical)
 
     def _value(self, sums: Any, channel: Any) -> Any:
         """What the anchor computes, of sums over stored numbers."""
         if self._decoding.kind != "dequantize":
             return sums
-        match = self._operands.match
-        one, other = self._decoding.scale, Decoding.of(match.group, match.weight).scale
-        if isinstance(one, float) and isinstance(other, float):
-            scale = tirx.const(float(np.float32(one) * np.float32(other)), "float32")
+        data, weight = self._decoding.scale, self._weight_scale
+        if isinstance(data, float) and isinstance(weight, float):
+            scale = tirx.const(float(np.float32(data) * np.float32(weight)), "float32")
         else:
-            scale = self._scale(one, channel) * self._scale(other, channel)
+            scale = self._scale(data, channel) * self._scale(weight, channel)
         return times(sums.astype("float32"), scale)
 
     def _scale(self, scale: float | Param, channel: Any) -> Any:
         if not isinstance(scale, Param):
             return tirx.const(scale, "float32")
-        buffer, layout = self._operands.of(scale)
-        return buffer[layout.index([channel if d > 1 else 0 for d in scale.shape])]
+        index = self._args.layout(scale).index([channel if d > 1 else 0 for d in scale.shape])
+        return self._args.buffer(scale)[index]
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from tvm import tirx
 
 from tvm_ext.rates.instructions import ROWS
 
+from ..steps.window import Window
 from .tile_products import Element
 from .tile_weight import tap_groups
 
@@ -30,38 +31,6 @@ _WORTH_A_BRANCH = 0.02
 
 Read = Callable[[Any, Any, Any, Any], Any]
 """(image, channel, row, column) -> what is stored there."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """The geometry of a convolution; a matmul is one of images of one column.
-
-    Attributes:
-        images, channels, outputs: how many.
-        image, out_image: (height, width).
-        kernel, strides, dilation: (rows, columns).
-        pads: (top, left, bottom, right).
-    """
-
-    images: int
-    channels: int
-    outputs: int
-    image: tuple[int, int]
-    out_image: tuple[int, int]
-    kernel: tuple[int, int] = (1, 1)
-    strides: tuple[int, int] = (1, 1)
-    dilation: tuple[int, int] = (1, 1)
-    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-
-    @property
-    def multiplications(self) -> int:
-        (h, w), (kh, kw) = self.out_image, self.kernel
-        return self.images * self.outputs * h * w * self.channels * kh * kw
-
-    @property
-    def in_place(self) -> bool:
-        """Whether windows of neighbouring pixels are neighbours in the tensor itself."""
-        return self.strides == (1, 1) and not any(self.pads)
 
 
 @dataclass(frozen=True)

@@ -3,35 +3,62 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.graph.relax_graph import attrs_of
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
+from tvm_ext.core.group import Group, Param
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Match, Miss
+from tvm_ext.core.recipe import Miss
 
+from ..steps.arguments import Arguments
 from ..steps.loops import parallel_rows
-from ..steps.storage import reader, why_not_float32
+from ..steps.storage import why_not_float32
 from ..steps.widened import why_not_widened
+from ..steps.window import Window
+from .kernel import BlockedMatch
+from .problem import Problem
 
 _LAYOUTS = ("data_layout", "kernel_layout", "out_layout")
 _ATTRIBUTES = ("strides", "padding", "dilation", "groups", *_LAYOUTS)
 
 
-def facts_of(group: Group, kernel_layout: str = "OIHW", any_type: bool = False) -> dict[str, Any] | Miss:
-    """Operands and attributes of an NCHW convolution in float32 with a constant weight; or why it is none.
+@dataclass(frozen=True)
+class Convolution:
+    """An NCHW convolution with a constant weight.
+
+    Attributes:
+        data, weight: parameters of its group.
+        window: its geometry.
+    """
+
+    data: Param
+    weight: Param
+    window: Window
+
+
+@dataclass(frozen=True)
+class Conv2dMatch(BlockedMatch):
+    """A convolution of one group.
+
+    Attributes:
+        window: its geometry.
+        input_lanes: channels of a block of the data, where it has no blocks yet.
+    """
+
+    window: Window
+    input_lanes: int
+
+
+def convolution_of(group: Group, kernel_layout: str = "OIHW", any_type: bool = False) -> Convolution | Miss:
+    """The convolution that is the anchor of a group, in float32; or why it is none.
 
     Args:
         any_type: whether the recipe looks at the types of operands itself.
-
-    Returns:
-        `data`, `weight` (parameters), `image` and `out_image` (height, width), `strides`, `dilation`, `groups`, and
-        `pads` (top, left, bottom, right).
     """
     a = attrs_of(group.call, _ATTRIBUTES) if group.call is not None else {}
     data, weight = group.operand(0), group.operand(1)
@@ -46,10 +73,9 @@ def facts_of(group: Group, kernel_layout: str = "OIHW", any_type: bool = False) 
     if not weight.constant:
         return Miss("the weight is not a constant, so it cannot be packed")
     pads = a["padding"] if len(a["padding"]) == 4 else a["padding"] * 2
-    return {
-        "data": data, "weight": weight, "image": data.shape[2:], "out_image": group.shape[2:],
-        "strides": a["strides"], "dilation": a["dilation"], "groups": a["groups"], "pads": tuple(pads),
-    }  # fmt: skip
+    (n, channels, h, w), (_, outputs, oh, ow), (kh, kw) = data.shape, group.shape, weight.shape[2:]
+    sizes = a["strides"], a["dilation"], tuple(pads), a["groups"]
+    return Convolution(data, weight, Window(n, channels, outputs, (h, w), (oh, ow), (kh, kw), *sizes))
 
 
 def channel_lanes(channels: int, machine: Machine) -> int:
@@ -64,41 +90,62 @@ def inner_steps(channels: int, lanes: int) -> int:
     return channels if channels < lanes and channels <= 4 else math.gcd(channels, lanes)
 
 
-def schedule_padding(sch: Schedule, match: Match, threads: int) -> None:
+def schedule_padding(sch: Schedule, data: Param, window: Window, threads: int) -> None:
     """The stage of :func:`padded`, if there is one: rows among threads, blocks of channels in vectors."""
-    if _copied(match):
+    if _is_copied(data, window):
         *rows, last = sch.get_loops(sch.get_sblock("pad"))
         parallel_rows(sch, rows[:3], threads)
         if len(rows) == 4:
             sch.vectorize(last)
 
 
-def _copied(match: Match) -> bool:
+def _is_copied(data: Param, window: Window) -> bool:
     """Whether the image is copied: with zeros around it, or because its elements are read many times decoded."""
-    return any(match.pads) or bool(match.data.decode)
+    return any(window.pads) or bool(data.decode)
 
 
-def padded(match: Match, tensors: Sequence[te.Tensor], layouts: Sequence[Layout]) -> te.Tensor:
-    """The image with `match.pads` rows and columns of zeros around it, in float32.
+def padded(args: Arguments, data: Param, window: Window) -> Any:
+    """The image with the pads of the window, rows and columns of zeros, around it, in float32.
 
     A stage "pad" in the image's own layout; the image itself if it has no pads and needs no decoding.
-
-    Args:
-        match: of a convolution.
-        tensors, layouts: of the parameters of its group, in order.
     """
-    data, at = reader(match.group, tensors, layouts, match.data), match.group.params.index(match.data)
-    if not _copied(match):
-        return tensors[at]
-    layout, (top, left, bottom, right) = layouts[at], match.pads
-    h, w = match.image
-    n, c = match.data.shape[:2]
+    if not _is_copied(data, window):
+        return args.tensor(data)
+    read, layout, (top, left, bottom, right) = args.reader(data), args.layout(data), window.pads
+    h, w = window.image
 
     def value(*index: Any) -> Any:
-        b, ch, y, x = layout.logical(index)
-        inside = tirx.all(y >= top, y < h + top, x >= left, x < w + left)
-        return tirx.if_then_else(
-            inside, data(*layout.index((b, ch, y - top, x - left))), tirx.const(0, match.data.computed)
-        )
+        n, c, y, x = layout.logical(index)
+        element = read(*layout.index((n, c, y - top, x - left)))
+        return tirx.if_then_else(window.inside(y, x), element, tirx.const(0, data.computed))
 
-    return te.compute(layout.physical_shape((n, c, h + top + bottom, w + left + right)), value, name="pad")
+    shape = layout.physical_shape((*data.shape[:2], h + top + bottom, w + left + right))
+    return te.compute(shape, value, name="pad")
+
+
+def image_kernel(
+    args: Arguments, problem: Problem, window: Window, anchor: Callable[..., Any], groups: int = 1
+) -> tirx.PrimFunc:
+    """The kernel whose stage "out" runs over (problem of the batch, block of outputs, pixel, lane).
+
+    Args:
+        anchor: of these four indices and the output channel, the anchor's value.
+        groups: problems of the batch that are groups of the channels of one image.
+    """
+
+    def value(b: Any, o: Any, q: Any, j: Any) -> Any:
+        channel = tirx.floormod(b, groups) * problem.outputs + o * problem.lanes + j
+        return args.epilogue((tirx.floordiv(b, groups), channel, *window.pixel(q)), anchor(b, o, q, j, channel))
+
+    shape = (problem.batch, problem.output_blocks, problem.pixels, problem.lanes)
+    return args.function(te.compute(shape, value, name="out"))
+
+
+def schedule_image(sch: Schedule, problem: Problem, window: Window, groups: int = 1) -> None:
+    """The last step of the stage "out" of :func:`image_kernel`: the result is an image in blocks of channels."""
+    blocks = problem.output_blocks
+
+    def place(b: Any, o: Any, q: Any, j: Any) -> tuple[Any, ...]:
+        return tirx.floordiv(b, groups), tirx.floormod(b, groups) * blocks + o, *window.pixel(q), j
+
+    sch.transform_layout(sch.get_sblock("out"), ("write", 0), place)

@@ -18,15 +18,14 @@ from .problem import Problem, Units, by_pixels
 #: Pixels whose addresses do not advance by a constant need a pointer register each. Where a multiply-add takes no
 #: broadcast operand, LLVM also loads all broadcasts of a wide tile early, and spills.
 _POINTERS = 6
-#: Cycles between dependent multiply-adds, with what out-of-order execution loses of it.
-_LATENCY = 4.5
+#: Cycles between dependent multiply-adds, with what out-of-order execution loses of it; and between dependent sums.
+_LATENCY, _LATENCY_OF_SUMS = 4.5, 1.0
 #: The exposed share of the time of weights that are not prefetched, of weights that units read again, and of inputs
 #: that come out of another core's cache.
 _COLD, _AGAIN, _FOREIGN = 0.5, 0.5, 0.5
-#: Instructions a cycle that take the bytes of words apart into 16-bit numbers: of a word of weights, and of the input.
-_APART, _APART_WEIGHT, _APART_DATA = 3.0, 3, 2
-#: Cycles that widening a vector of narrow floats takes: two instructions of a port that multiply-adds want too.
-_WIDENING = 1.0
+#: Cycles that widening a vector of narrow floats takes: two instructions of a port that multiply-adds want too; and of
+#: bytes, one instruction.
+_WIDENING, _WIDENING_BYTES = 1.0, 0.5
 
 
 def space(problem: Problem, machine: Machine) -> Mapping[str, Sequence[Any]]:
@@ -72,8 +71,7 @@ def product_rate(problem: Problem, machine: Machine) -> float:
     """Products of vectors a cycle."""
     if problem.instruction == "fma":
         return machine.fma_at(problem.lanes)
-    rate = float(getattr(machine.rates, problem.instruction)) or machine.rates.fma
-    return rate / 2 if problem.halves else rate
+    return float(getattr(machine.rates, problem.instruction)) or machine.rates.fma
 
 
 @functools.lru_cache(maxsize=1024)
@@ -97,17 +95,17 @@ def tile_fits(problem: Problem, config: Mapping[str, Any], machine: Machine) -> 
     """Whether a register tile, its operands and its pixels' addresses fit into registers."""
     scattered = problem.scattered(config["tile_p"])
     wide = config["tile_p"] > _POINTERS and (scattered or not machine.operand_broadcast)
-    return registers_used(config, problem.halves) <= machine.registers and not wide
+    return registers_used(config, problem.adds) <= machine.registers and not wide
 
 
-def registers_used(config: Mapping[str, Any], halves: bool = False) -> int:
+def registers_used(config: Mapping[str, Any], adds: bool = False) -> int:
     """Vector registers the inner loop holds: the tile, the smaller side of its operands, one of the other.
 
     Args:
-        halves: an operand takes two registers, and a product one before it is added.
+        adds: a product takes a register before it is added.
     """
     to, tp = config["tile_o"], config["tile_p"]
-    return int(to * tp + (2 * min(to, tp) + 3 if halves else min(to, tp) + 1))
+    return int(to * tp + min(to, tp) + 1 + adds)
 
 
 def cost(problem: Problem, config: Config, machine: Machine, units: int = 1, apart: bool = False) -> float:
@@ -140,19 +138,19 @@ def _foreign_bytes(problem: Problem, units: Units, threads: int) -> float:
     return problem.input_bytes * (1 - 1 / threads)
 
 
-def step_cycles(tile_o: int, tile_p: int, rate: float) -> float:
+def step_cycles(tile_o: int, tile_p: int, rate: float, latency: float = _LATENCY) -> float:
     """Cycles of a step of a register tile's reduction: products, `rate` a cycle; loads, two a cycle; latency."""
-    return max(tile_o * tile_p / rate, (tile_o + tile_p) / 2, _LATENCY) + 0.08 * (tile_o + tile_p)
+    return max(tile_o * tile_p / rate, (tile_o + tile_p) / 2, latency) + 0.08 * (tile_o + tile_p)
 
 
 def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machine) -> float:
     """Cycles of one register tile over the whole reduction."""
     to, tp, chunk = config["tile_o"], config["tile_p"], config["chunk"]
     chunks = problem.blocks // chunk
-    step = step_cycles(to, tp, product_rate(problem, machine))
+    latency = _LATENCY_OF_SUMS if problem.adds else _LATENCY
+    step = step_cycles(to, tp, product_rate(problem, machine), latency)
     step *= 1 + 0.03 * tp if problem.scattered(tp) else 1.0
-    step += _WIDENING * to if problem.word < 4 else 0.0
-    step += (_APART_WEIGHT * to + _APART_DATA * tp) / _APART if problem.halves else 0.0
+    step += (_WIDENING_BYTES if problem.adds else _WIDENING) * to if problem.word < 4 else 0.0
     chunk_bytes = problem.word * to * problem.lanes * chunk * problem.taps[0] * problem.taps[1] * problem.inner
     weight_cycles = problem.word * to * problem.lanes / bandwidth(level_of(chunk_bytes, machine), machine)
     cycles = problem.steps * max(step + weight_cycles / 4, weight_cycles) + 10

@@ -28,12 +28,13 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.sharing import Sharing
+from tvm_ext.core.group import Param
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Recipe
 
@@ -196,7 +197,7 @@ def _prefetch(
     o, p = config["tile_o"], config["tile_p"]
     if int(sch.get(tiles).extent) > 1 or 2 * o + p <= o * p:
         ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
-        lines = -(-problem.inner * words * 4 // LINE_BYTES)
+        lines = -(-problem.inner * words * problem.word // LINE_BYTES)
         sprinkle(sch, tiles, body, weight, ahead, lines, passing=problem.weights_in == "memory")
 
 
@@ -205,17 +206,35 @@ def _last_three(sch: Schedule, block: Any) -> tuple[list[Any], Any]:
     return outer, last
 
 
-class BlockedRecipe(Recipe):
-    """A recipe whose match states one blocked reduction, as the fact `problem`."""
+@dataclass(frozen=True)
+class BlockedMatch(Match):
+    """A group whose anchor is one blocked reduction.
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+    Attributes:
+        data: the left operand of its products: an image, or rows.
+        weight: the right operand.
+        problem: the reduction.
+    """
+
+    data: Param
+    weight: Param
+    problem: Problem
+
+
+B = TypeVar("B", bound=BlockedMatch)
+
+
+class BlockedRecipe(Recipe[B]):
+    """A recipe of one blocked reduction."""
+
+    def space(self, match: B, machine: Machine) -> Mapping[str, Sequence[Any]]:
         return space(match.problem, machine)
 
-    def default(self, match: Match, machine: Machine) -> Config:
+    def default(self, match: B, machine: Machine) -> Config:
         return dict(default(match.problem, machine))
 
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+    def cost(self, match: B, config: Config, machine: Machine) -> float:
         return cost(match.problem, config, machine)
 
-    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+    def sharing(self, match: B, config: Config, machine: Machine) -> Sharing:
         return Units.of(match.problem, config).sharing(match.problem, config["threads"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,16 +18,18 @@ from tvm.s_tir import Schedule
 from tvm_ext.core.group import Param
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.precision import NARROW_FLOATS
-from tvm_ext.core.recipe import Config, Match
+from tvm_ext.core.recipe import Config
 
 from ..dots.instructions import Dot
+from ..steps.arguments import Arguments
+from ..steps.indices import unflatten
 from . import kernel as blocked
 
 
-class MatmulRecipe(blocked.BlockedRecipe):
+class MatmulRecipe(blocked.BlockedRecipe[blocked.B]):
     """What matmuls share: knobs for one register tile of columns and rows, and streaming for few rows."""
 
-    def default(self, match: Match, machine: Machine) -> Config:
+    def default(self, match: blocked.B, machine: Machine) -> Config:
         problem = match.problem
         if problem.pixels <= streamed_rows(machine):
             return dict(streamed(problem, machine))
@@ -48,23 +50,43 @@ def matmul_problem(batch: int, rows: int, k: int, n: int, machine: Machine) -> b
     return blocked.Problem(batch, n, rows, rows, k // inner, (1, 1), inner, lanes, batch)
 
 
-def result(problem: blocked.Problem, acc: te.Tensor, value: Any) -> te.Tensor:
-    """The stage "out" over (batch, rows, columns): `value(n, q, c, accumulated)`."""
-    lanes = problem.lanes
-    return te.compute(
-        (problem.batch, problem.pixels, problem.outputs),
-        lambda n, q, c: value(n, q, c, acc(n, tirx.floordiv(c, lanes), q, tirx.floormod(c, lanes))),
-        name="out",
-    )
+ResultIndex = Callable[[Any, Any, Any], tuple[Any, ...]]
+"""(problem of the batch, row, column) -> the logical index in the result."""
+
+
+def result_index(shape: Sequence[int], batched: bool = False) -> ResultIndex:
+    """Where a result of `shape` has its rows: leading dimensions are rows, or, of a batch, problems."""
+    if batched:
+        return lambda n, q, c: (*unflatten(n, shape[:-2]), q, c)
+    return lambda n, q, c: (*unflatten(q, shape[:-1]), c)
+
+
+def matmul_kernel(
+    args: Arguments, problem: blocked.Problem, acc: te.Tensor, index: ResultIndex,
+    anchor: Callable[[Any, Any], Any] = lambda total, c: total,
+) -> tirx.PrimFunc:  # fmt: skip
+    """The kernel whose stage "out" runs over (batch, rows, columns) of the sums `acc`.
+
+    Args:
+        index: where a result lies.
+        anchor: of a sum and its column, the anchor's value.
+    """
+
+    def value(n: Any, q: Any, c: Any) -> Any:
+        total = acc(n, tirx.floordiv(c, problem.lanes), q, tirx.floormod(c, problem.lanes))
+        return args.epilogue(index(n, q, c), anchor(total, c))
+
+    return args.function(te.compute((problem.batch, problem.pixels, problem.outputs), value, name="out"))
 
 
 def schedule_matmul(
-    sch: Schedule, problem: blocked.Problem, config: Config, index: Any, dot: Dot | None = None,
+    sch: Schedule, problem: blocked.Problem, config: Config, index: ResultIndex, dot: Dot | None = None,
     weight: str | None = None, blocker: blocked.Blocker = blocked.configured,
 ) -> Any:  # fmt: skip
-    """Schedule a blocked matmul with the stage "out"; `index(n, q, c)` is where a result lies.
+    """Schedule a blocked matmul with the stage "out" of :func:`matmul_kernel`.
 
     Args:
+        index: where a result lies.
         dot, weight, blocker: those of :func:`..blocked.kernel.schedule_tiles`.
 
     Returns:
@@ -111,6 +133,6 @@ def streamed(problem: blocked.Problem, machine: Machine) -> Mapping[str, Any]:
         {"tile_o": o, **fixed, "threads": t}
         for o in knobs["tile_o"] for t in knobs["threads"]
     )  # fmt: skip
-    legal: list[Config] = [p for p in points if blocked.registers_used(p, problem.halves) <= machine.registers]
+    legal: list[Config] = [p for p in points if blocked.registers_used(p, problem.adds) <= machine.registers]
     best: Config = min(legal, key=lambda p: (blocked.cost(problem, p, machine), -p["tile_o"]))
     return types.MappingProxyType(best)

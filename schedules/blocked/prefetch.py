@@ -16,13 +16,12 @@ adds leave load slots free (two 56x56 layers took 180 us without, 160 with), and
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.recipe import Match
-
-from ..steps.regions import source
+if TYPE_CHECKING:
+    from .kernel import BlockedMatch
 
 #: Annotation of the loop whose iterations each prefetch some lines: (buffer, elements to the next chunk, lines, 1 if no
 #: cache keeps them from call to call).
@@ -48,8 +47,8 @@ def sprinkle(sch: Schedule, tiles: Any, body: Any, weight: str, ahead: int, line
     sch.annotate(body, LINES, [weight, ahead, share, int(passing)])
 
 
-def weight_name(match: Match) -> str:
-    """Name of the buffer of the packed weight; :func:`..steps.epilogue.placeholders` names buffers by their
+def weight_name(match: BlockedMatch) -> str:
+    """Name of the buffer of the packed weight; :func:`..steps.arguments.placeholders` names buffers by their
     position.
     """
-    return f"p{source(match.group.params, match.weight)}"
+    return f"p{match.group.params.index(match.weight)}"

@@ -59,8 +59,8 @@ class Problem:
         return 2 * self.batch * self.outputs * self.pixels * self.steps
 
     @property
-    def halves(self) -> bool:
-        """Whether operands are words of four bytes that the kernel takes apart into 16-bit numbers."""
+    def adds(self) -> bool:
+        """Whether the instruction leaves its products to be added by another."""
         return self.instruction == "dot_int16"
 
     @property

@@ -19,12 +19,24 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.layout import Layout
-from tvm_ext.core.recipe import Match
 
+from ..steps.arguments import Arguments
 from ..steps.loops import parallel_rows, unroll_and_vectorize
 from ..steps.storage import Reader
 from . import kernel as blocked
+from .convolution import Conv2dMatch
 from .winograd import Transform, transformed
+
+
+@dataclass(frozen=True)
+class WinogradMatch(Conv2dMatch):
+    """A square convolution of one group, whose `problem` is that of the direct one.
+
+    Attributes:
+        sizes: outputs along one side of a tile, the choices.
+    """
+
+    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -51,11 +63,11 @@ class Tiling:
     planar: bool
 
     @staticmethod
-    def of(match: Match, m: int, height: int) -> Tiling:
+    def of(match: WinogradMatch, m: int, height: int) -> Tiling:
         """For a height of 0, all images are one unit."""
-        rows, columns = (-(-d // m) for d in match.out_image)
-        images, stride, lanes = match.data.shape[0], match.strides[0], match.input_lanes
-        transform = Transform.of(m, -(-match.weight.shape[2] // stride))
+        rows, columns = (-(-d // m) for d in match.window.out_image)
+        images, stride, lanes = match.window.images, match.window.strides[0], match.input_lanes
+        transform = Transform.of(m, -(-match.window.kernel[0] // stride))
         height, rows = (height, -(-rows // height) * height) if height else (images * rows, rows)
         planar = match.problem.inner != lanes
         width = max(w for w in range(1, 2 * lanes + 1) if columns % w == 0) if planar else lanes
@@ -85,7 +97,7 @@ class Tiling:
         row = image * self.rows + row
         return tirx.floordiv(row, self.height), tirx.floormod(row, self.height) * self.columns + column
 
-    def problem(self, match: Match) -> blocked.Problem:
+    def problem(self, match: WinogradMatch) -> blocked.Problem:
         """The matmuls of one unit: tiles are the pixels, phases times channels the reduction."""
         p: blocked.Problem = match.problem
         phases = self.stride**2
@@ -107,9 +119,9 @@ Element = Callable[[Any, Any, Any, Any, Any, Any], Any]
 """(unit, channel or block of channels, vector of tiles or tile, x, y, lane) -> the input value."""
 
 
-def input_tiles(match: Match, tiling: Tiling, data: Reader, layout: Layout) -> Callable[[Any, Any, Any, Any], Any]:
+def input_tiles(match: WinogradMatch, tiling: Tiling, args: Arguments) -> Callable[[Any, Any, Any, Any], Any]:
     """V as a function of (unit and product, block of channels, tile, step in the block)."""
-    width = tiling.width
+    width, data, layout = tiling.width, args.reader(match.data), args.layout(match.data)
     if tiling.planar:
         channels = match.data.shape[1] * tiling.stride**2
         v = _transformed(tiling, _from_planes(match, tiling, data, layout), channels, tiling.pixels // width)
@@ -119,10 +131,10 @@ def input_tiles(match: Match, tiling: Tiling, data: Reader, layout: Layout) -> C
     return lambda n, block, q, ri: v(n, block, q, ri)
 
 
-def _from_blocks(match: Match, tiling: Tiling, data: Reader) -> Element:
+def _from_blocks(match: WinogradMatch, tiling: Tiling, data: Reader) -> Element:
     """Tiles of a blocked input; padding is a condition on whole vectors."""
     _, ci, h, w = match.data.shape
-    stride, m, (top, left) = tiling.stride, tiling.transform.m, match.pads[:2]
+    stride, m, (top, left) = tiling.stride, tiling.transform.m, match.window.pads[:2]
     blocks = ci // tiling.width
 
     def element(u: Any, pc: Any, q: Any, x: Any, y: Any, i: Any) -> Any:
@@ -136,10 +148,10 @@ def _from_blocks(match: Match, tiling: Tiling, data: Reader) -> Element:
     return element
 
 
-def _from_planes(match: Match, tiling: Tiling, data: Reader, layout: Layout) -> Element:
+def _from_planes(match: WinogradMatch, tiling: Tiling, data: Reader, layout: Layout) -> Element:
     """Tiles of the planar copy: lanes are neighbouring tile columns."""
     n, ci, h, w = match.data.shape
-    stride, m, (top, left) = tiling.stride, tiling.transform.m, match.pads[:2]
+    stride, m, (top, left) = tiling.stride, tiling.transform.m, match.window.pads[:2]
     step, reach = m * stride, tiling.transform.alpha * stride
     shape = (n, ci, tiling.rows * step + reach - step, step, tiling.columns + -(-reach // step) - 1)
 

@@ -12,31 +12,55 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.layout import Layout
-from tvm_ext.core.recipe import Config, Match
+from tvm_ext.core.recipe import Config
 
 from ..blocked import kernel as blocked
 from ..steps.loops import parallel_rows
+from ..steps.window import Window
+from .operands import DotMatch
 
 #: An image of so many bytes is copied by each thread.
 _OWN_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class DotImageMatch(DotMatch):
+    """A convolution of narrow numbers.
+
+    Attributes:
+        window: its geometry.
+        few: whether it has few channels, which the kernel puts side by side.
+        merged: whether words run over the channels of neighbouring pixels.
+    """
+
+    window: Window
+    few: bool
+    merged: bool
+
+    @property
+    def depth(self) -> int:
+        """Elements of a pixel, as words are read of it."""
+        return self.weight.shape[1] if self.merged else self.problem.inner * self.dot.group
+
 
 ReadWord = Callable[[Any, Any, Any, Any, Any], Any]
 """(batch, y, x, word from there, element of the word) -> an element of the image."""
 
 
-def in_blocks(match: Match, image: te.Tensor, words: int) -> ReadWord:
+def in_blocks(match: DotImageMatch, image: te.Tensor, words: int) -> ReadWord:
     """Reads an image whose channels lie in blocks of so many words."""
     group = match.dot.group
     return lambda n, y, x, word, k: image(n, word // words, y, x, word % words * group + k)
 
 
-def copied_blocks(match: Match, data: te.Tensor, source: Layout) -> ReadWord:
+def copied_blocks(match: DotImageMatch, data: te.Tensor, source: Layout) -> ReadWord:
     """Reads a copy of an image in blocks of channels: the stage "image"."""
     c, operands = match.data.shape[1], match.operands
 
@@ -45,22 +69,22 @@ def copied_blocks(match: Match, data: te.Tensor, source: Layout) -> ReadWord:
         element = _element(match, data, source, n, ch, y, x)
         if c % match.dot.group:
             element = tirx.Select(ch < c, element, operands.border)
-        return tirx.if_then_else(_inside(match, y, x), element, operands.border)
+        return tirx.if_then_else(match.window.inside(y, x), element, operands.border)
 
-    (h, w), (top, left, bottom, right) = match.image, match.pads
+    (h, w), (top, left, bottom, right) = match.window.image, match.window.pads
     shape = source.physical_shape((*match.data.shape[:2], h + top + bottom, w + left + right))
     return in_blocks(match, te.compute(shape, value, name="image"), shape[-1] // match.dot.group)
 
 
-def copied_rows(match: Match, data: te.Tensor, source: Layout) -> ReadWord:
+def copied_rows(match: DotImageMatch, data: te.Tensor, source: Layout) -> ReadWord:
     """Reads a copy of an image of few channels: the stages "row" and "image"."""
     n, c, operands, group = match.data.shape[0], match.data.shape[1], match.operands, match.dot.group
     depth, width = match.depth, _width(match)
-    top, _, bottom, _ = match.pads
-    high = match.image[0] + top + bottom
+    top, _, bottom, _ = match.window.pads
+    high = match.window.image[0] + top + bottom
 
     def padded(b: Any, y: Any, ch: Any, x: Any) -> Any:
-        return tirx.if_then_else(_inside(match, y, x), _element(match, data, source, b, ch, y, x), operands.border)
+        return tirx.if_then_else(match.window.inside(y, x), _element(match, data, source, b, ch, y, x), operands.border)
 
     row = te.compute((n, high, c, width), padded, name="row")
 
@@ -77,31 +101,26 @@ def copied_rows(match: Match, data: te.Tensor, source: Layout) -> ReadWord:
     return read
 
 
-def _width(match: Match) -> int:
+def _width(match: DotImageMatch) -> int:
     """Pixels of a row up to the last word's end, of which the image may have fewer: the rest are border."""
     pixels = -(-match.problem.inner * match.dot.group // match.depth)
-    dilated = match.dilation[1] * (match.problem.taps[1] - 1)
-    return int((match.out_image[1] - 1) * match.strides[1] + dilated + pixels)
+    window = match.window
+    return (window.out_image[1] - 1) * window.strides[1] + window.dilation[1] * (match.problem.taps[1] - 1) + pixels
 
 
-def _inside(match: Match, y: Any, x: Any) -> Any:
-    (h, w), (top, left, _, _) = match.image, match.pads
-    return tirx.all(y >= top, y < h + top, x >= left, x < w + left)
-
-
-def _element(match: Match, data: te.Tensor, source: Layout, n: Any, ch: Any, y: Any, x: Any) -> Any:
+def _element(match: DotImageMatch, data: te.Tensor, source: Layout, n: Any, ch: Any, y: Any, x: Any) -> Any:
     """What stands at (y, x) of the image with its border, as the kernel copies it."""
-    top, left, _, _ = match.pads
+    top, left, _, _ = match.window.pads
     return match.operands.copied(data(*source.index((n, ch, y - top, x - left))))
 
 
-def schedule_copy(sch: Schedule, match: Match, config: Config) -> None:
+def schedule_copy(sch: Schedule, match: DotImageMatch, config: Config) -> None:
     """Each thread copies what it reads, so that none waits for others; what many would copy whole, they share by rows.
 
     Waking threads for a copy of its own takes as long as the copy, and half of it lies in another core's cache then.
     """
     image, threads = sch.get_sblock("image"), config["threads"]
-    own = _shared_out(match, config) or math.prod(match.image) * _pixel_bytes(match) <= _OWN_BYTES
+    own = _shared_out(match, config) or math.prod(match.window.image) * _pixel_bytes(match) <= _OWN_BYTES
     rows = 2 if match.few else 3
     if threads > 1 and own:
         sch.compute_at(image, sch.get_loops(sch.get_sblock("out"))[0], preserve_unit_loops=True)
@@ -123,14 +142,14 @@ def _interleave(sch: Schedule, image: Any) -> None:
     sch.transform_layout(image, ("write", 0), lambda n, y, x, c: (n, y, x * depth + c))
 
 
-def _pixel_bytes(match: Match) -> int:
+def _pixel_bytes(match: DotImageMatch) -> int:
     """Of a copied pixel."""
     if match.few:
         return int(match.depth * 4 // match.dot.group)
     return int(4 * match.problem.blocks * match.problem.inner)
 
 
-def _shared_out(match: Match, config: Config) -> bool:
+def _shared_out(match: DotImageMatch, config: Config) -> bool:
     """Whether threads read different images, or different rows of one."""
     problem, threads = match.problem, config["threads"]
     return problem.batch % threads == 0 or blocked.by_pixels(problem, blocked.Units.of(problem, config), threads)

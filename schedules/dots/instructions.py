@@ -1,11 +1,11 @@
 """Dot-product instructions: each lane of an accumulator adds the products of a 32-bit word of narrow numbers.
 
     vpdpbusd    acc[j] += u8 * s8 + u8 * s8 + u8 * s8 + u8 * s8        int32, wraps        "avx512vnni"
-    vpmaddwd    s16 * s16 + s16 * s16                                  int32, exact        "avx2", "avx512bw"
+    vpmaddwd    s16 * s16 + s16 * s16                                  int32, exact        "avx512bw", "avx2"
     vdpbf16ps   acc[j] += bf16 * bf16 + bf16 * bf16                    float32             "avx512bf16"
 
-Without VNNI the bytes of a word are widened to two vectors of 16-bit numbers, those at even places and those at odd
-ones, by shifts and masks alone; `vpmaddwd` multiplies each. (`vpmaddubsw` takes bytes, but its sums saturate.)
+Without VNNI a word is two numbers of 16 bits: the kernel widens inputs as it copies them, and weights, which stay bytes
+in memory, as it loads them. (`vpmaddubsw` takes bytes, but its sums saturate.)
 
 A step of a blocked reduction (:mod:`..blocked.kernel`) is then one word: a word of the input is broadcast to all lanes,
 and each lane has its own word of the weights. With words for steps everything there holds as it is: a word has the
@@ -37,13 +37,19 @@ from tvm.script.ir_builder import tirx as T
 from tvm_ext.core.machine import Machine
 from tvm_ext.rates.instructions import LANES, vdpbf16ps, vpdpbusd, vpmaddwd
 
+#: CPU feature -> the instruction that it brings.
+_INSTRUCTIONS = {
+    "": "", "avx512vnni": "vpdpbusd", "avx512bw": "vpmaddwd", "avx2": "vpmaddwd", "avx512bf16": "vdpbf16ps",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Dot:
     """A dot-product instruction on inputs and weights of certain types.
 
     Attributes:
-        data, weight: dtypes in memory; "uint16" are the bits of bfloat16 data, of which TVM stores none in a workspace.
+        data, weight: dtypes in memory; "uint16" are the bits of bfloat16 data, of which TVM stores none in a workspace,
+            "int16" bytes that the kernel has widened.
         feature: what the machine must have; empty for the plain twin.
         lanes: of the accumulator.
     """
@@ -56,12 +62,22 @@ class Dot:
     @property
     def group(self) -> int:
         """Elements of a word."""
-        return 2 if self.weight == "bfloat16" else 4
+        return 2 if self.weight == "bfloat16" or self.widens else 4
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of a word of weights in memory: those that are widened have half of the others'."""
+        return self.group * (2 if self.weight == "bfloat16" else 1)
+
+    @property
+    def widens(self) -> bool:
+        """Whether it multiplies bytes as numbers of 16 bits."""
+        return self.instruction == "vpmaddwd"
 
     @property
     def instruction(self) -> str:
         """Its mnemonic; empty for the plain twin."""
-        return {"": "", "avx512vnni": "vpdpbusd", "avx512bf16": "vdpbf16ps"}.get(self.feature, "vpmaddwd")
+        return _INSTRUCTIONS[self.feature]
 
     @property
     def result(self) -> str:
@@ -71,14 +87,14 @@ class Dot:
     @property
     def raised(self) -> int:
         """What inputs are read larger by."""
-        return 128 if self.data == "int8" else 0
+        return 128 if self.data == "int8" and not self.widens else 0
 
     @property
     def rate(self) -> str:
         """The field of :class:`tvm_ext.rates.Rates` that it runs at."""
         if self.weight == "bfloat16":
             return "dot_bf16"
-        return "dot_int16" if self.instruction == "vpmaddwd" else "dot_int8"
+        return "dot_int16" if self.widens else "dot_int8"
 
     @property
     def plain(self) -> Dot:
@@ -162,18 +178,9 @@ def added(dot: Dot, acc: Any, word: Any, words: Any) -> Any:
     """
     if dot.weight == "bfloat16":
         return vdpbf16ps(acc, tirx.Broadcast(word, LANES), tirx.reinterpret(f"int32x{LANES}", words))
+    if dot.widens:
+        wide = tirx.reinterpret(f"int8x{2 * dot.lanes}", words).astype(f"int16x{2 * dot.lanes}")
+        return acc + vpmaddwd(tirx.Broadcast(word, dot.lanes), wide, dot.lanes)
     if dot.raised:
         word = tirx.bitwise_xor(word, tirx.const(-0x7F7F7F80, "int32"))  # 0x80808080
-    if dot.instruction == "vpdpbusd":
-        return vpdpbusd(acc, tirx.Broadcast(word, LANES), words)
-    return acc + _pairs(tirx.Broadcast(word, dot.lanes), words, dot.lanes)
-
-
-def _pairs(x: Any, w: Any, lanes: int) -> Any:
-    """int32 sums of the products of bytes in words, x unsigned and w signed, by `vpmaddwd`."""
-    unsigned, signed = tirx.reinterpret(f"uint16x{2 * lanes}", x), tirx.reinterpret(f"int16x{2 * lanes}", w)
-    byte = tirx.Broadcast(tirx.const(8, "int16"), 2 * lanes)
-    even = tirx.bitwise_and(unsigned, tirx.Broadcast(tirx.const(0xFF, "uint16"), 2 * lanes))
-    odd = tirx.shift_right(unsigned, byte.astype(f"uint16x{2 * lanes}"))
-    low, high = tirx.shift_right(tirx.shift_left(signed, byte), byte), tirx.shift_right(signed, byte)
-    return vpmaddwd(even, low, lanes) + vpmaddwd(odd, high, lanes)
+    return vpdpbusd(acc, tirx.Broadcast(word, LANES), words)

@@ -9,7 +9,6 @@ where shift[o] is what zero points add to the sums (:mod:`tvm_ext.core.numbers.d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,12 +16,12 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.dot_weight import DotWeight
-from tvm_ext.core.recipe import Config, Match, Miss
+from tvm_ext.core.recipe import Config, Miss
 
-from ..blocked.kernel import LoadWeight, Units
+from ..blocked.kernel import BlockedMatch, LoadWeight, Units
+from ..steps.arguments import Arguments
 from ..steps.storage import Decoding
 from .instructions import Dot, dot_of
 
@@ -50,8 +49,8 @@ class Operands:
 
     @property
     def copied_dot(self) -> Dot:
-        """What multiplies data that the kernel has copied: it is unsigned then."""
-        return replace(self.dot, data="uint16" if self.kind == "widen" else "uint8")
+        """What multiplies data that the kernel has copied: it is unsigned then, or wider."""
+        return replace(self.dot, data="uint16" if self.kind == "widen" else "int16" if self.dot.widens else "uint8")
 
     @property
     def shift(self) -> int | None:
@@ -62,14 +61,32 @@ class Operands:
         """An element of the data as the kernel copies it."""
         if self.kind == "widen":
             return tirx.reinterpret("uint16", value)
-        if not self.dot.raised:
-            return value
-        return (value.astype("int32") + tirx.const(self.dot.raised, "int32")).astype("uint8")
+        if self.dot.raised:
+            value = value.astype("int32") + tirx.const(self.dot.raised, "int32")
+        return value.astype(self.copied_dot.data)
 
     @property
     def border(self) -> Any:
         """The element, copied, that stands for zero."""
         return tirx.const(self.zero_point + self.dot.raised, self.copied_dot.data)
+
+
+@dataclass(frozen=True)
+class DotMatch(BlockedMatch):
+    """A blocked reduction of narrow numbers.
+
+    Attributes:
+        operands: what is multiplied.
+        copied: whether the kernel copies the data.
+    """
+
+    operands: Operands
+    copied: bool
+
+    @property
+    def dot(self) -> Dot:
+        """What multiplies data that is copied, or as it lies in memory."""
+        return self.operands.copied_dot if self.copied else self.operands.dot
 
 
 def operands_of(group: Group, machine: Machine, output_axis: int, plain: bool = False) -> Operands | Miss:
@@ -115,8 +132,8 @@ def shifts(operands: Operands, weight: te.Tensor, tile_o: int, lanes: int, block
     def value(o: Any, j: Any) -> Any:
         number: Any = None
         for k in range(4):
-            flat = k * tile_o * lanes + o % tile_o * lanes + j
-            byte = weight(o // tile_o, 0, flat // group, flat % group)
+            flat = k % group * tile_o * lanes + o % tile_o * lanes + j
+            byte = weight(o // tile_o, k // group, flat // group, flat % group)
             if k < 3:
                 byte = tirx.reinterpret("uint8", byte) if operands.dot.weight == "int8" else byte
             elif operands.dot.weight == "uint8":
@@ -132,16 +149,13 @@ class AnchorValue:
     """The anchor's value of accumulated sums.
 
     Args:
-        match: with the facts `operands`, `problem` and `weight`.
-        tensors, layouts: of the group's parameters, in order.
-        config: of the kernel.
+        match: of a convolution or matmul.
+        args, config: of the kernel.
     """
 
-    def __init__(self, match: Match, tensors: Sequence[te.Tensor], layouts: Sequence[Layout], config: Config) -> None:
-        params = zip(match.group.params, tensors, layouts, strict=True)
-        self._of: Mapping[Any, tuple[te.Tensor, Layout]] = {p.var: (t, layout) for p, t, layout in params}
-        self._operands, self._lanes = match.operands, match.problem.lanes
-        weight = self._of[match.weight.var][0]
+    def __init__(self, match: DotMatch, args: Arguments, config: Config) -> None:
+        self._args, self._operands, self._lanes = args, match.operands, match.problem.lanes
+        weight = args.tensor(match.weight)
         self._shift = shifts(match.operands, weight, config["tile_o"], self._lanes, match.problem.output_blocks)
 
     def __call__(self, total: Any, o: Any, j: Any) -> Any:
@@ -157,20 +171,20 @@ class AnchorValue:
     def _scale(self, scale: float | Param, output: Any) -> Any:
         if not isinstance(scale, Param):
             return tirx.const(scale, "float32")
-        tensor, layout = self._of[scale.var]
-        return tensor(*layout.index([output if d > 1 else 0 for d in scale.shape]))
+        index = self._args.layout(scale).index([output if d > 1 else 0 for d in scale.shape])
+        return self._args.tensor(scale)(*index)
 
 
-def weight_layout(match: Match, config: Config) -> DotWeight:
+def weight_layout(match: DotMatch, config: Config) -> DotWeight:
     """How the weight lies in memory."""
     p, operands = match.problem, match.operands
     out, outer_o = p.lanes * config["tile_o"], Units.of(p, config).outer_o
     return DotWeight.of(len(match.weight.shape), p.inner, out, outer_o, operands.dot.group, operands.shift)
 
 
-def words_of(match: Match, weight: te.Tensor) -> LoadWeight:
+def words_of(match: DotMatch, weight: te.Tensor) -> LoadWeight:
     """Reads the weight that lies as :func:`weight_layout` says."""
-    p, first = match.problem, 0 if match.operands.shift is None else 1
+    p, first = match.problem, 0 if match.operands.shift is None else 4 // match.dot.group
     kh, kw = p.taps
 
     def load(n: Any, o: Any, block: Any, ry: Any, rx: Any, ri: Any, j: Any, rk: Any) -> Any:
@@ -179,7 +193,7 @@ def words_of(match: Match, weight: te.Tensor) -> LoadWeight:
     return load
 
 
-def schedule_shifts(sch: Schedule, match: Match, unit: Any) -> None:
+def schedule_shifts(sch: Schedule, match: DotMatch, unit: Any) -> None:
     """The stage of :func:`shifts`, if there is one: in each unit for its outputs, in vectors."""
     if match.operands.shift is not None:
         block = sch.get_sblock("shift")

@@ -20,22 +20,22 @@ from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
 
-from ..steps.attention_kernel import AttentionKernel, Tile
+from ..steps.attention_kernel import AttentionKernel, AttentionMatch, Tile
 from ..steps.storage import why_not_float32
 
 #: Vector instructions of an exponential with the subtraction before it, the sum and the store after it.
 _EXP = 22
 
 
-class Attention(Recipe):
+class Attention(Recipe[AttentionMatch]):
     """Scaled dot-product attention over heads."""
 
     name = "attention"
     anchors = frozenset({"relax.nn.attention", "relax.nn.attention_bias"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> AttentionMatch | Miss:
         assert group.call is not None
         operands = [p for i in range(len(group.call.args)) if (p := group.operand(i)) is not None]
         if len(operands) < len(group.call.args):
@@ -49,10 +49,9 @@ class Attention(Recipe):
             return Miss("an operand is empty")
         query, key, value, *bias = operands
         scale = 1 / math.sqrt(query.shape[3]) if attrs.scale is None else float(attrs.scale.value)
-        facts = {"query": query, "key": key, "value": value, "bias": bias[0] if bias else None, "scale": scale}
-        return Match(group, facts)
+        return AttentionMatch(group, query, key, value, bias[0] if bias else None, scale)
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+    def space(self, match: AttentionMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         """Vectors of queries in a unit, keys in a block; the register tiles follow from the machine."""
         rows, keys, width = match.query.shape[1], match.key.shape[1], match.value.shape[3]
         wide = machine.registers >= 32
@@ -74,7 +73,7 @@ class Attention(Recipe):
             "threads": thread_counts(cycles, machine),
         }
 
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+    def cost(self, match: AttentionMatch, config: Config, machine: Machine) -> float:
         tile = Tile.of(match, config)
         products = tile.keys * (tile.vectors * tile.depth + tile.queries * tile.columns / tile.value_lanes)
         # Two vectors of queries share each value of k that is broadcast.
@@ -85,14 +84,14 @@ class Attention(Recipe):
         turn = tile.queries * (tile.depth + 2 * tile.columns / tile.value_lanes)
         return seconds(-(-tile.units // config["threads"]) * (cycles + turn), [], machine, config["threads"])
 
-    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+    def sharing(self, match: AttentionMatch, config: Config, machine: Machine) -> Sharing:
         """Queries of all heads, in whole vectors."""
         tile = Tile.of(match, config)
         units = Sharing.of_rows(tile.units, config["threads"])
         queries = -(-tile.rows // tile.lanes) * tile.lanes
         return Sharing(units.threads, tile.batch * tile.heads * queries, units.busiest * tile.queries)
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
+    def layouts(self, match: AttentionMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         """Operands are read in any order of axes; v with the axis of its vectors last."""
 
         def layout(param: Param, own: Layout) -> Layout:
@@ -105,10 +104,10 @@ class Attention(Recipe):
         params = tuple(itertools.starmap(layout, zip(match.group.params, offered, strict=True)))
         return Layouts(params, Layout.plain(4))
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+    def compute(self, match: AttentionMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         return AttentionKernel(match, config, layouts).function()
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(self, sch: Schedule, match: AttentionMatch, config: Config, machine: Machine) -> None:
         """The loop over blocks of keys carries its state, which no schedule primitive moves: loops stand already."""
 
 
@@ -121,6 +120,6 @@ def _value_lanes(width: int, machine: Machine) -> int:
     return min(choices, key=lambda lanes: (-(-width // lanes) / machine.fma_at(lanes), width % lanes > 0, -lanes))
 
 
-def _flops(match: Match) -> float:
+def _flops(match: AttentionMatch) -> float:
     batch, queries, heads, depth = match.query.shape
     return 2.0 * batch * heads * queries * match.key.shape[1] * (depth + match.value.shape[3])

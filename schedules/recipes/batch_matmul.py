@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import te, tirx
@@ -25,13 +25,13 @@ from tvm_ext.core.cost.estimate import level_of, seconds
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss
+from tvm_ext.core.recipe import Config, Layouts, Miss
 
 from ..blocked import kernel as blocked
-from ..blocked.matmul import MatmulRecipe, matmul_problem, result, schedule_matmul
-from ..steps.epilogue import Epilogue, placeholders
+from ..blocked.matmul import MatmulRecipe, matmul_kernel, matmul_problem, result_index, schedule_matmul
+from ..steps.arguments import Arguments
 from ..steps.indices import unflatten
-from ..steps.storage import Reader, decoded, reader, schedule_decoded, why_not_float32
+from ..steps.storage import Reader, schedule_decoded, why_not_float32
 
 #: Bytes a cycle that packing copies.
 _PACK_BYTES = 12.0
@@ -39,13 +39,29 @@ _PACK_BYTES = 12.0
 _STRIDE_LIMIT = 512
 
 
-class BatchMatmul(MatmulRecipe):
+@dataclass(frozen=True)
+class BatchMatch(blocked.BlockedMatch):
+    """A matmul of two operands.
+
+    Attributes:
+        batched: whether the right operand has matrices of a batch; else all leading dimensions are rows.
+    """
+
+    batched: bool
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """Leading dimensions of the result: those of the batch, or the rows."""
+        return self.group.shape[:-2] if self.batched else self.group.shape[:-1]
+
+
+class BatchMatmul(MatmulRecipe[BatchMatch]):
     """Register-blocked matmul that packs its right operand itself, if it pays."""
 
     name = "batch_matmul"
     anchors = frozenset({"relax.matmul"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> BatchMatch | Miss:
         left, right = group.operand(0), group.operand(1)
         if left is None or right is None:
             return Miss("an operand is computed inside the group")
@@ -57,20 +73,20 @@ class BatchMatmul(MatmulRecipe):
             return Miss(why)
         if 0 in left.shape + right.shape:
             return Miss("an operand is empty")
-        one = math.prod(right.shape[:-2]) == 1
-        lead = group.shape[:-1] if one else group.shape[:-2]
-        rows = math.prod(group.shape[:-1]) if one else group.shape[-2]
+        batched = math.prod(right.shape[:-2]) > 1
+        batch = math.prod(group.shape[:-2]) if batched else 1
+        rows = group.shape[-2] if batched else math.prod(group.shape[:-1])
         k, n = right.shape[-2:]
-        problem = matmul_problem(1 if one else math.prod(lead), rows, k, n, machine)
+        problem = matmul_problem(batch, rows, k, n, machine)
         computed = level_of(4 * math.prod(right.shape), machine)  # the right operand was written by a kernel before
         problem = replace(problem, weights_in=computed, prefetched=False)
-        return Match(group, {"problem": problem, "left": left, "right": right, "one": one, "lead": lead})
+        return BatchMatch(group, left, right, problem, batched)
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+    def space(self, match: BatchMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         knobs = super().space(match, machine)
         return {**knobs, "pack": [False, True] if match.problem.outputs % match.problem.lanes == 0 else [True]}
 
-    def default(self, match: Match, machine: Machine) -> Config:
+    def default(self, match: BatchMatch, machine: Machine) -> Config:
         """The tile of least estimate, packed or not; one of whole columns where it does not fit in place."""
         tile, knobs = super().default(match, machine), self.space(match, machine)
         tiles = [tile]
@@ -80,7 +96,7 @@ class BatchMatmul(MatmulRecipe):
         points = [{**each, "pack": pack} for each in tiles for pack in knobs["pack"]]
         return min(points, key=lambda config: self.cost(match, config, machine))
 
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+    def cost(self, match: BatchMatch, config: Config, machine: Machine) -> float:
         problem, units = match.problem, blocked.Units.of(match.problem, config)
         panel = 4 * problem.steps * units.tile_o * problem.lanes
         if config["pack"]:
@@ -91,64 +107,44 @@ class BatchMatmul(MatmulRecipe):
         scattered = 4 * problem.outputs >= _STRIDE_LIMIT and panel >= machine.l1d // 4
         return super().cost(match, config, machine) * (1.3 if scattered and units.block_p > 1 else 1.0)
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
+    def layouts(self, match: BatchMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         return Layouts(
             tuple(self._layout(match, config, p, o) for p, o in zip(match.group.params, offered, strict=True)),
             Layout.plain(len(match.group.shape)),
         )
 
-    def _layout(self, match: Match, config: Config, param: Param, offered: Layout) -> Layout:
+    def _layout(self, match: BatchMatch, config: Config, param: Param, offered: Layout) -> Layout:
         """What an operand is read as: anything in order of axes, but a b that is not packed needs its columns last."""
         plain = Layout.plain(len(param.shape))
-        if param not in (match.left, match.right) or offered.block or type(offered) is not Layout:
+        if param not in (match.data, match.weight) or offered.block or type(offered) is not Layout:
             return plain
-        if param is match.right and not config["pack"] and offered.order[-1] != len(param.shape) - 1:
+        if param is match.weight and not config["pack"] and offered.order[-1] != len(param.shape) - 1:
             return plain
         return offered
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        group, problem = match.group, match.problem
-        tensors = placeholders(group, layouts.params)
-        where = {p.var: layout for p, layout in zip(group.params, layouts.params, strict=True)}
-        units = blocked.Units.of(problem, config)
-        rows = decoded(group, tensors, layouts.params, match.left)
-        columns = reader(group, tensors, layouts.params, match.right)
-        left = _broadcast(match.left, rows, where[match.left.var])
-        panel = _broadcast(match.right, columns, where[match.right.var])
-        lead, one = match.lead, match.one
-
-        def index(n: Any, q: Any, c: Any) -> tuple[Any, ...]:
-            return (*unflatten(q, lead), c) if one else (*unflatten(n, lead), q, c)
+    def compute(self, match: BatchMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args, problem, units = Arguments(match.group, layouts), match.problem, blocked.Units.of(match.problem, config)
+        left = _broadcast(match.data, args.decoded(match.data), args.layout(match.data))
+        panel = _broadcast(match.weight, args.reader(match.weight), args.layout(match.weight))
+        index = result_index(match.group.shape, match.batched)
 
         def load(n: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any) -> Any:
             return left(index(n, q, block * problem.inner + ri))
 
         def right(n: Any, k: Any, c: Any) -> Any:
-            return panel((k, c) if one else (*unflatten(n, lead), k, c))
+            return panel((*unflatten(n, match.lead), k, c) if match.batched else (k, c))
 
         weight = (_packed if config["pack"] else _in_place)(problem, units, right)
         acc = blocked.reduce_tiles(problem, units, load, weight)
-        epilogue = Epilogue(group, tensors, layouts.params)
-        out = result(problem, acc, lambda n, q, c, value: epilogue(index(n, q, c), value))
-        return te.create_prim_func([*tensors, out])
+        return matmul_kernel(args, problem, acc, index)
 
     def schedule(
-        self,
-        sch: Schedule,
-        match: Match,
-        config: Config,
-        machine: Machine,
+        self, sch: Schedule, match: BatchMatch, config: Config, machine: Machine,
         blocker: blocked.Blocker = blocked.configured,
-    ) -> None:
-        schedule_decoded(sch, match.left, config["threads"], machine.lanes)
-        lead, one = match.lead, match.one
-        unit = schedule_matmul(
-            sch,
-            match.problem,
-            config,
-            lambda n, q, c: (*unflatten(q, lead), c) if one else (*unflatten(n, lead), q, c),
-            blocker=blocker,
-        )
+    ) -> None:  # fmt: skip
+        schedule_decoded(sch, match.data, config["threads"], machine.lanes)
+        index = result_index(match.group.shape, match.batched)
+        unit = schedule_matmul(sch, match.problem, config, index, blocker=blocker)
         if config["pack"]:
             pack = sch.get_sblock("pack")
             sch.compute_at(pack, unit, preserve_unit_loops=True)

@@ -11,9 +11,9 @@ from tvm import relax
 
 from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Match, Miss
+from tvm_ext.core.recipe import Miss
 
-from ..steps.regions import Box, RegionRecipe, source
+from ..steps.regions import Box, RegionMatch, RegionRecipe, source
 
 
 class Concat(RegionRecipe):
@@ -22,27 +22,26 @@ class Concat(RegionRecipe):
     name = "concat"
     anchors = frozenset({"relax.concat"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> RegionMatch | Miss:
         call = group.call
         operands = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()  # type: ignore[union-attr]
-        params = [group.param(o) for o in operands]
-        found = [p for p in params if p is not None]
-        if not found or len(found) < len(params):
+        params = [p for o in operands if (p := group.param(o)) is not None]
+        if not params or len(params) < len(operands):
             return Miss("an operand is no parameter of the group")
-        if {p.computed for p in found} != {group.computed}:
+        if {p.computed for p in params} != {group.computed}:
             return Miss("operands and result are of several types")
-        given, rank = call.attrs.axis, len(group.shape)  # type: ignore[union-attr]
-        axis = int(given) % rank if given is not None else 0
-        sizes = [p.shape[axis] for p in found]
+        rank = len(group.shape)
+        axis = int(group.attrs.axis or 0) % rank
+        sizes = [p.shape[axis] for p in params]
         offsets = itertools.accumulate(sizes, initial=0)
         boxes = tuple(
             Box(source(group.params, p), p.shape, _at(axis, offset, rank), (0,) * rank, (1,) * rank)
-            for p, offset in zip(found, offsets, strict=False)
+            for p, offset in zip(params, offsets, strict=False)
             if 0 not in p.shape
         )
         if not boxes:
             return Miss("the result is empty")
-        return Match(group, {"boxes": boxes, "sources": tuple(dict.fromkeys(b.source for b in boxes)), "value": None})
+        return RegionMatch(group, boxes)
 
 
 def _at(axis: int, offset: int, rank: int) -> tuple[int, ...]:

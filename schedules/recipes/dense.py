@@ -22,32 +22,32 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import te, tirx
+from tvm import tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss
+from tvm_ext.core.recipe import Config, Layouts, Miss
 
 from ..blocked import kernel as blocked
-from ..blocked.matmul import MatmulRecipe, in_fewer_bytes, matmul_problem, result, schedule_matmul
+from ..blocked.matmul import MatmulRecipe, in_fewer_bytes, matmul_kernel, matmul_problem, result_index, schedule_matmul
 from ..blocked.prefetch import weight_name
 from ..scalars.operators import cast
-from ..steps.epilogue import Epilogue, placeholders
+from ..steps.arguments import Arguments
 from ..steps.indices import unflatten
-from ..steps.storage import decoded, schedule_decoded, why_not_float32
+from ..steps.storage import schedule_decoded, why_not_float32
 from ..steps.widened import scaled, why_not_widened, widened
 
 
-class Dense(MatmulRecipe):
+class Dense(MatmulRecipe[blocked.BlockedMatch]):
     """Packed matmul, register-blocked over columns and rows."""
 
     name = "dense"
     version = 2
     anchors = frozenset({"relax.matmul"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> blocked.BlockedMatch | Miss:
         data, weight = group.operand(0), group.operand(1)
         if data is None or weight is None:
             return Miss("an operand is computed inside the group")
@@ -62,30 +62,17 @@ class Dense(MatmulRecipe):
         if 0 in (k, n, rows):
             return Miss("an operand is empty")
         problem = blocked.with_residence(matmul_problem(1, rows, k, n, machine), group)
-        return Match(
-            group,
-            {
-                "problem": in_fewer_bytes(problem, weight, machine),
-                "data": data,
-                "weight": weight,
-            },
-        )
+        return blocked.BlockedMatch(group, data, weight, in_fewer_bytes(problem, weight, machine))
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        p = match.problem
-        weight = PackedWeight.make(
-            2, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o, transposed=True
-        )
+    def layouts(self, match: blocked.BlockedMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
+        p, outer_o = match.problem, blocked.Units.of(match.problem, config).outer_o
+        weight = PackedWeight.make(2, p.inner, p.lanes * config["tile_o"], outer_o, transposed=True)
         own = weight if p.word < 4 else widened(match.group, match.weight, weight)
-        params = tuple(own if q is match.weight else Layout.plain(len(q.shape)) for q in match.group.params)
-        return Layouts(params, Layout.plain(len(match.group.shape)))
+        return Layouts.plain(match.group, {match.weight.var: own})
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        group, problem = match.group, match.problem
-        tensors = placeholders(group, layouts.params)
-        where = {p.var: i for i, p in enumerate(group.params)}
-        data, weight = decoded(group, tensors, layouts.params, match.data), tensors[where[match.weight.var]]
-        scale, lead = scaled(group, tensors, layouts.params, match.weight), group.shape[:-1]
+    def compute(self, match: blocked.BlockedMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args, problem, lead = Arguments(match.group, layouts), match.problem, match.group.shape[:-1]
+        data, weight, scale = args.decoded(match.data), args.tensor(match.weight), scaled(args, match.weight)
 
         def load(n: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any) -> Any:
             return data(*unflatten(q, lead), block * problem.inner + ri)
@@ -94,21 +81,12 @@ class Dense(MatmulRecipe):
             return cast(weight(*index), "float32")
 
         acc = blocked.reduce_tiles(problem, blocked.Units.of(problem, config), load, wide)
-        epilogue = Epilogue(group, tensors, layouts.params)
-        out = result(problem, acc, lambda n, q, c, value: epilogue((*unflatten(q, lead), c), scale(value, c)))
-        return te.create_prim_func([*tensors, out])
+        return matmul_kernel(args, problem, acc, result_index(match.group.shape), scale)
 
     def schedule(
-        self,
-        sch: Schedule,
-        match: Match,
-        config: Config,
-        machine: Machine,
+        self, sch: Schedule, match: blocked.BlockedMatch, config: Config, machine: Machine,
         blocker: blocked.Blocker = blocked.configured,
-    ) -> None:
+    ) -> None:  # fmt: skip
         schedule_decoded(sch, match.data, config["threads"], machine.lanes)
-        lead = match.group.shape[:-1]
-        weight = weight_name(match)
-        schedule_matmul(
-            sch, match.problem, config, lambda n, q, c: (*unflatten(q, lead), c), weight=weight, blocker=blocker
-        )
+        index, weight = result_index(match.group.shape), weight_name(match)
+        schedule_matmul(sch, match.problem, config, index, weight=weight, blocker=blocker)

@@ -2,7 +2,7 @@
 
     matmul(x, w) -> +bias, gelu, requantize, ...        x: (..., K), w: (K, N), result: (..., N)
 
-A row of x is a pixel of an image of one column (:class:`..amx.tile_image.Window`): sixteen rows are a tile where they
+A row of x is a pixel of an image of one column (:class:`..steps.window.Window`): sixteen rows are a tile where they
 lie. If K is no whole number of tile rows, x is copied, with zeros behind each row.
 """
 
@@ -16,13 +16,14 @@ from tvm import tirx
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss
+from tvm_ext.core.recipe import Config, Layouts, Miss
 
 from ..amx.blocks import Blocks
 from ..amx.kernel import TileKernel
-from ..amx.recipe import TileRecipe, operands_of, weight_layout
-from ..amx.tile_image import TileImage, Window
+from ..amx.recipe import TileMatch, TileRecipe, operands_of, weight_layout
+from ..amx.tile_image import TileImage
 from ..steps.indices import unflatten
+from ..steps.window import Window
 
 
 class DenseAmx(TileRecipe):
@@ -31,11 +32,11 @@ class DenseAmx(TileRecipe):
     name = "dense_amx"
     anchors = frozenset({"relax.matmul"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> TileMatch | Miss:
         operands = operands_of(group, machine, self.tiles, output_axis=1)
         if isinstance(operands, Miss):
             return operands
-        data, weight, product = operands["data"], operands["weight"], operands["product"]
+        data, weight, product = operands.data, operands.weight, operands.product
         if len(weight.shape) != 2 or len(data.shape) < 2:
             return Miss(f"the operands {data.shape} and {weight.shape} are no rows and a matrix")
         (k, n), rows = weight.shape, math.prod(data.shape[:-1])
@@ -45,15 +46,13 @@ class DenseAmx(TileRecipe):
         short = k < product.lanes and k % product.group == 0
         width = k if short else product.lanes
         image = TileImage(window, "direct" if k % width == 0 else "staged", width)
-        return Match(group, {**operands, "images": {image.kind: image}})
+        return TileMatch(group, operands, {image.kind: image})
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        weight = weight_layout(match, match.images[config["image"]])
-        params = tuple(weight if p is match.weight else Layout.plain(len(p.shape)) for p in match.group.params)
-        return Layouts(params, Layout.plain(len(match.group.shape)))
+    def layouts(self, match: TileMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
+        return Layouts.plain(match.group, {match.operands.weight.var: weight_layout(match, match.image(config))})
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        image, lead = match.images[config["image"]], match.group.shape[:-1]
+    def compute(self, match: TileMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        image, lead = match.image(config), match.group.shape[:-1]
         return TileKernel(
             match, layouts, image, Blocks.of(image, config), self.tiles, lambda n, c, y, x: (*unflatten(y, lead), c)
         ).function()

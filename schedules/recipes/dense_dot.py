@@ -18,19 +18,19 @@ from tvm.s_tir import Schedule
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss
+from tvm_ext.core.recipe import Config, Layouts, Miss
 
 from ..blocked import kernel as blocked
-from ..blocked.matmul import MatmulRecipe, result, schedule_matmul
+from ..blocked.matmul import MatmulRecipe, matmul_kernel, result_index, schedule_matmul
 from ..blocked.prefetch import weight_name
 from ..dots.instructions import multiply
-from ..dots.operands import AnchorValue, operands_of, schedule_shifts, weight_layout, words_of
-from ..steps.epilogue import Epilogue, placeholders
+from ..dots.operands import AnchorValue, DotMatch, operands_of, schedule_shifts, weight_layout, words_of
+from ..steps.arguments import Arguments
 from ..steps.indices import unflatten
 from ..steps.loops import parallel_rows
 
 
-class DenseDot(MatmulRecipe):
+class DenseDot(MatmulRecipe[DotMatch]):
     """Packed matmul by `vpdpbusd` or `vdpbf16ps`, register-blocked over columns and rows.
 
     Args:
@@ -43,7 +43,7 @@ class DenseDot(MatmulRecipe):
     def __init__(self, plain: bool = False) -> None:
         self._plain = plain
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> DotMatch | Miss:
         operands = operands_of(group, machine, output_axis=1, plain=self._plain)
         if isinstance(operands, Miss):
             return operands
@@ -54,55 +54,47 @@ class DenseDot(MatmulRecipe):
         (k, n), rows = weight.shape, math.prod(data.shape[:-1])
         if 0 in (k, n, rows):
             return Miss("an operand is empty")
-        words, lanes = -(-k // operands.dot.group), machine.lanes
+        dot, lanes = operands.dot, machine.lanes
+        words = -(-k // dot.group)
         inner = next(i for i in range(lanes, 0, -1) if words % i == 0)
-        problem = blocked.Problem(1, n, rows, rows, words // inner, (1, 1), inner, lanes, instruction=operands.dot.rate)
-        copied = k % operands.dot.group > 0
-        dot = operands.copied_dot if copied else operands.dot
-        facts = {
-            "problem": blocked.with_residence(problem, group),
-            "data": data,
-            "weight": weight,
-            "operands": operands,
-        }
-        return Match(group, {**facts, "copied": copied, "dot": dot})
+        sizes = (1, n, rows, rows, words // inner, (1, 1), inner, lanes)
+        problem = blocked.Problem(*sizes, instruction=dot.rate, word=dot.weight_bytes)
+        copied = k % dot.group > 0 or dot.widens
+        return DotMatch(group, data, weight, blocked.with_residence(problem, group), operands, copied)
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        weight = weight_layout(match, config)
-        params = tuple(weight if q is match.weight else Layout.plain(len(q.shape)) for q in match.group.params)
-        return Layouts(params, Layout.plain(len(match.group.shape)))
+    def instruction(self, match: DotMatch) -> str:
+        return match.dot.instruction
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        group, problem, lead = match.group, match.problem, match.group.shape[:-1]
-        tensors = placeholders(group, layouts.params)
-        where = {p.var: i for i, p in enumerate(group.params)}
-        data = tensors[where[match.data.var]]
+    def layouts(self, match: DotMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
+        return Layouts.plain(match.group, {match.weight.var: weight_layout(match, config)})
+
+    def compute(self, match: DotMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args, problem, lead = Arguments(match.group, layouts), match.problem, match.group.shape[:-1]
+        data = args.tensor(match.data)
         rows = _copied(match, data) if match.copied else lambda q, k: data(*unflatten(q, lead), k)
 
         def load(n: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any, rk: Any) -> Any:
             return rows(q, (block * problem.inner + ri) * match.dot.group + rk)
 
-        weight = words_of(match, tensors[where[match.weight.var]])
+        weight = words_of(match, args.tensor(match.weight))
         acc = blocked.reduce_tiles(problem, blocked.Units.of(problem, config), load, weight, dot=match.dot)
-        epilogue, sums = Epilogue(group, tensors, layouts.params), AnchorValue(match, tensors, layouts.params, config)
+        sums = AnchorValue(match, args, config)
 
-        def value(n: Any, q: Any, c: Any, total: Any) -> Any:
-            anchor = sums(total, tirx.floordiv(c, problem.lanes), tirx.floormod(c, problem.lanes))
-            return epilogue((*unflatten(q, lead), c), anchor)
+        def value(total: Any, c: Any) -> Any:
+            return sums(total, tirx.floordiv(c, problem.lanes), tirx.floormod(c, problem.lanes))
 
-        return te.create_prim_func([*tensors, result(problem, acc, value)])
+        return matmul_kernel(args, problem, acc, result_index(match.group.shape), value)
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(self, sch: Schedule, match: DotMatch, config: Config, machine: Machine) -> None:
         if match.copied:
             parallel_rows(sch, sch.get_loops(sch.get_sblock("rows"))[:1], config["threads"])
-        lead = match.group.shape[:-1]
-        weight = weight_name(match)
-        unit = schedule_matmul(sch, match.problem, config, lambda n, q, c: (*unflatten(q, lead), c), match.dot, weight)
+        index, weight = result_index(match.group.shape), weight_name(match)
+        unit = schedule_matmul(sch, match.problem, config, index, match.dot, weight)
         schedule_shifts(sch, match, unit)
         multiply(sch, match.dot)
 
 
-def _copied(match: Match, data: te.Tensor) -> te.Tensor:
+def _copied(match: DotMatch, data: te.Tensor) -> te.Tensor:
     """The rows in whole words: the stage "rows"."""
     lead, k = match.group.shape[:-1], match.weight.shape[0]
     words = match.problem.blocks * match.problem.inner * match.dot.group

@@ -6,14 +6,13 @@ add(x, y) -> relu -> ...        every input NCHW{l}c if the largest one is, else
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from tvm import te, tirx
+from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.estimate import vector_seconds
 from tvm_ext.core.cost.sharing import Sharing
+from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.graph.relax_graph import op_name
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
@@ -22,11 +21,12 @@ from tvm_ext.core.numbers.storage import STORED
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
 from ..scalars.operators import TYPES, work
-from ..steps.epilogue import Epilogue, operand_layouts, placeholders
-from ..steps.loops import flat_map, image_sharing, parallel_image, thread_choices
+from ..steps.arguments import Arguments
+from ..steps.epilogue import operand_layouts
+from ..steps.loops import flat_map, image_sharing, parallel_image
 
 
-class Elementwise(Recipe):
+class Elementwise(Recipe[Match]):
     """Fused elementwise operations with broadcasting."""
 
     name = "elementwise"
@@ -37,21 +37,18 @@ class Elementwise(Recipe):
             return Miss(f"{', '.join(sorted(other))} is none of {', '.join((*TYPES, *sorted(STORED)))}")
         if 0 in group.shape:
             return Miss("the result is empty")
-        operations = sum(work(op_name(b.value)) for b in group.bindings) + len(group.params)
-        return Match(group, {"elements": math.prod(group.shape), "operations": operations})
+        return Match(group)
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        return {"threads": thread_choices(match.elements * match.operations, machine, self.shared(match, machine))}
-
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return vector_seconds(match.elements * match.operations, machine, self.sharing(match, config, machine))
+    def work(self, match: Match, machine: Machine) -> VectorWork:
+        operations = sum(work(op_name(b.value)) for b in match.group.bindings) + len(match.group.params)
+        return VectorWork(math.prod(match.group.shape) * operations)
 
     def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
         """Rows of an image in blocks of channels, else vectors."""
         if len(match.group.shape) == 4:
             n, c, h, _ = match.group.shape
             return image_sharing(n, -(-c // machine.lanes), h, config["threads"])
-        return Sharing.of_rows(-(-match.elements // machine.lanes), config["threads"])
+        return Sharing.of_rows(-(-math.prod(match.group.shape) // machine.lanes), config["threads"])
 
     def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
         params, rank = match.group.params, len(match.group.shape)
@@ -60,12 +57,7 @@ class Elementwise(Recipe):
         return Layouts(tuple(operand_layouts(params, match.group.shape, result)), result)
 
     def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        tensors = placeholders(match.group, layouts.params)
-        epilogue = Epilogue(match.group, tensors, layouts.params)
-        out = te.compute(
-            layouts.output.physical_shape(match.group.shape), lambda *i: epilogue(layouts.output.logical(i)), name="out"
-        )
-        return te.create_prim_func([*tensors, out])
+        return Arguments(match.group, layouts).kernel(lambda *i: None)
 
     def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
         block = sch.get_sblock("out")

@@ -8,37 +8,57 @@ rms_norm(x) = x / sqrt(sum(x^2) / n + eps) * g
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.estimate import vector_seconds
-from tvm_ext.core.cost.sharing import Sharing
+from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.graph.relax_graph import scalar_of
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
+from tvm_ext.core.group import Group, Param
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
 from ..steps import row_reduction
-from ..steps.epilogue import Epilogue, placeholders
-from ..steps.indices import unflatten
-from ..steps.loops import parallel_rows, thread_choices, vectorize_all
-from ..steps.storage import Reader, reader, why_not_float32
+from ..steps.arguments import Arguments
+from ..steps.indices import flatten, unflatten
+from ..steps.loops import parallel_rows, vectorize_all
+from ..steps.storage import Reader, why_not_float32
 
 #: Work an element takes, in units of loading or storing one: three passes over the first level of cache.
 _OPERATIONS = 4
 
 
-class LayerNorm(Recipe):
+@dataclass(frozen=True)
+class LayerNormMatch(Match):
+    """A normalization.
+
+    Attributes:
+        data: the input.
+        lead, row: its shape, up to the axes of a row, and those.
+        lanes: f32 lanes of the machine.
+    """
+
+    data: Param
+    lead: tuple[int, ...]
+    row: tuple[int, ...]
+    lanes: int
+
+    @property
+    def is_rms(self) -> bool:
+        """Whether rows are brought to mean square 1, and not to mean 0 and variance 1."""
+        return self.group.anchor == "relax.nn.rms_norm"
+
+
+class LayerNorm(Recipe[LayerNormMatch]):
     """Normalization of rows to mean 0 and variance 1, or to mean square 1."""
 
     name = "layer_norm"
     anchors = frozenset({"relax.nn.layer_norm", "relax.nn.rms_norm"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> LayerNormMatch | Miss:
         data = group.operand(0)
         operands = [group.operand(i) for i in range(len(group.call.args))]  # type: ignore[union-attr]
         if data is None:
@@ -46,55 +66,35 @@ class LayerNorm(Recipe):
         if why := why_not_float32(group, *(p for p in operands if p)):
             return Miss(why)
         rank = len(data.shape)
-        axes = sorted(int(a) % rank for a in group.call.attrs.axes)  # type: ignore[union-attr]
+        axes = sorted(int(a) % rank for a in group.attrs.axes)
         if axes != list(range(rank - len(axes), rank)):
             return Miss(f"axes {axes} are not the last ones")
         if 0 in data.shape:
             return Miss("the input is empty")
         lead, row = data.shape[: rank - len(axes)], data.shape[rank - len(axes) :]
-        return Match(group, {"data": data, "lead": lead, "row": row, "lanes": machine.lanes})
+        return LayerNormMatch(group, data, lead, row, machine.lanes)
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        return {
-            "threads": thread_choices(math.prod(match.data.shape) * _OPERATIONS, machine, self.shared(match, machine))
-        }
+    def work(self, match: LayerNormMatch, machine: Machine) -> VectorWork:
+        return VectorWork(math.prod(match.data.shape) * _OPERATIONS, math.prod(match.lead))
 
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return vector_seconds(math.prod(match.data.shape) * _OPERATIONS, machine, self.sharing(match, config, machine))
-
-    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
-        """Rows that are normalized."""
-        return Sharing.of_rows(math.prod(match.lead), config["threads"])
-
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        params = tuple(Layout.plain(len(p.shape)) for p in match.group.params)
-        return Layouts(params, Layout.plain(len(match.group.shape)))
-
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        group, row = match.group, match.row
-        tensors = placeholders(group, layouts.params)
-        read = [reader(group, tensors, layouts.params, p) for p in group.params]
-        lead = match.lead or (1,)
-        element = _elements(match, read[group.params.index(match.data)])
-        attrs, count = group.call.attrs, tirx.const(1.0 / math.prod(row), "float32")  # type: ignore[union-attr]
+    def compute(self, match: LayerNormMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args, row, lead = Arguments(match.group, layouts), match.row, match.lead or (1,)
+        element = _elements(match, args.reader(match.data))
+        count = tirx.const(1.0 / math.prod(row), "float32")
         centered = _centered(match, lead, element)
         sums = _sum("square", match, lead, lambda *i: centered(*i) * centered(*i))
-        epsilon = tirx.const(float(attrs.epsilon), "float32")
+        epsilon = tirx.const(float(match.group.attrs.epsilon), "float32")
         scale = te.compute(
             (*lead, 1), lambda *i: tirx.const(1.0, "float32") / tirx.sqrt(sums(*i) * count + epsilon), name="scale"
         )
-        epilogue = Epilogue(group, tensors, layouts.params)
 
         def value(*index: Any) -> Any:
             outer, inner = index[: len(match.lead)] or (0,), index[len(match.lead) :]
-            flat: Any = 0
-            for i, d in zip(inner, row, strict=True):
-                flat = flat * d + i
-            return epilogue(index, _affine(match, read, inner, centered(*outer, flat) * scale(*outer, 0)))
+            return _affine(match, args, inner, centered(*outer, flatten(inner, row)) * scale(*outer, 0))
 
-        return te.create_prim_func([*tensors, te.compute(group.shape, value, name="out")])
+        return args.kernel(value)
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(self, sch: Schedule, match: LayerNormMatch, config: Config, machine: Machine) -> None:
         out = sch.get_sblock("out")
         loops = sch.get_loops(out)
         rows, inner = loops[: len(match.lead)], loops[len(match.lead) :]
@@ -104,7 +104,7 @@ class LayerNorm(Recipe):
         row = parallel_rows(sch, rows, config["threads"])
         sch.compute_at(sch.get_sblock("scale"), row, preserve_unit_loops=True)
         row_reduction.place(sch, "square", row)
-        if not _is_rms(match):
+        if not match.is_rms:
             sch.compute_at(sch.get_sblock("mean"), row, preserve_unit_loops=True)
             row_reduction.place(sch, "total", row)
             row_reduction.vectorize(sch, "total")
@@ -112,22 +112,18 @@ class LayerNorm(Recipe):
         vectorize_all(sch, column, machine.lanes)
 
 
-def _is_rms(match: Match) -> bool:
-    return bool(match.group.anchor == "relax.nn.rms_norm")
-
-
-def _sum(name: str, match: Match, lead: Sequence[int], term: Callable[..., Any]) -> te.Tensor:
+def _sum(name: str, match: LayerNormMatch, lead: Sequence[int], term: Callable[..., Any]) -> te.Tensor:
     return row_reduction.compute(name, "sum", lead, math.prod(match.row), match.lanes, term)
 
 
-def _elements(match: Match, data: Reader) -> Callable[..., Any]:
+def _elements(match: LayerNormMatch, data: Reader) -> Callable[..., Any]:
     """Element k of a row, the axes of a row being one."""
     return lambda *i: data(*i[: len(match.lead)], *unflatten(i[-1], match.row))
 
 
-def _centered(match: Match, lead: Sequence[int], element: Callable[..., Any]) -> Callable[..., Any]:
+def _centered(match: LayerNormMatch, lead: Sequence[int], element: Callable[..., Any]) -> Callable[..., Any]:
     """An element less the mean of its row; of RMS norm, the element."""
-    if _is_rms(match):
+    if match.is_rms:
         return element
     total = _sum("total", match, lead, element)
     count = tirx.const(float(math.prod(match.row)), "float32")  # divided by, the mean of a constant is that constant
@@ -135,18 +131,16 @@ def _centered(match: Match, lead: Sequence[int], element: Callable[..., Any]) ->
     return lambda *i: element(*i) - mean(*i[:-1], 0)
 
 
-def _affine(match: Match, read: Sequence[Reader], index: Sequence[Any], value: Any) -> Any:
+def _affine(match: LayerNormMatch, args: Arguments, index: Sequence[Any], value: Any) -> Any:
     """value * g + b, those of them that the operator has."""
     group, call = match.group, match.group.call
     assert call is not None
 
     def operand(position: int) -> Any:
         param = group.operand(position)
-        return (
-            read[group.params.index(param)](*index) if param else tirx.const(scalar_of(call.args[position]), "float32")
-        )
+        return args.reader(param)(*index) if param else tirx.const(scalar_of(call.args[position]), "float32")
 
-    if _is_rms(match):
+    if match.is_rms:
         return value * operand(1)
     if bool(call.attrs.scale):
         value = value * operand(1)

@@ -12,9 +12,9 @@ from tvm import tirx
 
 from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Match, Miss
+from tvm_ext.core.recipe import Miss
 
-from ..steps.regions import Box, RegionRecipe, source
+from ..steps.regions import Box, RegionMatch, RegionRecipe, source
 
 
 class Pad(RegionRecipe):
@@ -23,8 +23,8 @@ class Pad(RegionRecipe):
     name = "pad"
     anchors = frozenset({"relax.nn.pad"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
-        data, attrs = group.operand(0), group.call.attrs  # type: ignore[union-attr]
+    def match(self, group: Group, machine: Machine) -> RegionMatch | Miss:
+        data, attrs = group.operand(0), group.attrs
         if data is None or data.computed != group.computed:
             return Miss("the operand is no parameter of the group, or operand and result are of several types")
         widths = [int(w) for w in attrs.pad_width]
@@ -37,7 +37,7 @@ class Pad(RegionRecipe):
         inside = Box(where, data.shape, before, (0,) * rank, (1,) * rank)
         boxes = (inside, *_borders(data.shape, before, group.shape))
         value = tirx.const(getattr(attrs.pad_value, "value", attrs.pad_value), group.computed)
-        return Match(group, {"boxes": boxes, "sources": (where,), "value": value})
+        return RegionMatch(group, boxes, value)
 
 
 def _borders(inside: tuple[int, ...], before: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[Box]:

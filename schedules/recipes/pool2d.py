@@ -9,37 +9,59 @@ already, so nothing changes and no condition is left; for an average it is multi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.estimate import vector_seconds
-from tvm_ext.core.cost.sharing import Sharing
+from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.graph.relax_graph import attrs_of
-from tvm_ext.core.group import Group
+from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.storage import STORED
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
 from ..scalars.operators import cast
-from ..steps.epilogue import Epilogue, blocked_layout, placeholders
-from ..steps.loops import parallel_rows, thread_choices, unroll_and_vectorize
+from ..steps.arguments import Arguments
+from ..steps.epilogue import blocked_layouts
+from ..steps.loops import parallel_rows, unroll_and_vectorize
 from ..steps.row_reduction import COMBINE
-from ..steps.storage import Reader, reader, why_not_float32
+from ..steps.storage import why_not_float32
+from ..steps.window import Window
 
 _ATTRIBUTES = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "count_include_pad", "layout")
 
 
-class Pool2d(Recipe):
+@dataclass(frozen=True)
+class PoolMatch(Match):
+    """A pooling.
+
+    Attributes:
+        data: the input.
+        window: its geometry.
+        counts_padding: whether pixels of the padding count in an average.
+    """
+
+    data: Param
+    window: Window
+    counts_padding: bool
+
+    @property
+    def is_average(self) -> bool:
+        """Whether it is an average, and not a maximum."""
+        return self.group.anchor == "relax.nn.avg_pool2d"
+
+
+class Pool2d(Recipe[PoolMatch]):
     """Pooling: one vector of channels a pixel."""
 
     name = "pool2d"
     anchors = frozenset({"relax.nn.max_pool2d", "relax.nn.avg_pool2d"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> PoolMatch | Miss:
         a = attrs_of(group.call, _ATTRIBUTES)
         data = group.operand(0)
         if data is None:
@@ -53,48 +75,31 @@ class Pool2d(Recipe):
             return Miss(f"padding {a['padding']} reaches a whole window of {a['pool_size']}")
         if average and a["ceil_mode"]:
             return Miss("average pooling in ceil mode divides by clipped windows")
-        if not average and _window_leaves_image(a, data.shape, group.shape):
+        (n, channels, h, w), (oh, ow) = data.shape, group.shape[2:]
+        sizes = a["pool_size"], a["strides"], a["dilation"], a["padding"]
+        window = Window(n, channels, channels, (h, w), (oh, ow), *sizes, channels)
+        if not average and _leaves_image(window):
             return Miss("a window of ceil mode or dilation lies outside the image")
-        return Match(group, {**a, "data": data})
+        return PoolMatch(group, data, window, bool(a["count_include_pad"]))
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        work = math.prod(match.group.shape) * match.pool_size[0] * match.pool_size[1]
-        return {"threads": thread_choices(work, machine, self.shared(match, machine))}
-
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        work = math.prod(match.group.shape) * match.pool_size[0] * match.pool_size[1]
-        return vector_seconds(work, machine, self.sharing(match, config, machine))
-
-    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
-        """Rows of blocks of channels."""
+    def work(self, match: PoolMatch, machine: Machine) -> VectorWork:
         n, c, h, _ = match.group.shape
-        return Sharing.of_rows(n * -(-c // machine.lanes) * h, config["threads"])
+        rows = n * -(-c // machine.lanes) * h  # of blocks of channels
+        return VectorWork(math.prod(match.group.shape) * math.prod(match.window.kernel), rows)
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        where = match.group.params.index(match.data)
-        given = offered[where]
-        if given.block is None or given != Layout.blocked(4, given.block[1]):
-            return Layouts(tuple(Layout.plain(len(p.shape)) for p in match.group.params), Layout.plain(4))
-        lanes = given.block[1]
-        params = [given if i == where else blocked_layout(p.shape, lanes) for i, p in enumerate(match.group.params)]
-        return Layouts(tuple(params), given)
+    def layouts(self, match: PoolMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
+        layout = offered[match.group.params.index(match.data)]
+        if layout.block is None or layout != Layout.blocked(4, layout.block[1]):
+            return Layouts.plain(match.group)
+        return blocked_layouts(match.group, layout.block[1], {match.data.var: layout})
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        group = match.group
-        tensors = placeholders(group, layouts.params)
-        epilogue = Epilogue(group, tensors, layouts.params)
-        data = reader(group, tensors, layouts.params, match.data)
-        layout = layouts.params[group.params.index(match.data)]
-        average = group.anchor == "relax.nn.avg_pool2d"
-        window = (_average if average else _maximum)(match, data, layout)
-        shape = layouts.output.physical_shape(group.shape)
-        pooled = te.compute(shape, window, name="pool")
-        out = te.compute(
-            shape, lambda *i: epilogue(layouts.output.logical(i), _divide(match, layouts, i, pooled)), name="out"
-        )
-        return te.create_prim_func([*tensors, out])
+    def compute(self, match: PoolMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args = Arguments(match.group, layouts)
+        window = (_average if match.is_average else _maximum)(match, args)
+        pooled = te.compute(layouts.output.physical_shape(match.group.shape), window, name="pool")
+        return args.kernel(lambda *i: _divide(match, layouts.output.logical(i), pooled(*i)))
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(self, sch: Schedule, match: PoolMatch, config: Config, machine: Machine) -> None:
         pool, out = sch.get_sblock("pool"), sch.get_sblock("out")
         *rows, last = sch.get_loops(out)
         blocked = len(rows) == 4
@@ -110,71 +115,70 @@ class Pool2d(Recipe):
         sch.vectorize(sch.get_loops(sch.decompose_reduction(pool, ry))[-1])
 
 
-def _window_leaves_image(a: Mapping[str, Any], data: Sequence[int], out: Sequence[int]) -> bool:
+def _leaves_image(w: Window) -> bool:
     """Whether some window has no pixel of the image, or leaves it and may skip its border pixel because of dilation."""
-    axes = list(zip(a["strides"], a["padding"][:2], a["pool_size"], a["dilation"], data[2:], out[2:], strict=True))
+    axes = list(zip(w.strides, w.pads[:2], w.kernel, w.dilation, w.image, w.out_image, strict=True))
     beyond = any((o - 1) * s - p + (k - 1) * dilation >= size for s, p, k, dilation, size, o in axes)
-    if a["dilation"] != (1, 1) and (any(a["padding"]) or beyond):
+    if w.dilation != (1, 1) and (any(w.pads) or beyond):
         return True
     return any((o - 1) * s - p >= size for s, p, _, _, size, o in axes)
 
 
-def _taps(match: Match) -> tuple[te.IterVar, te.IterVar]:
-    ky, kx = match.pool_size
+def _taps(window: Window) -> tuple[te.IterVar, te.IterVar]:
+    ky, kx = window.kernel
     return te.reduce_axis((0, ky), name="ry"), te.reduce_axis((0, kx), name="rx")
 
 
-def _window(match: Match, index: Sequence[Any], layout: Layout, ry: Any, rx: Any) -> tuple[Any, Any, Any]:
+def _tap(match: PoolMatch, index: Sequence[Any], layout: Layout, ry: Any, rx: Any) -> tuple[Any, Any, Any]:
     """Physical index of a tap, clamped to the image, and the unclamped (y, x)."""
     n, c, y, x = layout.logical(index)
-    (sy, sx), (dy, dx), (top, left) = match.strides, match.dilation, match.padding[:2]
-    h, w = match.data.shape[2:]
-    iy, ix = y * sy + ry * dy - top, x * sx + rx * dx - left
+    window, (h, w), (top, left) = match.window, match.window.image, match.window.pads[:2]
+    iy, ix = window.tap(y, x, ry, rx)
+    iy, ix = iy - top, ix - left
     clamped = (n, c, tirx.max(0, tirx.min(iy, h - 1)), tirx.max(0, tirx.min(ix, w - 1)))
     return layout.index(clamped), iy, ix
 
 
-def _maximum(match: Match, data: Reader, layout: Layout) -> Any:
+def _maximum(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
     """ONNX says nothing of NaN in a window, and to look for it takes four times as long.
 
     Numbers of bfloat16 are compared as float32, whole numbers as they are.
     """
-    ry, rx = _taps(match)
+    (ry, rx), data, layout = _taps(match.window), args.reader(match.data), args.layout(match.data)
     over = COMBINE["max_number"][0]
 
     def value(*index: Any) -> Any:
-        tap = data(*_window(match, index, layout, ry, rx)[0])
+        tap = data(*_tap(match, index, layout, ry, rx)[0])
         return over(cast(tap, "float32") if match.data.computed == "bfloat16" else tap, axis=[ry, rx])
 
     return value
 
 
-def _average(match: Match, data: Reader, layout: Layout) -> Any:
-    ry, rx = _taps(match)
-    h, w = match.data.shape[2:]
+def _average(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
+    (ry, rx), data, layout = _taps(match.window), args.reader(match.data), args.layout(match.data)
+    h, w = match.window.image
 
     def value(*index: Any) -> Any:
-        at, iy, ix = _window(match, index, layout, ry, rx)
+        at, iy, ix = _tap(match, index, layout, ry, rx)
         inside = tirx.all(iy >= 0, iy < h, ix >= 0, ix < w)
         return te.sum(tirx.Select(inside, data(*at), tirx.const(0, "float32")), axis=[ry, rx])
 
     return value
 
 
-def _divide(match: Match, layouts: Layouts, index: Sequence[Any], pooled: te.Tensor) -> Any:
-    """The pooled value; for an average, over the number of pixels that count."""
-    value = pooled(*index)
-    if match.group.anchor != "relax.nn.avg_pool2d":
-        return cast(value, match.data.computed)
-    ky, kx = match.pool_size
-    if match.count_include_pad or not any(match.padding):
-        return value * tirx.const(1.0 / (ky * kx), "float32")
-    _, _, y, x = layouts.output.logical(index)
-    (sy, sx), (dy, dx), (top, left) = match.strides, match.dilation, match.padding[:2]
-    h, w = match.data.shape[2:]
+def _divide(match: PoolMatch, index: Sequence[Any], pooled: Any) -> Any:
+    """The pooled value at a logical index; for an average, over the number of pixels that count."""
+    if not match.is_average:
+        return cast(pooled, match.data.computed)
+    ky, kx = match.window.kernel
+    if match.counts_padding or not any(match.window.pads):
+        return pooled * tirx.const(1.0 / (ky * kx), "float32")
+    _, _, y, x = index
+    (sy, sx), (dy, dx), (top, left) = match.window.strides, match.window.dilation, match.window.pads[:2]
+    h, w = match.window.image
     rows = sum(_counts(y * sy + k * dy - top, h) for k in range(ky))
     columns = sum(_counts(x * sx + k * dx - left, w) for k in range(kx))
-    return value / (rows * columns).astype("float32")
+    return pooled / (rows * columns).astype("float32")
 
 
 def _counts(at: Any, size: int) -> Any:

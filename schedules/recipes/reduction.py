@@ -9,83 +9,96 @@ sum(x, axis=[0, 2])   x: (R, M, C)    first the rows, then over R
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.estimate import vector_seconds
-from tvm_ext.core.group import Group
+from tvm_ext.core.cost.work import VectorWork
+from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
 from ..steps import row_reduction
-from ..steps.epilogue import Epilogue, placeholders
+from ..steps.arguments import Arguments
 from ..steps.indices import flatten, unflatten
-from ..steps.loops import flat_map, parallel_rows, thread_choices, unroll_and_vectorize
-from ..steps.storage import Reader, reader, why_not_float32
+from ..steps.loops import flat_map, parallel_rows, unroll_and_vectorize
+from ..steps.storage import Reader, why_not_float32
 
 _KINDS = {"relax.mean": "sum", "relax.sum": "sum", "relax.max": "max", "relax.min": "min"}
 #: Vectors of results that are summed side by side: they fill the latency of an addition.
 _SIDE_BY_SIDE = 4
 
 
-class Reduction(Recipe):
+@dataclass(frozen=True)
+class ReductionMatch(Match):
+    """A reduction.
+
+    Attributes:
+        data: the input.
+        axes: that are reduced, in order.
+        keepdims: whether the result has them, of one element.
+        lanes: f32 lanes of the machine.
+    """
+
+    data: Param
+    axes: tuple[int, ...]
+    keepdims: bool
+    lanes: int
+
+    @property
+    def kind(self) -> str:
+        """What is computed, a key of :data:`..steps.row_reduction.COMBINE`."""
+        return _KINDS[self.group.anchor]
+
+
+class Reduction(Recipe[ReductionMatch]):
     """Reduction over any axes, in float32."""
 
     name = "reduction"
     anchors = frozenset(_KINDS)
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> ReductionMatch | Miss:
         data = group.operand(0)
         if data is None:
             return Miss("the operand is computed inside the group")
         if why := why_not_float32(group, data):
             return Miss(why)
-        given = group.call.attrs.axis  # type: ignore[union-attr]
-        rank = len(data.shape)
-        axes = sorted({int(a) % rank for a in given}) if given is not None else list(range(rank))
+        axis, rank = group.attrs.axis, len(data.shape)
+        axes = range(rank) if axis is None else sorted({int(a) % rank for a in axis})
         if not axes or 0 in data.shape:
             return Miss("nothing is reduced, or the input is empty")
-        keepdims = bool(group.call.attrs.keepdims)  # type: ignore[union-attr]
-        facts = {"data": data, "axes": axes, "keepdims": keepdims, "kind": _KINDS[group.anchor], "lanes": machine.lanes}
-        return Match(group, facts)
+        return ReductionMatch(group, data, tuple(axes), bool(group.attrs.keepdims), machine.lanes)
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        return {"threads": thread_choices(math.prod(match.data.shape), machine)}
+    def work(self, match: ReductionMatch, machine: Machine) -> VectorWork:
+        return VectorWork(math.prod(match.data.shape))
 
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return vector_seconds(math.prod(match.data.shape), machine, self.sharing(match, config, machine))
-
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        params, shape = match.group.params, match.data.shape
-        given = offered[params.index(match.data)]
+    def layouts(self, match: ReductionMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
+        layout, shape = offered[match.group.params.index(match.data)], match.data.shape
         # Lanes beyond the last channel hold no value: they must not be summed.
-        if given.block and given.block[0] in match.axes and shape[given.block[0]] % given.block[1]:
-            given = Layout.plain(len(shape))
-        chosen = tuple(given if p is match.data else Layout.plain(len(p.shape)) for p in params)
-        return Layouts(chosen, Layout.plain(len(match.group.shape)))
+        if layout.block and layout.block[0] in match.axes and shape[layout.block[0]] % layout.block[1]:
+            layout = Layout.plain(len(shape))
+        return Layouts.plain(match.group, {match.data.var: layout})
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        group = match.group
-        tensors = placeholders(group, layouts.params)
-        layout = layouts.params[group.params.index(match.data)]
+    def compute(self, match: ReductionMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args = Arguments(match.group, layouts)
+        layout = args.layout(match.data)
         reduced = _Physical(match, layout)
-        result = reduced.compute(reader(group, tensors, layouts.params, match.data))
-        epilogue = Epilogue(group, tensors, layouts.params)
+        result = reduced.compute(args.reader(match.data))
         count = tirx.const(1.0 / math.prod(match.data.shape[a] for a in match.axes), "float32")
 
         def value(*index: Any) -> Any:
             full = list(index) if match.keepdims else _insert(index, match.axes)
             at = layout.index(full)
             element = result(*reduced.index(at))
-            return epilogue(index, element * count if group.anchor == "relax.mean" else element)
+            return element * count if match.group.anchor == "relax.mean" else element
 
-        return te.create_prim_func([*tensors, te.compute(group.shape, value, name="out")])
+        return args.kernel(value)
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(self, sch: Schedule, match: ReductionMatch, config: Config, machine: Machine) -> None:
         names = {str(sch.get(b).name_hint) for b in sch.get_child_blocks(sch.get_sblock("root"))}
         if "rows" in names:
             _schedule_rows(sch, config["threads"])
@@ -103,7 +116,7 @@ class _Physical:
         lead, run: kept dimensions; those of the run lie together, innermost of all that are kept.
     """
 
-    def __init__(self, match: Match, layout: Layout) -> None:
+    def __init__(self, match: ReductionMatch, layout: Layout) -> None:
         self.match = match
         self.shape = layout.physical_shape(match.data.shape)
         axes = [*layout.order, *([layout.block[0]] if layout.block else [])]

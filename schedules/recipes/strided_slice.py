@@ -12,9 +12,9 @@ from tvm.tirx import IntImm
 
 from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Match, Miss
+from tvm_ext.core.recipe import Miss
 
-from ..steps.regions import Box, RegionRecipe, source
+from ..steps.regions import Box, RegionMatch, RegionRecipe, source
 
 
 class StridedSlice(RegionRecipe):
@@ -23,7 +23,7 @@ class StridedSlice(RegionRecipe):
     name = "strided_slice"
     anchors = frozenset({"relax.strided_slice"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> RegionMatch | Miss:
         data = group.operand(0)
         if data is None or data.computed != group.computed:
             return Miss("the operand is no parameter of the group, or operand and result are of several types")
@@ -40,9 +40,8 @@ class StridedSlice(RegionRecipe):
             first = first + size if first < 0 else first
             start[axis % rank] = min(max(first, 0), size - 1)
             step[axis % rank] = stride
-        where = source(group.params, data)
-        box = Box(where, group.shape, (0,) * rank, tuple(start), tuple(step))
-        return Match(group, {"boxes": (box,), "sources": (where,), "value": None})
+        box = Box(source(group.params, data), group.shape, (0,) * rank, tuple(start), tuple(step))
+        return RegionMatch(group, (box,))
 
 
 def _integers(expr: Any) -> list[int] | None:

@@ -8,34 +8,58 @@ An index is wrapped or clipped first, so that no load leaves the table; a whole 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tvm import te, tirx
+from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.estimate import vector_seconds
+from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.graph.relax_graph import scalar_of, shape_of
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
+from tvm_ext.core.group import Group, Param
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
-from ..steps.epilogue import Epilogue, placeholders
-from ..steps.loops import parallel_rows, thread_choices, vectorize_all
-from ..steps.storage import reader
+from ..steps.arguments import Arguments
+from ..steps.loops import parallel_rows, vectorize_all
 
 #: Vector operations a row takes before its first element: load the index, divide it, compute the address.
 _ROW = 40
 
 
-class Take(Recipe):
+@dataclass(frozen=True)
+class TakeMatch(Match):
+    """Rows that are picked.
+
+    Attributes:
+        data: the table.
+        indices: the indices; None if there is one that is known, `fixed`.
+        picked: dimensions of the indices.
+        mode: what an index out of bounds means, "wrap" or "clip".
+        axis: of the table.
+    """
+
+    data: Param
+    indices: Param | None
+    fixed: float | None
+    picked: int
+    mode: str
+    axis: int
+
+    @property
+    def row(self) -> int:
+        """Elements of the last dimension that one index picks; 1 if the last dimension is one of the indices."""
+        return self.data.shape[-1] if self.axis < len(self.data.shape) - 1 else 1
+
+
+class Take(Recipe[TakeMatch]):
     """Gather along one axis of a tensor of any dtype."""
 
     name = "take"
     anchors = frozenset({"relax.take"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> TakeMatch | Miss:
         call, data, indices = group.call, group.operand(0), group.operand(1)
         fixed = scalar_of(call.args[1])  # type: ignore[union-attr]
         if data is None or (indices is None and fixed is None):
@@ -48,42 +72,34 @@ class Take(Recipe):
         if 0 in data.shape or 0 in group.shape:
             return Miss("the table or the result is empty")
         shape = shape_of(call.args[1])  # type: ignore[union-attr]
-        facts = {"data": data, "indices": indices, "fixed": fixed, "picked": len(shape or ()), "mode": mode}
-        return Match(group, {**facts, "axis": int(axis or 0) % len(data.shape)})  # no axis: one dimension
+        axis = int(axis or 0) % len(data.shape)  # no axis: one dimension
+        return TakeMatch(group, data, indices, fixed, len(shape or ()), mode, axis)
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        return {"threads": thread_choices(_operations(match, machine), machine)}
+    def work(self, match: TakeMatch, machine: Machine) -> VectorWork:
+        elements = math.prod(match.group.shape)
+        return VectorWork(elements * len(match.group.bindings) + elements / match.row * _ROW * machine.lanes)
 
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return vector_seconds(_operations(match, machine), machine, self.sharing(match, config, machine))
-
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        params = tuple(Layout.plain(len(p.shape)) for p in match.group.params)
-        return Layouts(params, Layout.plain(len(match.group.shape)))
-
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        group, axis, picked = match.group, match.axis, match.picked
-        tensors = placeholders(group, layouts.params)
-        data = reader(group, tensors, layouts.params, match.data)
-        epilogue = Epilogue(group, tensors, layouts.params)
+    def compute(self, match: TakeMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args, axis, picked = Arguments(match.group, layouts), match.axis, match.picked
+        data = args.reader(match.data)
 
         def picks(index: Sequence[Any]) -> Any:
             if match.indices is None:
-                return tirx.const(int(match.fixed), "int64")
-            return tensors[group.params.index(match.indices)](*index)
+                return tirx.const(int(match.fixed or 0), "int64")
+            return args.tensor(match.indices)(*index)
 
         def value(*index: Any) -> Any:
             row = _inside(picks(index[axis : axis + picked]), match.data.shape[axis], match.mode)
-            return epilogue(index, data(*index[:axis], row, *index[axis + picked :]))
+            return data(*index[:axis], row, *index[axis + picked :])
 
-        return te.create_prim_func([*tensors, te.compute(group.shape, value, name="out")])
+        return args.kernel(value)
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(self, sch: Schedule, match: TakeMatch, config: Config, machine: Machine) -> None:
         block = sch.get_sblock("out")
         loops = sch.get_loops(block)
         if not loops:
             return
-        if _row_length(match) == 1:  # single elements: a vector of indices is no vector of elements
+        if match.row == 1:  # single elements: a vector of indices is no vector of elements
             parallel_rows(sch, loops, config["threads"])
             return
         if len(loops) == 1:
@@ -99,13 +115,3 @@ def _inside(index: Any, rows: int, mode: str) -> Any:
     if mode == "wrap":
         return tirx.floormod(index, extent)
     return tirx.max(tirx.min(index, extent - 1), zero)
-
-
-def _row_length(match: Match) -> int:
-    """Elements of the last dimension that one index picks; 1 if the last dimension is one of the indices."""
-    return int(match.data.shape[-1]) if match.axis < len(match.data.shape) - 1 else 1
-
-
-def _operations(match: Match, machine: Machine) -> float:
-    elements = math.prod(match.group.shape)
-    return elements * len(match.group.bindings) + elements / _row_length(match) * _ROW * machine.lanes

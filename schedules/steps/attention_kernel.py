@@ -33,13 +33,30 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.cost.sharing import Sharing
+from tvm_ext.core.group import Param
 from tvm_ext.core.recipe import Config, Layouts, Match
 
 from ..scalars.vector_math import exp_flushed
-from .epilogue import Epilogue, buffers
-from .storage import reader
+from .arguments import building
 
 _F32 = "float32"
+
+
+@dataclass(frozen=True)
+class AttentionMatch(Match):
+    """Attention over heads.
+
+    Attributes:
+        query, key, value: (batch, sequence, heads, size).
+        bias: that is added to the scores; None if there is none.
+        scale: that multiplies them before.
+    """
+
+    query: Param
+    key: Param
+    value: Param
+    bias: Param | None
+    scale: float
 
 
 @dataclass(frozen=True)
@@ -69,7 +86,7 @@ class Tile:
     value_lanes: int
 
     @staticmethod
-    def of(match: Match, config: Config) -> Tile:
+    def of(match: AttentionMatch, config: Config) -> Tile:
         batch, rows, heads, depth = match.query.shape
         knobs = (config[k] for k in ("lanes", "vectors", "keys", "tile_k", "tile_q", "tile_v", "value_lanes"))
         return Tile(batch, heads, rows, match.key.shape[1], depth, match.value.shape[3], *knobs)
@@ -93,34 +110,20 @@ class Tile:
 class AttentionKernel:
     """Builds the kernel of one match."""
 
-    def __init__(self, match: Match, config: Config, layouts: Layouts) -> None:
+    def __init__(self, match: AttentionMatch, config: Config, layouts: Layouts) -> None:
         self._match, self._layouts, self._threads = match, layouts, config["threads"]
         self._tile = Tile.of(match, config)
 
     def function(self) -> tirx.PrimFunc:
         """Parameters of the group in order, then the result; loops in place."""
-        with IRBuilder() as builder, T.prim_func(s_tir=True):
-            T.func_name("main")
-            T.func_attr({"tirx.noalias": True})
-            self._declare()
-            with T.sblock("root"):
-                self._units()
+        with building(self._match.group, self._layouts) as (builder, self._args, self._out), T.sblock("root"):
+            self._units()
         return builder.get()
 
-    def _declare(self) -> None:
-        params = self._match.group.params
-        self._buffers = buffers(self._match.group, self._layouts.params)
-        self._out = T.arg("out", T.buffer(self._match.group.shape, self._match.group.dtype))
-        tensors = [lambda *i, b=b: b[i] for b in self._buffers]
-        self._readers = [reader(self._match.group, tensors, self._layouts.params, p) for p in params]
-        self._epilogue = Epilogue(self._match.group, tensors, self._layouts.params)
-
-    def _read(self, name: str, *index: Any) -> Any:
+    def _read(self, param: Param, *index: Any) -> Any:
         """An operand at a logical index; of dimensions of 1, the first."""
-        param = getattr(self._match, name)
-        i = next(i for i, p in enumerate(self._match.group.params) if p is param)
         own = [0 if d == 1 else k for d, k in zip(param.shape, index, strict=True)]
-        return self._readers[i](*self._layouts.params[i].index(own))
+        return self._args.reader(param)(*self._args.layout(param).index(own))
 
     def _units(self) -> None:
         """Shares units among threads."""
@@ -167,7 +170,7 @@ class AttentionKernel:
         """qt = (q * scale)^T, m = -inf, l = 0, o = 0; queries beyond the last are the last one again."""
         t = self._tile
         with T.serial(t.vectors) as v, T.serial(t.lanes) as j, T.serial(t.depth) as d:
-            value = self._read("query", b, self._row(first, v, j), h, d)
+            value = self._read(self._match.query, b, self._row(first, v, j), h, d)
             T.buffer_store(self._qt, value * _f(self._match.scale), [d, v, j])
         with self._vectors() as (v, j):
             T.buffer_store(self._top, _f(-math.inf), [v, j])
@@ -185,7 +188,7 @@ class AttentionKernel:
         t = self._tile
         with T.serial((count + t.tile_k - 1) // t.tile_k * t.tile_k) as k:
             for d in _vectors_of(t.depth, t.value_lanes):
-                T.buffer_store(self._keys, self._read("key", b, self._key(start + k), h, d), [k, d])
+                T.buffer_store(self._keys, self._read(self._match.key, b, self._key(start + k), h, d), [k, d])
 
     def _compute_scores(self, b: Any, h: Any, first: Any, start: Any, count: Any) -> None:
         """s = k qt + bias; factor = m and m = max(m, s). Keys beyond the last are the last one again."""
@@ -200,13 +203,13 @@ class AttentionKernel:
                 if self._keys is not None:
                     key = self._keys[tile * t.tile_k + i, d]
                 else:
-                    key = self._read("key", b, self._key(start + tile * t.tile_k + i), h, d)
+                    key = self._read(self._match.key, b, self._key(start + tile * t.tile_k + i), h, d)
                 T.buffer_store(acc, acc[i, v, j] + key * self._qt[d, v, j], [i, v, j])
             with _unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
                 score = acc[i, v, j]
                 if self._match.bias is not None:
                     key_index = self._key(start + tile * t.tile_k + i)
-                    score = score + self._read("bias", b, h, self._row(first, v, j), key_index)
+                    score = score + self._read(self._match.bias, b, h, self._row(first, v, j), key_index)
                 T.buffer_store(self._scores, score, [tile * t.tile_k + i, v, j])
                 stored = self._scores[tile * t.tile_k + i, v, j]
                 T.buffer_store(self._top, tirx.max(self._top[v, j], stored), [v, j])
@@ -232,7 +235,7 @@ class AttentionKernel:
             return
         with T.serial(count) as k:
             for e in self._row_vectors():
-                T.buffer_store(self._values, self._read("value", b, start + k, h, e), [k, e])
+                T.buffer_store(self._values, self._read(self._match.value, b, start + k, h, e), [k, e])
 
     def _accumulate(self, b: Any, h: Any, start: Any, count: Any) -> None:
         """o = o * factor + s^T v, in register tiles of queries and vectors of v."""
@@ -253,7 +256,10 @@ class AttentionKernel:
             with T.serial(count) as k, _unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
                 weight = self._scores[k, query(i) // t.lanes, query(i) % t.lanes]
                 at = place(e, j)
-                value = self._read("value", b, start + k, h, at) if self._values is None else self._values[k, at]
+                if self._values is None:
+                    value = self._read(self._match.value, b, start + k, h, at)
+                else:
+                    value = self._values[k, at]
                 T.buffer_store(acc, acc[i, e, j] + weight * value, [i, e, j])
             with _unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
                 T.buffer_store(self._result, acc[i, e, j], [query(i), place(e, j)])
@@ -268,7 +274,7 @@ class AttentionKernel:
             for e in self._row_vectors():
                 index = [b, first + q, h, e]
                 value = self._result[q, e] * self._sum[q // t.lanes, q % t.lanes]
-                T.buffer_store(self._out, self._epilogue(index, value), index)
+                T.buffer_store(self._out, self._args.epilogue(index, value), index)
 
     # ------------------------------------------------------------ indices and loops
     def _row(self, first: Any, v: Any, j: Any) -> Any:

@@ -6,14 +6,14 @@ import collections
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import relax, tirx
 from tvm.ir import Call
-from tvm.script.ir_builder import tirx as T
 from tvm.tirx import FloatImm, IntImm
 
 from tvm_ext.core.graph.relax_graph import dtype_of, op_name, scalar_of, shape_of
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
+from tvm_ext.core.recipe import Layouts
 
 from ..scalars.expressions import let
 from ..scalars.operators import PER_AXIS, scalar_call
@@ -22,34 +22,18 @@ Index = Sequence[Any]
 Values = Mapping[relax.Var, Any]
 
 
-def placeholders(group: Group, layouts: Sequence[Layout]) -> list[te.Tensor]:
-    """One TE placeholder for each parameter of the group, in physical shape."""
-    return [
-        te.placeholder(layout.physical_shape(p.shape), dtype=layout.element_type(p.dtype), name=f"p{i}")
-        for i, (p, layout) in enumerate(zip(group.params, layouts, strict=True))
-    ]
-
-
-def buffers(group: Group, layouts: Sequence[Layout]) -> list[Any]:
-    """One buffer argument for each parameter of the group, of the function that is being built, in physical shape."""
-    return [
-        T.arg(f"p{i}", T.buffer(layout.physical_shape(p.shape), layout.element_type(p.dtype)))
-        for i, (p, layout) in enumerate(zip(group.params, layouts, strict=True))
-    ]
-
-
 class Epilogue:
     """Everything of a group behind its anchor, evaluated at a logical index.
 
     Args:
         group: the group.
-        tensors: TE placeholders of its parameters.
+        tensors: what stands for its parameters, to be called with physical indices.
         layouts: layout of each parameter.
     """
 
-    def __init__(self, group: Group, tensors: Sequence[te.Tensor], layouts: Sequence[Layout]) -> None:
+    def __init__(self, group: Group, tensors: Sequence[Any], layouts: Sequence[Layout]) -> None:
         self.group = group
-        self._of: Mapping[Any, tuple[Param, te.Tensor, Layout]] = {
+        self._of: Mapping[Any, tuple[Param, Any, Layout]] = {
             p.var: (p, t, layout) for p, t, layout in zip(group.params, tensors, layouts, strict=True)
         }
         self._reads = collections.Counter(a for b in group.behind for a in b.value.args if isinstance(a, relax.Var))
@@ -113,6 +97,13 @@ def blocked_layout(shape: Sequence[int], lanes: int, rank: int = 4, axis: int = 
     if own >= 0 and shape[own] != 1:
         return Layout.blocked(len(shape), lanes, own)
     return Layout.plain(len(shape))
+
+
+def blocked_layouts(group: Group, lanes: int, own: Mapping[relax.Var, Layout]) -> Layouts:
+    """NCHW{lanes}c for the result and operands of the epilogue (:func:`blocked_layout`), and `own` for the parameters
+    that it names by their variable."""
+    params = (own.get(p.var) or blocked_layout(p.shape, lanes) for p in group.params)
+    return Layouts(tuple(params), Layout.blocked(4, lanes))
 
 
 def operand_layouts(params: Sequence[Param], shape: Sequence[int], result: Layout) -> list[Layout]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.estimate import threads_of, vector_cycles
 from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.machine import Machine
 
 
 def parallel_units(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:
@@ -104,15 +102,6 @@ def unroll_and_vectorize(sch: Schedule, unrolled: Sequence[Any], vectorized: Any
     for loop in unrolled:
         sch.unroll(loop)
     sch.vectorize(vectorized)
-
-
-def thread_choices(operations: float, machine: Machine, shared: Callable[[int], Sharing] | None = None) -> list[int]:
-    """The number of threads for so many f32 operations in whole vectors, as the only choice of a knob.
-
-    Args:
-        shared: that of :func:`..estimate.threads_of`.
-    """
-    return [threads_of(vector_cycles(operations, machine), machine, shared)]
 
 
 def flat_map(sch: Schedule, block: Any, threads: int, lanes: int) -> None:

@@ -9,24 +9,24 @@ not cut, they are copied block by block and the layout stays.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
 from tvm.s_tir import Schedule
-from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.cost.estimate import vector_seconds
+from tvm_ext.core.cost.estimate import vector_threads
+from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.group import Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Recipe
 
-from .epilogue import Epilogue, buffers, operand_layouts
-from .loops import flat_map, thread_choices
-from .storage import reader
+from .arguments import Arguments, building
+from .epilogue import operand_layouts
+from .loops import flat_map
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,31 @@ class Box:
     step: tuple[int, ...] = ()
 
 
-class RegionRecipe(Recipe):
-    """What concat, slice and pad share; their `match` gives "boxes", "sources" and "value"."""
+@dataclass(frozen=True)
+class RegionMatch(Match):
+    """A kernel that moves data.
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        return {"threads": thread_choices(2 * math.prod(match.group.shape), machine)}
+    Attributes:
+        boxes: of the result, which they cover.
+        value: what boxes of no operand hold; None if there are none.
+    """
 
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        return vector_seconds(2 * math.prod(match.group.shape), machine, self.sharing(match, config, machine))
+    boxes: tuple[Box, ...]
+    value: Any = None
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
+    @property
+    def sources(self) -> list[int]:
+        """Positions of the operands among the group's parameters, each once."""
+        return list(dict.fromkeys(box.source for box in self.boxes if box.source is not None))
+
+
+class RegionRecipe(Recipe[RegionMatch]):
+    """What concat, slice and pad share."""
+
+    def work(self, match: RegionMatch, machine: Machine) -> VectorWork:
+        return VectorWork(2 * math.prod(match.group.shape))
+
+    def layouts(self, match: RegionMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         """The layout of the largest operand whose blocks no box cuts, or as ONNX has it."""
         params = match.group.params
         largest = sorted(match.sources, key=lambda i: -math.prod(params[i].shape))
@@ -67,26 +82,19 @@ class RegionRecipe(Recipe):
         rest = operand_layouts(params, match.group.shape, result)
         return Layouts(tuple(result if i in match.sources else rest[i] for i in range(len(params))), result)
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        group = match.group
-        with IRBuilder() as builder, T.prim_func(s_tir=True):
-            T.func_name("main")
-            T.func_attr({"tirx.noalias": True})
-            tensors: list[Any] = [lambda *i, b=b: b[i] for b in buffers(group, layouts.params)]
-            out = T.arg("out", T.buffer(layouts.output.physical_shape(group.shape), group.dtype))
-            readers = [reader(group, tensors, layouts.params, p) for p in group.params]
-            epilogue = Epilogue(group, tensors, layouts.params)
+    def compute(self, match: RegionMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        with building(match.group, layouts) as (builder, args, out):
             for number, box in enumerate(match.boxes):
-                _copy(_Physical(box, layouts.output, match), f"box{number}", readers, out, epilogue, match.value)
+                _copy(_Physical(box, layouts.output), f"box{number}", args, out, match.value)
         return builder.get()
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(self, sch: Schedule, match: RegionMatch, config: Config, machine: Machine) -> None:
         for block in sch.get_child_blocks(sch.get_sblock("root")):
             elements = math.prod(int(sch.get(loop).extent) for loop in sch.get_loops(block))
-            flat_map(sch, block, min(config["threads"], *thread_choices(2 * elements, machine)), machine.lanes)
+            flat_map(sch, block, min(config["threads"], vector_threads(2 * elements, machine)), machine.lanes)
 
 
-def _keeps_blocks(box: Box, layout: Layout, match: Match) -> bool:
+def _keeps_blocks(box: Box, layout: Layout, match: RegionMatch) -> bool:
     """Whether a box consists of whole blocks, in the result and in its operand."""
     if len(layout.order) != len(match.group.shape):
         return False
@@ -102,7 +110,7 @@ def _keeps_blocks(box: Box, layout: Layout, match: Match) -> bool:
 class _Physical:
     """A box in physical indices: whole blocks are counted, and all their lanes are copied."""
 
-    def __init__(self, box: Box, layout: Layout, match: Match) -> None:
+    def __init__(self, box: Box, layout: Layout) -> None:
         self.source, self.layout = box.source, layout
         self.shape = layout.physical_shape(box.shape)
         self.target = self._blocks(box.target)
@@ -114,7 +122,7 @@ class _Physical:
         return tuple(int(i) for i in self.layout.index(index))
 
 
-def _copy(box: _Physical, name: str, readers: Sequence[Any], out: Any, epilogue: Epilogue, value: Any) -> None:
+def _copy(box: _Physical, name: str, args: Arguments, out: Any, value: Any) -> None:
     with T.grid(*box.shape) as loops, T.sblock(name):
         loops = [loops] if isinstance(loops, tirx.Var) else list(loops)
         at = T.axis.remap("S" * len(loops), loops)
@@ -122,8 +130,8 @@ def _copy(box: _Physical, name: str, readers: Sequence[Any], out: Any, epilogue:
         index = [_shifted(v, t) for v, t in zip(at, box.target, strict=True)]
         if box.source is not None:
             where = [_shifted(v * s if s != 1 else v, t) for v, s, t in zip(at, box.step, box.start, strict=True)]
-            value = readers[box.source](*where)
-        T.buffer_store(out, epilogue(box.layout.logical(index), value), index)
+            value = args.reader(args.group.params[box.source])(*where)
+        T.buffer_store(out, args.epilogue(box.layout.logical(index), value), index)
 
 
 def _shifted(index: Any, by: int) -> Any:

@@ -2,8 +2,8 @@
 
     reader(...)(n, c // 16, y, x, c % 16)   ->   (float32(p[n, c // 16, y, x, c % 16]) - zero) * scale
 
-Recipes that compute in float32 read every operand through :func:`reader`. Those that compute on what is stored ask
-:class:`Decoding` what it stands for.
+Recipes that compute in float32 read every operand through :func:`reader` (:meth:`.arguments.Arguments.reader`). Those
+that compute on what is stored ask :class:`Decoding` what it stands for.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import te, tirx
+from tvm import tirx
 from tvm.ir import Call
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.graph.relax_graph import dtype_of, op_name, scalar_of, shape_of
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
+from tvm_ext.core.recipe import Miss
 
 from ..scalars.operators import PER_AXIS, scalar_call
 from .loops import flat_map
@@ -98,17 +99,8 @@ def reader(group: Group, tensors: Sequence[Any], layouts: Sequence[Layout], para
     return read if param.decode else tensor
 
 
-def decoded(group: Group, tensors: Sequence[Any], layouts: Sequence[Layout], param: Param) -> Any:
-    """An operand whose elements are read many times: a stage "decoded" in its own layout, or as it is."""
-    at = next(i for i, p in enumerate(group.params) if p is param)
-    if not param.decode:
-        return tensors[at]
-    read = reader(group, tensors, layouts, param)
-    return te.compute(layouts[at].physical_shape(param.shape), lambda *i: read(*i), name="decoded")
-
-
 def schedule_decoded(sch: Schedule, param: Param, threads: int, lanes: int) -> None:
-    """The stage of :func:`decoded`, if there is one."""
+    """The stage of :meth:`.arguments.Arguments.decoded`, if there is one."""
     if param.decode:
         flat_map(sch, sch.get_sblock("decoded"), threads, lanes)
 
@@ -121,3 +113,12 @@ def why_not_float32(group: Group, *operands: Param) -> str:
     """Why a recipe that computes in float32 does not take an anchor of these operands; "" if it does."""
     other = next((t for t in (*(p.computed for p in operands), group.computed) if t != "float32"), "")
     return f"dtype {other}: this recipe computes float32" if other else ""
+
+
+def float32_operand(group: Group, number: int) -> Param | Miss:
+    """The parameter that operand `number` of the anchor is, of a recipe that computes in float32; or why it takes it
+    not."""
+    if (param := group.operand(number)) is None:
+        return Miss("the operand is computed inside the group")
+    why = why_not_float32(group, param) or ("the input is empty" if 0 in param.shape else "")
+    return Miss(why) if why else param

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tvm import te, tirx
+from tvm import tirx
 
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 
 from ..scalars.strict_floats import times
+from .arguments import Arguments
 from .storage import Decoding
 
 if TYPE_CHECKING:
@@ -86,22 +87,13 @@ def scale_layouts(group: Group, weight: Param, lanes: int) -> Mapping[Any, Layou
     return {} if scale is None else {scale.var: Layout.blocked(1, lanes, 0)}
 
 
-def scaled(
-    group: Group, tensors: Sequence[te.Tensor], layouts: Sequence[Layout], weight: Param
-) -> Callable[[Any, Any], Any]:
-    """What multiplies a sum, given with its output channel, by the scale of the weight.
-
-    Args:
-        group: the group.
-        tensors, layouts: of its parameters, in order.
-        weight: the weight.
-    """
-    scale = Decoding.of(group, weight).scale
+def scaled(args: Arguments, weight: Param) -> Callable[[Any, Any], Any]:
+    """What multiplies a sum, given with its output channel, by the scale of the weight."""
+    scale = Decoding.of(args.group, weight).scale
     if not isinstance(scale, Param):
         return lambda value, output: value if scale == 1 else times(value, tirx.const(scale, "float32"))
-    at = next(i for i, p in enumerate(group.params) if p is scale)
-    rank, one = len(scale.shape), _vector(scale) is None
-    return lambda value, output: times(value, tensors[at](*layouts[at].index([0 if one else output] * rank)))
+    tensor, layout, rank, is_one = args.tensor(scale), args.layout(scale), len(scale.shape), _vector(scale) is None
+    return lambda value, output: times(value, tensor(*layout.index([0 if is_one else output] * rank)))
 
 
 def _vector(scale: float | Param) -> Param | None:

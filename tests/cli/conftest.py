@@ -1,5 +1,6 @@
 """A command line with a fake compiler behind it, for what the verbs themselves do."""
 
+import importlib
 import json
 import sys
 import types
@@ -56,6 +57,8 @@ def fake(monkeypatch):
             raise ModelError(f"{model}: no such file", fix="give the path of an ONNX file")
         return Fake(state.error, options)
 
+    for consumer in ("inspection.report", "inspection.memory", "verification.bisect"):
+        importlib.import_module(f"tvm_ext.{consumer}")  # else they would keep this one
     module = types.ModuleType("tvm_ext.driver.compile")
     module.compile_model = compile_model
     monkeypatch.setitem(sys.modules, "tvm_ext.driver.compile", module)

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import tvm_ext
+from tests.onnx_graphs import residual_network
 from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.errors import ArtifactError
 from tvm_ext.core.machine import Machine
+from tvm_ext.core.options import CompileOptions
+from tvm_ext.driver.lower import lower
 from tvm_ext.frontend import zoo
 from tvm_ext.runtime import cpu
 
@@ -33,48 +35,6 @@ def amx_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(cpu, "cpu_flags", lambda: flags)
     monkeypatch.setattr(cpu, "why_no_tiles", lambda: "")
-
-
-class _Network:
-    """Adds nodes to a model one after the other."""
-
-    def __init__(self, seed: int) -> None:
-        self._rng = np.random.default_rng(seed)
-        self.nodes: list[Any] = []
-        self.initializers: list[Any] = []
-
-    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        out = f"{operator.lower()}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, inputs, [out], **attributes))
-        return out
-
-    def weight(self, *shape: int) -> str:
-        value = self._rng.standard_normal(shape) / max(np.sqrt(np.prod(shape[1:])), 1)
-        self.initializers.append(numpy_helper.from_array(value.astype("float32"), f"w{len(self.initializers)}"))
-        return f"w{len(self.initializers) - 1}"
-
-    def conv(self, x: str, inputs: int, outputs: int, kernel: int, stride: int) -> str:
-        pads = [kernel // 2] * 4
-        weights = self.weight(outputs, inputs, kernel, kernel), self.weight(outputs)
-        return self.node("Conv", x, *weights, strides=[stride] * 2, pads=pads, kernel_shape=[kernel] * 2)
-
-
-def residual_network(size: int = 56, width: int = 64) -> onnx.ModelProto:
-    """A stem, a pool, a block with its shortcut, one with a convolution in it, global pooling and a matmul."""
-    net = _Network(1)
-    x = net.node("Relu", net.conv("x", 3, width, 7, 2))
-    x = net.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
-    y = net.node("Relu", net.conv(x, width, width, 3, 1))
-    x = net.node("Relu", net.node("Add", net.conv(y, width, width, 3, 1), x))
-    y = net.node("Relu", net.conv(x, width, 2 * width, 3, 2))
-    x = net.node("Relu", net.node("Add", net.conv(y, 2 * width, 2 * width, 3, 1), net.conv(x, width, 2 * width, 1, 2)))
-    x = net.node("Flatten", net.node("GlobalAveragePool", x))
-    out = net.node("Gemm", x, net.weight(2 * width, 50), net.weight(50))
-    graph = helper.make_graph(
-        net.nodes, "residual", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, size, size])],
-        [helper.make_tensor_value_info(out, TensorProto.FLOAT, [1, 50])], net.initializers,
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
 def quantized(model: onnx.ModelProto, signed: bool) -> onnx.ModelProto:
@@ -180,18 +140,10 @@ def test_another_cpu_refuses_them(
         tvm_ext.load(tmp_path / "tiled.so")
 
 
-@pytest.mark.long
-def test_resnet18(amx_machine: None, tmp_path: Path) -> None:
-    path = zoo.save("resnet18", tmp_path / "resnet18.onnx")
-    model = tvm_ext.compile(path, precision="bf16", threads=1, cache=False)
-    name, shape = model.inputs[0].name, model.inputs[0].shape
-    inputs = {name: np.random.default_rng(0).standard_normal(shape).astype("float32")}
-    with tile_instructions() as amx:
-        got = next(iter(model.run(inputs).values()))
-    (wanted,) = onnxruntime_outputs(str(path), inputs, optimized=True).values()
-    assert np.abs(got - wanted).max() <= 0.0035 * np.ptp(wanted)
-    kernels = recipes_and_layouts(model)
-    convolutions = [layouts for recipe, layouts in kernels if recipe == "conv2d_amx"]
-    assert convolutions and all(layouts.endswith("-> NCHW32c") for layouts in convolutions)
-    assert not {"layout_transform", "generic", "conv2d_dot", "conv2d_nchwc"} & {recipe for recipe, _ in kernels}
-    amx.assert_entered("tdpbf16ps", 200_000)
+def test_resnet18_is_on_tiles_and_nothing_converts_between() -> None:
+    lowered = lower(zoo.resnet18(), CompileOptions(precision="bf16", threads=1), MACHINE)
+    kernels = [kernel.as_dict() for kernel in lowered.ctx.kernels.values() if kernel.calls]
+    convolutions = [kernel["layouts"] for kernel in kernels if kernel["recipe"] == "conv2d_amx"]
+    assert len(convolutions) >= 10 and all(layouts.endswith("-> NCHW32c") for layouts in convolutions)
+    recipes = {kernel["recipe"] for kernel in kernels}
+    assert not {"layout_transform", "generic", "conv2d_dot", "conv2d_nchwc"} & recipes

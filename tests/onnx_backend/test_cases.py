@@ -41,5 +41,7 @@ def test_a_part_is_no_worse_than_the_table():
 
 
 @pytest.mark.long
-def test_all_others_are_no_worse_than_the_table():
-    assert steps_back(all_cases()[name] for name in sorted({*all_cases()} - a_part_of(all_cases()))) == []
+def test_the_others_of_operators_are_no_worse_than_the_table():
+    """Of the functions that define them, expanded to the same few operators, the part above is enough."""
+    others = {name for name, case in all_cases().items() if case.plain} - a_part_of(all_cases())
+    assert steps_back(all_cases()[name] for name in sorted(others)) == []

@@ -13,7 +13,7 @@ from tvm_ext.tuning.features import LOOP_FEATURES, config_features, loop_feature
 from tvm_ext.tuning.loop_analysis import statements
 from tvm_ext.tuning.templates.space import ConfigSpace
 
-from .templates import direct, matmul
+from .small_templates import direct, matmul
 
 
 def scheduled_matmul() -> Schedule:

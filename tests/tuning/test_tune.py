@@ -11,7 +11,7 @@ import pytest
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
 from tests.tuning.fakes import FakeMeasurer
-from tests.tuning.templates import tiled
+from tests.tuning.small_templates import tiled
 from tvm_ext.core.errors import OptionError, ToolError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions

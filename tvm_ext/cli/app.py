@@ -55,9 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: arguments without the program's name; None takes those of the process.
     """
-    given = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        args = make_parser().parse_args(given)
+        args = make_parser().parse_args(arguments)
         with warnings.catch_warnings():
             warnings.showwarning = _warn
             code = _run(args)

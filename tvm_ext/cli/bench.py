@@ -52,13 +52,13 @@ def pythons(args: argparse.Namespace) -> str | dict[str, str] | None:
     Raises:
         OptionError: a path for all and one for a peer, or two for all.
     """
-    given = [tuple(text.split("=", 1)) if text.partition("=")[0] in PEERS else ("", text) for text in args.python]
-    found = dict(given)
-    if "" not in found:
-        return found or None
-    if len(given) > 1:
+    pairs = [tuple(text.split("=", 1)) if text.partition("=")[0] in PEERS else ("", text) for text in args.python]
+    paths = dict(pairs)
+    if "" not in paths:
+        return paths or None
+    if len(pairs) > 1:
         raise OptionError(f"--python {' '.join(args.python)}: one path for all, or PEER=PATH for each")
-    return found[""]
+    return paths[""]
 
 
 def run(args: argparse.Namespace) -> int:

@@ -48,10 +48,10 @@ def run(args: argparse.Namespace) -> int:
 def _command(args: argparse.Namespace, command: str) -> str:
     """The command with the model, inputs and modules as they were given here."""
     program, verb, _, *rest = shlex.split(command)
-    given = [part for name, path in args.input for part in ("--input", f"{name}={path}")]
-    given += [part for module in args.imports for part in ("--import", module)]
+    arguments = [part for name, path in args.input for part in ("--input", f"{name}={path}")]
+    arguments += [part for module in args.imports for part in ("--import", module)]
     frozen = {f"{name}={name}.npy": text for text in args.option_freeze or () for name in [text.rpartition("=")[0]]}
-    return shlex.join([program, verb, args.model, *given, *(frozen.get(word, word) for word in rest)])
+    return shlex.join([program, verb, args.model, *arguments, *(frozen.get(word, word) for word in rest)])
 
 
 def _tell(event: Mapping[str, Any]) -> None:

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     result = {
         "ok": True, "model": args.model or args.start, "threads": compiled.threads, "artifact": args.output,
         "inputs": spec_dicts(compiled.inputs), "outputs": spec_dicts(compiled.outputs), "report": compiled.report,
-        **({"changes": [one.as_dict() for one in changes]} if changes else {}),
+        **({"changes": [change.as_dict() for change in changes]} if changes else {}),
     }  # fmt: skip
     if args.json:
         print_json(result)
@@ -130,11 +130,11 @@ def _print(result: dict[str, Any], args: argparse.Namespace) -> None:
 def _print_precision(plan: dict[str, Any], every: bool) -> None:
     """Which products keep float32, and why; or what each one has."""
     layers = plan["layers"]
-    kept = [one for one in layers if one["precision"] == "float32"]
+    kept = [layer for layer in layers if layer["precision"] == "float32"]
     measured = "" if plan["measured"] is None else f", {100 * plan['measured']:.2g} % of the range as measured"
     print(f"{plan['precision']}: {len(layers) - len(kept)} of {len(layers)} products{measured}")
-    for one in layers if every else kept:
-        print(f"  {one['precision']:7}  {one['operator']}: {', '.join(one['nodes'][:3])}: {one['why']}")
+    for layer in layers if every else kept:
+        print(f"  {layer['precision']:7}  {layer['operator']}: {', '.join(layer['nodes'][:3])}: {layer['why']}")
 
 
 def _facts(program: dict[str, Any]) -> str:
@@ -151,19 +151,19 @@ def _facts(program: dict[str, Any]) -> str:
 def _by_recipe(kernels: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     recipes = dict.fromkeys(k["recipe"] for k in kernels)
     groups = {r: [k for k in kernels if k["recipe"] == r] for r in recipes}
-    return [(r, len(found), sum(k.get("calls", 1) for k in found)) for r, found in groups.items()]
+    return [(r, len(members), sum(k.get("calls", 1) for k in members)) for r, members in groups.items()]
 
 
 def _print_details(report: dict[str, Any], args: argparse.Namespace) -> None:
     print()
     print_table(("kernel", "recipe", "calls", "config", "nodes"), map(_kernel_cells, report.get("kernels", [])))
     print()
-    for one in report.get("passes", []):
-        if args.verbose > 1 or (args.only and one["name"] not in args.only):
+    for row in report.get("passes", []):
+        if args.verbose > 1 or (args.only and row["name"] not in args.only):
             continue  # with its diff, below
-        print(f"pass {one['name']}: {len(one['fired'])} fired, {len(one['skipped'])} skipped, {one['seconds']:.3f} s")
+        print(f"pass {row['name']}: {len(row['fired'])} fired, {len(row['skipped'])} skipped, {row['seconds']:.3f} s")
         for kind in ("fired", "skipped"):
-            for value, detail in one[kind]:
+            for value, detail in row[kind]:
                 print(f"  {kind:7}  {value}: {detail}")
 
 
@@ -217,8 +217,8 @@ def _steps(report: Mapping[str, Any]) -> Iterator[tuple[str, float, tuple[object
             yield stage, seconds, none
             continue
         passes = report.get("passes", [])
-        for number, one in enumerate(passes, start=1):
-            yield f"{number:2} {one['name']}", one["seconds"], (len(one["fired"]), len(one["skipped"]))
-        rest = seconds - sum(one["seconds"] for one in passes)
+        for number, step in enumerate(passes, start=1):
+            yield f"{number:2} {step['name']}", step["seconds"], (len(step["fired"]), len(step["skipped"]))
+        rest = seconds - sum(step["seconds"] for step in passes)
         if rest > 0:
             yield "between passes", rest, none

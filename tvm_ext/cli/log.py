@@ -58,13 +58,13 @@ def _ls(args: argparse.Namespace) -> int:
     from ..tuning.summary import summaries
 
     book = _read(args)
-    found = summaries(book)
+    tasks = summaries(book)
     if args.json:
-        print_json({"ok": True, **_counts(book), "tasks": [_task_dict(one) for one in found]})
+        print_json({"ok": True, **_counts(book), "tasks": [_task_dict(summary) for summary in tasks]})
         return 0
-    if found:
-        print_table(("task", "rows", "failed", "best", "of recipe", "sessions", "verdict"), map(_task_cells, found))
-    print(f"{len(found)} tasks, {len(book.records)} records, {len(book.verdicts)} verdicts")
+    if tasks:
+        print_table(("task", "rows", "failed", "best", "of recipe", "sessions", "verdict"), map(_task_cells, tasks))
+    print(f"{len(tasks)} tasks, {len(book.records)} records, {len(book.verdicts)} verdicts")
     return 0
 
 
@@ -72,17 +72,17 @@ def _show(args: argparse.Namespace) -> int:
     from ..tuning.summary import summaries
 
     book = _read(args)
-    found = summaries(book, args.task or "")
-    if not found:
-        names = "; ".join(_plain(one.task.short) for one in summaries(book)) or "none"
+    tasks = summaries(book, args.task or "")
+    if not tasks:
+        names = "; ".join(_plain(summary.task.short) for summary in summaries(book)) or "none"
         raise OptionError(f"--task {args.task!r}: no task of these logs contains it", fix=f"tasks: {names}")
     if args.json:
-        rows = [{**_task_dict(one), "records": [_record_dict(r) for r in _ordered(one)]} for one in found]
+        rows = [{**_task_dict(summary), "records": [_record_dict(r) for r in _ordered(summary)]} for summary in tasks]
         print_json({"ok": True, **_counts(book), "tasks": rows})
         return 0
-    for one in found:
-        print(_plain(one.task.short))
-        print_table(("time", "recipe", "configuration", "", "session", "when"), map(_record_cells, _ordered(one)))
+    for summary in tasks:
+        print(_plain(summary.task.short))
+        print_table(("time", "recipe", "configuration", "", "session", "when"), map(_record_cells, _ordered(summary)))
     return 0
 
 
@@ -92,22 +92,22 @@ def _best(args: argparse.Namespace) -> int:
 
     machine = Machine.detect(**compile_options(args))
     book = _read(args)
-    found = choices(book, machine)
+    chosen = choices(book, machine)
     here = f"{machine.isa} ({machine.mcpu}), {machine.threads} threads"
     if args.json:
         rows = [
             {"task": task.short, "op": task.op, "args": task.args,
              "record": _record_dict(choice.record) if choice.record else None, "refused": list(choice.reasons)}
-            for task, choice in found
+            for task, choice in chosen
         ]  # fmt: skip
         print_json({"ok": True, "machine": machine.as_dict(), "tasks": rows})
         return 0
-    for task, choice in found:
+    for task, choice in chosen:
         print(_plain(task.short))
         print(f"  {_plain(_chosen(choice.record))}")
         for reason in choice.reasons:
             print(f"  not used: {_plain(reason, 200)}")
-    print(f"{sum(c.record is not None for _, c in found)} of {len(found)} tasks have a record for {here}")
+    print(f"{sum(c.record is not None for _, c in chosen)} of {len(chosen)} tasks have a record for {here}")
     return 0
 
 
@@ -183,9 +183,9 @@ def _us(seconds: float) -> str:
     return f"{1e6 * seconds:.1f} us" if math.isfinite(seconds) else ""
 
 
-def _ordered(one: TaskSummary) -> list[Record]:
+def _ordered(summary: TaskSummary) -> list[Record]:
     """Fastest first, what was stopped early and what failed at the end."""
-    return sorted(one.records, key=lambda r: (bool(r.error), r.discarded, r.cost))
+    return sorted(summary.records, key=lambda r: (bool(r.error), r.discarded, r.cost))
 
 
 def _chosen(record: Record | None) -> str:
@@ -194,12 +194,12 @@ def _chosen(record: Record | None) -> str:
     return f"{_us(record.cost)} {record.recipe} {knobs_text(record.config)} of session {record.session or '(none)'}"
 
 
-def _task_cells(one: TaskSummary) -> tuple[object, ...]:
-    best, verdict = one.best, one.verdict
+def _task_cells(summary: TaskSummary) -> tuple[object, ...]:
+    best, verdict = summary.best, summary.verdict
     decided = "" if verdict is None else f"use {verdict.recipe}" if verdict.recipe else "default"
     return (
-        _plain(one.task.short), len(one.records), one.failed or "", _us(best.cost) if best else "",
-        _plain(best.recipe) if best else "", len(one.sessions), _plain(decided),
+        _plain(summary.task.short), len(summary.records), summary.failed or "", _us(best.cost) if best else "",
+        _plain(best.recipe) if best else "", len(summary.sessions), _plain(decided),
     )  # fmt: skip
 
 
@@ -210,12 +210,12 @@ def _record_cells(record: Record) -> tuple[str, ...]:
     return _us(record.cost), *cells
 
 
-def _task_dict(one: TaskSummary) -> dict[str, Any]:
-    best, verdict = one.best, one.verdict
+def _task_dict(summary: TaskSummary) -> dict[str, Any]:
+    best, verdict = summary.best, summary.verdict
     decided = {"recipe": verdict.recipe, "config": verdict.config, "reason": verdict.reason} if verdict else None
     return {
-        "task": one.task.short, "op": one.task.op, "args": one.task.args, "rows": len(one.records),
-        "failed": one.failed, "best": _record_dict(best) if best else None, "sessions": list(one.sessions),
+        "task": summary.task.short, "op": summary.task.op, "args": summary.task.args, "rows": len(summary.records),
+        "failed": summary.failed, "best": _record_dict(best) if best else None, "sessions": list(summary.sessions),
         "verdict": decided,
     }  # fmt: skip
 

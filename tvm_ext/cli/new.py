@@ -54,8 +54,8 @@ def _check_name(name: str) -> None:
 
     if importlib.metadata.entry_points(group=GROUP, name=name):
         raise OptionError(f"NAME {name!r}: there is a back end of that name", fix=fix)
-    found = importlib.util.find_spec(name)
-    if found is not None and found.origin is not None:  # a folder of that name has no origin
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.origin is not None:  # a folder of that name has no origin
         raise OptionError(f"NAME {name!r}: there is a module of that name, which `import {name}` would find", fix=fix)
 
 

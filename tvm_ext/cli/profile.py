@@ -113,11 +113,11 @@ def _estimate(args: argparse.Namespace) -> int:
     from .. import estimate
 
     files = {"--output": args.output, "--trace": args.trace, "--roofline": args.roofline, "--input": args.input}
-    if given := [name for name, value in files.items() if value]:
-        raise OptionError(f"--estimate runs nothing: no use for {', '.join(given)}", fix="leave out one of both")
+    if useless := [name for name, value in files.items() if value]:
+        raise OptionError(f"--estimate runs nothing: no use for {', '.join(useless)}", fix="leave out one of both")
     with Progress(f"estimating {args.model}"):
-        made = estimate(model_of(args.model), **compile_options(args))
-    print_result(args, {"ok": True, **made.as_dict()}, made)
+        estimated = estimate(model_of(args.model), **compile_options(args))
+    print_result(args, {"ok": True, **estimated.as_dict()}, estimated)
     return 0
 
 
@@ -141,12 +141,13 @@ def _compare(args: argparse.Namespace) -> int:
     percent = args.fail_on_regress
     regressed = comparison.regressions(percent) if percent is not None else ()
     if args.json:
-        rows = [one.as_dict() for one in regressed]
+        rows = [change.as_dict() for change in regressed]
         print_json({"ok": not regressed, **comparison.as_dict(), "regressions": rows})
     else:
         print(comparison)
         if percent is not None:
             print(f"\n{len(regressed)} slower by more than {percent:g} %, beyond the noise" + ":" * bool(regressed))
-        for one in regressed:
-            print(f"  {one.label}{' (' + ', '.join(one.nodes) + ')' if one.nodes else ''}: {one.ratio:.3f} of before")
+        for change in regressed:
+            nodes = f" ({', '.join(change.nodes)})" if change.nodes else ""
+            print(f"  {change.label}{nodes}: {change.ratio:.3f} of before")
     return 1 if regressed else 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
 
 from ..runtime.files import write_text
 from .shared.common import Progress, model_of, print_result
@@ -53,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
             model_of(args.model), args.calibration, method=args.method, percentile=args.percentile,
             per_channel=not args.per_tensor, activations=args.activations, exclude=args.exclude,
             operators=args.operators, reduce_range={"auto": None, "yes": True, "no": False}[args.reduce_range],
-            on_event=lambda event: progress.tell(_label(args.model, event)),
+            on_event=lambda event: progress.tell("quantizing {}: {step} ({done} of {of})".format(args.model, **event)),
         )  # fmt: skip
     if args.output:
         result.save(args.output)
@@ -62,7 +60,3 @@ def run(args: argparse.Namespace) -> int:
     written = f"wrote {args.output}" if args.output else "nothing was written: -o OUT.onnx writes the model"
     print_result(args, {"ok": True, "artifact": args.output, **result.as_dict()}, f"{result}\n{written}")
     return 0
-
-
-def _label(model: str, event: Mapping[str, Any]) -> str:
-    return f"quantizing {model}: {event['step']} ({event['done']} of {event['of']})"

@@ -30,10 +30,10 @@ def run(args: argparse.Namespace) -> int:
     from .. import report
 
     with Progress(f"{args.model}: reading") as progress:
-        made = report(
+        result = report(
             model_of(args.model), args.output, given_inputs(args), check=not args.no_check,
             profile=not args.no_profile, rounds=args.rounds, seed=args.seed,
             on_step=lambda step: progress.tell(f"{args.model}: {step}"), **compile_options(args),
         )  # fmt: skip
-    print_result(args, made.as_dict(), made)
-    return 0 if made.ok else 1
+    print_result(args, result.as_dict(), result)
+    return 0 if result.ok else 1

@@ -35,11 +35,11 @@ def run(args: argparse.Namespace) -> int:
     """Run, save, print a line per output."""
     from ..core.sample_inputs import seeded_inputs
 
-    given = given_inputs(args)
+    feeds = given_inputs(args)
     compiled = opened(args)
-    if given is None:
-        given = seeded_inputs(compiled.inputs, args.seed, max(compiled.batches, default=1))
-    outputs = compiled.run(given)
+    if feeds is None:
+        feeds = seeded_inputs(compiled.inputs, args.seed, max(compiled.batches, default=1))
+    outputs = compiled.run(feeds)
     written = _save(args, outputs)
     rows = [_summary(name, value) for name, value in outputs.items()]
     if args.json:

@@ -50,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check for every seed (or once, on given inputs); 1 if any output disagrees."""
-    given, model = given_inputs(args), model_of(args.model)
+    feeds, model = given_inputs(args), model_of(args.model)
     compiled = _compiled(args, model)
-    reports = [_report(args, compiled, model, given, seed) for seed in (args.seed if given is None else [0])]
+    reports = [_report(args, compiled, model, feeds, seed) for seed in (args.seed if feeds is None else [0])]
     good = all(report.ok for report in reports)
     values = {"ok": good, "model": args.model, "reports": [report.as_dict() for report in reports]}
     print_result(args, values, "\n\n".join(map(str, reports)))
@@ -73,17 +73,17 @@ def _compiled(args: argparse.Namespace, model: Any) -> CompiledModel:
 
 
 def _report(
-    args: argparse.Namespace, compiled: CompiledModel, model: Any, given: dict[str, np.ndarray] | None, seed: int
+    args: argparse.Namespace, compiled: CompiledModel, model: Any, feeds: dict[str, np.ndarray] | None, seed: int
 ) -> VerifyReport | LayerReport:
     from .. import verify
 
     with Progress("comparing with onnxruntime"):
-        return verify(compiled, model, given, seed=seed, tolerance=args.tolerance, layers=args.layers)
+        return verify(compiled, model, feeds, seed=seed, tolerance=args.tolerance, layers=args.layers)
 
 
 def switch_argument(text: str) -> tuple[str, str]:
     """Parse KIND=NAME."""
-    kind, found, name = text.partition("=")
-    if not (found and name and kind in KINDS):
+    kind, equals, name = text.partition("=")
+    if not (equals and name and kind in KINDS):
         raise argparse.ArgumentTypeError(f"{text!r}: KIND=NAME is needed, KIND one of {', '.join(KINDS)}")
     return kind, name

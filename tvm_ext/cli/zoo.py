@@ -28,9 +28,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.name == "ls":
         return _list(args)
-    given = {key: getattr(args, key) for key in ("batch", "seed", "weights") if getattr(args, key) is not None}
+    options = {key: getattr(args, key) for key in ("batch", "seed", "weights") if getattr(args, key) is not None}
     with Progress(f"building {args.name}"):
-        path = zoo.save(args.name, args.output or f"{args.name}.onnx", **given)
+        path = zoo.save(args.name, args.output or f"{args.name}.onnx", **options)
     size = path.stat().st_size
     values = {"ok": True, "name": args.name, "path": str(path), "bytes": size}
     print_result(args, values, f"wrote {path}, {size / 1e6:.1f} MB")
@@ -40,9 +40,9 @@ def run(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     from ..frontend.zoo import MODELS
 
-    found = {name: (inspect.getdoc(builder) or "").partition("\n")[0] for name, builder in sorted(MODELS.items())}
+    models = {name: (inspect.getdoc(builder) or "").partition("\n")[0] for name, builder in sorted(MODELS.items())}
     if args.json:
-        print_json({"ok": True, "models": found})
+        print_json({"ok": True, "models": models})
     else:
-        print_table(("", ""), found.items())
+        print_table(("", ""), models.items())
     return 0

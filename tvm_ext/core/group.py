@@ -78,6 +78,11 @@ class Group:
             for i, p in enumerate(function.params)
         )
 
+    @property
+    def attrs(self) -> Any:
+        """Attributes of the anchor's call; None of an elementwise group."""
+        return self.call.attrs if self.call is not None else None
+
     @functools.cached_property
     def definitions(self) -> Mapping[relax.Var, Any]:
         """Variable -> the operator call it is bound to."""

@@ -1,4 +1,8 @@
-"""What a recipe is: it recognises a group, costs its configurations, and makes and schedules the kernel."""
+"""What a recipe is: it recognises a group, costs its configurations, and makes and schedules the kernel.
+
+A recipe states what only it knows. One that says nothing of them has the work its operators state for a cost, one
+configuration, plain layouts, and threads that share the work evenly.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,18 @@ import abc
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from .cost.estimate import vector_seconds, vector_threads
 from .cost.sharing import Sharing
+from .cost.work import VectorWork
 from .group import Group
 from .layout import Layout
 from .machine import Machine
 
 if TYPE_CHECKING:
-    from tvm import tirx
+    from tvm import relax, tirx
     from tvm.s_tir import Schedule
 
 Config = dict[str, Any]
@@ -24,16 +30,12 @@ Config = dict[str, Any]
 
 @dataclass(frozen=True)
 class Match:
-    """A group that a recipe takes, with what the recipe read out of it."""
+    """A group that a recipe takes. Recipes that read more out of it derive a dataclass with those fields."""
 
     group: Group
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self.facts[name]
-        except KeyError:
-            raise AttributeError(f"match of {self.group.name} has no fact {name!r}") from None
+
+M = TypeVar("M", bound=Match)
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,20 @@ class Layouts:
     params: tuple[Layout, ...]
     output: Layout
 
+    @staticmethod
+    def plain(group: Group, own: Mapping[relax.Var, Layout] | None = None) -> Layouts:
+        """All as ONNX has it, but the parameters that `own` names by their variable."""
+        params = ((own or {}).get(p.var) or Layout.plain(len(p.shape)) for p in group.params)
+        return Layouts(tuple(params), Layout.plain(len(group.shape)))
+
     def __str__(self) -> str:
         return f"{', '.join(map(str, self.params))} -> {self.output}"
 
 
-class Recipe(abc.ABC):
+class Recipe(abc.ABC, Generic[M]):
     """A schedule recipe. One recipe serves the compile without tuning, and tuners that search its space.
+
+    `match`, `compute` and `schedule` make a recipe. Its type argument is the class of its matches.
 
     Attributes:
         name: unique, lower case with underscores; kernels, reports and records name it.
@@ -72,58 +82,67 @@ class Recipe(abc.ABC):
     features: tuple[str, ...] = ()
 
     @abc.abstractmethod
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> M | Miss:
         """Take the group, or say why not."""
 
-    @abc.abstractmethod
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        """Knob -> choices. Small: the default is found by looking at the cost of every point."""
+    def work(self, match: M, machine: Machine) -> VectorWork:
+        """What the kernel has to do, where vectors do all of it; here, what the operators of the group state.
+
+        The defaults of :meth:`space`, :meth:`cost` and :meth:`sharing` follow from it.
+        """
+        return VectorWork.of(match.group)
+
+    def space(self, match: M, machine: Machine) -> Mapping[str, Sequence[Any]]:
+        """Knob -> choices. Small: the default is the point of least cost, of all.
+
+        Here, one point: the number of threads that finish :meth:`work` first.
+        """
+        operations = self.work(match, machine).operations
+        return {"threads": [vector_threads(operations, machine, self.shared(match, machine))]}
+
+    def cost(self, match: M, config: Config, machine: Machine) -> float:
+        """Estimated seconds on all threads of the machine; infinite for an illegal point.
+
+        Here, those of :meth:`work` in whole vectors, shared as :meth:`sharing` says.
+        """
+        return vector_seconds(self.work(match, machine).operations, machine, self.sharing(match, config, machine))
+
+    def layouts(self, match: M, config: Config, offered: Sequence[Layout]) -> Layouts:
+        """Layouts the kernel reads and writes; `offered` are those the inputs have already. Here, all are plain."""
+        return Layouts.plain(match.group)
 
     @abc.abstractmethod
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
-        """Estimated seconds on all threads of the machine; infinite for an illegal point."""
-
-    @abc.abstractmethod
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        """Layouts the kernel reads and writes; `offered` are those the inputs have already."""
-
-    @abc.abstractmethod
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+    def compute(self, match: M, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         """The kernel before scheduling: parameters in order, then the result, in physical shapes."""
 
     @abc.abstractmethod
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(self, sch: Schedule, match: M, config: Config, machine: Machine) -> None:
         """Schedule the function :meth:`compute` made."""
 
-    def is_exact(self, match: Match) -> bool:
+    def is_exact(self, match: M) -> bool:
         """Whether of this group it computes the sums stated, without products with zeros of its own making.
 
         Zero times a number changes no sum, but zero times NaN or infinity does.
         """
         return self.exact
 
-    def instruction(self, match: Match) -> str:
-        """Mnemonic of the instruction that adds its products, where it is no multiply-add of floats; "" where it is.
+    def instruction(self, match: M) -> str:
+        """Mnemonic of the instruction that adds its products, where it is no multiply-add of floats; "" where it is."""
+        return ""
 
-        What multiplies is the fact "dot" or "product" of a match.
-        """
-        multiplies = match.facts.get("dot") or match.facts.get("product")
-        return str(getattr(multiplies, "instruction", ""))
+    def sharing(self, match: M, config: Config, machine: Machine) -> Sharing:
+        """How threads share the work of a configuration; here, as :meth:`work` says."""
+        return self.work(match, machine).shared(int(config.get("threads", 1)))
 
-    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
-        """How threads share the work of a configuration; here, as evenly as if it always divided."""
-        threads = int(config.get("threads", 1))
-        return Sharing(threads, threads, 1)
-
-    def shared(self, match: Match, machine: Machine, config: Config | None = None) -> Callable[[int], Sharing]:
+    def shared(self, match: M, machine: Machine, config: Config | None = None) -> Callable[[int], Sharing]:
         """:meth:`sharing` as a function of the number of threads."""
         return lambda threads: self.sharing(match, {**(config or {}), "threads": threads}, machine)
 
-    def default(self, match: Match, machine: Machine) -> Config:
+    def default(self, match: M, machine: Machine) -> Config:
         """The configuration of least estimated cost; no search on hardware."""
         return min(self.points(match, machine), key=lambda config: self.cost(match, config, machine))
 
-    def points(self, match: Match, machine: Machine) -> Iterator[Config]:
+    def points(self, match: M, machine: Machine) -> Iterator[Config]:
         """Every point of the space."""
         space = self.space(match, machine)
         for values in itertools.product(*space.values()):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import onnx
 
 from .checks.refusal import Refusal
-
-if TYPE_CHECKING:
-    import onnx
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 #: Operator -> its inputs whose values decide the shape of what it makes: number -> what it is.

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper
 from tvm import relax
 
 from ..core.graph.relax_graph import dtype_of, shape_of
@@ -19,9 +21,6 @@ from .checks.inference import dims_known
 from .checks.refusal import Refusal
 from .control_flow.subgraph import as_tensor, constant_of
 from .reading.tensors import NO_NUMBERS, type_name
-
-if TYPE_CHECKING:
-    import onnx
 
 #: Operators that write some elements of their first input.
 _SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
@@ -70,8 +69,6 @@ def _is_numeric(kind: onnx.TypeProto) -> bool:
 
 
 def _filled(kind: onnx.TypeProto, value: float) -> Any:
-    from onnx import helper
-
     dtype = helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type)
     dims = [d.dim_value for d in kind.tensor_type.shape.dim]
     return constant_of(np.full(dims, value, dtype))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import onnx
+import onnx
 
+if TYPE_CHECKING:
     from ..core.graph.provenance import Provenance
     from .trace import Trace
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 import tvm
 from tvm import relax, topi
 from tvm.ir import GenericConst
@@ -28,7 +29,7 @@ from ..core.graph.relax_graph import dtype_of, shape_of
 from .checks.attributes import float_defaults, is_stated
 from .checks.checker import Checked
 from .checks.graph_order import inputs_behind, reads_of
-from .checks.inference import check_inner, dims_known, inferred_outputs, types_of_outputs
+from .checks.inference import check_inner, dims_known, types_of_outputs
 from .checks.operators import FIX, lacks_converter, refusal
 from .checks.refusal import ConverterFailed, Refusal, TooLong, unsupported
 from .control_flow import sequences
@@ -49,8 +50,6 @@ from .types import dtype_name
 from .types import type_of as type_of_value
 
 if TYPE_CHECKING:
-    import onnx
-
     from .importer import Imported
 
 
@@ -67,8 +66,6 @@ class GraphImporter(ONNXGraphImporter):
     """Converts a checked graph; see the module's docstring."""
 
     def __init__(self, checked: Checked, model: str, body: str = "") -> None:
-        import onnx
-
         super().__init__({}, None)
         self._checked, self._model, self._body = checked, model, body
         self.opset, self.opsets = checked.opset, checked.opsets
@@ -264,7 +261,8 @@ class GraphImporter(ONNXGraphImporter):
         values = {name: value for name, x in inputs.items() if (value := value_of(x)) is not None}
         if not values and not any(map(is_empty, inputs.values())):
             return []
-        return inferred_outputs(node, self._checked.opsets, {name: self.type_of(name) for name in inputs}, values)
+        types = types_of_outputs(node, self._checked.opsets, {name: self.type_of(name) for name in inputs}, values)
+        return [types[name] for name in node.output if name in types]
 
     def _define(self, node: onnx.NodeProto) -> None:
         """Convert what ONNX defines the node's operator by."""
@@ -275,8 +273,6 @@ class GraphImporter(ONNXGraphImporter):
 
     def type_of(self, name: str) -> onnx.TypeProto:
         """The ONNX type of what a name stands for."""
-        import onnx
-
         return type_of_value(self._nodes[name], self._narrow.get(name, "")) if name else onnx.TypeProto()
 
     def _check_operands(self, node: onnx.NodeProto) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import onnx
+
 from ..core.errors import UnsupportedError, naming
 from ..core.graph.offload_plan import OffloadedRegion, OffloadPlan
 from ..core.graph.ownership import OFFLOAD, Ownership
@@ -25,7 +27,6 @@ from .reading.reader import Source
 from .reading.shapes import Dim, dims_of, text_of
 
 if TYPE_CHECKING:
-    import onnx
     from tvm.ir import IRModule
 
     from ..core.passes import CompileContext

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
 from ..core.graph.relax_graph import dtype_of, shape_of
 from ..core.numbers.conversion import converted
-
-if TYPE_CHECKING:
-    import onnx
 
 #: Elements of an operand or result; what is larger is no arithmetic on shapes and is left to the passes.
 LARGEST = 1 << 16

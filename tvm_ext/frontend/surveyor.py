@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import onnx
 from tvm import relax
 
 from ..core.errors import UnsupportedError
@@ -16,9 +16,6 @@ from .checks.inference import check_shapes, dims_known, is_sensible, static_type
 from .checks.operators import FIX, refusal
 from .checks.output_types import output_types
 from .graph_importer import GraphImporter
-
-if TYPE_CHECKING:
-    import onnx
 
 
 @dataclass(frozen=True)
@@ -52,8 +49,6 @@ class Surveyor(GraphImporter):
     """
 
     def __init__(self, checked: Checked, model: str, proto: onnx.ModelProto) -> None:
-        import onnx
-
         super().__init__(checked, model)
         self._proto = proto
         self.labels = list(self._labels)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper
 
 from ..core.graph.relax_graph import dtype_of, shape_of
 from .control_flow.sequences import TensorList, is_tensor
 from .control_flow.subgraph import as_tensor
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def type_of(value: Any, dtype: str = "") -> onnx.TypeProto:
@@ -24,9 +23,6 @@ def type_of(value: Any, dtype: str = "") -> onnx.TypeProto:
     Returns:
         A tensor type or a sequence type; an empty one of anything else.
     """
-    import onnx
-    from onnx import helper
-
     value = as_tensor(value)
     if isinstance(value, TensorList):
         element = helper.make_tensor_type_proto(_code(value.dtype), None)
@@ -40,13 +36,9 @@ def type_of(value: Any, dtype: str = "") -> onnx.TypeProto:
 
 def dtype_name(kind: onnx.TypeProto) -> str:
     """numpy's name, or ml_dtypes', of a tensor type's elements; "" of anything else."""
-    from onnx import helper
-
     code = kind.tensor_type.elem_type
     return str(helper.tensor_dtype_to_np_dtype(code)) if code else ""
 
 
 def _code(dtype: str) -> int:
-    from onnx import helper
-
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))

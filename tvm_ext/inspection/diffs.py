@@ -6,15 +6,14 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm.ir import IRModule
 
 from ..core.passes import Event, PassReport
 from .constants import ElidedNaming
 from .script import script
 from .snapshots import Snapshot
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
 
 #: A function of a printed module: its decorators and what is indented below them.
 _FUNCTION = re.compile(r"^    @.*\n(?:^    @.*\n)*^    def (?P<name>\w+)\((?:.*\n)(?:^(?:     .*)?\n)*", re.MULTILINE)
@@ -59,7 +58,7 @@ class PassChange:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         events = {kind: [[e.value, e.detail] for e in getattr(self, kind)] for kind in ("fired", "skipped")}
-        changes = [{"function": one.function, "diff": str(one)} for one in self.changes]
+        changes = [{"function": change.function, "diff": str(change)} for change in self.changes]
         return {"number": self.number, "name": self.name, "seconds": self.seconds, **events, "changes": changes}
 
     def __str__(self) -> str:
@@ -90,15 +89,15 @@ def pass_changes(
         if wanted and report.name not in wanted:
             continue
         same = steps[number].mod.same_as(steps[number - 1].mod)
-        found = () if same else tuple(_changes(texts(number - 1), texts(number)))
-        yield PassChange(number, report.name, report.fired, report.skipped, report.seconds, found)
+        changes = () if same else tuple(_changes(texts(number - 1), texts(number)))
+        yield PassChange(number, report.name, report.fired, report.skipped, report.seconds, changes)
         known.pop(number - 1, None)
 
 
 def function_texts(mod: IRModule, naming: ElidedNaming) -> dict[str, str]:
     """Function -> its text in the module."""
     text = script(mod, naming)
-    return {found["name"]: found[0].rstrip("\n") for found in _FUNCTION.finditer(f"{text}\n")}
+    return {match["name"]: match[0].rstrip("\n") for match in _FUNCTION.finditer(f"{text}\n")}
 
 
 def _changes(before: dict[str, str], after: dict[str, str]) -> Iterator[Change]:

@@ -91,13 +91,13 @@ class _Writer:
         manifest.write(path.with_suffix(".json"))
         if isinstance(text, str) or not stage.resumes:
             return
-        found = read_back(path, text.mod)
-        if found.renamed:
-            _rename(manifest.context["provenance"], found.renamed)
-        if found.gaps or found.renamed:
-            replace(manifest, gaps=found.gaps, closed=manifest.closed or found.broken).write(path.with_suffix(".json"))
-        if found.gaps:
-            shown = "; ".join(f"{name}: {why}" for name, why in list(found.gaps.items())[:3])
+        back = read_back(path, text.mod)
+        if back.renamed:
+            _rename(manifest.context["provenance"], back.renamed)
+        if back.gaps or back.renamed:
+            replace(manifest, gaps=back.gaps, closed=manifest.closed or back.broken).write(path.with_suffix(".json"))
+        if back.gaps:
+            shown = "; ".join(f"{name}: {why}" for name, why in list(back.gaps.items())[:3])
             warnings.warn(f"stage {stage.name!r} in {path.name} does not read back exactly: {shown}", StageWarning, 2)
 
     def _manifest(self, stage: Stage, text: StageText | str, content: str) -> Manifest:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.pages.page import Note, Part, Shown
 from ..core.plan import Kernel, Plan
+from ..driver.lower import Lowered, lower_all
 from ..passes.lowering.choose_recipes import least_cost, matches
-from ..runtime.table import Cell, Column, Plain, Table, Value, percent, plain_fields
-
-if TYPE_CHECKING:
-    from ..driver.lower import Lowered
+from ..runtime.table import Column, Plain, Table, Value, percent_cell, plain_fields
 
 _COLUMNS = ("kernel", "recipe", "calls", "threads", Column("time", "us", ".1f"), "share", "rounding", "idle")
 
@@ -107,12 +105,12 @@ class Estimate(Shown):
         """A row a kernel, and the total."""
         whole = self.seconds or 1.0
         rows: list[tuple[Value, ...]] = [
-            (row.name, row.recipe, row.calls, row.threads, row.seconds * 1e6, _share(row.seconds / whole),
-             _share(row.rounding), _share(row.idle))
+            (row.name, row.recipe, row.calls, row.threads, row.seconds * 1e6, percent_cell(row.seconds / whole),
+             percent_cell(row.rounding), percent_cell(row.idle))
             for row in self.rows
         ]  # fmt: skip
         calls = sum(row.calls for row in self.rows)
-        last = ("all", "", calls, None, self.seconds * 1e6, None, _share(self.rounding), _share(self.idle))
+        last = ("all", "", calls, None, self.seconds * 1e6, None, percent_cell(self.rounding), percent_cell(self.idle))
         return Table(_COLUMNS, [*rows, last])
 
     def parts(self) -> list[Part]:
@@ -139,13 +137,11 @@ def estimate(model: Any, **options: Any) -> Estimate:
     Raises:
         OptionError, ModelError, UnsupportedError: as for :func:`tvm_ext.compile`.
     """
-    from ..driver.lower import lower_all
-
-    given = CompileOptions.of(**options)
-    machine = machine_for(given)
-    lowered = lower_all(model, given, machine).lowered[-1]
+    compile_options = CompileOptions.of(**options)
+    machine = machine_for(compile_options)
+    lowered = lower_all(model, compile_options, machine).lowered[-1]
     rows = tuple(_row(kernel, lowered, machine) for kernel in lowered.ctx.kernels.values() if kernel.calls)
-    name = str(given.machine or given.target or "this machine")
+    name = str(compile_options.machine or compile_options.target or "this machine")
     return Estimate(lowered.source.name, name, machine.threads, rows)
 
 
@@ -180,7 +176,3 @@ def _seconds(kernel: Kernel, machine: Machine, lowered: Lowered) -> float:
 def _planned(plan: Plan, machine: Machine, lowered: Lowered) -> Plan | None:
     exact, off = lowered.ctx.options.accuracy == "exact", lowered.ctx.switches.recipes
     return least_cost(matches(plan.match.group, machine, exact=exact, off=off), machine)
-
-
-def _share(share: float) -> Cell:
-    return Cell(percent(share, 1), share)

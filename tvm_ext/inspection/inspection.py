@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.errors import OptionError, ToolError, UnsupportedError
 from ..core.graph.ownership import IMPORT
@@ -22,17 +22,14 @@ from ..core.options import CompileOptions
 from ..core.pages.page import Code, Facts, Fold, Note, Page, Part, Shown
 from ..driver.lower import Clock, Lowered, run_pipeline, start
 from ..driver.stages.catalog import NAMES, STAGES, Stage, stage_named
-from ..frontend.reading.reader import read_model
+from ..frontend.importer import Imported
+from ..frontend.reading.reader import Source, read_model
 from ..runtime.table import Column, Table
 from .constants import Tensors
 from .diffs import PassChange, pass_changes
 from .dump import file_name, write_stages
 from .snapshots import Snapshots
 from .stage_texts import kernels_module, other_text, python_text
-
-if TYPE_CHECKING:
-    from ..frontend.importer import Imported
-    from ..frontend.reading.reader import Source
 
 #: The file of tensors in a folder of stages.
 TENSORS = "tensors.npz"
@@ -176,7 +173,7 @@ class Inspection(Shown):
         """Plain values for JSON: the model, the stages' names, and what passes changed."""
         return {
             "model": self.model, "machine": self.machine.as_dict(), "stages": list(self.stages),
-            "passes": [one.as_dict() for one in self.passes],
+            "passes": [change.as_dict() for change in self.passes],
         }  # fmt: skip
 
     def html(self) -> str:
@@ -209,21 +206,36 @@ class Inspection(Shown):
         return [Note(head), Table(("pass", "fired", "skipped", Column("seconds", form=".3f")), rows)]
 
 
-def inspect(model: Any, *, to: str = "", **given: Any) -> Inspection:
-    """Compile a model up to its machine code, and keep what each step made; see :func:`tvm_ext.inspect`."""
+def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
+    """Compile a model with a look at each step, and build nothing.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
+        to: the stage to stop at; "" runs all passes.
+        **options: compile options, as for :func:`tvm_ext.compile`.
+
+    Returns:
+        An inspection: `stage("grouped")` is one form of the model as text (of "onnx", "relax", "grouped", "layout",
+        "tir", "scheduled", "llvm", "asm", "program"), `passes` what each pass changed, as diffs; `dump(folder)` writes
+        all stages as files that :func:`tvm_ext.resume` goes on from, `html()` is a page of all.
+
+    Raises:
+        ModelError, OptionError: as for :func:`tvm_ext.compile`; or there is no such stage.
+        UnsupportedError: as for :func:`tvm_ext.compile`; or the batch is symbolic: name one size.
+    """
     last = stage_named(to) if to else None
-    options = CompileOptions.of(**given)
-    if options.symbol is not None:
-        wrong = f"a model of any batch {options.symbol} becomes one program a size, and stages are of one program"
+    chosen = CompileOptions.of(**options)
+    if chosen.symbol is not None:
+        wrong = f"a model of any batch {chosen.symbol} becomes one program a size, and stages are of one program"
         shapes = {
-            name: tuple(options.sizes[-1] if isinstance(d, str) else d for d in dims) for name, dims in options.shapes
+            name: tuple(chosen.sizes[-1] if isinstance(d, str) else d for d in dims) for name, dims in chosen.shapes
         }
         raise UnsupportedError(wrong, fix=f"name a size: shapes={shapes}")
-    machine = machine_for(options)
+    machine = machine_for(chosen)
     snapshots = Snapshots()
     instruments, clock = Instruments(watch=snapshots.watch), Clock()
     clock.lap("start")
-    begun = start(read_model(model), options, machine, clock, instruments)
+    begun = start(read_model(model), chosen, machine, clock, instruments)
     return Inspection(run_pipeline(begun, last=_last_step(last)), snapshots, to)
 
 

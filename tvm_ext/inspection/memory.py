@@ -13,6 +13,7 @@ from typing import Any
 from ..core.errors import OptionError
 from ..core.pages.charts import Box, boxes_chart
 from ..core.pages.page import Facts, Figure, Note, Part, Shown
+from ..driver.compile import compile_model
 from ..runtime.model import CompiledModel
 from ..runtime.table import Cell, Markup, Table, plain, size_text
 
@@ -74,9 +75,9 @@ class MemoryPlan(Shown):
             OptionError: it has no program for such a batch, or no plan.
         """
         programs = report.get("programs") or [report]
-        chosen = [one for one in programs if one.get("batch") == batch] if batch else programs[-1:]
+        chosen = [program for program in programs if program.get("batch") == batch] if batch else programs[-1:]
         if not chosen:
-            sizes = ", ".join(str(one.get("batch")) for one in programs)
+            sizes = ", ".join(str(program.get("batch")) for program in programs)
             raise OptionError(f"{model} has no program for a batch of {batch}", fix=f"choose one of {sizes}")
         if (plan := chosen[0].get("memory")) is None:
             raise OptionError(f"the report of {model} has no memory plan", fix="compile it again")
@@ -94,7 +95,7 @@ class MemoryPlan(Shown):
 
     def live(self, launch: int) -> int:
         """Bytes in use in a launch, pools included."""
-        held = sum(one.nbytes for one in self.buffers if one.first <= launch <= one.last)
+        held = sum(buffer.nbytes for buffer in self.buffers if buffer.first <= launch <= buffer.last)
         return held + self.pooled[launch]
 
     def as_dict(self) -> dict[str, Any]:
@@ -127,10 +128,7 @@ class MemoryPlan(Shown):
 
     def parts(self) -> list[Part]:
         """The plan in a few lines, its picture, and a row a buffer."""
-        rows = [
-            (one.name, one.nbytes, one.offset, Cell(f"{one.first} to {one.last}", one.first), one.kind)
-            for one in self.buffers
-        ]
+        rows = [(b.name, b.nbytes, b.offset, Cell(f"{b.first} to {b.last}", b.first), b.kind) for b in self.buffers]
         head = Note(f"memory of {self.model}" + (f", batch {self.batch}" if self.batch else ""))
         table = Table(("buffer", "bytes", "offset", "launches", "kind"), rows)
         caption = "the arena: launches from left to right, addresses from bottom to top"
@@ -142,13 +140,14 @@ class MemoryPlan(Shown):
         Raises:
             ToolError: matplotlib is not installed.
         """
-        boxes = [Box(one.kind, self._title(one), one.first, one.last, one.offset, one.nbytes)
-                 for one in sorted(self.buffers, key=lambda b: (b.workspace, b.first))]  # fmt: skip
+        boxes = [Box(buffer.kind, self._title(buffer), buffer.first, buffer.last, buffer.offset, buffer.nbytes)
+                 for buffer in sorted(self.buffers, key=lambda b: (b.workspace, b.first))]  # fmt: skip
         return boxes_chart(boxes, len(self.launches), ("launch", "address, MB")).svg()
 
-    def _title(self, one: Buffer) -> str:
-        ran = ", ".join(dict.fromkeys((self.launches[one.first], self.launches[one.last])))
-        return f"{one.name}: {one.nbytes:,} bytes at {one.offset:,}, launches {one.first} to {one.last} ({ran})"
+    def _title(self, buffer: Buffer) -> str:
+        first, last = buffer.first, buffer.last
+        ran = ", ".join(dict.fromkeys((self.launches[first], self.launches[last])))
+        return f"{buffer.name}: {buffer.nbytes:,} bytes at {buffer.offset:,}, launches {first} to {last} ({ran})"
 
 
 def memory_plan(model: Any, *, batch: int = 0, **options: Any) -> MemoryPlan:
@@ -166,8 +165,6 @@ def memory_plan(model: Any, *, batch: int = 0, **options: Any) -> MemoryPlan:
         OptionError: options for a compiled model, or no program for this batch.
         ModelError, UnsupportedError: as for :func:`tvm_ext.compile`.
     """
-    from ..driver.compile import compile_model
-
     if isinstance(model, CompiledModel):
         if options:
             raise OptionError(f"the model is compiled already; no use for {sorted(options)}", fix="leave them out")

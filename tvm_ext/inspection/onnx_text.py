@@ -10,6 +10,7 @@ from ..core.options import CompileOptions
 from ..frontend.checks.checker import check_model
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
+from ..frontend.reading.tensors import type_name
 
 if TYPE_CHECKING:
     import onnx
@@ -50,11 +51,11 @@ def onnx_text(source: Source, options: CompileOptions) -> str:
     return "\n".join([*head, onnx.printer.to_text(model)]).rstrip() + "\n"
 
 
-def _fill(graph: onnx.GraphProto, given: onnx.GraphProto) -> None:
-    graph.name = given.name or "graph"
-    weights = {tensor.name for tensor in given.initializer}
-    graph.input.extend(value for value in given.input if value.name not in weights)
-    graph.output.extend(given.output)
+def _fill(graph: onnx.GraphProto, source: onnx.GraphProto) -> None:
+    graph.name = source.name or "graph"
+    weights = {tensor.name for tensor in source.initializer}
+    graph.input.extend(value for value in source.input if value.name not in weights)
+    graph.output.extend(source.output)
 
 
 def _large(node: onnx.NodeProto) -> str | None:
@@ -67,6 +68,4 @@ def _large(node: onnx.NodeProto) -> str | None:
 
 
 def _type_text(tensor: onnx.TensorProto) -> str:
-    from ..frontend.reading.tensors import type_name
-
     return f"{type_name(tensor.data_type).lower()}{list(tensor.dims)}"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.graph.ownership import KERNEL, MEMORY, REGION
 from ..core.pages.page import Note, Part, Shown
+from ..runtime.model import CompiledModel
 from ..runtime.table import Cell, Column, Table
-
-if TYPE_CHECKING:
-    from ..runtime.model import CompiledModel
 
 
 @dataclass(frozen=True)
@@ -90,14 +88,10 @@ def owners_of(compiled: CompiledModel) -> Owners:
     """
     report = compiled.report
     kernels = {row["name"]: row for row in report["kernels"]}
-    rows = tuple(_row(node, row, kernels, _places(report)) for node, row in report.get("nodes", {}).items())
-    return Owners(str(compiled.metadata.model["name"]), rows)
-
-
-def _places(report: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Node -> the region or "cpu", and why, of a compile with a back end."""
     ops = report.get("offload", {}).get("ops", ())
-    return {node: (place, reason) for node, _, place, reason in ops}
+    places = {node: (place, reason) for node, _, place, reason in ops}  # the region or "cpu", and why
+    rows = tuple(_row(node, row, kernels, places) for node, row in report.get("nodes", {}).items())
+    return Owners(str(compiled.metadata.model["name"]), rows)
 
 
 def _row(
@@ -105,13 +99,14 @@ def _row(
 ) -> NodeOwner:
     owners = row["owners"]
     kind = owners[0]["kind"] if owners else ""
-    names = [f"{one['name']} call {one['call']}" if "call" in one else one["name"] for one in owners]
-    reasons = [_how(one, kernels) for one in owners]
+    names = [f"{owner['name']} call {owner['call']}" if "call" in owner else owner["name"] for owner in owners]
+    reasons = [_how(owner, kernels) for owner in owners]
     place, why = places.get(node, ("", ""))
     if kind in (KERNEL, REGION) and why:
         reasons.append(f"not offloaded: {why}" if kind == KERNEL else f"{place}: {why}")
     passes = tuple((str(step), str(what)) for step, what in row["passes"])
-    return NodeOwner(node, row["op"], kind, tuple(names), _joined(reasons), passes)
+    how = "; ".join(dict.fromkeys(filter(None, reasons)))
+    return NodeOwner(node, row["op"], kind, tuple(names), how, passes)
 
 
 def _how(owner: Mapping[str, Any], kernels: Mapping[str, Any]) -> str:
@@ -120,7 +115,3 @@ def _how(owner: Mapping[str, Any], kernels: Mapping[str, Any]) -> str:
         return f"{pass_}{owner.get('reason', '')}"
     recipe = kernels[owner["name"]]["recipe"] if owner["name"] in kernels else ""
     return f"{recipe}: {owner['reason']}" if owner.get("reason") else recipe
-
-
-def _joined(parts: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(part for part in parts if part))

@@ -38,13 +38,13 @@ def read_back(path: Path, mod: IRModule) -> ReadBack:
         mod: in the form of :func:`.script.canonical`.
     """
     try:
-        made = read_stage(path).mod
+        module = read_stage(path).mod
     except StageError as error:
         if error.message.startswith(f"{path.with_suffix('.json')}: no compile"):
             return ReadBack()  # said already
         return ReadBack({"Module": error.message}, broken=f"its text does not read back: {error.message}")
-    assert made is not None
-    read = {gvar.name_hint: function for gvar, function in made.functions_items()}
+    assert module is not None
+    read = {gvar.name_hint: function for gvar, function in module.functions_items()}
     gaps = {}
     for gvar, function in mod.functions_items():
         if why := _difference(function, read.get(gvar.name_hint)):
@@ -53,16 +53,16 @@ def read_back(path: Path, mod: IRModule) -> ReadBack:
     return ReadBack(gaps, _renamed(main, read["main"]) if main is not None and "main" in read else {})
 
 
-def _difference(one: Any, other: Any) -> str:
+def _difference(function: Any, other: Any) -> str:
     """Where two functions differ; "" if they are equal but for names."""
     if other is None:
         return "it is missing"
-    found = tvm_ffi.get_first_structural_mismatch(one, other, map_free_vars=True)
-    return "" if found is None else f"another value at {found[0]}"
+    mismatch = tvm_ffi.get_first_structural_mismatch(function, other, map_free_vars=True)
+    return "" if mismatch is None else f"another value at {mismatch[0]}"
 
 
-def _renamed(one: relax.Function, other: relax.Function) -> dict[str, str]:
+def _renamed(function: relax.Function, other: relax.Function) -> dict[str, str]:
     """Variable -> its name in the other function, which is equal but for names."""
-    before = [*one.params, *(binding.var for binding in bindings_of(one))]
+    before = [*function.params, *(binding.var for binding in bindings_of(function))]
     after = [*other.params, *(binding.var for binding in bindings_of(other))]
     return {a.name: b.name for a, b in zip(before, after, strict=False) if a.name != b.name}

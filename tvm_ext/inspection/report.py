@@ -8,13 +8,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from ..core.errors import TvmExtError
 from ..core.options import CompileOptions
 from ..core.pages.page import Facts, Fold, Note, Page, Part, Shown
 from ..driver.compile import compile_model
 from ..runtime.files import write_text
+from ..runtime.model import CompiledModel
 from ..runtime.offload_report import OffloadReport
 from ..runtime.table import Cell, Column, Table
 from ..verification.environment import describe_machine
@@ -25,11 +28,6 @@ from .analysis.result import scaled
 from .memory import MemoryPlan
 from .ownership import Owners, owners_of
 from .profile import Profile, profile_model
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from ..runtime.model import CompiledModel
 
 Step = Callable[[str], None]
 """Told what is going on, such as "compiling"."""
@@ -102,10 +100,10 @@ class Report(Shown):
 
     def summary(self) -> list[tuple[str, str]]:
         """(name, value), without the path of the page."""
-        made = [("model", self.model)]
-        made += [("input", text) for text in self.inputs] + [("output", text) for text in self.outputs]
+        pairs = [("model", self.model)]
+        pairs += [("input", text) for text in self.inputs] + [("output", text) for text in self.outputs]
         work, facts = self.analysis, self.facts
-        made += [
+        pairs += [
             ("work", f"{len(work.nodes)} nodes, {scaled(work.flops)}FLOP, {work.parameters:,} parameters"),
             ("program", f"{facts['launches']} launches of {len(facts['kernels'])} kernels, {self.isa}, "
                         f"{self.threads} threads"),
@@ -113,10 +111,10 @@ class Report(Shown):
             ("owned by", self.owners.verdict),
         ]  # fmt: skip
         if self.profile is not None:
-            made.append(("time", f"{self.profile.seconds * 1e3:.3f} ms"))
+            pairs.append(("time", f"{self.profile.seconds * 1e3:.3f} ms"))
         if self.layers is not None:
-            made.append(("accuracy", self.layers.verdict))
-        return made + [(f"no {part}", why) for part, why in self.failed.items()]
+            pairs.append(("accuracy", self.layers.verdict))
+        return pairs + [(f"no {part}", why) for part, why in self.failed.items()]
 
 
 def report(
@@ -195,28 +193,24 @@ def _report(
 def _sections(report: Report) -> list[tuple[str, Sequence[Part], bool]]:
     """Title, parts, and whether only the title shows at first."""
     facts = report.facts
-    made: list[tuple[str, Sequence[Part], bool]] = [
-        ("Summary", [Facts(report.summary()), *_warnings(report)], False)
+    warnings = dict.fromkeys([*facts.get("warnings", ()), *report.analysis.warnings])
+    sections: list[tuple[str, Sequence[Part], bool]] = [
+        ("Summary", [Facts(report.summary()), *(Note(text, "warn") for text in warnings)], False)
     ]  # fmt: skip
     if report.profile is not None:
-        made.append(("Profile", report.profile.parts(), False))
+        sections.append(("Profile", report.profile.parts(), False))
     if report.layers is not None:
-        made.append(("Accuracy", _accuracy(report.layers), False))
-    made.append(("Kernels", [_kernels(facts["kernels"])], False))
-    made.append(("Memory", MemoryPlan.of(facts, report.model).parts(), False))
-    made.append(("ONNX nodes", report.owners.parts(), False))
-    made += [(title, parts, "node" in title) for title, parts in report.analysis.sections(passes=False)[1:]]
-    made.append(("Passes", _passes(facts["passes"]), False))
-    made.append(("Tuning records", _records(facts), False))
+        sections.append(("Accuracy", _accuracy(report.layers), False))
+    sections.append(("Kernels", [_kernels(facts["kernels"])], False))
+    sections.append(("Memory", MemoryPlan.of(facts, report.model).parts(), False))
+    sections.append(("ONNX nodes", report.owners.parts(), False))
+    sections += [(title, parts, "node" in title) for title, parts in report.analysis.sections(passes=False)[1:]]
+    sections.append(("Passes", _passes(facts["passes"]), False))
+    sections.append(("Tuning records", _records(facts), False))
     if "offload" in facts:
-        made.append(("Offload", _offload(OffloadReport.of(facts, report.model)), False))
-    made.append(("Compile time and environment", [_environment(report)], False))
-    return made
-
-
-def _warnings(report: Report) -> list[Note]:
-    texts = dict.fromkeys([*report.facts.get("warnings", ()), *report.analysis.warnings])
-    return [Note(text, "warn") for text in texts]
+        sections.append(("Offload", _offload(OffloadReport.of(facts, report.model)), False))
+    sections.append(("Compile time and environment", [_environment(report)], False))
+    return sections
 
 
 def _accuracy(layers: LayerReport) -> list[Part]:
@@ -271,8 +265,8 @@ def _records(report: Mapping[str, Any]) -> list[Part]:
     return [count, *(table for table in tables if table.rows)]
 
 
-def _offload(found: OffloadReport) -> list[Part]:
-    return [Note(str(found).partition("\n")[0]), found.region_table(), found.op_table()]
+def _offload(offloaded: OffloadReport) -> list[Part]:
+    return [Note(str(offloaded).partition("\n")[0]), offloaded.region_table(), offloaded.op_table()]
 
 
 def _environment(report: Report) -> Facts:

@@ -38,7 +38,7 @@ def script(mod: IRModule, naming: Naming) -> str:
     constants: list[tuple[GenericConst, str]] = []
     functions = {gvar: _with_places(gvar.name_hint, f, constants) for gvar, f in mod.functions_items()}
     text = _DECLARED.sub("", IRModule(functions, attrs=mod.attrs).script())
-    text = _PLACED.sub(lambda found: naming(*constants[int(found[1])]), text)
+    text = _PLACED.sub(lambda place: naming(*constants[int(place[1])]), text)
     return _readable_types(re.sub(r"\A(?:#.*\n|\n)*", "", text))
 
 
@@ -72,9 +72,9 @@ def _readers(name: str, function: relax.Function) -> Iterator[tuple[GenericConst
     """Each constant with the variable of its first reader; in reverse, so that the first is kept."""
     prefix = "" if name == "main" else f"{name}_"
     for binding in reversed(bindings_of(function)):
-        found: list[GenericConst] = []
-        tvm_ffi.structural_walk(binding.value, (GenericConst, found.append))
-        yield from ((constant, f"{prefix}{binding.var.name}") for constant in reversed(found))
+        constants: list[GenericConst] = []
+        tvm_ffi.structural_walk(binding.value, (GenericConst, constants.append))
+        yield from ((constant, f"{prefix}{binding.var.name}") for constant in reversed(constants))
 
 
 def canonical(mod: IRModule) -> IRModule:
@@ -99,8 +99,8 @@ def _canonical(kernel: tirx.PrimFunc) -> tirx.PrimFunc:
 
 def _with_own_variables(block: s_tir.SBlock) -> s_tir.SBlock:
     """The block with new variables: a loop that was cut in parts has the block of its body several times."""
-    new = {one.var: tvm.ir.Var(one.var.name, one.var.ty) for one in block.iter_vars}
-    own = [tirx.IterVar(one.dom, new[one.var], one.iter_type, one.thread_tag) for one in block.iter_vars]
+    new = {axis.var: tvm.ir.Var(axis.var.name, axis.var.ty) for axis in block.iter_vars}
+    own = [tirx.IterVar(axis.dom, new[axis.var], axis.iter_type, axis.thread_tag) for axis in block.iter_vars]
 
     def mine(part: Any) -> Any:
         return tvm_ffi.structural_map(part, (tvm.ir.Var, lambda var: new.get(var, var)))

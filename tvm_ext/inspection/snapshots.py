@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.ir import GenericConst, IRModule
 
 from ..core.passes import CompileContext
 from ..driver.stages.catalog import STAGES, stage_named
 from ..driver.stages.state import context_state
-
-if TYPE_CHECKING:
-    from tvm import relax
-    from tvm.ir import GenericConst, IRModule
 
 _RESUMABLE = {stage.after for stage in STAGES if stage.resumes}
 
@@ -51,14 +50,14 @@ class Snapshots:
 
     def of(self, step: str) -> Snapshot | None:
         """The last snapshot of a step."""
-        return next((one for one in reversed(self.steps) if one.step == step), None)
+        return next((snapshot for snapshot in reversed(self.steps) if snapshot.step == step), None)
 
 
 def _snapshot(step: str, mod: IRModule, ctx: CompileContext) -> Snapshot:
     regions = ctx.offload.regions if ctx.offload else []
     plans = (kernel.plan for kernel in ctx.kernels.values() if kernel.plan)
     groups = {plan.match.group.name: plan.match.group.function for plan in plans}
-    return Snapshot(step, mod, context_state(ctx), tuple(one.program for one in regions), groups)
+    return Snapshot(step, mod, context_state(ctx), tuple(region.program for region in regions), groups)
 
 
 def all_kernels_unscheduled(snapshots: Snapshots) -> dict[str, Any]:
@@ -67,8 +66,6 @@ def all_kernels_unscheduled(snapshots: Snapshots) -> dict[str, Any]:
     Returns:
         name -> TIR function.
     """
-    from tvm import tirx
-
     layout, rest = snapshots.of(stage_named("layout").after), snapshots.of(stage_named("tir").after)
     assert layout is not None and rest is not None
     kernels: dict[str, Any] = {}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm.ir import GlobalVar, IRModule
 
 from ..core.errors import OptionError
+from ..driver.lower import Lowered
 from ..driver.machine_code import machine_code
 from ..driver.stages.catalog import Stage
 from ..driver.stages.file import GROUPS, MODULE
@@ -16,11 +19,6 @@ from .constants import FileNaming, Tensors
 from .onnx_text import onnx_text
 from .script import canonical, script
 from .snapshots import Snapshots, all_kernels_unscheduled
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-
-    from ..driver.lower import Lowered
 
 _HEAD = """\
 # {what}
@@ -71,9 +69,9 @@ def python_text(
         tensors: its tensors are added to these.
         groups: functions that its kernels were made of, for a class of their own.
     """
-    made, naming = canonical(mod), FileNaming(tensors)
+    written, naming = canonical(mod), FileNaming(tensors)
     loose = "(check_well_formed=False)" if stage.name == _LOOSE else ""
-    body = _CLASS.sub(f"@I.ir_module{loose}\nclass {MODULE}:", script(made, naming))
+    body = _CLASS.sub(f"@I.ir_module{loose}\nclass {MODULE}:", script(written, naming))
     if groups and stage.resumes:
         body = f"{_groups_text(groups, naming)}\n\n{body}"
     head = _HEAD.format(what=f"Stage {stage.name!r} of {model}: {stage.summary}.")
@@ -81,13 +79,11 @@ def python_text(
         name = next(n for n in ("W", "weights", "tensors_") if not re.search(rf"\b{n}\b", body))
         body = re.sub(rf"\b{naming.place}\b", name, body)
         head += _TENSORS.format(name=name)
-    return StageText(f"{head}\n\n{body.rstrip()}\n", made, tuple(naming.used))
+    return StageText(f"{head}\n\n{body.rstrip()}\n", written, tuple(naming.used))
 
 
 def _groups_text(groups: Mapping[str, Any], naming: FileNaming) -> str:
     """The groups as a class: recipes read them to schedule their kernels."""
-    from tvm.ir import GlobalVar, IRModule
-
     body = script(IRModule({GlobalVar(name): function for name, function in groups.items()}), naming)
     return _CLASS.sub(
         f"@I.ir_module\nclass {GROUPS}:  # what the kernels compute; no part of the module", body
@@ -96,8 +92,6 @@ def _groups_text(groups: Mapping[str, Any], naming: FileNaming) -> str:
 
 def kernels_module(snapshots: Snapshots) -> IRModule:
     """The module of all kernels before they are scheduled."""
-    from tvm.ir import GlobalVar, IRModule
-
     return IRModule({GlobalVar(name): kernel for name, kernel in all_kernels_unscheduled(snapshots).items()})
 
 

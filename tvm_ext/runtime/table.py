@@ -97,7 +97,7 @@ class Table:
     """
 
     def __init__(self, columns: Sequence[Column | str], rows: Iterable[Sequence[Value]], caption: str = "") -> None:
-        self.columns = tuple(Column(one) if isinstance(one, str) else one for one in columns)
+        self.columns = tuple(Column(column) if isinstance(column, str) else column for column in columns)
         self.rows = tuple(tuple(_cell(value) for value in row) for row in rows)
         self.caption = caption
         for row in self.rows:
@@ -212,6 +212,11 @@ def size_text(nbytes: int) -> str:
 def percent(part: float | None, digits: int = 0) -> str:
     """A part as percent; "" for None."""
     return "" if part is None else f"{100 * part:.{digits}f} %"
+
+
+def percent_cell(part: float | None, digits: int = 1, bar: bool = False) -> Cell | None:
+    """A part as percent that sorts by itself, with a bar behind it if asked for; None for None."""
+    return None if part is None else Cell(percent(part, digits), part, part if bar else None)
 
 
 def knobs_text(config: Mapping[str, Any]) -> str:

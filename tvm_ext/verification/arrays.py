@@ -83,14 +83,14 @@ _FREE_BYTES, _MOST_INFLATION = 1 << 30, 100
 def _check_archive(archive: zipfile.ZipFile, size: int) -> None:
     """Raises ValueError where members state more than such a file holds, before memory is taken for it."""
     members = archive.infolist()
-    if sum(one.file_size for one in members) > max(_FREE_BYTES, _MOST_INFLATION * size):
-        raise ValueError(f"{size} bytes of archive state {sum(one.file_size for one in members)} bytes of arrays")
-    for one in members:
-        with archive.open(one) as stream:
+    if sum(member.file_size for member in members) > max(_FREE_BYTES, _MOST_INFLATION * size):
+        raise ValueError(f"{size} bytes of archive state {sum(member.file_size for member in members)} bytes of arrays")
+    for member in members:
+        with archive.open(member) as stream:
             if stream.read(len(_NPY)) != _NPY:
                 continue  # numpy hands it out as bytes
-        with archive.open(one) as stream:
-            _check_header(stream, one.file_size)
+        with archive.open(member) as stream:
+            _check_header(stream, member.file_size)
 
 
 def _check_header(stream: IO[bytes], size: int) -> None:

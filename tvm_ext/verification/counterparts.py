@@ -47,7 +47,7 @@ class Counterpart:
         """ONNX value -> logical array that the tensor must equal; or why there is none."""
         if not self.written.held:
             return "no value of the model is what it writes: a pass made it, or moved a factor through it"
-        found, reason = {}, ""
+        arrays, reason = {}, ""
         for held in self.written.held:
             if held.value not in values:
                 reason = f"{held.value!r} is no tensor of the model's graph: it lies within a function or a branch"
@@ -60,16 +60,16 @@ class Counterpart:
             if array.shape != self.written.shape:
                 reason = f"{held.value!r} has shape {array.shape} in the reference, {self.written.shape} here"
             elif self.narrow and (array.dtype.name, self.written.dtype) == ("float32", self.narrow):
-                found[held.value] = rounded(array, self.narrow)
+                arrays[held.value] = rounded(array, self.narrow)
             elif array.dtype.name in NARROW_FLOATS and self.written.dtype == "float32":  # not rounded yet
-                found[held.value] = array.astype("float32")
+                arrays[held.value] = array.astype("float32")
             elif array.dtype.name != self.written.dtype:
                 reason = f"{held.value!r} is {array.dtype.name} in the reference, {self.written.dtype} here"
             else:
-                found[held.value] = array
+                arrays[held.value] = array
         if any(node.op_type in RANDOM for node in self.nodes):
             return "it draws random numbers"
-        return found or reason
+        return arrays or reason
 
     def tolerance(self, value: str, arrays: Mapping[str, np.ndarray]) -> Tolerance:
         """How far the tensor may be from an ONNX value, when all that is read from outside is right."""
@@ -99,8 +99,8 @@ class Counterpart:
     @property
     def jump(self) -> str:
         """An operator in whose result a rounding before it can make a step; "" if there is none."""
-        found = [node.op_type for node in self.nodes if node.op_type in JUMPS]
-        return found[0] if found and len(self.nodes) > 1 else ""
+        jumps = [node.op_type for node in self.nodes if node.op_type in JUMPS]
+        return jumps[0] if jumps and len(self.nodes) > 1 else ""
 
     def wanted(self) -> set[str]:
         """ONNX values to ask the reference for, besides the one that is compared."""
@@ -121,30 +121,31 @@ def counterparts(program: Program, graph: Graph) -> list[Counterpart]:
     """One for each tensor that the program's kernels write, in the order they run."""
     hidden: dict[int, tuple[int, ...]] = {}  # call -> calls that no value shows, itself included
     nodes = {call.site.order: set(call.site.nodes) for call in program.calls if call.kernel["recipe"] != _TRANSFORM}
-    found = []
+    tensors = []
     layers = program.lowered_layers
     stored = {c.site.order for c in program.calls if any(w.dtype == program.narrow for w in c.site.writes)}
     for call in program.calls:
         order = call.site.order
-        behind = tuple(dict.fromkeys(one for read in call.site.reads for one in hidden.get(read, ())))
-        computed = {node for one in (order, *behind) for node in nodes.get(one, ())}
+        behind = tuple(dict.fromkeys(number for read in call.site.reads for number in hidden.get(read, ())))
+        computed = {node for number in (order, *behind) for node in nodes.get(number, ())}
         chain = graph.ordered(computed)
         times = 0
         if layers is not None:
-            times = max(sum(not computed.isdisjoint(one) for one in layers), int(bool(stored & {*call.site.reads})))
-        found += [
+            times = max(sum(not computed.isdisjoint(layer) for layer in layers), int(bool(stored & {*call.site.reads})))
+        tensors += [
             Counterpart(call, written, tuple(chain), behind, times, program.narrow) for written in call.site.writes
         ]
         if not all(_shown(written, graph) for written in call.site.writes):
             hidden[order] = (*behind, order)
-    return found
+    return tensors
 
 
 def _shown(written: Written, graph: Graph) -> bool:
     return any(held.value in graph.made or held.value in graph.inputs for held in written.held)
 
 
-def wanted_values(found: Sequence[Counterpart], graph: Graph) -> list[str]:
+def wanted_values(compared: Sequence[Counterpart], graph: Graph) -> list[str]:
     """ONNX values to ask the reference for."""
-    names = {held.value for one in found for held in one.written.held}.union(*(one.wanted() for one in found))
+    names = {held.value for counterpart in compared for held in counterpart.written.held}
+    names.update(*(counterpart.wanted() for counterpart in compared))
     return sorted(names & graph.made)

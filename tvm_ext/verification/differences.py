@@ -68,10 +68,10 @@ def bins_of(errors: np.ndarray) -> Bins:
     """Histogram by powers of ten; powers between that no element has are there with 0."""
     positive = errors[errors > 0]
     powers = np.floor(np.log10(positive)).astype(int)
-    found = dict(zip(*(v.tolist() for v in np.unique(powers, return_counts=True)), strict=True))
+    counts = dict(zip(*(v.tolist() for v in np.unique(powers, return_counts=True)), strict=True))
     zero = errors.size - positive.size
-    between = range(min(found), max(found) + 1) if found else ()
-    return (*([(None, zero)] if zero else []), *((power, found.get(power, 0)) for power in between))
+    between = range(min(counts), max(counts) + 1) if counts else ()
+    return (*([(None, zero)] if zero else []), *((power, counts.get(power, 0)) for power in between))
 
 
 def histogram(bins: Sequence[tuple[int | None, int]], bound: float, caption: str = "differences") -> Table:

@@ -69,32 +69,32 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
 
 def check_python(version: tuple[int, int] | None = None) -> Check:
     """Whether this Python is one the library is made for."""
-    found = version or sys.version_info[:2]
-    text = ".".join(map(str, found))
-    if PYTHONS[0] <= found <= PYTHONS[1]:
+    running = version or sys.version_info[:2]
+    text = ".".join(map(str, running))
+    if PYTHONS[0] <= running <= PYTHONS[1]:
         return Check("Python", "ok", text)
     low, high = (".".join(map(str, v)) for v in PYTHONS)
     return Check("Python", "fail", text, f"make an environment with Python {low} to {high}")
 
 
-def check_pin(name: str, found: str | None = None) -> Check:
+def check_pin(name: str, installed: str | None = None) -> Check:
     """Whether a package has exactly the pinned version."""
-    found, wanted = found or package_version(name), PINS[name]
-    if found == wanted:
-        return Check(name, "ok", found)
+    installed, wanted = installed or package_version(name), PINS[name]
+    if installed == wanted:
+        return Check(name, "ok", installed)
     why = "; with others MetaSchedule crashes" if name == "apache-tvm-ffi" else ""
     pins = " ".join(f"{key}=={value}" for key, value in PINS.items())
-    return Check(name, "fail", f"{found}, but {wanted} is needed{why}", f"{sys.executable} -m pip install {pins}")
+    return Check(name, "fail", f"{installed}, but {wanted} is needed{why}", f"{sys.executable} -m pip install {pins}")
 
 
-def check_least(name: str, found: str | None = None) -> Check:
+def check_least(name: str, version: str | None = None) -> Check:
     """Whether a package is there and new enough."""
-    found, least = found or package_version(name), LEAST[name]
-    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+    version, least = version or package_version(name), LEAST[name]
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers >= least:
-        return Check(name, "ok", found)
+        return Check(name, "ok", version)
     text = ".".join(map(str, least))
-    return Check(name, "fail", f"{found}, but {text} is needed", f"{sys.executable} -m pip install '{name}>={text}'")
+    return Check(name, "fail", f"{version}, but {text} is needed", f"{sys.executable} -m pip install '{name}>={text}'")
 
 
 def check_linker() -> Check:
@@ -164,15 +164,15 @@ def check_tiles(flags: Collection[str], refused: str) -> list[Check]:
 
 def check_environment(environ: Mapping[str, str], cores: int) -> list[Check]:
     """Variables that change threads or libraries behind the user's back; one finding each, or one that all is well."""
-    found = [
+    checks = [
         Check(name, "warn", f"{name}={environ[name]} on {cores} cores", f"unset {name}, or give threads= to compile")
         for name in ("TVM_NUM_THREADS", "OMP_NUM_THREADS")
         if environ.get(name, str(cores)) != str(cores)
     ]
     if environ.get("TVM_USE_RUNTIME_LIB", "0") not in ("", "0"):
         detail = "TVM_USE_RUNTIME_LIB is set: artifacts run, but nothing can be compiled"
-        found.append(Check("TVM_USE_RUNTIME_LIB", "fail", detail, "unset TVM_USE_RUNTIME_LIB"))
-    return found or [Check("environment", "ok", "no variable changes threads or libraries")]
+        checks.append(Check("TVM_USE_RUNTIME_LIB", "fail", detail, "unset TVM_USE_RUNTIME_LIB"))
+    return checks or [Check("environment", "ok", "no variable changes threads or libraries")]
 
 
 def check_cache() -> Check:

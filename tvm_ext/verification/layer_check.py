@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,17 +18,16 @@ from ..core.errors import InputError, OptionError, ToolError
 from ..core.graph.call_site import Written
 from ..core.sample_inputs import seeded_inputs
 from ..frontend.reading.reader import read_model
+from ..runtime.model import CompiledModel
 from .counterparts import Counterpart, counterparts, wanted_values
 from .differences import Difference, difference
 from .layers import BAD, SKIPPED, LayerReport, LayerRow
+from .magnitude import largest
 from .metrics import OutputMetrics
 from .program import Graph, Program
 from .reference import run_intermediates
 from .tolerance import Tolerance
 from .verify import frozen_inputs, report_of, tolerance_of
-
-if TYPE_CHECKING:
-    from ..runtime.model import CompiledModel
 
 #: Share of elements that a jump may have tipped; more of them are no roundings.
 _TIPPED = 0.01
@@ -61,23 +60,23 @@ def check_layers(
     batch = _batch_of(compiled, inputs)
     feeds = seeded_inputs(compiled.inputs, seed, batch or 1) if inputs is None else dict(inputs)
     program, graph = Program(compiled, batch), Graph(read_model(model).proto.graph)
-    found = counterparts(program, graph)
-    given = {**frozen_inputs(compiled), **feeds}
+    judged = counterparts(program, graph)
+    model_inputs = {**frozen_inputs(compiled), **feeds}
     outputs = [spec.name for spec in compiled.outputs]
-    names = [*wanted_values(found, graph), *(name for name in outputs if name in graph.made)]
-    values, label = run_intermediates(model, given, list(dict.fromkeys(names)), compiled.threads)
-    known = {**graph.constants, **given, **values}
-    targets = {_key(one): _targets(one, {**given, **values}, known) for one in found}
-    totals: dict[tuple[int, str], float] = {}
-    plain = _run(compiled, program, feeds, _totals(targets, totals))
-    alone: dict[tuple[int, str], tuple[str, Difference]] = {}
-    _run(compiled, program, feeds, _alone(targets, alone))
-    rows = tuple(_row(one, targets[_key(one)], alone.get(_key(one)), totals.get(_key(one))) for one in found)
+    names = [*wanted_values(judged, graph), *(name for name in outputs if name in graph.made)]
+    values, label = run_intermediates(model, model_inputs, list(dict.fromkeys(names)), compiled.threads)
+    known = {**graph.constants, **model_inputs, **values}
+    targets = {_key(counterpart): _targets(counterpart, {**model_inputs, **values}, known) for counterpart in judged}
+    totals, alone = _Differences(), _Differences()
+    plain = _run(compiled, program, feeds, _noting(targets, totals))
+    _run(compiled, program, feeds, _noting(targets, alone, right=True))
+    keyed = [(tensor, _key(tensor)) for tensor in judged]
+    rows = tuple(_row(tensor, targets[key], alone.get(key), totals.get(key, ())) for tensor, key in keyed)
     expected = {name: known[name] for name in outputs if name in known}
     drawn = None if inputs is not None else seed
     compared = report_of({n: plain[n] for n in expected}, expected, label, drawn, tolerance_of(compiled, tolerance))
     if tolerance is None:
-        compared = replace(compared, outputs=tuple(_within_rows(one, rows) for one in compared.outputs))
+        compared = replace(compared, outputs=tuple(_within_rows(output, rows) for output in compared.outputs))
     return LayerReport(str(compiled.metadata.model["name"]), rows, compared, label, drawn, batch)
 
 
@@ -108,20 +107,22 @@ def _batch_of(compiled: CompiledModel, inputs: Mapping[str, np.ndarray] | None) 
     return int(rows)
 
 
-def _key(one: Counterpart) -> tuple[int, str]:
-    return one.call.site.order, one.written.variable
+def _key(counterpart: Counterpart) -> tuple[int, str]:
+    return counterpart.call.site.order, counterpart.written.variable
 
 
 _Targets = Mapping[tuple[int, str], "tuple[_Target, ...] | str"]
+_Differences = dict[tuple[int, str], list[Difference]]
+"""Of each result, one for each of its targets."""
 
 
 def _targets(
-    one: Counterpart, values: Mapping[str, np.ndarray], known: Mapping[str, np.ndarray]
+    counterpart: Counterpart, values: Mapping[str, np.ndarray], known: Mapping[str, np.ndarray]
 ) -> tuple[_Target, ...] | str:
-    expected = one.expected(values)
+    expected = counterpart.expected(values)
     if isinstance(expected, str):
         return expected
-    return tuple(_Target(value, array, one.tolerance(value, known)) for value, array in expected.items())
+    return tuple(_Target(value, array, counterpart.tolerance(value, known)) for value, array in expected.items())
 
 
 # ------------------------------------------------------------ runs
@@ -162,54 +163,47 @@ def _run(
     return outputs
 
 
-def _totals(targets: _Targets, into: dict[tuple[int, str], float]) -> _Look:
+def _noting(targets: _Targets, into: _Differences, right: bool = False) -> _Look:
+    """A look that notes how far each result is from each value that it must equal.
+
+    Args:
+        targets: what each result must equal, or why nobody knows.
+        into: gets the differences.
+        right: whether a result becomes what it must equal, for the kernels behind it.
+    """
+
     def look(key: tuple[int, str], logical: np.ndarray, memory: np.ndarray, written: Written) -> None:
-        if not isinstance(found := targets[key], str):
-            into[key] = max(difference(logical, one.expected, one.tolerance.absolute).largest for one in found)
-
-    return look
-
-
-def _alone(targets: _Targets, into: dict[tuple[int, str], tuple[str, Difference]]) -> _Look:
-    def look(key: tuple[int, str], logical: np.ndarray, memory: np.ndarray, written: Written) -> None:
-        found = targets[key]
-        if isinstance(found, str):
+        wanted = targets[key]
+        if isinstance(wanted, str):
             return
-        each = [(one.value, difference(logical, one.expected, one.tolerance.absolute)) for one in found]
-        into[key] = max(each, key=lambda one: one[1].ratio)
-        right = found[0].expected
-        np.copyto(memory, written.layout.pack(right) if written.layout else right)
+        into[key] = [difference(logical, target.expected, target.tolerance.absolute) for target in wanted]
+        if right:
+            expected = wanted[0].expected
+            np.copyto(memory, written.layout.pack(expected) if written.layout else expected)
 
     return look
 
 
 # ------------------------------------------------------------ rows
 def _row(
-    one: Counterpart, targets: tuple[_Target, ...] | str, alone: tuple[str, Difference] | None, total: float | None
-) -> LayerRow:
-    kernel, site = one.call.kernel, one.call.site
+    tensor: Counterpart, targets: tuple[_Target, ...] | str, alone: list[Difference] | None,
+    totals: Sequence[Difference],
+) -> LayerRow:  # fmt: skip
+    kernel, site = tensor.call.kernel, tensor.call.site
     row = LayerRow(
-        site.order, kernel["name"], kernel["recipe"], kernel["config"], site.nodes, behind=one.behind,
-        layout=str(one.written.layout or ""), record=kernel.get("record", ""),
+        site.order, kernel["name"], kernel["recipe"], kernel["config"], site.nodes, behind=tensor.behind,
+        layout=str(tensor.written.layout or ""), record=kernel.get("record", ""),
     )  # fmt: skip
     if isinstance(targets, str) or alone is None:
         return replace(row, status=SKIPPED, reason=targets if isinstance(targets, str) else "it did not run")
-    value, found = alone
-    target = next(t for t in targets if t.value == value)
+    target, apart = max(zip(targets, alone, strict=True), key=lambda pair: pair[1].ratio)
     row = replace(
-        row, value=value, alone=found, total=total, tolerance=target.tolerance.absolute,
-        tolerance_text=str(target.tolerance), scale=_scale(target.expected),
+        row, value=target.value, alone=apart, total=max(d.largest for d in totals), tolerance=target.tolerance.absolute,
+        tolerance_text=str(target.tolerance), scale=largest(target.expected),
     )  # fmt: skip
-    if found.ok:
+    if apart.ok:
         return row
-    if one.jump and found.mismatched <= max(1, _TIPPED * target.expected.size):
-        tipped = f"{found.mismatched} elements differ: a rounding before {one.jump} can tip its result"
+    if tensor.jump and apart.mismatched <= max(1, _TIPPED * target.expected.size):
+        tipped = f"{apart.mismatched} elements differ: a rounding before {tensor.jump} can tip its result"
         return replace(row, status=SKIPPED, reason=tipped)
     return replace(row, status=BAD)
-
-
-def _scale(array: np.ndarray) -> float:
-    if array.dtype.kind not in "fiu":
-        return 1.0
-    finite = np.abs(np.asarray(array, np.float64))
-    return float(finite[np.isfinite(finite)].max(initial=0.0))

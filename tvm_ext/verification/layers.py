@@ -128,7 +128,7 @@ class LayerReport(Shown):
         looked_at = self.first_bad or self.worst
         details = _details(looked_at) if looked_at is not None and looked_at.alone is not None else []
         verdict = Note(f"{self.verdict}\n{'ok' if self.ok else 'NOT OK'}", "good" if self.ok else "bad")
-        wrong = [Note(f"output {one.name}: {one.reason}", "bad") for one in self.outputs.outputs if not one.ok]
+        wrong = [Note(f"output {o.name}: {o.reason}", "bad") for o in self.outputs.outputs if not o.ok]
         left = [Note(f"not compared: call {r.order}, {r.kernel}: {r.reason}") for r in self.not_compared]
         return [Note(head), self.table(), *left, *details, *wrong, verdict]
 
@@ -144,37 +144,37 @@ class LayerReport(Shown):
 
 def _details(row: LayerRow) -> list[Part]:
     """All that is known of the first bad or worst value."""
-    found = row.alone
-    assert found is not None
-    at = ", ".join(map(str, found.worst_index or ()))
+    alone = row.alone
+    assert alone is not None
+    at = ", ".join(map(str, alone.worst_index or ()))
     known = [
         ("first bad" if row.status == BAD else "worst", f"call {row.order}, {row.kernel}"),
-        ("value", f"{row.value}[{at}] is {found.actual}, reference {found.expected}"),
+        ("value", f"{row.value}[{at}] is {alone.actual}, reference {alone.expected}"),
         ("ONNX nodes", ", ".join(row.nodes) or "none"),
         ("recipe", f"{row.recipe} {json.dumps(dict(row.config), sort_keys=True)}"),
         ("tolerance", f"{row.tolerance:.2e} ({row.tolerance_text})"),
     ]
     if row.behind:
         known.append(("part of it", f"may be of calls {', '.join(map(str, row.behind))}, which no ONNX value shows"))
-    return [Facts(known), histogram(found.bins, row.tolerance, f"differences of {row.value}")]
+    return [Facts(known), histogram(alone.bins, row.tolerance, f"differences of {row.value}")]
 
 
 def _why(row: LayerRow) -> str:
-    found = row.alone
-    assert found is not None
-    if found.nan_mismatch:
-        return f"{found.nan_mismatch} elements of {row.value} are NaN on one side only"
-    if found.inf_mismatch:
-        return f"{found.inf_mismatch} infinities of {row.value} differ"
-    return f"{found.mismatched} elements of {row.value} are beyond the tolerance, up to {found.ratio:.3g} times"
+    alone = row.alone
+    assert alone is not None
+    if alone.nan_mismatch:
+        return f"{alone.nan_mismatch} elements of {row.value} are NaN on one side only"
+    if alone.inf_mismatch:
+        return f"{alone.inf_mismatch} infinities of {row.value} differ"
+    return f"{alone.mismatched} elements of {row.value} are beyond the tolerance, up to {alone.ratio:.3g} times"
 
 
 def _row(row: LayerRow, first: bool) -> list[Value]:
     tone = {BAD: "bad", SKIPPED: "dim"}.get(row.status, "good")
-    found = row.alone
+    alone = row.alone
     return [
         row.order, Cell("first bad" if first else row.status, tone=tone), row.kernel, row.recipe, row.value,
-        found.largest if found else None, Cell(row.tolerance, title=row.tolerance_text) if found else None,
-        Cell(found.ratio, share=min(1.0, found.ratio)) if found else None, row.total if found else None,
+        alone.largest if alone else None, Cell(row.tolerance, title=row.tolerance_text) if alone else None,
+        Cell(alone.ratio, share=min(1.0, alone.ratio)) if alone else None, row.total if alone else None,
         ", ".join(row.nodes), row.reason,
     ]  # fmt: skip

@@ -45,19 +45,20 @@ class Chain:
         known: dict[str, float] = {}
 
         def of(name: str) -> float:
-            return known[name] if name in known else _largest(self.arrays.get(name))
+            return known[name] if name in known else largest(self.arrays.get(name))
 
         for node in self.nodes:
-            found = _MAGNITUDES.get(node.op_type, _of_operands)(node, _Operands(node, self.arrays, of))
-            known.update(dict.fromkeys(filter(None, node.output), found))
-        return max(of(value), _largest(self.arrays.get(value)))
+            bound = _MAGNITUDES.get(node.op_type, _of_operands)(node, _Operands(node, self.arrays, of))
+            known.update(dict.fromkeys(filter(None, node.output), bound))
+        return max(of(value), largest(self.arrays.get(value)))
 
     def _length(self, node: onnx.NodeProto) -> int:
         if node.op_type in MOVES:
             return 0
         if node.op_type in ONE_STEP:
             return max(1, len(node.input) - 1)
-        return _LENGTHS.get(node.op_type, _of_function)(node, self.arrays)
+        length = _LENGTHS.get(node.op_type)
+        return length(node, self.arrays) if length else FUNCTION_LENGTH
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
-def _largest(array: np.ndarray | None) -> float:
+def largest(array: np.ndarray | None) -> float:
+    """The largest magnitude of the finite elements of an array; 0 of one that is not known, or holds no numbers."""
     if array is None or (array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16"):
         return 0.0
     finite = np.asarray(array, np.float64)
@@ -101,18 +103,6 @@ _Arrays = Mapping[str, np.ndarray]
 def _shape(node: onnx.NodeProto, index: int, arrays: _Arrays) -> tuple[int, ...]:
     known = arrays.get(node.input[index]) if index < len(node.input) else None
     return () if known is None else known.shape
-
-
-def _of_function(node: onnx.NodeProto, arrays: _Arrays) -> int:
-    return FUNCTION_LENGTH
-
-
-def _of_two(node: onnx.NodeProto, arrays: _Arrays) -> int:
-    return 2
-
-
-def _of_convolution(node: onnx.NodeProto, arrays: _Arrays) -> int:
-    return max(1, math.prod(_shape(node, 1, arrays)[1:])) + 1
 
 
 def _of_transposed(node: onnx.NodeProto, arrays: _Arrays) -> int:
@@ -136,104 +126,101 @@ def _of_row(node: onnx.NodeProto, arrays: _Arrays) -> int:
     return (max(shape) if shape else 1) + FUNCTION_LENGTH
 
 
-def _of_window(node: onnx.NodeProto, arrays: _Arrays) -> int:
-    return math.prod(attribute(node, "kernel_shape", (1,)))
-
-
-def _of_image(node: onnx.NodeProto, arrays: _Arrays) -> int:
-    return max(1, math.prod(_shape(node, 0, arrays)[2:])) + 1
+def _of_convolution(node: onnx.NodeProto, arrays: _Arrays) -> int:
+    return max(1, math.prod(_shape(node, 1, arrays)[1:])) + 1
 
 
 _LENGTHS: dict[str, Callable[[Any, _Arrays], int]] = {
     "Conv": _of_convolution, "ConvInteger": _of_convolution, "QLinearConv": _of_convolution,
-    "ConvTranspose": _of_transposed, "MatMul": _of_product, "Gemm": _of_product, "AveragePool": _of_window,
-    "GlobalAveragePool": _of_image, "BatchNormalization": _of_two, "HardSigmoid": _of_two, "Softmax": _of_row,
-    "LogSoftmax": _of_row, "LRN": _of_row, "CumSum": _of_row,
-    **dict.fromkeys(WHOLE, _of_whole),
+    "ConvTranspose": _of_transposed, "MatMul": _of_product, "Gemm": _of_product,
+    "AveragePool": lambda node, _: math.prod(attribute(node, "kernel_shape", (1,))),
+    "GlobalAveragePool": lambda node, arrays: max(1, math.prod(_shape(node, 0, arrays)[2:])) + 1,
+    **dict.fromkeys(("BatchNormalization", "HardSigmoid"), lambda _node, _arrays: 2),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "LRN", "CumSum"), _of_row), **dict.fromkeys(WHOLE, _of_whole),
 }  # fmt: skip
 
 
 # ------------------------------------------------------------ magnitudes
-def _of_operands(node: onnx.NodeProto, given: _Operands) -> float:
+def _of_operands(node: onnx.NodeProto, operands: _Operands) -> float:
     """An operator that makes nothing larger: activations, softmax, pooling, whatever is not known."""
-    return max([1.0, *(given.magnitude(i) for i in range(len(node.input)))])
+    return max([1.0, *(operands.magnitude(i) for i in range(len(node.input)))])
 
 
-def _of_moved(node: onnx.NodeProto, given: _Operands) -> float:
-    return max([0.0, *(given.magnitude(i) for i in range(len(node.input)))])
+def _of_moved(node: onnx.NodeProto, operands: _Operands) -> float:
+    return max([0.0, *(operands.magnitude(i) for i in range(len(node.input)))])
 
 
-def _of_sum(node: onnx.NodeProto, given: _Operands) -> float:
-    return sum(given.magnitude(i) for i in range(len(node.input)))
+def _of_sum(node: onnx.NodeProto, operands: _Operands) -> float:
+    return sum(operands.magnitude(i) for i in range(len(node.input)))
 
 
-def _of_factors(node: onnx.NodeProto, given: _Operands) -> float:
-    return given.magnitude(0) * given.magnitude(1)
+def _of_factors(node: onnx.NodeProto, operands: _Operands) -> float:
+    return operands.magnitude(0) * operands.magnitude(1)
 
 
-def _of_quotient(node: onnx.NodeProto, given: _Operands) -> float:
-    below = given.array(1)
+def _of_quotient(node: onnx.NodeProto, operands: _Operands) -> float:
+    below = operands.array(1)
     least = float(np.abs(below).min(initial=math.inf)) if below is not None else 0.0
-    return given.magnitude(0) / least if least else given.magnitude(0)
+    return operands.magnitude(0) / least if least else operands.magnitude(0)
 
 
-def _of_linear(node: onnx.NodeProto, given: _Operands) -> float:
+def _of_linear(node: onnx.NodeProto, operands: _Operands) -> float:
     """A convolution: |window| |weight of an output|, and the bias."""
-    weight = given.array(1)
+    weight = operands.array(1)
     if weight is None:
-        return given.magnitude(0) * given.magnitude(1)
+        return operands.magnitude(0) * operands.magnitude(1)
     apart = 1 if node.op_type == "ConvTranspose" else 0
     squares = np.square(np.moveaxis(weight, apart, 0)).reshape(weight.shape[apart], -1)
     taps, group = math.prod(weight.shape[2:]), int(attribute(node, "group", 1))
-    window = given.magnitude(0) * math.sqrt(squares.shape[1])
-    data = given.array(0)
+    window = operands.magnitude(0) * math.sqrt(squares.shape[1])
+    data = operands.array(0)
     if data is not None and data.ndim > 2 and group == 1:
         pixels = np.square(data).sum(axis=1)
         window = min(window, math.sqrt(min(taps * float(pixels.max(initial=0.0)), float(pixels.sum()))))
-    return window * math.sqrt(float(squares.sum(axis=1).max(initial=0.0))) + given.magnitude(2)
+    return window * math.sqrt(float(squares.sum(axis=1).max(initial=0.0))) + operands.magnitude(2)
 
 
-def _of_matmul(node: onnx.NodeProto, given: _Operands) -> float:
+def _of_matmul(node: onnx.NodeProto, operands: _Operands) -> float:
     """A product of matrices: |row| |column|, and what Gemm adds."""
     norms = []
     for index, transposed, axis in ((0, "transA", -1), (1, "transB", -2)):
-        array = given.array(index)
+        array = operands.array(index)
         if array is None:
-            other = given.array(1 - index)
+            other = operands.array(1 - index)
             depth = other.shape[-1 if index else 0] if other is not None and other.ndim else 1
-            norms.append(given.magnitude(index) * math.sqrt(depth))
+            norms.append(operands.magnitude(index) * math.sqrt(depth))
             continue
         at = axis if not attribute(node, transposed, 0) else -3 - axis
         squares = np.square(array).sum(axis=at if array.ndim > 1 else -1)
         norms.append(math.sqrt(float(np.max(squares, initial=0.0))))
     alpha, beta = abs(attribute(node, "alpha", 1.0)), abs(attribute(node, "beta", 1.0))
-    return alpha * norms[0] * norms[1] + beta * given.magnitude(2)
+    return alpha * norms[0] * norms[1] + beta * operands.magnitude(2)
 
 
-def _of_batch_norm(node: onnx.NodeProto, given: _Operands) -> float:
-    scale, mean, variance = (given.array(i) for i in (1, 3, 4))
+def _of_batch_norm(node: onnx.NodeProto, operands: _Operands) -> float:
+    scale, mean, variance = (operands.array(i) for i in (1, 3, 4))
     if scale is None or mean is None or variance is None:
-        return _of_operands(node, given)
+        return _of_operands(node, operands)
     factor = np.abs(scale / np.sqrt(variance + attribute(node, "epsilon", 1e-5)))
-    return (given.magnitude(0) + _largest(mean)) * _largest(factor) + given.magnitude(2)
+    return (operands.magnitude(0) + largest(mean)) * largest(factor) + operands.magnitude(2)
 
 
-def _of_normalized(node: onnx.NodeProto, given: _Operands) -> float:
+def _of_normalized(node: onnx.NodeProto, operands: _Operands) -> float:
     """(x - mean) / deviation * scale + bias: what cancels in x - mean counts, relative to the least deviation."""
-    data, scale = given.array(0), given.magnitude(1) or 1.0
+    data, scale = operands.array(0), operands.magnitude(1) or 1.0
     if data is None:
-        return _of_operands(node, given)
+        return _of_operands(node, operands)
     first = int(attribute(node, "axis", -1)) if node.op_type == "LayerNormalization" else min(2, data.ndim - 1)
     axes = tuple(range(first % data.ndim, data.ndim))
     spread = np.sqrt(data.var(axis=axes) + attribute(node, "epsilon", 1e-5))
-    largest = np.abs(data).max(axis=axes, initial=0.0)
+    highest = np.abs(data).max(axis=axes, initial=0.0)
     with np.errstate(invalid="ignore"):
-        return _largest(np.asarray(largest / spread)) * scale + given.magnitude(2)
+        return largest(np.asarray(highest / spread)) * scale + operands.magnitude(2)
 
 
-def _of_whole_sum(node: onnx.NodeProto, given: _Operands) -> float:
-    data = given.array(0)
-    return given.magnitude(0) * (data.size if data is not None else 1)
+def _of_whole_sum(node: onnx.NodeProto, operands: _Operands) -> float:
+    data = operands.array(0)
+    return operands.magnitude(0) * (data.size if data is not None else 1)
 
 
 _MAGNITUDES: dict[str, Callable[[Any, _Operands], float]] = {

@@ -83,7 +83,7 @@ class Graph:
         self.nodes = dict(zip(labels, graph.node, strict=True))
         self._position = {label: at for at, label in enumerate(labels)}
         self.made = {name for node in graph.node for name in node.output if name}
-        self.inputs = {one.name for one in graph.input}
+        self.inputs = {value.name for value in graph.input}
         self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
 
     def ordered(self, labels: set[str]) -> list[onnx.NodeProto]:

@@ -110,12 +110,12 @@ def _run(session: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 def _open(onnxruntime: Any, model: Any, options: Any) -> Any:
     source = read_model(model)  # says more clearly than onnxruntime what is wrong with a file
-    given = os.fspath(model) if isinstance(model, str | os.PathLike) else source.proto.SerializeToString()
+    source_of = os.fspath(model) if isinstance(model, str | os.PathLike) else source.proto.SerializeToString()
     options.add_session_config_entry(_EXACT, "1")
     try:
-        return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(source_of, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         if type(error).__name__ != "NotImplemented":
             raise
     options.add_session_config_entry(_EXACT, "0")  # it makes kernels of QGemm and QLinearMatMul that there are none of
-    return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(source_of, options, providers=["CPUExecutionProvider"])

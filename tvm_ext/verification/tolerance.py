@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..schedules.blocked.winograd import Transform
+
 #: Unit roundoff: half the distance from 1 to the next number.
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
@@ -100,8 +102,6 @@ def winograd_growth(m: int, taps: int) -> float:
         m: outputs along one side of a tile.
         taps: of a phase of the weight, along one side.
     """
-    from ..schedules.blocked.winograd import Transform
-
     t = Transform.of(m, taps)
     terms = np.abs(t.at) * np.linalg.norm(t.g, axis=1) * np.linalg.norm(t.bt, axis=1)
     return float(max(1.0, np.sqrt((terms**2).sum(axis=1)).max()))

@@ -152,7 +152,7 @@ def _verify_batches(compiled: CompiledModel, model: Any, seed: int, tolerance: f
     return replace(reports[0], outputs=rows, problems=problems)
 
 
-def tolerance_of(compiled: CompiledModel, given: float | None = None) -> float | None:
+def tolerance_of(compiled: CompiledModel, stated: float | None = None) -> float | None:
     """The part of an output's range that is allowed: what is given, else what reduced precision explains, else None.
 
     Where a model rounds to 8 bits as it goes, two right computations come to different steps when a number lies at a
@@ -160,8 +160,8 @@ def tolerance_of(compiled: CompiledModel, given: float | None = None) -> float |
     optimization levels differ too.
     """
     plan = compiled.report.get("precision")
-    if given is not None:
-        return given
+    if stated is not None:
+        return stated
     if plan is not None:
         explained: float | None = plan["tolerance"]
         return explained
@@ -176,7 +176,7 @@ def _rounds_to_8_bits(operator: str) -> bool:
 def frozen_inputs(compiled: CompiledModel) -> dict[str, np.ndarray]:
     """Inputs of the ONNX model that were frozen when it was compiled."""
     frozen = (FrozenInput.from_dict(row) for row in compiled.report.get("frozen", ()))
-    return {one.name: one.array() for one in frozen}
+    return {frozen_input.name: frozen_input.array() for frozen_input in frozen}
 
 
 def report_of(
@@ -210,5 +210,5 @@ def _row(o: OutputMetrics) -> tuple[Value, ...]:
     )  # fmt: skip
 
 
-def _count(found: int, mismatched: int) -> str:
-    return f"{found} ({mismatched} differ)" if mismatched else str(found)
+def _count(total: int, mismatched: int) -> str:
+    return f"{total} ({mismatched} differ)" if mismatched else str(total)

@@ -77,8 +77,8 @@ def assemble(text: str, constants: Sequence[np.ndarray] = ()) -> Program:
 class _Assembly:
     """A program while its text is read."""
 
-    def __init__(self, given: dict[str, np.ndarray]) -> None:
-        self._given = given
+    def __init__(self, constants: dict[str, np.ndarray]) -> None:
+        self._values = constants
         self._accelerator = Accelerator()
         self._tensors: list[Tensor] = []
         self._constants: list[np.ndarray] = []
@@ -122,9 +122,9 @@ class _Assembly:
         shape_text, _, content = text.rpartition(" ")
         kind, _, value = content.partition(":")
         if kind == "sha256":
-            if value not in self._given:
+            if value not in self._values:
                 raise ProgramError("its values are not among the constants given", fix="assemble(text, constants=...)")
-            self._constants.append(self._given[value])
+            self._constants.append(self._values[value])
         elif kind == "base64" and dtype in CONSTANT_DTYPES:
             shape = json.loads(shape_text)
             values = np.frombuffer(base64.b64decode(value, validate=True), dtype)
@@ -142,15 +142,15 @@ class _Assembly:
         if kind is None:
             raise ProgramError(f"no instruction {mnemonic!r}", fix=f"choose of {', '.join(_MNEMONICS)}")
         tokens = sum(TOKEN_NAMES[item] for item in set(items) & set(TOKEN_NAMES))
-        given = dict(_pair(item) for item in items if item not in TOKEN_NAMES)
+        texts = dict(_pair(item) for item in items if item not in TOKEN_NAMES)
         form = FORMS[kind]
-        for name in given:
+        for name in texts:
             if name not in form.names:
                 raise ProgramError(f"{mnemonic} has no field {name!r}", fix=f"choose of {', '.join(form.names)}")
         values = {
-            name: self._field(name, given[name], choices)
+            name: self._field(name, texts[name], choices)
             for name, choices in zip(form.names, form.choices, strict=True)
-            if name in given
+            if name in texts
         }
         for field in fields(kind):
             if field.default is MISSING and field.name not in values:

@@ -93,16 +93,16 @@ def search(problem: GemmProblem, hardware: Accelerator, dataflow: str | None = N
         ProgramError: not even the smallest tile fits the memories.
     """
     dataflows = [str(Dataflow.of(dataflow))] if dataflow else [str(member) for member in Dataflow]
-    found = [
+    tilings = [
         estimate(problem, hardware, flow, order, tile)
         for tile in _legal_tiles(problem, hardware)
         for flow in dataflows
         for order in _distinct_orders(problem, tile)
     ]
-    if not found:
+    if not tilings:
         raise _nothing_fits(problem, hardware)
     ranked: dict[tuple[str, int, int, int], Tiling] = {}
-    for tiling in sorted(found):  # another order of the same tiles is no other choice to show
+    for tiling in sorted(tilings):  # another order of the same tiles is no other choice to show
         ranked.setdefault((tiling.dataflow, tiling.m, tiling.k, tiling.n), tiling)
     return tuple(ranked.values())[: _RUNNERS_UP + 1]
 
@@ -155,9 +155,9 @@ def _legal_tiles(problem: GemmProblem, hardware: Accelerator) -> Iterator[tuple[
 
 def _sizes(size: int, step: int) -> list[int]:
     """Equal parts of a dimension in multiples of the array, and powers of two below it."""
-    found = {-(-size // parts) for parts in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)}
-    found = {min(size, -(-part // step) * step) for part in found if part <= _LARGEST_TILE}
-    return sorted(found | {min(size, max(1, step >> shift)) for shift in (0, 2, 4, 6, 8, 10)}, reverse=True)
+    sizes = {-(-size // parts) for parts in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)}
+    sizes = {min(size, -(-part // step) * step) for part in sizes if part <= _LARGEST_TILE}
+    return sorted(sizes | {min(size, max(1, step >> shift)) for shift in (0, 2, 4, 6, 8, 10)}, reverse=True)
 
 
 def _deepest(problem: GemmProblem, hardware: Accelerator, m: int, n: int) -> int:

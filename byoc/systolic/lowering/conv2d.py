@@ -80,9 +80,9 @@ def _geometry(anchor: Operation, data: tuple[int, ...], weight: tuple[int, ...])
     return geometry
 
 
-def _numbers(given: Any, count: int) -> Any:
+def _numbers(attribute: Any, count: int) -> Any:
     """One number for all, or one for each axis of two (again for the other end of a padding), or all."""
-    numbers = (int(given),) if isinstance(given, int) else tuple(int(number) for number in given)
+    numbers = (int(attribute),) if isinstance(attribute, int) else tuple(int(number) for number in attribute)
     return numbers * (count // len(numbers))
 
 

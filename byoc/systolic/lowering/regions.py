@@ -67,9 +67,9 @@ def seconds_of(region: Region, options: SystolicOptions) -> float:
 def timing_of(region: Region, options: SystolicOptions) -> Timing:
     """The program of a region, timed; the same object while the region lives and is asked for with these options."""
     with _lock:
-        found = _known.get(region)
-    if found is not None and found[0] == options:
-        return found[1]
+        known = _known.get(region)
+    if known is not None and known[0] == options:
+        return known[1]
     layers = [layer_of(composite, options.accelerator) for composite in region.composites]
     timing = simulate(layers_to_program(layers, tensors_of(region), options.accelerator, options.dataflow))
     with _lock:
@@ -99,11 +99,11 @@ def layer_of(composite: Composite, hardware: Accelerator) -> GemmLayer:
 
 def tensors_of(region: Region) -> list[Tensor]:
     """Inputs and outputs in the region's order, then what is only read within it."""
-    found = {value.name: _tensor(value, "input") for value in region.inputs}
-    found |= {value.name: _tensor(value, "output") for value in region.outputs}
+    tensors = {value.name: _tensor(value, "input") for value in region.inputs}
+    tensors |= {value.name: _tensor(value, "output") for value in region.outputs}
     for composite in region.composites:
-        found.setdefault(composite.result.name, _tensor(composite.result, "scratch"))
-    return list(found.values())
+        tensors.setdefault(composite.result.name, _tensor(composite.result, "scratch"))
+    return list(tensors.values())
 
 
 def _tensor(value: Value, role: str) -> Tensor:

@@ -50,9 +50,10 @@ def roofline_text(rows: Sequence[LayerRow], accelerator: Accelerator) -> str:
         (p.number, p.label, p.intensity, p.rate, p.roof, p.bound, Cell(f"{p.of_roof:.0%}", share=p.of_roof))
         for p in roofline_points(rows, accelerator)
     ]
+    ridge = accelerator.macs_per_cycle / accelerator.dma_bytes_per_cycle
     roofs = (
         f"roofs: {accelerator.macs_per_cycle} multiply-adds a cycle; "
-        f"{accelerator.dma_bytes_per_cycle} bytes a cycle from DRAM; they meet at {_ridge(accelerator):g} a byte"
+        f"{accelerator.dma_bytes_per_cycle} bytes a cycle from DRAM; they meet at {ridge:g} a byte"
     )
     return f"{roofs}\n{Table(columns, cells).text()}"
 
@@ -71,8 +72,3 @@ def roofline_svg(rows: Sequence[LayerRow], accelerator: Accelerator, title: str)
     roof = Roof("DRAM and array", accelerator.dma_bytes_per_cycle, accelerator.macs_per_cycle)
     units = ("multiply-adds for each byte of DRAM traffic", "multiply-adds a cycle")
     return roofline_chart(title, about, roofline_points(rows, accelerator), [roof], units).svg()
-
-
-def _ridge(accelerator: Accelerator) -> float:
-    """Multiply-adds a byte at which the roofs meet."""
-    return accelerator.macs_per_cycle / accelerator.dma_bytes_per_cycle

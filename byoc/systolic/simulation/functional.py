@@ -94,18 +94,18 @@ class _State:
 
 def _bound(program: Program, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The memory of every tensor, flat."""
-    given: dict[str, np.ndarray] = {}
+    arrays_of: dict[str, np.ndarray] = {}
     for role, arrays in (("input", inputs), ("output", outputs)):
         tensors = program.of_role(role)
         if len(arrays) != len(tensors):
             raise InputError(f"{len(arrays)} {role}s were given; the program has {len(tensors)}")
         for tensor, array in zip(tensors, arrays, strict=True):
             _check_array(tensor, array)
-            given[tensor.name] = np.ascontiguousarray(array).reshape(-1)
+            arrays_of[tensor.name] = np.ascontiguousarray(array).reshape(-1)
     for tensor in program.of_role("output"):
-        given[tensor.name].fill(0)
+        arrays_of[tensor.name].fill(0)
     scratch = {tensor.name: np.zeros(tensor.size, tensor.dtype) for tensor in program.of_role("scratch")}
-    memories = given | scratch
+    memories = arrays_of | scratch
     return [memories[tensor.name] for tensor in program.tensors]
 
 

@@ -15,15 +15,16 @@ from tvm import tirx
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss
+from tvm_ext.core.recipe import Config, Layouts, Miss
 from tvm_ext.rates.instructions import Product
 
 from ...amx.blocks import Blocks
 from ...amx.kernel import TileKernel
-from ...amx.recipe import TileRecipe, operands_of, vector_layout, weight_layout
-from ...amx.tile_image import TileImage, Window
-from ...blocked.convolution import facts_of
-from ...steps.epilogue import blocked_layout
+from ...amx.recipe import TileMatch, TileRecipe, operands_of, vector_layout, weight_layout
+from ...amx.tile_image import TileImage
+from ...blocked.convolution import convolution_of
+from ...steps.epilogue import blocked_layouts
+from ...steps.window import Window
 
 
 class Conv2dAmx(TileRecipe):
@@ -32,43 +33,34 @@ class Conv2dAmx(TileRecipe):
     name = "conv2d_amx"
     anchors = frozenset({"relax.nn.conv2d"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
-        if isinstance(geometry := facts_of(group, any_type=True), Miss):
-            return geometry
+    def match(self, group: Group, machine: Machine) -> TileMatch | Miss:
+        if isinstance(conv := convolution_of(group, any_type=True), Miss):
+            return conv
         if isinstance(operands := operands_of(group, machine, self.tiles, output_axis=0), Miss):
             return operands
-        if geometry["groups"] != 1:
-            return Miss(f"groups={geometry['groups']}: this recipe has no grouped convolution")
-        (n, channels), (outputs, *_) = geometry["data"].shape[:2], geometry["weight"].shape
-        window = Window(
-            n, channels, outputs, geometry["image"], geometry["out_image"], geometry["weight"].shape[2:],
-            geometry["strides"], geometry["dilation"], geometry["pads"],
-        )  # fmt: skip
-        if 0 in (*geometry["data"].shape, *group.shape, *geometry["weight"].shape):
+        if conv.window.groups != 1:
+            return Miss(f"groups={conv.window.groups}: this recipe has no grouped convolution")
+        if 0 in (*conv.data.shape, *group.shape, *conv.weight.shape):
             return Miss("an operand is empty")
-        return Match(group, {**operands, "images": _images(window, operands["product"])})
+        return TileMatch(group, operands, _images(conv.window, operands.product))
 
-    def is_exact(self, match: Match) -> bool:
+    def is_exact(self, match: TileMatch) -> bool:
         """Where taps of a row do not divide into steps, the last step reads some of them again, times zero."""
         return all(image.groups[-1] % image.taps == 0 for image in match.images.values())
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        lanes, outputs = match.product.lanes, match.group.shape[1]
-        image: TileImage = match.images[config["image"]]
+    def layouts(self, match: TileMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
+        group, image, operands = match.group, match.image(config), match.operands
+        lanes, data = operands.product.lanes, offered[group.params.index(operands.data)]
+        vectors = {p.var: vector_layout(p.shape, group.shape[1], lanes) for p in group.params}
+        own = {
+            **{var: layout for var, layout in vectors.items() if layout},
+            operands.weight.var: weight_layout(match, image),
+            operands.data.var: data if _reads(image, data) else Layout.blocked(4, lanes),
+        }
+        return blocked_layouts(group, lanes, own)
 
-        def layout(param: object, given: Layout) -> Layout:
-            if param is match.weight:
-                return weight_layout(match, image)
-            if param is match.data:
-                return given if _reads(image, given) else Layout.blocked(4, lanes)
-            shape = param.shape  # type: ignore[attr-defined]
-            return vector_layout(shape, outputs, lanes) or blocked_layout(shape, lanes)
-
-        params = [layout(p, given) for p, given in zip(match.group.params, offered, strict=True)]
-        return Layouts(tuple(params), Layout.blocked(4, lanes))
-
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        image = match.images[config["image"]]
+    def compute(self, match: TileMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        image = match.image(config)
         return TileKernel(match, layouts, image, Blocks.of(image, config), self.tiles, lambda *at: at).function()
 
 

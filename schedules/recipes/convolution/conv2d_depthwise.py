@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import te, tirx
@@ -26,85 +27,92 @@ from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import Stream, level_of, seconds, thread_counts, vector_cycles
 from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.group import Group
+from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
-from ...blocked.convolution import facts_of
-from ...steps.epilogue import Epilogue, blocked_layout, placeholders
+from ...blocked.convolution import convolution_of
+from ...steps.arguments import Arguments
+from ...steps.epilogue import blocked_layouts
 from ...steps.loops import image_sharing, parallel_image, unroll_and_vectorize
-from ...steps.storage import Reader, reader
+from ...steps.storage import Reader
 from ...steps.widened import scale_layouts, scaled, widened
+from ...steps.window import Window
 
 #: Cycles a tile takes besides its multiply-adds: loop control, conditions, the latency of the first and the last.
 _TILE_CYCLES = 8.0
 _LATENCY = 4.0
 
 
-class Conv2dDepthwise(Recipe):
+@dataclass(frozen=True)
+class DepthwiseMatch(Match):
+    """A depthwise convolution.
+
+    Attributes:
+        data, weight: its operands.
+        window: its geometry.
+        lanes: channels of a block.
+        multiplier: outputs of a channel.
+    """
+
+    data: Param
+    weight: Param
+    window: Window
+    lanes: int
+    multiplier: int
+
+
+class Conv2dDepthwise(Recipe[DepthwiseMatch]):
     """Depthwise convolution; with a channel multiplier, outputs gather their inputs."""
 
     name = "conv2d_depthwise"
     anchors = frozenset({"relax.nn.conv2d"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
-        facts = facts_of(group)
-        if isinstance(facts, Miss):
-            return facts
-        channels = facts["data"].shape[1]
-        if facts["groups"] != channels or channels == 1:
-            return Miss(f"groups={facts['groups']} of {channels} channels: not depthwise")
-        return Match(group, {**facts, "lanes": machine.lanes, "multiplier": group.shape[1] // channels})
+    def match(self, group: Group, machine: Machine) -> DepthwiseMatch | Miss:
+        if isinstance(conv := convolution_of(group), Miss):
+            return conv
+        window, channels = conv.window, conv.window.channels
+        if window.groups != channels or channels == 1:
+            return Miss(f"groups={window.groups} of {channels} channels: not depthwise")
+        return DepthwiseMatch(group, conv.data, conv.weight, window, machine.lanes, window.outputs // channels)
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        most = min(match.out_image[1], machine.registers // 2, 8)
-        work = math.prod(match.group.shape) * math.prod(match.weight.shape[2:])
+    def space(self, match: DepthwiseMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
+        most = min(match.window.out_image[1], machine.registers // 2, 8)
+        work = math.prod(match.group.shape) * math.prod(match.window.kernel)
         counts, tile = thread_counts(vector_cycles(work, machine), machine), {"tile_p": most}
         threads = min(counts, key=lambda t: self.cost(match, {**tile, "threads": t}, machine))
         return {"tile_p": list(range(1, most + 1)), "threads": [threads]}
 
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+    def cost(self, match: DepthwiseMatch, config: Config, machine: Machine) -> float:
         n, c, h, w = match.group.shape
         blocks, threads = -(-c // match.lanes), config["threads"]
         rows = image_sharing(n, blocks, h, threads)
         cycles = rows.busiest * depthwise_cycles(match, config["tile_p"], machine)
-        moved = 4 * match.lanes * n * blocks * (math.prod(match.image) + h * w)
+        moved = 4 * match.lanes * n * blocks * (math.prod(match.window.image) + h * w)
         return seconds(cycles, beyond_l2(moved, machine, threads), machine, rows.threads)
 
-    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+    def sharing(self, match: DepthwiseMatch, config: Config, machine: Machine) -> Sharing:
         """Pixels of rows of blocks of channels, in whole tiles."""
         n, c, h, w = match.group.shape
         rows, tile = image_sharing(n, -(-c // match.lanes), h, config["threads"]), config["tile_p"]
         return Sharing(rows.threads, rows.real * w, rows.busiest * -(-w // tile) * tile)
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        result = Layout.blocked(4, match.lanes)
+    def layouts(self, match: DepthwiseMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         weight = widened(match.group, match.weight, Layout.blocked(4, match.lanes, axis=0))
         scales = scale_layouts(match.group, match.weight, match.lanes)
-        own: dict[Any, Layout] = {**scales, match.data.var: result, match.weight.var: weight}
-        params = [own.get(p.var) or blocked_layout(p.shape, match.lanes) for p in match.group.params]
-        return Layouts(tuple(params), result)
+        own = {**scales, match.data.var: Layout.blocked(4, match.lanes), match.weight.var: weight}
+        return blocked_layouts(match.group, match.lanes, own)
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        tensors = placeholders(match.group, layouts.params)
-        epilogue = Epilogue(match.group, tensors, layouts.params)
+    def compute(self, match: DepthwiseMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args = Arguments(match.group, layouts)
         n, blocks, h, w, lanes = layouts.output.physical_shape(match.group.shape)
         whole_tiles = -(-w // config["tile_p"]) * config["tile_p"]
-        of = {p.var: (t, layout) for p, t, layout in zip(match.group.params, tensors, layouts.params, strict=True)}
-        data, layout = reader(match.group, tensors, layouts.params, match.data), of[match.data.var][1]
-        sums = window(match, data, of[match.weight.var][0], layout)
-        scale = scaled(match.group, tensors, layouts.params, match.weight)
+        sums = window_sums(match, args.reader(match.data), args.tensor(match.weight), args.layout(match.data))
+        conv, scale = te.compute((n, blocks, h, whole_tiles, lanes), sums, name="conv"), scaled(args, match.weight)
+        return args.kernel(lambda *i: scale(conv(*i), layouts.output.logical(i)[1]))
 
-        def value(*index: Any) -> Any:
-            at = layouts.output.logical(index)
-            return epilogue(at, scale(conv(*index), at[1]))
-
-        conv = te.compute((n, blocks, h, whole_tiles, lanes), sums, name="conv")
-        out = te.compute((n, blocks, h, w, lanes), value, name="out")
-        return te.create_prim_func([*tensors, out])
-
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(self, sch: Schedule, match: DepthwiseMatch, config: Config, machine: Machine) -> None:
         conv, out = sch.get_sblock("conv"), sch.get_sblock("out")
         n, c, y, x, lane = sch.get_loops(out)
         x, xi = sch.split(x, [None, config["tile_p"]])
@@ -130,23 +138,23 @@ def beyond_l2(moved: int, machine: Machine, threads: int) -> list[Stream]:
     return [Stream(each, level_of(each, machine, threads), 1.0)] if each > machine.l2 else []
 
 
-def depthwise_cycles(match: Match, tile: int, machine: Machine) -> float:
+def depthwise_cycles(match: DepthwiseMatch, tile: int, machine: Machine) -> float:
     """Cycles of one row of one block of channels, its operands in cache."""
-    taps, tiles = math.prod(match.weight.shape[2:]), -(-match.out_image[1] // tile)
+    taps, tiles = math.prod(match.window.kernel), -(-match.window.out_image[1] // tile)
     cycles = taps * max(tile / machine.fma_per_cycle, _LATENCY) + _TILE_CYCLES
     if match.multiplier > 1:  # one lane is loaded at a time
         cycles += taps * tile * match.lanes
     return float(tiles * cycles)
 
 
-def window(match: Match, data: Reader, weight: te.Tensor, layout: Layout) -> Any:
+def window_sums(match: DepthwiseMatch, data: Reader, weight: te.Tensor, layout: Layout) -> Any:
     """The sum over the window as a function of a physical index; taps outside the image add nothing."""
-    (h, w), (kh, kw) = match.image, match.weight.shape[2:]
-    (sy, sx), (dy, dx), (top, left) = match.strides, match.dilation, match.pads[:2]
+    window, (h, w), (kh, kw), (top, left) = match.window, match.window.image, match.window.kernel, match.window.pads[:2]
     ry, rx = te.reduce_axis((0, kh), name="ry"), te.reduce_axis((0, kw), name="rx")
 
     def value(n: Any, c: Any, y: Any, x: Any, lane: Any) -> Any:
-        iy, ix = y * sy + ry * dy - top, x * sx + rx * dx - left
+        iy, ix = window.tap(y, x, ry, rx)
+        iy, ix = iy - top, ix - left
         channel = tirx.floordiv(c * match.lanes + lane, match.multiplier)
         inside = tirx.all(iy >= 0, iy < h, ix >= 0, ix < w)
         tap = tirx.if_then_else(inside, data(*layout.index((n, channel, iy, ix))), tirx.const(0, "float32"))

@@ -12,7 +12,7 @@ these are fewer: 6 for 7 pixels of 3 channels, not 7.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,22 +22,24 @@ from tvm.s_tir import Schedule
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.numbers.dot_weight import DotWeight
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss
+from tvm_ext.core.recipe import Config, Layouts, Miss
 
 from ...blocked import kernel as blocked
-from ...blocked.convolution import facts_of
+from ...blocked.convolution import convolution_of, image_kernel, schedule_image
 from ...blocked.prefetch import weight_name
-from ...dots.image import ReadWord, copied_blocks, copied_rows, in_blocks, schedule_copy
+from ...dots.image import DotImageMatch, ReadWord, copied_blocks, copied_rows, in_blocks, schedule_copy
 from ...dots.instructions import multiply
 from ...dots.operands import AnchorValue, Operands, operands_of, schedule_shifts, weight_layout, words_of
-from ...steps.epilogue import Epilogue, blocked_layout, placeholders
+from ...steps.arguments import Arguments
+from ...steps.epilogue import blocked_layouts
+from ...steps.widened import scale_layouts
+from ...steps.window import Window
 
 #: So many channels are read of a plain image.
 _FEW = 4
 
 
-class Conv2dDot(blocked.BlockedRecipe):
+class Conv2dDot(blocked.BlockedRecipe[DotImageMatch]):
     """Direct convolution by `vpdpbusd` or `vdpbf16ps`, register-blocked over output channels and pixels.
 
     Args:
@@ -50,110 +52,86 @@ class Conv2dDot(blocked.BlockedRecipe):
     def __init__(self, plain: bool = False) -> None:
         self._plain = plain
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
-        facts = facts_of(group, any_type=True)
-        if isinstance(facts, Miss):
-            return facts
-        if facts["groups"] != 1:
-            return Miss(f"groups={facts['groups']}: this recipe has no grouped convolution")
+    def match(self, group: Group, machine: Machine) -> DotImageMatch | Miss:
+        if isinstance(conv := convolution_of(group, any_type=True), Miss):
+            return conv
+        window = conv.window
+        if window.groups != 1:
+            return Miss(f"groups={window.groups}: this recipe has no grouped convolution")
         operands = operands_of(group, machine, output_axis=0, plain=self._plain)
         if isinstance(operands, Miss):
             return operands
-        ci, few = facts["weight"].shape[1], facts["weight"].shape[1] <= _FEW
-        merged = _merges(facts, operands)
-        problem = blocked.with_residence(_problem(group, facts, operands, machine.lanes, merged), group)
+        ci, few = window.channels, window.channels <= _FEW
+        merged = _merges(window, operands)
+        problem = blocked.with_residence(_problem(window, operands, machine.lanes, merged), group)
         # A channel beyond the last one, in a word with the last one, may hold NaN: it is read as zero.
-        copied = any(facts["pads"]) or few or (operands.kind == "widen" and ci % operands.dot.group > 0)
-        dot = operands.copied_dot if copied else operands.dot
-        more = {"problem": problem, "operands": operands, "few": few, "merged": merged, "copied": copied, "dot": dot}
-        return Match(group, {**facts, **more, "depth": ci if merged else problem.inner * dot.group})
+        odd = operands.kind == "widen" and ci % operands.dot.group > 0
+        copied = any(window.pads) or few or odd or operands.dot.widens
+        return DotImageMatch(group, conv.data, conv.weight, problem, operands, copied, window, few, merged)
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        lanes = match.problem.lanes
-        params: list[Layout] = []
-        for param, given in zip(match.group.params, offered, strict=True):
-            if param is match.weight:
-                params.append(_weight_layout(match, config))
-            elif param is match.data:
-                params.append(given if _reads(match, given) else _preferred(match))
-            elif param is match.operands.weight_scale and param.shape not in ((), (1,)):
-                params.append(Layout.blocked(1, lanes, 0))
-            else:
-                params.append(blocked_layout(param.shape, lanes))
-        return Layouts(tuple(params), Layout.blocked(4, lanes))
+    def instruction(self, match: DotImageMatch) -> str:
+        return match.dot.instruction
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        group, problem = match.group, match.problem
-        tensors = placeholders(group, layouts.params)
-        epilogue = Epilogue(group, tensors, layouts.params)
-        where = {p.var: i for i, p in enumerate(group.params)}
-        at = where[match.data.var]
-        data, layout = tensors[at], layouts.params[at]
-        (sy, sx), (dy, dx), ow = match.strides, match.dilation, match.out_image[1]
-        units, read = blocked.Units.of(problem, config), _reader(match, data, layout)
+    def layouts(self, match: DotImageMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
+        lanes, data = match.problem.lanes, offered[match.group.params.index(match.data)]
+        own = {
+            **scale_layouts(match.group, match.weight, lanes),
+            match.weight.var: replace(weight_layout(match, config), rows=match.merged),
+            match.data.var: data if _reads(match, data) else _preferred(match),
+        }
+        return blocked_layouts(match.group, lanes, own)
+
+    def compute(self, match: DotImageMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args, problem, window = Arguments(match.group, layouts), match.problem, match.window
+        units = blocked.Units.of(problem, config)
+        read = _reader(match, args.tensor(match.data), args.layout(match.data))
 
         def load(n: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any, rk: Any) -> Any:
-            y = tirx.floordiv(q, ow) * sy + ry * dy
-            x = tirx.floormod(q, ow) * sx + rx * dx
-            return read(n, y, x, block * problem.inner + ri, rk)
+            return read(n, *window.tap(*window.pixel(q), ry, rx), block * problem.inner + ri, rk)
 
-        weight = words_of(match, tensors[where[match.weight.var]])
+        weight = words_of(match, args.tensor(match.weight))
         acc = blocked.reduce_tiles(problem, units, load, weight, dot=match.dot)
-        value = AnchorValue(match, tensors, layouts.params, config)
-        out = te.compute(
-            (problem.batch, problem.output_blocks, problem.pixels, problem.lanes),
-            lambda n, o, q, j: epilogue(
-                (n, o * problem.lanes + j, tirx.floordiv(q, ow), tirx.floormod(q, ow)), value(acc(n, o, q, j), o, j)
-            ),
-            name="out",
-        )
-        return te.create_prim_func([*tensors, out])
+        value = AnchorValue(match, args, config)
+        return image_kernel(args, problem, window, lambda n, o, q, j, channel: value(acc(n, o, q, j), o, j))
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(self, sch: Schedule, match: DotImageMatch, config: Config, machine: Machine) -> None:
         unit = blocked.schedule_tiles(sch, match.problem, config, dot=match.dot, weight=weight_name(match))
         schedule_shifts(sch, match, unit)
         if match.copied:
             schedule_copy(sch, match, config)
         multiply(sch, match.dot)
-        ow = match.out_image[1]
-        sch.transform_layout(
-            sch.get_sblock("out"),
-            ("write", 0),
-            lambda n, o, q, j: (n, o, tirx.floordiv(q, ow), tirx.floormod(q, ow), j),
-        )
+        schedule_image(sch, match.problem, match.window)
 
 
-def _merges(facts: Mapping[str, Any], operands: Operands) -> bool:
+def _merges(window: Window, operands: Operands) -> bool:
     """Whether words run over the channels of neighbouring pixels, because a row of the kernel has fewer of them so.
 
     The last word of a row may reach into pixels beside the kernel, whose weights are zero: a NaN of bfloat16 would
     spread from there, so that bfloat16 rows must be whole words.
     """
-    (_, ci, _, kw), group = facts["weight"].shape, operands.dot.group
+    ci, kw, group = window.channels, window.kernel[1], operands.dot.group
     fewer = -(-kw * ci // group) < kw * -(-ci // group)
     exact = operands.kind != "widen" or kw * ci % group == 0
-    return ci <= _FEW and fewer and exact and facts["dilation"][1] == 1
+    return ci <= _FEW and fewer and exact and window.dilation[1] == 1
 
 
-def _problem(group: Group, facts: Mapping[str, Any], operands: Operands, lanes: int, merged: bool) -> blocked.Problem:
-    (co, ci, kh, kw), (oh, ow), rate = facts["weight"].shape, facts["out_image"], operands.dot.rate
+def _problem(window: Window, operands: Operands, lanes: int, merged: bool) -> blocked.Problem:
+    (kh, kw), (oh, ow), dot, group = window.kernel, window.out_image, operands.dot, operands.dot.group
     if merged:
-        inner = -(-kw * ci // operands.dot.group)
-        return blocked.Problem(group.shape[0], co, oh * ow, ow, 1, (kh, 1), inner, lanes, instruction=rate)
-    words = -(-ci // operands.dot.group)
-    inner = math.gcd(words, lanes // operands.dot.group)
-    return blocked.Problem(group.shape[0], co, oh * ow, ow, words // inner, (kh, kw), inner, lanes, instruction=rate)
+        blocks, taps, inner = 1, (kh, 1), -(-kw * window.channels // group)
+    else:
+        words, taps = -(-window.channels // group), (kh, kw)
+        inner = math.gcd(words, lanes // group)
+        blocks = words // inner
+    sizes = (window.images, window.outputs, oh * ow, ow, blocks, taps, inner, lanes)
+    return blocked.Problem(*sizes, instruction=dot.rate, word=dot.weight_bytes)
 
 
-def _weight_layout(match: Match, config: Config) -> DotWeight:
-    return replace(weight_layout(match, config), rows=match.merged)
-
-
-def _preferred(match: Match) -> Layout:
+def _preferred(match: DotImageMatch) -> Layout:
     return Layout.plain(4) if match.few else Layout.blocked(4, match.problem.lanes)
 
 
-def _reads(match: Match, layout: Layout) -> bool:
+def _reads(match: DotImageMatch, layout: Layout) -> bool:
     """Few channels are read where they are; otherwise words that stand together must be in one block."""
     if layout.block is None:
         return layout == _preferred(match)
@@ -161,7 +139,7 @@ def _reads(match: Match, layout: Layout) -> bool:
     return layout == Layout.blocked(4, lanes) and (match.few or lanes % together == 0)
 
 
-def _reader(match: Match, data: te.Tensor, layout: Layout) -> ReadWord:
+def _reader(match: DotImageMatch, data: te.Tensor, layout: Layout) -> ReadWord:
     if match.few:
         return copied_rows(match, data, layout)
     if match.copied:

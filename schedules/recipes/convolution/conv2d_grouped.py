@@ -14,24 +14,26 @@ store would be a part of a vector.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tvm import te, tirx
+from tvm import tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss
+from tvm_ext.core.recipe import Config, Layouts, Miss
 
 from ...blocked import kernel as blocked
-from ...blocked.convolution import facts_of, padded, schedule_padding
+from ...blocked.convolution import convolution_of, image_kernel, padded, schedule_image, schedule_padding
 from ...blocked.prefetch import weight_name
-from ...steps.epilogue import Epilogue, blocked_layout, placeholders
+from ...steps.arguments import Arguments
+from ...steps.epilogue import blocked_layouts
 from ...steps.widened import scale_layouts, scaled, widened
+from ...steps.window import Window
 
 
 @dataclass(frozen=True)
@@ -70,91 +72,75 @@ class GroupedWeight(Layout):
         return (shape[0] // self.groups, shape[1] * self.merge, *shape[2:])
 
 
-class Conv2dGrouped(blocked.BlockedRecipe):
+@dataclass(frozen=True)
+class GroupedMatch(blocked.BlockedMatch):
+    """A grouped convolution.
+
+    Attributes:
+        window: its geometry.
+        merge: groups in one of the problem.
+        merged: groups after merging.
+    """
+
+    window: Window
+    merge: int
+    merged: int
+
+
+class Conv2dGrouped(blocked.BlockedRecipe[GroupedMatch]):
     """Grouped convolution, register-blocked over the outputs of a group and pixels."""
 
     name = "conv2d_grouped"
     anchors = frozenset({"relax.nn.conv2d"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
-        facts = facts_of(group)
-        if isinstance(facts, Miss):
-            return facts
-        groups, weight = facts["groups"], facts["weight"]
-        outputs, inputs = weight.shape[0] // groups, weight.shape[1]
+    def match(self, group: Group, machine: Machine) -> GroupedMatch | Miss:
+        if isinstance(conv := convolution_of(group), Miss):
+            return conv
+        window, groups, inputs = conv.window, conv.window.groups, conv.weight.shape[1]
+        outputs = window.outputs // groups
         if groups == 1 or (inputs, outputs) == (1, 1):
             return Miss(f"groups={groups} of {inputs} channel{'s' * (inputs > 1)}: not grouped, or depthwise")
         merge = _groups_to_merge(groups, outputs, machine.lanes)
         inputs, outputs, merged = inputs * merge, outputs * merge, groups // merge
-        inner = math.gcd(inputs, machine.lanes)
-        oh, ow = facts["out_image"]
-        problem = blocked.Problem(
-            group.shape[0] * merged, outputs, oh * ow, ow, inputs // inner, weight.shape[2:], inner, machine.lanes
-        )
-        return Match(
-            group, {**facts, "problem": blocked.with_residence(problem, group), "merge": merge, "merged": merged}
-        )
+        inner, (oh, ow) = math.gcd(inputs, machine.lanes), window.out_image
+        batch, lanes = window.images * merged, machine.lanes
+        problem = blocked.Problem(batch, outputs, oh * ow, ow, inputs // inner, window.kernel, inner, lanes)
+        problem = blocked.with_residence(problem, group)
+        return GroupedMatch(group, conv.data, conv.weight, problem, window, merge, merged)
 
-    def is_exact(self, match: Match) -> bool:
+    def is_exact(self, match: GroupedMatch) -> bool:
         return match.merge == 1
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
+    def layouts(self, match: GroupedMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem
         packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o)
         weight = GroupedWeight((0, 1, 2, 3), None, match.merged, match.merge, packed)
-        result = Layout.blocked(4, p.lanes)
-        own: Mapping[Any, Layout] = {
+        own = {
             **scale_layouts(match.group, match.weight, p.lanes),
-            match.data.var: result, match.weight.var: widened(match.group, match.weight, weight),
+            match.data.var: Layout.blocked(4, p.lanes), match.weight.var: widened(match.group, match.weight, weight),
         }  # fmt: skip
-        params = [own.get(q.var) or blocked_layout(q.shape, p.lanes) for q in match.group.params]
-        return Layouts(tuple(params), result)
+        return blocked_layouts(match.group, p.lanes, own)
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        problem, merged, ow = match.problem, match.merged, match.out_image[1]
-        tensors = placeholders(match.group, layouts.params)
-        epilogue = Epilogue(match.group, tensors, layouts.params)
-        where = {p.var: i for i, p in enumerate(match.group.params)}
-        weight, image = tensors[where[match.weight.var]], padded(match, tensors, layouts.params)
-        scale = scaled(match.group, tensors, layouts.params, match.weight)
-        (sy, sx), (dy, dx) = match.strides, match.dilation
+    def compute(self, match: GroupedMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args, problem, window, merged = Arguments(match.group, layouts), match.problem, match.window, match.merged
+        weight, image, scale = args.tensor(match.weight), padded(args, match.data, window), scaled(args, match.weight)
 
         def load(b: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any) -> Any:
             channel = (tirx.floormod(b, merged) * problem.blocks + block) * problem.inner + ri
-            y, x = tirx.floordiv(q, ow) * sy + ry * dy, tirx.floormod(q, ow) * sx + rx * dx
+            y, x = window.tap(*window.pixel(q), ry, rx)
             return image(*layouts.output.index((tirx.floordiv(b, merged), channel, y, x)))
 
-        acc = blocked.reduce_tiles(
-            problem, blocked.Units.of(problem, config), load, lambda b, *i: weight(tirx.floormod(b, merged), *i)
-        )
-
-        def value(b: Any, o: Any, q: Any, j: Any) -> Any:
-            channel = tirx.floormod(b, merged) * problem.outputs + o * problem.lanes + j
-            at = (tirx.floordiv(b, merged), channel, tirx.floordiv(q, ow), tirx.floormod(q, ow))
-            return epilogue(at, scale(acc(b, o, q, j), channel))
-
-        shape = (problem.batch, problem.output_blocks, problem.pixels, problem.lanes)
-        return te.create_prim_func([*tensors, te.compute(shape, value, name="out")])
+        units = blocked.Units.of(problem, config)
+        acc = blocked.reduce_tiles(problem, units, load, lambda b, *i: weight(tirx.floormod(b, merged), *i))
+        return image_kernel(args, problem, window, lambda b, o, q, j, c: scale(acc(b, o, q, j), c), merged)
 
     def schedule(
-        self,
-        sch: Schedule,
-        match: Match,
-        config: Config,
-        machine: Machine,
+        self, sch: Schedule, match: GroupedMatch, config: Config, machine: Machine,
         blocker: blocked.Blocker = blocked.configured,
-    ) -> None:
-        schedule_padding(sch, match, config["threads"])
+    ) -> None:  # fmt: skip
+        schedule_padding(sch, match.data, match.window, config["threads"])
         blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match), blocker=blocker)
-        blocks, merged, ow = match.problem.output_blocks, match.merged, match.out_image[1]
-        sch.transform_layout(
-            sch.get_sblock("out"),
-            ("write", 0),
-            lambda b, o, q, j: (
-                tirx.floordiv(b, merged), tirx.floormod(b, merged) * blocks + o,
-                tirx.floordiv(q, ow), tirx.floormod(q, ow), j,
-            ),
-        )  # fmt: skip
+        schedule_image(sch, match.problem, match.window, match.merged)
 
 
 def _groups_to_merge(groups: int, outputs: int, lanes: int) -> int:

@@ -10,100 +10,82 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import te, tirx
+from tvm import tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss
+from tvm_ext.core.recipe import Config, Layouts, Miss
 
 from ...blocked import kernel as blocked
-from ...blocked.convolution import channel_lanes, facts_of, inner_steps, padded, schedule_padding
+from ...blocked.convolution import (
+    Conv2dMatch,
+    channel_lanes,
+    convolution_of,
+    image_kernel,
+    inner_steps,
+    padded,
+    schedule_image,
+    schedule_padding,
+)
 from ...blocked.prefetch import weight_name
-from ...steps.epilogue import Epilogue, blocked_layout, placeholders
+from ...steps.arguments import Arguments
+from ...steps.epilogue import blocked_layouts
 from ...steps.widened import scale_layouts, scaled, widened
 
 
-class Conv2dNCHWc(blocked.BlockedRecipe):
+class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
     """Direct convolution, register-blocked over output channels and pixels."""
 
     name = "conv2d_nchwc"
     anchors = frozenset({"relax.nn.conv2d"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
-        facts = facts_of(group)
-        if isinstance(facts, Miss):
-            return facts
-        if facts["groups"] != 1:
-            return Miss(f"groups={facts['groups']}: this recipe has no grouped convolution")
-        co, ci, kh, kw = facts["weight"].shape
-        oh, ow = facts["out_image"]
-        inner, lanes = inner_steps(ci, machine.lanes), channel_lanes(co, machine)
-        problem = blocked.Problem(group.shape[0], co, oh * ow, ow, ci // inner, (kh, kw), inner, lanes)
-        return Match(group, {**facts, "problem": blocked.with_residence(problem, group), "input_lanes": machine.lanes})
+    def match(self, group: Group, machine: Machine) -> Conv2dMatch | Miss:
+        if isinstance(conv := convolution_of(group), Miss):
+            return conv
+        window, (co, ci, kh, kw) = conv.window, conv.weight.shape
+        if window.groups != 1:
+            return Miss(f"groups={window.groups}: this recipe has no grouped convolution")
+        (oh, ow), inner, lanes = window.out_image, inner_steps(ci, machine.lanes), channel_lanes(co, machine)
+        problem = blocked.Problem(window.images, co, oh * ow, ow, ci // inner, (kh, kw), inner, lanes)
+        problem = blocked.with_residence(problem, group)
+        return Conv2dMatch(group, conv.data, conv.weight, problem, window, machine.lanes)
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        p = match.problem
-        result, scales = Layout.blocked(4, p.lanes), scale_layouts(match.group, match.weight, p.lanes)
-        params: list[Layout] = []
-        for param, given in zip(match.group.params, offered, strict=True):
-            if param is match.weight:
-                outer_o = blocked.Units.of(p, config).outer_o
-                packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], outer_o)
-                params.append(widened(match.group, param, packed))
-            elif param is match.data:
-                params.append(given if self._reads(match, given) else Layout.blocked(4, match.input_lanes))
-            else:
-                params.append(scales.get(param.var) or blocked_layout(param.shape, p.lanes))
-        return Layouts(tuple(params), result)
+    def layouts(self, match: Conv2dMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
+        p, data = match.problem, offered[match.group.params.index(match.data)]
+        packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o)
+        own = {
+            **scale_layouts(match.group, match.weight, p.lanes),
+            match.weight.var: widened(match.group, match.weight, packed),
+            match.data.var: data if self._reads(match, data) else Layout.blocked(4, match.input_lanes),
+        }
+        return blocked_layouts(match.group, p.lanes, own)
 
     @staticmethod
-    def _reads(match: Match, layout: Layout) -> bool:
+    def _reads(match: Conv2dMatch, layout: Layout) -> bool:
         """Few channels are read where they are; otherwise steps that stand together must be in one block."""
         problem = match.problem
         if layout.block is None:
             return bool(problem.blocks * problem.inner <= 4)
         return layout == Layout.blocked(4, layout.block[1]) and layout.block[1] % problem.inner == 0
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        group, problem = match.group, match.problem
-        tensors = placeholders(group, layouts.params)
-        epilogue = Epilogue(group, tensors, layouts.params)
-        where = {p.var: i for i, p in enumerate(group.params)}
-        image, layout = padded(match, tensors, layouts.params), layouts.params[where[match.data.var]]
-        (sy, sx), (dy, dx), ow = match.strides, match.dilation, match.out_image[1]
-        units = blocked.Units.of(problem, config)
+    def compute(self, match: Conv2dMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args, problem, window = Arguments(match.group, layouts), match.problem, match.window
+        image, layout = padded(args, match.data, window), args.layout(match.data)
 
         def load(n: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any) -> Any:
-            y = tirx.floordiv(q, ow) * sy + ry * dy
-            x = tirx.floormod(q, ow) * sx + rx * dx
-            return image(*layout.index((n, block * problem.inner + ri, y, x)))
+            return image(*layout.index((n, block * problem.inner + ri, *window.tap(*window.pixel(q), ry, rx))))
 
-        acc = blocked.reduce_tiles(problem, units, load, blocked.shared(tensors[where[match.weight.var]]))
-        scale = scaled(group, tensors, layouts.params, match.weight)
-
-        def value(n: Any, o: Any, q: Any, j: Any) -> Any:
-            channel = o * problem.lanes + j
-            at = (n, channel, tirx.floordiv(q, ow), tirx.floormod(q, ow))
-            return epilogue(at, scale(acc(n, o, q, j), channel))
-
-        shape = (problem.batch, problem.output_blocks, problem.pixels, problem.lanes)
-        return te.create_prim_func([*tensors, te.compute(shape, value, name="out")])
+        weight = blocked.shared(args.tensor(match.weight))
+        acc = blocked.reduce_tiles(problem, blocked.Units.of(problem, config), load, weight)
+        scale = scaled(args, match.weight)
+        return image_kernel(args, problem, window, lambda n, o, q, j, channel: scale(acc(n, o, q, j), channel))
 
     def schedule(
-        self,
-        sch: Schedule,
-        match: Match,
-        config: Config,
-        machine: Machine,
+        self, sch: Schedule, match: Conv2dMatch, config: Config, machine: Machine,
         blocker: blocked.Blocker = blocked.configured,
-    ) -> None:
-        schedule_padding(sch, match, config["threads"])
+    ) -> None:  # fmt: skip
+        schedule_padding(sch, match.data, match.window, config["threads"])
         blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match), blocker=blocker)
-        ow = match.out_image[1]
-        sch.transform_layout(
-            sch.get_sblock("out"),
-            ("write", 0),
-            lambda n, o, q, j: (n, o, tirx.floordiv(q, ow), tirx.floormod(q, ow), j),
-        )
+        schedule_image(sch, match.problem, match.window)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,14 +27,16 @@ from tvm.s_tir import Schedule
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss
+from tvm_ext.core.recipe import Config, Layouts, Miss
 
 from ...blocked import kernel as blocked
-from ...blocked.convolution import facts_of, padded, schedule_padding
+from ...blocked.convolution import convolution_of, padded, schedule_padding
 from ...blocked.prefetch import weight_name
-from ...steps.epilogue import Epilogue, blocked_layout, placeholders
+from ...steps.arguments import Arguments
+from ...steps.epilogue import blocked_layouts
 from ...steps.loops import flat_map
 from ...steps.widened import scale_layouts, scaled, widened
+from ...steps.window import Window
 
 
 @dataclass(frozen=True)
@@ -127,75 +129,92 @@ class PhaseWeight(Layout):
         return np.stack([self.packed.pack(oihw[:, :, r][:, :, :, c]) for r in rows for c in columns])
 
 
-class Conv2dTranspose(blocked.BlockedRecipe):
+@dataclass(frozen=True)
+class TransposeMatch(blocked.BlockedMatch):
+    """A transposed convolution.
+
+    Attributes:
+        window: its geometry, with the pads that all phases need.
+        axes: phases of the rows and of the columns.
+    """
+
+    window: Window
+    axes: tuple[Phases, Phases]
+
+    @property
+    def interleaves(self) -> bool:
+        """Whether all phases have as many rows and columns, so that they are written where they belong."""
+        return all(axis.out % axis.stride == 0 for axis in self.axes)
+
+
+class Conv2dTranspose(blocked.BlockedRecipe[TransposeMatch]):
     """Transposed convolution of one group with a constant weight."""
 
     name = "conv2d_transpose"
     anchors = frozenset({"relax.nn.conv2d_transpose"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
-        facts = facts_of(group, "IOHW")
-        if isinstance(facts, Miss):
-            return facts
-        if facts["groups"] != 1:
-            return Miss(f"groups={facts['groups']}: this recipe has no grouped transposed convolution")
-        if any(math.gcd(s, d) > 1 for s, d in zip(facts["strides"], facts["dilation"], strict=True)):
-            return Miss(f"strides {facts['strides']} and dilation {facts['dilation']} have a common divisor")
-        axes = [
-            Phases(*values)
-            for values in zip(
-                facts["weight"].shape[2:], facts["strides"], facts["dilation"], facts["pads"][:2],
-                facts["image"], facts["out_image"], strict=True,
-            )
-        ]  # fmt: skip
-        (top, bottom), (left, right) = (axis.pads for axis in axes)
-        problem = blocked.with_residence(_problem(group, facts["weight"].shape, axes, machine), group)
-        return Match(group, {**facts, "axes": tuple(axes), "problem": problem, "pads": (top, left, bottom, right)})
+    def match(self, group: Group, machine: Machine) -> TransposeMatch | Miss:
+        if isinstance(conv := convolution_of(group, "IOHW"), Miss):
+            return conv
+        w = conv.window
+        if w.groups != 1:
+            return Miss(f"groups={w.groups}: this recipe has no grouped transposed convolution")
+        if any(math.gcd(s, d) > 1 for s, d in zip(w.strides, w.dilation, strict=True)):
+            return Miss(f"strides {w.strides} and dilation {w.dilation} have a common divisor")
+        y, x = (
+            Phases(*sizes)
+            for sizes in zip(w.kernel, w.strides, w.dilation, w.pads[:2], w.image, w.out_image, strict=True)
+        )
+        inner, batch = math.gcd(w.channels, machine.lanes), w.images * y.stride * x.stride
+        taps = (y.taps, x.taps)
+        problem = blocked.with_residence(
+            blocked.Problem(
+                batch, conv.weight.shape[1], y.rows * x.rows, x.rows, w.channels // inner, taps, inner, machine.lanes
+            ),
+            group,
+        )
+        (top, bottom), (left, right) = y.pads, x.pads
+        w = replace(w, pads=(top, left, bottom, right))
+        return TransposeMatch(group, conv.data, conv.weight, problem, w, (y, x))
 
-    def is_exact(self, match: Match) -> bool:
+    def is_exact(self, match: TransposeMatch) -> bool:
         return not any(None in axis.kernel_rows(p) for axis in match.axes for p in range(axis.stride))
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
+    def layouts(self, match: TransposeMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem
         packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o)
-        result = Layout.blocked(4, p.lanes)
-        weight = widened(match.group, match.weight, PhaseWeight((0, 1, 2, 3), None, match.axes, packed))
-        scales = scale_layouts(match.group, match.weight, p.lanes)
-        own: dict[Any, Layout] = {**scales, match.data.var: result, match.weight.var: weight}
-        params = [own.get(q.var) or blocked_layout(q.shape, p.lanes) for q in match.group.params]
-        return Layouts(tuple(params), result)
+        weight = PhaseWeight((0, 1, 2, 3), None, match.axes, packed)
+        own = {
+            **scale_layouts(match.group, match.weight, p.lanes),
+            match.data.var: Layout.blocked(4, p.lanes), match.weight.var: widened(match.group, match.weight, weight),
+        }  # fmt: skip
+        return blocked_layouts(match.group, p.lanes, own)
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        problem, columns = match.problem, match.axes[1].rows
-        tensors = placeholders(match.group, layouts.params)
-        epilogue = Epilogue(match.group, tensors, layouts.params)
-        acc = _phases(match, config, tensors, layouts)
-        scale = scaled(match.group, tensors, layouts.params, match.weight)
+    def compute(self, match: TransposeMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args, problem, columns = Arguments(match.group, layouts), match.problem, match.axes[1].rows
+        acc, scale = _phases(match, config, args), scaled(args, match.weight)
         shape = (problem.batch, problem.output_blocks, problem.pixels, problem.lanes)
-        if _interleaves(match):
+        if match.interleaves:
 
             def value(b: Any, o: Any, q: Any, j: Any) -> Any:
                 n, o, y, x, j = _place(match, b, o, q, j)
                 channel = o * problem.lanes + j
-                return epilogue((n, channel, y, x), scale(acc(b, o, q, j), channel))
+                return args.epilogue((n, channel, y, x), scale(acc(b, o, q, j), channel))
 
-            return te.create_prim_func([*tensors, te.compute(shape, value, name="out")])
+            return args.function(te.compute(shape, value, name="out"))
         product = te.compute(shape, lambda *i: acc(*i), name="product")
-        (sy, sx) = match.strides
+        sy, sx = match.window.strides
 
-        def pixel(*index: Any) -> Any:
-            n, o, y, x, j = index
+        def pixel(n: Any, o: Any, y: Any, x: Any, j: Any) -> Any:
             phase = (n * sy + tirx.floormod(y, sy)) * sx + tirx.floormod(x, sx)
             q = tirx.floordiv(y, sy) * columns + tirx.floordiv(x, sx)
-            at = layouts.output.logical(index)
-            return epilogue(at, scale(product(phase, o, q, j), at[1]))
+            return scale(product(phase, o, q, j), layouts.output.logical((n, o, y, x, j))[1])
 
-        out = te.compute(layouts.output.physical_shape(match.group.shape), pixel, name="out")
-        return te.create_prim_func([*tensors, out])
+        return args.kernel(pixel)
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
-        schedule_padding(sch, match, config["threads"])
-        if _interleaves(match):
+    def schedule(self, sch: Schedule, match: TransposeMatch, config: Config, machine: Machine) -> None:
+        schedule_padding(sch, match.data, match.window, config["threads"])
+        if match.interleaves:
             blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match))
             sch.transform_layout(sch.get_sblock("out"), ("write", 0), lambda b, o, q, j: _place(match, b, o, q, j))
         else:
@@ -203,41 +222,24 @@ class Conv2dTranspose(blocked.BlockedRecipe):
             flat_map(sch, sch.get_sblock("out"), config["threads"], machine.lanes)
 
 
-def _problem(group: Group, weight: Sequence[int], axes: Sequence[Phases], machine: Machine) -> blocked.Problem:
-    """All phases as one batch of blocked reductions."""
-    y, x = axes
-    inner = math.gcd(weight[0], machine.lanes)
-    return blocked.Problem(
-        group.shape[0] * y.stride * x.stride, weight[1], y.rows * x.rows, x.rows, weight[0] // inner,
-        (y.taps, x.taps), inner, machine.lanes,
-    )  # fmt: skip
-
-
-def _interleaves(match: Match) -> bool:
-    """Whether all phases have as many rows and columns, so that they are written where they belong."""
-    return all(axis.out % axis.stride == 0 for axis in match.axes)
-
-
-def _place(match: Match, b: Any, o: Any, q: Any, j: Any) -> tuple[Any, ...]:
+def _place(match: TransposeMatch, b: Any, o: Any, q: Any, j: Any) -> tuple[Any, ...]:
     """Physical index of pixel q of phase b."""
-    (sy, sx), columns = match.strides, match.axes[1].rows
+    (sy, sx), columns = match.window.strides, match.axes[1].rows
     n, py, px = tirx.floordiv(b, sy * sx), tirx.floormod(tirx.floordiv(b, sx), sy), tirx.floormod(b, sx)
     return n, o, tirx.floordiv(q, columns) * sy + py, tirx.floormod(q, columns) * sx + px, j
 
 
-def _phases(match: Match, config: Config, tensors: Sequence[te.Tensor], layouts: Layouts) -> te.Tensor:
+def _phases(match: TransposeMatch, config: Config, args: Arguments) -> te.Tensor:
     """Sums of all phases: (image and phase, output block, pixel of the phase, lane)."""
-    problem, (y, x), (sy, sx), (dy, dx) = match.problem, match.axes, match.strides, match.dilation
-    where = {p.var: i for i, p in enumerate(match.group.params)}
-    image = padded(match, tensors, layouts.params)
-    weight = tensors[where[match.weight.var]]
-    top, left = match.pads[:2]
+    problem, window, (y, x) = match.problem, match.window, match.axes
+    (sy, sx), (dy, dx), (top, left) = window.strides, window.dilation, window.pads[:2]
+    image, weight, layout = padded(args, match.data, window), args.tensor(match.weight), args.layouts.output
 
     def load(b: Any, q: Any, block: Any, ry: Any, rx: Any, ri: Any) -> Any:
         py, px = tirx.floormod(tirx.floordiv(b, sx), sy), tirx.floormod(b, sx)
         row = tirx.floordiv(q, x.rows) + y.offset(py) + top + ry * dy
         column = tirx.floormod(q, x.rows) + x.offset(px) + left + rx * dx
-        return image(*layouts.output.index((tirx.floordiv(b, sy * sx), block * problem.inner + ri, row, column)))
+        return image(*layout.index((tirx.floordiv(b, sy * sx), block * problem.inner + ri, row, column)))
 
     units = blocked.Units.of(problem, config)
     return blocked.reduce_tiles(problem, units, load, lambda b, *i: weight(tirx.floormod(b, sy * sx), *i))

@@ -29,22 +29,23 @@ from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
 
 from ...blocked import kernel as blocked
 from ...blocked.prefetch import weight_name
 from ...blocked.winograd import TILES, WinogradWeight
 from ...blocked.winograd_stages import (
     Tiling,
+    WinogradMatch,
     input_tiles,
     output_tiles,
     schedule_input,
     schedule_output,
     schedule_planes,
 )
-from ...steps.epilogue import Epilogue, blocked_layout, placeholders
+from ...steps.arguments import Arguments
+from ...steps.epilogue import blocked_layouts
 from ...steps.loops import parallel_loops, parallel_rows, unroll_and_vectorize
-from ...steps.storage import reader
 from ...steps.widened import scale_layouts, scaled, widened
 from .conv2d_nchwc import Conv2dNCHWc
 
@@ -57,7 +58,7 @@ _MOVED, _MOVED_OUT = 0.7, 1.4
 _FEW = 4
 
 
-class Conv2dWinograd(Recipe):
+class Conv2dWinograd(Recipe[WinogradMatch]):
     """Winograd convolution; the tile size and the tile rows of a unit are knobs."""
 
     name = "conv2d_winograd"
@@ -65,21 +66,21 @@ class Conv2dWinograd(Recipe):
     anchors = frozenset({"relax.nn.conv2d"})
     exact = False
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> WinogradMatch | Miss:
         direct = Conv2dNCHWc().match(group, machine)
         if isinstance(direct, Miss):
             return direct
-        f = direct.facts
-        (kh, kw), (sy, sx) = f["weight"].shape[2:], f["strides"]
-        if kh != kw or sy != sx or sy > 2 or f["dilation"] != (1, 1):
+        window = direct.window
+        (kh, kw), (sy, sx) = window.kernel, window.strides
+        if kh != kw or sy != sx or sy > 2 or window.dilation != (1, 1):
             return Miss("Winograd takes square kernels of stride 1 or 2 and dilation 1")
         if -(-kh // sy) not in TILES:
             return Miss(f"Winograd takes 2 to 5 taps a phase: a {kh}x{kw} kernel of stride {sy} has {-(-kh // sy)}")
-        if f["problem"].inner != machine.lanes and (channels := f["data"].shape[1]) > _FEW:
-            return Miss(f"{channels} input channels: more than {_FEW}, and no multiple of {machine.lanes} lanes")
-        return Match(group, {**f, "sizes": TILES[-(-kh // sy)]})
+        if direct.problem.inner != machine.lanes and window.channels > _FEW:
+            return Miss(f"{window.channels} input channels: more than {_FEW}, and no multiple of {machine.lanes} lanes")
+        return WinogradMatch(**vars(direct), sizes=TILES[-(-kh // sy)])
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+    def space(self, match: WinogradMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         spaces = [
             blocked.space(Tiling.of(match, m, height).problem(match), machine)
             for m in match.sizes
@@ -90,11 +91,11 @@ class Conv2dWinograd(Recipe):
         return {"m": match.sizes, "rows": heights, **merged, "threads": blocked.counts_for(match.problem, machine)}
 
     @staticmethod
-    def _heights(match: Match, m: int) -> list[int]:
-        rows = -(-match.out_image[0] // m)
+    def _heights(match: WinogradMatch, m: int) -> list[int]:
+        rows = -(-match.window.out_image[0] // m)
         return [0, *sorted({h for h in (1, 2, 3, 4, 6, 8, 14, 28, rows) if h <= rows})]
 
-    def default(self, match: Match, machine: Machine) -> Config:
+    def default(self, match: WinogradMatch, machine: Machine) -> Config:
         best: Config = {}
         cost = math.inf
         for m, threads in itertools.product(match.sizes, reversed(blocked.counts_for(match.problem, machine))):
@@ -105,13 +106,13 @@ class Conv2dWinograd(Recipe):
                     best, cost = config, self.cost(match, config, machine)
         return best
 
-    def candidates(self, match: Match, machine: Machine) -> Iterator[Config]:
+    def candidates(self, match: WinogradMatch, machine: Machine) -> Iterator[Config]:
         """For each tile size and height, the configuration with the best register tile, on the default's threads."""
         threads = self.default(match, machine)["threads"]
         for m in match.sizes:
             yield from self._by_height(match, machine, m, threads)
 
-    def _by_height(self, match: Match, machine: Machine, m: int, threads: int) -> Iterator[Config]:
+    def _by_height(self, match: WinogradMatch, machine: Machine, m: int, threads: int) -> Iterator[Config]:
         """For each height, the configuration with the best register tile."""
         for height in self._heights(match, m):
             problem = Tiling.of(match, m, height).problem(match)
@@ -120,7 +121,7 @@ class Conv2dWinograd(Recipe):
             config = blocked.default(problem, alone, 1 if height else threads)
             yield {"m": m, "rows": height, **config, "threads": threads}
 
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+    def cost(self, match: WinogradMatch, config: Config, machine: Machine) -> float:
         tiling = Tiling.of(match, config["m"], config["rows"])
         problem, threads = tiling.problem(match), config["threads"]
         if config["tile_p"] > problem.pixels or problem.blocks % config["chunk"]:
@@ -137,7 +138,7 @@ class Conv2dWinograd(Recipe):
         extra += (0 if config["rows"] else 2) * launch_seconds(machine, threads)
         return extra + blocked.cost(problem, config, machine, units=tiling.units, apart=bool(config["rows"]))
 
-    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+    def sharing(self, match: WinogradMatch, config: Config, machine: Machine) -> Sharing:
         """Tiles by blocks of outputs; what a tile reaches beyond the image is part of the algorithm."""
         tiling, threads = Tiling.of(match, config["m"], config["rows"]), config["threads"]
         problem = tiling.problem(match)
@@ -145,33 +146,26 @@ class Conv2dWinograd(Recipe):
         tiles = Tiling.of(match, config["m"], 0).pixels * problem.batch * problem.output_blocks
         return replace(alone, real=tiles, busiest=alone.busiest * tiling.units)
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
+    def layouts(self, match: WinogradMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         tiling = Tiling.of(match, config["m"], config["rows"])
         problem = tiling.problem(match)
         outer_o = blocked.Units.of(problem, _inside(config)).outer_o
         weight = WinogradWeight.make(
             config["m"], tiling.stride, problem.inner, problem.lanes * config["tile_o"], outer_o
         )
-        result = Layout.blocked(4, problem.lanes)
-        given = offered[match.group.params.index(match.data)]
-        data = given if given.block is None and tiling.planar else Layout.plain(4)
-        if not tiling.planar:
-            data = Layout.blocked(4, match.input_lanes)
-        own: dict[Any, Layout] = {
+        data = offered[match.group.params.index(match.data)] if tiling.planar else Layout.blocked(4, match.input_lanes)
+        if tiling.planar and data.block is not None:
+            data = Layout.plain(4)
+        own = {
             **scale_layouts(match.group, match.weight, problem.lanes),
             match.data.var: data, match.weight.var: widened(match.group, match.weight, weight),
         }  # fmt: skip
-        params = [own.get(p.var) or blocked_layout(p.shape, problem.lanes) for p in match.group.params]
-        return Layouts(tuple(params), result)
+        return blocked_layouts(match.group, problem.lanes, own)
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        group, tiling = match.group, Tiling.of(match, config["m"], config["rows"])
-        problem, count = tiling.problem(match), tiling.products
-        tensors = placeholders(group, layouts.params)
-        where = {p.var: i for i, p in enumerate(group.params)}
-        weight = tensors[where[match.weight.var]]
-        data, layout = reader(group, tensors, layouts.params, match.data), layouts.params[where[match.data.var]]
-        v = input_tiles(match, tiling, data, layout)
+    def compute(self, match: WinogradMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args, tiling = Arguments(match.group, layouts), Tiling.of(match, config["m"], config["rows"])
+        problem, count, weight = tiling.problem(match), tiling.products, args.tensor(match.weight)
+        v = input_tiles(match, tiling, args)
         acc = blocked.reduce_tiles(
             problem,
             blocked.Units.of(problem, _inside(config)),
@@ -181,25 +175,19 @@ class Conv2dWinograd(Recipe):
         )
         shape = (tiling.units * count, problem.output_blocks, problem.pixels, problem.lanes)
         product = te.compute(shape, lambda n, o, q, j: acc(n, o, q, j), name="product")
-        epilogue, m, lanes = Epilogue(group, tensors, layouts.params), tiling.transform.m, problem.lanes
-        y, scale = output_tiles(tiling, product), scaled(group, tensors, layouts.params, match.weight)
+        m, y, scale = tiling.transform.m, output_tiles(tiling, product), scaled(args, match.weight)
 
         def value(n: Any, o: Any, r: Any, c: Any, j: Any) -> Any:
             unit, q = tiling.where(n, tirx.floordiv(r, m), tirx.floordiv(c, m))
             element = y(unit, o, q, tirx.floormod(r, m), tirx.floormod(c, m), j)
-            return epilogue((n, o * lanes + j, r, c), scale(element, o * lanes + j))
+            return scale(element, o * problem.lanes + j)
 
-        out = te.compute(layouts.output.physical_shape(group.shape), value, name="out")
-        return te.create_prim_func([*tensors, out])
+        return args.kernel(value)
 
     def schedule(
-        self,
-        sch: Schedule,
-        match: Match,
-        config: Config,
-        machine: Machine,
+        self, sch: Schedule, match: WinogradMatch, config: Config, machine: Machine,
         blocker: blocked.Blocker = blocked.configured,
-    ) -> None:
+    ) -> None:  # fmt: skip
         tiling = Tiling.of(match, config["m"], config["rows"])
         threads = config["threads"]
         unit = _schedule_result(sch, tiling, config)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import relax, te, tirx
@@ -30,40 +31,65 @@ from tvm_ext.core.layout import Layout, PackedWeight
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
+from ...blocked.convolution import Conv2dMatch
 from ...blocked.cost import registers_used, step_cycles
 from ...scalars.operators import CONVERSIONS
-from ...steps.epilogue import Epilogue, blocked_layout, placeholders
+from ...steps.arguments import Arguments
+from ...steps.epilogue import Epilogue, blocked_layouts
 from ...steps.loops import parallel_units, unroll_and_vectorize
-from .conv2d_depthwise import Conv2dDepthwise, beyond_l2, depthwise_cycles, schedule_window, window
+from .conv2d_depthwise import (
+    Conv2dDepthwise,
+    DepthwiseMatch,
+    beyond_l2,
+    depthwise_cycles,
+    schedule_window,
+    window_sums,
+)
 from .conv2d_nchwc import Conv2dNCHWc
 
 
-class ExpandDepthwise(Recipe):
+@dataclass(frozen=True)
+class ExpandMatch(Match):
+    """Two convolutions.
+
+    Attributes:
+        expand: the pointwise one.
+        depthwise: the one behind it.
+        lanes: channels of a block.
+        inner: steps of the pointwise reduction that stand together.
+    """
+
+    expand: Conv2dMatch
+    depthwise: DepthwiseMatch
+    lanes: int
+    inner: int
+
+
+class ExpandDepthwise(Recipe[ExpandMatch]):
     """A pointwise convolution fused with the depthwise convolution that alone reads it."""
 
     name = "expand_depthwise"
     anchors = frozenset({"expand_depthwise"})
 
-    def match(self, group: Group, machine: Machine) -> Match | Miss:
+    def match(self, group: Group, machine: Machine) -> ExpandMatch | Miss:
         if any(op_name(b.value) in CONVERSIONS for b in group.bindings):
             return Miss("a tensor of it is stored in another type than float32")
         expand, depthwise = _parts(group)
-        inner, outer = Conv2dNCHWc().match(expand, machine), Conv2dDepthwise().match(depthwise, machine)
-        for miss in (inner, outer):
-            if isinstance(miss, Miss):
-                return miss
-        assert isinstance(inner, Match) and isinstance(outer, Match)
-        if expand.operand(1).shape[2:] != (1, 1) or inner.strides != (1, 1) or any(inner.pads):  # type: ignore[union-attr]
+        if isinstance(inner := Conv2dNCHWc().match(expand, machine), Miss):
+            return inner
+        if isinstance(outer := Conv2dDepthwise().match(depthwise, machine), Miss):
+            return outer
+        if inner.window.kernel != (1, 1) or not inner.window.in_place:
             return Miss("the first convolution is not pointwise")
         if outer.multiplier != 1:
             return Miss("the depthwise convolution has a channel multiplier")
         channels = inner.data.shape[1]
         steps = next(i for i in range(machine.lanes, 0, -1) if channels % i == 0 and machine.lanes % i == 0)
-        return Match(group, {"expand": inner, "depthwise": outer, "lanes": machine.lanes, "inner": steps})
+        return ExpandMatch(group, inner, outer, machine.lanes, steps)
 
-    def space(self, match: Match, machine: Machine) -> Mapping[str, Sequence[Any]]:
+    def space(self, match: ExpandMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         blocks, rows = -(-match.group.shape[1] // match.lanes), match.group.shape[2]
-        width = match.expand.image[1]
+        width = match.expand.window.image[1]
         work = math.prod(match.expand.group.shape) * match.expand.data.shape[1]
         return {
             "tile_o": [t for t in (1, 2, 3, 4) if blocks % t == 0],
@@ -73,7 +99,7 @@ class ExpandDepthwise(Recipe):
             "threads": thread_counts(work / machine.lanes / machine.fma_per_cycle, machine),
         }
 
-    def points(self, match: Match, machine: Machine) -> Iterator[Config]:
+    def points(self, match: ExpandMatch, machine: Machine) -> Iterator[Config]:
         """The tile of the window is chosen by itself: it depends on no other knob."""
         knobs = dict(self.space(match, machine))
         tiles = [{"tile_p": t, "threads": 1} for t in knobs["window_p"]]
@@ -82,13 +108,13 @@ class ExpandDepthwise(Recipe):
         for values in itertools.product(*knobs.values()):
             yield dict(zip(knobs, values, strict=True))
 
-    def cost(self, match: Match, config: Config, machine: Machine) -> float:
+    def cost(self, match: ExpandMatch, config: Config, machine: Machine) -> float:
         to, tp, strip = config["tile_o"], config["tile_p"], config["strip"]
         if registers_used(config) > machine.registers:
             return math.inf
         n, c, h, w = match.group.shape
         blocks, channels = -(-c // match.lanes), match.expand.data.shape[1]
-        (height, width), reached = match.expand.image, min(match.expand.image[0], _reached(match, strip))
+        (height, width), reached = match.expand.window.image, min(match.expand.window.image[0], _reached(match, strip))
         if 4 * match.lanes * to * reached * width > machine.l2 // 2 or _leaves_image(match, strip):
             return math.inf
         tile = channels * step_cycles(to, tp, machine.fma_per_cycle) + 10 + 2.0 * to * tp
@@ -100,12 +126,12 @@ class ExpandDepthwise(Recipe):
         busy = _busy_threads((n, h // strip, blocks // to), config["threads"])
         return seconds(units * unit / busy, beyond_l2(moved, machine, busy), machine, busy)
 
-    def sharing(self, match: Match, config: Config, machine: Machine) -> Sharing:
+    def sharing(self, match: ExpandMatch, config: Config, machine: Machine) -> Sharing:
         """Multiply-adds of vectors: rows that two strips reach are computed twice, rows of both are whole tiles."""
         n, c, h, w = match.group.shape
         to, tp, wp, strip = (config[k] for k in ("tile_o", "tile_p", "window_p", "strip"))
         blocks, channels, taps = -(-c // match.lanes), match.expand.data.shape[1], _taps(match)
-        height, width = match.expand.image
+        height, width = match.expand.window.image
         tiled, windows = -(-width // tp) * tp, -(-w // wp) * wp
         unit = to * (min(height, _reached(match, strip)) * tiled * channels + strip * windows * taps)
         loops = n, h // strip, blocks // to
@@ -113,20 +139,18 @@ class ExpandDepthwise(Recipe):
         real = n * blocks * (height * width * channels + h * w * taps)
         return Sharing(busy, real, math.prod(loops) * unit / busy)
 
-    def layouts(self, match: Match, config: Config, offered: Sequence[Layout]) -> Layouts:
-        result = Layout.blocked(4, match.lanes)
+    def layouts(self, match: ExpandMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         width = match.lanes * config["tile_o"]
-        given = offered[match.group.params.index(match.expand.data)]
+        data = offered[match.group.params.index(match.expand.data)]
         own = {
-            match.expand.data.var: given if self._reads(match, given) else result,
+            match.expand.data.var: data if self._reads(match, data) else Layout.blocked(4, match.lanes),
             match.expand.weight.var: PackedWeight.make(4, match.inner, width, -(-match.group.shape[1] // width)),
             match.depthwise.weight.var: Layout.blocked(4, match.lanes, axis=0),
         }
-        params = [own.get(p.var) or blocked_layout(p.shape, match.lanes) for p in match.group.params]
-        return Layouts(tuple(params), result)
+        return blocked_layouts(match.group, match.lanes, own)
 
     @staticmethod
-    def _reads(match: Match, layout: Layout) -> bool:
+    def _reads(match: ExpandMatch, layout: Layout) -> bool:
         """Blocks of any width that holds whole steps of the reduction."""
         return (
             layout.block is not None
@@ -134,21 +158,21 @@ class ExpandDepthwise(Recipe):
             and not layout.block[1] % match.inner
         )
 
-    def compute(self, match: Match, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        tensors = placeholders(match.group, layouts.params)
-        of = {p.var: (t, layout) for p, t, layout in zip(match.group.params, tensors, layouts.params, strict=True)}
+    def compute(self, match: ExpandMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        args = Arguments(match.group, layouts)
+        of = {p.var: (args.tensor(p), args.layout(p)) for p in match.group.params}
         mid = _expanded(match, config, of)
         depthwise = match.depthwise.group
         of[match.depthwise.data.var] = (mid, layouts.output)
         epilogue = _epilogue(depthwise, of)
         n, blocks, h, w, lanes = layouts.output.physical_shape(match.group.shape)
         whole_tiles = -(-w // config["window_p"]) * config["window_p"]
-        sums = window(match.depthwise, mid, of[match.depthwise.weight.var][0], layouts.output)
+        sums = window_sums(match.depthwise, mid, of[match.depthwise.weight.var][0], layouts.output)
         conv = te.compute((n, blocks, h, whole_tiles, lanes), sums, name="conv")
         out = te.compute((n, blocks, h, w, lanes), lambda *i: epilogue(layouts.output.logical(i), conv(*i)), name="out")
-        return te.create_prim_func([*tensors, out])
+        return args.function(out)
 
-    def schedule(self, sch: Schedule, match: Match, config: Config, machine: Machine) -> None:
+    def schedule(self, sch: Schedule, match: ExpandMatch, config: Config, machine: Machine) -> None:
         conv, mid, tile, out = (sch.get_sblock(name) for name in ("conv", "mid", "tile", "out"))
         n, c, y, x, lane = sch.get_loops(out)
         c, ci = sch.split(c, [None, config["tile_o"]])
@@ -178,7 +202,7 @@ def _schedule_tile(sch: Schedule, tile: Any, at: Any, wide: bool) -> None:
     unroll_and_vectorize(sch, [first, second], lane)
 
 
-def _expanded(match: Match, config: Config, of: Mapping[Any, Any]) -> te.Tensor:
+def _expanded(match: ExpandMatch, config: Config, of: Mapping[Any, Any]) -> te.Tensor:
     """The first convolution with its epilogue: stages "tile" and "mid"."""
     (data, layout), (weight, _) = of[match.expand.data.var], of[match.expand.weight.var]
     n, channels, h, w = match.expand.data.shape
@@ -203,23 +227,22 @@ def _epilogue(group: Group, of: Mapping[Any, Any]) -> Epilogue:
     return Epilogue(group, *zip(*(of[p.var] for p in group.params), strict=True))
 
 
-def _taps(match: Match) -> int:
-    return math.prod(match.depthwise.weight.shape[2:])
+def _taps(match: ExpandMatch) -> int:
+    return math.prod(match.depthwise.window.kernel)
 
 
-def _leaves_image(match: Match, strip: int) -> bool:
+def _leaves_image(match: ExpandMatch, strip: int) -> bool:
     """Whether the windows of a strip lie in the padding altogether: then it has no rows of the middle to compute."""
-    stride, top, rows = match.depthwise.strides[0], match.depthwise.pads[0], match.group.shape[2]
+    window, rows = match.depthwise.window, match.group.shape[2]
+    stride, top = window.strides[0], window.pads[0]
     first, last = -top + _reached(match, strip) - 1, (rows - strip) * stride - top
-    return first < 0 or last >= match.expand.image[0]
+    return first < 0 or last >= match.expand.window.image[0]
 
 
-def _reached(match: Match, strip: int) -> int:
+def _reached(match: ExpandMatch, strip: int) -> int:
     """Rows of the middle that the windows of a strip reach."""
-    kernel, stride, dilation = (
-        f[0] for f in (match.depthwise.weight.shape[2:], match.depthwise.strides, match.depthwise.dilation)
-    )
-    return int((strip - 1) * stride + (kernel - 1) * dilation + 1)
+    window = match.depthwise.window
+    return (strip - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilation[0] + 1
 
 
 def _busy_threads(loops: Sequence[int], threads: int) -> int:

@@ -24,10 +24,9 @@ def close(found: np.ndarray, wanted: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize(
-    "length", [pytest.param(None, marks=pytest.mark.long), 6, pytest.param(16, marks=pytest.mark.long)]
+    ("opset", "axis", "length"),
+    [(20, 0, 6), *(pytest.param(*of, marks=pytest.mark.long) for of in ((17, 1, None), (20, 1, 16)))],
 )
-@pytest.mark.parametrize("axis", [0, pytest.param(1, marks=pytest.mark.long)])
-@pytest.mark.parametrize("opset", [pytest.param(17, marks=pytest.mark.long), 20])
 @pytest.mark.parametrize("kind", ["real", "complex", "one side", "inverse"])
 def test_dft(kind: str, opset: int, axis: int, length: int | None) -> None:
     x = np.float32(RNG.normal(0, 1, (9, 11, 1 if kind in ("real", "one side") else 2)))

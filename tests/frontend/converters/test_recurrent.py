@@ -51,9 +51,13 @@ def test_a_first_state(op_type):
     check_numbers(recurrent(op_type, inputs=inputs), x())
 
 
-@pytest.mark.parametrize("op_type", GATES)
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.mark.parametrize("lengths", [[5, 2], [1, 4], [5, 5]])
+DIRECTIONS, LENGTHS = ("forward", "reverse", "bidirectional"), ([5, 2], [1, 4], [5, 5])
+
+
+@pytest.mark.parametrize(
+    ("op_type", "direction", "lengths"),
+    [(op_type, DIRECTIONS[j], LENGTHS[(i + j) % 3]) for i, op_type in enumerate(GATES) for j in range(3)],
+)
 def test_lengths_of_sequences(op_type, direction, lengths):
     directions = 2 if direction == "bidirectional" else 1
     state = () if lengths == [5, 2] else ("h",) if op_type != "LSTM" else ("h", "c")

@@ -1,5 +1,7 @@
 """ReduceLogSumExp at infinities, against float64; ArgMax, ArgMin and Hardmax at the ends of the range."""
 
+import itertools
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -14,18 +16,21 @@ X[3] += 1000
 
 
 @pytest.mark.parametrize("opset", [13, 18])
-@pytest.mark.parametrize("keep", [0, 1])
-@pytest.mark.parametrize("axes", [[2], [1, 2], None])
-def test_log_sum_exp_of_infinities(axes, keep, opset):
-    over = tuple(axes) if axes else (0, 1, 2)
-    with np.errstate(all="ignore"):
-        exact = np.log(np.exp(X.astype("longdouble")).sum(axis=over, keepdims=bool(keep)))
-    given = {"axes": axes} if axes and opset < 18 else {}
-    inputs = ["x", "a"] if axes and opset >= 18 else ["x"]
-    weights = {"a": np.int64(axes)} if axes and opset >= 18 else {}
-    proto = model([node("ReduceLogSumExp", inputs, ["y"], keepdims=keep, **given)], [value("x", X.shape)],
-                  [value("y", exact.shape)], weights, opset=opset)  # fmt: skip
-    np.testing.assert_allclose(run_tvm(imported(proto), {"x": X})[0], exact.astype("float64"), rtol=1e-6)
+def test_log_sum_exp_of_infinities(opset):
+    nodes, outputs, wanted, weights = [], [], [], {}
+    for number, (axes, keep) in enumerate(itertools.product(([2], [1, 2], None), (0, 1))):
+        over = tuple(axes) if axes else (0, 1, 2)
+        with np.errstate(all="ignore"):
+            wanted.append(np.log(np.exp(X.astype("longdouble")).sum(axis=over, keepdims=bool(keep))))
+        given, inputs = {"axes": axes} if axes and opset < 18 else {}, ["x"]
+        if axes and opset >= 18:
+            weights[f"a{number}"] = np.int64(axes)
+            inputs.append(f"a{number}")
+        nodes.append(node("ReduceLogSumExp", inputs, [f"y{number}"], keepdims=keep, **given))
+        outputs.append(value(f"y{number}", wanted[-1].shape))
+    found = run_tvm(imported(model(nodes, [value("x", X.shape)], outputs, weights, opset=opset)), {"x": X})
+    for got, exact in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, exact.astype("float64"), rtol=1e-6)
 
 
 # ------------------------------------------------------------ places of extremes
@@ -54,20 +59,17 @@ def first_or_last(row: np.ndarray, largest: bool, last: bool) -> int:
     return place
 
 
-@pytest.mark.parametrize("last", [0, 1])
-@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_places_of_extremes_at_the_ends_of_the_range(dtype, op, last):
+def test_places_of_extremes_at_the_ends_of_the_range(dtype):
     x = ends(dtype)
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
-    nodes = [
-        node(op, ["x"], [f"y{axis}"], axis=axis, keepdims=axis == 1, select_last_index=last) for axis in range(3)
-    ]  # fmt: skip
-    wanted = [
-        np.apply_along_axis(first_or_last, axis, x, op == "ArgMax", bool(last)).astype("int64") for axis in range(3)
-    ]
-    wanted[1] = np.expand_dims(wanted[1], 1)
-    outputs = [value(f"y{axis}", w.shape, TensorProto.INT64) for axis, w in enumerate(wanted)]
+    nodes, wanted = [], []
+    for number, (op, last, axis) in enumerate(itertools.product(("ArgMax", "ArgMin"), (0, 1), range(3))):
+        attributes = {"axis": axis, "keepdims": axis == 1, "select_last_index": last}
+        nodes.append(node(op, ["x"], [f"y{number}"], **attributes))
+        places = np.apply_along_axis(first_or_last, axis, x, op == "ArgMax", bool(last)).astype("int64")
+        wanted.append(np.expand_dims(places, 1) if axis == 1 else places)
+    outputs = [value(f"y{number}", w.shape, TensorProto.INT64) for number, w in enumerate(wanted)]
     proto = model(nodes, [value("x", x.shape, kind)], outputs)
     for got, theirs, expected in zip(
         run_tvm(imported(proto), {"x": x}), run_onnxruntime(proto, {"x": x}), wanted, strict=True

@@ -32,7 +32,7 @@ def timeline(launches: Sequence[Launch], at: int) -> Timeline:
         end = now + 3e-6 + one.seconds[at] + OVERHEAD.within(one.arguments)
         spans.append(Span(one.kernel, now + 3e-6, end))
         now = end
-    return Timeline(0.0, now + 1e-6, tuple(spans))
+    return Timeline(now + 1e-6, tuple(spans))
 
 
 def profile(launches: Sequence[Launch], whole: Sequence[float] | None = None, **changes: Any) -> Profile:

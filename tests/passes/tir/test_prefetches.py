@@ -179,7 +179,7 @@ def test_a_tile_that_is_all_of_a_chunk_prefetches_where_load_slots_are_free(rows
 def test_weights_that_a_cache_keeps_do_not_pass_it_by(machine: str) -> None:
     one, here = made("conv2d_nchwc", machine), MACHINES[machine]
     problem = replace(one.match.problem, weights_in="l3")
-    kept = replace(one.match, facts={**one.match.facts, "problem": problem})
+    kept = replace(one.match, problem=problem)
     offered = [Layout.plain(len(p.shape)) for p in kept.group.params]
     _, mod = scheduled(STREAMING["conv2d_nchwc"][0], kept, one.config, here, offered)
     calls = prefetches_of(lower_to_loops({"main": mod["main"]}, here.target())["main"].body)

@@ -9,7 +9,8 @@ import pytest
 
 from tvm_ext.schedules.amx.blocks import Blocks
 from tvm_ext.schedules.amx.recipe import is_legal
-from tvm_ext.schedules.amx.tile_image import TileImage, Window
+from tvm_ext.schedules.amx.tile_image import TileImage
+from tvm_ext.schedules.steps.window import Window
 
 WINDOWS = [
     Window(1, 64, 64, (56, 56), (56, 56), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),

@@ -11,8 +11,9 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.rates.instructions import PRODUCTS
 from tvm_ext.schedules.amx.blocks import Blocks
 from tvm_ext.schedules.amx.cost import TileRates, rates_of, seconds
-from tvm_ext.schedules.amx.tile_image import TileImage, Window
+from tvm_ext.schedules.amx.tile_image import TileImage
 from tvm_ext.schedules.recipes.convolution.conv2d_amx import Conv2dAmx
+from tvm_ext.schedules.steps.window import Window
 
 from ..amx_cases import conv_group
 from ..kernels import matched

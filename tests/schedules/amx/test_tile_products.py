@@ -13,11 +13,12 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss, Recipe
 from tvm_ext.driver.machine_code import code_of
 from tvm_ext.rates.instructions import PRODUCTS
-from tvm_ext.schedules.amx.tile_image import TileImage, Window
+from tvm_ext.schedules.amx.tile_image import TileImage
 from tvm_ext.schedules.amx.tile_products import Registers
 from tvm_ext.schedules.amx.tile_weight import TileWeight, tap_groups
 from tvm_ext.schedules.recipes.convolution.conv2d_amx import Conv2dAmx
 from tvm_ext.schedules.recipes.dense_amx import DenseAmx
+from tvm_ext.schedules.steps.window import Window
 
 from ...emulation.execution import MACHINE
 from ..amx_cases import arrays_of, conv_group, dense_group, run_tiles, run_twin

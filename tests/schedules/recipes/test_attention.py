@@ -64,16 +64,16 @@ def check(group: Any, arrays: Any, machine: Machine, scale: float | None = None,
     ],
 )
 def test_agrees_with_float64(
-    batch: int, rows: int, keys: int, heads: int, depth: int, width: int, machine: Machine, rng: np.random.Generator
+    batch: int, rows: int, keys: int, heads: int, depth: int, width: int, case_machine: Machine, rng: Any
 ) -> None:
     shapes = (batch, rows, heads, depth), (batch, keys, heads, depth), (batch, keys, heads, width)
-    check(attention(*shapes), [random(rng, *s) for s in shapes], machine)
+    check(attention(*shapes), [random(rng, *s) for s in shapes], case_machine)
 
 
 @pytest.mark.parametrize("bias", [(1, 1, 1, 40), (2, 1, 1, 40), (1, 3, 19, 40), (2, 3, 1, 40), (2, 1, 19, 40)])
-def test_bias_broadcasts(bias: Shape, machine: Machine, rng: np.random.Generator) -> None:
+def test_bias_broadcasts(bias: Shape, case_machine: Machine, rng: np.random.Generator) -> None:
     shapes = (2, 19, 3, 16), (2, 40, 3, 16), (2, 40, 3, 16), bias
-    check(attention(*shapes, scale=0.3), [random(rng, *s) for s in shapes], machine, scale=0.3)
+    check(attention(*shapes, scale=0.3), [random(rng, *s) for s in shapes], case_machine, scale=0.3)
 
 
 @pytest.mark.parametrize("masked", [-np.inf, -3.4028234e38, -10000.0])

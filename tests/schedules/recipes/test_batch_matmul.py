@@ -53,8 +53,8 @@ def check(group: Any, machine: Machine, rng: Any, **run: Any) -> None:
         ((2, 1, 64), (2, 64, 70)),
     ],
 )
-def test_agrees_with_float64(a: Shape, b: Shape, machine: Machine, rng: np.random.Generator) -> None:
-    check(product(a, b), machine, rng)
+def test_agrees_with_float64(a: Shape, b: Shape, case_machine: Machine, rng: np.random.Generator) -> None:
+    check(product(a, b), case_machine, rng)
 
 
 @pytest.mark.parametrize("n", [16, 13])

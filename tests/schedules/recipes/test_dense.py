@@ -44,8 +44,8 @@ def check(x_shape: tuple[int, ...], n: int, machine: Machine, rng: Any, residual
     ("x", "n"),
     [((1, 512), 1000), ((1, 7), 1), ((64, 31), 48), ((5, 17), 13), ((2, 3, 24), 10), ((1, 1), 16), ((130, 64), 33)],
 )
-def test_agrees_with_float64(x: tuple[int, ...], n: int, machine: Machine, rng: np.random.Generator) -> None:
-    check(x, n, machine, rng)
+def test_agrees_with_float64(x: tuple[int, ...], n: int, case_machine: Machine, rng: np.random.Generator) -> None:
+    check(x, n, case_machine, rng)
 
 
 @pytest.mark.parametrize("n", [16, 13])

@@ -100,7 +100,7 @@ def test_binary_broadcasts(name: str, other: Any, rng: np.random.Generator) -> N
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_chain(shape: Any, machine: Machine, rng: np.random.Generator) -> None:
+def test_chain(shape: Any, case_machine: Machine, rng: np.random.Generator) -> None:
     def body(x: Any, y: Any) -> Any:
         a = yield relax.op.add(x, y)
         b = yield relax.op.multiply(a, relax.const(3.0, "float32"))
@@ -110,7 +110,7 @@ def test_chain(shape: Any, machine: Machine, rng: np.random.Generator) -> None:
     group = make_group("elementwise", [shape, shape], body)
     x, y = random(rng, *shape), random(rng, *shape)
     total = x.astype("float64") + y
-    close(run_kernel(RECIPE, group, [x, y], machine), np.maximum(3 * total, 0) - total)
+    close(run_kernel(RECIPE, group, [x, y], case_machine), np.maximum(3 * total, 0) - total)
 
 
 @pytest.mark.parametrize("shape", [(2, 13, 3, 5), (1, 13, 6, 5), (1, 5, 1, 7)])
@@ -173,22 +173,22 @@ def test_every_operator_between_types_is_tested() -> None:
     ("name", "dtype"),
     [*((name, "float32") for name in COMPARISONS), ("relax.equal", "int64"), ("relax.less_equal", "int64")],
 )
-def test_comparison(name: str, dtype: str, machine: Machine, rng: np.random.Generator) -> None:
+def test_comparison(name: str, dtype: str, case_machine: Machine, rng: np.random.Generator) -> None:
     op = getattr(relax.op, name.removeprefix("relax."))
     group = make_group("elementwise", [(3, 37), (3, 1)], lambda x, y: (yield op(x, y)), dtype=dtype)
     x, y = rng.integers(-2, 3, (3, 37)).astype(dtype), rng.integers(-2, 3, (3, 1)).astype(dtype)
-    assert np.array_equal(run_kernel(RECIPE, group, [x, y], machine), COMPARISONS[name](x, y))
+    assert np.array_equal(run_kernel(RECIPE, group, [x, y], case_machine), COMPARISONS[name](x, y))
 
 
 @pytest.mark.parametrize("name", LOGIC)
-def test_logic(name: str, machine: Machine, rng: np.random.Generator) -> None:
+def test_logic(name: str, case_machine: Machine, rng: np.random.Generator) -> None:
     def body(x: Any, y: Any) -> Any:
         z = yield getattr(relax.op, name.removeprefix("relax."))(x, y)
         yield relax.op.logical_not(z)
 
     group = make_group("elementwise", [(2, 41), (41,)], body, dtype="bool")
     x, y = rng.integers(0, 2, (2, 41)).astype(bool), rng.integers(0, 2, 41).astype(bool)
-    assert np.array_equal(run_kernel(RECIPE, group, [x, y], machine), ~LOGIC[name](x, y))
+    assert np.array_equal(run_kernel(RECIPE, group, [x, y], case_machine), ~LOGIC[name](x, y))
 
 
 def test_where_and_casts(machine: Machine, rng: np.random.Generator) -> None:

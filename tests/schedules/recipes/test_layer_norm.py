@@ -54,18 +54,20 @@ def check(
 
 @pytest.mark.parametrize("mean", [0.0, 1000.0])
 @pytest.mark.parametrize(("shape", "axes"), CASES)
-def test_agrees_with_float64(shape: Any, axes: Any, mean: float, machine: Machine, rng: np.random.Generator) -> None:
-    check(shape, axes, machine, rng, mean)
+def test_agrees_with_float64(
+    shape: Any, axes: Any, mean: float, case_machine: Machine, rng: np.random.Generator
+) -> None:
+    check(shape, axes, case_machine, rng, mean)
 
 
 @pytest.mark.parametrize(("shape", "axes"), CASES)
-def test_rms_norm(shape: Any, axes: Any, machine: Machine, rng: np.random.Generator) -> None:
-    check(shape, axes, machine, rng, rms=True)
+def test_rms_norm(shape: Any, axes: Any, case_machine: Machine, rng: np.random.Generator) -> None:
+    check(shape, axes, case_machine, rng, rms=True)
 
 
 @pytest.mark.parametrize("options", [{"scale": False}, {"center": False}, {"scale": False, "center": False}])
-def test_without_weight_or_bias(options: Any, machine: Machine, rng: np.random.Generator) -> None:
-    check((3, 21), [-1], machine, rng, **options)
+def test_without_weight_or_bias(options: Any, case_machine: Machine, rng: np.random.Generator) -> None:
+    check((3, 21), [-1], case_machine, rng, **options)
 
 
 def test_refuses_axes_that_are_not_last() -> None:

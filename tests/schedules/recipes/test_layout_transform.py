@@ -30,6 +30,8 @@ SHAPES = [
     (1, 1, 6, 5),  # one channel
     (1, 48, 131, 131),  # enough for two threads, of 3 blocks
 ]
+#: Shapes that go from every layout to every other one.
+GENERAL = SHAPES[3:6]
 PAIRS = [
     (PLAIN, Layout.blocked(4, 8)),
     (Layout.blocked(4, 8), PLAIN),
@@ -45,7 +47,7 @@ PAIRS = [
     (Layout.blocked(4, 16).permuted((0, 2, 3, 1)), PLAIN),
 ]
 #: Of 24 permutations; odd sizes, few, many.
-EVERY = [(2, 3, 4, 5), *(pytest.param(s, marks=pytest.mark.long) for s in ((17, 5, 3, 19), (7, 16, 2, 33)))]
+EVERY = [(2, 3, 4, 5), pytest.param((17, 5, 3, 33), marks=pytest.mark.long)]
 
 
 def transformed(x: np.ndarray, source: Layout, target: Layout, machine: Machine) -> np.ndarray:
@@ -61,7 +63,7 @@ def transformed(x: np.ndarray, source: Layout, target: Layout, machine: Machine)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_moves_every_element(shape: Sequence[int], rng: np.random.Generator) -> None:
     x, machine = rng.standard_normal(shape).astype("float32"), Machine.detect(None, 2)
-    for source, target in PAIRS:
+    for source, target in PAIRS if shape in GENERAL else PAIRS[: len(PAIRS) // 2]:
         assert np.array_equal(transformed(x, source, target, machine), x), f"{source} -> {target}"
 
 
@@ -87,9 +89,8 @@ def test_any_type(dtype: str, rng: np.random.Generator) -> None:
     machine = Machine.detect(None, 2)
     few = rng.integers(0, 2 if dtype == "bool" else 100, (2, 3, 35, 3)).astype(dtype)
     many = rng.integers(0, 2 if dtype == "bool" else 100, (1, 19, 6, 23)).astype(dtype)
-    for source, target in ((PLAIN, NHWC), (NHWC, PLAIN), (PLAIN, Layout.blocked(4, 16))):
-        for x in (few, many):
-            assert np.array_equal(transformed(x, source, target, machine), x), f"{source} -> {target}"
+    for source, target, x in ((PLAIN, NHWC, few), (NHWC, PLAIN, many), (PLAIN, Layout.blocked(4, 16), many)):
+        assert np.array_equal(transformed(x, source, target, machine), x), f"{source} -> {target}"
 
 
 @pytest.mark.parametrize("threads", [3, 4, 7])

@@ -51,7 +51,7 @@ CASES = [
 @pytest.mark.parametrize(("shape", "pool", "strides", "pads"), CASES)
 @pytest.mark.parametrize("kind", ["max", "avg", "avg with padding"])
 def test_agrees_with_onnxruntime(
-    kind: str, shape: Any, pool: Any, strides: Any, pads: Any, blocked: bool, machine: Machine, rng: Any
+    kind: str, shape: Any, pool: Any, strides: Any, pads: Any, blocked: bool, case_machine: Machine, rng: Any
 ) -> None:
     kind, _, counted = kind.partition(" ")
     attrs = {"pool_size": pool, "strides": strides, "padding": pads}
@@ -59,8 +59,8 @@ def test_agrees_with_onnxruntime(
         attrs["count_include_pad"] = bool(counted)
     group = pool_group(kind, shape, **attrs)
     x = random(rng, *shape) - 3.0  # all negative: padding with zeros would show
-    offered = [Layout.blocked(4, machine.lanes) if blocked else Layout.plain(4)]
-    got = run_kernel(RECIPE, group, [x], machine, offered=offered)
+    offered = [Layout.blocked(4, case_machine.lanes) if blocked else Layout.plain(4)]
+    got = run_kernel(RECIPE, group, [x], case_machine, offered=offered)
     want = -reference(kind, x, pool, strides, pads, bool(counted))
     if kind == "max":
         assert np.array_equal(got, want)

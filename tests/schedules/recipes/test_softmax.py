@@ -21,10 +21,10 @@ RECIPE = Softmax()
 
 @pytest.mark.parametrize("shape", [(1, 1000), (7, 13), (2, 3, 5), (1, 1), (9,), (64, 32)])
 @pytest.mark.parametrize("scale", [1.0, 200.0], ids=["normal", "large"])
-def test_agrees_with_float64(shape: Any, scale: float, machine: Machine, rng: np.random.Generator) -> None:
+def test_agrees_with_float64(shape: Any, scale: float, case_machine: Machine, rng: np.random.Generator) -> None:
     group = make_group("relax.nn.softmax", [shape], lambda x: (yield relax.op.nn.softmax(x, axis=-1)))
     x = random(rng, *shape) * np.float32(scale)
-    got = run_kernel(RECIPE, group, [x], machine)
+    got = run_kernel(RECIPE, group, [x], case_machine)
     wide = x.astype("float64")
     exact = np.exp(wide - wide.max(-1, keepdims=True))
     exact /= exact.sum(-1, keepdims=True)
@@ -35,7 +35,7 @@ def test_agrees_with_float64(shape: Any, scale: float, machine: Machine, rng: np
 
 @pytest.mark.parametrize(("shape", "axis"), [((3, 4), 0), ((2, 5, 3, 7), 1), ((17, 2), -2)])
 @pytest.mark.parametrize("op", ["softmax", "log_softmax"])
-def test_any_axis(op: str, shape: Any, axis: int, machine: Machine, rng: np.random.Generator) -> None:
+def test_any_axis(op: str, shape: Any, axis: int, case_machine: Machine, rng: np.random.Generator) -> None:
     """The layout has the axis last; the epilogue's operand follows it."""
 
     def body(x: Any, y: Any) -> Any:
@@ -44,7 +44,7 @@ def test_any_axis(op: str, shape: Any, axis: int, machine: Machine, rng: np.rand
 
     group = make_group(f"relax.nn.{op}", [shape, shape], body)
     x, y = random(rng, *shape), random(rng, *shape)
-    got = run_kernel(RECIPE, group, [x, y], machine)
+    got = run_kernel(RECIPE, group, [x, y], case_machine)
     wide = x.astype("float64")
     total = np.log(np.exp(wide).sum(axis, keepdims=True))
     exact = (np.exp(wide - total) if op == "softmax" else wide - total) * y
@@ -53,14 +53,16 @@ def test_any_axis(op: str, shape: Any, axis: int, machine: Machine, rng: np.rand
 
 @pytest.mark.parametrize("masked", [-np.inf, np.float32(-3.4028235e38), -1e4], ids=["-inf", "lowest", "-1e4"])
 @pytest.mark.parametrize("length", [16, 19])
-def test_masked_elements_as_onnxruntime(masked: float, length: int, machine: Machine, rng: np.random.Generator) -> None:
+def test_masked_elements_as_onnxruntime(
+    masked: float, length: int, case_machine: Machine, rng: np.random.Generator
+) -> None:
     """Rows with some, all but one, and all elements masked."""
     x = random(rng, 4, length)
     x[1, length // 2 :], x[2, 1:], x[3, :] = masked, masked, masked
     proto = model([node("Softmax", "x", "y", axis=-1)], [value("x", x.shape)], [value("y", x.shape)])
     want = onnxruntime_outputs(proto, {"x": x})["y"]
     group = make_group("relax.nn.softmax", [x.shape], lambda x: (yield relax.op.nn.softmax(x, axis=-1)))
-    np.testing.assert_allclose(run_kernel(RECIPE, group, [x], machine), want, rtol=1e-5, atol=1e-37)
+    np.testing.assert_allclose(run_kernel(RECIPE, group, [x], case_machine), want, rtol=1e-5, atol=1e-37)
 
 
 def test_nan_spoils_its_row_only(machine: Machine) -> None:

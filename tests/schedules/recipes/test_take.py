@@ -47,12 +47,12 @@ PICKS: list[Any] = [
     ("data", "indices", "axis", "kind"), [*((*of, "int64") for of in PICKS), *((*of, "int32") for of in PICKS[:3])]
 )
 def test_picks_rows(
-    data: Any, indices: Any, axis: int | None, kind: str, machine: Machine, rng: np.random.Generator
+    data: Any, indices: Any, axis: int | None, kind: str, case_machine: Machine, rng: np.random.Generator
 ) -> None:
     rows = data[axis or 0]
     at = rng.integers(-rows, rows, indices).astype(kind)
     table = random(rng, *data)
-    got = run_kernel(RECIPE, take_group(data, indices, axis, kind=kind), [table, at], machine)
+    got = run_kernel(RECIPE, take_group(data, indices, axis, kind=kind), [table, at], case_machine)
     np.testing.assert_array_equal(got, np.take(table, at, axis))
 
 
@@ -73,20 +73,20 @@ def test_any_dtype(dtype: str, rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("extra", [(1, 7, 24), (24,), (1, 7, 1)])
-def test_epilogue(extra: Any, machine: Machine, rng: np.random.Generator) -> None:
+def test_epilogue(extra: Any, case_machine: Machine, rng: np.random.Generator) -> None:
     table, at, other = random(rng, 13, 24), rng.integers(0, 13, (1, 7)), random(rng, *extra)
-    got = run_kernel(RECIPE, take_group((13, 24), (1, 7), 0, extra=extra), [table, at, other], machine)
+    got = run_kernel(RECIPE, take_group((13, 24), (1, 7), 0, extra=extra), [table, at, other], case_machine)
     np.testing.assert_array_equal(got, table[at] + other)
 
 
 @pytest.mark.parametrize("index", [0, -1])
 @pytest.mark.parametrize("shape", [(), (1,)])
-def test_one_fixed_row(index: int, shape: Any, machine: Machine, rng: np.random.Generator) -> None:
+def test_one_fixed_row(index: int, shape: Any, case_machine: Machine, rng: np.random.Generator) -> None:
     def body(x: Any) -> Any:
         yield relax.op.take(x, relax.const(np.full(shape, index, "int64"), "int64"), 1, mode="wrap")
 
     x = random(rng, 3, 5, 18)
-    got = run_kernel(RECIPE, make_group("relax.take", [x.shape], body), [x], machine)
+    got = run_kernel(RECIPE, make_group("relax.take", [x.shape], body), [x], case_machine)
     np.testing.assert_array_equal(got, np.take(x, np.full(shape, index), 1))
 
 

@@ -58,9 +58,9 @@ def layouts_of(recipe: Recipe, group: Any, machine: Machine, offered: Any) -> An
         ([(2, 3, 40)], 2),
     ],
 )
-def test_concat(shapes: Any, axis: int, machine: Machine, rng: np.random.Generator) -> None:
+def test_concat(shapes: Any, axis: int, case_machine: Machine, rng: np.random.Generator) -> None:
     arrays = [random(rng, *s) for s in shapes]
-    got = run_kernel(Concat(), concat_group(shapes, axis), arrays, machine)
+    got = run_kernel(Concat(), concat_group(shapes, axis), arrays, case_machine)
     assert np.array_equal(got, -np.concatenate(arrays, axis))
 
 
@@ -77,14 +77,14 @@ def test_concat_of_one_tensor_with_itself(rng: np.random.Generator) -> None:
     ("channels", "axis", "stays"), [((2, 1), 1, True), ((2, 0.5), 1, True), ((0.5, 2), 1, False), ((1.5, 1.5), 3, True)]
 )
 def test_concat_keeps_blocks_that_operands_fill(
-    channels: Any, axis: int, stays: bool, machine: Machine, rng: np.random.Generator
+    channels: Any, axis: int, stays: bool, case_machine: Machine, rng: np.random.Generator
 ) -> None:
-    shapes = [(2, int(c * machine.lanes), 3, 5) for c in channels]
-    offered = [Layout.blocked(4, machine.lanes)] * 2
+    shapes = [(2, int(c * case_machine.lanes), 3, 5) for c in channels]
+    offered = [Layout.blocked(4, case_machine.lanes)] * 2
     group = concat_group(shapes, axis)
-    assert layouts_of(Concat(), group, machine, offered).output.is_plain is not stays
+    assert layouts_of(Concat(), group, case_machine, offered).output.is_plain is not stays
     arrays = [random(rng, *s) for s in shapes]
-    got = run_kernel(Concat(), group, arrays, machine, offered=offered)
+    got = run_kernel(Concat(), group, arrays, case_machine, offered=offered)
     assert np.array_equal(got, -np.concatenate(arrays, axis))
 
 
@@ -114,14 +114,14 @@ def test_other_types(dtype: str, rng: np.random.Generator) -> None:
 )
 @pytest.mark.parametrize("blocked", [False, True])
 def test_slice(
-    shape: Any, axes: Any, begin: Any, end: Any, step: Any, blocked: bool, machine: Machine, rng: np.random.Generator
+    shape: Any, axes: Any, begin: Any, end: Any, step: Any, blocked: bool, case_machine: Machine, rng: Any
 ) -> None:
     x = random(rng, *shape)
     where = [slice(None)] * x.ndim
     for a, b, e, s in zip(axes, begin, end, step, strict=True):
         where[a] = slice(b, e, s) if s > 0 or e >= -shape[a] else slice(b, None, s)
-    offered = [Layout.blocked(4, machine.lanes)] if blocked and x.ndim == 4 else None
-    got = run_kernel(StridedSlice(), slice_group(shape, axes, begin, end, step), [x], machine, offered=offered)
+    offered = [Layout.blocked(4, case_machine.lanes)] if blocked and x.ndim == 4 else None
+    got = run_kernel(StridedSlice(), slice_group(shape, axes, begin, end, step), [x], case_machine, offered=offered)
     assert np.array_equal(got, -x[tuple(where)])
 
 
@@ -143,10 +143,10 @@ def test_slice_that_begins_a_block_keeps_it(machine: Machine) -> None:
     ],
 )
 @pytest.mark.parametrize("blocked", [False, True])
-def test_pad(shape: Any, widths: Any, blocked: bool, machine: Machine, rng: np.random.Generator) -> None:
+def test_pad(shape: Any, widths: Any, blocked: bool, case_machine: Machine, rng: np.random.Generator) -> None:
     x, b = random(rng, *shape), random(rng, *[1] * len(shape))
-    offered = [Layout.blocked(4, machine.lanes), Layout.plain(4)] if blocked and x.ndim == 4 else None
-    got = run_kernel(Pad(), pad_group(shape, widths), [x, b], machine, offered=offered)
+    offered = [Layout.blocked(4, case_machine.lanes), Layout.plain(4)] if blocked and x.ndim == 4 else None
+    got = run_kernel(Pad(), pad_group(shape, widths), [x, b], case_machine, offered=offered)
     pairs = list(zip(widths[0::2], widths[1::2], strict=True))
     assert np.array_equal(got, np.pad(x, pairs, constant_values=np.float32(0.5)) + b)
 

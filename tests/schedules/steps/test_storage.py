@@ -181,9 +181,12 @@ def test_agrees_with_float64(name: str, dtype: str, rng: np.random.Generator) ->
     check(CASES[name], STORAGES[dtype], Machine.detect(None, 2), rng)
 
 
-@pytest.mark.parametrize("name", ["elementwise in blocks", "max_pool2d", "global average", "layer_norm", "attention",
-                                  "conv2d_nchwc", "conv2d_depthwise", "pad"])  # fmt: skip
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "uint8"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("elementwise in blocks", "float16"), ("max_pool2d", "bfloat16"), ("global average", "uint8"),
+     ("layer_norm", "bfloat16"), ("attention", "float16"), ("conv2d_nchwc", "uint8"), ("conv2d_nchwc", "float16"),
+     ("conv2d_depthwise", "bfloat16"), ("pad", "uint8")],
+)  # fmt: skip
 def test_on_other_instruction_sets(name: str, dtype: str, other_machine: Machine, rng: np.random.Generator) -> None:
     check(CASES[name], STORAGES[dtype], other_machine, rng)
 
@@ -207,13 +210,13 @@ def _moved(name: str, shapes: Sequence[Any], op: Callable[..., Any], exact: Call
     ],
 )  # fmt: skip
 def test_moves_stored_numbers_as_they_are(
-    anchor: str, shapes: Any, op: Any, exact: Any, recipe: Recipe, dtype: str, machine: Machine, rng: Any
+    anchor: str, shapes: Any, op: Any, exact: Any, recipe: Recipe, dtype: str, case_machine: Machine, rng: Any
 ) -> None:
     arrays = [STORAGES[dtype].random(rng, shape) for shape in shapes]
     group = make_group(anchor, shapes, lambda *p: (yield op(*p)), dtype=dtype)
     for blocked in (False, True) if len(shapes[0]) == 4 else (False,):
-        layout = Layout.blocked(4, machine.lanes) if blocked else Layout.plain(len(shapes[0]))
-        got = run_narrow(recipe, group, arrays, machine, offered=[layout] * len(shapes))
+        layout = Layout.blocked(4, case_machine.lanes) if blocked else Layout.plain(len(shapes[0]))
+        got = run_narrow(recipe, group, arrays, case_machine, offered=[layout] * len(shapes))
         assert got.dtype == arrays[0].dtype and np.array_equal(got, exact(*arrays))
 
 
@@ -235,7 +238,7 @@ def test_takes_rows_of_a_stored_table(dtype: str, rng: np.random.Generator) -> N
 
 
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.constants])
-def test_a_scale_for_each_output(name: str, machine: Machine, rng: np.random.Generator) -> None:
+def test_a_scale_for_each_output(name: str, case_machine: Machine, rng: np.random.Generator) -> None:
     """What quantizers write: uint8 data, int8 weights with a scale for each output channel, a bias."""
     case, storage, weights = CASES[name], STORAGES["uint8"], Storage("int8")
     axis = 0 if case.anchor == "relax.nn.conv2d" else 1
@@ -256,7 +259,7 @@ def test_a_scale_for_each_output(name: str, machine: Machine, rng: np.random.Gen
 
     shapes = [*case.shapes, (outputs,), bias.reshape(wide).shape]
     group = make_group(case.anchor, shapes, body, (1, 2, 3), ["uint8", "int8", "float32", "float32"])
-    got = run_narrow(case.recipe, group, [x, w, scale, bias.reshape(wide)], machine)
+    got = run_narrow(case.recipe, group, [x, w, scale, bias.reshape(wide)], case_machine)
     size = case.exact(np.abs(storage.value(x)), np.abs(w.astype("float64")) * scale.reshape(along)) + abs(bias).max()
     storage.check(got, exact, step, (case.terms + 4) * ROUNDOFF * size)
 
@@ -360,19 +363,22 @@ def test_quantizes_to_the_bit(dtype: str, machine: Machine, rng: np.random.Gener
         assert np.array_equal(got, np.nan_to_num(wanted, nan=limits.min).astype(dtype))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize(("rows", "k", "n"), [(1, 1, 1), (1, 37, 101), (3, 48, 7), (4, 129, 64), (2, 640, 333)])
+@pytest.mark.parametrize(
+    ("rows", "k", "n", "dtype"),
+    [(1, 1, 1, "float16"), (1, 37, 101, "bfloat16"), (3, 48, 7, "float16"), (4, 129, 64, "bfloat16"),
+     (2, 640, 333, "float16")],
+)  # fmt: skip
 def test_few_rows_stream_a_narrow_weight(
-    rows: int, k: int, n: int, dtype: str, machine: Machine, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    rows: int, k: int, n: int, dtype: str, case_machine: Machine, rng: Any, monkeypatch: Any
 ) -> None:
     """It is widened as it is read."""
     monkeypatch.setattr(dense, "in_fewer_bytes", lambda problem, *_: replace(problem, word=2))
     case = Case(Dense(), "relax.matmul", [(rows, k), (k, n)], relax.op.matmul, np.matmul, k + 8, constants=(1,))
     group = stored_group(case.anchor, case.shapes, case.op, STORAGES[dtype], 1.0, case.constants)
-    match = matched(Dense(), group, machine)
-    layouts, _ = scheduled(Dense(), match, Dense().default(match, machine), machine, [Layout.plain(2)] * 2)
+    match = matched(Dense(), group, case_machine)
+    layouts, _ = scheduled(Dense(), match, Dense().default(match, case_machine), case_machine, [Layout.plain(2)] * 2)
     assert layouts.params[1].element_type(dtype) == dtype
-    check(case, STORAGES[dtype], machine, rng)
+    check(case, STORAGES[dtype], case_machine, rng)
 
 
 @pytest.mark.parametrize(

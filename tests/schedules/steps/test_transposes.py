@@ -33,16 +33,16 @@ def turned(x: np.ndarray, lanes: int, machine: Machine, turn: Callable[[list[Any
 
 @pytest.mark.parametrize("n", [2, 4, 8, 16])
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
-def test_transpose(n: int, dtype: str, machine: Machine) -> None:
+def test_transpose(n: int, dtype: str, case_machine: Machine) -> None:
     x = np.arange(n * n).astype(dtype)
-    out = turned(x, n, machine, lambda rows: transpose(rows, x.itemsize))
+    out = turned(x, n, case_machine, lambda rows: transpose(rows, x.itemsize))
     assert np.array_equal(out.reshape(n, n), x.reshape(n, n).T)
 
 
 @pytest.mark.parametrize("rows", [2, 3, 5, 7])
 @pytest.mark.parametrize("lanes", [2, 8, 16])
-def test_interleave_and_back(rows: int, lanes: int, machine: Machine) -> None:
+def test_interleave_and_back(rows: int, lanes: int, case_machine: Machine) -> None:
     x = np.arange(rows * lanes).astype("float32")
-    mixed = turned(x, lanes, machine, lambda vectors: interleave(vectors, lanes))
+    mixed = turned(x, lanes, case_machine, lambda vectors: interleave(vectors, lanes))
     assert np.array_equal(mixed, x.reshape(rows, lanes).T.ravel())
-    assert np.array_equal(turned(mixed, lanes, machine, lambda vectors: deinterleave(vectors, lanes)), x)
+    assert np.array_equal(turned(mixed, lanes, case_machine, lambda vectors: deinterleave(vectors, lanes)), x)

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
 from tvm_ext.tuning.measure import LocalMeasurer, MeasureError, Measurement
 
 from .misbehaving import HANGS
-from .tasks import PLUGIN, GroupTask, MatmulTask, children, misbehaving, relu_group
+from .tasks import CALLS, PLUGIN, SECONDS, TOLD, GroupTask, MatmulTask, children, misbehaving, relu_group
 
 pytestmark = pytest.mark.long
+#: Seconds that something may take on a machine that does much else.
+_PATIENCE = 300
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,7 @@ def machine() -> Machine:
 
 @pytest.fixture(scope="module")
 def pool(machine: Machine) -> Iterator[LocalMeasurer]:
-    with LocalMeasurer(machine, 2, build_timeout=4, run_timeout=4, plugins=[PLUGIN]) as measurer:
+    with LocalMeasurer(machine, 2, build_timeout=_PATIENCE, run_timeout=_PATIENCE, plugins=[PLUGIN]) as measurer:
         yield measurer
 
 
@@ -61,8 +64,11 @@ def conv_group(*w_shape: int, x: tuple[int, ...], padding: int = 1) -> Any:
     return make_group("relax.nn.conv2d", [x, w_shape, (1, w_shape[0], 1, 1)], body, constants=(1, 2))
 
 
-@pytest.mark.parametrize("recipe", [Conv2dNCHWc(), Conv2dWinograd()], ids=lambda recipe: recipe.name)
-@pytest.mark.parametrize("channels", [(32, 48), (16, 17)])
+@pytest.mark.parametrize(
+    ("recipe", "channels"),
+    [(Conv2dNCHWc(), (16, 17)), (Conv2dWinograd(), (32, 48))],
+    ids=lambda x: getattr(x, "name", ""),
+)
 def test_points_of_a_recipe_are_right_and_timed(pool, machine, recipe, channels) -> None:
     group = conv_group(channels[1], channels[0], 3, 3, x=(1, channels[0], 11, 13))
     match = matched(recipe, group, machine)
@@ -88,7 +94,9 @@ def test_a_wrong_kernel_has_no_time(pool, machine) -> None:
     assert "NaN" in unwritten.detail
 
 
-def test_what_misbehaves_costs_its_row_and_the_others_go_on(pool, machine) -> None:
+def test_what_misbehaves_costs_its_row_and_the_others_go_on(pool, machine, monkeypatch) -> None:
+    """Two hang: kernels of a hundred numbers are built and run in far less than these seconds, also under load."""
+    monkeypatch.setattr(pool, "_limits", replace(pool._limits, build_timeout=15, run_timeout=10))
     names = ["right", "hang in build", "right", "segfault", "bad schedule", "right", "hang in run", "exit", "right"]
     found = by_number(pool.measure(misbehaving(machine), how(*names)))
     assert [one.error for one in found] == [
@@ -147,11 +155,13 @@ def test_builds_go_on_beside_kernels_of_fewer_threads(machine) -> None:
 
 
 def test_those_close_to_the_fastest_are_timed_in_several_rounds(machine) -> None:
-    with LocalMeasurer(machine, 2, plugins=[PLUGIN], run_timeout=4, rounds=3) as measurer:
-        found = by_number(measurer.measure(misbehaving(machine), how("right", "right", "wrong", "segfault", "right")))
-    assert [one.error for one in found] == ["", "", "wrong", "crash", ""]
-    assert {len(one.costs) for one in found if not one.error} <= {10, 20, 30}
-    assert max(len(one.costs) for one in found) == 30 and not any(one.discarded for one in found)
+    """The second is as fast as the first but for its first round; the fourth is not; times are those told."""
+    with LocalMeasurer(machine, 2, plugins=[PLUGIN, TOLD], rounds=3) as measurer:
+        found = by_number(measurer.measure(misbehaving(machine), how("right", "right", "wrong", "right")))
+    assert [one.error for one in found] == ["", "", "wrong", ""]
+    for one, rounds in zip(found, (3, 3, 0, 1), strict=True):
+        assert one.costs == tuple(seconds for seconds in SECONDS[one.config["n"]][:rounds] for _ in range(CALLS))
+    assert not any(one.discarded for one in found)
     with pytest.raises(OptionError, match="rounds"):
         LocalMeasurer(machine, 2, rounds=0)
 
@@ -233,10 +243,6 @@ def test_workers_end_with_their_parent(number, tmp_path) -> None:
     parent.wait(timeout=_PATIENCE)
     parent.stdout.close()
     _until(lambda: not any(map(_alive, workers)), f"workers {workers} live on")
-
-
-#: Seconds that something may take on a machine that does much else.
-_PATIENCE = 300
 
 
 def _until(condition: Callable[[], bool], otherwise: str) -> None:

@@ -17,7 +17,8 @@ from tvm_ext.tuning.measure import LocalMeasurer, MeasureError
 from .stored_tasks import DOTS, INSTRUCTIONS, TILES, stored
 
 pytestmark = pytest.mark.long
-KINDS = ("bf16", "u8", "s8")
+#: In this process all are run by `test_workbench.py`.
+KINDS = ("bf16", "u8")
 
 
 @pytest.fixture(scope="module")
@@ -53,17 +54,18 @@ def check(measurer: LocalMeasurer, recipe: Recipe, kind: str) -> None:
         assert result.costs and result.check is not None and result.check < 0.01
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("recipe", TILES, ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize(
+    ("recipe", "kind"), [*zip(TILES, KINDS, strict=True)], ids=lambda part: getattr(part, "name", "")
+)
 def test_tasks_of_tile_registers(tiles: LocalMeasurer, executed: Path, recipe: Recipe, kind: str) -> None:
     check(tiles, recipe, kind)
     assert ON_HARDWARE or (executed / INSTRUCTIONS[kind]).exists()
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=needs["bf16" if kind == "bf16" else "int8"]) for kind in KINDS]
+    ("recipe", "kind"),
+    [pytest.param(DOTS[0], "bf16", marks=needs["bf16"]), pytest.param(DOTS[1], "u8", marks=needs["int8"])],
 )
-@pytest.mark.parametrize("recipe", DOTS, ids=lambda recipe: recipe.name)
 def test_tasks_of_dot_products(dots: LocalMeasurer, recipe: Recipe, kind: str) -> None:
     check(dots, recipe, kind)
 

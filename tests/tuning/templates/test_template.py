@@ -20,7 +20,7 @@ from tvm_ext.tuning.templates import template as template_module
 from tvm_ext.tuning.templates.entities import InstantiationError
 from tvm_ext.tuning.tuners import make_tuner
 
-from . import CASES, batched, direct, matmul, tiled
+from ..small_templates import CASES, batched, direct, matmul, tiled
 
 
 def run(module: tvm.IRModule, arrays: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:

@@ -24,8 +24,8 @@ ZOO = "zoo:"
 
 def input_argument(text: str) -> tuple[str, str]:
     """Parse NAME=file.npy."""
-    name, found, path = text.partition("=")
-    if not (found and name and path):
+    name, equals, path = text.partition("=")
+    if not (equals and name and path):
         raise argparse.ArgumentTypeError(f"{text!r}: NAME=file.npy is needed")
     return name, path
 
@@ -72,12 +72,12 @@ def compile_with_progress(args: argparse.Namespace, model: Any) -> CompiledModel
 
 def measure_with_progress(args: argparse.Namespace, model: Any, progress: Progress) -> None:
     """With `--choose measure`: measure what the timing cache lacks, and say what is measured."""
-    if (given := compile_options(args)).get("choose") != "measure":
+    if (keywords := compile_options(args)).get("choose") != "measure":
         return
     from ...core.options import CompileOptions
     from ...tuning.choose import measure_choices
 
-    label, options = progress.label, CompileOptions.of(**given)
+    label, options = progress.label, CompileOptions.of(**keywords)
     measure_choices(model, options, tell=lambda text: progress.tell(f"{label}: {text}"))
     progress.tell(label)
 

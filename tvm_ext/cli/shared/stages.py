@@ -108,11 +108,11 @@ def _page(args: argparse.Namespace, inspection: Inspection, progress: Progress) 
 
 def print_changes(changes: tuple[PassChange, ...]) -> None:
     """What passes changed, coloured on a terminal."""
-    for one in changes:
+    for change in changes:
         print()
-        for line in str(one).splitlines():
+        for line in str(change).splitlines():
             colour = _COLOURS.get(line[:1]) if sys.stdout.isatty() else None
             print(f"{colour}{line}\033[0m" if colour else line)
-        for kind, events in (("fired", one.fired), ("skipped", one.skipped)):
+        for kind, events in (("fired", change.fired), ("skipped", change.skipped)):
             for event in events:
                 print(f"  {kind:7}  {event.value}: {event.detail}")

@@ -59,6 +59,15 @@ def vector_seconds(operations: float, machine: Machine, shared: Sharing) -> floa
     return seconds(vector_cycles(operations, machine) * shared.part, [], machine, shared.threads)
 
 
+def vector_threads(operations: float, machine: Machine, shared: Callable[[int], Sharing] | None = None) -> int:
+    """The number of threads that finish f32 operations in whole vectors first.
+
+    Args:
+        shared: that of :func:`threads_of`.
+    """
+    return threads_of(vector_cycles(operations, machine), machine, shared)
+
+
 def vector_cycles(operations: float, machine: Machine) -> float:
     """Cycles of f32 operations in whole vectors, one a cycle; operands, which another core wrote or which come out of
     L2, take as long again."""

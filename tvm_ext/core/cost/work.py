@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from .sharing import Sharing
 
 if TYPE_CHECKING:
     from ..group import Group
@@ -24,6 +27,30 @@ MOVES = frozenset(
 
 #: Operators that read of their first operand no more than they return.
 READ_IN_PART = frozenset({"relax.take", "relax.gather_elements", "relax.gather_nd", "relax.strided_slice"})
+
+
+@dataclass(frozen=True)
+class VectorWork:
+    """What a kernel does whose instructions are those of vectors, loads and stores among them.
+
+    Attributes:
+        operations: f32 operations; a number that is loaded or stored is one.
+        rows: that threads share whole; None if any part of the work can be a thread's.
+    """
+
+    operations: float
+    rows: int | None = None
+
+    @staticmethod
+    def of(group: Group) -> VectorWork:
+        """What the operators of a group state: :func:`flops_of`, and one for 4 bytes that it reads or writes, once."""
+        partial = read_in_part(group)
+        read = sum(partial.get(number, bytes_of(param.var)) for number, param in enumerate(group.params))
+        return VectorWork(flops_of(group) + (read + bytes_of(group.result)) / 4)
+
+    def shared(self, threads: int) -> Sharing:
+        """How so many threads share it."""
+        return Sharing(threads, threads, 1) if self.rows is None else Sharing.of_rows(self.rows, threads)
 
 
 def flops_of(group: Group) -> float:

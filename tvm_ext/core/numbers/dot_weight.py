@@ -19,7 +19,7 @@ from ..layout import PackedWeight
 class DotWeight(PackedWeight):
     """A weight of int8, uint8 or bfloat16 for a kernel that multiplies words of neighbouring input channels.
 
-    Logical (O, I, KH, KW) -> physical (blocks, [1 +] steps, out, group), where a step is a word of `group` input
+    Logical (O, I, KH, KW) -> physical (blocks, [4/group +] steps, out, group), where a step is a word of `group` input
     channels: KH, KW and `inner` words of each block of input channels. Channels beyond I and outputs beyond O are zero.
     Of uint8 weights, the bits of w - 128 are kept.
 
@@ -49,7 +49,7 @@ class DotWeight(PackedWeight):
     @property
     def first(self) -> int:
         """The first step; before it stand the sums."""
-        return 0 if self.shift is None else 1
+        return 0 if self.shift is None else 4 // self.group
 
     def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         _, i, h, w = self._oihw(shape)
@@ -74,8 +74,8 @@ class DotWeight(PackedWeight):
         return np.ascontiguousarray(packed).view(bits)
 
     def _sums(self, array: np.ndarray) -> np.ndarray:
-        """The sums' bytes as a step: (blocks, 1, out, 4)."""
+        """The sums' bytes as steps: (blocks, 4 / group, out, group)."""
         sums = array.sum(axis=(1, 2, 3), dtype="int64") * (self.shift or 0)
         number = sums.astype("int32").astype("<i4").reshape(self.blocks, self.out)
         planes = number.view("int8").reshape(self.blocks, self.out, 4).transpose(0, 2, 1)
-        return planes.reshape(self.blocks, 1, self.out, 4)
+        return planes.reshape(self.blocks, self.first, self.out, self.group)

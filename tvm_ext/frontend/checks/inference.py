@@ -97,44 +97,22 @@ def check_inner(
         _outputs(schema, node, types, {}, [helper.make_opsetid(*version) for version in versions.items()], model)
 
 
-def inferred_outputs(
-    node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto],
-    values: Mapping[str, np.ndarray],
-) -> list[onnx.TypeProto]:  # fmt: skip
-    """What ONNX infers of the outputs of a node within the conversion, where more is known than in the file.
-
-    Args:
-        versions: domain -> version of its operators; the standard domain is "".
-        types: of its inputs, by their names.
-        values: of those that are known.
-
-    Returns:
-        One type an output; nothing where ONNX does not know.
-    """
-    from onnx import numpy_helper
-
-    if any(types[name].WhichOneof("value") != "tensor_type" for name in types):
-        return []
-    data = {name: numpy_helper.from_array(value) for name, value in values.items() if value.size <= SMALL}
-    known = types_of_outputs(node, versions, types, data)  # where there are none, the converter says what is wrong
-    return [known[name] for name in node.output if name and name in known]
-
-
 def types_of_outputs(
     node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto],
-    data: Mapping[str, onnx.TensorProto] = {},
+    values: Mapping[str, np.ndarray] = {},
 ) -> dict[str, onnx.TypeProto]:  # fmt: skip
     """Output -> type, of one node; nothing where inference does not know, or makes no sense.
 
     Args:
         versions: domain -> version; the standard domain is "".
-        types, data: of its inputs, as far as they are known.
+        types, values: of its inputs, as far as they are known.
     """
-    from onnx import helper
+    from onnx import helper, numpy_helper
 
     schema = _schema(node, versions)
-    if schema is None or any(name not in types for name in node.input if name):
+    if schema is None or not all(name in types and types[name].WhichOneof("value") for name in node.input if name):
         return {}
+    data = {name: numpy_helper.from_array(value) for name, value in values.items() if value.size <= SMALL}
     imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
     try:
         made = _outputs(schema, node, types, data, imports, "")

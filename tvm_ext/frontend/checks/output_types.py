@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 from ...core.errors import ArtifactError, ProgramError
 from .graph_order import reads_of
-from .inference import SMALL, dims_known, types_of_outputs
-
-if TYPE_CHECKING:
-    import onnx
+from .inference import dims_known, types_of_outputs
 
 #: onnxruntime's words for types of elements that are not ONNX's in lower case.
 _WORDS = {"float": "FLOAT", "double": "DOUBLE"}
@@ -33,10 +32,7 @@ def output_types(
         kinds: types of the values it reads.
         known: those of them whose value is known.
     """
-    from onnx import defs, numpy_helper
-
-    small = {name: numpy_helper.from_array(value, name) for name, value in known.items() if value.size <= SMALL}
-    made = types_of_outputs(node, opsets, kinds, small)
+    made = types_of_outputs(node, opsets, kinds, known)
     if node.op_type == "TopK":
         made |= _cut(node, kinds, known)
     elif node.op_type == "Loop":
@@ -55,8 +51,6 @@ def _cut(
     node: onnx.NodeProto, kinds: Mapping[str, onnx.TypeProto], known: Mapping[str, np.ndarray]
 ) -> dict[str, onnx.TypeProto]:
     """A TopK of an axis of unknown size makes k elements, or fails: inference leaves its whole shape open."""
-    from onnx import TensorProto, helper
-
     given = {attribute.name: attribute.i for attribute in node.attribute}
     k = known[node.input[1]].reshape(-1)[0] if len(node.input) > 1 and node.input[1] in known else given.get("k")
     kind = kinds.get(node.input[0]) if node.input else None
@@ -75,8 +69,6 @@ def _carried(
     node: onnx.NodeProto, opsets: Mapping[str, int], ir_version: int, kinds: Mapping[str, onnx.TypeProto]
 ) -> dict[str, onnx.TypeProto]:
     """Values that a Loop carries from step to step, of the types that they begin with, if a step keeps these."""
-    from onnx import helper, shape_inference
-
     body = next((attribute.g for attribute in node.attribute if attribute.name == "body"), None)
     if body is None:
         return {}
@@ -108,8 +100,6 @@ def _model_of(
     known: Mapping[str, np.ndarray],
 ) -> onnx.ModelProto:  # fmt: skip
     """A model of one node alone; its outputs have no types yet."""
-    from onnx import helper, numpy_helper
-
     reads = list(dict.fromkeys(reads_of(node)))
     graph = helper.make_graph(
         [node], "node", [helper.make_value_info(name, kinds[name]) for name in reads if name not in known],
@@ -122,8 +112,6 @@ def _model_of(
 
 def _inferred(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     """What ONNX infers of graphs inside a node too; nothing, if it does not know all."""
-    from onnx import shape_inference
-
     try:
         outputs = shape_inference.infer_shapes(model).graph.output
     except Exception:  # several classes of its C++ side
@@ -149,9 +137,6 @@ def _by_onnxruntime(model: onnx.ModelProto, probe: bool) -> dict[str, onnx.TypeP
 
 def _type_of(text: str, dims: Sequence[int | str | None]) -> onnx.TypeProto | None:
     """ "tensor(float)" or "seq(tensor(float))" as a type; None of a map."""
-    import onnx
-    from onnx import helper
-
     outer, _, inner = text.removesuffix(")").partition("(")
     if outer in ("seq", "optional"):
         element = _type_of(inner, ())
@@ -166,8 +151,6 @@ def _type_of(text: str, dims: Sequence[int | str | None]) -> onnx.TypeProto | No
 
 def _probed(session: Any, outputs: Sequence[str]) -> dict[str, onnx.TypeProto]:
     """Types of outputs that are alike in two runs on random inputs; each run of the program sees to it again."""
-    from onnx import helper
-
     runs = []
     for seed in (0, 1):
         inputs = {one.name: _random(one, np.random.default_rng(seed)) for one in session.get_inputs()}

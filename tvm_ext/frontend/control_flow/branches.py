@@ -16,8 +16,9 @@ whenever it is taken. The other one stands in the graph, and what it makes passe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx
 from tvm import relax
 
 from ...core.errors import ModelError, TvmExtError
@@ -28,9 +29,6 @@ from ..fallback.region_calls import emit_call
 from ..naming import identifier, node_label
 from .sequences import TensorList, describe, is_tensor
 from .subgraph import Graph, as_tensor, run_body
-
-if TYPE_CHECKING:
-    import onnx
 
 _BRANCHES = ("then_branch", "else_branch")
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper
 
 from ...core.errors import TvmExtError
 from ...core.graph.relax_graph import shape_of
@@ -25,9 +27,6 @@ from .branches import selected
 from .rolled import roll
 from .step_counts import passes_on
 from .subgraph import Graph, constant_of, run_body
-
-if TYPE_CHECKING:
-    import onnx
 
 #: Nodes that one loop may become: of one that could stay a loop, and of one that could not.
 UNROLLED, LIMIT = 256, 20_000
@@ -251,8 +250,6 @@ class _Steps:
 
     def add(self, op_type: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         """Convert one more node; the name of its output."""
-        from onnx import helper
-
         output = output or self._graph.names.fresh(f"{self._label}/{op_type}")
         self._graph.convert([helper.make_node(op_type, inputs, [output], self._label, **attributes)])
         return output
@@ -260,8 +257,6 @@ class _Steps:
 
 def _nothing(stated: onnx.ValueInfoProto, axis: int) -> Any:
     """What is collected in no step, in the shape that the body states for one element."""
-    from onnx import helper
-
     kind = stated.type.tensor_type
     dims = [int(d.dim_value) if d.HasField("dim_value") else 0 for d in kind.shape.dim]
     if not kind.HasField("shape") or not all(d.HasField("dim_value") for d in kind.shape.dim):

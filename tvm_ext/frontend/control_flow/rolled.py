@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from ...core.graph.relax_graph import numpy_of
 from ...runtime import control_flow
@@ -26,8 +28,6 @@ from .step_counts import behind_identities, steps_of
 from .subgraph import Graph, as_tensor, constant_of
 
 if TYPE_CHECKING:
-    import onnx
-
     from ...runtime.spec import TensorSpec
     from ..importer import Imported
 
@@ -170,8 +170,6 @@ class _Rolled:
 
     def _proto(self) -> onnx.ModelProto:
         """A model of one step, all shapes static."""
-        from onnx import TensorProto, helper, numpy_helper
-
         kinds = [self._type(name) for name in self._states]
         for name, axis in zip(self._scanned, self._ints("scan_input_axes", len(self._scanned)), strict=True):
             shape, dtype = self._type(name)
@@ -196,6 +194,4 @@ class _Rolled:
 
 def _value(name: str, kind: Type) -> onnx.ValueInfoProto:
     """An input or output of these; of the shape that is stated where it is not."""
-    from onnx import helper
-
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind[1])), kind[0])

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper
 from tvm import relax
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ..checks.refusal import UNFIT, Refusal
 from .subgraph import Graph, as_tensor, constant_of
-
-if TYPE_CHECKING:
-    import onnx
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +71,6 @@ def convert(node: onnx.NodeProto, graph: Graph) -> None:
     if node.op_type == "Identity":
         result = graph.value(node.input[0])
     else:
-        from onnx import helper
-
         given = [graph.value(name) if name else None for name in node.input]
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         result = _CONVERTERS[node.op_type](_Node(node, graph, given, attributes))
@@ -119,8 +116,6 @@ def _construct(node: _Node) -> TensorList:
 
 
 def _empty(node: _Node) -> TensorList:
-    from onnx import TensorProto, helper
-
     return TensorList((), str(helper.tensor_dtype_to_np_dtype(node.attributes.get("dtype", TensorProto.FLOAT))))
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from ..checks.graph_order import reads_of
 from ..checks.refusal import Refusal
 
 if TYPE_CHECKING:
-    import onnx
-
     from .subgraph import Graph
 
 #: Steps that are counted one by one.
@@ -44,8 +44,6 @@ def steps_of(node: onnx.NodeProto, graph: Graph) -> int | None:
 
 def passes_on(body: onnx.GraphProto) -> bool:
     """Whether the body of a Loop passes its condition on, or says that it always goes on."""
-    from onnx import numpy_helper
-
     name = behind_identities(body, body.output[0].name)
     maker = next((node for node in body.node if name in node.output), None)
     held = [numpy_helper.to_array(tensor) for tensor in body.initializer if tensor.name == name]
@@ -109,8 +107,6 @@ def _model(
     graph: Graph, body: onnx.GraphProto, nodes: list[onnx.NodeProto], inputs: list[str], outputs: list[str]
 ) -> onnx.ModelProto:  # fmt: skip
     """A model for the reference evaluator, which asks for no types."""
-    from onnx import TensorProto, helper
-
     given, made = (
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names] for names in (inputs, outputs)
     )

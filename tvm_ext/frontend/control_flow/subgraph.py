@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import onnx
 import tvm
+from onnx import numpy_helper
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
@@ -17,8 +19,6 @@ from ..reading.narrow import widened
 from .copies import Copies
 
 if TYPE_CHECKING:
-    import onnx
-
     from ...core.graph.offload_plan import OffloadedRegion
     from ..importer import Imported
 
@@ -77,8 +77,6 @@ def run_body(graph: Graph, body: onnx.GraphProto, inputs: Sequence[str] = (), la
     Returns:
         The graph's names of the body's outputs.
     """
-    from onnx import numpy_helper
-
     renamed = dict(zip((value.name for value in body.input), inputs, strict=True))
     local = {t.name for t in body.initializer} | {name for node in body.node for name in node.output if name}
     copies = Copies(label, graph.names, renamed, local)

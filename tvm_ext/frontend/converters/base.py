@@ -9,6 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax, te
 from tvm.ir import GenericConst
+from tvm.relax.frontend.onnx import onnx_frontend
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ..checks.refusal import Refusal
@@ -123,9 +124,12 @@ def broadcast(combine: Callable[[Any, Any], Any], x: te.Tensor, y: te.Tensor) ->
 
 def stock(op_type: str, inputs: Sequence[Any], attributes: Attributes, opset: int) -> Any:
     """What TVM's own converter makes of a node."""
-    from tvm.relax.frontend.onnx import onnx_frontend
-
     convert = onnx_frontend._get_convert_map()[op_type].get_converter(opset)
-    given = onnx_frontend.onnx_input()
-    given.extend(inputs)
-    return convert(relax.BlockBuilder.current(), given, attributes, [{}, {}])
+    return convert(relax.BlockBuilder.current(), operands(inputs), attributes, [{}, {}])
+
+
+def operands(inputs: Sequence[Any]) -> Any:
+    """Inputs in the list that converters take, which gives None beyond its end."""
+    padded = onnx_frontend.onnx_input()
+    padded.extend(inputs)
+    return padded

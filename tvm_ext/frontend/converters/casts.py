@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
@@ -73,8 +74,6 @@ class _Float8:
 
 def cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Cast to the dtype of `to`."""
-    import onnx
-
     to = str(onnx.helper.tensor_dtype_to_np_dtype(int(attributes["to"])))
     return _cast(inputs[0], to, attributes, lambda: stock("Cast", inputs, attributes, opset))
 
@@ -156,8 +155,6 @@ def _bits(x: Any, dtype: str) -> Any:
 # ------------------------------------------------------------ the same bits
 def bit_cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BitCast: the same bits as a dtype of the same width; a bool is a byte of 0 or 1."""
-    import onnx
-
     x, to = inputs[0], str(onnx.helper.tensor_dtype_to_np_dtype(int(attributes["to"])))
     given = dtype_of(x)
     if isinstance(x, GenericConst):

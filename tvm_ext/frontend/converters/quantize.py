@@ -13,6 +13,7 @@ import math
 from typing import Any
 
 import numpy as np
+import onnx
 from tvm import relax, te, tirx
 
 from ...core.graph.relax_graph import dtype_of, numpy_of, shape_of
@@ -144,8 +145,6 @@ def _axis(x: Any, attributes: Attributes) -> int:
 
 
 def _dtype(attributes: Attributes, name: str) -> str:
-    import onnx
-
     code = int(attributes.get(name, 0))
     return str(onnx.helper.tensor_dtype_to_np_dtype(code)) if code else ""
 

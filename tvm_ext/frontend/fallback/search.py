@@ -10,6 +10,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+import onnx
+from onnx import helper, numpy_helper
+
 from ...core.errors import ArtifactError, ProgramError, UnsupportedError
 from ...core.machine import machine_for
 from ...core.options import CompileOptions
@@ -26,7 +29,6 @@ from .regions import Regions
 
 if TYPE_CHECKING:
     import numpy as np
-    import onnx
 
 #: dtypes of numpy's own, in which onnxruntime takes and gives arrays.
 _DTYPES = frozenset(
@@ -139,8 +141,6 @@ class _Graph:
 
     # ------------------------------------------------------------ a region as one node
     def _region(self, name: str, members: Sequence[int], threads: int) -> onnx.NodeProto:
-        from onnx import helper
-
         made = [value for at in members for value in self._nodes[at].output if value]
         inside, outside = set(made), {*self._outputs}
         outside |= {value for at, reads in enumerate(self._reads) if at not in members for value in reads}
@@ -166,15 +166,11 @@ class _Graph:
 
     def _tensors(self, names: Iterable[str]) -> list[onnx.TensorProto]:
         """Values known by now."""
-        from onnx import numpy_helper
-
         wanted: dict[str, np.ndarray] = {name: self._known[name] for name in names if name in self._known
                                          and not self._is_constant(self._makers[name])}  # fmt: skip
         return [numpy_helper.from_array(value, name) for name, value in wanted.items()]
 
     def _stated(self, name: str) -> onnx.ValueInfoProto:
-        from onnx import helper
-
         kind = self._surveyor.kind(name)
         if kind is None or not self._crosses(name):
             self._refuse(f"input {name!r} {self._nature(name)}")
@@ -202,8 +198,6 @@ class _Graph:
         Raises:
             UnsupportedError: onnxruntime does not take it.
         """
-        from onnx import helper
-
         from ...byoc.onnxruntime.backend import BACKEND, OnnxruntimeOptions
         from ...byoc.region import NodeRegion
         from ...byoc.registry import register

@@ -43,38 +43,38 @@ def analyze(model: Any, **options: Any) -> Analysis:
         OptionError: a bad option.
         UnsupportedError: its ONNX version, or the type of an input, is none that can be imported.
     """
-    given = CompileOptions.of(**options)
-    given = given.bound(given.sizes[0]) if given.symbol else given
+    compile_options = CompileOptions.of(**options)
+    compile_options = compile_options.bound(compile_options.sizes[0]) if compile_options.symbol else compile_options
     source = read_model(model)
-    found = survey(source, given)
-    refused, done = _outcome(found, source, given)
-    rows = tuple(replace(row, becomes=done.becomes.get(row.node, "")) for row in node_rows(found))
+    known = survey(source, compile_options)
+    refused, done = _outcome(known, source, compile_options)
+    rows = tuple(replace(row, becomes=done.becomes.get(row.node, "")) for row in node_rows(known))
     return Analysis(
-        source.name, found.checked.opset, tuple((s.name, s.sizes, s.dtype) for s in found.checked.inputs),
-        _outputs(found), found.free, sum(row.parameters for row in rows), sum(row.parameter_bytes for row in rows),
-        rows, redundancies(found, done.action), refused, found.unseen if refused else (), done.generic, done.passes,
-        found.checked.warnings,
+        source.name, known.checked.opset, tuple((s.name, s.sizes, s.dtype) for s in known.checked.inputs),
+        _outputs(known), known.free, sum(row.parameters for row in rows), sum(row.parameter_bytes for row in rows),
+        rows, redundancies(known, done.action), refused, known.unseen if refused else (), done.generic, done.passes,
+        known.checked.warnings,
     )  # fmt: skip
 
 
-def _outcome(found: Survey, source: Source, options: CompileOptions) -> tuple[tuple[Refused, ...], Outcome]:
+def _outcome(known: Survey, source: Source, options: CompileOptions) -> tuple[tuple[Refused, ...], Outcome]:
     """What cannot be compiled, and what the passes make of the rest: nothing, if there is such a node."""
-    if found.refused and options.fallback == "error":
-        return found.refused, NOTHING
+    if known.refused and options.fallback == "error":
+        return known.refused, NOTHING
     try:
-        return (), outcome(found, source, options)
+        return (), outcome(known, source, options)
     except TvmExtError as error:  # of the outputs, or of a pass
         return (Refused("", "", error.message, error.fix),), NOTHING
 
 
-def _outputs(found: Survey) -> tuple[tuple[str, tuple[int, ...] | None, str], ...]:
-    values = found.trace.values
-    made = []
-    for output in found.checked.graph.output:
+def _outputs(known: Survey) -> tuple[tuple[str, tuple[int, ...] | None, str], ...]:
+    values = known.trace.values
+    rows = []
+    for output in known.checked.graph.output:
         value = values.get(output.name)
-        known = getattr(value, "ty", None) is not None
-        made.append((output.name, shape_of(value), dtype_of(value)) if known else (output.name, None, ""))
-    return tuple(made)
+        typed = getattr(value, "ty", None) is not None
+        rows.append((output.name, shape_of(value), dtype_of(value)) if typed else (output.name, None, ""))
+    return tuple(rows)
 
 
 # ------------------------------------------------------------ a row a node
@@ -91,7 +91,7 @@ def node_rows(survey: Survey) -> tuple[NodeRow, ...]:
 
 def _calls(survey: Survey) -> dict[str, list[Any]]:
     """Label -> the calls the import made of the node."""
-    found: dict[str, list[Any]] = {}
+    calls: dict[str, list[Any]] = {}
     assert survey.trace.mod is not None
     segment: list[Any] = []
     for binding in bindings_of(survey.trace.mod["main"]):
@@ -100,9 +100,9 @@ def _calls(survey: Survey) -> dict[str, list[Any]]:
             segment.append(binding.value)
             continue
         for label in labels[:1]:
-            found.setdefault(label, []).extend(segment)
+            calls.setdefault(label, []).extend(segment)
         segment = []
-    return found
+    return calls
 
 
 def _row(node: onnx.NodeProto, label: str, calls: list[Any], weights: Iterable[str], survey: Survey) -> NodeRow:
@@ -113,7 +113,7 @@ def _row(node: onnx.NodeProto, label: str, calls: list[Any], weights: Iterable[s
     if node.op_type == "Constant":
         sizes = [(math.prod(shape_of(value) or ()), bytes_of(value)) for value in outputs if _tensor(value)]
     operations = [call for call in calls if op_name(call) and op_name(call) != "relax.call_tir"]
-    unknown = label in survey.unseen or any(label == one.node for one in survey.refused)
+    unknown = label in survey.unseen or label in {refused.node for refused in survey.refused}
     flops = None if unknown else float(sum(map(flops_of_call, operations)))
     return NodeRow(
         label, node.op_type, tuple(map(_shape, inputs)), tuple(map(_shape, outputs)),
@@ -128,11 +128,11 @@ def _bytes(operations: list[Any], inputs: list[Any], outputs: list[Any]) -> int:
     names = {op_name(call) for call in operations}
     if not names - _VIEWS:
         return 0
-    made = sum(bytes_of(value) for value in outputs if _tensor(value))
+    written = sum(bytes_of(value) for value in outputs if _tensor(value))
     read = [bytes_of(value) for value in inputs if _tensor(value)]
     if read and names & READ_IN_PART:
-        read[0] = min(read[0], made)
-    return sum(read) + made
+        read[0] = min(read[0], written)
+    return sum(read) + written
 
 
 def _tensor(value: Any) -> bool:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tvm.ir import Call, GlobalVar, IRModule
 
 from ...core.graph.ownership import FOLD, OFFLOAD
 from ...core.graph.relax_graph import dtype_of, iter_groups, main_bindings, op_name, shape_of, tuple_item
 from ...core.group import Group
 from ...core.machine import machine_for
 from ...core.options import CompileOptions
+from ...core.passes import CompileContext
+from ...driver.lower import NO_INSTRUMENTS, Clock, run_pipeline, start
+from ...frontend.importer import imported
 from ...frontend.reading.reader import Source
+from ...passes.lowering.assign_layouts import AssignLayouts
+from ...passes.lowering.choose_recipes import ChooseRecipes
+from ...passes.lowering.group_operations import GroupOperations
 from .result import Generic
 from .survey import Survey
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-
-    from ...core.passes import CompileContext
 
 #: Calls that are no kernels: other shapes, orders and names of the same memory.
 _VIEWS = ("relax.reshape", "relax.permute_dims")
@@ -49,7 +52,7 @@ class Outcome:
 NOTHING = Outcome({}, {}, (), ())
 
 
-def outcome(found: Survey, source: Source, options: CompileOptions) -> Outcome:
+def outcome(surveyed: Survey, source: Source, options: CompileOptions) -> Outcome:
     """Run the passes.
 
     Args:
@@ -60,48 +63,41 @@ def outcome(found: Survey, source: Source, options: CompileOptions) -> Outcome:
     Raises:
         OptionError, UnsupportedError: as `tvm_ext.compile`.
     """
-    from ...driver.lower import NO_INSTRUMENTS, Clock, run_pipeline, start
-    from ...frontend.importer import imported
-    from ...passes.lowering.assign_layouts import AssignLayouts
-    from ...passes.lowering.group_operations import GroupOperations
-
-    shapes = tuple((spec.name, spec.shape) for spec in found.checked.inputs)
+    shapes = tuple((spec.name, spec.shape) for spec in surveyed.checked.inputs)
     options = replace(options, shapes=shapes, specialize=())
-    seen = None if found.refused else imported(found.checked, found.trace, source.name)
+    seen = None if surveyed.refused else imported(surveyed.checked, surveyed.trace, source.name)
     begun = start(source, options, machine_for(options), Clock(), NO_INSTRUMENTS, imported=seen)
     lowered = run_pipeline(begun, until=AssignLayouts)
     mod, ctx = lowered.mod, lowered.ctx
     generic = _generic(mod, ctx)
     done = [(report.name, len(report.fired)) for report in ctx.reports if report.fired]
-    before = itertools.takewhile(lambda one: one[0] != GroupOperations.name, done)
+    before = itertools.takewhile(lambda step: step[0] != GroupOperations.name, done)
     return Outcome(_becomes(mod, ctx), _notes(ctx), generic, tuple(before))
 
 
 def _notes(ctx: CompileContext) -> dict[str, tuple[str, ...]]:
-    found = {node: [f"{step}: {what}" for step, what in done] for node, done in ctx.ownership.passes.items()}
+    notes_of = {node: [f"{step}: {what}" for step, what in done] for node, done in ctx.ownership.passes.items()}
     for node, owner in ctx.ownership.gone.items():
-        notes = found.setdefault(node, [])
+        notes = notes_of.setdefault(node, [])
         if (note := f"{owner.name}: {owner.reason}") not in notes:
             notes.append(note)
-    return {node: tuple(notes) for node, notes in found.items()}
+    return {node: tuple(notes) for node, notes in notes_of.items()}
 
 
 def _becomes(mod: IRModule, ctx: CompileContext) -> dict[str, str]:
-    found = {
+    becomes = {
         node: f"folded by {owner.name}" for node, owner in ctx.ownership.gone.items() if owner.kind == FOLD
     }  # fmt: skip
     for binding in main_bindings(mod):
         kind = _kind(binding.value, ctx)
         for node in ctx.provenance.of(binding.var.name):
-            if kind and found.get(node, "memory") == "memory":
-                found[node] = kind
-    return found
+            if kind and becomes.get(node, "memory") == "memory":
+                becomes[node] = kind
+    return becomes
 
 
 def _kind(value: Any, ctx: CompileContext) -> str:
     """The recipe of a group's call, and what else a binding can be; "" for an item of a tuple."""
-    from tvm.ir import Call, GlobalVar
-
     if tuple_item(value):
         return ""
     name = _callee(value)
@@ -119,8 +115,6 @@ def _callee(value: Any) -> str:
 
 
 def _generic(mod: IRModule, ctx: CompileContext) -> tuple[Generic, ...]:
-    from ...passes.lowering.group_operations import GroupOperations
-
     nodes: dict[str, dict[str, None]] = {}
     alone = []
     for binding in main_bindings(mod):
@@ -134,7 +128,9 @@ def _generic(mod: IRModule, ctx: CompileContext) -> tuple[Generic, ...]:
         operation, reason = op_name(binding.value), ctx.why_skipped(GroupOperations, variable=name)
         if function := _callee(binding.value):  # what a converter of TVM's made of TIR
             operation, reason = function, "its converter makes a kernel of it, and no operator"
-        alone.append(_row(binding.var, ctx.provenance.of(name), operation, reason or "no operator that recipes take"))
+        operation, reason = operation.removeprefix("relax."), reason or "no operator that recipes take"
+        nodes_of = ctx.provenance.of(name)
+        alone.append(Generic(nodes_of, operation, dtype_of(binding.var), shape_of(binding.var), reason))
     grouped = [
         _grouped(Group(gvar.name_hint, function), tuple(nodes[gvar.name_hint]), ctx)
         for gvar, function in iter_groups(mod)
@@ -143,13 +139,7 @@ def _generic(mod: IRModule, ctx: CompileContext) -> tuple[Generic, ...]:
     return (*grouped, *alone)
 
 
-def _row(var: Any, nodes: tuple[str, ...], operation: str, reason: str) -> Generic:
-    return Generic(nodes, operation.removeprefix("relax."), dtype_of(var), shape_of(var), reason)
-
-
 def _grouped(group: Group, nodes: tuple[str, ...], ctx: CompileContext) -> Generic:
-    from ...passes.lowering.choose_recipes import ChooseRecipes
-
     names = [op_name(binding.value).removeprefix("relax.") for binding in group.bindings]
     reason = ctx.why_skipped(ChooseRecipes, value=group.name) or "no recipe for this operation"
     return Generic(nodes, ", ".join(names), group.dtype, group.shape, reason)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ...frontend.known_values import value_of
+from ...frontend.reading.walk import inner_graphs, value_names
 from .result import Finding
 from .survey import Survey
 
@@ -38,23 +39,21 @@ def redundancies(survey: Survey, action: Callable[[str], str]) -> tuple[Finding,
         action: what the passes do about a node.
     """
     graph = _Graph(survey)
-    found = []
+    findings = []
     for node, label in zip(survey.checked.nodes, survey.labels, strict=True):
         kind, detail = next(((kind, detail) for kind, detail in graph.findings(node) if detail), ("", ""))
         if kind:
-            found.append(Finding(label, node.op_type, kind, detail, action(label)))
-    found += [
+            findings.append(Finding(label, node.op_type, kind, detail, action(label)))
+    findings += [
         Finding(name, "", "unused", "an initializer that no node reads", "import: it is no part of the program")
         for name in survey.checked.weights
         if name not in graph.read
     ]
-    return tuple(found)
+    return tuple(findings)
 
 
 class _Graph:
     def __init__(self, survey: Survey) -> None:
-        from ...frontend.reading.walk import value_names
-
         self._survey, self._values = survey, survey.trace.values
         self._maker = {name: node for node in survey.checked.nodes for name in node.output if name}
         self._outputs = {value.name for value in survey.checked.graph.output}
@@ -67,7 +66,8 @@ class _Graph:
 
     def findings(self, node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
         """(kind, detail) of everything that is redundant in a node; the first that has a detail counts."""
-        yield "unused", self._unused(node)
+        needed = any(name in self._needed for name in node.output)
+        yield "unused", "" if needed else "no output of the model needs it"
         yield "constant", self._constant(node)
         yield "identity", self._identity(node)
         yield "cancels", self._cancels(node)
@@ -75,8 +75,6 @@ class _Graph:
 
     def _reachable(self) -> set[str]:
         """Values that an output depends on."""
-        from ...frontend.reading.walk import value_names
-
         needed, stack = set[str](), list(self._outputs)
         while stack:
             name = stack.pop()
@@ -84,11 +82,8 @@ class _Graph:
                 continue
             needed.add(name)
             if (node := self._maker.get(name)) is not None:
-                stack += [one for one in (*node.input, *_inner(node, value_names)) if one]
+                stack += [value for value in (*node.input, *_inner(node, value_names)) if value]
         return needed
-
-    def _unused(self, node: onnx.NodeProto) -> str:
-        return "" if any(name in self._needed for name in node.output) else "no output of the model needs it"
 
     def _constant(self, node: onnx.NodeProto) -> str:
         if node.op_type == "Constant":
@@ -122,8 +117,8 @@ class _Graph:
         return ""
 
     def _training(self, node: onnx.NodeProto) -> bool:
-        given = value_of(self._values.get(node.input[2])) if len(node.input) > 2 and node.input[2] else None
-        return bool(given is not None and np.any(given))
+        mode = value_of(self._values.get(node.input[2])) if len(node.input) > 2 and node.input[2] else None
+        return bool(mode is not None and np.any(mode))
 
     def _moves(self, node: onnx.NodeProto) -> bool:
         """Whether elements are elsewhere in an output of the same shape: turned round by a slice, shifted by pads."""
@@ -135,8 +130,8 @@ class _Graph:
         pads = value_of(self._values.get(node.input[1])) if len(node.input) > 1 else _ints(node, "pads")
         return pads is None or bool(np.any(pads))
 
-    def _same_type(self, one: str, other: str) -> bool:
-        a, b = self._values.get(one), self._values.get(other)
+    def _same_type(self, first: str, other: str) -> bool:
+        a, b = self._values.get(first), self._values.get(other)
         if any(getattr(value, "ty", None) is None for value in (a, b)):
             return False
         return shape_of(a) is not None and shape_of(a) == shape_of(b) and dtype_of(a) == dtype_of(b)
@@ -166,7 +161,7 @@ class _Graph:
         return self._survey.trace.makers.get(node.output[0], node.op_type)
 
     def _duplicate(self, node: onnx.NodeProto) -> str:
-        attributes = tuple(sorted(one.SerializeToString(deterministic=True) for one in node.attribute))
+        attributes = tuple(sorted(attribute.SerializeToString(deterministic=True) for attribute in node.attribute))
         key = (node.domain, node.op_type, attributes, tuple(map(self._identity_of, node.input)), len(node.output))
         if node.op_type.startswith(_KEPT):
             return ""
@@ -191,8 +186,6 @@ class _Graph:
 
 def _inner(node: onnx.NodeProto, value_names: Callable[[Any], set[str]]) -> set[str]:
     """Values of the graphs inside a node: some are those of the graph around it."""
-    from ...frontend.reading.walk import inner_graphs
-
     return {name for graph in inner_graphs(node.attribute)
             for name in (*value_names(graph.node), *(value.name for value in graph.output))}  # fmt: skip
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...core.errors import OptionError
 from ...core.pages.page import Facts, Note, Part, Shown
-from ...runtime.table import Cell, Plain, Table, facts_text, few, percent
+from ...runtime.table import Plain, Table, facts_text, few, percent_cell
 from .survey import Refused
 
 Shape = tuple[int, ...] | None
@@ -146,14 +146,14 @@ class Analysis(Shown):
         rows: dict[str, list[NodeRow]] = {}
         for row in self.nodes:
             rows.setdefault(row.op, []).append(row)
-        made = [
+        totals = [
             OpRow(
                 op, len(all_), sum(r.parameters for r in all_), sum(r.flops or 0.0 for r in all_),
                 sum(r.bytes or 0 for r in all_),
             )
             for op, all_ in rows.items()
         ]  # fmt: skip
-        return tuple(sorted(made, key=lambda row: (-row.flops, -row.bytes, row.op)))
+        return tuple(sorted(totals, key=lambda row: (-row.flops, -row.bytes, row.op)))
 
     @property
     def flops(self) -> float:
@@ -186,8 +186,9 @@ class Analysis(Shown):
         if by not in ("op", "node"):
             raise OptionError(f"by={by!r}: choose 'op' or 'node'")
         if by == "op":
+            whole = self.flops or 1.0
             totals = [
-                (r.op, r.nodes, r.parameters, r.flops, share(r.flops, self.flops), r.bytes, r.intensity)
+                (r.op, r.nodes, r.parameters, r.flops, percent_cell(r.flops / whole, bar=True), r.bytes, r.intensity)
                 for r in self.ops
             ]
             columns = ("operator", "nodes", "parameters", "FLOPs", "share", "bytes", "FLOP/byte")
@@ -206,7 +207,7 @@ class Analysis(Shown):
     def _lists(self, top: int) -> list[tuple[str, Table]]:
         """(title, table) of what there is of each kind."""
         cut = top or None
-        made = [
+        lists = [
             (f"{len(self.unsupported)} nodes cannot be compiled",
              Table(("node", "operator", "reason", FIX), [(r.node, r.op, r.reason, r.fix) for r in self.unsupported])),
             (f"{len(self.unseen)} nodes behind them have unknown shapes",
@@ -219,24 +220,24 @@ class Analysis(Shown):
                    [(r.operation, r.dtype, shapes([r.shape]), few(r.nodes), r.reason) for r in self.generic[:cut]])),
             (PASSES, Table(("pass", "rewrites"), self.passes)),
         ]  # fmt: skip
-        return [(title, table) for title, table in made if table.rows]
+        return [(title, table) for title, table in lists if table.rows]
 
     def facts(self) -> list[tuple[str, str]]:
         """What stands at the top."""
-        made = [("model", self.model), ("opset", str(self.opset))]
+        pairs = [("model", self.model), ("opset", str(self.opset))]
         known = {name: shapes([shape]) for name, shape, _ in self.inputs}
-        made += [("input", f"{name} {dtype} {shapes([shape])}") for name, shape, dtype in self.inputs]
-        made += [("output", f"{name} {dtype} {shapes([shape])}") for name, shape, dtype in self.outputs]
-        made += [
+        pairs += [("input", f"{name} {dtype} {shapes([shape])}") for name, shape, dtype in self.inputs]
+        pairs += [("output", f"{name} {dtype} {shapes([shape])}") for name, shape, dtype in self.outputs]
+        pairs += [
             ("free dimensions", f"{name} {dims}: counted as {known[name]}; bind them with shapes=")
             for name, dims in self.free.items()
         ]
         intensity = f", {self.flops / self.bytes:.1f} FLOP/byte" if self.bytes else ""
-        made += [
+        pairs += [
             ("parameters", f"{self.parameters:,} ({scaled(self.parameter_bytes)}B)"),
             ("work", f"{len(self.nodes)} nodes, {scaled(self.flops)}FLOP, {scaled(self.bytes)}B{intensity}"),
         ]
-        return [*made, *(("warning", warning) for warning in self.warnings)]
+        return [*pairs, *(("warning", warning) for warning in self.warnings)]
 
     def sections(self, passes: bool = True) -> list[tuple[str, list[Part]]]:
         """(title, parts) of a page.
@@ -244,27 +245,21 @@ class Analysis(Shown):
         Args:
             passes: with the list of passes.
         """
-        made: list[tuple[str, list[Part]]] = [
+        sections: list[tuple[str, list[Part]]] = [
             ("Model", [Facts(self.facts())]), ("Work by operator", [self._work("op", 0)]),
             ("Work by node", [self._work("node", 0)]),
         ]  # fmt: skip
         lists = [(title, table) for title, table in self._lists(0) if passes or title != PASSES]
-        return made + [(title[0].upper() + title[1:], [table]) for title, table in lists]
+        return sections + [(title[0].upper() + title[1:], [table]) for title, table in lists]
 
     def parts(self) -> list[Part]:
         """All sections, one behind the other."""
         return [part for title, parts in self.sections() for part in (Note(title), *parts)]
 
 
-def share(part: float, whole: float) -> Cell:
-    """A share in percent, with a bar."""
-    ratio = part / whole if whole else 0.0
-    return Cell(percent(ratio, 1), ratio, share=ratio)
-
-
-def shapes(given: Iterable[Shape]) -> str:
+def shapes(sizes: Iterable[Shape]) -> str:
     """Shapes as text: 1x3x224x224; a scalar is (), an unknown one is ?."""
-    return ", ".join("?" if one is None else "x".join(map(str, one)) or "()" for one in given)
+    return ", ".join("?" if shape is None else "x".join(map(str, shape)) or "()" for shape in sizes)
 
 
 def scaled(value: float) -> str:

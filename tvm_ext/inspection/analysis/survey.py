@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.errors import ModelError, UnsupportedError
 from ...core.options import CompileOptions
@@ -16,9 +16,7 @@ from ...frontend.reading.freezing import frozen_source
 from ...frontend.reading.reader import Source
 from ...frontend.reading.shapes import Dim, dims_of, input_specs, text_of
 from ...frontend.surveyor import Refused, Surveyor
-
-if TYPE_CHECKING:
-    from ...frontend.trace import Trace
+from ...frontend.trace import Trace
 
 #: What stands for a free dimension that is not the first of an input: large enough for the strides of image models.
 ASSUMED = 64

@@ -16,8 +16,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from tvm import relax, tirx
 
 from ...core.errors import UnsupportedError
+from ...core.machine import Machine
+from ...core.passes import CompileContext
+from ...driver.build import build
 from ...runtime.model import CompiledModel
 from ...runtime.spec import Metadata, Program, TensorSpec, installed_versions
 
@@ -27,7 +31,7 @@ _ARGUMENTS = (2, 4, 8)
 
 
 class Span(NamedTuple):
-    """One call that the VM made, in seconds of `time.perf_counter`."""
+    """One call that the VM made, in seconds: of `time.perf_counter`, or from the start of a run."""
 
     name: str
     start: float
@@ -51,7 +55,7 @@ class Clock:
             UnsupportedError: a call was not seen to begin, or to end.
         """
         opened: list[tuple[str, float, int]] = []
-        found: dict[int, Span] = {}
+        spans: dict[int, Span] = {}
         for number, (name, before, when) in enumerate(self._events):
             if before:
                 opened.append((name, when, number))
@@ -59,10 +63,10 @@ class Clock:
             if not opened or opened[-1][0] != name:
                 raise UnsupportedError(f"a call of {name!r} was seen to end, and not to begin")
             _, start, place = opened.pop()
-            found[place] = Span(name, start, when)
+            spans[place] = Span(name, start, when)
         if opened:
             raise UnsupportedError(f"a call of {opened[-1][0]!r} was seen to begin, and not to end")
-        return tuple(found[place] for place in sorted(found))
+        return tuple(spans[place] for place in sorted(spans))
 
 
 @dataclass(frozen=True)
@@ -111,8 +115,6 @@ def _looks(arguments: int) -> tuple[float, float]:
 
 def _model_of_empty_kernels(arguments: int) -> CompiledModel:
     """A model whose `main` calls a kernel that does nothing, over and over."""
-    from tvm import relax, tirx
-
     buffers = [tirx.decl_buffer([16], "float32", f"x{i}") for i in range(arguments)]
     nothing = tirx.PrimFunc(buffers, tirx.Evaluate(0)).with_attr({"tirx.noalias": True})
     ty = relax.TensorType((16,), "float32")
@@ -128,10 +130,6 @@ def _model_of_empty_kernels(arguments: int) -> CompiledModel:
 
 
 def _loaded(mod: Any) -> CompiledModel:
-    from ...core.machine import Machine
-    from ...core.passes import CompileContext
-    from ...driver.build import build
-
     machine, spec = Machine.detect(None, 1), TensorSpec("x", (16,), "float32")
     metadata = Metadata(
         (spec,), (spec,), (), (Program("main", ()),), 1, False, machine.as_dict(), installed_versions(),

@@ -82,7 +82,7 @@ class Instruction:
 
     def memory(self) -> tuple[str, str]:
         """The operand it reads from memory, and the one it writes there; "" for none."""
-        places = [at for at, operand in enumerate(self.operands) if _is_memory(operand)]
+        places = [at for at, text in enumerate(self.operands) if ("(" in text and "%" in text) or "[" in text]
         if not places or _NO_ACCESS.match(self.name):
             return "", ""
         operand, last = self.operands[places[0]], places[0] == len(self.operands) - 1
@@ -101,20 +101,22 @@ def facts_of(assembly: str) -> CodeFacts:
     """
     functions = functions_of(assembly) or {"": assembly}
     bodies = [text for name, text in functions.items() if not name.startswith(_ENTRY)] or list(functions.values())
-    return _counted([(one, bool(_FRAME.search(text))) for text in bodies for one in instructions_of(text)])
+    frames = [(text, bool(_FRAME.search(text))) for text in bodies]
+    return _counted([(instruction, frame) for text, frame in frames for instruction in instructions_of(text)])
 
 
-def _counted(found: list[tuple[Instruction, bool]]) -> CodeFacts:
+def _counted(listed: list[tuple[Instruction, bool]]) -> CodeFacts:
     """The sums; the second value says whether %rbp points into the stack in that function."""
-    fma = [one for one, _ in found if _MULTIPLY_ADD.match(one.name)]
-    width = max((one.width for one in fma), default=0) or max((one.width for one, _ in found), default=0)
-    accesses = [(one, *one.memory(), frame) for one, frame in found]
+    every = [instruction for instruction, _ in listed]
+    fma = [instruction for instruction in every if _MULTIPLY_ADD.match(instruction.name)]
+    width = max((packed.width for packed in fma), default=0) or max((packed.width for packed in every), default=0)
+    accesses = [(instruction, *instruction.memory(), frame) for instruction, frame in listed]
     return CodeFacts(
         vector_bits=width, fma=len(fma),
         loads=sum(bool(read) for _, read, _, _ in accesses), stores=sum(bool(write) for _, _, write, _ in accesses),
-        spills=sum(one.touches_vector and _is_slot(write, frame) for one, _, write, frame in accesses),
-        reloads=sum(one.touches_vector and _is_slot(read, frame) for one, read, _, frame in accesses),
-        instructions=len(found),
+        spills=sum(instruction.touches_vector and _is_slot(write, frame) for instruction, _, write, frame in accesses),
+        reloads=sum(instruction.touches_vector and _is_slot(read, frame) for instruction, read, _, frame in accesses),
+        instructions=len(listed),
     )  # fmt: skip
 
 
@@ -122,9 +124,9 @@ def instructions_of(text: str) -> Iterator[Instruction]:
     """All instructions of assembly text; directives, labels and comments are passed over."""
     intel = "%" not in _without_comments(text)
     for line in text.splitlines():
-        if (found := _INSTRUCTION.match(_COMMENT.sub("", line))) is not None:
-            operands = _split(found[2] or "")
-            yield Instruction(found[1], tuple(reversed(operands)) if intel else operands)
+        if (match := _INSTRUCTION.match(_COMMENT.sub("", line))) is not None:
+            operands = _split(match[2] or "")
+            yield Instruction(match[1], tuple(reversed(operands)) if intel else operands)
 
 
 def _without_comments(text: str) -> str:
@@ -144,13 +146,9 @@ def _split(operands: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def _is_memory(operand: str) -> bool:
-    return ("(" in operand and "%" in operand) or "[" in operand
-
-
 def _is_slot(operand: str, frame: bool) -> bool:
-    found = _SLOT.search(operand) if operand else None
-    return found is not None and (frame or (found["att"] or found["intel"]) == "sp")
+    match = _SLOT.search(operand) if operand else None
+    return match is not None and (frame or (match["att"] or match["intel"]) == "sp")
 
 
 def facts_of_kernels(code: Mapping[str, str], triple: str, isa: str) -> tuple[dict[str, CodeFacts], str]:

@@ -102,9 +102,9 @@ class Comparison(Shown):
         """
         floor = _LEAST_PART * _seconds(self.whole.before)
         return tuple(
-            one
-            for one in (self.whole, *self.changes)
-            if one.regressed(percent) and _seconds(one.after) - _seconds(one.before) >= floor
+            change
+            for change in (self.whole, *self.changes)
+            if change.regressed(percent) and _seconds(change.after) - _seconds(change.before) >= floor
         )
 
     def parts(self) -> list[Part]:
@@ -132,9 +132,9 @@ def compare(before: Profile, after: Profile) -> Comparison:
     _check_same(before, after)
     roofs = before.roofs, after.roofs
     look = max(before.overhead.within(4), after.overhead.within(4))
-    changes = [_change(one, other, roofs, look) for one, other in _matched(before.launches, after.launches)]
+    changes = [_change(earlier, other, roofs, look) for earlier, other in _matched(before.launches, after.launches)]
     whole = _judged("whole run", (), before.whole, after.whole, _machine(before.launches, roofs), 0.0)
-    ordered = sorted(changes, key=lambda one: -abs(_seconds(one.after) - _seconds(one.before)))
+    ordered = sorted(changes, key=lambda change: -abs(_seconds(change.after) - _seconds(change.before)))
     return Comparison(before.model, whole, tuple(ordered), tuple(_notes(before, after)))
 
 
@@ -144,12 +144,12 @@ def _machine(launches: Iterable[Launch], roofs: tuple[Roofs, Roofs]) -> float:
     Launches that were faster than memory had their arguments in caches: the roof of L2 is theirs.
     """
     first = second = 0.0
-    for one in launches:
-        if one.executed is None or not one.bytes:
+    for launch in launches:
+        if launch.executed is None or not launch.bytes:
             continue
-        cached = one.median < one.bytes / roofs[0].bandwidth
-        first += roofs[0].seconds(one.executed, one.bytes, cached, one.instruction)
-        second += roofs[1].seconds(one.executed, one.bytes, cached, one.instruction)
+        cached = launch.median < launch.bytes / roofs[0].bandwidth
+        first += roofs[0].seconds(launch.executed, launch.bytes, cached, launch.instruction)
+        second += roofs[1].seconds(launch.executed, launch.bytes, cached, launch.instruction)
     return second / first if first else roofs[0].flops / roofs[1].flops
 
 
@@ -158,7 +158,7 @@ def _seconds(side: Interval | None) -> float:
 
 
 def _check_same(before: Profile, after: Profile) -> None:
-    nodes = [{node for launch in one.launches for node in launch.nodes} for one in (before, after)]
+    nodes = [{node for launch in profile.launches for node in launch.nodes} for profile in (before, after)]
     if before.sha256 != after.sha256 and (before.model != after.model or not nodes[0] & nodes[1]):
         common = len(nodes[0] & nodes[1])
         wrong = f"profiles of different models: {before.model!r} and {after.model!r} share {common} ONNX nodes"
@@ -172,7 +172,7 @@ def _notes(before: Profile, after: Profile) -> Iterable[str]:
         yield f"the model file changed: {before.sha256[:12]} and {after.sha256[:12]}"
     if before.threads != after.threads:
         yield f"{before.threads} threads before, {after.threads} after"
-    cpus = [str(one.machine.get("cpu", "")) for one in (before, after)]
+    cpus = [str(profile.machine.get("cpu", "")) for profile in (before, after)]
     if cpus[0] != cpus[1]:
         yield f"different machines: {cpus[0]} and {cpus[1]}"
     changed = _machine(before.launches, (before.roofs, after.roofs))
@@ -202,11 +202,11 @@ def _matched(before: Sequence[Launch], after: Sequence[Launch]) -> list[tuple[li
         first, *rest = keys(launch)
         for other in rest:
             leader[root(other)] = root(first)
-    found: dict[Any, tuple[list[Launch], list[Launch]]] = {}
+    groups: dict[Any, tuple[list[Launch], list[Launch]]] = {}
     for side, launches in enumerate((before, after)):
         for launch in launches:
-            found.setdefault(root(keys(launch)[0]), ([], []))[side].append(launch)
-    return list(found.values())
+            groups.setdefault(root(keys(launch)[0]), ([], []))[side].append(launch)
+    return list(groups.values())
 
 
 def _change(before: Sequence[Launch], after: Sequence[Launch], roofs: tuple[Roofs, Roofs], look: float) -> Change:
@@ -230,10 +230,10 @@ def _judged(
         if before:
             return Change(label, nodes, side, None, machine, GONE)
         return Change(label, nodes, None, side, machine, NEW)
-    one, other = Interval.of(before), Interval.of(after)
-    verdict, apart = SAME, abs(other.median - one.median) >= least
-    if apart and other.low > one.high * max(machine, 1.0):
+    first, other = Interval.of(before), Interval.of(after)
+    verdict, apart = SAME, abs(other.median - first.median) >= least
+    if apart and other.low > first.high * max(machine, 1.0):
         verdict = SLOWER
-    elif apart and other.high < one.low * min(machine, 1.0):
+    elif apart and other.high < first.low * min(machine, 1.0):
         verdict = FASTER
-    return Change(label, nodes, one, other, machine, verdict)
+    return Change(label, nodes, first, other, machine, verdict)

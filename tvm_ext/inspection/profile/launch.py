@@ -82,14 +82,15 @@ def launches_of(order: Sequence[str], report: Mapping[str, Any], code: Mapping[s
         code: kernel -> facts of its machine code.
     """
     kernels = {kernel["name"]: kernel for kernel in report.get("kernels", ())}
-    regions = _regions(report)
+    offloaded = (report.get("offload") or {}).get("regions", ())
+    regions = {frozenset(region["nodes"]): region["name"] for region in offloaded}
     seen: dict[str, int] = {}
-    found = []
+    launches = []
     for number, name in enumerate(order, start=1):
         kernel, sites = kernels[name], kernels[name].get("call_sites") or [[]]
         nodes = tuple(sites[seen.get(name, 0) % len(sites)])
         seen[name] = seen.get(name, 0) + 1
-        found.append(
+        launches.append(
             Launch(
                 number, name, nodes, kernel["recipe"], kernel.get("config") or {}, kernel.get("record", ""),
                 kernel.get("reason", ""), regions.get(frozenset(nodes), name) if _offloaded(kernel) else "",
@@ -98,16 +99,11 @@ def launches_of(order: Sequence[str], report: Mapping[str, Any], code: Mapping[s
                 None if _offloaded(kernel) else code.get(name), kernel.get("instruction", ""),
             )
         )  # fmt: skip
-    return tuple(found)
+    return tuple(launches)
 
 
 def _offloaded(kernel: Mapping[str, Any]) -> bool:
     return str(kernel["recipe"]).startswith(_OFFLOAD)
-
-
-def _regions(report: Mapping[str, Any]) -> dict[frozenset[str], str]:
-    """ONNX nodes -> the region that computes them."""
-    return {frozenset(r["nodes"]): r["name"] for r in (report.get("offload") or {}).get("regions", ())}
 
 
 def with_seconds(launches: Iterable[Launch], rounds: Sequence[Sequence[float]]) -> tuple[Launch, ...]:
@@ -117,4 +113,4 @@ def with_seconds(launches: Iterable[Launch], rounds: Sequence[Sequence[float]]) 
         rounds: for each round, the seconds of each launch.
     """
     columns = zip(*rounds, strict=True)
-    return tuple(replace(one, seconds=column) for one, column in zip(launches, columns, strict=True))
+    return tuple(replace(launch, seconds=column) for launch, column in zip(launches, columns, strict=True))

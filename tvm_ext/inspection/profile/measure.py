@@ -26,12 +26,11 @@ class Timeline:
     """One run under observation.
 
     Attributes:
-        start, end: of the whole call, in seconds of `time.perf_counter`.
-        spans: all that the VM called, kernels and its own builtins.
+        seconds: of the whole call.
+        spans: all that the VM called, kernels and its own builtins, from the start of the call.
     """
 
-    start: float
-    end: float
+    seconds: float
     spans: tuple[Span, ...]
 
 
@@ -55,9 +54,9 @@ class Rounds:
         return [
             tuple(
                 max(span.end - span.start - overhead.within(count), 0.0)
-                for span, count in zip((s for s in one.spans if s.name in kernels), arguments, strict=True)
+                for span, count in zip((s for s in timeline.spans if s.name in kernels), arguments, strict=True)
             )
-            for one in self.timelines
+            for timeline in self.timelines
         ]
 
 
@@ -84,7 +83,7 @@ def measure(
         if turn >= _WARM_UP:
             whole.append(plain)
             timelines.append(seen)
-    orders = {tuple(span.name for span in one.spans if span.name in kernels) for one in timelines}
+    orders = {tuple(span.name for span in timeline.spans if span.name in kernels) for timeline in timelines}
     if len(orders) > 1:
         raise UnsupportedError(f"{model.metadata.model['name']}: the kernels that run differ from run to run")
     return Rounds(orders.pop(), tuple(whole), tuple(timelines))
@@ -104,6 +103,7 @@ def _observed(
         spans = clock.spans()
         taken = sum(span.end - span.start for span in spans if span.name in kernels)
         if best is None or taken < least:
-            least, best = taken, Timeline(start, now, spans)
+            shifted = tuple(Span(name, first - start, last - start) for name, first, last in spans)
+            least, best = taken, Timeline(now - start, shifted)
         if now >= end:
             return best

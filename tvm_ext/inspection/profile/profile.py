@@ -143,7 +143,7 @@ class Profile(Shown):
             "format": FORMAT, "model": self.model, "sha256": self.sha256, "machine": dict(self.machine),
             "threads": self.threads, "batch": self.batch, "launches": plain(self.launches),
             "seconds": list(self.whole), "median": self.seconds, "outside": self.outside,
-            "kernels_over_run": self.coverage.median, "timelines": [_times(one) for one in self.timelines],
+            "kernels_over_run": self.coverage.median, "timelines": plain(self.timelines),
             "roofs": self.roofs.as_dict(), "overhead": vars(self.overhead), "notes": list(self.notes),
         }  # fmt: skip
 
@@ -159,20 +159,25 @@ class Profile(Shown):
             OptionError: it is no profile, or one of another version.
         """
         if not isinstance(fields, Mapping) or fields.get("format") != FORMAT:
-            found = fields.get("format") if isinstance(fields, Mapping) else type(fields).__name__
-            raise OptionError(f"{name} is no profile: its format is {found!r}, not {FORMAT!r}", fix=_FIX)
+            stated = fields.get("format") if isinstance(fields, Mapping) else type(fields).__name__
+            raise OptionError(f"{name} is no profile: its format is {stated!r}, not {FORMAT!r}", fix=_FIX)
         try:
-            made = cls(
+            timelines = tuple(
+                Timeline(float(run["seconds"]), tuple(Span(str(n), float(a), float(b)) for n, a, b in run["spans"]))
+                for run in fields["timelines"]
+            )
+            profile = cls(
                 str(fields["model"]), str(fields["sha256"]), dict(fields["machine"]), int(fields["threads"]),
                 int(fields["batch"]), tuple(Launch.from_dict(row) for row in fields["launches"]),
-                tuple(float(s) for s in fields["seconds"]), tuple(_timeline(one) for one in fields["timelines"]),
+                tuple(float(s) for s in fields["seconds"]), timelines,
                 Roofs(**fields["roofs"]), Overhead(**fields["overhead"]), tuple(map(str, fields["notes"])),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise OptionError(f"{name} is no profile: {type(error).__name__}: {error}", fix=_FIX) from error
-        if not made.whole or not made.launches or any(len(one.seconds) != len(made.whole) for one in made.launches):
+        lengths = {len(launch.seconds) for launch in profile.launches}
+        if not profile.whole or lengths != {len(profile.whole)}:
             raise OptionError(f"{name} is no profile: each launch needs a time for each of its rounds", fix=_FIX)
-        return made
+        return profile
 
     def parts(self) -> list[Part]:
         """What was measured and how, a row a launch, the roofline."""
@@ -181,14 +186,3 @@ class Profile(Shown):
             return [*parts, Figure(self.roofline().svg)]
         except UnsupportedError:  # nothing but kernels whose work is not known
             return parts
-
-
-def _times(timeline: Timeline) -> dict[str, Any]:
-    """Times from the start of the run."""
-    spans = [[s.name, s.start - timeline.start, s.end - timeline.start] for s in timeline.spans]
-    return {"seconds": timeline.end - timeline.start, "spans": spans}
-
-
-def _timeline(fields: Mapping[str, Any]) -> Timeline:
-    spans = tuple(Span(str(name), float(start), float(end)) for name, start, end in fields["spans"])
-    return Timeline(0.0, float(fields["seconds"]), spans)

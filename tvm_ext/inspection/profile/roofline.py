@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import os
 import string
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -99,7 +98,8 @@ class Roofline:
         write_whole(path, lambda stream: stream.write(data))
 
     def __str__(self) -> str:
-        marks = _letters(self.points)
+        points = longest(self.points, len(_LETTERS))  # others are dots
+        marks = {point.number: letter for point, letter in zip(points, _LETTERS, strict=False)}
         return "\n".join([self.title, self.about, *_picture(self, marks), "", *_table(self, marks)])
 
     def _repr_svg_(self) -> str | None:
@@ -194,12 +194,6 @@ def ticks(low: int, high: int, most: int = 12) -> range:
 def power_text(exponent: int) -> str:
     """2**exponent, as a fraction below one."""
     return str(2**exponent) if exponent >= 0 else f"1/{2**-exponent}"
-
-
-def _letters(points: Sequence[RooflinePoint]) -> dict[int, str]:
-    """Number -> letter, for the points that take longest, in their order; others are dots."""
-    chosen = longest(points, len(_LETTERS))
-    return {point.number: letter for point, letter in zip(chosen, _LETTERS, strict=False)}
 
 
 def _picture(roofline: Roofline, marks: dict[int, str]) -> list[str]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ...core.machine import Machine
+from ...rates.instructions import INSTRUCTIONS
+from ...rates.loops import call_of_fma, call_of_read, round_minimum
+from ...rates.product_loops import call_of_instruction
+from ...runtime.pool.threads import dispatcher
 from ...runtime.table import Plain
-
-if TYPE_CHECKING:
-    from ...core.machine import Machine
 
 #: Seconds that each loop is timed for, multiply-adds a chain in one call, and how often a call reads what lies in L2.
 _SECONDS, _STEPS, _PASSES = 0.25, 400_000, 50
@@ -94,11 +96,6 @@ class RoofMeter:
     """
 
     def __init__(self, threads: int, machine: Machine | None = None, instructions: Iterable[str] = ()) -> None:
-        from ...core.machine import Machine
-        from ...rates.instructions import INSTRUCTIONS
-        from ...rates.loops import call_of_fma, call_of_read
-        from ...rates.product_loops import call_of_instruction
-
         here = Machine.detect(None, threads)
         self._threads = threads
         self._names = [name for name in dict.fromkeys(instructions) if name in INSTRUCTIONS]
@@ -113,9 +110,6 @@ class RoofMeter:
 
     def measure(self) -> Roofs:
         """The best rates so far; takes a second, on the threads that the model runs on."""
-        from ...rates.loops import round_minimum
-        from ...runtime.pool.threads import dispatcher
-
         for at, (call, amount) in enumerate(self._loops):
             self._best[at] = max(self._best[at], amount / dispatcher.call(round_minimum, call, _SECONDS))
         flops, far, near, *products = self._best

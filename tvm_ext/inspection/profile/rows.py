@@ -126,29 +126,30 @@ def rows_of(launches: Sequence[Launch], by: str, whole: float, roofs: Roofs) -> 
     groups: dict[Any, list[Launch]] = {}
     for launch in launches:
         groups.setdefault(GROUPINGS[by](launch), []).append(launch)
-    return tuple(_row(found, by, whole, roofs) for found in groups.values())
+    return tuple(_row(group, by, whole, roofs) for group in groups.values())
 
 
-def _row(found: Sequence[Launch], by: str, whole: float, roofs: Roofs) -> Row:
-    seconds = tuple(map(sum, zip(*(one.seconds for one in found), strict=True)))
-    work, median = total(Work(one.flops, one.bytes) for one in found), statistics.median(seconds)
-    done = total(Work(one.executed, one.bytes) for one in found)
-    first = found[0]
-    same = all((one.config, one.kernel) == (first.config, first.kernel) for one in found)
-    nodes = tuple(dict.fromkeys(node for one in found for node in one.nodes))
+def _row(launches: Sequence[Launch], by: str, whole: float, roofs: Roofs) -> Row:
+    seconds = tuple(map(sum, zip(*(launch.seconds for launch in launches), strict=True)))
+    work, median = total(Work(launch.flops, launch.bytes) for launch in launches), statistics.median(seconds)
+    done = total(Work(launch.executed, launch.bytes) for launch in launches)
+    first = launches[0]
+    same = all((launch.config, launch.kernel) == (first.config, first.kernel) for launch in launches)
+    nodes = tuple(dict.fromkeys(node for launch in launches for node in launch.nodes))
     labels = {
         "launch": first.region or first.kernel, "recipe": first.recipe, "node": ", ".join(nodes) or first.kernel
     }  # fmt: skip
     return Row(
-        label=labels.get(by, first.kernel), launches=tuple(one.number for one in found),
-        kernels=tuple(dict.fromkeys(one.kernel for one in found)), nodes=nodes,
-        recipes=tuple(dict.fromkeys(one.recipe for one in found)),
-        config=first.config if same else {}, record=_common([one.record for one in found]),
-        region=_common([one.region for one in found]), reason=_common([one.reason for one in found]), seconds=seconds,
+        label=labels.get(by, first.kernel), launches=tuple(launch.number for launch in launches),
+        kernels=tuple(dict.fromkeys(launch.kernel for launch in launches)), nodes=nodes,
+        recipes=tuple(dict.fromkeys(launch.recipe for launch in launches)),
+        config=first.config if same else {}, record=_common([launch.record for launch in launches]),
+        region=_common([launch.region for launch in launches]),
+        reason=_common([launch.reason for launch in launches]), seconds=seconds,
         share=median / whole if whole else 0.0,
         work=work, executed=done.flops, code=first.code if same else None,
         gflops=_rate(work.flops, median), gbs=_rate(work.bytes, median), 
-        **_parts(done, median, roofs, _peak(found, roofs)),
+        **_parts(done, median, roofs, _peak(launches, roofs)),
     )  # fmt: skip
 
 
@@ -161,11 +162,11 @@ def _rate(amount: float | None, seconds: float) -> float | None:
     return amount / seconds / 1e9 if amount is not None and seconds else None
 
 
-def _peak(found: Sequence[Launch], roofs: Roofs) -> float:
+def _peak(launches: Sequence[Launch], roofs: Roofs) -> float:
     """Operations a second of launches at their peaks, one behind the other."""
-    known = [(one.executed, roofs.peak(one.instruction)) for one in found if one.executed]
+    known = [(launch.executed, roofs.peak(launch.instruction)) for launch in launches if launch.executed]
     least = sum(executed / peak for executed, peak in known)
-    return sum(executed for executed, _ in known) / least if least else roofs.peak(found[0].instruction)
+    return sum(executed for executed, _ in known) / least if least else roofs.peak(launches[0].instruction)
 
 
 def _parts(done: Work, seconds: float, roofs: Roofs, peak: float) -> dict[str, Any]:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from tvm.ir import IRModule
 
 from ...core.errors import OptionError, UnsupportedError
+from ...core.instruments import Instruments
 from ...core.machine import Machine
+from ...core.passes import CompileContext
 from ...core.sample_inputs import seeded_inputs
+from ...driver.compile import compile_model
+from ...driver.machine_code import code_of
+from ...passes.pipeline import LOWER
+from ...passes.tir.shares import kernels_of
 from ...runtime.library import is_artifact
 from ...runtime.model import CompiledModel, load
 from ...verification.environment import describe_machine
@@ -19,11 +26,6 @@ from .launch import launches_of, with_seconds
 from .measure import measure
 from .profile import Profile
 from .roofs import RoofMeter
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-
-    from ...core.passes import CompileContext
 
 NO_FACTS = "no facts of the machine code: {}"
 
@@ -36,16 +38,16 @@ def profile_model(
     _check(rounds, seconds)
     compiled, facts, note = _compiled(model, code, options)
     rows = _rows(compiled, inputs, batch)
-    given = inputs if inputs is not None else seeded_inputs(compiled.inputs, seed, rows or 1)
+    feeds = inputs if inputs is not None else seeded_inputs(compiled.inputs, seed, rows or 1)
     name, kernels = str(compiled.metadata.model["name"]), frozenset(k["name"] for k in compiled.report["kernels"])
     if not kernels:
         raise UnsupportedError(f"{name} has no kernels: nothing of it is left to compute when it runs")
-    compiled.run(given)  # says what is wrong with the inputs before anything is measured
+    compiled.run(feeds)  # says what is wrong with the inputs before anything is measured
     instructions = [kernel.get("instruction", "") for kernel in compiled.report["kernels"]]
     machine = Machine.of(compiled.metadata.machine)
     overhead, meter = measured_overhead(), RoofMeter(compiled.threads, machine, instructions)
     meter.measure()
-    measured = measure(compiled, given, kernels, rounds, seconds)
+    measured = measure(compiled, feeds, kernels, rounds, seconds)
     launches = launches_of(measured.order, compiled.report, facts)
     times = measured.seconds(overhead, [launch.arguments for launch in launches])
     return Profile(
@@ -69,23 +71,15 @@ def _compiled(model: Any, code: bool, options: dict[str, Any]) -> tuple[Compiled
         if options:
             wrong = f"options {', '.join(options)} for a model that is compiled already"
             raise OptionError(wrong, fix="give the ONNX model, or leave them out")
-        made = model if isinstance(model, CompiledModel) else load(model)
-        return made, {}, NO_FACTS.format("the model was compiled before, and keeps no assembly; give the ONNX model")
+        program = model if isinstance(model, CompiledModel) else load(model)
+        return program, {}, NO_FACTS.format("the model was compiled before, and keeps no assembly; give the ONNX model")
     if not code:
-        from ...driver.compile import compile_model
-
         return compile_model(model, **options), {}, NO_FACTS.format("they were not asked for")
     return _compiled_with_facts(model, options)
 
 
 def _compiled_with_facts(model: Any, options: dict[str, Any]) -> tuple[CompiledModel, dict[str, CodeFacts], str]:
     """Compile in this process, past the cache, so that the assembly is that of the kernels which run."""
-    from ...core.instruments import Instruments
-    from ...driver.compile import compile_model
-    from ...driver.machine_code import code_of
-    from ...passes.pipeline import LOWER
-    from ...passes.tir.shares import kernels_of
-
     lowered: list[tuple[IRModule, CompileContext]] = []
 
     def watch(step: str, mod: IRModule, ctx: CompileContext) -> None:
@@ -108,7 +102,7 @@ def _rows(compiled: CompiledModel, inputs: Mapping[str, np.ndarray] | None, batc
     Raises:
         OptionError: a batch for a model that has none, or no whole number, or one that the inputs contradict.
     """
-    spec = next((one for one in compiled.inputs if one.batch_axis is not None), None)
+    spec = next((batched for batched in compiled.inputs if batched.batch_axis is not None), None)
     if spec is None:
         if batch is not None:
             wrong = f"batch={batch!r}, and {compiled.metadata.model['name']!r} has no symbolic batch"
@@ -119,10 +113,10 @@ def _rows(compiled: CompiledModel, inputs: Mapping[str, np.ndarray] | None, batc
     if inputs is None or spec.name not in inputs:
         return batch or max(compiled.batches)
     shape, axis = np.shape(inputs[spec.name]), spec.batch_axis or 0
-    found = shape[axis] if len(shape) > axis else 0
-    if batch not in (None, found):
-        raise OptionError(f"batch={batch}, and input {spec.name!r} has {found} rows", fix="leave batch out")
-    return found
+    size = shape[axis] if len(shape) > axis else 0
+    if batch not in (None, size):
+        raise OptionError(f"batch={batch}, and input {spec.name!r} has {size} rows", fix="leave batch out")
+    return size
 
 
 def _without_figures(launches: Any) -> str:

@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from ...core.pages.page import Note, Part, text_of
-from ...runtime.table import Cell, Column, Table, Value, knobs_text, percent
+from ...runtime.table import Column, Table, Value, knobs_text, percent_cell
 from .clock import overhead_text
 from .rows import Row
 
@@ -83,25 +83,21 @@ def _row(row: Row, group_by: str) -> tuple[Value, ...]:
     return (
         row.launches[0] if group_by == "launch" else len(row.launches), row.label,
         ", ".join(row.kernels if group_by == "node" else row.nodes), 1e3 * row.median, 1e3 * row.least,
-        Cell(percent(row.share, 1), row.share, row.share), row.gflops, _percent(row.of_peak), row.gbs,
-        _percent(row.of_bandwidth), row.bound, recipe, how, str(row.code or ""),
+        percent_cell(row.share, bar=True), row.gflops, percent_cell(row.of_peak, 0), row.gbs,
+        percent_cell(row.of_bandwidth, 0), row.bound, recipe, how, str(row.code or ""),
     )  # fmt: skip
-
-
-def _percent(part: float | None, digits: int = 0) -> Cell | None:
-    return None if part is None else Cell(percent(part, digits), part)
 
 
 def _rest(profile: Profile, rows: tuple[Row, ...]) -> list[tuple[Value, ...]]:
     """What the rows leave, so that the sum is the whole."""
     shown = {number for row in rows for number in row.launches}
     left = [launch for launch in profile.launches if launch.number not in shown]
-    others = statistics.median(map(sum, zip(*(one.seconds for one in left), strict=True))) if left else 0.0
+    others = statistics.median(map(sum, zip(*(launch.seconds for launch in left), strict=True))) if left else 0.0
     whole = profile.seconds
     outside = whole - others - sum(row.median for row in rows)
     lines = [(f"{len(left)} other launches", others)] if left else []
     lines += [("outside kernels (VM, call)", outside), ("whole run, undisturbed", whole)]
-    return [(None, name, "", 1e3 * s, None, _percent(s / whole, 1), *[None] * 8) for name, s in lines]
+    return [(None, name, "", 1e3 * s, None, percent_cell(s / whole), *[None] * 8) for name, s in lines]
 
 
 def _details(row: Row) -> list[str]:

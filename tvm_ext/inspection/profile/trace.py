@@ -7,11 +7,12 @@ complete events (ph "X") with `ts` and `dur` in microseconds, and metadata event
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
 from ...runtime.table import knobs_text
+from .clock import Span
 from .launch import Launch
 from .measure import Timeline
 
@@ -29,8 +30,8 @@ def trace_of(profile: Profile, runs: int = 1) -> dict[str, Any]:
     """
     if isinstance(runs, bool) or not isinstance(runs, int) or not 1 <= runs <= len(profile.timelines):
         raise OptionError(f"runs={runs!r}: the profile has 1 to {len(profile.timelines)} of them, one a round")
-    least = sorted(profile.timelines, key=lambda one: one.end - one.start)[:runs]
-    events = [event for number, one in enumerate(least, start=1) for event in _run(profile, one, number)]
+    least = sorted(profile.timelines, key=lambda run: run.seconds)[:runs]
+    events = [event for number, timeline in enumerate(least, start=1) for event in _run(profile, timeline, number)]
     return {
         "traceEvents": events, "displayTimeUnit": "ms",
         "otherData": {
@@ -50,27 +51,24 @@ def _run(profile: Profile, timeline: Timeline, number: int) -> Iterator[dict[str
     yield _name("thread_name", number, _HOST, "host")
     for backend, track in tracks.items():
         yield _name("thread_name", number, track, backend or "kernels")
-    yield _event("run", "host", timeline.start, timeline, number, _HOST, timeline.end, {})
+    yield _event(Span("run", 0.0, timeline.seconds), "host", number, _HOST, {})
     launches = iter(profile.launches)
     kernels = {launch.kernel for launch in profile.launches}
     for span in timeline.spans:
         if span.name not in kernels:
-            yield _event(span.name, "vm", span.start, timeline, number, _HOST, span.end, {})
+            yield _event(span, "vm", number, _HOST, {})
             continue
         launch = next(launches)
-        category = "offload" if launch.backend else "kernel"
-        args = _args(profile, launch, span.end - span.start)
-        yield _event(launch.kernel, category, span.start, timeline, number, tracks[launch.backend], span.end, args)
+        category, track = "offload" if launch.backend else "kernel", tracks[launch.backend]
+        yield _event(span, category, number, track, _args(profile, launch, span.end - span.start))
 
 
-def _event(
-    name: str, category: str, start: float, run: Timeline, process: int, track: int, end: float, args: Mapping[str, Any]
-) -> dict[str, Any]:
+def _event(span: Span, category: str, process: int, track: int, args: dict[str, Any]) -> dict[str, Any]:
     """A complete event; times in whole nanoseconds, so that what lies in another one does so in the file too."""
-    first, last = (round((when - run.start) * 1e9) for when in (start, end))
+    first, last = round(span.start * 1e9), round(span.end * 1e9)
     return {
-        "name": name, "cat": category, "ph": "X", "ts": first / 1e3, "dur": (last - first) / 1e3, "pid": process,
-        "tid": track, "args": dict(args),
+        "name": span.name, "cat": category, "ph": "X", "ts": first / 1e3, "dur": (last - first) / 1e3, "pid": process,
+        "tid": track, "args": args,
     }  # fmt: skip
 
 
@@ -81,16 +79,16 @@ def _name(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
 def _args(profile: Profile, launch: Launch, seconds: float) -> dict[str, Any]:
     """What is shown of a kernel that is clicked on: its nodes, its figures in this run, how it was made."""
     taken = seconds - profile.overhead.within(launch.arguments)
-    found: dict[str, Any] = {
+    args: dict[str, Any] = {
         "nodes": ", ".join(launch.nodes), "recipe": launch.recipe, "launch": launch.number,
         "us without looking": round(taken * 1e6, 3),
         "median us": round(launch.median * 1e6, 3),
     }  # fmt: skip
     for name, amount in (("GFLOP/s", launch.flops), ("GB/s", launch.bytes)):
         if amount is not None and taken > 0:
-            found[name] = round(amount / taken / 1e9, 2)
+            args[name] = round(amount / taken / 1e9, 2)
     more = {
         "config": knobs_text(launch.config), "record": launch.record,
         "region": launch.region, "code": str(launch.code or ""),
     }  # fmt: skip
-    return {**found, **{name: text for name, text in more.items() if text}}
+    return {**args, **{name: text for name, text in more.items() if text}}

@@ -21,20 +21,20 @@ def minimal_set(items: Sequence[T], helps: Callable[[tuple[T, ...]], bool]) -> t
         items: all of which together help.
         helps: whether a set of them does; not called for all of them, and never for none.
     """
-    found, parts = tuple(items), 2
-    while len(found) > 1:
-        pieces = _split(found, min(parts, len(found)))
+    smallest, parts = tuple(items), 2
+    while len(smallest) > 1:
+        pieces = _split(smallest, min(parts, len(smallest)))
         if (smaller := next((piece for piece in pieces if helps(piece)), None)) is not None:
-            found, parts = smaller, 2
+            smallest, parts = smaller, 2
             continue
-        rests = [tuple(item for item in found if item not in piece) for piece in pieces] if len(pieces) > 2 else []
+        rests = [tuple(item for item in smallest if item not in piece) for piece in pieces] if len(pieces) > 2 else []
         if (smaller := next((rest for rest in rests if helps(rest)), None)) is not None:
-            found, parts = smaller, max(len(pieces) - 1, 2)
+            smallest, parts = smaller, max(len(pieces) - 1, 2)
             continue
-        if len(pieces) == len(found):
+        if len(pieces) == len(smallest):
             break
         parts = 2 * len(pieces)
-    return found
+    return smallest
 
 
 def _split(items: tuple[T, ...], parts: int) -> list[tuple[T, ...]]:

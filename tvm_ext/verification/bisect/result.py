@@ -81,8 +81,8 @@ class Trial(Plain):
 
     def __str__(self) -> str:
         what = f"off: {self.kind} {few(self.off, 4)} ({self.on} stay on)" if self.off else "everything on"
-        found = "agrees" if self.ok else self.detail
-        return f"trial {self.number}: {what}: {found} ({self.seconds:.1f} s)"
+        outcome = "agrees" if self.ok else self.detail
+        return f"trial {self.number}: {what}: {outcome} ({self.seconds:.1f} s)"
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ class Finding:
 
     def parts(self) -> list[Part]:
         """Its culprits, or why there are none."""
-        found = [(one, title) for title, of in (("", self.culprits), ("it takes too: ", self.also)) for one in of]
         if self.culprits:
-            return [one.facts(title) for one, title in found]
+            also = (culprit.facts("it takes too: ") for culprit in self.also)
+            return [*(culprit.facts() for culprit in self.culprits), *also]
         kept = [Note(f"  always on: {name}: {why}") for name, why in self.kept]
         return [Note(f"no {self.kind}: {self.reason or 'it is not to blame'}"), *kept]
 
@@ -146,7 +146,7 @@ class Bisection(Shown):
     @property
     def culprits(self) -> tuple[Culprit, ...]:
         """What has to be off, of the first kind that had any."""
-        return next((one.culprits for one in self.findings if one.culprits), ())
+        return next((finding.culprits for finding in self.findings if finding.culprits), ())
 
     @property
     def verdict(self) -> str:
@@ -154,16 +154,16 @@ class Bisection(Shown):
         if self.status == AGREES:
             return "nothing is wrong: every output agrees with the reference"
         if self.status == ELSEWHERE:
-            reasons = "; ".join(f"{one.kind}: {one.reason}" for one in self.findings)
+            reasons = "; ".join(f"{finding.kind}: {finding.reason}" for finding in self.findings)
             return f"the error does not come from what was searched: {reasons}"
-        found = next(one for one in self.findings if one.culprits)
-        names = ", ".join(one.name for one in found.culprits)
-        if len(found.culprits) > 1:
+        finding = next(candidate for candidate in self.findings if candidate.culprits)
+        names = ", ".join(culprit.name for culprit in finding.culprits)
+        if len(finding.culprits) > 1:
             return f"it depends on several: outputs agree when all of these are off, and with no fewer: {names}"
-        also = f"; it takes {', '.join(one.name for one in found.also)} too: without that it is right" * bool(
-            found.also
+        also = f"; it takes {', '.join(culprit.name for culprit in finding.also)} too: without that it is right" * bool(
+            finding.also
         )
-        return f"the error comes from {found.kind} {names}{also}"
+        return f"the error comes from {finding.kind} {names}{also}"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -171,12 +171,12 @@ class Bisection(Shown):
 
     def parts(self) -> list[Part]:
         """The trials, the verdict, the culprits with all that is known of them, and the commands that show it again."""
-        shown = self.findings if len(self.findings) == 1 else [one for one in self.findings if one.culprits]
-        seconds = sum(one.seconds for one in self.trials)
+        shown = self.findings if len(self.findings) == 1 else [finding for finding in self.findings if finding.culprits]
+        seconds = sum(trial.seconds for trial in self.trials)
         ends = [Code("\n".join(self.commands), "sh")] if self.commands else []
         return [
             Note(f"{self.model} against {self.reference}"), Table(_COLUMNS, map(_row, self.trials)),
-            Note(self.verdict, "good" if self.ok else "bad"), *(part for one in shown for part in one.parts()),
+            Note(self.verdict, "good" if self.ok else "bad"), *(part for finding in shown for part in finding.parts()),
             Note(f"{len(self.trials)} compiles, {seconds:.1f} s"), *ends,
             *([Note(f"next: {self.hint}")] if self.hint else []),
         ]  # fmt: skip
@@ -187,7 +187,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _row(one: Trial) -> tuple[Value, ...]:
-    result = Cell("agrees" if one.ok else one.detail, tone="good" if one.ok else "bad")
-    off = f"{one.kind} {', '.join(one.off)}" if one.off else "nothing"
-    return one.number, off, one.on or None, None if math.isnan(one.error) else one.error, result, one.seconds
+def _row(trial: Trial) -> tuple[Value, ...]:
+    result = Cell("agrees" if trial.ok else trial.detail, tone="good" if trial.ok else "bad")
+    off = f"{trial.kind} {', '.join(trial.off)}" if trial.off else "nothing"
+    return trial.number, off, trial.on or None, None if math.isnan(trial.error) else trial.error, result, trial.seconds

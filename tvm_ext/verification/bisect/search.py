@@ -36,7 +36,27 @@ def bisect(
     on_event: Event | None = None,
     **options: Any,
 ) -> Bisection:
-    """Find what introduced an error; see :func:`tvm_ext.bisect`."""
+    """Find what makes outputs disagree with onnxruntime's, by compiling with halves of it switched off.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
+        by: "pass", "recipe", "layer" (a group of operations, which goes the generic way when it is off), "record" or
+            "offload"; None tries offload, record, recipe (and in which layers) and pass, in this order.
+        inputs: name -> array; None draws them.
+        seed: seed of the drawn inputs.
+        tolerance: largest error of a floating-point output; see :func:`tvm_ext.verify`.
+        on_event: is told what happens, as plain values: "start" and "trial".
+        **options: compile options, as for :func:`tvm_ext.compile`.
+
+    Returns:
+        A result: `status` ("agrees", "found" or "elsewhere"), `culprits` (the smallest set that has to be off, with
+        ONNX nodes, what passes did, recipes, configurations, records by file and line), `trials`; `str()` prints it.
+
+    Raises:
+        OptionError: no such kind, or a bad option.
+        InputError: `inputs` do not fit the model.
+        ModelError, UnsupportedError: the model cannot be imported, or onnxruntime cannot run it.
+    """
     if by is not None and by not in KINDS:
         raise OptionError(f"by={by!r}: choose one of {', '.join(map(repr, KINDS))}, or leave it out for all in turn")
     chosen = replace(CompileOptions.of(**options), cache=False)
@@ -49,12 +69,12 @@ def bisect(
         return _result(bench, by, AGREES, [], again)
     findings: list[Finding] = []
     for kind in [by] if by else [kind for kind in KINDS if kind != "layer"]:
-        given = suspects(kind, bench.programs)
-        found = _search(bench, given)
-        findings.append(found)
-        if found.culprits:
+        kind_of = suspects(kind, bench.programs)
+        finding = _search(bench, kind_of)
+        findings.append(finding)
+        if finding.culprits:
             if not by and kind == "recipe":
-                findings += _narrowed(bench, found)
+                findings += _narrowed(bench, finding)
             return _result(bench, by, FOUND, findings, again)
     return _result(bench, by, ELSEWHERE, findings, again)
 
@@ -77,70 +97,70 @@ def _not_possible(bench: Bench, kind: str) -> str:
     return "the error stays with every pass on, and no kernel of a recipe"
 
 
-def _search(bench: Bench, given: Suspects) -> Finding:
+def _search(bench: Bench, suspected: Suspects) -> Finding:
     """The smallest set of suspects of a kind that have to be off."""
-    every, count = given.items, len(given.items) + len(given.idle)
+    every, count = suspected.items, len(suspected.items) + len(suspected.idle)
 
     def helps(off: tuple[Suspect, ...]) -> bool:
-        return bench.helps(given.kind, off, count)
+        return bench.helps(suspected.kind, off, count)
 
-    reason = "there is none in this compile" if not count else _not_possible(bench, given.kind)
+    reason = "there is none in this compile" if not count else _not_possible(bench, suspected.kind)
     if not reason and not (every and helps(every)):
-        every += given.idle  # with some off, others may take their place
-        if not given.idle or not helps(every):
+        every += suspected.idle  # with some off, others may take their place
+        if not suspected.idle or not helps(every):
             reason = "the error stays with all of them off"
     if reason:
-        return Finding(given.kind, (), (), count, given.kept, reason)
+        return Finding(suspected.kind, (), (), count, suspected.kept, reason)
     smallest = minimal_set(every, helps)
-    rest = tuple(one for one in every if one not in smallest)
+    rest = tuple(suspect for suspect in every if suspect not in smallest)
     also = minimal_set(rest, helps) if rest and helps(rest) else ()
-    return Finding(given.kind, _culprits(smallest), _culprits(also), count, given.kept)
+    return Finding(suspected.kind, _culprits(smallest), _culprits(also), count, suspected.kept)
 
 
-def _narrowed(bench: Bench, found: Finding) -> list[Finding]:
+def _narrowed(bench: Bench, finding: Finding) -> list[Finding]:
     """A recipe may be wrong in some layers only, as where one weight is packed wrongly."""
-    names = {one.name for one in found.culprits}
+    names = {culprit.name for culprit in finding.culprits}
     layers = suspects("layer", bench.programs)
-    mine = tuple(one for one in layers.items if one.culprit.recipe in names)
+    mine = tuple(suspect for suspect in layers.items if suspect.culprit.recipe in names)
     if len(mine) < 2:
         return []
     narrowed = _search(bench, replace(layers, items=mine, idle=(), kept=()))
     return [narrowed] if narrowed.culprits and len(narrowed.culprits) < len(mine) else []
 
 
-def _culprits(found: tuple[Suspect, ...]) -> tuple[Culprit, ...]:
-    return tuple(one.culprit for one in found)
+def _culprits(off: tuple[Suspect, ...]) -> tuple[Culprit, ...]:
+    return tuple(suspect.culprit for suspect in off)
 
 
 # ------------------------------------------------------------ what is said
 def _result(
     bench: Bench, by: str | None, status: str, findings: list[Finding], again: Callable[[], list[str]]
 ) -> Bisection:
-    made = Bisection(bench.name, by or "", status, tuple(findings), tuple(bench.trials), bench.reference)
+    bisection = Bisection(bench.name, by or "", status, tuple(findings), tuple(bench.trials), bench.reference)
     commands = [shlex.join(again())] if status != AGREES else []
-    if made.culprits:
-        off = [part for one in made.culprits for part in ("--off", one.switch)]
+    if bisection.culprits:
+        off = [part for culprit in bisection.culprits for part in ("--off", culprit.switch)]
         commands.append(shlex.join([*again(), *off]))
-    return replace(made, commands=tuple(commands), hint=_hint(made))
+    return replace(bisection, commands=tuple(commands), hint=_hint(bisection))
 
 
-def _hint(made: Bisection) -> str:
-    if made.status == AGREES:
+def _hint(bisection: Bisection) -> str:
+    if bisection.status == AGREES:
         return ""
-    if made.status == FOUND:
-        return "tvm-ext verify --layers shows the first value that is wrong" if made.by else ""
-    if not made.by:
+    if bisection.status == FOUND:
+        return "tvm-ext verify --layers shows the first value that is wrong" if bisection.by else ""
+    if not bisection.by:
         return (
             "the import, the generic way or a pass that is always on is to blame: tvm-ext verify --layers shows the "
             "first value that is wrong"
         )
-    return f"try by {_OTHERS[made.by]}, or leave --by out for all in turn"
+    return f"try by {_OTHERS[bisection.by]}, or leave --by out for all in turn"
 
 
 def _numbers(seed: int, tolerance: float | None) -> list[str]:
     """Arguments of the command line that compare the same."""
-    found = ["--seed", str(seed)] if seed else []
-    return found + ([] if tolerance is None else ["--tolerance", repr(tolerance)])
+    arguments = ["--seed", str(seed)] if seed else []
+    return arguments + ([] if tolerance is None else ["--tolerance", repr(tolerance)])
 
 
 def _arguments(model: Any, name: str, options: CompileOptions) -> list[str]:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from tvm.ir import Call, GlobalVar
+from tvm.ir import Call, GlobalVar, IRModule
 
-from ...core.errors import OptionError
+from ...core.errors import OptionError, did_you_mean
 from ...core.graph.relax_graph import main_bindings
 from ...core.instruments import KINDS, Switches
+from ...core.passes import CompileContext
 from ...driver.records import place_of, record_at
 from ...passes.lowering.choose_recipes import ChooseRecipes, matches
+from ...passes.lowering.offload import Offload
+from ...passes.lowering.schedule_kernels import metaschedule_record
+from ...passes.pipeline import Pipeline, pipeline
+from ...schedules import recipes
 from .result import Culprit
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-
-    from ...core.passes import CompileContext
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Seen:
 
 def switches(kind: str, off: Iterable[Suspect]) -> Switches:
     """The switches of a compile in which some suspects are off."""
-    return Switches(**{KINDS[kind]: frozenset(one.key for one in off)})
+    return Switches(**{KINDS[kind]: frozenset(suspect.key for suspect in off)})
 
 
 def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
@@ -85,17 +83,13 @@ def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
     Raises:
         OptionError: a name is none of its kind that can be off.
     """
-    from ...passes.lowering.offload import Offload
-    from ...passes.pipeline import pipeline
-    from ...schedules import recipes
-
     off: dict[str, set[str]] = {field: set() for field in KINDS.values()}
     needs = {one.name: one.needed for one in pipeline().passes}
     for kind, name in named:
         known = {"recipe": [r.name for r in recipes()], "pass": [*needs, Offload.name]}.get(kind)
         if known is not None and name not in known:
-            near = difflib.get_close_matches(name, known, n=1) or [", ".join(dict.fromkeys(known))]
-            raise OptionError(f"off: {name!r} is no {kind}", fix=f"choose of: {near[0]}")
+            fix = did_you_mean(name, known) or f"choose of: {', '.join(dict.fromkeys(known))}"
+            raise OptionError(f"off: {name!r} is no {kind}", fix=fix)
         if kind == "pass" and (needed := needs.get(name, "")):
             raise OptionError(f"off: pass {name!r} is always on: {needed}")
         is_row = kind == "record" and not name.startswith("MetaSchedule: ")
@@ -113,12 +107,12 @@ def suspects(kind: str, programs: Iterable[Seen]) -> Suspects:
     idle: dict[str, Suspect] = {}
     kept: dict[str, str] = {}
     for seen in programs:
-        for one, did in _FINDERS[kind](seen):
-            if isinstance(one, Suspect):
-                (active if did else idle).setdefault(one.key, one)
+        for suspect, did in _FINDERS[kind](seen):
+            if isinstance(suspect, Suspect):
+                (active if did else idle).setdefault(suspect.key, suspect)
             else:
-                kept.setdefault(*one)
-    rest = tuple(one for key, one in idle.items() if key not in active)
+                kept.setdefault(*suspect)
+    rest = tuple(suspect for key, suspect in idle.items() if key not in active)
     return Suspects(kind, tuple(active.values()), rest, tuple(kept.items()))
 
 
@@ -127,33 +121,29 @@ _Found = Iterator["tuple[Suspect | tuple[str, str], bool]"]
 
 
 def _passes(seen: Seen) -> _Found:
-    from ...passes.pipeline import Pipeline
-
     ctx = seen.ctx
-    for one in Pipeline.of(ctx.options).passes:
-        if one.needed:
-            yield (one.name, one.needed), True
+    for step in Pipeline.of(ctx.options).passes:
+        if step.needed:
+            yield (step.name, step.needed), True
             continue
-        events = [event for report in ctx.reports if report.name == one.name for event in report.fired]
+        events = [event for report in ctx.reports if report.name == step.name for event in report.fired]
         nodes = tuple(dict.fromkeys(event.value for event in events if event.value))
         texts = tuple(f"{event.value}: {event.detail}" for event in events)
         yield (
-            Suspect(one.name, Culprit("pass", one.name, nodes, texts, switch=f"pass={one.name}")),
-            one.name in seen.changed,
+            Suspect(step.name, Culprit("pass", step.name, nodes, texts, switch=f"pass={step.name}")),
+            step.name in seen.changed,
         )
 
 
 def _recipes(seen: Seen) -> _Found:
-    from ...schedules import recipes
-
     nodes = _recipe_nodes(seen)
     taking = {
         recipe.name for plan in seen.ctx.plans.values() for recipe, _ in matches(plan.match.group, seen.ctx.machine)
     }
-    for one in sorted(recipes(), key=lambda recipe: recipe.name not in nodes):
-        culprit = Culprit("recipe", one.name, nodes.get(one.name, ()), switch=f"recipe={one.name}")
-        yield Suspect(one.name, culprit), one.name in taking
-    others = {kernel.recipe for kernel in seen.ctx.kernels.values()} - {one.name for one in recipes()}
+    for taken in sorted(recipes(), key=lambda recipe: recipe.name not in nodes):
+        culprit = Culprit("recipe", taken.name, nodes.get(taken.name, ()), switch=f"recipe={taken.name}")
+        yield Suspect(taken.name, culprit), taken.name in taking
+    others = {kernel.recipe for kernel in seen.ctx.kernels.values()} - {recipe.name for recipe in recipes()}
     for name in sorted(others):
         yield (name, "no recipe: it is what the compiler makes of what no recipe takes"), True
 
@@ -161,8 +151,8 @@ def _recipes(seen: Seen) -> _Found:
 def _recipe_nodes(seen: Seen) -> dict[str, tuple[str, ...]]:
     nodes: dict[str, tuple[str, ...]] = {}
     for group, plan in seen.ctx.plans.items():
-        found = (*nodes.get(plan.recipe.name, ()), *seen.groups.get(group, ()))
-        nodes[plan.recipe.name] = tuple(dict.fromkeys(found))
+        of_recipe = (*nodes.get(plan.recipe.name, ()), *seen.groups.get(group, ()))
+        nodes[plan.recipe.name] = tuple(dict.fromkeys(of_recipe))
     return nodes
 
 
@@ -176,8 +166,6 @@ def _layers(seen: Seen) -> _Found:
 
 
 def _records(seen: Seen) -> _Found:
-    from ...passes.lowering.schedule_kernels import metaschedule_record
-
     ctx = seen.ctx
     for group, plan in ctx.plans.items():
         if plan.record is not None:

@@ -5,24 +5,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...core.errors import essence
 from ...core.instruments import Instruments, Switches
 from ...core.options import CompileOptions
+from ...core.passes import CompileContext
 from ...core.sample_inputs import seeded_inputs
 from ...driver.compile import compile_model
+from ...runtime.model import CompiledModel
 from ..metrics import OutputMetrics
 from ..reference import run_reference
 from ..verify import VerifyReport, frozen_inputs, report_of, tolerance_of
 from .result import Trial
 from .suspects import Seen, Suspect, switches
-
-if TYPE_CHECKING:
-    from ...core.passes import CompileContext
-    from ...runtime.model import CompiledModel
 
 Event = Callable[[Mapping[str, Any]], None]
 
@@ -69,7 +67,7 @@ class Bench:
         """
         wanted = switches(kind, off)
         if wanted not in self._known:
-            names = tuple(one.culprit.name for one in off)
+            names = tuple(suspect.culprit.name for suspect in off)
             self._known[wanted] = self._run(kind, names, of - len(off), Instruments(switches=wanted))
         return self._known[wanted].ok
 
@@ -107,15 +105,15 @@ class Bench:
             report = report_of(compiled.run(feeds), expected, self.reference, tolerance=tolerance)
             worst += [report.worst] if report.worst else []
             details += [] if report.ok else [_wrong(report)]
-        return max(worst, key=lambda one: one.severity, default=None), "; ".join(details[:1])
+        return max(worst, key=lambda output: output.severity, default=None), "; ".join(details[:1])
 
     def _make_expected(self, compiled: CompiledModel) -> list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
         """Inputs and what onnxruntime makes of them: one, or one a size of the batch and a composed one."""
         sizes = (*compiled.batches, sum(compiled.batches) + 1) if compiled.batches and self._inputs is None else (1,)
         for size in sizes:
             feeds = dict(self._inputs) if self._inputs is not None else seeded_inputs(compiled.inputs, self._seed, size)
-            given = {**frozen_inputs(compiled), **feeds}
-            expected, self.reference = run_reference(self._model, given, compiled.threads)
+            model_inputs = {**frozen_inputs(compiled), **feeds}
+            expected, self.reference = run_reference(self._model, model_inputs, compiled.threads)
             self._expected.append((feeds, expected))
         return self._expected
 

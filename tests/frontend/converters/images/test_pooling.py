@@ -117,29 +117,33 @@ def test_maxima_and_their_indices(window, ceil, dtype, opset):
         np.testing.assert_array_equal(found[name], wanted)
 
 
-@pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize(
     ("window", "ceil", "dtype", "rtol"),
     [*((*w, "float32", 1e-6) for w in ALL),
      *((*w, *of) for w in OF_ALL_TYPES for of in (("float64", 1e-14), ("float16", 1e-3)))],
     ids=str,
 )  # fmt: skip
-def test_averages(window, ceil, padding, dtype, rtol):
+def test_averages(window, ceil, dtype, rtol):
+    """Of what is inside, and with the padding."""
     x = np.random.default_rng(4).uniform(1, 2, (2, 3, *window[0])).astype(dtype)
-    wanted = pooled(lambda inside, padded: sum(v for v, _ in inside) / (padded if padding else len(inside)),
-                    x, *window[1:], ceil)  # fmt: skip
-    nodes = [node("AveragePool", ["x"], ["y"], count_include_pad=padding, **attributes(window, ceil))]
-    np.testing.assert_allclose(compiled(nodes, {"x": x}, {"y": dtype}, 19)["y"], wanted, rtol=rtol)
+    sums = pooled(lambda inside, _: sum(v for v, _ in inside), x, *window[1:], ceil)
+    counts = [pooled(count, x, *window[1:], ceil) for count in (lambda i, _: len(i), lambda _, padded: padded)]
+    nodes = [node("AveragePool", ["x"], ["yz"[p]], count_include_pad=p, **attributes(window, ceil)) for p in (0, 1)]
+    found = compiled(nodes, {"x": x}, {"y": dtype, "z": dtype}, 19)
+    for name, count in zip("yz", counts, strict=True):
+        np.testing.assert_allclose(found[name], sums / count, rtol=rtol)
 
 
 @pytest.mark.parametrize(
-    ("window", "ceil", "p", "dtype", "rtol"),
-    [*((*w, 2, "float32", 3e-6) for w in ALL), *((*w, p, "float32", 3e-6) for w in OF_ALL_TYPES for p in (1, 3)),
-     *((*OF_ALL_TYPES[1], p, *of) for p in (1, 2, 3) for of in (("float64", 1e-13), ("float16", 1e-3)))],
+    ("window", "ceil", "norms", "dtype", "rtol"),
+    [*((*w, (1, 2, 3) if w in OF_ALL_TYPES else (2,), "float32", 3e-6) for w in ALL),
+     *((*OF_ALL_TYPES[1], (1, 2, 3), *of) for of in (("float64", 1e-13), ("float16", 1e-3)))],
     ids=str,
 )  # fmt: skip
-def test_norms(window, ceil, p, dtype, rtol):
+def test_norms(window, ceil, norms, dtype, rtol):
     x = np.random.default_rng(5).standard_normal((2, 3, *window[0])).astype(dtype)
-    wanted = pooled(lambda inside, _: sum(abs(v) ** p for v, _ in inside) ** (1 / p), x, *window[1:], ceil)
-    nodes = [node("LpPool", ["x"], ["y"], p=p, **attributes(window, ceil))]
-    np.testing.assert_allclose(compiled(nodes, {"x": x}, {"y": dtype}, 18)["y"], wanted, rtol=rtol)
+    nodes = [node("LpPool", ["x"], [f"y{p}"], p=p, **attributes(window, ceil)) for p in norms]
+    found = compiled(nodes, {"x": x}, {f"y{p}": dtype for p in norms}, 18)
+    for p in norms:
+        wanted = pooled(lambda inside, _, p=p: sum(abs(v) ** p for v, _ in inside) ** (1 / p), x, *window[1:], ceil)
+        np.testing.assert_allclose(found[f"y{p}"], wanted, rtol=rtol)

@@ -41,6 +41,15 @@ def test_rotary(interleaved: int) -> None:
     )
 
 
+@pytest.mark.parametrize("rank", [2, 3])
+def test_rotary_by_rows_of_tokens_is_that_of_onnx(rank: int) -> None:
+    rng = rng_of(5)
+    rows = [floats(rng, *[B, S, D // 2][3 - rank :]) for _ in range(2)]
+    node = case(floats(rng, B, S, 3 * D), None if rank == 2 else np.int64([0]), *rows)
+    with pytest.raises(UnsupportedError, match="no positions" if rank == 2 else "cosines of shape"):
+        imported(built("RotaryEmbedding", [node], "com.microsoft", "float32")[0])
+
+
 def test_prompts() -> None:
     rng, more = rng_of(2), {"num_heads": N, "kv_num_heads": G}
     packed = floats(rng, B, S, (N + 2 * G) * D)

@@ -17,14 +17,25 @@ import tvm_ext
 from tests import onnx_graphs
 from tests.oracles.reference import unsaturated
 from tests.quantization.models import residual
+from tests.test_half_models import inverted_residual
 from tvm_ext.frontend.zoo.models import MODELS
 
 _BERT = {"sequence": 24, "hidden": 96, "heads": 4, "intermediate": 160, "layers": 2, "mask": True}
 BUILDERS: dict[str, Callable[[], onnx.ModelProto]] = {
-    "residual": residual, "mlp": MODELS["mlp"], "bert": functools.partial(MODELS["bert"], **_BERT),
-    "resnet18": MODELS["resnet18"], "mobilenet_v2": MODELS["mobilenet_v2"],
+    "batch norms": residual, "mlp": MODELS["mlp"], "bert": functools.partial(MODELS["bert"], **_BERT),
+    "strides": functools.partial(onnx_graphs.residual_network, 32, 16), "depthwise": inverted_residual,
 }  # fmt: skip
-LARGE = ("resnet18", "mobilenet_v2")
+#: Model, quantization, level: blocks of channels, which ALL adds, are of convolutions; dynamically quantized ones round
+#: what a float error moved, layer by layer.
+SHORT = [
+    ("batch norms", "float", "EXTENDED"), ("batch norms", "float", "ALL"), ("batch norms", "dynamic", "ALL"),
+    ("batch norms", "static", "ALL"), ("mlp", "float", "ALL"), ("mlp", "dynamic", "ALL"), ("mlp", "static", "ALL"),
+    ("bert", "float", "ALL"), ("bert", "dynamic", "ALL"), ("depthwise", "float", "ALL"),
+]  # fmt: skip
+LONG = [
+    ("batch norms", "static", "EXTENDED"), ("bert", "static", "ALL"), ("strides", "float", "ALL"),
+    ("strides", "static", "ALL"), ("depthwise", "static", "ALL"),
+]  # fmt: skip
 
 
 def feeds_of(proto: onnx.ModelProto) -> dict[str, np.ndarray]:
@@ -71,17 +82,9 @@ def written(name: str, kind: str, folder: pathlib.Path) -> tuple[pathlib.Path, d
     return path, feeds
 
 
-def _mark(name: str, kind: str, level: str) -> Any:
-    """One of a kind runs always; dynamically quantized convolutions round what a float error moved, layer by layer."""
-    long = name in LARGE or (kind != "float" and level == "EXTENDED") or (name, kind) == ("bert", "static")
-    return pytest.param(name, kind, level, marks=[pytest.mark.long] if long else [])
-
-
 @pytest.mark.parametrize(
-    ("name", "kind", "level"),
-    [_mark(name, kind, level) for name in BUILDERS for kind in ("float", "dynamic", "static")
-     for level in ("EXTENDED", "ALL") if (name, kind) not in (("resnet18", "dynamic"), ("mobilenet_v2", "dynamic"))],
-)  # fmt: skip
+    ("name", "kind", "level"), [*SHORT, *(pytest.param(*one, marks=pytest.mark.long) for one in LONG)]
+)
 def test_saved(name: str, kind: str, level: str, tmp_path: pathlib.Path) -> None:
     path, feeds = written(name, kind, tmp_path)
     path = saved(path, level)

@@ -45,8 +45,8 @@ def check(case: str, machine: Machine, rng: np.random.Generator, residual: bool 
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_agrees_with_float64(case: str, machine: Machine, rng: np.random.Generator) -> None:
-    check(case, machine, rng)
+def test_agrees_with_float64(case: str, case_machine: Machine, rng: np.random.Generator) -> None:
+    check(case, case_machine, rng)
 
 
 def test_residual(machine: Machine, rng: np.random.Generator) -> None:

@@ -51,13 +51,13 @@ def check(case: str, machine: Machine, rng: np.random.Generator, residual: bool 
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_agrees_with_float64(case: str, machine: Machine, rng: np.random.Generator) -> None:
-    check(case, machine, rng)
+def test_agrees_with_float64(case: str, case_machine: Machine, rng: np.random.Generator) -> None:
+    check(case, case_machine, rng)
 
 
 @pytest.mark.parametrize("case", ["2x2 stride 2", "3x3 stride 2, odd output"])
-def test_residual(case: str, machine: Machine, rng: np.random.Generator) -> None:
-    check(case, machine, rng, residual=True)
+def test_residual(case: str, case_machine: Machine, rng: np.random.Generator) -> None:
+    check(case, case_machine, rng, residual=True)
 
 
 @pytest.mark.parametrize("case", ["4x4 stride 2", "3x3 stride 2, odd output"])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import te, tirx
+import numpy as np
+from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, as_dtype, emit, kernel, known, static_shape, stock, text, widest
+from ..base import Attributes, Converter, as_dtype, constant, emit, kernel, known, static_shape, stock, text, widest
 
 
 def grid_sample(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -42,11 +43,24 @@ def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def affine_grid(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """AffineGrid(theta, size); corners of one pixel are -1, 1 or neither, by who computes them."""
-    size = [int(d) for d in known(inputs[1], "size")]
-    if attributes.get("align_corners", 0) and 1 in size[2:]:
-        raise Refusal(f"align_corners with size {size}: ONNX does not say where one pixel lies between two corners")
-    return stock("AffineGrid", inputs, attributes, opset)
+    """AffineGrid(theta, size); corners of one pixel are -1, 1 or neither, by who computes them.
+
+    Stock TVM drops an infinite number times the place of a single pixel, which is 0.
+    """
+    theta, corners = inputs[0], bool(attributes.get("align_corners", 0))
+    batch, _, *sizes = (int(d) for d in known(inputs[1], "size"))
+    if corners and 1 in sizes:
+        raise Refusal(f"align_corners with size {sizes}: ONNX does not say where one pixel lies between two corners")
+    rank = len(sizes)
+    columns = [emit(relax.op.reshape(column, (batch, *[1] * rank, rank)))
+               for column in emit(relax.op.split(theta, rank + 1, axis=2))]  # fmt: skip
+    grid = columns[-1]
+    for column, axis in zip(columns, reversed(range(rank)), strict=False):  # x is along the last axis
+        size = sizes[axis]
+        pixels = np.linspace(-1, 1, size) if corners else (2 * np.arange(size) + 1) / size - 1
+        along = constant(pixels.reshape([size if a == axis else 1 for a in range(rank)] + [1]), dtype_of(theta))
+        grid = emit(relax.op.add(grid, emit(relax.op.multiply(column, along))))
+    return grid
 
 
 class _RoiAlign:

@@ -25,7 +25,12 @@ def rotary_embedding(inputs: Any, attributes: Attributes, opset: int) -> Any:
     x, positions, cos, sin = (inputs[i] for i in range(4))
     if attributes.get("is_packed_batching", 0) or float(attributes.get("scale", 1.0)) != 1.0:
         raise Refusal("is_packed_batching, or a scale other than 1")
-    shape, half = static_shape(x, "what is turned"), static_shape(cos, "the cosines")[1]
+    tables = static_shape(cos, "the cosines")
+    if positions is None or len(tables) != 2:
+        had = "no positions" if positions is None else f"cosines of shape {tables}"
+        fix = "give positions and cosines of (positions, size / 2); ONNX's own RotaryEmbedding takes rows of each token"
+        raise Refusal(f"{had}, which onnxruntime refuses", fix=fix)
+    shape, half = static_shape(x, "what is turned"), tables[1]
     apart = x
     if len(shape) == 3:
         heads = int(attributes.get("num_heads", 0)) if attributes.get("rotary_embedding_dim", 0) else 0

@@ -13,7 +13,7 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of, shape_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, known, scalar, static_shape, stock, text
+from ..base import Attributes, Converter, constant, emit, known, operands, scalar, static_shape, stock, text
 
 #: The version of ONNX whose operators are meant.
 _OPSET = 13
@@ -25,11 +25,7 @@ def standard(op_type: str, inputs: Sequence[Any], attributes: Attributes, opset:
 
     if op_type not in CONVERTERS:
         return stock(op_type, inputs, attributes, opset)
-    from tvm.relax.frontend.onnx import onnx_frontend
-
-    given = onnx_frontend.onnx_input()
-    given.extend(inputs)
-    return CONVERTERS[op_type](given, attributes, opset)
+    return CONVERTERS[op_type](operands(inputs), attributes, opset)
 
 
 #: Name of a fused activation -> its parameters.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from onnx import numpy_helper
 from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
@@ -173,8 +174,6 @@ def _given(attributes: Attributes, part: str, kinds: Sequence[str]) -> Any:
 
 def _array(tensor: Any) -> np.ndarray:
     """A tensor that is an attribute."""
-    from onnx import numpy_helper
-
     return np.asarray(numpy_helper.to_array(tensor))
 
 

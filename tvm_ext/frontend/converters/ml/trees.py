@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from onnx import numpy_helper
 from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
@@ -86,8 +87,6 @@ def numbered(attributes: Attributes, name: str) -> np.ndarray:
 
 def reals(attributes: Attributes, name: str) -> np.ndarray:
     """An attribute of floats, which may be a tensor `name`_as_tensor."""
-    from onnx import numpy_helper
-
     tensor = attributes.get(f"{name}_as_tensor", attributes.get(name))
     if hasattr(tensor, "data_type"):
         return np.asarray(numpy_helper.to_array(tensor)).reshape(-1)

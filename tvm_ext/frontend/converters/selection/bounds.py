@@ -16,7 +16,7 @@ import numpy as np
 from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of, numpy_of, shape_of
-from ..base import Attributes, constant, emit, known, static_shape
+from ..base import Attributes, constant, emit, known, operands, static_shape
 
 _NOTHING = "it picks from a dimension of size 0"
 Extents = Callable[[Any, Attributes], "tuple[int, ...]"]
@@ -35,11 +35,10 @@ def in_bounds(op_type: str, inputs: Sequence[Any], attributes: Attributes) -> An
             raise ValueError(_NOTHING)
     if op_type not in INDICES:
         return inputs
-    new = type(inputs)()
-    new.extend(inputs)  # type: ignore[attr-defined]
+    new = operands(inputs)
     for number, extents in INDICES[op_type].items():
         if inputs[number] is not None:
-            new[number] = _inside(inputs[number], extents(inputs, attributes))  # type: ignore[index]
+            new[number] = _inside(inputs[number], extents(inputs, attributes))
     return new
 
 

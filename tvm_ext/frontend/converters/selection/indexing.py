@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import numpy_helper
 from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
@@ -95,8 +97,6 @@ def tensor_scatter(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 def eye_like(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """EyeLike(x): ones on a diagonal, of the dtype stated or that of x."""
-    import onnx
-
     rows, columns = static_shape(inputs[0], "the input of EyeLike")
     dtype = np.dtype(dtype_of(inputs[0]))
     if "dtype" in attributes:
@@ -113,8 +113,6 @@ def eye_like(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 def constant_of_shape(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ConstantOfShape(shape) -> broadcast_to(number, shape), which its readers take as the number."""
-    from onnx import numpy_helper
-
     number = numpy_helper.to_array(attributes["value"]).reshape(()) if "value" in attributes else np.float32(0)
     shape = [int(d) for d in known(inputs[0], "shape")]
     return relax.op.broadcast_to(constant(number), relax.ShapeExpr(shape))

@@ -1,0 +1,28 @@
+"""A plugin for workers, with which kernels run once and take as long as told, by candidate and round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tvm_ext.tuning.measure.workbench import Built, Workbench
+
+from .tasks import CALLS, SECONDS
+
+_run = Workbench.run
+_rounds = {number: iter(rounds) for number, rounds in SECONDS.items()}
+
+
+def _noted(self: Any, trial: int, *given: Any) -> dict[str, Any]:
+    self.trial = trial
+    return _run(self, trial, *given)
+
+
+def _told(self: Any, built: Built, outputs: Mapping[int, np.ndarray], best: float) -> tuple[tuple[float, ...], bool]:
+    built.function(*self._calls(built, outputs)[0])
+    return (next(_rounds[self.trial]),) * CALLS, False
+
+
+Workbench.run, Workbench._timed = _noted, _told  # type: ignore[method-assign]
