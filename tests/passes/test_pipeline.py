@@ -105,11 +105,20 @@ def test_a_program_is_right_without_the_passes_behind_the_graph_that_may_be_off(
     assert (report := tvm_ext.verify(compiled, proto)).ok, str(report)
 
 
+def test_whoever_watches_sees_every_pass_once_and_in_order() -> None:
+    seen: list[str] = []
+    watch = Instruments(watch=lambda step, mod, ctx: seen.append(step))
+    report = compile_model(RELU, CompileOptions(cache=False, threads=1), watch).report
+    names = [one.name for one in pipeline().passes]
+    assert seen == ["import", *names] and [one["name"] for one in report["passes"]] == names
+
+
 def test_parts_of_a_pipeline() -> None:
     whole = pipeline()
     assert [one.name for one in whole.after("drop-unused").before("loops").passes] == [
         "lower-rest",
         "lift-weights",
     ]
+    assert whole.through("import").passes == () and whole.through("fold-constants").passes[-1].name == "fold-constants"
     assert whole.before(LowerPrecision).passes[-1].name == "eliminate-dead-code"
     assert [one.name for one in whole.after("lift-weights").phases] == ["loops", "memory", "code", "vm"]

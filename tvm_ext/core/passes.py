@@ -99,7 +99,7 @@ class CompileContext:
         packed: constant in a kernel's layout -> the constant it was packed from, and the layout.
         weights: values of the parameters of `main` that follow the model's inputs.
         origins: for weights that were packed: number -> unpacked value and layout.
-        pending: weights being packed on another thread; lift-weights waits for them, no pass before reads their values.
+        pending: weights being packed on another thread; :meth:`settle` waits for them.
         ownership: who has the work of each ONNX node so far.
         offload: regions that a back end runs, and where each ONNX node runs; None if nothing was to be offloaded.
         instruments: what looks at this compile, and what is off in it.
@@ -147,6 +147,15 @@ class CompileContext:
             raise PassError(f"no pass has returned {kind.__name__} yet", fix="run the passes before this one, in order")
         found: Fact = self.facts[kind]
         return found
+
+    def settle(self) -> None:
+        """Wait until all constants are packed: at the end of a pipeline, and before a pass reads their values.
+
+        Raises:
+            Exception: what packing raised.
+        """
+        for packing in self.pending:
+            packing.result()
 
     def why_skipped(self, step: type[Pass], *, value: str = "", variable: str = "") -> str:
         """Why a pass left a value, or a variable of `main`, alone; "" if it did not."""

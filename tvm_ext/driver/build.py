@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from tvm import relax, tirx
 from tvm.ir import GlobalVar, IRModule
 
 from ..core.errors import BuildError, naming
-from ..core.kernel_pass import run_kernel_passes
+from ..core.kernel_pass import KernelPass, run_kernel_passes
 from ..core.machine import Machine
 from ..core.passes import CompileContext, PassReport, run_passes
 from ..passes.pipeline import IN_PLACE, TO_CODE, TO_VM
@@ -57,12 +57,13 @@ def build_objects(mod: IRModule, ctx: CompileContext) -> Iterator[VMExecutable]:
 
 def _compiled(mod: IRModule, ctx: CompileContext, finish: Callable[[Any, int], Any]) -> list[Any]:
     """The kernels as runtime modules."""
-    if ctx.instruments.watch is not None:
-        mod = TO_CODE.run(mod, ctx)  # pass by pass, for whoever watches
+    passes = tuple(one for one in CODE if one.name not in ctx.switches.passes)
+    if ctx.instruments.watch is not None and all(map(is_lowered, kernels_of(mod).values())):
+        mod, passes = TO_CODE.run(mod, ctx), ()  # pass by pass, for whoever watches
     told: list[list[PassReport]] = []
 
     def compile_share(share: Mapping[str, tirx.PrimFunc], scheduled: bool, index: int) -> Any:
-        made, reports = _machine_code(share, ctx.machine, scheduled, ctx.switches.passes)
+        made, reports = _machine_code(share, ctx.machine, scheduled, passes)
         told.append(reports)
         return finish(made, index)
 
@@ -83,14 +84,13 @@ def compile_kernels(kernels: Mapping[str, tirx.PrimFunc], machine: Machine, *, s
 
 
 def _machine_code(
-    kernels: Mapping[str, tirx.PrimFunc], machine: Machine, scheduled: bool, off: Container[str] = ()
+    kernels: Mapping[str, tirx.PrimFunc], machine: Machine, scheduled: bool, passes: Iterable[KernelPass] = CODE
 ) -> tuple[Any, list[PassReport]]:
     """Kernels as one runtime module, and what the passes of the second half of the lowering did."""
     target = machine.target(scheduled=scheduled)
     fresh = {name: kernel for name, kernel in kernels.items() if not is_lowered(kernel)}
     loops = {name: with_stack_buffers(kernel) for name, kernel in lower_to_loops(fresh, target).items()}
-    on = (one for one in CODE if one.name not in off)
-    lowered, reports = run_kernel_passes(on, IRModule({**kernels, **loops}), target)
+    lowered, reports = run_kernel_passes(passes, IRModule({**kernels, **loops}), target)
     return tvm.get_global_func("target.build.llvm")(lowered, target), reports
 
 

@@ -189,19 +189,21 @@ def new_context(
     return CompileContext(machine, options, provenance, *books, instruments=instruments)
 
 
-def run_pipeline(begun: Lowered, until: type[Pass] | str = SCHEDULED) -> Lowered:
+def run_pipeline(begun: Lowered, until: type[Pass] | str = SCHEDULED, last: str = "") -> Lowered:
     """A model that :func:`start` imported, after passes, and the bodies of its loops.
 
     Args:
         until: the phase, or the pass, before which it ends; see :meth:`..passes.pipeline.Pipeline.before`.
+        last: the step with which it ends, "import" or a pass; "" to end at `until`.
     """
     from ..passes.pipeline import Pipeline
 
     ctx = begun.ctx
     ctx.instruments.see("import", begun.mod, ctx)
-    mod = Pipeline.of(ctx.options).before(until).run(begun.mod, ctx)
+    passes = Pipeline.of(ctx.options).before(until)
+    mod = (passes.through(last) if last else passes).run(begun.mod, ctx)
     begun.clock.lap("passes")
-    bodies = tuple(run_pipeline(_body(begun, name, one), until) for name, one in begun.imported.bodies.items())
+    bodies = tuple(run_pipeline(_body(begun, name, one), until, last) for name, one in begun.imported.bodies.items())
     return replace(begun, mod=mod, bodies=bodies)
 
 

@@ -28,7 +28,7 @@ from ..runtime.table import Column, Table
 from .constants import Tensors
 from .diffs import PassChange, pass_changes
 from .dump import file_name, write_stages
-from .snapshots import Reached, Snapshots
+from .snapshots import Snapshots
 from .stage_texts import kernels_module, other_text, python_text
 
 #: The file of tensors in a folder of stages.
@@ -232,17 +232,11 @@ def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
         }
         raise UnsupportedError(wrong, fix=f"name a size: shapes={shapes}")
     machine = machine_for(chosen)
-    snapshots = Snapshots(_last_step(last))
+    snapshots = Snapshots()
     instruments, clock = Instruments(watch=snapshots.watch), Clock()
     clock.lap("start")
     begun = start(read_model(model), chosen, machine, clock, instruments)
-    try:
-        return Inspection(run_pipeline(begun), snapshots, to)
-    except Reached:
-        for packing in begun.ctx.pending:  # constants that another thread packs
-            packing.result()
-        clock.lap("passes")
-        return Inspection(begun, snapshots, to)
+    return Inspection(run_pipeline(begun, last=_last_step(last)), snapshots, to)
 
 
 def _last_step(stage: Stage | None) -> str:

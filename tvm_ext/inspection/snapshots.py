@@ -15,10 +15,6 @@ from ..driver.stages.state import context_state
 _RESUMABLE = {stage.after for stage in STAGES if stage.resumes}
 
 
-class Reached(Exception):
-    """The step that was asked for is reached: the compile ends here."""
-
-
 @dataclass(frozen=True)
 class Snapshot:
     """A compile after one step.
@@ -41,29 +37,16 @@ class Snapshot:
 class Snapshots:
     """The watch of one compile.
 
-    Args:
-        until: the step after which the compile is to end; "" to let it end by itself.
-
     Attributes:
         steps: so far, in order.
-        ctx: of the compile; None before the first step.
     """
 
-    def __init__(self, until: str = "") -> None:
-        self._until = until
+    def __init__(self) -> None:
         self.steps: list[Snapshot] = []
-        self.ctx: CompileContext | None = None
 
     def watch(self, step: str, mod: IRModule, ctx: CompileContext) -> None:
-        """See a step; see :data:`.instruments.Watch`.
-
-        Raises:
-            Reached: it is the last one wanted.
-        """
-        self.ctx = ctx
+        """See a step; see :data:`.instruments.Watch`."""
         self.steps.append(_snapshot(step, mod, ctx) if step in _RESUMABLE else Snapshot(step, mod))
-        if step == self._until:
-            raise Reached
 
     def of(self, step: str) -> Snapshot | None:
         """The last snapshot of a step."""

@@ -163,6 +163,11 @@ class Pipeline:
         found = (at for at, (name, one) in enumerate(every) if name == end or (one.__class__ is end))
         return self._part(0, next(found, len(every)))
 
+    def through(self, name: str) -> Pipeline:
+        """What is up to the last pass of a name, with it; nothing if there is none."""
+        every = self.passes
+        return self._part(0, max((at for at, one in enumerate(every, start=1) if one.name == name), default=0))
+
     def after(self, name: str) -> Pipeline:
         """What is behind the last pass of a name; all if there is none."""
         last = max((at for at, one in enumerate(self.passes) if one.name == name), default=-1)
@@ -179,8 +184,7 @@ class Pipeline:
         """The module after all passes that are on; `ctx.instruments` are shown it after each."""
         for phase in self.phases:
             mod = phase.run(mod, ctx)
-        for packing in ctx.pending:
-            packing.result()
+        ctx.settle()
         return mod
 
 

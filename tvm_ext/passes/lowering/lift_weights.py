@@ -25,8 +25,7 @@ class LiftWeights(Pass):
     needed = "a program takes its weights as arguments"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        for packing in ctx.pending:
-            packing.result()
+        ctx.settle()
         rewriter = Rewriter(mod, ctx)
         lifter = _Lifter(rewriter, ctx)
         result = rewriter.rewrite(lifter.visit)
