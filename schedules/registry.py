@@ -39,7 +39,7 @@ def recipes() -> tuple[Recipe, ...]:
     Raises:
         OptionError: an entry point is no recipe, or two recipes have one name.
     """
-    found: list[Recipe] = [
+    known: list[Recipe] = [
         Conv2dNCHWc(),
         Conv2dWinograd(),
         Conv2dAmx(),
@@ -64,11 +64,13 @@ def recipes() -> tuple[Recipe, ...]:
         Elementwise(),
     ]
     for entry in importlib.metadata.entry_points(group="tvm_ext.recipes"):
-        made = entry.load()()
-        if not isinstance(made, Recipe):
-            raise OptionError(f"entry point {entry.value!r} in tvm_ext.recipes gives {type(made).__name__}, no Recipe")
-        found.append(made)
-    names = [r.name for r in found]
+        recipe = entry.load()()
+        if not isinstance(recipe, Recipe):
+            raise OptionError(
+                f"entry point {entry.value!r} in tvm_ext.recipes gives {type(recipe).__name__}, no Recipe"
+            )
+        known.append(recipe)
+    names = [r.name for r in known]
     if twice := {n for n in names if names.count(n) > 1}:
         raise OptionError(f"recipes with one name: {', '.join(sorted(twice))}", fix="rename one of them")
-    return tuple(found)
+    return tuple(known)

@@ -4,9 +4,8 @@ from .code.assembler import assemble, disassemble
 from .code.codegen import lower
 from .code.layer import ConvGeometry, GemmLayer, Matrix, Step, Windows, conv2d, filter_matrices, matmul, nchw
 from .code.program import Layer, Program, Tensor, program_from_bytes
-from .compiled import programs_of, rows_of, timings_of
 from .config import Accelerator, Dataflow, EnergyTable
-from .results.report import LayerRow, layer_rows, scale_sim_csv
+from .results.report import LayerRow, layer_rows, programs_of, rows_of, scale_sim_csv, timings_of
 from .results.roofline import roofline_svg, roofline_text
 from .results.sweep import DesignPoint, sweep
 from .results.timeline import chrome_trace

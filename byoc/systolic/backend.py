@@ -6,11 +6,11 @@ from ..backend import Backend, Limits, Pattern
 from .code.assembler import assemble, disassemble
 from .code.check import MAX_MEMORY_BYTES
 from .code.program import program_from_bytes
+from .config import SystolicOptions
 from .driver import driver
 from .lowering.epilogue import WRITERS
 from .lowering.operands import READERS
 from .lowering.regions import check_composite, lower_region, seconds_of
-from .options import SystolicOptions
 
 
 def _text(program: bytes) -> str:

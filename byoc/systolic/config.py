@@ -204,3 +204,30 @@ def _known(kind: type, what: str, values: Mapping[str, Any]) -> dict[str, Any]:
         if name not in names:
             raise OptionError(f"unknown setting {name!r} of the {what}", fix=f"choose of {', '.join(names)}")
     return dict(values)
+
+
+# ------------------------------------------------------------ options of the back end
+@dataclass(frozen=True)
+class SystolicOptions(Accelerator):
+    """What `offload_options` may say; all settings of :class:`.config.Accelerator`, with two differences.
+
+    Attributes:
+        dtype: "float32" by default, which most models are; "int8" takes quantized layers.
+        dataflow: "ws", "os" or "is" for all layers; None: for each layer the one of least estimated cycles.
+
+    Raises:
+        OptionError: a value does not fit; the message says what would.
+    """
+
+    dtype: str = "float32"
+    dataflow: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.dataflow is not None:
+            object.__setattr__(self, "dataflow", str(Dataflow.of(self.dataflow)))
+        super().__post_init__()
+
+    @property
+    def accelerator(self) -> Accelerator:
+        """The settings without the dataflow."""
+        return Accelerator(**{field.name: getattr(self, field.name) for field in fields(Accelerator)})

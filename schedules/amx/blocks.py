@@ -78,13 +78,13 @@ class Blocks:
         return min(self.each, self.tiles) * self.pixels >= _MANY
 
     @property
-    def by_pixels(self) -> bool:
+    def shares_pixels(self) -> bool:
         return self.share == "pixels"
 
     def workers(self, image: TileImage) -> int:
         """Threads that have work."""
         units = image.window.images * self.outputs * self.parts
-        return self.threads if self.by_pixels else -(-units // -(-units // self.threads))
+        return self.threads if self.shares_pixels else -(-units // -(-units // self.threads))
 
     @property
     def parts_of_thread(self) -> int:
@@ -97,7 +97,7 @@ class Blocks:
 
     def slab(self, image: TileImage) -> TileImage:
         """What a thread copies at a time: of one image the rows that its pixels read, or all images."""
-        if not self.by_pixels:
+        if not self.shares_pixels:
             return image
         count = self.numbers_of_thread(image)
         starts = range(0, image.pixels, count)
@@ -105,4 +105,4 @@ class Blocks:
 
     def alone(self, image: TileImage, itemsize: int) -> bool:
         """Whether each thread makes a copy of its own; else all threads make one before they begin."""
-        return self.by_pixels or self.threads == 1 or image.elements * itemsize <= _OWN_BYTES
+        return self.shares_pixels or self.threads == 1 or image.elements * itemsize <= _OWN_BYTES

@@ -79,7 +79,7 @@ def seconds(image: TileImage, product: Product, blocks: Blocks, machine: Machine
     longest = units * min(blocks.each, blocks.tiles) * _Tile(image, product, blocks, machine, rates).cycles()
     weights = _step_bytes(image, product) * image.steps * blocks.outputs
     arrival = weights / blocks.threads / rates.cold
-    if blocks.by_pixels:
+    if blocks.shares_pixels:
         arrival = max(arrival, weights / rates.l3)
     copied = _copy_cycles(image, product, blocks, rates)
     cycles = _overlapped(rates, longest, arrival) + copied + rates.begin
@@ -102,7 +102,7 @@ def _copy_cycles(image: TileImage, product: Product, blocks: Blocks, rates: Tile
     foreign = _foreign_lines(image, blocks) * image.window.channels * itemsize * image.window.image[1] / rates.foreign
     if image.kind == "direct":
         return foreign
-    count = slab.elements * (image.window.images if blocks.by_pixels else 1)
+    count = slab.elements * (image.window.images if blocks.shares_pixels else 1)
     count //= 1 if blocks.alone(image, itemsize) else blocks.threads
     return foreign + (count * rates.number if image.kind == "packed" else count / image.width * rates.copy)
 
@@ -113,7 +113,7 @@ def _foreign_lines(image: TileImage, blocks: Blocks) -> float:
     window = image.window
     if blocks.threads == 1:
         return 0.0
-    if blocks.by_pixels:
+    if blocks.shares_pixels:
         return window.images * (window.kernel[0] - 1) * window.dilation[0]
     parts = window.images * blocks.parts
     share = min(1.0, -(-blocks.outputs * parts // blocks.threads) / parts) if image.kind == "direct" else 1.0
@@ -178,7 +178,7 @@ class _Tile:
     def _far(self) -> bool:
         """Whether weights that are read again have left L2."""
         b = self.blocks
-        again = self._weights * b.chunks * (b.outputs if b.by_pixels and b.parts_of_thread > 1 else 1)
+        again = self._weights * b.chunks * (b.outputs if b.shares_pixels and b.parts_of_thread > 1 else 1)
         return again > self.machine.l2 // 2
 
     @property
@@ -194,7 +194,7 @@ class _Tile:
         with other outputs; else the rows that the tiles above have read too.
         """
         b, weights = self.blocks, 0.0 if self.blocks.stream == "weights" else self._weights
-        if b.by_pixels and b.each == 1 and b.chunks == 1:
+        if b.shares_pixels and b.each == 1 and b.chunks == 1:
             return self._window / (b.outputs if weights + self._window <= self._l1 else 1)
         rows, size = self.image.window.kernel[0], 4 // self.product.group
         band = rows * self.image.pitch * self.image.step * self.image.width * size * self.image.blocks / b.chunks

@@ -120,7 +120,7 @@ class TileKernel:
 
     def _top(self, thread: Any) -> Any:
         """The first row of the result that a thread has pixels of."""
-        if not self._blocks.by_pixels:
+        if not self._blocks.shares_pixels:
             return 0
         return tirx.floordiv(thread * self._blocks.numbers_of_thread(self._image), self._image.pitch)
 
@@ -138,7 +138,7 @@ class TileKernel:
         with T.parallel(workers) if workers > 1 else T.serial(1) as thread:
             self._result = TileResult(self._match, self._args, self._out, self._image, b, self._tiles, self._place)
             self._tiles.begin()
-            (self._parts_of if b.by_pixels else self._outputs_of)(thread)
+            (self._parts_of if b.shares_pixels else self._outputs_of)(thread)
             self._tiles.end()
             self._result.rest()
 
@@ -260,7 +260,7 @@ class TileKernel:
         """Where a tile of the image lies: in the tensor or in the thread's copy."""
         if self._image.kind == "direct":
             return self._image.element(self._read, n, block, ky, g, pixel)
-        if self._blocks.by_pixels:
+        if self._blocks.shares_pixels:
             n, pixel = 0, pixel - self._top(thread) * self._image.pitch
         return self._slab.element(self._copy, n, block, ky, g, pixel, self._base(thread))
 

@@ -148,7 +148,7 @@ def is_legal(image: TileImage, config: Config) -> bool:
     if image.blocks % config["chunk"] or (config["pixels"] > 1 and image.pixels <= image.rows):
         return False
     blocks = Blocks.of(image, config)
-    if blocks.by_pixels and blocks.parts % blocks.threads:
+    if blocks.shares_pixels and blocks.parts % blocks.threads:
         return False
     if blocks.stream == "image" and len(image.groups) * image.window.kernel[0] > 1:
         return False  # taps read the same pixels again

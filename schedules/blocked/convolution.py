@@ -12,13 +12,15 @@ from tvm.s_tir import Schedule
 
 from tvm_ext.core.graph.relax_graph import attrs_of
 from tvm_ext.core.group import Group, Param
+from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Miss
+from tvm_ext.core.recipe import Layouts, Miss
 
 from ..steps.arguments import Arguments
+from ..steps.epilogue import blocked_layouts
 from ..steps.loops import parallel_rows
 from ..steps.storage import why_not_float32
-from ..steps.widened import why_not_widened
+from ..steps.widened import scale_layouts, why_not_widened, widened
 from ..steps.window import Window
 from .kernel import BlockedMatch
 from .problem import Problem
@@ -121,6 +123,17 @@ def padded(args: Arguments, data: Param, window: Window) -> Any:
 
     shape = layout.physical_shape((*data.shape[:2], h + top + bottom, w + left + right))
     return te.compute(shape, value, name="pad")
+
+
+def image_layouts(group: Group, lanes: int, data: tuple[Param, Layout], weight: tuple[Param, Layout]) -> Layouts:
+    """The result in blocks of `lanes` channels, and what is added to it alike.
+
+    Args:
+        data, weight: the operands, and the layouts that the kernel reads: of the weight, that of its numbers.
+    """
+    (image, own), (constant, packed) = data, weight
+    scales, numbers = scale_layouts(group, constant, lanes), widened(group, constant, packed)
+    return blocked_layouts(group, lanes, {**scales, image.var: own, constant.var: numbers})
 
 
 def image_kernel(

@@ -13,7 +13,7 @@ from tvm_ext.core.cost.estimate import Stream, bandwidth, level_of, seconds, thr
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config
 
-from .problem import Problem, Units, by_pixels
+from .problem import Problem, Units, shares_pixels
 
 #: Pixels whose addresses do not advance by a constant need a pointer register each. Where a multiply-add takes no
 #: broadcast operand, LLVM also loads all broadcasts of a wide tile early, and spills.
@@ -120,9 +120,9 @@ def cost(problem: Problem, config: Config, machine: Machine, units: int = 1, apa
     to, threads = config["tile_o"], config["threads"]
     work = Units.of(problem, {**config, "threads": 1} if apart else config)
     count = problem.batch * work.outer_o * work.outer_p * units
-    cycles = count * work.block_p * _tile_cycles(problem, config, work, machine) / threads
+    cycles = count * work.tiles_p * _tile_cycles(problem, config, work, machine) / threads
     again = max(0, problem.word * count * to * problem.lanes * problem.steps - problem.weight_bytes)
-    readers = threads if by_pixels(problem, work, threads) else 1
+    readers = threads if shares_pixels(problem, work, threads) else 1
     streams = [
         Stream(problem.weight_bytes * readers / threads, problem.weights_in, 0.0 if problem.prefetched else _COLD),
         Stream(again / threads, level_of(problem.weight_bytes, machine), _AGAIN),
@@ -133,7 +133,7 @@ def cost(problem: Problem, config: Config, machine: Machine, units: int = 1, apa
 
 def _foreign_bytes(problem: Problem, units: Units, threads: int) -> float:
     """Bytes of input that a thread reads out of other cores' caches."""
-    if problem.batch % threads == 0 or problem.weight_sets > 1 or by_pixels(problem, units, threads):
+    if problem.batch % threads == 0 or problem.weight_sets > 1 or shares_pixels(problem, units, threads):
         return 0.0
     return problem.input_bytes * (1 - 1 / threads)
 
@@ -155,6 +155,6 @@ def _tile_cycles(problem: Problem, config: Config, units: Units, machine: Machin
     weight_cycles = problem.word * to * problem.lanes / bandwidth(level_of(chunk_bytes, machine), machine)
     cycles = problem.steps * max(step + weight_cycles / 4, weight_cycles) + 10
     if chunks > 1:
-        fits = 4 * units.block_p * tp * to * problem.lanes <= machine.l2 // 2
+        fits = 4 * units.tiles_p * tp * to * problem.lanes <= machine.l2 // 2
         cycles += chunks * ((1.5 if fits else 3.0) * to * tp + 8)
     return float(cycles)

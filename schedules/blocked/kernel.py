@@ -4,7 +4,7 @@ Outputs are computed in tiles of `tile_o` output blocks (each one vector of `lan
 matmul), held in vector registers over the reduction. The reduction is cut in chunks of `chunk` steps whose weights
 stay in L1 while every tile of a unit of work passes over them; between chunks the tile is added to a buffer `acc`:
 
-    for unit in parallel(batch * output blocks / tile_o * pixels / (tile_p * block_p)):
+    for unit in parallel(batch * output blocks / tile_o * pixels / (tile_p * tiles_p)):
         for chunk:                                   # weights of one chunk: read from memory once, then from L1
             for tile of the unit:
                 tile[tile_o, tile_p, lanes] = sum over the chunk (in registers)
@@ -51,8 +51,8 @@ from .cost import tile_fits as tile_fits
 from .prefetch import LINE_BYTES, sprinkle
 from .problem import Problem as Problem
 from .problem import Units as Units
-from .problem import by_pixels as by_pixels
-from .problem import with_residence as with_residence
+from .problem import packed_weight as packed_weight
+from .problem import shares_pixels as shares_pixels
 
 LoadData = Callable[..., Any]
 """(batch, pixel, reduction block, tap y, tap x, step in the block [, element of the word]) -> the input value."""
@@ -124,8 +124,8 @@ def configured(sch: Schedule, problem: Problem, config: Config, result: str) -> 
     units = Units.of(problem, config)
     n, o, q, j = sch.get_loops(sch.get_sblock(result))[-4:]
     oo, oi = sch.split(o, [units.outer_o, units.tile_o])
-    qo, qi = sch.split(q, [units.outer_p, units.block_p * units.tile_p])
-    outer = [n, qo, oo] if by_pixels(problem, units, config["threads"]) else [n, oo, qo]
+    qo, qi = sch.split(q, [units.outer_p, units.tiles_p * units.tile_p])
+    outer = [n, qo, oo] if shares_pixels(problem, units, config["threads"]) else [n, oo, qo]
     sch.reorder(*outer, oi, qi, j)
     # Hold the operands of the smaller side in registers, so that tile, operands and one broadcast just fit.
     outputs_outer = units.tile_o >= units.tile_p

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.group import Group
+from tvm_ext.core.layout import PackedWeight
 from tvm_ext.core.recipe import Config
 
 
@@ -83,20 +83,22 @@ class Problem:
         return bool(self.row % tile_p and tile_p % self.row)
 
 
-def with_residence(problem: Problem, group: Group) -> Problem:
-    """The problem with its weights where a call of the group's model finds them."""
-    return replace(problem, weights_in=group.weights_in)
-
-
 @dataclass(frozen=True)
 class Units:
-    """The padded iteration space: units of work, and tiles in each."""
+    """The padded iteration space: units of work, and register tiles in each.
+
+    Attributes:
+        outer_o, outer_p: units along the blocks of outputs and along the pixels.
+        tile_o, tile_p: blocks of outputs and pixels of a register tile.
+        tiles_p: tiles of a unit, along the pixels.
+        chunk: reduction blocks whose weights stay in L1 while all tiles of a unit pass.
+    """
 
     outer_o: int
     outer_p: int
     tile_o: int
     tile_p: int
-    block_p: int
+    tiles_p: int
     chunk: int
 
     @staticmethod
@@ -126,10 +128,10 @@ class Units:
 
     @property
     def padded_pixels(self) -> int:
-        return self.outer_p * self.block_p * self.tile_p
+        return self.outer_p * self.tiles_p * self.tile_p
 
 
-def by_pixels(problem: Problem, units: Units, threads: int) -> bool:
+def shares_pixels(problem: Problem, units: Units, threads: int) -> bool:
     """Whether threads share a problem's pixels, and not its outputs.
 
     Then each reads all weights and its own pixels, which it wrote itself if the kernel before was shared alike
@@ -138,6 +140,16 @@ def by_pixels(problem: Problem, units: Units, threads: int) -> bool:
     """
     alone = problem.batch % threads > 0 and problem.weight_sets == 1
     return threads > 1 and alone and units.outer_p % threads == 0 and problem.weight_bytes <= problem.input_bytes
+
+
+def packed_weight(problem: Problem, config: Config, rank: int = 4, transposed: bool = False) -> PackedWeight:
+    """The weight of one problem as its tiles stream it, zeros behind the last output.
+
+    Args:
+        rank, transposed: those of :meth:`tvm_ext.core.layout.PackedWeight.make`.
+    """
+    out, outer_o = problem.lanes * config["tile_o"], Units.of(problem, config).outer_o
+    return PackedWeight.make(rank, problem.inner, out, outer_o, transposed)
 
 
 def _round_up(value: int, multiple: int) -> int:

@@ -105,7 +105,7 @@ class BatchMatmul(MatmulRecipe[BatchMatch]):
         if units.padded_blocks != problem.output_blocks and blocked.registers_used(config) == machine.registers:
             return math.inf  # LLVM advances the last vector's address apart, and spills an accumulator in each step
         scattered = 4 * problem.outputs >= _STRIDE_LIMIT and panel >= machine.l1d // 4
-        return super().cost(match, config, machine) * (1.3 if scattered and units.block_p > 1 else 1.0)
+        return super().cost(match, config, machine) * (1.3 if scattered and units.tiles_p > 1 else 1.0)
 
     def layouts(self, match: BatchMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         return Layouts(

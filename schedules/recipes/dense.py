@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tvm import tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout, PackedWeight
+from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Miss
 from tvm_ext.ops.scalars.functions import cast
@@ -61,13 +62,12 @@ class Dense(MatmulRecipe[blocked.BlockedMatch]):
         rows = math.prod(data.shape[:-1])
         if 0 in (k, n, rows):
             return Miss("an operand is empty")
-        problem = blocked.with_residence(matmul_problem(1, rows, k, n, machine), group)
+        problem = replace(matmul_problem(1, rows, k, n, machine), weights_in=group.weights_in)
         return blocked.BlockedMatch(group, data, weight, in_fewer_bytes(problem, weight, machine))
 
     def layouts(self, match: blocked.BlockedMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
-        p, outer_o = match.problem, blocked.Units.of(match.problem, config).outer_o
-        weight = PackedWeight.make(2, p.inner, p.lanes * config["tile_o"], outer_o, transposed=True)
-        own = weight if p.word < 4 else widened(match.group, match.weight, weight)
+        weight = blocked.packed_weight(match.problem, config, rank=2, transposed=True)
+        own = weight if match.problem.word < 4 else widened(match.group, match.weight, weight)
         return Layouts.plain(match.group, {match.weight.var: own})
 
     def compute(self, match: blocked.BlockedMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:

@@ -57,10 +57,11 @@ class DenseDot(MatmulRecipe[DotMatch]):
         dot, lanes = operands.dot, machine.lanes
         words = -(-k // dot.group)
         inner = next(i for i in range(lanes, 0, -1) if words % i == 0)
-        sizes = (1, n, rows, rows, words // inner, (1, 1), inner, lanes)
-        problem = blocked.Problem(*sizes, instruction=dot.rate, word=dot.weight_bytes)
-        copied = k % dot.group > 0 or dot.widens
-        return DotMatch(group, data, weight, blocked.with_residence(problem, group), operands, copied)
+        problem = blocked.Problem(
+            1, n, rows, rows, words // inner, (1, 1), inner, lanes, weights_in=group.weights_in, instruction=dot.rate,
+            word=dot.weight_bytes,
+        )  # fmt: skip
+        return DotMatch(group, data, weight, problem, operands, copied=k % dot.group > 0 or dot.widens)
 
     def instruction(self, match: DotMatch) -> str:
         return match.dot.instruction

@@ -82,9 +82,10 @@ class Softmax(Recipe[SoftmaxMatch]):
         exp = te.compute(shape, lambda *i: vector_math.exp_flushed(data(*i) - top(*i[:-1], 0)), name="exp")
         total = row_reduction.compute("total", "sum", lead, row, match.lanes, exp)
         softmax = match.group.anchor == "relax.nn.softmax"
-        one = tirx.const(1.0, "float32")
         final = te.compute(
-            (*lead, 1), lambda *i: one / total(*i) if softmax else top(*i) + vector_math.log(total(*i)), name="final"
+            (*lead, 1),
+            lambda *i: tirx.const(1.0, "float32") / total(*i) if softmax else top(*i) + vector_math.log(total(*i)),
+            name="final",
         )
 
         def value(*i: Any) -> Any:

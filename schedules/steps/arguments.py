@@ -2,7 +2,7 @@
 
 args = Arguments(group, layouts)                    one TE placeholder a parameter, in physical shape
 x = args.reader(match.data)                         decoded, at physical indices
-return args.kernel(lambda *i: te_exp(x(*i)))        the stage "out": the epilogue of that, at all indices
+return args.kernel(lambda *i: tirx.exp(x(*i)))      the stage "out": the epilogue of that, at all indices
 """
 
 from __future__ import annotations

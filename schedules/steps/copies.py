@@ -63,7 +63,7 @@ def axes_of(shape: Sequence[int], source: Layout, target: Layout) -> list[Axis]:
     axes.sort(key=lambda a: (-a.target.stride, -a.source.stride))
     merged: list[Axis] = []
     for axis in axes:
-        if merged and _one(merged[-1], axis):
+        if merged and _is_one_axis(merged[-1], axis):
             axis = replace(axis, extent=merged.pop().extent * axis.extent)
         merged.append(axis)
     return merged or [Axis(math.prod(shape), Place(1), Place(1))]
@@ -79,7 +79,7 @@ def _places(shape: Sequence[int], layout: Layout) -> list[Place]:
     return [places[axis] for axis in range(len(shape))]
 
 
-def _one(outer: Axis, inner: Axis) -> bool:
+def _is_one_axis(outer: Axis, inner: Axis) -> bool:
     """Whether two axes are walked as one, in both tensors."""
     if outer.blocked or inner.blocked:
         return False

@@ -73,7 +73,7 @@ def parallel_image(sch: Schedule, n: Any, c: Any, y: Any, threads: int) -> None:
 
     Kernels that follow one another so leave each thread the rows that it wrote itself, which lie in its own cache:
     rows that another core wrote come at a tenth of the speed. Convolutions of large images are shared alike
-    (:func:`..blocked.kernel.by_pixels`).
+    (:func:`..blocked.kernel.shares_pixels`).
     """
     images, rows = int(sch.get(n).extent), int(sch.get(y).extent)
     if not _by_image_rows(images, rows, threads):
@@ -146,11 +146,11 @@ def _alike(region: Any, outer: Any, inner: Any, size: int) -> bool:
     """Whether a buffer is walked by two iterators as if they were one: they are neighbouring dimensions, and the inner
     one, of `size`, is whole; or they are none of its dimensions."""
     used = [set(tirx.analysis.undefined_vars(r.min)) for r in region.region]
-    found = [k for k, names in enumerate(used) if names & {outer, inner}]
-    if not found:
+    places = [k for k, names in enumerate(used) if names & {outer, inner}]
+    if not places:
         return True
-    first, last = found[0], found[-1]
-    exact = len(found) == 2 and region.region[first].min.same_as(outer) and region.region[last].min.same_as(inner)
+    first, last = places[0], places[-1]
+    exact = len(places) == 2 and region.region[first].min.same_as(outer) and region.region[last].min.same_as(inner)
     shape = [int(d) for d in region.source.shape]
     return exact and shape[last] == size and all(d == 1 for d in shape[first + 1 : last])
 

@@ -115,9 +115,9 @@ def _stages(sch: Schedule, name: str) -> list[str]:
     """Names of the stages, producers first."""
     names = [str(sch.get(block).name_hint) for block in sch.get_child_blocks(sch.get_sblock("root"))]
     kinds = ("partial", "across", "rest", "half")
-    found = [n for n in names if n.startswith(tuple(f"{name}_{kind}" for kind in kinds))]
+    stages = [n for n in names if n.startswith(tuple(f"{name}_{kind}" for kind in kinds))]
     rank = {kind: i for i, kind in enumerate(kinds)}
-    return sorted(found, key=lambda n: next(rank[kind] for kind in kinds if n.startswith(f"{name}_{kind}")))
+    return sorted(stages, key=lambda n: next(rank[kind] for kind in kinds if n.startswith(f"{name}_{kind}")))
 
 
 def _in_pairs(values: list[Any], combine: Combine) -> Any:

@@ -188,13 +188,13 @@ class Session:
 
     def end(self):
         """Exit code and the text on stderr."""
-        out, err = self.process.communicate(timeout=120)
+        out, err = self.process.communicate(timeout=300)
         self.events += [json.loads(line) for line in out.splitlines() if line.endswith("}")]
         return self.process.returncode, err
 
 
 def gone(pids):
-    for _ in range(100):
+    for _ in range(1200):
         if not any(os.path.exists(f"/proc/{pid}") for pid in pids):
             return True
         time.sleep(0.1)
@@ -222,7 +222,7 @@ def test_ctrl_c_ends_it_with_a_report_and_it_goes_on(small, tmp_path):
 @pytest.mark.long
 def test_killed_at_any_moment_no_record_is_lost_and_none_repeated(small, tmp_path):
     rng, log, told = random.Random(1), tmp_path / "l.json", 0
-    for turn in range(3):
+    for turn in range(2):
         session = Session(small, log, 500, *(["--resume"] if turn else []))
         session.until(rng.randint(1, 12))
         time.sleep(rng.uniform(0, 0.1))

@@ -49,7 +49,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_it_runs_in_memory_with_no_compiler_at_all(no_compiler: None) -> None:
     found = lowered()
-    executable = build(found.mod, found.ctx.machine)
+    executable = build(found.mod, found.ctx)
     assert kinds(executable.mod) == {"llvm"}, "a source module would need a compiler"
     np.testing.assert_allclose(run(executable.jit(), X), expected(X), atol=1e-6)
 
@@ -58,15 +58,15 @@ def test_a_model_without_any_kernel_runs_too(no_compiler: None) -> None:
     flatten = model([node("Flatten", "x", "y")], [value("x", (2, 3, 4))], [value("y", (2, 12))])
     found = stage(flatten, LiftWeights)
     x = random(2, 3, 4)
-    assert np.array_equal(run(build(found.mod, found.ctx.machine).jit(), x), x.reshape(2, 12))
+    assert np.array_equal(run(build(found.mod, found.ctx).jit(), x), x.reshape(2, 12))
 
 
 def test_objects_link_to_the_same_program(tmp_path: Path) -> None:
     found = lowered()
     library = tmp_path / "library.so"
-    with build_objects(found.mod, found.ctx.machine) as executable:
+    with build_objects(found.mod, found.ctx) as executable:
         executable.export_library(str(library))
-    in_memory = run(build(found.mod, found.ctx.machine).jit(), X)
+    in_memory = run(build(found.mod, found.ctx).jit(), X)
     assert np.array_equal(run(tvm.runtime.load_module(str(library)), X), in_memory)
 
 
@@ -77,7 +77,7 @@ FUNCTIONS = {"Exp": np.exp, "Tanh": np.tanh, "Sqrt": np.sqrt, "Log": np.log, "Ab
 def test_a_kernel_may_be_called_as_a_function_of_the_c_library(operator: str) -> None:
     found, x = lowered(nodes=[node(operator, "x", "y")]), np.abs(X) + 0.5
     assert found.calls == [operator.lower()]
-    result = run(build(found.mod, found.ctx.machine).jit(), x)
+    result = run(build(found.mod, found.ctx).jit(), x)
     np.testing.assert_allclose(result, FUNCTIONS[operator](x.astype(np.float64)), rtol=1e-5)
 
 
@@ -133,7 +133,7 @@ def test_a_kernel_that_cannot_be_compiled_is_named_with_its_nodes(monkeypatch: p
 
     monkeypatch.setattr(build_module, step, fails)
     with pytest.raises(BuildError) as info:
-        build(found.mod, found.ctx.machine, found.ctx.kernels)
+        build(found.mod, found.ctx)
     kernel = found.ctx.kernels[bad]
     assert info.value.message.startswith(f"kernel {bad!r} ({kernel.recipe}) at node")
     assert all(repr(node) in info.value.message for node in kernel.nodes[:3]) and "dump" not in info.value.message

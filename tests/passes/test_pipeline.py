@@ -5,14 +5,20 @@ from __future__ import annotations
 import importlib.metadata
 from typing import Any
 
+import numpy as np
 import pytest
 from tvm.ir import IRModule
 
-from tests.onnx_graphs import model, node, value
+import tvm_ext
+from tests.onnx_graphs import model, node, random, value
 from tests.passes.stages import agrees
 from tvm_ext.core.errors import OptionError
+from tvm_ext.core.instruments import Instruments, Switches
+from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
+from tvm_ext.driver.compile import compile_model
 from tvm_ext.passes.conditions import well_formed
+from tvm_ext.passes.lowering.lower_precision import LowerPrecision
 from tvm_ext.passes.pipeline import LOWER, SIMPLIFY, pipeline
 
 RELU = model([node("Relu", "x", "y")], [value("x", (4, 6))], [value("y", (4, 6))])
@@ -42,10 +48,13 @@ def installed(monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
 
 
 def test_simplification_comes_before_lowering() -> None:
-    assert [type(p) for p in pipeline()] == [*SIMPLIFY, *LOWER]
+    passes = pipeline().before("loops").passes
+    assert ([type(p) for p in passes[: len(SIMPLIFY)]], passes[len(SIMPLIFY) :]) == ([*SIMPLIFY], LOWER)
+    assert [phase.name for phase in pipeline().phases] == ["simplify", "lower", "loops", "memory", "code", "vm"]
     assert [p.name for p in LOWER] == [
         "lower-precision", "prepare-storage", "group-operations", "fuse-expansions", "choose-recipes", "assign-layouts",
-        "schedule-kernels", "lower-rest", "lift-weights",
+        "schedule-kernels", "lift-group-constants", "dispatch-sampling", "dispatch-sort-scan", "legalize-rest",
+        "annotate-patterns", "fuse-rest", "fuse-tir", "view-reshapes", "drop-unused", "lower-rest", "lift-weights",
     ]  # fmt: skip
 
 
@@ -56,7 +65,7 @@ def test_each_name_stands_for_one_class() -> None:
 
 def test_a_pass_of_another_package_sees_the_simple_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, Counted)
-    names = [p.name for p in pipeline()]
+    names = [p.name for p in pipeline().passes]
     assert names.index("count-functions") == len(SIMPLIFY)
     reports = agrees(RELU).report["passes"]
     assert [r["name"] for r in reports] == names
@@ -71,6 +80,36 @@ def test_an_entry_point_that_is_no_pass_is_named(monkeypatch: pytest.MonkeyPatch
 
 def test_the_report_has_every_pass_with_its_seconds() -> None:
     report = agrees(RELU).report
-    assert [r["name"] for r in report["passes"]] == [p.name for p in pipeline()]
+    assert [r["name"] for r in report["passes"]] == [p.name for p in pipeline().passes]
     assert all(set(r) == {"name", "seconds", "fired", "skipped"} for r in report["passes"])
-    assert sum(r["seconds"] for r in report["passes"]) <= report["timing"]["passes"] + 0.01
+    relax = report["passes"][: len(pipeline().before("loops").passes)]
+    assert sum(r["seconds"] for r in relax) <= report["timing"]["passes"] + 0.01
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_program_is_right_without_the_passes_behind_the_graph_that_may_be_off(precision: str) -> None:
+    """Those over kernels, memory and the VM, all at once."""
+    weights = {"w": random(16, 3, 3, 3, scale=0.2), "v": random(16, 5), "a": np.array(1)}
+    nodes = [
+        node("Conv", "x w", "c", pads=[1, 1, 1, 1]), node("Relu", "c", "r"), node("GlobalAveragePool", "r", "g"),
+        node("Flatten", "g", "f"), node("MatMul", "f v", "m"), node("Softmax", "m", "s"), node("CumSum", "s a", "y"),
+    ]  # fmt: skip
+    proto = model(nodes, [value("x", (2, 3, 13, 15))], [value("y", (2, 5))], weights)
+    known = [one for phase in pipeline().phases[2:] for one in phase.passes]
+    off = frozenset(one.name for one in known if not one.needed)
+    compiled = compile_model(
+        proto, CompileOptions(cache=False, threads=2, precision=precision), Instruments(switches=Switches(passes=off))
+    )
+    assert {"insert-prefetches", "simplify-statements", "end-lifetimes"} <= off
+    assert not off & {report["name"] for report in compiled.report["passes"]}
+    assert (report := tvm_ext.verify(compiled, proto)).ok, str(report)
+
+
+def test_parts_of_a_pipeline() -> None:
+    whole = pipeline()
+    assert [one.name for one in whole.after("drop-unused").before("loops").passes] == [
+        "lower-rest",
+        "lift-weights",
+    ]
+    assert whole.before(LowerPrecision).passes[-1].name == "eliminate-dead-code"
+    assert [one.name for one in whole.after("lift-weights").phases] == ["loops", "memory", "code", "vm"]

@@ -89,7 +89,7 @@ def parallel_extents(function: Any) -> set[int]:
 
 @pytest.mark.parametrize("threads", [12, 28, 64])
 def test_direct_convolutions_agree(threads: int, rng: np.random.Generator) -> None:
-    for case in ("3x3", "prime channels", "batch 3", "long reduction"):
+    for case in ("3x3", "long reduction") if threads == 28 else ("prime channels", "batch 3"):
         test_conv2d_nchwc.check(case, many(threads), rng)
 
 
@@ -125,8 +125,10 @@ def test_more_threads_are_never_estimated_to_be_slower(threads: int) -> None:
         assert costs[-1] <= min(costs) * (1 + 1e-9), recipe.name
 
 
-@pytest.mark.parametrize("threads", [2, 3, 4])
-@pytest.mark.parametrize("shape", [(3, 12, 17, 17), (2, 3, 5, 11), (1, 197, 33), (3, 7, 17)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "threads"),
+    [((3, 12, 17, 17), 2), ((2, 3, 5, 11), 4), ((1, 197, 33), 3), ((3, 7, 17), 2), ((3, 7, 17), 4)],
+)
 @pytest.mark.parametrize("kind", ["softmax", "sum"])
 def test_rows_of_any_number_are_shared(
     kind: str, shape: tuple[int, ...], threads: int, rng: np.random.Generator

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from tests.onnx_graphs import random
-from tvm_ext.verification.differences import bins_of, difference, histogram
+from tvm_ext.verification.metrics import bins_of, difference, histogram
 
 
 def test_within_and_beyond_the_bound() -> None:

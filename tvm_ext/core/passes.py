@@ -9,12 +9,12 @@ from __future__ import annotations
 import abc
 import bisect
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import PassError, TvmExtError, at_nodes, essence, failure
-from .graph.ownership import Ownership
+from .graph.ownership import Ownership, Role
 from .graph.provenance import Provenance
 from .instruments import Instruments, Switches
 from .machine import Machine
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .plan import Kernel, Plan
     from .records.schedule_database import MetaScheduleDatabase
 
+Fact = TypeVar("Fact")
+
 
 @dataclass(frozen=True)
 class Event:
@@ -52,11 +54,17 @@ class Event:
 
 @dataclass(frozen=True)
 class PassResult:
-    """The module after a pass, with what it did and what it left alone."""
+    """The module after a pass, with what it did and what it left alone.
+
+    Attributes:
+        facts: what later steps need to know and is not in the module; each of a class of its own, see
+            :meth:`CompileContext.fact`.
+    """
 
     mod: IRModule
     fired: tuple[Event, ...] = ()
     skipped: tuple[Event, ...] = ()
+    facts: tuple[object, ...] = ()
 
     @property
     def modified(self) -> bool:
@@ -94,11 +102,12 @@ class CompileContext:
         pending: weights being packed on another thread; lift-weights waits for them, no pass before reads their values.
         ownership: who has the work of each ONNX node so far.
         offload: regions that a back end runs, and where each ONNX node runs; None if nothing was to be offloaded.
-        switches: what is off in this compile.
+        instruments: what looks at this compile, and what is off in it.
         alone: ONNX node -> error of the outputs when it alone is computed in bf16, if that was measured.
         together: the same of all nodes in bf16 together; None if it was not measured.
         precision: what was decided about each product; None of a compile in float32.
         at: name of the variable of `main` that a pass looks at; "" if it does not say.
+        facts: what passes returned, by class.
     """
 
     machine: Machine
@@ -116,11 +125,33 @@ class CompileContext:
     pending: list[Future[None]] = field(default_factory=list)
     ownership: Ownership = field(default_factory=Ownership)
     offload: OffloadPlan | None = None
-    switches: Switches = field(default_factory=Switches)
+    instruments: Instruments = field(default_factory=Instruments)
     alone: Mapping[str, float] = field(default_factory=dict)
     together: float | None = None
     precision: PrecisionPlan | None = None
     at: str = ""
+    facts: dict[type, Any] = field(default_factory=dict)
+
+    @property
+    def switches(self) -> Switches:
+        """What is off in this compile."""
+        return self.instruments.switches
+
+    def fact(self, kind: type[Fact]) -> Fact:
+        """What a pass returned of this class.
+
+        Raises:
+            PassError: none did.
+        """
+        if kind not in self.facts:
+            raise PassError(f"no pass has returned {kind.__name__} yet", fix="run the passes before this one, in order")
+        found: Fact = self.facts[kind]
+        return found
+
+    def why_skipped(self, step: type[Pass], *, value: str = "", variable: str = "") -> str:
+        """Why a pass left a value, or a variable of `main`, alone; "" if it did not."""
+        events = (event for report in self.reports if report.name == step.name for event in report.skipped)
+        return next((e.detail for e in events if (variable in e.variables if variable else e.value == value)), "")
 
 
 Condition = Callable[["IRModule"], "str | None"]
@@ -135,10 +166,14 @@ class Pass(abc.ABC):
         needed: why a compile cannot do without it; "" of a pass that may be switched off to find a culprit.
         requires: conditions on the module before.
         ensures: conditions on the module after.
+        role: what the work of nodes is after it.
+        stage: the form of a model that the module has after it, by the name that users write; "" if it has no name.
     """
 
     name: str
     needed: str = ""
+    role: Role = Role.NONE
+    stage: str = ""
     requires: tuple[Condition, ...] = ()
     ensures: tuple[Condition, ...] = ()
 
@@ -164,6 +199,7 @@ class Pass(abc.ABC):
             where = at_nodes(ctx.provenance.of(variable), ctx.ownership.types) or (variable and f" at {variable!r}")
             raise failure(PassError, f"pass {self.name!r}{before} failed{where}", error) from error
         self._check("promises", self.ensures, result.mod, before)
+        ctx.facts.update({type(fact): fact for fact in result.facts})
         ctx.reports.append(PassReport(self.name, result.fired, result.skipped, time.perf_counter() - start))
         return result
 
@@ -181,6 +217,8 @@ class Pass(abc.ABC):
                 return essence(other) == essence(error)
             return False
 
+        if "main" not in {gvar.name_hint for gvar in mod.get_global_vars()}:
+            return ""  # programs of several batches
         bindings = main_bindings(mod)
         first = bisect.bisect_left(range(len(bindings) + 1), True, key=fails)
         return str(bindings[first - 1].var.name) if 0 < first <= len(bindings) else ""
@@ -201,19 +239,38 @@ class Pass(abc.ABC):
         return apply
 
 
-def run_passes(
-    passes: Sequence[Pass], mod: IRModule, ctx: CompileContext, instruments: Instruments | None = None
-) -> IRModule:
-    """Run passes in order, without those that `ctx.switches` has off; reports are appended to `ctx.reports`.
+class TvmPass(Pass):
+    """One of TVM's own passes over Relax.
 
     Args:
-        instruments: see each pass.
+        name, needed, stage: see :class:`Pass`.
+        make: makes TVM's pass.
+    """
+
+    def __init__(self, name: str, make: Callable[[], tvm.transform.Pass], needed: str, stage: str = "") -> None:
+        self.name, self._make, self.needed, self.stage = name, make, needed, stage
+
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        import tvm
+
+        with ctx.machine.target(), tvm.transform.PassContext(opt_level=3):
+            after = self._make()(mod)
+        before = {gvar.name_hint: function for gvar, function in mod.functions_items()}
+        names = (g.name_hint for g, f in after.functions_items() if not f.same_as(before.get(g.name_hint)))
+        return PassResult(after, tuple(Event(name, "rewritten") for name in names))
+
+
+def run_passes(passes: Iterable[Pass], mod: IRModule, ctx: CompileContext, *, owners: bool = True) -> IRModule:
+    """Run passes in order, without those that are off; reports are appended to `ctx.reports`.
+
+    Args:
+        owners: whether `main` is still a graph of ONNX nodes, so that what vanishes from it is owned by the pass.
     """
     for one in passes:
         if one.name in ctx.switches.passes:
             continue
         mod = one(mod, ctx).mod
-        ctx.ownership.see(one.name, mod, ctx.provenance, ctx.reports[-1].fired)
-        if instruments is not None:
-            instruments.see(one.name, mod, ctx)
+        if owners:
+            ctx.ownership.see(one.name, mod, ctx.provenance, ctx.reports[-1].fired, one.role)
+        ctx.instruments.see(one.name, mod, ctx)
     return mod

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,15 +19,16 @@ from ..core.cost.work import bytes_of
 from ..core.graph.relax_graph import main_bindings, op_name
 from ..core.layout import Layout
 from ..core.machine import Machine
+from ..core.passes import CompileContext
 from ..core.plan import Kernel
 from ..frontend.reading.reader import Source
 from ..passes.memory.arena import Memory
-from ..passes.memory.destinations import Destinations, with_destinations
-from ..passes.memory.placement import with_arena
-from ..passes.memory.workspace import with_workspace_of_kernels
+from ..passes.memory.destinations import Destinations
+from ..passes.memory.placement import Placed
+from ..passes.pipeline import PLACING
 from ..runtime.drivers import Offload
 from ..runtime.expansion import Compact, Expansion
-from ..runtime.spec import Body, Metadata, Program, TensorSpec, View, installed_versions
+from ..runtime.spec import Body, Metadata, Program, TensorSpec, installed_versions
 from ..runtime.tiles import TILE_FEATURES
 from .build import has_parallel_loops
 from .figures import kernel_figures
@@ -59,10 +60,12 @@ class Assembled:
     def clock(self) -> Clock:
         return self.model.lowered[0].clock
 
-    @property
-    def kernels(self) -> dict[str, Kernel]:
-        """What is known of each kernel of the module, by name."""
-        return {name: kernel for one in _all(self.model) for name, kernel in _kernels(one).items()}
+    @functools.cached_property
+    def ctx(self) -> CompileContext:
+        """Of all programs together: its kernels are those of the module, what it reports the largest program's."""
+        last = self.model.lowered[-1].ctx
+        kernels = {name: kernel for one in _all(self.model) for name, kernel in _kernels(one).items()}
+        return replace(last, kernels=kernels)
 
     def metadata(self) -> Metadata:
         """What the artifact says of itself."""
@@ -78,7 +81,7 @@ class Assembled:
 
     def _needed_machine(self) -> dict[str, Any]:
         """The machine, without tile registers where no kernel uses them: other code of LLVM's never does."""
-        kernels = [kernel for kernel in self.kernels.values() if kernel.plan]
+        kernels = [kernel for kernel in self.ctx.kernels.values() if kernel.plan]
         used = {feature for kernel in kernels if kernel.calls for feature in kernel.plan.recipe.features}  # type: ignore[union-attr]
         features = [f for f in self.machine.features if f not in TILE_FEATURES or f in used]
         return {**self.machine.as_dict(), "features": features}
@@ -138,14 +141,16 @@ def assemble(model: Programs) -> Assembled:
     programs, bodies = [], []
     offloads: dict[int, Offload] = {}  # by weight: equal programs, of several batches, are one
     for lowered in _all(model):
-        one = _renamed(lowered)
-        entry = _entry(lowered)
-        mod, destinations, views, memory = _in_place(one, entry, lowered)
-        functions.update(mod.functions_items())
+        entry, ctx = _entry(lowered), lowered.ctx
+        functions.update(_renamed(PLACING.run(lowered.mod, ctx), lowered).functions_items())
+        placed, destinations = ctx.fact(Placed), ctx.fact(Destinations).outputs
         cost = sum(k.estimate * len(k.calls) for k in lowered.ctx.kernels.values())
         indices = tuple(weights.add(w) for w in lowered.ctx.weights)
         origins.update({indices[i]: origin for i, origin in lowered.ctx.origins.items()})
-        program, facts = Program(entry, indices, destinations, lowered.batch, cost, views), _facts(lowered, memory)
+        program, facts = (
+            Program(entry, indices, destinations, lowered.batch, cost, placed.views),
+            _facts(lowered, placed.memory),
+        )
         if lowered.body:
             body = Body(lowered.body, lowered.imported.inputs, lowered.imported.outputs, program)
             bodies.append((body, facts))
@@ -170,27 +175,18 @@ def _entry(lowered: Lowered) -> str:
     return f"main{lowered.tag}"
 
 
-def _renamed(lowered: Lowered) -> IRModule:
-    """The module with names that tell its batch, or which body it is."""
+def _renamed(mod: IRModule, lowered: Lowered) -> IRModule:
+    """The module with names that tell the batch of its program, or which body it is."""
     if not lowered.tag:
-        return lowered.mod
+        return mod
     builder, new = relax.BlockBuilder(), {}
-    for gvar, function in lowered.mod.functions_items():
+    for gvar, function in mod.functions_items():
         if not isinstance(function, relax.Function):
-            new[gvar] = builder.add_func(function, gvar.name_hint + lowered.tag)
-    main = tvm_ffi.structural_map(lowered.mod["main"], (GlobalVar, lambda found: new.get(found, found)))
+            name = gvar.name_hint + lowered.tag
+            new[gvar] = builder.add_func(function.with_attr("global_symbol", name), name)
+    main = tvm_ffi.structural_map(mod["main"], (GlobalVar, lambda found: new.get(found, found)))
     builder.add_func(main.with_attr("global_symbol", _entry(lowered)), _entry(lowered))
     return builder.get()
-
-
-def _in_place(mod: IRModule, entry: str, lowered: Lowered) -> tuple[IRModule, Destinations, tuple[View, ...], Memory]:
-    """Calls in destination-passing style: memory of outputs, activations and workspace are parameters of the entry."""
-    mod, pooled = with_workspace_of_kernels(mod, entry, lowered.ctx.machine, _kernels(lowered))
-    function, destinations = with_destinations(mod[entry])
-    function, arena, views = with_arena(function)
-    mod.update_func(mod.get_global_var(entry), function)
-    memory = Memory(arena, tuple(pooled[kernel] for kernel in arena.steps))
-    return relax.transform.Normalize()(mod), destinations, views, memory
 
 
 def _facts(lowered: Lowered, memory: Memory) -> dict[str, Any]:
@@ -207,7 +203,7 @@ def _facts(lowered: Lowered, memory: Memory) -> dict[str, Any]:
         "launches": sum(k["calls"] for k in kernels),
         "bytes_moved": sum(bytes_of(v) for call in calls for v in (*call.args[1].fields, call)),
         "activation_bytes": memory.arena.nbytes,
-        "memory": memory.as_dict(),
+        "memory": memory.as_dict(lowered.tag),
         "weight_bytes": sum(w.nbytes for w in lowered.ctx.weights),
     }
 

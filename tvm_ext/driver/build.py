@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,40 +14,33 @@ from tvm import relax, tirx
 from tvm.ir import GlobalVar, IRModule
 
 from ..core.errors import BuildError, naming
+from ..core.kernel_pass import run_kernel_passes
 from ..core.machine import Machine
-from ..passes.memory.workspace import in_destination_style
-from ..passes.tir.loops import PIPELINE, is_lowered, lower_to_loops, with_stack_buffers
-from ..passes.tir.shares import kernels_of, on_all_cores
+from ..core.passes import CompileContext, PassReport, run_passes
+from ..passes.pipeline import IN_PLACE, TO_CODE, TO_VM
+from ..passes.tir.buffers import with_stack_buffers
+from ..passes.tir.kernel_passes import CODE, is_lowered, lower_to_loops
+from ..passes.tir.shares import kernels_of, note_reports, on_all_cores
 
 if TYPE_CHECKING:
     from tvm.relax import VMExecutable
 
-    from ..core.plan import Kernel
 
-
-#: Kernels do not check shapes and dtypes of their arguments: the runtime checks a model's inputs, and the VM passes
-#: kernels what was planned for them. The checks are half of a kernel's machine code and a fifth of its compile time.
-_CONFIG = {"tirx.disable_assert": True}
-
-
-def build(mod: IRModule, machine: Machine, kernels: Mapping[str, Kernel] | None = None) -> VMExecutable:
-    """Plan memory, lower to the VM, and compile the kernels; nothing is linked, so it can run in this process.
+def build(mod: IRModule, ctx: CompileContext) -> VMExecutable:
+    """Lower a module to the VM, and compile its kernels; nothing is linked, so it can run in this process.
 
     Args:
-        mod: what the pipeline made: `main` calls scheduled kernels.
-        machine: whose target the kernels are compiled for.
-        kernels: what errors say of them, by name.
+        mod: `main` calls scheduled kernels, or those of placed programs.
+        ctx: of the compile: the machine, what errors say of kernels, what is off and who watches.
 
     Raises:
         BuildError: names the kernel that cannot be compiled, with its nodes.
     """
-    return _link(mod, machine, _compiled(mod, machine, lambda part, _: part, kernels or {}))
+    return _link(mod, ctx, _compiled(mod, ctx, lambda part, _: part))
 
 
 @contextmanager
-def build_objects(
-    mod: IRModule, machine: Machine, kernels: Mapping[str, Kernel] | None = None
-) -> Iterator[VMExecutable]:  # fmt: skip
+def build_objects(mod: IRModule, ctx: CompileContext) -> Iterator[VMExecutable]:
     """Like :func:`build`, with machine code already written to object files: for an executable that is only exported.
 
     The object files exist while the context is open.
@@ -59,18 +52,23 @@ def build_objects(
             part.write_to_file(path)
             return tvm.runtime.load_static_library(path, func_names=[])
 
-        yield _link(mod, machine, _compiled(mod, machine, emit, kernels or {}))
+        yield _link(mod, ctx, _compiled(mod, ctx, emit))
 
 
-def _compiled(
-    mod: IRModule, machine: Machine, finish: Callable[[Any, int], Any], known: Mapping[str, Kernel]
-) -> list[Any]:  # fmt: skip
+def _compiled(mod: IRModule, ctx: CompileContext, finish: Callable[[Any, int], Any]) -> list[Any]:
     """The kernels as runtime modules."""
+    if ctx.instruments.watch is not None:
+        mod = TO_CODE.run(mod, ctx)  # pass by pass, for whoever watches
+    told: list[list[PassReport]] = []
 
     def compile_share(share: Mapping[str, tirx.PrimFunc], scheduled: bool, index: int) -> Any:
-        return finish(compile_kernels(share, machine, scheduled=scheduled), index)
+        made, reports = _machine_code(share, ctx.machine, scheduled, ctx.switches.passes)
+        told.append(reports)
+        return finish(made, index)
 
-    return on_all_cores(mod, compile_share, known)
+    libraries = on_all_cores(mod, compile_share, ctx.kernels)
+    note_reports(ctx, told)
+    return libraries
 
 
 def compile_kernels(kernels: Mapping[str, tirx.PrimFunc], machine: Machine, *, scheduled: bool = True) -> Any:
@@ -81,19 +79,27 @@ def compile_kernels(kernels: Mapping[str, tirx.PrimFunc], machine: Machine, *, s
         machine: whose target they are compiled for.
         scheduled: whether they were scheduled for it; see :meth:`.machine.Machine.target`.
     """
+    return _machine_code(kernels, machine, scheduled)[0]
+
+
+def _machine_code(
+    kernels: Mapping[str, tirx.PrimFunc], machine: Machine, scheduled: bool, off: Container[str] = ()
+) -> tuple[Any, list[PassReport]]:
+    """Kernels as one runtime module, and what the passes of the second half of the lowering did."""
     target = machine.target(scheduled=scheduled)
     fresh = {name: kernel for name, kernel in kernels.items() if not is_lowered(kernel)}
     loops = {name: with_stack_buffers(kernel) for name, kernel in lower_to_loops(fresh, target).items()}
-    with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
-        return tirx.build(IRModule({**kernels, **loops}), target=target, pipeline=PIPELINE)
+    on = (one for one in CODE if one.name not in off)
+    lowered, reports = run_kernel_passes(on, IRModule({**kernels, **loops}), target)
+    return tvm.get_global_func("target.build.llvm")(lowered, target), reports
 
 
-def _link(mod: IRModule, machine: Machine, libraries: list[Any]) -> VMExecutable:
+def _link(mod: IRModule, ctx: CompileContext, libraries: list[Any]) -> VMExecutable:
     """The VM executable of the Relax functions, over kernels that are compiled already."""
-    target = machine.target()
+    target, kernels = ctx.machine.target(), kernels_of(mod)
     with target, naming(BuildError, lambda: "the program over its kernels cannot be made"):
-        lowered = _to_vm()(in_destination_style()(mod))
-        kernels = kernels_of(mod)
+        placed = any(is_lowered(kernel) for kernel in kernels.values())
+        lowered = TO_VM.run(mod if placed else run_passes(IN_PLACE, mod, ctx, owners=False), ctx)
         rest: dict[GlobalVar, Any] = {g: f for g, f in lowered.functions_items() if g.name_hint not in kernels}
         rest[GlobalVar(_NOTHING)] = _nothing()
         attrs = {**dict(lowered.attrs or {}), "external_mods": libraries}
@@ -106,22 +112,6 @@ _NOTHING = "tvm_ext_nothing"
 def _nothing() -> tirx.PrimFunc:
     """A kernel that does nothing. Without any, TVM puts an empty C source in its place: running it takes a compiler."""
     return tirx.PrimFunc([], tirx.Evaluate(0)).with_attr("global_symbol", _NOTHING)
-
-
-def _to_vm() -> tvm.transform.Pass:
-    """TVM's own way from there to the VM; what a function still allocates itself is planned into shared storage."""
-    t = relax.transform
-    return tvm.transform.Sequential(
-        [
-            t.StaticPlanBlockMemory(),
-            t.LowerAllocTensor(),
-            t.KillAfterLastUse(),
-            t.LowerRuntimeBuiltin(),
-            t.ComputePrimValue(),
-            t.VMShapeLower(),
-            t.AttachGlobalSymbol(),
-        ]
-    )
 
 
 def has_parallel_loops(mod: IRModule) -> bool:

@@ -97,7 +97,7 @@ def in_memory(made: Assembled) -> CompiledModel:
     """The program in this process, linked only if it is exported; for another CPU it can be nothing but exported."""
     from .build import build
 
-    executable = build(made.mod, made.machine, made.kernels)
+    executable = build(made.mod, made.ctx)
     made.clock.lap("build")
     with naming(BuildError, lambda: f"{made.source.name}: the program cannot be loaded"):
         module = None if why_not_here(made.machine.as_dict()) else executable.jit()
@@ -133,7 +133,7 @@ def _through_cache(cache: Cache, key: str, made: Assembled) -> CompiledModel | N
 def _build_library(made: Assembled, library: Path) -> None:
     from .build import build_objects
 
-    with build_objects(made.mod, made.machine, made.kernels) as executable:
+    with build_objects(made.mod, made.ctx) as executable:
         made.clock.lap("build")
         _link(executable, library)
     made.clock.lap("link")

@@ -94,11 +94,13 @@ class Programs:
 
 
 NO_INSTRUMENTS = Instruments()
+#: The phase before which kernels are scheduled, and `main` calls them.
+SCHEDULED = "loops"
 
 
 def lower(
     model: Any, options: CompileOptions, machine: Machine, clock: Clock | None = None,
-    instruments: Instruments = NO_INSTRUMENTS, until: type[Pass] | None = None,
+    instruments: Instruments = NO_INSTRUMENTS, until: type[Pass] | str = SCHEDULED,
 ) -> Lowered:  # fmt: skip
     """Import a model of static shapes and run all passes: everything but the build.
 
@@ -107,7 +109,7 @@ def lower(
     """
     clock = clock or Clock()
     clock.lap("start")
-    return run_pipeline(start(read_model(model), options, machine, clock, instruments), instruments, until)
+    return run_pipeline(start(read_model(model), options, machine, clock, instruments), until)
 
 
 def lower_all(
@@ -134,7 +136,7 @@ def lower_all(
 
 def lower_sizes(
     source: Source, options: CompileOptions, machine: Machine, clock: Clock | None = None,
-    instruments: Instruments = NO_INSTRUMENTS, until: type[Pass] | None = None,
+    instruments: Instruments = NO_INSTRUMENTS, until: type[Pass] | str = SCHEDULED,
 ) -> tuple[Lowered, ...]:  # fmt: skip
     """A model that was read, imported and lowered for each size of a symbolic batch, or once.
 
@@ -146,7 +148,7 @@ def lower_sizes(
         start(source, options.bound(n) if n else options, machine, clock, instruments, n, sensitivity)
         for n in options.sizes or (0,)
     )
-    return tuple(run_pipeline(one, instruments, until) for one in begun)
+    return tuple(run_pipeline(one, until) for one in begun)
 
 
 def start(
@@ -172,47 +174,41 @@ def start(
 
 
 def _context(imported: Imported, options: CompileOptions, machine: Machine, instruments: Instruments) -> CompileContext:
-    ctx = new_context(options, machine, imported.provenance)
+    ctx = new_context(options, machine, imported.provenance, instruments)
     imported.enter(ctx)
-    ctx.switches = instruments.switches
     return ctx
 
 
-def new_context(options: CompileOptions, machine: Machine, provenance: Provenance) -> CompileContext:
+def new_context(
+    options: CompileOptions, machine: Machine, provenance: Provenance, instruments: Instruments = NO_INSTRUMENTS
+) -> CompileContext:
     """The context of a compile before any pass, with the records that its options name."""
     from ..core.passes import CompileContext
 
     books = book_of(options), timings_of(options, machine), schedules_of(options)
-    return CompileContext(machine, options, provenance, *books)
+    return CompileContext(machine, options, provenance, *books, instruments=instruments)
 
 
-def run_pipeline(begun: Lowered, instruments: Instruments, until: type[Pass] | None = None) -> Lowered:
-    """A model that :func:`start` imported, after all passes, and the bodies of its loops.
+def run_pipeline(begun: Lowered, until: type[Pass] | str = SCHEDULED) -> Lowered:
+    """A model that :func:`start` imported, after passes, and the bodies of its loops.
 
     Args:
-        until: the pass before which it ends; None for all passes.
+        until: the phase, or the pass, before which it ends; see :meth:`..passes.pipeline.Pipeline.before`.
     """
-    from ..core.passes import run_passes
-    from ..passes.pipeline import passes_of
+    from ..passes.pipeline import Pipeline
 
-    instruments.see("import", begun.mod, begun.ctx)
-    passes = passes_of(begun.ctx.options)
-    end = next((at for at, one in enumerate(passes) if until and isinstance(one, until)), len(passes))
-    mod = run_passes(passes[:end], begun.mod, begun.ctx, instruments)
-    for packing in begun.ctx.pending:
-        packing.result()
+    ctx = begun.ctx
+    ctx.instruments.see("import", begun.mod, ctx)
+    mod = Pipeline.of(ctx.options).before(until).run(begun.mod, ctx)
     begun.clock.lap("passes")
-    unseen = replace(instruments, watch=None)
-    bodies = tuple(
-        run_pipeline(_body(begun, name, imported, unseen), unseen, until)
-        for name, imported in begun.imported.bodies.items()
-    )
+    bodies = tuple(run_pipeline(_body(begun, name, one), until) for name, one in begun.imported.bodies.items())
     return replace(begun, mod=mod, bodies=bodies)
 
 
-def _body(begun: Lowered, name: str, imported: Imported, instruments: Instruments) -> Lowered:
-    """The body of a loop before any pass."""
-    ctx = _context(imported, begun.ctx.options, begun.ctx.machine, instruments)
+def _body(begun: Lowered, name: str, imported: Imported) -> Lowered:
+    """The body of a loop before any pass; nobody watches it."""
+    unseen = replace(begun.ctx.instruments, watch=None)
+    ctx = _context(imported, begun.ctx.options, begun.ctx.machine, unseen)
     return Lowered(begun.source, imported, imported.mod, ctx, begun.clock, body=name)
 
 
@@ -237,7 +233,7 @@ def _row_wise_outputs(
     for size in (first, second):
         one = _imported(source, options, size, _fix(inputs))
         ctx = new_context(options.bound(size), machine, one.provenance)
-        folded = run_passes([EliminateDeadCode(), FoldConstants(), EliminateDeadCode()], one.mod, ctx)
+        folded = run_passes((EliminateDeadCode(), FoldConstants(), EliminateDeadCode()), one.mod, ctx)
         imported.append(one)
         modules.append(relax.transform.AnnotateTIROpPattern()(folded))
     pair = Pair((modules[0], modules[1]), (first, second))

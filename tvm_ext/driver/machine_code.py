@@ -12,12 +12,13 @@ from __future__ import annotations
 import concurrent.futures
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
 from ..core.machine import Machine, available_cores
-from ..passes.memory.workspace import kernels_with_workspace
-from ..passes.tir.shares import is_scheduled
+from ..passes.pipeline import PLACING
+from ..passes.tir.shares import is_scheduled, kernels_of
 from .build import compile_kernels
 
 if TYPE_CHECKING:
@@ -56,9 +57,8 @@ def machine_code(lowered: Lowered, kind: str) -> dict[str, str]:
     Raises:
         OptionError: another kind.
     """
-    machine = lowered.ctx.machine
-    kernels = {name: made.function for name, made in kernels_with_workspace(lowered.mod, "main", machine).items()}
-    return code_of(kernels, machine, kind)
+    apart = replace(lowered.ctx, reports=[], facts={}, instruments=replace(lowered.ctx.instruments, watch=None))
+    return code_of(kernels_of(PLACING.run(lowered.mod, apart)), apart.machine, kind)
 
 
 def code_of(kernels: Mapping[str, tirx.PrimFunc], machine: Machine, kind: str) -> dict[str, str]:

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tvm_ffi
+from tvm import relax
+from tvm.ir import IRModule
 
-from ..core.errors import ToolError
+from ..core.errors import StageError, ToolError
+from ..core.graph.relax_graph import bindings_of
 from ..driver.stages.catalog import STAGES, Stage, stage_named
 from ..driver.stages.constants import file_form
-from ..driver.stages.file import text_digest
+from ..driver.stages.file import read_stage, text_digest
 from ..driver.stages.manifest import Manifest
 from ..driver.stages.state import options_state
 from ..runtime.files import whole_file
 from ..runtime.spec import installed_versions
 from .constants import Tensors
-from .read_back import read_back
 from .snapshots import Snapshot
 from .stage_texts import StageText, kernels_module, python_text
 
@@ -83,8 +86,6 @@ class _Writer:
         snapshot = snapshots.of(stage.after) if stage.after else None
         if snapshot is None:
             return self._inspection.stage(stage.name)
-        for packing in snapshots.pending:
-            packing.result()
         return python_text(stage, self._inspection.model, snapshot.mod, self._tensors, snapshot.groups)
 
     def _write_manifest(self, stage: Stage, path: Path, text: StageText | str, content: str) -> None:
@@ -104,7 +105,7 @@ class _Writer:
 
     def _manifest(self, stage: Stage, text: StageText | str, content: str) -> Manifest:
         run = self._inspection
-        snapshot = run.snapshots.of(stage.after) if stage.after else None
+        snapshot = run.snapshots.of(stage.after) if stage.resumes else None
         arrays = {} if isinstance(text, str) else {name: self._tensors.arrays[name] for name in text.tensors}
         base = self._paths[stage_named("scheduled")].name if stage.name == "program" else ""
         return Manifest(
@@ -145,3 +146,57 @@ def _rename(provenance: dict[str, Any], renamed: Mapping[str, str]) -> None:
         for old in renamed:
             table.pop(old, None)
         table.update(moved)
+
+
+# ------------------------------------------------------------ what reading a file back shows
+@dataclass(frozen=True)
+class ReadBack:
+    """What reading a stage file back showed.
+
+    Attributes:
+        gaps: function -> what is another; empty if all is as it was.
+        renamed: variable of `main` -> its name in the text, where that is another.
+        broken: why the file cannot be read at all; "" if it can.
+    """
+
+    gaps: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    broken: str = ""
+
+
+def read_back(path: Path, mod: IRModule) -> ReadBack:
+    """Compare what a file makes with the module it was written from, function by function.
+
+    Args:
+        path: of the text; its manifest and its tensors are beside it.
+        mod: in the form of :func:`.script.canonical`.
+    """
+    try:
+        module = read_stage(path).mod
+    except StageError as error:
+        if error.message.startswith(f"{path.with_suffix('.json')}: no compile"):
+            return ReadBack()  # said already
+        return ReadBack({"Module": error.message}, broken=f"its text does not read back: {error.message}")
+    assert module is not None
+    read = {gvar.name_hint: function for gvar, function in module.functions_items()}
+    gaps = {}
+    for gvar, function in mod.functions_items():
+        if why := _difference(function, read.get(gvar.name_hint)):
+            gaps[gvar.name_hint] = why
+    main = {gvar.name_hint: function for gvar, function in mod.functions_items()}.get("main")
+    return ReadBack(gaps, _renamed(main, read["main"]) if main is not None and "main" in read else {})
+
+
+def _difference(function: Any, other: Any) -> str:
+    """Where two functions differ; "" if they are equal but for names."""
+    if other is None:
+        return "it is missing"
+    mismatch = tvm_ffi.get_first_structural_mismatch(function, other, map_free_vars=True)
+    return "" if mismatch is None else f"another value at {mismatch[0]}"
+
+
+def _renamed(function: relax.Function, other: relax.Function) -> dict[str, str]:
+    """Variable -> its name in the other function, which is equal but for names."""
+    before = [*function.params, *(binding.var for binding in bindings_of(function))]
+    after = [*other.params, *(binding.var for binding in bindings_of(other))]
+    return {a.name: b.name for a, b in zip(before, after, strict=False) if a.name != b.name}

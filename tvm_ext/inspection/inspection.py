@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import OptionError, ToolError, UnsupportedError
+from ..core.graph.ownership import IMPORT
 from ..core.instruments import Instruments
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
@@ -98,16 +99,11 @@ class Inspection(Shown):
         return self._texts[name]
 
     def _text(self, stage: Stage) -> str:
-        if not stage.after and stage.name != "tir":
-            return other_text(stage, self.lowered)
         snapshot = self.snapshots.of(stage.after) if stage.after else None
-        mod = snapshot.mod if snapshot else kernels_module(self.snapshots)
-        self._wait()
-        return python_text(stage, self.model, mod, Tensors(), snapshot.groups if snapshot else None).text
-
-    def _wait(self) -> None:
-        for packing in self.snapshots.pending:
-            packing.result()
+        if snapshot is None:
+            return other_text(stage, self.lowered)
+        mod = snapshot.mod if stage.resumes else kernels_module(self.snapshots)
+        return python_text(stage, self.model, mod, Tensors(), snapshot.groups).text
 
     @functools.cached_property
     def passes(self) -> tuple[PassChange, ...]:
@@ -128,7 +124,6 @@ class Inspection(Shown):
         for name in only:
             if name not in known:
                 raise OptionError(f"no pass {name!r} ran", fix=f"passes: {', '.join(known)}")
-        self._wait()
         return tuple(pass_changes(self.snapshots.steps, reports, only))
 
     def dump(self, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
@@ -242,8 +237,10 @@ def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
     clock.lap("start")
     begun = start(read_model(model), chosen, machine, clock, instruments)
     try:
-        return Inspection(run_pipeline(begun, instruments), snapshots, to)
+        return Inspection(run_pipeline(begun), snapshots, to)
     except Reached:
+        for packing in begun.ctx.pending:  # constants that another thread packs
+            packing.result()
         clock.lap("passes")
         return Inspection(begun, snapshots, to)
 
@@ -252,7 +249,7 @@ def _last_step(stage: Stage | None) -> str:
     """The step after which no more is needed for a stage; "" for all steps."""
     if stage is None or stage.name in ("llvm", "asm", "program"):
         return ""
-    return {"onnx": "import", "tir": "schedule-kernels"}.get(stage.name, stage.after)
+    return IMPORT if stage.name == "onnx" else stage.after
 
 
 # ------------------------------------------------------------ the page

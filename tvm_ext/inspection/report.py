@@ -252,9 +252,11 @@ def _passes(rows: Sequence[Mapping[str, Any]]) -> list[Part]:
 
 
 def _records(report: Mapping[str, Any]) -> list[Part]:
+    from ..passes.lowering.choose_recipes import ChooseRecipes
+
     used = [(row["name"], row["recipe"], row["record"], _config(row["config"])) for row in report["kernels"]
             if row["record"]]  # fmt: skip
-    chosen = [row for row in report["passes"] if row["name"] == "choose-recipes"]
+    chosen = [row for row in report["passes"] if row["name"] == ChooseRecipes.name]
     unplanned = {row["name"] for row in report["kernels"] if row["reason"]}
     refused = [(value, why) for row in chosen for value, why in row["skipped"] if value not in unplanned]
     tables = (Table(("kernel", "recipe", "session", "configuration"), used, "followed"),

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import relax, tirx
 from tvm.ir import GenericConst, IRModule
 
-from ..core.graph.provenance import Provenance
 from ..core.passes import CompileContext
-from ..driver.stages.catalog import STAGES
+from ..driver.stages.catalog import STAGES, stage_named
 from ..driver.stages.state import context_state
-from ..passes.lowering.lower_rest import unscheduled
 
-_RESUMABLE = {stage.after for stage in STAGES if stage.after}
+_RESUMABLE = {stage.after for stage in STAGES if stage.resumes}
 
 
 class Reached(Exception):
@@ -69,11 +65,6 @@ class Snapshots:
         if step == self._until:
             raise Reached
 
-    @property
-    def pending(self) -> Sequence[Future[None]]:
-        """Constants that another thread may still be packing."""
-        return self.ctx.pending if self.ctx else ()
-
     def of(self, step: str) -> Snapshot | None:
         """The last snapshot of a step."""
         return next((snapshot for snapshot in reversed(self.steps) if snapshot.step == step), None)
@@ -87,17 +78,15 @@ def _snapshot(step: str, mod: IRModule, ctx: CompileContext) -> Snapshot:
 
 
 def all_kernels_unscheduled(snapshots: Snapshots) -> dict[str, Any]:
-    """Every kernel before its schedule: those of recipes, and those of TVM's own lowering, made once more.
+    """Every kernel before its schedule: those of recipes, and those of TVM's own lowering.
 
     Returns:
         name -> TIR function.
     """
-    layout, before = snapshots.of("assign-layouts"), snapshots.of("schedule-kernels")
-    assert layout is not None and before is not None and snapshots.ctx is not None
-    ctx = replace(snapshots.ctx, provenance=Provenance.of_state(snapshots.ctx.provenance.state()), reports=[])
-    functions = [*layout.mod.functions_items(), *unscheduled(before.mod, ctx).functions_items()]
+    layout, rest = snapshots.of(stage_named("layout").after), snapshots.of(stage_named("tir").after)
+    assert layout is not None and rest is not None
     kernels: dict[str, Any] = {}
-    for gvar, function in functions:
+    for gvar, function in (*layout.mod.functions_items(), *rest.mod.functions_items()):
         if isinstance(function, tirx.PrimFunc):
             kernels.setdefault(gvar.name_hint, function)
     return kernels

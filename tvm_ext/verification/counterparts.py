@@ -14,8 +14,8 @@ import numpy as np
 
 from ..core.numbers.precision import NARROW_FLOATS, rounded
 from ..ops.table import of
+from .kernel_calls import Call, Graph, KernelCalls
 from .magnitude import BY_NORMS, Chain, attribute
-from .program import Call, Graph, Program
 from .tolerance import Tolerance, winograd_growth
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Counterpart:
 _TRANSFORM = "layout_transform"
 
 
-def counterparts(program: Program, graph: Graph) -> list[Counterpart]:
+def counterparts(program: KernelCalls, graph: Graph) -> list[Counterpart]:
     """One for each tensor that the program's kernels write, in the order they run."""
     hidden: dict[int, tuple[int, ...]] = {}  # call -> calls that no value shows, itself included
     nodes = {call.site.order: set(call.site.nodes) for call in program.calls if call.kernel["recipe"] != _TRANSFORM}

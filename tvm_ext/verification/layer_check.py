@@ -20,11 +20,10 @@ from ..core.sample_inputs import seeded_inputs
 from ..frontend.reading.reader import read_model
 from ..runtime.model import CompiledModel
 from .counterparts import Counterpart, counterparts, wanted_values
-from .differences import Difference, difference
+from .kernel_calls import Graph, KernelCalls
 from .layers import BAD, SKIPPED, LayerReport, LayerRow
 from .magnitude import largest
-from .metrics import OutputMetrics
-from .program import Graph, Program
+from .metrics import Difference, OutputMetrics, difference
 from .reference import run_intermediates
 from .tolerance import Tolerance
 from .verify import frozen_inputs, report_of, tolerance_of
@@ -59,7 +58,7 @@ def check_layers(
         raise OptionError("layers=True takes values within the model from onnxruntime", fix="leave reference out")
     batch = _batch_of(compiled, inputs)
     feeds = seeded_inputs(compiled.inputs, seed, batch or 1) if inputs is None else dict(inputs)
-    program, graph = Program(compiled, batch), Graph(read_model(model).proto.graph)
+    program, graph = KernelCalls(compiled, batch), Graph(read_model(model).proto.graph)
     judged = counterparts(program, graph)
     model_inputs = {**frozen_inputs(compiled), **feeds}
     outputs = [spec.name for spec in compiled.outputs]
@@ -131,7 +130,7 @@ _Look = Callable[["tuple[int, str]", np.ndarray, np.ndarray, Written], None]
 
 
 def _run(
-    compiled: CompiledModel, program: Program, feeds: Mapping[str, np.ndarray], look: _Look
+    compiled: CompiledModel, program: KernelCalls, feeds: Mapping[str, np.ndarray], look: _Look
 ) -> dict[str, np.ndarray]:
     """Run once, with a look at every result.
 

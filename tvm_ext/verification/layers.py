@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.pages.page import Facts, Note, Part, Shown
 from ..runtime.table import Cell, Column, Plain, Table, Value, plain
-from .differences import Difference, histogram
+from .metrics import Difference, histogram
 from .verify import VerifyReport
 
 OK, BAD, SKIPPED = "ok", "bad", "not compared"

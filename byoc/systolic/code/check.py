@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import ProgramError
-from .isa import Finish, Gemm, Instruction, Load, LoadConstant, LoadWindows, Store, Sync, Vector, check_tokens, error_at
+from .isa import Finish, Gemm, Load, LoadConstant, LoadWindows, Store, Vector, check_tokens, error_at
 
 if TYPE_CHECKING:
     from .program import Program
@@ -44,21 +44,19 @@ def check_program(program: Program) -> None:
         check_tokens(index, instruction)
         if isinstance(instruction, Finish) and index != len(instructions) - 1:
             raise error_at(index, instruction, f"FINISH before the end, which is at {len(instructions) - 1}")
-        problem = _CHECKS[type(instruction)](program, instruction)
-        if problem:
+        tensor, check = getattr(instruction, "tensor", None), _CHECKS.get(type(instruction))
+        if tensor is not None and tensor >= len(program.tensors):
+            raise error_at(index, instruction, f"tensor {tensor} of {len(program.tensors)}")
+        if check is not None and (problem := check(program, instruction)):
             raise error_at(index, instruction, problem)
 
 
 def _check_load(program: Program, load: Load) -> str:
-    if load.tensor >= len(program.tensors):
-        return f"tensor {load.tensor} of {len(program.tensors)}"
     tensor = program.tensors[load.tensor]
     return _strided(load, tensor) or _scratchpad(program, load.dst, load.rows * load.cols, ITEMSIZE[tensor.dtype])
 
 
 def _check_windows(program: Program, load: LoadWindows) -> str:
-    if load.tensor >= len(program.tensors):
-        return f"tensor {load.tensor} of {len(program.tensors)}"
     tensor = program.tensors[load.tensor]
     spans = (
         (load.height, load.out_height, load.kernel_height, load.stride_height, load.dilation_height, load.pad_top),
@@ -121,8 +119,6 @@ def _check_vector(program: Program, vector: Vector) -> str:
 
 
 def _check_store(program: Program, store: Store) -> str:
-    if store.tensor >= len(program.tensors):
-        return f"tensor {store.tensor} of {len(program.tensors)}"
     tensor = program.tensors[store.tensor]
     if tensor.role == "input":
         return f"tensor {tensor.name} is an input; only outputs and scratch tensors are written"
@@ -153,10 +149,6 @@ def _accumulator(program: Program, address: int, count: int) -> str:
     return f"its tile at {address} ends at word {end} of an accumulator of {words}" if end > words else ""
 
 
-def _nothing(_program: Program, _instruction: Instruction) -> str:
-    return ""
-
-
 _CHECKS: dict[type[Any], Callable[[Program, Any], str]] = {
     Load: _check_load,
     LoadWindows: _check_windows,
@@ -164,6 +156,4 @@ _CHECKS: dict[type[Any], Callable[[Program, Any], str]] = {
     Gemm: _check_gemm,
     Vector: _check_vector,
     Store: _check_store,
-    Sync: _nothing,
-    Finish: _nothing,
 }

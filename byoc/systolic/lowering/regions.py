@@ -19,8 +19,7 @@ from ..code.layer import GemmLayer
 from ..code.layer_check import check_layer
 from ..code.program import Tensor
 from ..code.tiling import check_fits
-from ..config import Accelerator
-from ..options import SystolicOptions
+from ..config import Accelerator, SystolicOptions
 from ..results.report import LayerRow, layer_rows
 from ..simulation.timing import Timing, simulate
 from .conv2d import conv2d_layer

@@ -7,10 +7,11 @@ import io
 from dataclasses import dataclass
 from typing import Any
 
+from ....core.errors import OptionError
 from ..code.isa import Gemm, Vector
-from ..code.program import Layer
+from ..code.program import Layer, Program, program_from_bytes
 from ..simulation.cycles import mapping_efficiency
-from ..simulation.timing import Timing
+from ..simulation.timing import Timing, simulate
 
 #: As SCALE-Sim 3.0.0 writes them; each line there ends with a comma.
 SCALE_SIM_COLUMNS = (
@@ -123,3 +124,33 @@ def _mapping_efficiency(timing: Timing, layer: Layer) -> float:
             weighted += timing.costs[index].cycles * mapping_efficiency(gemm.dataflow, *sizes)
             cycles += timing.costs[index].cycles
     return weighted / cycles if cycles else 0.0
+
+
+# ------------------------------------------------------------ of compiled models
+def programs_of(compiled: Any) -> dict[str, Program]:
+    """Region -> its program.
+
+    Args:
+        compiled: what `tvm_ext.compile(model, offload="systolic")` or `tvm_ext.load` gives.
+
+    Raises:
+        OptionError: nothing of the model was offloaded.
+        ProgramError: it was, to another back end.
+    """
+    programs = compiled.offload_programs()
+    if not programs:
+        raise OptionError(
+            "nothing of this model runs on the systolic array",
+            fix='compile(..., offload="systolic", offload_options={"when": "always"}); offload_report() says why',
+        )
+    return {region: program_from_bytes(data) for region, data in programs.items()}
+
+
+def timings_of(compiled: Any) -> dict[str, Timing]:
+    """Region -> when each of its instructions runs; raises as :func:`programs_of`."""
+    return {region: simulate(program) for region, program in programs_of(compiled).items()}
+
+
+def rows_of(compiled: Any) -> list[LayerRow]:
+    """A row a layer, over all regions; raises as :func:`programs_of`."""
+    return [row for timing in timings_of(compiled).values() for row in layer_rows(timing)]

@@ -15,9 +15,8 @@ from typing import Any
 from ...region import Composite, Region
 from ..code.codegen import lower
 from ..code.layer import GemmLayer, Step
-from ..config import Accelerator
+from ..config import Accelerator, SystolicOptions
 from ..lowering.regions import layer_of, tensors_of
-from ..options import SystolicOptions
 from ..simulation.timing import simulate
 from .report import LayerRow, layer_rows
 

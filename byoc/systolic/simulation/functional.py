@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ....core.errors import InputError, OptionError
-from ..code.isa import Finish, Gemm, Load, LoadConstant, LoadWindows, Store, Sync, Vector
+from ..code.isa import Gemm, Load, LoadConstant, LoadWindows, Store, Vector
 from ..code.program import Program, Tensor
 from .stepper import step_gemm
 from .vector import apply
@@ -69,7 +69,8 @@ def run_into(
     with np.errstate(all="ignore"):
         for index in program.order:
             instruction = program.instructions[index]
-            _STEPS[type(instruction)](state, instruction)
+            if (step := _STEPS.get(type(instruction))) is not None:  # SYNC and FINISH compute nothing
+                step(state, instruction)
 
 
 class _State:
@@ -230,10 +231,6 @@ def _strided(memory: np.ndarray, access: Load | Store) -> np.ndarray:
     return np.ndarray((access.rows, access.cols), memory.dtype, memory, access.offset * size, strides)
 
 
-def _nothing(_state: _State, _instruction: Sync | Finish) -> None:
-    pass
-
-
 _STEPS: dict[type[Any], Callable[[_State, Any], None]] = {
     Load: _load,
     LoadWindows: _load_windows,
@@ -241,6 +238,4 @@ _STEPS: dict[type[Any], Callable[[_State, Any], None]] = {
     Gemm: _gemm,
     Vector: _vector,
     Store: _store,
-    Sync: _nothing,
-    Finish: _nothing,
 }

@@ -32,12 +32,11 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
-from ...blocked.convolution import convolution_of
+from ...blocked.convolution import convolution_of, image_layouts
 from ...steps.arguments import Arguments
-from ...steps.epilogue import blocked_layouts
 from ...steps.loops import image_sharing, parallel_image, unroll_and_vectorize
 from ...steps.storage import Reader
-from ...steps.widened import scale_layouts, scaled, widened
+from ...steps.widened import scaled
 from ...steps.window import Window
 
 #: Cycles a tile takes besides its multiply-adds: loop control, conditions, the latency of the first and the last.
@@ -99,10 +98,8 @@ class Conv2dDepthwise(Recipe[DepthwiseMatch]):
         return Sharing(rows.threads, rows.real * w, rows.busiest * -(-w // tile) * tile)
 
     def layouts(self, match: DepthwiseMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
-        weight = widened(match.group, match.weight, Layout.blocked(4, match.lanes, axis=0))
-        scales = scale_layouts(match.group, match.weight, match.lanes)
-        own = {**scales, match.data.var: Layout.blocked(4, match.lanes), match.weight.var: weight}
-        return blocked_layouts(match.group, match.lanes, own)
+        data, weight = Layout.blocked(4, match.lanes), Layout.blocked(4, match.lanes, axis=0)
+        return image_layouts(match.group, match.lanes, (match.data, data), (match.weight, weight))
 
     def compute(self, match: DepthwiseMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         args = Arguments(match.group, layouts)

@@ -63,7 +63,7 @@ class Conv2dDot(blocked.BlockedRecipe[DotImageMatch]):
             return operands
         ci, few = window.channels, window.channels <= _FEW
         merged = _merges(window, operands)
-        problem = blocked.with_residence(_problem(window, operands, machine.lanes, merged), group)
+        problem = replace(_problem(window, operands, machine.lanes, merged), weights_in=group.weights_in)
         # A channel beyond the last one, in a word with the last one, may hold NaN: it is read as zero.
         odd = operands.kind == "widen" and ci % operands.dot.group > 0
         copied = any(window.pads) or few or odd or operands.dot.widens

@@ -28,11 +28,17 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Miss
 
 from ...blocked import kernel as blocked
-from ...blocked.convolution import convolution_of, image_kernel, padded, schedule_image, schedule_padding
+from ...blocked.convolution import (
+    convolution_of,
+    image_kernel,
+    image_layouts,
+    padded,
+    schedule_image,
+    schedule_padding,
+)
 from ...blocked.prefetch import weight_name
 from ...steps.arguments import Arguments
-from ...steps.epilogue import blocked_layouts
-from ...steps.widened import scale_layouts, scaled, widened
+from ...steps.widened import scaled
 from ...steps.window import Window
 
 
@@ -103,9 +109,10 @@ class Conv2dGrouped(blocked.BlockedRecipe[GroupedMatch]):
         merge = _groups_to_merge(groups, outputs, machine.lanes)
         inputs, outputs, merged = inputs * merge, outputs * merge, groups // merge
         inner, (oh, ow) = math.gcd(inputs, machine.lanes), window.out_image
-        batch, lanes = window.images * merged, machine.lanes
-        problem = blocked.Problem(batch, outputs, oh * ow, ow, inputs // inner, window.kernel, inner, lanes)
-        problem = blocked.with_residence(problem, group)
+        problem = blocked.Problem(
+            window.images * merged, outputs, oh * ow, ow, inputs // inner, window.kernel, inner, machine.lanes,
+            weights_in=group.weights_in,
+        )  # fmt: skip
         return GroupedMatch(group, conv.data, conv.weight, problem, window, merge, merged)
 
     def is_exact(self, match: GroupedMatch) -> bool:
@@ -113,13 +120,9 @@ class Conv2dGrouped(blocked.BlockedRecipe[GroupedMatch]):
 
     def layouts(self, match: GroupedMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem
-        packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o)
+        packed = blocked.packed_weight(p, config)
         weight = GroupedWeight((0, 1, 2, 3), None, match.merged, match.merge, packed)
-        own = {
-            **scale_layouts(match.group, match.weight, p.lanes),
-            match.data.var: Layout.blocked(4, p.lanes), match.weight.var: widened(match.group, match.weight, weight),
-        }  # fmt: skip
-        return blocked_layouts(match.group, p.lanes, own)
+        return image_layouts(match.group, p.lanes, (match.data, Layout.blocked(4, p.lanes)), (match.weight, weight))
 
     def compute(self, match: GroupedMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         args, problem, window, merged = Arguments(match.group, layouts), match.problem, match.window, match.merged

@@ -14,7 +14,7 @@ from tvm import tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout, PackedWeight
+from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Miss
 
@@ -24,6 +24,7 @@ from ...blocked.convolution import (
     channel_lanes,
     convolution_of,
     image_kernel,
+    image_layouts,
     inner_steps,
     padded,
     schedule_image,
@@ -31,8 +32,7 @@ from ...blocked.convolution import (
 )
 from ...blocked.prefetch import weight_name
 from ...steps.arguments import Arguments
-from ...steps.epilogue import blocked_layouts
-from ...steps.widened import scale_layouts, scaled, widened
+from ...steps.widened import scaled
 
 
 class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
@@ -48,19 +48,16 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         if window.groups != 1:
             return Miss(f"groups={window.groups}: this recipe has no grouped convolution")
         (oh, ow), inner, lanes = window.out_image, inner_steps(ci, machine.lanes), channel_lanes(co, machine)
-        problem = blocked.Problem(window.images, co, oh * ow, ow, ci // inner, (kh, kw), inner, lanes)
-        problem = blocked.with_residence(problem, group)
+        problem = blocked.Problem(
+            window.images, co, oh * ow, ow, ci // inner, (kh, kw), inner, lanes, weights_in=group.weights_in
+        )
         return Conv2dMatch(group, conv.data, conv.weight, problem, window, machine.lanes)
 
     def layouts(self, match: Conv2dMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         p, data = match.problem, offered[match.group.params.index(match.data)]
-        packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o)
-        own = {
-            **scale_layouts(match.group, match.weight, p.lanes),
-            match.weight.var: widened(match.group, match.weight, packed),
-            match.data.var: data if self._reads(match, data) else Layout.blocked(4, match.input_lanes),
-        }
-        return blocked_layouts(match.group, p.lanes, own)
+        data = data if self._reads(match, data) else Layout.blocked(4, match.input_lanes)
+        weight = blocked.packed_weight(p, config)
+        return image_layouts(match.group, p.lanes, (match.data, data), (match.weight, weight))
 
     @staticmethod
     def _reads(match: Conv2dMatch, layout: Layout) -> bool:

@@ -30,12 +30,11 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Miss
 
 from ...blocked import kernel as blocked
-from ...blocked.convolution import convolution_of, padded, schedule_padding
+from ...blocked.convolution import convolution_of, image_layouts, padded, schedule_padding
 from ...blocked.prefetch import weight_name
 from ...steps.arguments import Arguments
-from ...steps.epilogue import blocked_layouts
 from ...steps.loops import flat_map
-from ...steps.widened import scale_layouts, scaled, widened
+from ...steps.widened import scaled
 from ...steps.window import Window
 
 
@@ -166,13 +165,10 @@ class Conv2dTranspose(blocked.BlockedRecipe[TransposeMatch]):
             for sizes in zip(w.kernel, w.strides, w.dilation, w.pads[:2], w.image, w.out_image, strict=True)
         )
         inner, batch = math.gcd(w.channels, machine.lanes), w.images * y.stride * x.stride
-        taps = (y.taps, x.taps)
-        problem = blocked.with_residence(
-            blocked.Problem(
-                batch, conv.weight.shape[1], y.rows * x.rows, x.rows, w.channels // inner, taps, inner, machine.lanes
-            ),
-            group,
-        )
+        problem = blocked.Problem(
+            batch, w.outputs, y.rows * x.rows, x.rows, w.channels // inner, (y.taps, x.taps), inner, machine.lanes,
+            weights_in=group.weights_in,
+        )  # fmt: skip
         (top, bottom), (left, right) = y.pads, x.pads
         w = replace(w, pads=(top, left, bottom, right))
         return TransposeMatch(group, conv.data, conv.weight, problem, w, (y, x))
@@ -182,13 +178,8 @@ class Conv2dTranspose(blocked.BlockedRecipe[TransposeMatch]):
 
     def layouts(self, match: TransposeMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         p = match.problem
-        packed = PackedWeight.make(4, p.inner, p.lanes * config["tile_o"], blocked.Units.of(p, config).outer_o)
-        weight = PhaseWeight((0, 1, 2, 3), None, match.axes, packed)
-        own = {
-            **scale_layouts(match.group, match.weight, p.lanes),
-            match.data.var: Layout.blocked(4, p.lanes), match.weight.var: widened(match.group, match.weight, weight),
-        }  # fmt: skip
-        return blocked_layouts(match.group, p.lanes, own)
+        weight = PhaseWeight((0, 1, 2, 3), None, match.axes, blocked.packed_weight(p, config))
+        return image_layouts(match.group, p.lanes, (match.data, Layout.blocked(4, p.lanes)), (match.weight, weight))
 
     def compute(self, match: TransposeMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         args, problem, columns = Arguments(match.group, layouts), match.problem, match.axes[1].rows

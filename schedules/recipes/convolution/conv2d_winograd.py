@@ -32,6 +32,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
 
 from ...blocked import kernel as blocked
+from ...blocked.convolution import image_layouts
 from ...blocked.prefetch import weight_name
 from ...blocked.winograd import TILES, WinogradWeight
 from ...blocked.winograd_stages import (
@@ -44,9 +45,8 @@ from ...blocked.winograd_stages import (
     schedule_planes,
 )
 from ...steps.arguments import Arguments
-from ...steps.epilogue import blocked_layouts
 from ...steps.loops import parallel_loops, parallel_rows, unroll_and_vectorize
-from ...steps.widened import scale_layouts, scaled, widened
+from ...steps.widened import scaled
 from .conv2d_nchwc import Conv2dNCHWc
 
 #: Vector operations of the transforms a core does in a cycle, loads and stores included.
@@ -156,11 +156,7 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
         data = offered[match.group.params.index(match.data)] if tiling.planar else Layout.blocked(4, match.input_lanes)
         if tiling.planar and data.block is not None:
             data = Layout.plain(4)
-        own = {
-            **scale_layouts(match.group, match.weight, problem.lanes),
-            match.data.var: data, match.weight.var: widened(match.group, match.weight, weight),
-        }  # fmt: skip
-        return blocked_layouts(match.group, problem.lanes, own)
+        return image_layouts(match.group, problem.lanes, (match.data, data), (match.weight, weight))
 
     def compute(self, match: WinogradMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
         args, tiling = Arguments(match.group, layouts), Tiling.of(match, config["m"], config["rows"])

@@ -261,9 +261,9 @@ def _parts(group: Group) -> tuple[Group, Group]:
     return _part(group, first, middle, ()), _part(group, rest, group.result, (middle,))
 
 
-def _part(group: Group, bindings: Sequence[relax.VarBinding], result: Any, given: Sequence[Any]) -> Group:
+def _part(group: Group, bindings: Sequence[relax.VarBinding], result: Any, inputs: Sequence[Any]) -> Group:
     read = [a for b in bindings for a in b.value.args]
-    params = [*given, *(p.var for p in group.params if any(p.var.same_as(a) for a in read))]
+    params = [*inputs, *(p.var for p in group.params if any(p.var.same_as(a) for a in read))]
     constant = [i for i, v in enumerate(params) if any(p.constant and p.var.same_as(v) for p in group.params)]
     body = relax.SeqExpr([relax.DataflowBlock(list(bindings))], result)
     function = relax.Function(params, body, result.ty)

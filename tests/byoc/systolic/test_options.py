@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tvm_ext.byoc.systolic.backend import BACKEND
-from tvm_ext.byoc.systolic.config import Accelerator, EnergyTable
-from tvm_ext.byoc.systolic.options import SystolicOptions
+from tvm_ext.byoc.systolic.config import Accelerator, EnergyTable, SystolicOptions
 from tvm_ext.core.errors import OptionError
 
 

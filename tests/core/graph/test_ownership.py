@@ -7,7 +7,7 @@ import json
 import tvm
 from tvm import relax
 
-from tvm_ext.core.graph.ownership import FOLD, KERNEL, MEMORY, REGION, Owner, Ownership
+from tvm_ext.core.graph.ownership import FOLD, KERNEL, MEMORY, REGION, Owner, Ownership, Role
 from tvm_ext.core.graph.provenance import Provenance
 from tvm_ext.core.passes import Event
 from tvm_ext.core.plan import Kernel
@@ -68,7 +68,9 @@ def test_a_node_that_comes_back_by_provenance_is_not_gone() -> None:
 
 def test_after_grouping_it_is_another_reading_of_memory() -> None:
     owners, provenance = started("a", "b", "c")
-    owners.see("group-operations", module("a", "b", "c"), provenance, [Event("A", "one kernel", ("a",))])
+    owners.see(
+        "group-operations", module("a", "b", "c"), provenance, [Event("A", "one kernel", ("a",))], Role.MAKES_KERNELS
+    )
     owners.see("assign-layouts", module("a", "c"), provenance, [Event("B", "another reading", ("b",))])
     assert owners.gone["B"] == Owner(MEMORY, "assign-layouts", "another reading")
     assert owners.passes == {}  # what makes kernels is told by the kernels

@@ -27,7 +27,8 @@ def random(*shape, dtype):
 
 @pytest.mark.parametrize(
     ("shape", "dtype", "constants"),
-    [*(((2, 3, 5), dtype, known) for dtype in UNITS for known in ("", "s", "smv", "b", "sbmv")),
+    [*(((2, 3, 5), "float32", known) for known in ("", "s", "smv", "b", "sbmv")),
+     *(((2, 3, 5), dtype, known) for dtype in UNITS if dtype != "float32" for known in ("s", "sbmv")),
      *((shape, dtype, known) for shape in ((2, 3), (1, 4, 3, 2), (2, 3, 2, 2, 2))
        for dtype, known in (("float32", ""), ("float32", "sbmv"), ("bfloat16", "smv")))],
     ids=str,
@@ -98,7 +99,7 @@ SCALES = [
 
 @pytest.mark.parametrize(
     ("dtype", "axis", "scale", "bias", "outputs"),
-    [*(("float32", *of, outputs) for of in SCALES for outputs in (1, 3)),
+    [*(("float32", *of, 1 + 2 * (i % 2)) for i, of in enumerate(SCALES)),
      *((dtype, *of, outputs) for dtype in UNITS for of, outputs in zip(SCALES[:4], (1, 3, 3, 1), strict=True)
        if dtype != "float32")],
     ids=str,
@@ -118,10 +119,9 @@ def test_layer_norm_by_scales_that_broadcast(dtype, axis, scale, bias, outputs):
         agree(got[name], wanted[name], dtype if name == "y" or dtype != "float64" else "float32")
 
 
-@pytest.mark.parametrize("opset", [18, 20])
-@pytest.mark.parametrize(("dtype", "shape", "groups"), [
-    ("float32", (2, 4, 5), 2), ("float32", (1, 6, 3, 3), 3), ("float32", (2, 4), 2), ("float32", (1, 2, 2, 3, 2), 1),
-    ("float64", (2, 4, 5), 2), ("float16", (1, 6, 3, 3), 3),
+@pytest.mark.parametrize(("dtype", "opset", "shape", "groups"), [
+    ("float32", 18, (2, 4, 5), 2), ("float32", 20, (1, 6, 3, 3), 3), ("float32", 18, (2, 4), 2),
+    ("float32", 20, (1, 2, 2, 3, 2), 1), ("float64", 20, (2, 4, 5), 2), ("float16", 18, (1, 6, 3, 3), 3),
 ])  # fmt: skip
 def test_group_norm_by_scales_of_groups(dtype, opset, shape, groups):
     x, scale, bias = random(*shape, dtype=dtype), random(groups, dtype=dtype), random(groups, dtype=dtype)
@@ -134,16 +134,17 @@ def test_group_norm_by_scales_of_groups(dtype, opset, shape, groups):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "shape", "size"),
-    [*(("float32", (2, 5, 3), size) for size in (1, 2, 3, 4)),
-     *(("float32", shape, size) for shape in ((2, 5), (1, 4, 3, 2), (1, 3, 2, 2, 2)) for size in (2, 3)),
-     *((dtype, (1, 4, 3, 2), size) for dtype in ("float64", "float16") for size in (2, 3))],
+    ("dtype", "shape"),
+    [*(("float32", shape) for shape in ((2, 5, 3), (2, 5), (1, 4, 3, 2), (1, 3, 2, 2, 2))),
+     ("float64", (1, 4, 3, 2)), ("float16", (1, 4, 3, 2))],
     ids=str,
 )  # fmt: skip
-def test_local_response_norm(dtype, shape, size):
+def test_local_response_norm(dtype, shape):
     x = random(*shape, dtype=dtype)
-    squares, channels = x.astype("float64") ** 2, shape[1]
-    sums = np.stack([squares[:, max(0, c - (size - 1) // 2) : c + size // 2 + 1].sum(1) for c in range(channels)], 1)
-    nodes = [node("LRN", ["x"], ["y"], size=size, alpha=0.5, beta=0.7, bias=1.5)]
-    got = compiled(nodes, {"x": x}, {"y": dtype}, 13)["y"]
-    agree(got, x.astype("float64") / (1.5 + 0.5 / size * sums) ** np.float64(np.float32(0.7)), dtype)
+    wide, channels, sizes = x.astype("float64"), shape[1], (1, 2, 3, 4)
+    nodes = [node("LRN", ["x"], [f"y{size}"], size=size, alpha=0.5, beta=0.7, bias=1.5) for size in sizes]
+    got = compiled(nodes, {"x": x}, {f"y{size}": dtype for size in sizes}, 13)
+    for size in sizes:
+        spans = [slice(max(0, c - (size - 1) // 2), c + size // 2 + 1) for c in range(channels)]
+        sums = np.stack([(wide**2)[:, span].sum(1) for span in spans], 1)
+        agree(got[f"y{size}"], wide / (1.5 + 0.5 / size * sums) ** np.float64(np.float32(0.7)), dtype)

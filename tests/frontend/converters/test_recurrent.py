@@ -39,16 +39,13 @@ def x():
     return {"x": RNG.standard_normal((STEPS, BATCH, INPUTS)).astype(np.float32)}
 
 
-@pytest.mark.parametrize("op_type", GATES)
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-def test_directions(op_type, direction):
-    check_numbers(recurrent(op_type, 2 if direction == "bidirectional" else 1, direction=direction), x())
-
-
-@pytest.mark.parametrize("op_type", GATES)
-def test_a_first_state(op_type):
-    inputs = ("x", "w", "r", "b", "", "h", *(["c"] if op_type == "LSTM" else []))
-    check_numbers(recurrent(op_type, inputs=inputs), x())
+@pytest.mark.parametrize(
+    ("op_type", "direction", "state"),
+    [("RNN", "bidirectional", ()), ("GRU", "reverse", ("", "h")), ("LSTM", "forward", ("", "h", "c"))],
+)
+def test_without_lengths(op_type, direction, state):
+    directions = 2 if direction == "bidirectional" else 1
+    check_numbers(recurrent(op_type, directions, inputs=("x", "w", "r", "b", *state), direction=direction), x())
 
 
 DIRECTIONS, LENGTHS = ("forward", "reverse", "bidirectional"), ([5, 2], [1, 4], [5, 5])

@@ -13,7 +13,7 @@ from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.stages import Stage, agrees, primfuncs, stage
 from tvm_ext.core.errors import PassError
-from tvm_ext.core.instruments import Switches
+from tvm_ext.core.instruments import Instruments, Switches
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.records.schedule_database import RECORDS, WORKLOADS, MetaScheduleDatabase, normalized
 from tvm_ext.passes.lowering.assign_layouts import AssignLayouts
@@ -107,7 +107,8 @@ def test_a_record_that_does_not_fit_is_refused_with_the_reason(tmp_path: Path) -
 def test_a_schedule_of_a_database_can_be_switched_off(tmp_path: Path) -> None:
     before = stage(TWICE, AssignLayouts)
     before.ctx.schedules = database(tmp_path)
-    before.ctx.switches = Switches(records=frozenset({metaschedule_record(before.ctx.kernels["softmax"])}))
+    off = Switches(records=frozenset({metaschedule_record(before.ctx.kernels["softmax"])}))
+    before.ctx.instruments = Instruments(switches=off)
     found = Stage(ScheduleKernels()(before.mod, before.ctx).mod, before.ctx)
     assert found.fired["softmax"] == "scheduled by softmax"
     assert any("switched off" in why for why in found.skipped.values())

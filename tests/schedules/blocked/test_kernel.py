@@ -11,7 +11,7 @@ import pytest
 
 from tvm_ext.core.machine import Machine
 from tvm_ext.schedules.blocked import kernel as blocked
-from tvm_ext.schedules.blocked.kernel import Problem, Units, by_pixels
+from tvm_ext.schedules.blocked.kernel import Problem, Units, shares_pixels
 from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
 
 from ..convolutions import check_against, grouped_reference
@@ -33,13 +33,13 @@ CONFIG = {"tile_o": 2, "tile_p": 8, "parts": 2, "chunk": 4, "threads": 2}
     ],
 )
 def test_threads_share_the_larger_operand(problem: Problem, threads: int, expected: bool) -> None:
-    assert by_pixels(problem, Units.of(problem, {**CONFIG, "threads": threads}), threads) is expected
+    assert shares_pixels(problem, Units.of(problem, {**CONFIG, "threads": threads}), threads) is expected
 
 
 def test_the_default_cuts_a_large_image_among_threads() -> None:
     machine = Machine.detect("skylake-avx512", 2)
     config = blocked.default(LARGE_IMAGE, machine)
-    assert by_pixels(LARGE_IMAGE, Units.of(LARGE_IMAGE, config), 2)
+    assert shares_pixels(LARGE_IMAGE, Units.of(LARGE_IMAGE, config), 2)
 
 
 def test_pixels_of_threads_agree_with_float64(machine: Machine, rng: np.random.Generator) -> None:

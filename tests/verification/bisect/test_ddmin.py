@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tvm_ext.verification.bisect.ddmin import minimal_set
+from tvm_ext.verification.bisect.search import minimal_set
 
 
 def search(culprits: set[int], count: int) -> tuple[tuple[int, ...], int]:

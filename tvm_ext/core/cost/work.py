@@ -89,13 +89,13 @@ def read_in_part(group: Group) -> Mapping[int, int]:
     from ..graph.relax_graph import op_name
 
     index = {p.var: i for i, p in enumerate(group.params)}
-    found: dict[int, int] = {}
+    parts: dict[int, int] = {}
     whole: set[int] = set()
     for value in (binding.value for binding in group.bindings):
         for place, operand in enumerate(getattr(value, "args", ())):
             numbers = [index[part] for part in getattr(operand, "fields", [operand]) if part in index]
             if place == 0 and of(op_name(value)).part_read:
-                found.update({n: found.get(n, 0) + bytes_of(value) for n in numbers})
+                parts.update({n: parts.get(n, 0) + bytes_of(value) for n in numbers})
             else:
                 whole.update(numbers)
-    return {n: min(size, bytes_of(group.params[n].var)) for n, size in found.items() if n not in whole}
+    return {n: min(size, bytes_of(group.params[n].var)) for n, size in parts.items() if n not in whole}

@@ -6,6 +6,7 @@ gave for this variable, or for what read it; one that vanishes without a reason 
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,18 @@ IMPORT = "import"
 
 #: What stands for a region in :attr:`..plan.Kernel.recipe`.
 OFFLOAD = "offload:"
-#: From this pass on operations are kernels, and one that vanishes is another reading of memory.
-_GROUPING = "group-operations"
-#: What it takes of a node that lives on, such as results nobody reads, is nothing to tell of that node.
-_DEAD_CODE = "eliminate-dead-code"
+
+
+class Role(enum.Flag):
+    """What the work of nodes is after a pass; a pass declares it."""
+
+    NONE = 0
+    #: From here on operations are kernels, and one that vanishes is another reading of memory.
+    MAKES_KERNELS = enum.auto()
+    #: What it takes of a node that lives on, such as results nobody reads, is nothing to tell of that node.
+    TELLS_NOTHING = enum.auto()
+    #: What is left in the program and is no kernel is another shape of the same memory.
+    LEAVES_VIEWS = enum.auto()
 
 
 @dataclass(frozen=True)
@@ -70,10 +79,13 @@ class Ownership:
         self.passes: dict[str, list[tuple[str, str]]] = {}
         self._mod: IRModule | None = None
         self._live: dict[str, tuple[str, ...]] = {}
-        self._kernels_made = False
+        self._roles: dict[Role, str] = {}
 
-    def see(self, step: str, mod: IRModule, provenance: Provenance, events: Iterable[Event] = ()) -> None:
+    def see(
+        self, step: str, mod: IRModule, provenance: Provenance, events: Iterable[Event] = (), role: Role = Role.NONE
+    ) -> None:
         """Look at the module after a step; what is gone since the step before is owned by this one."""
+        self._roles.update((one, step) for one in Role if one & role)
         if not self.types or mod is self._mod:
             return
         from .relax_graph import main_bindings
@@ -82,8 +94,7 @@ class Ownership:
         for event in events:
             reasons.update((name, event.detail) for name in event.variables if name not in reasons)
         before, live = self._live, {b.var.name: provenance.of(b.var.name) for b in main_bindings(mod)}
-        self._kernels_made = self._kernels_made or step == _GROUPING
-        if not self._kernels_made and step != _DEAD_CODE:
+        if Role.MAKES_KERNELS not in self._roles and Role.TELLS_NOTHING not in role:
             self._note(step, events, {**live, **before})
         here = {node for nodes in live.values() for node in nodes}
         lost = dict.fromkeys(node for nodes in before.values() for node in nodes if node not in here)
@@ -107,7 +118,7 @@ class Ownership:
         readers: dict[str, list[str]] = {}
         for var, found in uses_of(self._mod["main"]).items():
             readers[var.name] = [reader.name for reader in found if reader is not None]
-        kind = MEMORY if self._kernels_made else FOLD
+        kind = MEMORY if Role.MAKES_KERNELS in self._roles else FOLD
         for node in lost:
             variables = [name for name, nodes in self._live.items() if node in nodes]
             if reason := _nearest(variables, readers, reasons, lambda name: name in live):
@@ -133,7 +144,8 @@ class Ownership:
     def _view(self, node: str) -> Owner | None:
         """The owner of a node that is in the program, and in no call of a kernel."""
         here = any(node in nodes for nodes in self._live.values())
-        return Owner(MEMORY, "lower-rest", "another shape of the same memory") if here else None
+        by = self._roles.get(Role.LEAVES_VIEWS, IMPORT)
+        return Owner(MEMORY, by, "another shape of the same memory") if here else None
 
     def as_dict(self, kernels: Mapping[str, Kernel], name_of: Callable[[str], str] = str) -> dict[str, Any]:
         """Plain values for JSON: node -> its operator, owners, and what passes did to it.

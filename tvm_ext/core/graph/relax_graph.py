@@ -21,6 +21,13 @@ def main_bindings(mod: IRModule) -> list[relax.VarBinding]:
     return bindings_of(mod["main"])
 
 
+def with_main(mod: IRModule, function: relax.Function) -> IRModule:
+    """The module with another function for `main`."""
+    out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+    out.update_func(out.get_global_var("main"), function)
+    return out
+
+
 def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
     """All variable bindings of a function, in order."""
     return [b for block in function.body.blocks for b in block.bindings]

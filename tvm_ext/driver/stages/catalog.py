@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...core.errors import OptionError, did_you_mean
+from ...core.graph.ownership import IMPORT
 
 
 @dataclass(frozen=True)
@@ -19,27 +20,32 @@ class Stage:
         name: what users write.
         summary: what it is.
         suffix: of its file.
-        after: the step whose module it is: "import", or a pass; "" if it is no module of the pipeline.
         resumes: whether a compile can go on from its file.
     """
 
     name: str
     summary: str
     suffix: str
-    after: str = ""
     resumes: bool = False
+
+    @property
+    def after(self) -> str:
+        """The step whose module it is: "import", or the pass that declares it; "" if it is no module."""
+        from ...passes.pipeline import LOWER
+
+        return next((one.name for one in LOWER if one.stage == self.name), IMPORT if self.name == "relax" else "")
 
 
 STAGES = (
     Stage("onnx", "the model as the import reads it: inputs frozen, functions inlined, nodes in order", ".txt"),
-    Stage("relax", "operators of Relax, one or a few a node", ".py", "import", True),
-    Stage("grouped", "simplified; each anchor with its epilogue is a function", ".py", "fuse-expansions", True),
-    Stage("layout", "kernels of TIR on tensors in memory, not scheduled yet", ".py", "assign-layouts", True),
+    Stage("relax", "operators of Relax, one or a few a node", ".py", True),
+    Stage("grouped", "simplified; each anchor with its epilogue is a function", ".py", True),
+    Stage("layout", "kernels of TIR on tensors in memory, not scheduled yet", ".py", True),
     Stage("tir", "all kernels before they are scheduled, those of TVM's own lowering too", ".py"),
-    Stage("scheduled", "kernels after their schedules", ".py", "lower-rest", True),
+    Stage("scheduled", "kernels after their schedules", ".py", True),
     Stage("llvm", "LLVM IR of each kernel, after LLVM's optimizations", ".ll"),
     Stage("asm", "assembly of each kernel", ".s"),
-    Stage("program", "programs of the regions that a back end runs", ".txt", "", True),
+    Stage("program", "programs of the regions that a back end runs", ".txt", True),
 )
 NAMES = tuple(stage.name for stage in STAGES)
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError, PassError, StageError, TvmExtError
+from ...core.graph.ownership import Role
 from ...core.machine import Machine
-from ...core.passes import CompileContext, Pass, run_passes
+from ...core.passes import CompileContext
 from ...frontend.importer import Imported
 from ...frontend.reading.narrow import computed, stored
 from ...frontend.reading.reader import Source
 from ...runtime.model import CompiledModel
-from ..lower import Clock, Lowered, Programs
+from ..lower import SCHEDULED, Clock, Lowered, Programs
 from .catalog import Stage, stage_named
 from .file import StageFile, read_stage
 from .kernels import attach_plans
@@ -24,8 +26,6 @@ from .state import context_of, options_of
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
-
-    from ...core.options import CompileOptions
 
 
 def resume(path: str | os.PathLike[str]) -> CompiledModel:
@@ -54,11 +54,19 @@ def lower_from(path: str | os.PathLike[str]) -> Lowered:
     assert base.mod is not None
     _check_main(base)
     attach_plans(base, ctx, scheduled=stage.name == "scheduled")
-    ctx.ownership.see("group-operations" if stage.name != "relax" else "import", base.mod, ctx.provenance)
+    ctx.ownership.see(stage.after, base.mod, ctx.provenance, role=_role(stage))
     mod = with_programs(base.mod, ctx, given) if given is not base else base.mod
-    after = _run(_passes_after(stage, ctx.options), mod, ctx, base)
+    after = _go_on(stage, mod, ctx, base)
     clock.lap("passes")
     return Lowered(_source(base), _imported(base, given, ctx), after, ctx, clock)
+
+
+def _role(stage: Stage) -> Role:
+    """What the work of nodes is in the module of a stage."""
+    from ...passes.pipeline import LOWER
+
+    count = next((number for number, one in enumerate(LOWER, start=1) if one.stage == stage.name), 0)
+    return functools.reduce(operator.or_, (one.role for one in LOWER[:count]), Role.NONE)
 
 
 def _context(base: StageFile) -> CompileContext:
@@ -81,22 +89,18 @@ def _context(base: StageFile) -> CompileContext:
         raise StageError(wrong, fix="dump the stages again") from error
 
 
-def _passes_after(stage: Stage, options: CompileOptions) -> tuple[Pass, ...]:
-    from ...passes.pipeline import passes_of
-
-    passes = passes_of(options if stage.name == "relax" else replace(options, offload=None, offload_options=()))
-    names = [one.name for one in passes]
-    return passes[names.index(stage.after) + 1 :] if stage.after in names else passes
-
-
-def _run(passes: Iterable[Pass], mod: IRModule, ctx: CompileContext, base: StageFile) -> IRModule:
-    """The module after the passes.
+def _go_on(stage: Stage, mod: IRModule, ctx: CompileContext, base: StageFile) -> IRModule:
+    """The module after the passes behind a stage.
 
     Raises:
         StageError: a pass failed, on what the file says.
     """
+    from ...passes.pipeline import Pipeline
+
+    options = ctx.options if stage.name == "relax" else replace(ctx.options, offload=None, offload_options=())
+    passes = Pipeline.of(options).before(SCHEDULED).after(stage.after)
     try:
-        return run_passes(tuple(passes), mod, ctx)
+        return passes.run(mod, ctx)
     except PassError as error:
         named = re.search(r"kernel '(\w+)'", error.message)
         raise base.error(named[1] if named else "main", error.message, error.fix) from error

@@ -19,6 +19,8 @@ from ...driver.lower import NO_INSTRUMENTS, Clock, run_pipeline, start
 from ...frontend.importer import imported
 from ...frontend.reading.reader import Source
 from ...passes.lowering.assign_layouts import AssignLayouts
+from ...passes.lowering.choose_recipes import ChooseRecipes
+from ...passes.lowering.group_operations import GroupOperations
 from .result import Generic
 from .survey import Survey
 
@@ -62,11 +64,11 @@ def outcome(surveyed: Survey, source: Source, options: CompileOptions) -> Outcom
     options = replace(options, shapes=shapes, specialize=())
     seen = None if surveyed.refused else imported(surveyed.checked, surveyed.trace, source.name)
     begun = start(source, options, machine_for(options), Clock(), NO_INSTRUMENTS, imported=seen)
-    lowered = run_pipeline(begun, NO_INSTRUMENTS, until=AssignLayouts)
+    lowered = run_pipeline(begun, until=AssignLayouts)
     mod, ctx = lowered.mod, lowered.ctx
     generic = _generic(mod, ctx)
     done = [(report.name, len(report.fired)) for report in ctx.reports if report.fired]
-    before = itertools.takewhile(lambda step: step[0] != "group-operations", done)
+    before = itertools.takewhile(lambda step: step[0] != GroupOperations.name, done)
     return Outcome(_becomes(mod, ctx), _notes(ctx), generic, tuple(before))
 
 
@@ -120,7 +122,7 @@ def _generic(mod: IRModule, ctx: CompileContext) -> tuple[Generic, ...]:
             called = binding.value.op.name_hint
             nodes.setdefault(called, {}).update(dict.fromkeys(ctx.provenance.of(name)))
             continue
-        operation, reason = op_name(binding.value), _skip(ctx, "group-operations", variable=name)
+        operation, reason = op_name(binding.value), ctx.why_skipped(GroupOperations, variable=name)
         if function := _callee(binding.value):  # what a converter of TVM's made of TIR
             operation, reason = function, "its converter makes a kernel of it, and no operator"
         operation, reason = operation.removeprefix("relax."), reason or "no operator that recipes take"
@@ -136,11 +138,5 @@ def _generic(mod: IRModule, ctx: CompileContext) -> tuple[Generic, ...]:
 
 def _grouped(group: Group, nodes: tuple[str, ...], ctx: CompileContext) -> Generic:
     names = [op_name(binding.value).removeprefix("relax.") for binding in group.bindings]
-    reason = _skip(ctx, "choose-recipes", value=group.name) or "no recipe for this operation"
+    reason = ctx.why_skipped(ChooseRecipes, value=group.name) or "no recipe for this operation"
     return Generic(nodes, ", ".join(names), group.dtype, group.shape, reason)
-
-
-def _skip(ctx: CompileContext, step: str, *, value: str = "", variable: str = "") -> str:
-    """Why a pass left a group, or a variable of `main`, alone."""
-    events = (event for report in ctx.reports if report.name == step for event in report.skipped)
-    return next((e.detail for e in events if (variable in e.variables if variable else e.value == value)), "")

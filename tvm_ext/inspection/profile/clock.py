@@ -20,6 +20,7 @@ from tvm import relax, tirx
 
 from ...core.errors import UnsupportedError
 from ...core.machine import Machine
+from ...core.passes import CompileContext
 from ...driver.build import build
 from ...runtime.model import CompiledModel
 from ...runtime.spec import Metadata, Program, TensorSpec, installed_versions
@@ -134,7 +135,7 @@ def _loaded(mod: Any) -> CompiledModel:
         (spec,), (spec,), (), (Program("main", ()),), 1, False, machine.as_dict(), installed_versions(),
         {"name": "kernels that do nothing", "sha256": ""},
     )  # fmt: skip
-    executable = build(mod, machine)
+    executable = build(mod, CompileContext(machine))
     return CompiledModel(executable.jit(), (), metadata, executable.export_library)
 
 

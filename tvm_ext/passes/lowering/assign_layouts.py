@@ -50,6 +50,7 @@ class AssignLayouts(Pass):
     """Forward assignment of layouts; emits kernels that are not scheduled yet."""
 
     name = "assign-layouts"
+    stage = "layout"
     needed = "it makes the kernels that recipes chose: switch recipes off instead"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:

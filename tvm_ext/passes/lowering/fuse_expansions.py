@@ -36,6 +36,7 @@ class FuseExpansions(Pass):
     """
 
     name = "fuse-expansions"
+    stage = "grouped"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         fusion = ctx.options.fusion

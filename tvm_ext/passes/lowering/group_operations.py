@@ -19,6 +19,7 @@ from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
 from tvm_ext.core.cost.residence import with_residence
 from tvm_ext.core.fusion import FUSION_MODELS, FusionCandidate, FusionModel
+from tvm_ext.core.graph.ownership import Role
 from tvm_ext.core.graph.relax_graph import Rewriter, bindings_of, dtype_of, op_name, scalar_of, shape_of, static_tensor
 from tvm_ext.core.group import CONSTANTS, GROUP
 from tvm_ext.core.numbers.storage import STORED
@@ -55,6 +56,7 @@ class GroupOperations(Pass):
     """Greedy grouping in model order; the option `fusion` decides each step (:mod:`tvm_ext.core.fusion`)."""
 
     name = "group-operations"
+    role = Role.MAKES_KERNELS
     needed = "without it no recipe is used: switch recipes off instead, or compile with fusion='none'"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:

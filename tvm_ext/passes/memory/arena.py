@@ -7,7 +7,7 @@ section 5.2): the largest buffer first, each at the lowest offset where nothing 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,6 +15,8 @@ from typing import Any
 LINE, PAGE, PAGED = 64, 4096, 32768
 #: Orders that are tried by chance.
 _TRIES = 40
+#: Names of variables that hold workspace of a kernel begin so.
+WORKSPACE = "workspace"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,13 @@ class Arena:
 
 
 @dataclass(frozen=True)
+class Pooled:
+    """Bytes that the threads of each kernel take from pools of their own, together."""
+
+    nbytes: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Memory:
     """What a program works in, besides its inputs, weights and outputs.
 
@@ -107,10 +116,15 @@ class Memory:
         """Bytes with a place of its own for everything."""
         return self.arena.no_reuse + sum(self.pooled)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+    def as_dict(self, tag: str = "") -> dict[str, Any]:
+        """Plain values for JSON.
+
+        Args:
+            tag: what the names of kernels end with in the module of all programs.
+        """
         sizes = {"bytes": self.nbytes, "lower_bound": self.lower_bound, "no_reuse": self.no_reuse}
-        return {**sizes, **self.arena.as_dict(), "pooled": list(self.pooled)}
+        steps = [name + tag for name in self.arena.steps]
+        return {**sizes, **self.arena.as_dict(), "steps": steps, "pooled": list(self.pooled)}
 
 
 def plan(intervals: Sequence[Interval], steps: Sequence[str] = ()) -> Arena:

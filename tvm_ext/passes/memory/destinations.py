@@ -8,19 +8,39 @@ constant, an input, or the same as another one) is returned as before.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tvm_ffi
 from tvm import relax
+from tvm.ir import IRModule
 
-from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of
+from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of, with_main
+from ...core.passes import CompileContext, Event, Pass, PassResult
 from ...runtime.memory.arrays import zero_copy
 
-Destinations = tuple[tuple[int, tuple[int, ...]], ...]
+
+@dataclass(frozen=True)
+class Destinations:
+    """The outputs that are written into memory of the caller's: index and shape."""
+
+    outputs: tuple[tuple[int, tuple[int, ...]], ...]
 
 
-def with_destinations(function: relax.Function) -> tuple[relax.Function, Destinations]:
+class PlaceOutputs(Pass):
+    """Memory of outputs is a parameter of `main`."""
+
+    name = "place-outputs"
+    needed = "a caller gives the memory of outputs"
+
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        function, outputs = _with_destinations(mod["main"])
+        fired = tuple(Event(f"output {index}", f"a kernel writes it, of shape {shape}") for index, shape in outputs)
+        return PassResult(with_main(mod, function), fired, facts=(Destinations(outputs),))
+
+
+def _with_destinations(function: relax.Function) -> tuple[relax.Function, tuple[tuple[int, tuple[int, ...]], ...]]:
     """The function that takes memory for its outputs as last parameters, and which outputs, in what shape.
 
     Args:

@@ -12,26 +12,52 @@ values of dtypes that numpy cannot lend.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax
-from tvm.ir import Call, GlobalVar
+from tvm.ir import Call, GlobalVar, IRModule
 
-from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of
+from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of, with_main
+from ...core.passes import CompileContext, Event, Pass, PassResult
 from ...runtime.memory.arrays import zero_copy
 from ...runtime.spec import View
-from .arena import Arena, Interval, plan
-
-#: Names of variables that hold workspace of a kernel begin so.
-WORKSPACE = "workspace"
+from .arena import WORKSPACE, Arena, Interval, Memory, Pooled, plan
 
 _ALLOC, _VIEW = "relax.builtin.alloc_tensor", "relax.reshape"
 
 
-def with_arena(function: relax.Function) -> tuple[relax.Function, Arena, tuple[View, ...]]:
+@dataclass(frozen=True)
+class Placed:
+    """What `main` works in.
+
+    Attributes:
+        memory: its arena and pools.
+        views: of the arena, which are parameters of `main`.
+    """
+
+    memory: Memory
+    views: tuple[View, ...]
+
+
+class PlanMemory(Pass):
+    """Activations and workspace are views of one arena, which a caller gives."""
+
+    name = "plan-memory"
+    needed = "a call allocates nothing"
+
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        function, arena, views = _with_arena(mod["main"])
+        pooled = ctx.fact(Pooled).nbytes
+        memory = Memory(arena, tuple(pooled[kernel] for kernel in arena.steps))
+        fired = (Event("main", f"{len(arena.intervals)} buffers in {arena.nbytes} bytes"),) if views else ()
+        return PassResult(with_main(mod, function), fired, facts=(Placed(memory, views),))
+
+
+def _with_arena(function: relax.Function) -> tuple[relax.Function, Arena, tuple[View, ...]]:
     """The function that takes views of an arena as last parameters, the arena, and these views.
 
     Args:

@@ -8,55 +8,56 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import tvm
 from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar, IRModule
 
 from ...core.graph.relax_graph import bindings_of, op_name
-from ...core.machine import Machine
-from ...core.plan import Kernel as Named
-from ..tir.loops import Kernel, lower_to_loops, with_workspace
-from ..tir.shares import on_all_cores
-from .placement import WORKSPACE
+from ...core.passes import CompileContext, Event, Pass, PassResult
+from ..tir.buffers import Kernel, with_workspace
+from ..tir.shares import kernels_of
+from .arena import WORKSPACE, Pooled
+
+#: Attribute of a kernel: how many of its last parameters are outputs.
+_OUTPUTS = "tvm_ext.outputs"
 
 
-def with_workspace_of_kernels(
-    mod: IRModule, entry: str, machine: Machine, known: Mapping[str, Named] | None = None
-) -> tuple[IRModule, dict[str, int]]:  # fmt: skip
-    """The module in destination-passing style, its kernels lowered to loops, their workspace allocated by `entry`.
+class PlaceWorkspace(Pass):
+    """Large buffers that kernels need for themselves are allocated by `main`; small ones are on the stack."""
 
-    Args:
-        mod: what the pipeline made: `entry` calls scheduled kernels by call_tir.
-        machine: whose target they are compiled for.
-        known: of the kernels, by name, for messages.
+    name = "place-workspace"
+    needed = "a kernel whose buffers have no place takes them from TVM's pool in every run"
 
-    Raises:
-        BuildError: a kernel cannot be lowered; names it.
-
-    Returns:
-        The module, and for each kernel the bytes that its threads still take from TVM's pools.
-    """
-    lowered = kernels_with_workspace(mod, entry, machine, known)
-    function = in_destination_style()(mod)[entry]
-    builder = relax.BlockBuilder()
-    calls = {
-        mod.get_global_var(name): (builder.add_func(kernel.function, name), kernel) for name, kernel in lowered.items()
-    }
-    builder.add_func(_with_allocations(function, calls), entry)
-    return builder.get(), {name: kernel.pooled for name, kernel in lowered.items()}
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        kernels = kernels_with_workspace(mod)
+        builder = relax.BlockBuilder()
+        calls = {
+            mod.get_global_var(name): (builder.add_func(kernel.function, name), kernel)
+            for name, kernel in kernels.items()
+        }
+        builder.add_func(_with_allocations(mod["main"], calls), "main")
+        moved = ((name, len(kernel.workspace)) for name, kernel in kernels.items() if kernel.workspace)
+        fired = tuple(Event(name, f"{count} buffers are arguments") for name, count in moved)
+        facts = Pooled({name: kernel.pooled for name, kernel in kernels.items()})
+        return PassResult(builder.get(), fired, facts=(facts,))
 
 
-def kernels_with_workspace(
-    mod: IRModule, entry: str, machine: Machine, known: Mapping[str, Named] | None = None
-) -> dict[str, Kernel]:  # fmt: skip
-    """Kernels as they are compiled, by name."""
-    outputs = _outputs(mod[entry])
+class CountOutputs(Pass):
+    """Each kernel says how many of its last parameters are outputs; calls in place do not tell any more."""
 
-    def lower(share: Mapping[str, tirx.PrimFunc], scheduled: bool, _: int) -> dict[str, tirx.PrimFunc]:
-        return lower_to_loops(share, machine.target(scheduled=scheduled))
+    name = "count-outputs"
+    needed = "workspace stands before the outputs"
 
-    lowered = [pair for part in on_all_cores(mod, lower, known or {}) for pair in part.items()]
-    return {name: with_workspace(function, outputs.get(name, 1)) for name, function in lowered}
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        outputs, out = _outputs(mod["main"]), IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+        for gvar, function in mod.functions_items():
+            if isinstance(function, tirx.PrimFunc):
+                out.update_func(gvar, function.with_attr(_OUTPUTS, outputs.get(gvar.name_hint, 1)))
+        return PassResult(out)
+
+
+def kernels_with_workspace(mod: IRModule) -> dict[str, Kernel]:
+    """Kernels after the first half of their lowering as they are compiled, by name."""
+    return {name: with_workspace(one, int(one.attrs[_OUTPUTS])) for name, one in kernels_of(mod).items()}
 
 
 def _outputs(function: relax.Function) -> dict[str, int]:
@@ -103,9 +104,3 @@ def _allocated(param: Any, name: str, bindings: list[Any]) -> relax.Var:
     var = relax.Var(name, relax.TensorType(shape, dtype))
     bindings.append(relax.VarBinding(var, relax.op.builtin.alloc_tensor(shape, dtype, 0)))
     return var
-
-
-def in_destination_style() -> tvm.transform.Pass:
-    """Calls of kernels take the memory of their results, and functions allocate it."""
-    t = relax.transform
-    return tvm.transform.Sequential([t.ToNonDataflow(), t.RemovePurityChecking(), t.CallTIRRewrite()])

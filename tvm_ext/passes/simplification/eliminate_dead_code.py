@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm import relax
 from tvm.ir import IRModule
 
+from ...core.graph.ownership import Role
 from ...core.graph.relax_graph import main_bindings, op_name
 from ...core.passes import CompileContext, Event, Pass, PassResult
 from ..conditions import has_main, no_dead_bindings
@@ -29,6 +30,7 @@ class EliminateDeadCode(Pass):
     """
 
     name = "eliminate-dead-code"
+    role = Role.TELLS_NOTHING
     requires = (has_main,)
     ensures = (no_dead_bindings,)
 

@@ -122,7 +122,7 @@ def _in_memory(mod: IRModule, ctx: CompileContext) -> Iterator[tuple[relax.Var, 
     make and read it, by a dry run."""
     own = Provenance({b.var.name: (b.var.name,) for b in main_bindings(mod)})
     options = ctx.options if ctx.options.fusion != "none" else replace(ctx.options, fusion="default")
-    scratch = CompileContext(ctx.machine, options, own, switches=ctx.switches)
+    scratch = CompileContext(ctx.machine, options, own, instruments=ctx.instruments)
     grouped = FuseExpansions().run(GroupOperations().run(mod, scratch).mod, scratch).mod
     variables = {b.var.name: b.var for b in main_bindings(mod)}
     among = _among_groups(grouped)

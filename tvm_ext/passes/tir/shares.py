@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tvm import tirx
@@ -11,7 +11,9 @@ from tvm.ir import IRModule
 
 from ...core.errors import BuildError, at_nodes, naming
 from ...core.group import RECIPE
+from ...core.kernel_pass import KernelPass, run_kernel_passes
 from ...core.machine import available_cores
+from ...core.passes import CompileContext, Event, PassReport
 
 if TYPE_CHECKING:
     from ...core.plan import Kernel
@@ -37,6 +39,45 @@ def on_all_cores(
 
     with concurrent.futures.ThreadPoolExecutor(available_cores()) as pool:
         return list(pool.map(done, range(len(shares))))
+
+
+def run_on_kernels(passes: Iterable[KernelPass], mod: IRModule, ctx: CompileContext) -> IRModule:
+    """The module with its kernels after passes, without those that are off; each core takes a share of the kernels.
+
+    With somebody who watches, each pass ends on all cores before the next begins.
+
+    Raises:
+        BuildError: as :func:`on_all_cores`.
+    """
+    on = [one for one in passes if one.name not in ctx.switches.passes]
+    for part in [on] if ctx.instruments.watch is None else [[one] for one in on]:
+        reports: list[list[PassReport]] = []
+
+        def work(
+            share: Mapping[str, tirx.PrimFunc], scheduled: bool, _: int,
+            part: list[KernelPass] = part, reports: list[list[PassReport]] = reports,
+        ) -> IRModule:  # fmt: skip
+            after, told = run_kernel_passes(part, IRModule(dict(share)), ctx.machine.target(scheduled=scheduled))
+            reports.append(told)
+            return after
+
+        shares = on_all_cores(mod, work, ctx.kernels)
+        mod = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+        for gvar, function in (pair for share in shares for pair in share.functions_items()):
+            mod.update_func(mod.get_global_var(gvar.name_hint), function)
+        note_reports(ctx, reports)
+        for one in part:
+            ctx.instruments.see(one.name, mod, ctx)
+    return mod
+
+
+def note_reports(ctx: CompileContext, shares: Iterable[Sequence[PassReport]]) -> None:
+    """Add one report a pass to the context, of those of each share: how many kernels it changed, seconds of all
+    threads together."""
+    for told in zip(*shares, strict=True):
+        count = sum(len(one.fired) for one in told)
+        fired = (Event(f"{count} kernel{'s' * (count > 1)}", "rewritten"),) if count else ()
+        ctx.reports.append(PassReport(told[0].name, fired, (), sum(one.seconds for one in told)))
 
 
 def _culprit(

@@ -4,7 +4,7 @@ TVM calls a design once, then replays its trace with other decisions, so nothing
 cannot be sampled is a design of its own: which loop is shared among threads, and the largest register tile, so that
 whatever is sampled stays in registers.
 
-    for t in parallel(threads): for unit in batch * blocks * parts:     parts, block_p, tile_p = perfect tile of pixels
+    for t in parallel(threads): for unit in batch * blocks * parts:     parts, tiles_p, tile_p = perfect tile of pixels
         for tile of the unit: for steps: tile[tile_o, tile_p, lanes]    blocks, tile_o = perfect tile of output blocks
 
 Tiles divide the padded extents of the kernel that was compiled: its weights are packed and its inputs laid out already.
@@ -124,11 +124,11 @@ def _sampled(
     _, left_o = sch.split(pad_o, [shares[1], None])
     _, left_q = sch.split(pad_q, [shares[2], None])
     outer_o, tile_o = sch.sample_perfect_tile(left_o, 2, structure.tile_o)
-    parts, block_p, tile_p = sch.sample_perfect_tile(left_q, 3, structure.tile_p)
+    parts, tiles_p, tile_p = sch.sample_perfect_tile(left_q, 3, structure.tile_p)
     n, o, q, j = sch.get_loops(sch.get_sblock(result))[-4:]
     tn, n = sch.split(n, [shares[0], None])
     to, oo, oi = sch.split(o, [shares[1], outer_o, tile_o])
-    tq, qo, qb, qi = sch.split(q, [shares[2], parts, block_p, tile_p])
+    tq, qo, qb, qi = sch.split(q, [shares[2], parts, tiles_p, tile_p])
     sch.reorder(tn, to, tq, n, oo, qo, oi, qb, qi, j)
     thread = sch.fuse(tn, to, tq)
     if config["threads"] > 1:

@@ -13,9 +13,10 @@ from ...core.graph.relax_graph import main_bindings
 from ...core.instruments import KINDS, Switches
 from ...core.passes import CompileContext
 from ...driver.records import place_of, record_at
-from ...passes.lowering.choose_recipes import matches
+from ...passes.lowering.choose_recipes import ChooseRecipes, matches
+from ...passes.lowering.offload import Offload
 from ...passes.lowering.schedule_kernels import metaschedule_record
-from ...passes.pipeline import passes_of, pipeline
+from ...passes.pipeline import Pipeline, pipeline
 from ...schedules import recipes
 from .result import Culprit
 
@@ -64,7 +65,7 @@ class Seen:
         if self._last is not None and not mod.same_as(self._last):
             self.changed.add(step)
         self._last = mod
-        if step == "choose-recipes":
+        if step == ChooseRecipes.name:
             for binding in main_bindings(mod):
                 if isinstance(call := binding.value, Call) and isinstance(call.op, GlobalVar):
                     name, nodes = call.op.name_hint, self.ctx.provenance.of(binding.var.name)
@@ -83,12 +84,13 @@ def switches_of(named: Iterable[tuple[str, str]]) -> Switches:
         OptionError: a name is none of its kind that can be off.
     """
     off: dict[str, set[str]] = {field: set() for field in KINDS.values()}
+    needs = {one.name: one.needed for one in pipeline().passes}
     for kind, name in named:
-        known = {"recipe": [r.name for r in recipes()], "pass": [p.name for p in pipeline()] + ["offload"]}.get(kind)
+        known = {"recipe": [r.name for r in recipes()], "pass": [*needs, Offload.name]}.get(kind)
         if known is not None and name not in known:
             fix = did_you_mean(name, known) or f"choose of: {', '.join(dict.fromkeys(known))}"
             raise OptionError(f"off: {name!r} is no {kind}", fix=fix)
-        if kind == "pass" and (needed := next((p.needed for p in pipeline() if p.name == name), "")):
+        if kind == "pass" and (needed := needs.get(name, "")):
             raise OptionError(f"off: pass {name!r} is always on: {needed}")
         is_row = kind == "record" and not name.startswith("MetaSchedule: ")
         off[KINDS[kind]].add(record_at(name).to_row() if is_row else name)
@@ -120,7 +122,7 @@ _Found = Iterator["tuple[Suspect | tuple[str, str], bool]"]
 
 def _passes(seen: Seen) -> _Found:
     ctx = seen.ctx
-    for step in passes_of(ctx.options):
+    for step in Pipeline.of(ctx.options).passes:
         if step.needed:
             yield (step.name, step.needed), True
             continue

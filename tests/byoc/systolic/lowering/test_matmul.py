@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tvm_ext.byoc.region import Operation
+from tvm_ext.byoc.systolic.config import SystolicOptions
 from tvm_ext.byoc.systolic.lowering.matmul import matmul_layer
-from tvm_ext.byoc.systolic.options import SystolicOptions
 
 from ..cases import SIZES, gelu, random_float, random_int8
 from ..regions import composite, dequantize, matmul, op, permuted, refusal, region, reshaped, run, value

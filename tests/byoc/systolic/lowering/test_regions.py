@@ -16,9 +16,9 @@ from tvm_ext.byoc.region import Region
 from tvm_ext.byoc.systolic.backend import BACKEND
 from tvm_ext.byoc.systolic.code.layer import ConvGeometry
 from tvm_ext.byoc.systolic.code.program import program_from_bytes
+from tvm_ext.byoc.systolic.config import SystolicOptions
 from tvm_ext.byoc.systolic.lowering import regions as lowering
 from tvm_ext.byoc.systolic.lowering.regions import lower_region, seconds_of, timing_of
-from tvm_ext.byoc.systolic.options import SystolicOptions
 from tvm_ext.core.errors import ProgramError
 
 from ..cases import direct_conv2d, random_float

@@ -12,8 +12,8 @@ import tvm_ext
 from tests import onnx_graphs as graphs
 from tvm_ext.byoc import Region
 from tvm_ext.byoc.systolic import layer_rows, programs_of, rows_of, timings_of
+from tvm_ext.byoc.systolic.config import SystolicOptions
 from tvm_ext.byoc.systolic.lowering.regions import timing_of
-from tvm_ext.byoc.systolic.options import SystolicOptions
 from tvm_ext.byoc.systolic.results.sweep import sweep
 from tvm_ext.core.errors import OptionError, ProgramError
 from tvm_ext.core.machine import Machine

@@ -12,22 +12,19 @@ from tests.oracles.reference import onnxruntime_outputs
 from .cases import Known, agree, built, case, floats, rng_of
 
 
-@pytest.mark.parametrize(
-    ("activation", "parameters"),
-    [("Relu", []), ("HardSigmoid", [0.2, 0.5]),
-     *(pytest.param(*p, marks=pytest.mark.long)
-       for p in (("LeakyRelu", [0.2]), ("Clip", [0.0, 6.0]), ("Sigmoid", []), ("Tanh", [])))],
-)  # fmt: skip
-def test_a_convolution_with_an_activation(activation: str, parameters: list[float]) -> None:
-    rng = rng_of(1)
-    more: Any = {"activation_params": parameters} if parameters else {}
+def test_convolutions_with_an_activation() -> None:
+    """Every other one with a residual before it."""
+    rng, cases = rng_of(1), []
+    activations: dict[str, list[float]] = {
+        "Relu": [], "HardSigmoid": [0.2, 0.5], "LeakyRelu": [0.2], "Clip": [0.0, 6.0], "Sigmoid": [], "Tanh": [],
+    }  # fmt: skip
     weights = Known(floats(rng, 7, 3, 3, 3)), Known(floats(rng, 7))
-    agree(
-        "FusedConv",
-        case(floats(rng, 1, 3, 9, 11), *weights, activation=activation, pads=[1, 1, 1, 1], **more),
-        case(floats(rng, 1, 3, 9, 11), *weights, floats(rng, 1, 7, 7, 9), activation=activation, **more),
-        rtol=1e-4, atol=1e-5,
-    )  # fmt: skip
+    for number, (activation, parameters) in enumerate(activations.items()):
+        more: Any = {"activation_params": parameters} if parameters else {"pads": [1, 1, 1, 1]}
+        size = (9, 11) if "pads" in more else (7, 9)
+        residual = [floats(rng, 1, 7, *size)] if number % 2 else []
+        cases.append(case(floats(rng, 1, 3, 9, 11), *weights, *residual, activation=activation, **more))
+    agree("FusedConv", *cases, rtol=1e-4, atol=1e-5)
 
 
 def nchw(x: np.ndarray) -> np.ndarray:
@@ -96,16 +93,15 @@ def test_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "padding"),
-    [("bilinear", "zeros"), *(pytest.param(mode, padding, marks=pytest.mark.long)
-                              for mode in ("bilinear", "nearest", "bicubic")
-                              for padding in ("zeros", "border", "reflection"))],
-)  # fmt: skip
-def test_samples(mode: str, padding: str) -> None:
+    "modes",
+    [[("bilinear", "zeros"), ("nearest", "border")], pytest.param([("bicubic", "zeros")], marks=pytest.mark.long)],
+)
+def test_samples(modes: list[tuple[str, str]]) -> None:
+    """All paddings and places of corners are tested of ONNX's operator, whose converter it is."""
     rng = rng_of(7)
     x, grid = floats(rng, 2, 3, 5, 7), np.float32(rng.uniform(-1.3, 1.3, (2, 4, 6, 2)))
-    agree("GridSample", case(x, grid, mode=mode, padding_mode=padding, align_corners=0),
-          case(x, grid, mode=mode, padding_mode=padding, align_corners=1), atol=2e-5)  # fmt: skip
+    cases = [case(x, grid, mode=m, padding_mode=padding, align_corners=i) for i, (m, padding) in enumerate(modes)]
+    agree("GridSample", *cases, atol=2e-5)
 
 
 def test_integers() -> None:

@@ -15,7 +15,7 @@ from tests.onnx_graphs import model, node, random, value
 
 #: What an artifact of a few kernels takes beside its constants.
 PROGRAM = 256 << 10
-LONG, WIDE = np.int64([4_000_000]), np.int64([2000, 2000])
+LONG, WIDE = np.int64([400_000]), np.int64([600, 600])
 
 
 def splat(number: Any, shape: str = "s", out: str = "z") -> onnx.NodeProto:
@@ -28,25 +28,25 @@ def ends(*numbers: float, dtype: str = "float32") -> dict[str, np.ndarray]:
 
 #: name -> nodes that make z, constants, shape of z, dtype
 CASES: dict[str, tuple[list[onnx.NodeProto], dict[str, Any], tuple[int, ...], str]] = {
-    "splat": ([splat(np.float32(2))], {"s": LONG}, (4_000_000,), "float32"),
-    "splat of two dimensions": ([splat(np.int64(-3))], {"s": WIDE}, (2000, 2000), "int64"),
+    "splat": ([splat(np.float32(2))], {"s": LONG}, (400_000,), "float32"),
+    "splat of two dimensions": ([splat(np.int64(-3))], {"s": WIDE}, (600, 600), "int64"),
     "sum of splats": (
         [splat(np.float32(2), out="u"), splat(np.float32(3), out="v"), node("Mul", "u v", "z")],
-        {"s": LONG}, (4_000_000,), "float32",
+        {"s": LONG}, (400_000,), "float32",
     ),
-    "range": ([node("Range", "a b c", "z")], ends(3, 4_000_003, 1, dtype="int64"), (4_000_000,), "int64"),
-    "range down": ([node("Range", "a b c", "z")], ends(5, -3_000_000, -3, dtype="int32"), (1_000_002,), "int32"),
+    "range": ([node("Range", "a b c", "z")], ends(3, 400_003, 1, dtype="int64"), (400_000,), "int64"),
+    "range down": ([node("Range", "a b c", "z")], ends(5, -900_000, -3, dtype="int32"), (300_002,), "int32"),
     "range of floats": ([node("Range", "a b c", "z")], ends(3, -200_000.5, -0.5), (400_007,), "float32"),
-    "expand": ([node("Expand", "w s", "z")], {"w": random(1, 2000), "s": WIDE}, (2000, 2000), "float32"),
-    "tile": ([node("Tile", "w s", "z")], {"w": random(20, 200), "s": np.int64([20, 20])}, (400, 4000), "float32"),
-    "concat": ([node("Concat", " ".join(["w"] * 40), "z", axis=0)], {"w": random(1, 70_000)}, (40, 70_000), "float32"),
-    "sum of a row and a column": ([node("Add", "w v", "z")], {"w": random(2000, 1), "v": random(1, 2000)}, (2000, 2000),
+    "expand": ([node("Expand", "w s", "z")], {"w": random(1, 600), "s": WIDE}, (600, 600), "float32"),
+    "tile": ([node("Tile", "w s", "z")], {"w": random(20, 200), "s": np.int64([10, 10])}, (200, 2000), "float32"),
+    "concat": ([node("Concat", " ".join(["w"] * 40), "z", axis=0)], {"w": random(1, 8000)}, (40, 8000), "float32"),
+    "sum of a row and a column": ([node("Add", "w v", "z")], {"w": random(600, 1), "v": random(1, 600)}, (600, 600),
                                   "float32"),
-    "gather": ([node("Gather", "w i", "z")], {"w": random(3, 2000), "i": np.arange(2000) % 3}, (2000, 2000), "float32"),
-    "pad": ([node("Pad", "w p", "z")], {"w": random(1, 2000), "p": np.int64([0, 0, 1999, 0])}, (2000, 2000), "float32"),
-    "one hot": ([node("OneHot", "i d v", "z")], {"i": np.arange(2000), "d": np.int64(2000), "v": np.float32([0, 1])},
-                (2000, 2000), "float32"),
-    "triangle": ([splat(np.float32(2), out="u"), node("Trilu", "u", "z")], {"s": WIDE}, (2000, 2000), "float32"),
+    "gather": ([node("Gather", "w i", "z")], {"w": random(3, 600), "i": np.arange(600) % 3}, (600, 600), "float32"),
+    "pad": ([node("Pad", "w p", "z")], {"w": random(1, 600), "p": np.int64([0, 0, 599, 0])}, (600, 600), "float32"),
+    "one hot": ([node("OneHot", "i d v", "z")], {"i": np.arange(600), "d": np.int64(600), "v": np.float32([0, 1])},
+                (600, 600), "float32"),
+    "triangle": ([splat(np.float32(2), out="u"), node("Trilu", "u", "z")], {"s": WIDE}, (600, 600), "float32"),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""TVM's lowering of kernels in two halves, and what is done between them: where the buffers of a kernel lie.
+"""Where the buffers of a kernel lie, decided between the halves of its lowering (:mod:`.kernel_passes`).
 
     k(x, y): t = alloc [n]; parallel i: a = alloc [m]; b = alloc [7]; ...
       ->   k(x, t, a, y): parallel i: b = stack [7]; ... t[j] ... a[i*m + j] ...
@@ -13,20 +13,15 @@ still in its L2 cache: planned among activations, it cost ResNet-50 6 % of its t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import IRModule, Var
+from tvm.ir import Var
 from tvm.ir.expr import TensorLoad
-from tvm.target import Target
-from tvm.tirx import compilation_pipeline
-
-from ...runtime.memory.arrays import ARGUMENT_ALIGNMENT
-from . import bfloat16, prefetches, quotients
 
 #: A buffer of up to this many bytes stays on the stack of its thread.
 STACK_BYTES = 8192
@@ -35,12 +30,8 @@ STACK_BYTES = 8192
 POOLED_BYTES = 256 * 1024
 #: TVM's annotation of an allocation that LowerTVMBuiltin leaves alone.
 _ON_STACK = "disable_lower_builtin"
-#: Attribute of a function after :func:`lower_to_loops`.
-_LOOPS = "tvm_ext.loops"
 #: Shares of threads begin at multiples of this many bytes: no cache line is written by two.
 SHARE_ALIGNMENT = 64
-
-_MakePass = Callable[[], tvm.transform.Pass]
 
 
 @dataclass
@@ -57,98 +48,6 @@ class _Buffer:
     loops: tuple[tuple[Any, int], ...]
     nbytes: int
     movable: bool = True
-
-
-def lower_to_loops(kernels: Mapping[str, tirx.PrimFunc], target: Target) -> dict[str, tirx.PrimFunc]:
-    """The first half of TVM's lowering: blocks are gone, buffers are flat and no larger than needed.
-
-    It is `tvm.s_tir.pipeline.default_s_tir_pipeline` up to StorageRewrite, which decides what shares memory, without
-    what is for GPUs only.
-
-    Args:
-        kernels: name -> scheduled function.
-        target: to compile them for.
-    """
-    s, t = tvm.s_tir.transform, tirx.transform
-    named = {name: _any_address(kernel).with_attr("global_symbol", name) for name, kernel in kernels.items()}
-    front = [
-        # a loop that was cut in parts has each `let` of its body several times, which TVM's simplifier does not take
-        t.ConvertSSA(),
-        t.BindTarget(target.with_host(target)),
-        s.CanonicalizeLoop(),
-        s.LowerInitBlock(),
-        s.PlanAndUpdateBufferAllocationLocation(),
-        s.ConvertBlocksToOpaque(),
-        s.CompactBufferAllocation(),
-        s.LowerMatchBuffer(),
-        s.StmtSimplify(),
-        s.AnnotateIrregularLoop(),
-        s.InjectSoftwarePipeline(),
-        s.LowerOpaqueBlock(),
-        t.FlattenBuffer(),
-        t.BF16ComputeLegalize(),
-        prefetches.insert(),
-        t.NarrowDataType(32),
-        s.LoopPartition(),
-        t.VectorizeLoop(True),
-        bfloat16.round_in_one(),
-        bfloat16.bring_dots(),
-        quotients.multiply_quotients(),
-        t.StorageRewrite(),
-    ]
-    with tvm.transform.PassContext(opt_level=3):
-        module = tvm.transform.Sequential(front)(IRModule(named))
-    return {g.name_hint: function.with_attr(_LOOPS, True) for g, function in module.functions_items()}
-
-
-def is_lowered(kernel: tirx.PrimFunc) -> bool:
-    """Whether a kernel went through :func:`lower_to_loops`."""
-    return bool(kernel.attrs and _LOOPS in kernel.attrs)
-
-
-def _any_address(kernel: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The kernel for arguments that start where numpy's memory starts, and not at a multiple of 64 bytes.
-
-    Inputs are read in place, by unaligned instructions, which cost nothing where the address is aligned.
-    """
-    new = {
-        var: tirx.decl_buffer(
-            var.ty.shape, var.ty.dtype, var.name, strides=list(var.ty.strides), elem_offset=var.ty.elem_offset,
-            data_alignment=ARGUMENT_ALIGNMENT, offset_factor=var.ty.offset_factor, layout=var.ty.layout,
-        )
-        for var in kernel.params
-        if hasattr(var.ty, "data_alignment")
-    }  # fmt: skip
-    body = tvm_ffi.structural_map(kernel.body, (Var, lambda var: new.get(var, var)))
-    return tirx.PrimFunc([new.get(v, v) for v in kernel.params], body, kernel.ret_type, kernel.attrs)
-
-
-def back_pipeline() -> tuple[tvm.transform.Pass, _MakePass, _MakePass]:
-    """The second half, as a pipeline of `tvm.tirx.build`: from loops to what LLVM takes."""
-    s, t = tvm.s_tir.transform, tirx.transform
-    rest = [
-        s.HoistIfThenElse(),
-        t.UnrollLoop(),
-        s.RenormalizeSplitPattern(),
-        t.StmtSimplify(),
-        t.RemoveNoOp(),
-        s.RewriteUnsafeSelect(),
-        t.CommonSubexprElim(),
-        t.FP8ComputeLegalize(),
-        t.VerifyMemory(),
-        t.AnnotateEntryFunc(),
-        t.SplitHostDevice(),
-        t.MakePackedAPI(),
-        t.FP8StorageLegalize(),
-        bfloat16.broadcast_bits(),
-        t.BF16StorageLegalize(),
-    ]
-    sequential = tvm.transform.Sequential
-    return sequential(rest), lambda: sequential([t.LowerTVMBuiltin(), t.LowerIntrin()]), lambda: sequential([])
-
-
-PIPELINE = "tvm_ext"
-compilation_pipeline.register_tir_pipeline(PIPELINE, back_pipeline)
 
 
 def with_stack_buffers(function: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -178,7 +77,7 @@ def with_workspace(function: tirx.PrimFunc, outputs: int) -> Kernel:
     """Small buffers stay on the stack, and larger ones become parameters before the outputs.
 
     Args:
-        function: after :func:`lowered_to_loops`.
+        function: after :data:`.kernel_passes.LOOPS`.
         outputs: how many of the last parameters are outputs.
     """
     buffers = _buffers(function)

@@ -30,7 +30,7 @@ class Call:
     kernel: Mapping[str, Any]
 
 
-class Program:
+class KernelCalls:
     """The calls of a program, of one size of the batch if that is symbolic.
 
     Args:

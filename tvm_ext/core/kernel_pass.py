@@ -1,0 +1,60 @@
+"""What a pass over kernels is: one of TVM's over TIR, with a name that reports, switches and bisections use."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .passes import Event, PassReport
+
+if TYPE_CHECKING:
+    import tvm
+    from tvm.ir import IRModule
+    from tvm.target import Target
+
+#: Kernels do not check shapes and dtypes of their arguments: the runtime checks a model's inputs, and the VM passes
+#: kernels what was planned for them. The checks are half of a kernel's machine code and a fifth of its compile time.
+_CONFIG = {"tirx.disable_assert": True}
+
+
+@dataclass(frozen=True)
+class KernelPass:
+    """A rewrite of kernels, each by itself.
+
+    Attributes:
+        name: lower case with dashes; one that stands in both halves of the lowering is one pass that runs twice.
+        make: TVM's pass; of a target, if it takes an argument without a default.
+        needed: why a compile cannot do without it; "" of one that may be switched off to find a culprit.
+    """
+
+    name: str
+    make: Callable[..., tvm.transform.Pass]
+    needed: str = ""
+
+    def of(self, target: Target) -> tvm.transform.Pass:
+        """TVM's pass for a target."""
+        named = inspect.signature(self.make).parameters.get("target")
+        return self.make(target) if named else self.make()
+
+
+def run_kernel_passes(
+    passes: Iterable[KernelPass], module: IRModule, target: Target
+) -> tuple[IRModule, list[PassReport]]:
+    """A module of kernels after passes, with a report of each: the kernels whose statements it made anew."""
+    import tvm
+
+    reports = []
+    with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
+        for one in passes:
+            start, before = time.perf_counter(), module
+            module = one.of(target)(before)
+            fired = tuple(
+                Event(gvar.name_hint, "rewritten")
+                for gvar, function in module.functions_items()
+                if gvar not in before.functions or not function.body.same_as(before[gvar].body)
+            )
+            reports.append(PassReport(one.name, fired, (), time.perf_counter() - start))
+    return module, reports

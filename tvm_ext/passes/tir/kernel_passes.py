@@ -1,0 +1,123 @@
+"""From scheduled kernels to what LLVM takes, in two halves: what is done to buffers stands between them.
+
+It is TVM's `default_s_tir_pipeline` without what is for GPUs only, and with passes of this library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import IRModule, Var
+from tvm.target import Target
+
+from ...core.kernel_pass import KernelPass, run_kernel_passes
+from ...runtime.memory.arrays import ARGUMENT_ALIGNMENT
+from . import bfloat16, prefetches, quotients
+
+#: Attribute of a function that goes through :data:`LOOPS`.
+_LOOPS = "tvm_ext.loops"
+
+_S, _T = tvm.s_tir.transform, tirx.transform
+
+_SCHEDULES_ONLY = "blocks are for schedules: no later pass takes them"
+_NOT_IN_LLVM = "LLVM has no such type, operation or loop"
+_CALLED = "TVM calls a kernel by this interface"
+
+
+def _any_address() -> tvm.transform.Pass:
+    """Kernels for arguments that start where numpy's memory starts, and not at a multiple of 64 bytes.
+
+    Inputs are read in place, by unaligned instructions, which cost nothing where the address is aligned.
+    """
+
+    def opened(kernel: tirx.PrimFunc, name: str) -> tirx.PrimFunc:
+        new = {
+            var: tirx.decl_buffer(
+                var.ty.shape, var.ty.dtype, var.name, strides=list(var.ty.strides), elem_offset=var.ty.elem_offset,
+                data_alignment=ARGUMENT_ALIGNMENT, offset_factor=var.ty.offset_factor, layout=var.ty.layout,
+            )
+            for var in kernel.params
+            if hasattr(var.ty, "data_alignment")
+        }  # fmt: skip
+        body = tvm_ffi.structural_map(kernel.body, (Var, lambda var: new.get(var, var)))
+        made = tirx.PrimFunc([new.get(v, v) for v in kernel.params], body, kernel.ret_type, kernel.attrs)
+        return made.with_attr({"global_symbol": name, _LOOPS: True})
+
+    @tvm.transform.module_pass(opt_level=0, name="tvm_ext.AnyAddress")
+    def apply(mod: IRModule, _: object) -> IRModule:
+        return IRModule({g: opened(f, g.name_hint) for g, f in mod.functions_items()}, attrs=mod.attrs)
+
+    return apply
+
+
+#: The first half, up to StorageRewrite, which decides what shares memory: blocks are gone, buffers are flat and no
+#: larger than needed.
+LOOPS: tuple[KernelPass, ...] = (
+    KernelPass("take-any-address", _any_address, "numpy's memory starts at any multiple of 16 bytes"),
+    # a loop that was cut in parts has each `let` of its body several times
+    KernelPass("convert-ssa", _T.ConvertSSA, "TVM's simplifier takes no variable that is bound twice"),
+    KernelPass(
+        "bind-target", lambda target: _T.BindTarget(target.with_host(target)), "later passes ask for the target"
+    ),
+    KernelPass("canonicalize-loops", _S.CanonicalizeLoop, "later passes take loops from 0 in steps of 1"),
+    KernelPass("lower-inits", _S.LowerInitBlock, _SCHEDULES_ONLY),
+    KernelPass("place-allocations", _S.PlanAndUpdateBufferAllocationLocation, _SCHEDULES_ONLY),
+    KernelPass("open-blocks", _S.ConvertBlocksToOpaque, _SCHEDULES_ONLY),
+    KernelPass("compact-buffers", _S.CompactBufferAllocation),
+    KernelPass("lower-match-buffers", _S.LowerMatchBuffer, _SCHEDULES_ONLY),
+    KernelPass("simplify-statements", _S.StmtSimplify),
+    KernelPass("annotate-irregular-loops", _S.AnnotateIrregularLoop),
+    KernelPass("pipeline-loops", _S.InjectSoftwarePipeline),
+    KernelPass("lower-blocks", _S.LowerOpaqueBlock, _SCHEDULES_ONLY),
+    KernelPass("flatten-buffers", _T.FlattenBuffer, "LLVM reads memory by one index"),
+    KernelPass("compute-bf16-in-float32", _T.BF16ComputeLegalize, _NOT_IN_LLVM),
+    KernelPass("insert-prefetches", prefetches.insert),
+    KernelPass("narrow-indices", lambda: _T.NarrowDataType(32)),
+    KernelPass("partition-loops", _S.LoopPartition),
+    KernelPass("vectorize-loops", lambda: _T.VectorizeLoop(True), _NOT_IN_LLVM),
+    KernelPass("round-in-one", bfloat16.round_in_one),
+    KernelPass("bring-dots", bfloat16.bring_dots, "dot products of bfloat16 are functions that it brings"),
+    KernelPass("multiply-quotients", quotients.multiply_quotients),
+    KernelPass("share-storage", _T.StorageRewrite, "it gives buffers of vectors their types"),
+)
+
+#: The second half: from loops to what LLVM takes.
+CODE: tuple[KernelPass, ...] = (
+    KernelPass("hoist-conditions", _S.HoistIfThenElse),
+    KernelPass("unroll-loops", _T.UnrollLoop, "tile registers are numbers in an instruction"),
+    KernelPass("renormalize-splits", _S.RenormalizeSplitPattern),
+    KernelPass("simplify-statements", _T.StmtSimplify),
+    KernelPass("remove-no-ops", _T.RemoveNoOp),
+    KernelPass("guard-selects", _S.RewriteUnsafeSelect, "a select reads both sides, one of them beyond its memory"),
+    KernelPass("eliminate-common-expressions", _T.CommonSubexprElim),
+    KernelPass("compute-fp8-in-float", _T.FP8ComputeLegalize, _NOT_IN_LLVM),
+    KernelPass("verify-memory", _T.VerifyMemory, "it finds accesses that no later pass would"),
+    KernelPass("annotate-entry", _T.AnnotateEntryFunc, _CALLED),
+    KernelPass("split-host-device", _T.SplitHostDevice, _CALLED),
+    KernelPass("make-packed-interface", _T.MakePackedAPI, _CALLED),
+    KernelPass("store-fp8-as-bytes", _T.FP8StorageLegalize, _NOT_IN_LLVM),
+    KernelPass("broadcast-bits", bfloat16.broadcast_bits, _NOT_IN_LLVM),
+    KernelPass("store-bf16-as-words", _T.BF16StorageLegalize, _NOT_IN_LLVM),
+    KernelPass("lower-builtins", _T.LowerTVMBuiltin, _NOT_IN_LLVM),
+    KernelPass("lower-intrinsics", _T.LowerIntrin, _NOT_IN_LLVM),
+    KernelPass("skip-assertions", _T.SkipAssert, "the runtime checks inputs once, not each kernel its arguments"),
+)
+
+
+def lower_to_loops(kernels: Mapping[str, tirx.PrimFunc], target: Target) -> dict[str, tirx.PrimFunc]:
+    """Kernels after the first half.
+
+    Args:
+        kernels: name -> scheduled function.
+        target: to compile them for.
+    """
+    module, _ = run_kernel_passes(LOOPS, IRModule(dict(kernels)), target)
+    return {gvar.name_hint: function for gvar, function in module.functions_items()}
+
+
+def is_lowered(kernel: tirx.PrimFunc) -> bool:
+    """Whether a kernel went through the first half."""
+    return bool(kernel.attrs and _LOOPS in kernel.attrs)
