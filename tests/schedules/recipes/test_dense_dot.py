@@ -58,21 +58,20 @@ def check_integers(case: str, types: Any, recipe: DenseDot, config: Any = None) 
 
 
 @needs["int8"]
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("types", ["integers", "unsigned integers"])
+@pytest.mark.parametrize(
+    ("case", "types"), [(case, ("integers", "unsigned integers")[i % 2]) for i, case in enumerate(CASES)]
+)
 def test_integers_are_exact(case: str, types: str) -> None:
     check_integers(case, TYPES[types], RECIPE)
 
 
 @needs["int8"]
-@pytest.mark.parametrize("types", TYPES)
-@pytest.mark.parametrize("case", ["odd", "three rows"])
+@pytest.mark.parametrize(("case", "types"), [(("odd", "three rows")[i % 2], types) for i, types in enumerate(TYPES)])
 def test_types(case: str, types: str) -> None:
     check_integers(case, TYPES[types], RECIPE)
 
 
-@pytest.mark.parametrize("types", TYPES)
-@pytest.mark.parametrize("case", ["prime", "tall"])
+@pytest.mark.parametrize(("case", "types"), [(("prime", "tall")[i % 2], types) for i, types in enumerate(TYPES)])
 def test_the_plain_twin_has_the_same_bits(case: str, types: str) -> None:
     check_integers(case, TYPES[types], TWIN)
 

@@ -149,10 +149,12 @@ def test_configurations(config: Any) -> None:
 @pytest.mark.parametrize("own", [0, 1 << 20], ids=["by all threads", "by each thread"])
 def test_who_copies_the_image(own: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dot_image, "_OWN_BYTES", own)
-    for threads, tile_p in ((2, 7), (2, 6), (3, 5)):
+    for threads, tile_p, cases in (
+        (2, 7, ["3x3 stride 2", "stem"]), (2, 6, ["rows, asymmetric"]), (3, 5, ["no rows, dilated across"])
+    ):  # fmt: skip
         config = {"tile_o": 2, "tile_p": tile_p, "parts": 2, "chunk": 16, "threads": threads}
         check_integers(CASES["long reduction"], TYPES["integers"], RECIPE, config)
-        for case in ("3x3 stride 2", "stem", "rows, asymmetric", "no rows, dilated across"):
+        for case in cases:
             config |= {"chunk": 1, "tile_o": 1}
             check_integers(CASES[case], TYPES["integers"], RECIPE, config)
 
