@@ -13,7 +13,7 @@ def overlaps(arena: Arena) -> list[tuple[str, str]]:
         (a.name, b.name)
         for at, (a, x) in enumerate(placed)
         for b, y in placed[at + 1 :]
-        if a.meets(b) and x < y + b.nbytes and y < x + a.nbytes
+        if a.first <= b.last and b.first <= a.last and x < y + b.nbytes and y < x + a.nbytes
     ]
 
 

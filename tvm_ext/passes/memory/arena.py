@@ -6,6 +6,7 @@ section 5.2): the largest buffer first, each at the lowest offset where nothing 
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -35,10 +36,6 @@ class Interval:
     first: int
     last: int
     workspace: bool = False
-
-    def meets(self, other: Interval) -> bool:
-        """Whether both live in some step."""
-        return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True)
@@ -72,8 +69,11 @@ class Arena:
 
     def live(self) -> list[int]:
         """Bytes that live in each step, from step 0 to the last."""
-        steps = range(1 + max((one.last for one in self.intervals), default=-1))
-        return [sum(one.nbytes for one in self.intervals if one.first <= step <= one.last) for step in steps]
+        changes = [0] * (2 + max((interval.last for interval in self.intervals), default=-2))
+        for interval in self.intervals:
+            changes[interval.first] += interval.nbytes
+            changes[interval.last + 1] -= interval.nbytes
+        return list(itertools.accumulate(changes[:-1]))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -134,15 +134,16 @@ def plan(intervals: Sequence[Interval], steps: Sequence[str] = ()) -> Arena:
     """
     by_rule = [_ordered(intervals, key) for key in (_by_size, _by_area, _by_start)]
     order, chance = by_rule[0], random.Random(0)
-    best = Arena(tuple(intervals), _placed(intervals, order), tuple(steps))
+    together = _together(intervals)
+    best = Arena(tuple(intervals), _placed(intervals, order, together), tuple(steps))
     enough = best.lower_bound
     for attempt in range(1, len(by_rule) + _TRIES):
         if best.nbytes <= enough:
             break
         tried = by_rule[attempt] if attempt < len(by_rule) else _nearby(order, chance)
-        found = replace(best, offsets=_placed(intervals, tried))
-        if found.nbytes < best.nbytes:
-            best, order = found, tried
+        candidate = replace(best, offsets=_placed(intervals, tried, together))
+        if candidate.nbytes < best.nbytes:
+            best, order = candidate, tried
     return best
 
 
@@ -171,15 +172,28 @@ def _nearby(order: Sequence[int], chance: random.Random) -> list[int]:
     return moved
 
 
-def _placed(intervals: Sequence[Interval], order: Sequence[int]) -> tuple[int, ...]:
+def _together(intervals: Sequence[Interval]) -> list[list[int]]:
+    """For each buffer those that live in a step with it."""
+    together: list[list[int]] = [[] for _ in intervals]
+    alive: list[int] = []
+    for index in sorted(range(len(intervals)), key=lambda i: intervals[i].first):
+        alive = [i for i in alive if intervals[i].last >= intervals[index].first]
+        for other in alive:
+            together[other].append(index)
+        together[index] += alive
+        alive.append(index)
+    return together
+
+
+def _placed(
+    intervals: Sequence[Interval], order: Sequence[int], together: Sequence[Sequence[int]]
+) -> tuple[int, ...]:  # fmt: skip
     """Offsets of buffers that are placed in this order."""
-    offsets = [0] * len(intervals)
-    placed: list[int] = []
+    offsets = [-1] * len(intervals)
     for index in order:
-        one = intervals[index]
-        meets = (i for i in placed if intervals[i].meets(one))
-        offsets[index] = _lowest(one, sorted((offsets[i], offsets[i] + intervals[i].nbytes) for i in meets))
-        placed.append(index)
+        before = (i for i in together[index] if offsets[i] >= 0)
+        taken = sorted((offsets[i], offsets[i] + intervals[i].nbytes) for i in before)
+        offsets[index] = _lowest(intervals[index], taken)
     return tuple(offsets)
 
 
