@@ -1,4 +1,4 @@
-"""How large the tree is: modules in a folder."""
+"""How large the tree is: modules in a folder, lines of a room."""
 
 from __future__ import annotations
 
@@ -7,9 +7,21 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 
-from tests.test_architecture import ROOT, Source, read_tree
+import pytest
+
+from tests.test_architecture import ROOT, Source, read_tree, room_of
 
 MAX_MODULES_IN_A_FOLDER = 20
+#: Lines that a room of the library, and what stands beside it, may have. A change that needs more says why where it
+#: raises a number; one that needs less lowers it.
+BUDGET = {
+    "api": 350, "benchmarking": 1050, "byoc": 6200, "byoc.testing": 1100, "cli": 2100, "core": 5100, "driver": 2600,
+    "frontend": 12150, "inspection": 4550, "ops": 1200, "ops.scalars": 850, "passes": 7350, "precision": 550,
+    "quantization": 1250, "rates": 1000, "runtime": 3650, "schedules": 8600, "tuning": 7450, "verification": 2800,
+    "benchmarks": 7050, "tests": 56000,
+}  # fmt: skip
+#: A budget is no more than so much above the lines that there are, and this share of them.
+SPARE, SPARE_SHARE = 100, 0.02
 
 
 def crowded(sources: Iterable[Source]) -> list[str]:
@@ -17,6 +29,30 @@ def crowded(sources: Iterable[Source]) -> list[str]:
     modules = [source for source in sources if not source.is_init and source.path.startswith(("tvm_ext/", "tests/"))]
     count = Counter(os.path.dirname(source.path) for source in modules)
     return [f"{folder}: {n} modules" for folder, n in count.items() if n > MAX_MODULES_IN_A_FOLDER]
+
+
+def lines_by_room(sources: Iterable[Source]) -> Counter[str]:
+    """Lines of each room; of tests and benchmarks, each as one."""
+    lines: Counter[str] = Counter()
+    for source in sources:
+        room = room_of(source.module) if source.is_library else source.path.split("/")[0]
+        lines[str(room)] += source.text.count("\n")
+    return lines
+
+
+@pytest.mark.parametrize("room", BUDGET)
+def test_a_room_keeps_its_budget(room: str, lines: Counter[str]) -> None:
+    spare = max(SPARE, int(SPARE_SHARE * lines[room]))
+    assert lines[room] <= BUDGET[room] <= lines[room] + spare, f"{room} has {lines[room]} lines"
+
+
+def test_every_room_has_a_budget(lines: Counter[str]) -> None:
+    assert lines.keys() - {"tuning_logs"} == BUDGET.keys()
+
+
+@pytest.fixture(scope="module")
+def lines() -> Counter[str]:
+    return lines_by_room(read_tree(ROOT))
 
 
 def test_a_folder_has_few_modules() -> None:
