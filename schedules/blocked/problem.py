@@ -28,7 +28,7 @@ class Problem:
             (:mod:`tvm_ext.core.cost.residence`).
         prefetched: whether the kernel prefetches them.
         instruction: the rate of the machine at which products run: "fma", "dot_int8", "dot_int16" or "dot_bf16".
-        word: bytes of a step of a weight in memory: 4, or 2 of a narrow float that is widened as it is read.
+        word: bytes of a step of a weight in memory: 4, or 2 of numbers that are widened as they are read.
     """
 
     batch: int

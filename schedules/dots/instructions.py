@@ -180,7 +180,9 @@ def added(dot: Dot, acc: Any, word: Any, words: Any) -> Any:
         return vdpbf16ps(acc, tirx.Broadcast(word, LANES), tirx.reinterpret(f"int32x{LANES}", words))
     if dot.widens:
         wide = tirx.reinterpret(f"int8x{2 * dot.lanes}", words).astype(f"int16x{2 * dot.lanes}")
-        return acc + vpmaddwd(tirx.Broadcast(word, dot.lanes), wide, dot.lanes)
+        products = vpmaddwd(tirx.Broadcast(word, dot.lanes), wide, dot.lanes)
+        signed, wrapping = (f"{kind}32x{dot.lanes}" for kind in ("int", "uint"))  # LLVM lets only the latter wrap
+        return tirx.reinterpret(signed, tirx.reinterpret(wrapping, acc) + tirx.reinterpret(wrapping, products))
     if dot.raised:
         word = tirx.bitwise_xor(word, tirx.const(-0x7F7F7F80, "int32"))  # 0x80808080
     return vpdpbusd(acc, tirx.Broadcast(word, LANES), words)

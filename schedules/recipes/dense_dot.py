@@ -2,8 +2,9 @@
 
     matmul(decode(x), decode(w)) -> +bias, relu, encode ...        x: (..., K), w: (K, N) as IO{i}i{o}o4i
 
-It is the kernel of `dense` with words of 4 (int8) or 2 (bfloat16) elements of a row for steps
-(:mod:`..dots.instructions`). Rows that are no whole words are copied, with zeros behind them.
+It is the kernel of `dense` with words of 4 (int8; 2 without VNNI) or 2 (bfloat16) elements of a row for steps
+(:mod:`..dots.instructions`). Rows that are no whole words are copied, with zeros behind them; without VNNI all are, to
+16 bits.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ..steps.loops import parallel_rows
 
 
 class DenseDot(MatmulRecipe[DotMatch]):
-    """Packed matmul by `vpdpbusd` or `vdpbf16ps`, register-blocked over columns and rows.
+    """Packed matmul by `vpdpbusd`, `vpmaddwd` or `vdpbf16ps`, register-blocked over columns and rows.
 
     Args:
         plain: make the plain twin, without the instructions.

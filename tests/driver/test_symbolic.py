@@ -116,6 +116,20 @@ def test_sizes_are_chosen_and_need_no_one() -> None:
         agrees(program, images(), batch)
 
 
+def test_rows_go_through_many_steps_of_a_recurrent_operator() -> None:
+    """They are written out, which are a loop in a program of one size."""
+    weights = {"w": random(1, 8, 3), "r": random(1, 8, 2), "b": random(1, 16)}
+    nodes = [node("LSTM", "x w r b", "y", hidden_size=2)]
+    proto = model(nodes, [value("x", (40, "N", 3))], [value("y", (40, 1, "N", 2))], weights)
+    options: dict[str, Any] = {"shapes": {"x": (40, "N", 3)}, "specialize": {"N": (1, 2)}}
+    program = tvm_ext.compile(proto, **options, cache=False, threads=1)
+    assert "bodies" not in program.report
+    for batch in (1, 3):
+        feed = {"x": random(40, batch, 3)}
+        wanted = onnxruntime_outputs(proto, feed)["y"]
+        np.testing.assert_allclose(program.run(feed)["y"], wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_artifact_cache_session_and_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: Any) -> None:
     monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
     proto, _ = compiled["attention"]

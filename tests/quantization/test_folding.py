@@ -100,3 +100,11 @@ def test_constants_become_weights() -> None:
     assert [one.name for one in made.graph.initializer] == ["t"]
     x = graphs.random(2, 5)
     np.testing.assert_allclose(run(made, x), run(model, x), rtol=1e-6)
+
+
+def test_what_is_larger_than_its_weight_is_left_to_the_program() -> None:
+    nodes = [graphs.node("Expand", "w s", "t"), graphs.node("Add", "x t", "y")]
+    weights = {"w": graphs.random(1), "s": np.array([64, 64])}
+    model = graphs.model(nodes, [graphs.value("x", (64, 64))], [graphs.value("y", (64, 64))], weights)
+    made, _ = folded(model)
+    assert [node.op_type for node in made.graph.node] == ["Expand", "Add"]

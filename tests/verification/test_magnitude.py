@@ -80,3 +80,11 @@ def test_what_is_not_finite_is_left_out() -> None:
     x = random(4, 4)
     x[0, 0], x[1, 1] = np.nan, np.inf
     assert math.isfinite(chain(node("MatMul", "x w", "y"), x=x, w=random(4, 4)).magnitude("y"))
+
+
+def test_what_jumps_may_be_larger_than_its_operand() -> None:
+    small, other = np.full(4, 1e-3, np.float32), np.full(4, 2e-3, np.float32)
+    for jump in (node("Sign", "x", "s"), node("Ceil", "x", "s")):
+        assert chain(jump, node("Mul", "s a", "y"), x=small, a=np.ones(4, np.float32)).magnitude("y") >= 1
+    nodes = node("Less", "x z", "l"), node("Cast", "l", "s", to=1), node("Mul", "s a", "y")
+    assert chain(*nodes, x=small, z=other, a=np.ones(4, np.float32)).magnitude("y") >= 1

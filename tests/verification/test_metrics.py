@@ -6,7 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from tvm_ext.verification.metrics import TOLERANCES, compare, cosine_similarity, ulp_distance, value_range
+from tvm_ext.verification.metrics import (
+    TOLERANCES,
+    Deviations,
+    compare,
+    cosine_similarity,
+    ulp_distance,
+    value_range,
+)  # fmt: skip
 
 
 def test_errors_of_a_small_example():
@@ -32,6 +39,13 @@ def test_ulp_counts_representable_values(dtype):
 
 def dtype_of(dtype, value):
     return np.array(value, dtype)
+
+
+def test_truth_values_have_no_steps():
+    """A bound of whole steps, as of what is rounded to 8 bits, lets no truth value be another."""
+    expected = np.array([True, False, True])
+    assert Deviations.of(~expected, expected, 1.0).wrong.all()
+    assert not Deviations.of(expected, expected, 1.0).wrong.any()
 
 
 def test_ulp_of_the_extremes_does_not_overflow():

@@ -26,7 +26,7 @@ class KernelPass:
 
     Attributes:
         name: lower case with dashes; one that stands in both halves of the lowering is one pass that runs twice.
-        make: TVM's pass; of a target, if it takes an argument without a default.
+        make: TVM's pass; of a target, if it has a parameter of that name.
         needed: why a compile cannot do without it; "" of one that may be switched off to find a culprit.
     """
 

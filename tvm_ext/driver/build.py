@@ -35,6 +35,7 @@ def build(mod: IRModule, ctx: CompileContext) -> VMExecutable:
 
     Raises:
         BuildError: names the kernel that cannot be compiled, with its nodes.
+        PassError: a pass to the VM failed.
     """
     return _link(mod, ctx, _compiled(mod, ctx, lambda part, _: part))
 

@@ -165,7 +165,7 @@ def start(
 
     sensitivity = sensitivity or measured(source, options)
     options = with_kept(options, sensitivity)
-    imported = imported or import_model(source, options)
+    imported = imported or import_model(source, options, by_rows=batch > 0)
     clock.lap("import")
     begun = Lowered(source, imported, imported.mod, _context(imported, options, machine, instruments), clock, batch)
     if sensitivity is not None:
@@ -224,7 +224,7 @@ def _row_wise_outputs(
     """
     from tvm import relax
 
-    from ..core.passes import run_passes
+    from ..core.passes import CompileContext, run_passes
     from ..passes.simplification.eliminate_dead_code import EliminateDeadCode
     from ..passes.simplification.fold_constants import FoldConstants
     from ..passes.steps.row_wise import Pair, check_row_wise
@@ -234,7 +234,7 @@ def _row_wise_outputs(
     imported, modules = [], []
     for size in (first, second):
         one = _imported(source, options, size, _fix(inputs))
-        ctx = new_context(options.bound(size), machine, one.provenance)
+        ctx = CompileContext(machine, options.bound(size), one.provenance)
         folded = run_passes((EliminateDeadCode(), FoldConstants(), EliminateDeadCode()), one.mod, ctx)
         imported.append(one)
         modules.append(relax.transform.AnnotateTIROpPattern()(folded))
@@ -257,7 +257,7 @@ def _imported(source: Source, options: CompileOptions, size: int, fix: str) -> I
 
     wrong = f"{source.name}: it cannot be compiled for every batch: with {options.symbol} = {size}, "
     try:
-        found = import_model(source, options.bound(size))
+        found = import_model(source, options.bound(size), by_rows=True)
     except (ModelError, UnsupportedError) as error:
         raise UnsupportedError(wrong + error.message[:300], fix=fix) from error
     if found.regions:

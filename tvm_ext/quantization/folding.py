@@ -91,8 +91,9 @@ def _reordered(node: onnx.NodeProto, known: dict[str, onnx.TensorProto]) -> np.n
 
 
 def _reorders(row: Operator) -> bool:
-    """Whether an operator is what exporters put between a weight and its user."""
-    return row.kind in (Kind.VIEW, Kind.MOVE) or row.types == "conversion"
+    """Whether an operator is what exporters put between a weight and its user; its result is no larger."""
+    moves = row.kind in (Kind.VIEW, Kind.MOVE) and row.shape_arithmetic in ("elementwise", "not larger")
+    return moves or row.types == "conversion"
 
 
 def _fold_batch_norms(graph: onnx.GraphProto) -> tuple[int, list[str]]:

@@ -4,9 +4,9 @@ Every figure is the least time of several short calls, taken in turn over some r
 machine spoils a call or a round, and no figure. Of reads from memory it is the time that a third of them take less
 than: an L3 keeps some windows of a buffer several times its size, and the least time is of one that it kept. Bytes and
 instructions are counted by cycles of a chain of dependent integers that is timed in the same rounds: a clock that
-moves changes no ratio. Products of narrow numbers run where the CPU has them, and are 0 elsewhere. Where the threads
-never run all at once, because other programs have the cores, loops that need all of them have no figure: those of a
-similar machine stand in.
+moves changes no ratio. Products of narrow numbers run where the CPU has them, those of 16 bits where it has
+none of 8, and are 0 elsewhere. Where the threads never run all at once, because other programs have the cores, loops
+that need all of them have no figure: those of a similar machine stand in.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ops.table import of
+from ..ops import Kind, of
 from .tolerance import FUNCTION_LENGTH
 
 if TYPE_CHECKING:
@@ -229,4 +229,5 @@ BY_NORMS = ("quotient", "linear", "matmul", "batch norm")
 
 def _magnitude_of(node: onnx.NodeProto) -> Callable[[Any, _Operands], float]:
     row = of(node.op_type)
-    return _of_moved if row.rounding == "exact" else _MAGNITUDES[row.magnitude]
+    jumps = row.kind is Kind.ELEMENTWISE and (row.jump or row.types == "logic") and not row.is_conversion
+    return _of_moved if row.rounding == "exact" and not jumps else _MAGNITUDES[row.magnitude]

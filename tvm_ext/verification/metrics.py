@@ -207,7 +207,8 @@ class Deviations:
         with np.errstate(over="ignore"):  # the error of +max against -max is infinite, and shall be
             errors = np.abs(np.subtract(a, e, where=finite, out=np.zeros_like(a)))
         ulps = np.where(finite, ulp_distance(actual, expected) if is_float else 0, np.uint64(0))
-        beyond = errors > bound if bound else unequal & finite  # the error of wide integers in float64 may be 0
+        # Truth values have no steps, and the error of wide integers in float64 may be 0.
+        beyond = errors > bound if bound and actual.dtype.kind != "b" else unequal & finite
         free = (ulps <= FREE_ULP) & (is_float and bound > 0)
         return cls(actual, expected, errors, ulps, nans, infs, finite, nans | infs | (beyond & ~free))
 

@@ -2,11 +2,11 @@
 
     conv2d(decode(x), decode(w)) -> +bias, +residual, relu, encode ...        x: NCHW{l}c, w: OIHW{i}i{o}o4i
 
-It is the kernel of `conv2d_nchwc` with words of 4 (int8) or 2 (bfloat16) input channels for steps
+It is the kernel of `conv2d_nchwc` with words of 4 (int8; 2 without VNNI) or 2 (bfloat16) input channels for steps
 (:mod:`...dots.instructions`). Around the image stands what decodes to zero. The kernel writes that border itself, into
-a workspace that its threads share; there it also makes signed inputs unsigned, and puts few channels side by side
-(:mod:`...dots.image`). A row of the kernel is one run of numbers then, and is read in words that cross pixels where
-these are fewer: 6 for 7 pixels of 3 channels, not 7.
+a workspace that its threads share; there it also makes signed inputs unsigned, or without VNNI all inputs 16 bits wide,
+and puts few channels side by side (:mod:`...dots.image`). A row of the kernel is one run of numbers then, and is read
+in words that cross pixels where these are fewer: of 4, 6 for 7 pixels of 3 channels, not 7.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FEW = 4
 
 
 class Conv2dDot(blocked.BlockedRecipe[DotImageMatch]):
-    """Direct convolution by `vpdpbusd` or `vdpbf16ps`, register-blocked over output channels and pixels.
+    """Direct convolution by `vpdpbusd`, `vpmaddwd` or `vdpbf16ps`, register-blocked over output channels and pixels.
 
     Args:
         plain: make the plain twin, without the instructions.

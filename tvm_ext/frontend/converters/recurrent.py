@@ -200,9 +200,9 @@ def _direction(
         scanned.append(emit(_op.reshape(_op.less(times, lengths), (steps, batch, 1))))
 
     run = functools.partial(_run, functools.partial(step, layer), backwards)
-    if steps <= _UNROLLED:
+    if steps <= _UNROLLED or (graph := graph_of(layer.attributes)).by_rows:
         return run(state, scanned)
-    return _looped(graph_of(layer.attributes), run, state, scanned, backwards)
+    return _looped(graph, run, state, scanned, backwards)
 
 
 def _looped(graph: Graph, run: Callable[..., Any], state: Any, scanned: Sequence[Any], backwards: bool) -> Any:

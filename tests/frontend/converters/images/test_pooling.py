@@ -117,6 +117,20 @@ def test_maxima_and_their_indices(window, ceil, dtype, opset):
         np.testing.assert_array_equal(found[name], wanted)
 
 
+def test_indices_are_those_of_what_is_not_rounded():
+    """A product in bfloat16 reads the maxima, so that the pool reads rounded numbers; indices are of the others."""
+    x = np.random.default_rng(5).standard_normal((1, 4, 8, 8)).astype(np.float32)
+    x[0, 0, 0, 0], x[0, 1, :2, :2] = np.nan, -np.inf
+    weight = np.random.default_rng(6).standard_normal((4, 4, 1, 1)).astype(np.float32)
+    nodes = [node("MaxPool", ["x"], ["m", "i"], kernel_shape=[2, 2], strides=[2, 2]), node("Conv", ["m", "w"], ["y"])]
+    outputs = [value("y", (1, 4, 4, 4)), value("i", (1, 4, 4, 4), TensorProto.INT64)]
+    proto = model(nodes, [value("x", x.shape)], outputs, {"w": weight})
+    program = tvm_ext.compile(proto, precision="bf16", cache=False, threads=1)
+    first = pooled(lambda inside, _: max(inside, key=lambda pair: (pair[0], -pair[1]))[1],
+                   np.where(np.isnan(x), -np.inf, x), [2, 2], [2, 2], [0, 0, 0, 0], [1, 1], 0)  # fmt: skip
+    np.testing.assert_array_equal(program.run({"x": x})["i"], first)
+
+
 @pytest.mark.parametrize(
     ("window", "ceil", "dtype", "rtol"),
     [*((*w, "float32", 1e-6) for w in ALL),

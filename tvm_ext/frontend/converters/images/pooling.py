@@ -13,7 +13,6 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, emit, kernel, outputs_of, scalar, static_shape, stock, text
 
@@ -79,29 +78,44 @@ def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     largest = stock("MaxPool", inputs, attributes, opset)
     if outputs_of(attributes) == 1:
         return largest
-    largest, windows, shape = emit(largest), Windows.of(x, attributes), static_shape(x, "the input of MaxPool")
+    windows, shape = Windows.of(x, attributes), static_shape(x, "the input of MaxPool")
     by_column = bool(attributes.get("storage_order", 0))
 
-    def compute(data: te.Tensor, largest: te.Tensor) -> te.Tensor:
-        taps = windows.reductions()
+    def compute(data: te.Tensor) -> te.Tensor:
+        taps, others = windows.reductions(), windows.reductions()
+        out, last = (*shape[:2], *windows.outs), math.prod(windows.taps) - 1
+
+        def top(n: Any, c: Any, *at: Any) -> Any:
+            inside, place = windows.element(at, others)
+            return _maximum(tirx.Select(inside, data(n, c, *place), _least(data.dtype)), axis=others)
+
+        largest = te.compute(out, top, name="largest")  # of this kernel: its operand may be rounded for another
 
         def tap(n: Any, c: Any, *at: Any) -> Any:
             inside, place = windows.element(at, taps)
-            a, b = data(n, c, *place), largest(n, c, *at)
-            hit = tirx.any(a == b, tirx.isnan(a)) if "float" in dtype_of(x) else a == b
-            last = math.prod(windows.taps) - 1
+            hit = data(n, c, *place) == largest(n, c, *at)
             return te.min(tirx.Select(tirx.all(inside, hit), flat(taps, windows.taps), last), axis=taps)
 
-        first = te.compute(largest.shape, tap, name="first")
+        first = te.compute(out, tap, name="first")
 
         def number(n: Any, c: Any, *at: Any) -> Any:
             _, place = windows.element(at, unravelled(first(n, c, *at), windows.taps))
             order = (place[::-1], windows.sizes[::-1]) if by_column else (place, windows.sizes)
             return ((n * shape[1] + c) * math.prod(windows.sizes) + flat(*order)).astype("int64")
 
-        return te.compute(largest.shape, number, name="index")
+        return te.compute(out, number, name="index")
 
-    return relax.Tuple([largest, kernel(compute, x, largest, name="max_pool_index")])
+    return relax.Tuple([emit(largest), kernel(compute, x, name="max_pool_index")])
+
+
+def _least(dtype: Any) -> Any:
+    """What every number of a dtype is at least."""
+    name = str(getattr(dtype, "dtype", dtype))
+    return tirx.const(-math.inf, name) if "float" in name else tirx.min_value(name)
+
+
+#: The largest of several; NaN is passed over, as by the pool itself.
+_maximum = te.comm_reducer(lambda a, b: tirx.Select(b > a, b, a), _least, name="maximum")
 
 
 def flat(index: Sequence[Any], shape: Sequence[int]) -> Any:
