@@ -18,6 +18,7 @@ import tvm_ext
 from tvm_ext.core.errors import ArtifactError, BuildError, ToolError
 from tvm_ext.core.machine import Machine
 from tvm_ext.driver import compile as driver
+from tvm_ext.driver.cache import CacheWarning
 from tvm_ext.frontend import zoo
 from tvm_ext.runtime.cpu import why_not_here
 
@@ -279,3 +280,18 @@ def test_every_node_of_resnet18_is_owned(resnet: Any) -> None:
     vanished = {part for p in compiled.report["passes"] for e in p["fired"] + p["skipped"] for part in e[0].split(", ")}
     assert {n.name for n in proto.graph.node} - owned <= vanished
     assert {n.name for n in proto.graph.node} - owned <= {"flatten", "flat"}
+
+
+def test_a_program_that_cannot_be_linked_is_built_in_memory(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its report has the passes of one build."""
+    build_library = driver._build_library
+
+    def fail(*args: Any) -> None:
+        build_library(*args)
+        raise ToolError("the linker failed")
+
+    wanted = [one["name"] for one in tvm_ext.compile(small(), cache=False).report["passes"]]
+    monkeypatch.setattr(driver, "_build_library", fail)
+    with pytest.warns(CacheWarning, match="the linker failed"):
+        compiled = tvm_ext.compile(small())
+    assert [one["name"] for one in compiled.report["passes"]] == wanted

@@ -110,6 +110,7 @@ def _through_cache(cache: Cache, key: str, made: Assembled) -> CompiledModel | N
 
     None if nothing can be linked here: then the program stays in memory.
     """
+    reports = len(made.ctx.reports)
     with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
         library = Path(folder, "library.so")
         try:
@@ -120,6 +121,7 @@ def _through_cache(cache: Cache, key: str, made: Assembled) -> CompiledModel | N
             _build_library(made, library)
         except ToolError as error:
             warnings.warn(f"the model is compiled in memory, and every time: {error}", CacheWarning, stacklevel=3)
+            del made.ctx.reports[reports:]  # it is built again
             return None
         metadata, compact = replace(made.metadata(), expanded=True), made.compact()
         cache.put(key, lambda path: write_artifact(path, library, made.weights, metadata, compact, sync=False))
