@@ -17,7 +17,7 @@ from ..programs import export
 STEERED = """
 import os, sys
 import numpy as np
-from tvm_ext.runtime import worker_pool
+from tvm_ext.runtime.pool import worker_pool
 from tvm_ext.runtime.model import load
 from tvm_ext.runtime.pool.threads import dispatcher
 
