@@ -40,8 +40,7 @@ class MatmulRecipe(blocked.BlockedRecipe[blocked.B]):
 def matmul_problem(batch: int, rows: int, k: int, n: int, machine: Machine) -> blocked.Problem:
     """A batch of (rows, k) @ (k, n): columns are outputs, rows are pixels.
 
-    A result of few columns is computed in vectors of fewer lanes. Problems of a batch
-    have weights of their own.
+    A result of few columns is computed in vectors of fewer lanes. Problems of a batch have weights of their own.
     """
     lanes = machine.lanes
     while lanes > 4 and n <= lanes // 2:

@@ -48,7 +48,5 @@ def sprinkle(sch: Schedule, tiles: Any, body: Any, weight: str, ahead: int, line
 
 
 def weight_name(match: BlockedMatch) -> str:
-    """Name of the buffer of the packed weight; :func:`..steps.arguments.placeholders` names buffers by their
-    position.
-    """
+    """Name of the buffer of the packed weight: :func:`..steps.arguments.placeholders` names by position."""
     return f"p{match.group.params.index(match.weight)}"

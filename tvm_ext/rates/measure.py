@@ -120,7 +120,8 @@ class _Bench:
         if why := why_not_here(vectors.as_dict()):
             raise OptionError(f"rates are measured on the machine itself: {why}", fix=_FIX)
         lanes, threads = vectors.lanes, vectors.threads
-        self._threads, self._row, self._products = threads, loops.CHAINS * lanes * 4, products_of(vectors)
+        self._threads, self._lanes, self._products = threads, lanes, products_of(vectors)
+        self._row = loops.CHAINS * lanes * 4
         memory = min(4 * caches.l3, _MOST)
         size = max(memory, 2 * threads * caches.l2, 2 * _WINDOW)
         self._starts = itertools.cycle(range(0, size // 4 - _WINDOW // 4, _WINDOW // 4))
@@ -194,7 +195,7 @@ class _Bench:
     def _product(self, product: Product) -> Callable[[], Any]:
         function, steps = self._code[product.rate], _TILE_STEPS if product.tiles else _STEPS
         self.amounts[product.rate] = steps * product_loops.per_step(product)
-        arguments = product_loops.arguments_of(product, 1, self._row // loops.CHAINS // 4)
+        arguments = product_loops.arguments_of(product, 1, self._lanes)
         return lambda: function(steps, *arguments)
 
     def _tile_read(self, name: str, size: int) -> Callable[[], Any]:

@@ -29,7 +29,7 @@ def _extreme(largest: bool) -> Converter:
         shape = static_shape(x, "the input of a reduction")
         if 0 in shape:
             left = [1 if i in axes else d for i, d in enumerate(shape) if keep or i not in axes]
-            return constant(np.full(left, _start(dtype, largest)), dtype)
+            return constant(np.full(left, extreme_of_nothing(dtype, largest)), dtype)
         if dtype == "bool":
             return relax.op.astype(function(emit(relax.op.astype(x, "int8")), axes, keep), dtype)
         if dtype == "float64":
@@ -47,8 +47,8 @@ def _axes(inputs: Any, attributes: Attributes) -> list[int]:
     return axes or ([] if attributes.get("noop_with_empty_axes", 0) else list(range(rank)))
 
 
-def _start(dtype: str, largest: bool) -> float | int | bool:
-    """The extreme of nothing."""
+def extreme_of_nothing(dtype: str, largest: bool) -> float | int | bool:
+    """The largest, or the smallest, element of none: what a maximum or a minimum starts from."""
     if dtype == "bool":
         return not largest
     if "int" in dtype:
@@ -58,7 +58,9 @@ def _start(dtype: str, largest: bool) -> float | int | bool:
 
 def _reduced(data: te.Tensor, axes: list[int], keep: bool, largest: bool) -> te.Tensor:
     combine = tirx.max if largest else tirx.min
-    reducer = te.comm_reducer(lambda a, b: combine(a, b), lambda dtype: tirx.const(_start(dtype, largest), dtype))
+    reducer = te.comm_reducer(
+        lambda a, b: combine(a, b), lambda dtype: tirx.const(extreme_of_nothing(dtype, largest), dtype)
+    )
     over = {a: te.reduce_axis((0, data.shape[a]), name=f"r{a}") for a in axes}
     kept = [i for i in range(len(data.shape)) if i not in axes]
     shape = [1 if i in axes else d for i, d in enumerate(data.shape) if keep or i not in axes]

@@ -15,6 +15,7 @@ from tvm import relax, te, tirx
 
 from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, emit, kernel, outputs_of, scalar, static_shape, stock, text
+from ..reductions import extreme_of_nothing
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,8 @@ def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def _least(dtype: Any) -> Any:
-    """What every number of a dtype is at least."""
-    name = str(getattr(dtype, "dtype", dtype))
-    return tirx.const(-math.inf, name) if "float" in name else tirx.min_value(name)
+    """What a maximum of a dtype starts from."""
+    return tirx.const(extreme_of_nothing(str(dtype), largest=True), str(dtype))
 
 
 #: The largest of several; NaN is passed over, as by the pool itself.
