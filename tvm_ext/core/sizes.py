@@ -1,0 +1,70 @@
+"""Sizes known at run time: symbols with bounds, and the extents of dimensions that follow from them.
+
+    shapes={"x": ("N", "S", 768)}, dims={"N": (1, 8), "S": (1, 512)}
+
+A program of symbolic sizes is planned at their bounds: buffers, strides, tiles and packed weights are those of a static
+program of 8 x 512. What the symbols are in a call arrives in one more argument of `main`, and of each kernel that
+depends on it: `sizes`, int64, one element a symbol. The attribute :data:`EXTENTS` of a grouped function, and of a
+kernel before its loops are cut, says which part of each buffer is in use: from index 0, so many of each dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+#: Attribute of a grouped function, and of a kernel: of each parameter in order, then of each result, the run-time
+#: extent of each dimension: int64, over the variables of :class:`Sizes`; a number where it is the buffer's own.
+EXTENTS = "tvm_ext.extents"
+#: Attribute of a kernel: index of a parameter -> the number that its operation reads beyond the edge of an image, and
+#: that is written behind the extents before the kernel reads them.
+BORDER = "tvm_ext.border"
+#: Name of the argument that brings the sizes.
+SIZES = "sizes"
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A dimension whose size is known at run time.
+
+    Attributes:
+        name: as `shapes` states it.
+        low, high: smallest and largest size, both included.
+    """
+
+    name: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The symbols of a program, in the order of the elements of its argument `sizes`.
+
+    Attributes:
+        symbols: with their bounds.
+        vars: what stands for each in extents: an int64 variable of its name.
+    """
+
+    symbols: tuple[Symbol, ...]
+    vars: tuple[tirx.Var, ...]
+
+    @classmethod
+    def of(cls, symbols: Sequence[Symbol]) -> Sizes:
+        """Sizes with variables of their own."""
+        return cls(tuple(symbols), tuple(tirx.Var(symbol.name, "int64") for symbol in symbols))
+
+    @property
+    def bound(self) -> Mapping[str, int]:
+        """The size at which everything is planned, of each symbol."""
+        return {symbol.name: symbol.high for symbol in self.symbols}
+
+
+def extents_of(function: Any) -> tuple[tuple[Any, ...], ...] | None:
+    """The run-time extents of a grouped function or kernel: a tuple a parameter and result; None if all are static."""
+    if not function.attrs or EXTENTS not in function.attrs:
+        return None
+    return tuple(tuple(shape) for shape in function.attrs[EXTENTS])
