@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..runtime.pool.waiting import ThreadsWait, checked_wait
+from ..runtime.sizes import Symbol
 from . import flags
 from .errors import OptionError, did_you_mean
 from .flags import Flag
@@ -18,6 +19,8 @@ from .numbers.precision import NEEDS_PRECISION, PRECISIONS, Kept, checked_error,
 
 #: Batches a symbolic model is specialized for unless `specialize` says otherwise.
 DEFAULT_SIZES = (1, 4, 16)
+#: Bounds of symbolic dimensions that `dims` says nothing of: of one that stands first in a shape, and of others.
+DEFAULT_BATCH, DEFAULT_SIZE = (1, 8), (1, 512)
 #: How long `choose="measure"` measures unless `seconds` says otherwise.
 DEFAULT_SECONDS = 20.0
 #: What may become of nodes that no converter takes.
@@ -40,6 +43,9 @@ class CompileOptions:
     Attributes:
         shapes: input name -> shape, for inputs whose dimensions the model leaves free. A name in the place of a number,
             as in `{"input": ("N", 3, 224, 224)}`, is the batch: the program takes any number of rows, 1 or more.
+        dims: name of a symbolic dimension -> its smallest and largest size, as in `{"N": (1, 8), "S": (1, 512)}`: one
+            program, planned at the largest sizes, runs all of them. With `dims`, or with several names in `shapes`, a
+            name without bounds has those of a batch, 1 to 8, if it stands first in a shape, else 1 to 512.
         specialize: name of the batch -> sizes that programs are made for, as in `{"N": (1, 4, 16)}`, which is the
             default; other sizes are composed of them. It takes a model that works on each row by itself.
         freeze: input name -> value, for inputs that are the same in every run: they are inputs no more. What decides a
@@ -90,6 +96,11 @@ class CompileOptions:
         "--shape", "NAME=1,3,224,224", "shape of an input whose dimensions the model leaves free; once per input; a "
         "name, as in N,3,224,224, is a batch of any size",
         example="--shape input=1,3,224,224", parse=flags.dims, join=dict, write=flags.write_dims,
+    ))  # fmt: skip
+    dims: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_flag(
+        "--dims", "S=1,512", "smallest and largest size of a symbolic dimension; once per name (default: 1,8 of one that "
+        "stands first in a shape, 1,512 of others)",
+        example="--shape input_ids=N,S --dims N=1,8 --dims S=1,512", parse=flags.dims, join=dict, write=flags.write_dims,
     ))  # fmt: skip
     specialize: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_flag(
         "--specialize", "N=1,4,16", "sizes of a symbolic batch to make programs for (default: 1,4,16)",
@@ -172,7 +183,9 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shapes", _checked_shapes(self.shapes))
-        object.__setattr__(self, "specialize", _checked_sizes(self.specialize, _symbol_of(self.shapes)))
+        object.__setattr__(self, "dims", _checked_bounds(self.dims, self.shapes))
+        batch = None if self.symbols else next(iter(_names(self.shapes)), None)
+        object.__setattr__(self, "specialize", _checked_sizes(self.specialize, batch))
         object.__setattr__(self, "freeze", frozen_inputs(self.freeze))
         if self.target is not None and not (isinstance(self.target, str) and self.target):
             raise OptionError(f"target={self.target!r}: a CPU name is needed, or None for this machine")
@@ -216,8 +229,24 @@ class CompileOptions:
         return cls(**given)
 
     @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """The symbolic dimensions of one program for all sizes; none if there is at most a batch, composed of rows."""
+        first = _names(self.shapes)
+        several = len(first) > 1 or any(sum(isinstance(d, str) for d in dims) > 1 for _, dims in self.shapes)
+        if not (self.dims or several):
+            return ()
+        bounds = dict(self.dims)
+        defaults = {name: DEFAULT_BATCH if leads else DEFAULT_SIZE for name, leads in first.items()}
+        return tuple(Symbol(name, *bounds.get(name, defaults[name])) for name in first)
+
+    def at(self, sizes: Mapping[str, int]) -> CompileOptions:
+        """These options with numbers for the symbolic dimensions."""
+        shapes = tuple((name, tuple(sizes[d] if isinstance(d, str) else d for d in dims)) for name, dims in self.shapes)
+        return replace(self, shapes=shapes, dims=(), specialize=())
+
+    @property
     def symbol(self) -> str | None:
-        """The name of the symbolic batch; None if all shapes are numbers."""
+        """The name of a symbolic batch that is composed of programs of several sizes; None if there is none."""
         return self.specialize[0][0] if self.specialize else None
 
     @property
@@ -316,19 +345,31 @@ def _dims(shape: Any) -> tuple[int | str, ...] | None:
     return dims if fit else None
 
 
-def _symbol_of(shapes: Shapes) -> str | None:
-    """The one name among the dimensions.
+def _names(shapes: Shapes) -> dict[str, bool]:
+    """The names among the dimensions, in order, and whether each stands first in a shape."""
+    names: dict[str, bool] = {}
+    for _, dims in shapes:
+        for axis, dim in enumerate(dims):
+            if isinstance(dim, str):
+                names[dim] = names.get(dim, False) or axis == 0
+    return names
 
-    Raises:
-        OptionError: there are several.
-    """
-    names = sorted({dim for _, dims in shapes for dim in dims if isinstance(dim, str)})
-    if len(names) > 1 or any(sum(isinstance(d, str) for d in dims) > 1 for _, dims in shapes):
-        raise OptionError(
-            f"shapes={dict(shapes)!r}: {', '.join(map(repr, names))}: one dimension can be symbolic, the batch",
-            fix="give numbers for the others",
-        )
-    return names[0] if names else None
+
+def _checked_bounds(dims: Any, shapes: Shapes) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    fix = "for example dims={'N': (1, 8), 'S': (1, 512)}"
+    try:
+        pairs = {name: tuple(bounds) for name, bounds in dict(dims or {}).items()}
+    except (TypeError, ValueError):
+        raise OptionError(f"dims={dims!r}: names of dimensions with their smallest and largest size", fix=fix) from None
+    for name, bounds in pairs.items():
+        if name not in _names(shapes):
+            known = ", ".join(map(repr, _names(shapes)))
+            why = f"names: {known}" if known else "name dimensions: shapes={'input_ids': ('N', 'S')}"
+            raise OptionError(f"dims={dims!r}: no dimension in `shapes` is {name!r}", fix=why)
+        whole = len(bounds) == 2 and all(type(n) is int for n in bounds)
+        if not whole or not 1 <= bounds[0] <= bounds[1] < 1 << 31:
+            raise OptionError(f"dims={dims!r}: the bounds of {name!r} are two whole numbers, 1 or more, ascending", fix=fix)
+    return tuple(sorted(pairs.items()))
 
 
 def _checked_sizes(specialize: Any, symbol: str | None) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -16,6 +16,8 @@ from typing import Any
 
 from tvm import tirx
 
+from ..runtime.sizes import Symbol as Symbol
+
 #: Attribute of a grouped function, and of a kernel: of each parameter in order, then of each result, the run-time
 #: extent of each dimension: int64, over the variables of :class:`Sizes`; a number where it is the buffer's own.
 EXTENTS = "tvm_ext.extents"
@@ -24,20 +26,6 @@ EXTENTS = "tvm_ext.extents"
 BORDER = "tvm_ext.border"
 #: Name of the argument that brings the sizes.
 SIZES = "sizes"
-
-
-@dataclass(frozen=True)
-class Symbol:
-    """A dimension whose size is known at run time.
-
-    Attributes:
-        name: as `shapes` states it.
-        low, high: smallest and largest size, both included.
-    """
-
-    name: str
-    low: int
-    high: int
 
 
 @dataclass(frozen=True)
@@ -62,9 +50,33 @@ class Sizes:
         """The size at which everything is planned, of each symbol."""
         return {symbol.name: symbol.high for symbol in self.symbols}
 
+    def text(self, extent: Any) -> int | str:
+        """An extent as metadata has it: a number, or text that :func:`..runtime.sizes.dimension` reads."""
+        return int(extent) if isinstance(extent, int | tirx.IntImm) else _text(extent)
+
 
 def extents_of(function: Any) -> tuple[tuple[Any, ...], ...] | None:
     """The run-time extents of a grouped function or kernel: a tuple a parameter and result; None if all are static."""
     if not function.attrs or EXTENTS not in function.attrs:
         return None
     return tuple(tuple(shape) for shape in function.attrs[EXTENTS])
+
+
+_SIGNS = {tirx.Add: "+", tirx.Sub: "-", tirx.Mul: "*", tirx.FloorDiv: "//", tirx.FloorMod: "%"}
+
+
+def _text(expr: Any) -> str:
+    """An expression over symbols as text.
+
+    Raises:
+        TypeError: it has an operation that dimensions never have.
+    """
+    if isinstance(expr, tirx.IntImm):
+        return str(int(expr))
+    if isinstance(expr, tirx.Var):
+        return str(expr.name)
+    if type(expr) in _SIGNS:
+        return f"({_text(expr.a)} {_SIGNS[type(expr)]} {_text(expr.b)})"
+    if isinstance(expr, tirx.Min | tirx.Max):
+        return f"{type(expr).__name__.lower()}({_text(expr.a)}, {_text(expr.b)})"
+    raise TypeError(f"{expr} is no dimension")

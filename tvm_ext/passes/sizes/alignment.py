@@ -1,0 +1,270 @@
+"""One model at several sizes, read side by side: what its dimensions are as functions of the symbols.
+
+    at N = 8, S = 512      y[8, 512, 384]  = fused_matmul_add(x, w, b)
+    at N = 3, S = 37       y[3, 37, 384]   = fused_matmul_add(x, w, b)
+    at N = 5, S = 100      y[5, 100, 384]  = fused_matmul_add(x, w, b)        ->    y[N, S, 384]
+
+No converter and no pass knows of symbols: a model is imported and simplified at its bounds and at a few other sizes,
+with numbers. The programs must be the same, binding by binding, but for sizes; constants of the bounds must begin with
+those of other sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.ir import Call, GenericConst, GlobalVar, IRModule
+
+from tvm_ext.core.graph.relax_graph import array_of, bindings_of, main_bindings, op_name
+from tvm_ext.core.sizes import EXTENTS
+
+from .solver import Solver
+
+Extents = tuple[Any, ...]
+"""The run-time extent of each dimension of a tensor: a number, or an int64 expression over symbols."""
+#: Attribute of a grouped function whose operators have other attributes at other sizes: no recipe can plan it at one.
+VARYING = "tvm_ext.varying"
+
+
+class NotAlike(Exception):
+    """Why programs of several sizes are not one program.
+
+    Attributes:
+        variable: of `main`, at which they differ; "" if it is none.
+    """
+
+    def __init__(self, reason: str, variable: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.variable = reason, variable
+
+
+@dataclass(frozen=True)
+class Site:
+    """A call of a function by `main`.
+
+    Attributes:
+        variable: that is bound to its result.
+        callees: the function, in each module.
+        extents: of its operands, then of its results.
+    """
+
+    variable: str
+    callees: tuple[str, ...]
+    extents: tuple[Extents, ...]
+
+
+class Alignment:
+    """The `main` of one model at several sizes.
+
+    Args:
+        modules: at the bounds first, then at the other sizes, in the order of the solver's probes.
+        solver: finds extents.
+
+    Attributes:
+        extents: name of a variable of `main` -> its extents; a tuple of those, of a tuple of tensors.
+        sites: calls of functions of the module, by `relax.call_tir` too.
+
+    Raises:
+        NotAlike: the programs differ in more than sizes.
+    """
+
+    def __init__(self, modules: Sequence[IRModule], solver: Solver) -> None:
+        self._modules, self._solver = modules, solver
+        self.extents: dict[str, Any] = {}
+        self.sites: list[Site] = []
+        for params in zip(*(mod["main"].params for mod in modules), strict=True):
+            self._note(params)
+        bodies = [main_bindings(mod) for mod in modules]
+        if len({len(body) for body in bodies}) > 1:
+            raise self._differ(bodies)
+        for bindings in zip(*bodies, strict=True):
+            self._binding(bindings)
+
+    def _differ(self, bodies: Sequence[Sequence[relax.VarBinding]]) -> NotAlike:
+        for bindings in zip(*bodies, strict=False):
+            if len({_what(b.value) for b in bindings}) > 1:
+                return NotAlike("other operators stand here at other sizes", bindings[0].var.name)
+        return NotAlike("there are more operators at some sizes than at others")
+
+    def _binding(self, bindings: Sequence[relax.VarBinding]) -> None:
+        values = [b.value for b in bindings]
+        if len(kinds := {_what(value) for value in values}) > 1:
+            raise NotAlike(f"{' and '.join(sorted(kinds))} stand here at different sizes", bindings[0].var.name)
+        self._note([b.var for b in bindings])
+        if callees := _callees(values):
+            operands = [self._operand(group, bindings[0].var.name) for group in zip(*map(_operands, values), strict=True)]
+            own = self.extents[bindings[0].var.name]
+            results = own if isinstance(own, list) else [own]
+            self.sites.append(Site(bindings[0].var.name, callees, (*operands, *results)))
+        else:
+            for group in zip(*(_constants(value) for value in values), strict=True):
+                self._operand(group, bindings[0].var.name)
+
+    def _note(self, variables: Sequence[relax.Var]) -> None:
+        types = [var.ty for var in variables]
+        name = str(variables[0].name)
+        if isinstance(types[0], relax.TupleType):
+            self.extents[name] = [self._shape(fields, name) for fields in zip(*(t.fields for t in types), strict=True)]
+        elif isinstance(types[0], relax.TensorType):
+            self.extents[name] = self._shape(types, name)
+
+    def _shape(self, types: Sequence[Any], variable: str) -> Extents:
+        shapes = [_dims(ty) for ty in types]
+        if len({len(shape) for shape in shapes}) > 1:
+            raise NotAlike("it has another number of dimensions at other sizes", variable)
+        return tuple(self._extent(values, variable) for values in zip(*shapes, strict=True))
+
+    def _extent(self, values: Sequence[int], variable: str) -> Any:
+        extent = self._solver.solve(values)
+        if extent is None:
+            raise NotAlike(f"a dimension of {list(values)} at the sizes tried is no function of them that is known",
+                           variable)  # fmt: skip
+        if not isinstance(extent, int):
+            self._solver.learn(extent, values)
+        return extent
+
+    def _operand(self, values: Sequence[Any], variable: str) -> Extents:
+        """The extents of an operand of each program."""
+        if not isinstance(values[0], GenericConst):
+            return tuple(self.extents.get(values[0].name, ())) if isinstance(values[0], relax.Var) else ()
+        extents = self._shape([value.ty for value in values], variable)
+        if not all(value.same_as(values[0]) for value in values) and not _begins_alike(values):
+            raise NotAlike("a constant has other values at other sizes", variable)
+        return extents
+
+
+def _begins_alike(constants: Sequence[GenericConst]) -> bool:
+    """Whether the first of several arrays begins with all others, in each dimension."""
+    whole, *rest = (array_of(constant) for constant in constants)
+    begins = ((whole[tuple(slice(0, size) for size in part.shape)], part) for part in rest)
+    return all(np.array_equal(_bits(one), _bits(part)) for one, part in begins)
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _dims(ty: Any) -> tuple[int, ...]:
+    if not isinstance(ty, relax.TensorType) or ty.shape is None:
+        return ()
+    return tuple(int(d) for d in ty.shape.values)
+
+
+def _what(value: Any) -> str:
+    """An operator, or what a value is."""
+    if isinstance(value, Call) and isinstance(value.op, GlobalVar):
+        return "a group"
+    return op_name(value).removeprefix("relax.") or type(value).__name__
+
+
+def _callees(values: Sequence[Any]) -> tuple[str, ...]:
+    """The function that each value is a call of; none if they are something else."""
+    if isinstance(values[0], Call) and isinstance(values[0].op, GlobalVar):
+        return tuple(value.op.name_hint for value in values)
+    if op_name(values[0]) == "relax.call_tir":
+        return tuple(value.args[0].name_hint for value in values)
+    return ()
+
+
+def _operands(value: Any) -> list[Any]:
+    return list(value.args) if isinstance(value.op, GlobalVar) else list(value.args[1].fields)
+
+
+def _constants(value: Any) -> Iterator[GenericConst]:
+    """Constants among the operands of a call, also of a tuple of them."""
+    if isinstance(value, GenericConst):
+        yield value
+    for operand in getattr(value, "args", ()) if isinstance(value, Call) else ():
+        yield from (one for one in getattr(operand, "fields", [operand]) if isinstance(one, GenericConst))
+
+
+def annotated(alignment: Alignment, modules: Sequence[IRModule]) -> IRModule:
+    """The module of the bounds, whose groups say which of their dimensions are symbolic.
+
+    Raises:
+        NotAlike: a group of the bounds is several at other sizes.
+    """
+    mod = modules[0]
+    out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+    told: dict[str, Site] = {}
+    for site in alignment.sites:
+        before = told.setdefault(site.callees[0], site)
+        if before.callees != site.callees or not _equal(before.extents, site.extents):
+            raise NotAlike("two dimensions that are equal at the bounds differ at other sizes", site.variable)
+    for name, site in told.items():
+        gvar = mod.get_global_var(name)
+        functions = [m[callee] for m, callee in zip(modules, site.callees, strict=True)]
+        if not isinstance(functions[0], relax.Function):
+            continue
+        function = functions[0]
+        if any(not isinstance(dim, int) for extents in site.extents for dim in extents):
+            function = function.with_attr(EXTENTS, [[_expr(dim) for dim in extents] for extents in site.extents])
+        if why := _varying(functions):
+            function = function.with_attr(VARYING, why)
+        out.update_func(gvar, function)
+    return out
+
+
+def _equal(one: Sequence[Extents], other: Sequence[Extents]) -> bool:
+    return all(
+        len(a) == len(b) and all(tvm_ffi.structural_equal(_expr(x), _expr(y)) for x, y in zip(a, b, strict=True))
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _expr(dim: Any) -> Any:
+    return tirx.IntImm("int64", dim) if isinstance(dim, int) else dim
+
+
+def _varying(functions: Sequence[relax.Function]) -> str:
+    """How the operators of a grouped function differ at different sizes; "" if they do not.
+
+    Raises:
+        NotAlike: they are not even the same operators.
+    """
+    bodies = [bindings_of(function) for function in functions]
+    if len({tuple(op_name(b.value) for b in body) for body in bodies}) > 1:
+        raise NotAlike("a group has other operators at other sizes")
+    for bindings in zip(*bodies, strict=True):
+        calls = [b.value for b in bindings]
+        if not all(tvm_ffi.structural_equal(call.attrs, calls[0].attrs) for call in calls):
+            return f"{op_name(calls[0]).removeprefix('relax.')} has attributes that depend on sizes"
+        for operands in zip(*(_plain_operands(call) for call in calls), strict=True):
+            if isinstance(operands[0], GenericConst) and not _begins_alike(operands):
+                raise NotAlike("a constant has other values at other sizes")
+            if isinstance(operands[0], relax.ShapeExpr | relax.PrimValue | tirx.IntImm) and not all(
+                tvm_ffi.structural_equal(operand, operands[0]) for operand in operands
+            ):
+                return f"{op_name(calls[0]).removeprefix('relax.')} has operands that depend on sizes"
+    return ""
+
+
+def _plain_operands(call: Any) -> list[Any]:
+    return [one for operand in call.args for one in getattr(operand, "fields", [operand])]
+
+
+def is_view(before: Extents, after: Extents, held: Sequence[int], shown: Sequence[int]) -> bool:
+    """Whether a reshape shows the same memory where both tensors lie in arrays of the bounds.
+
+    Args:
+        before, after: extents of the two tensors.
+        held, shown: their shapes at the bounds.
+    """
+    a, b = _symbolic(before, held), _symbolic(after, shown)
+    return len(a) == len(b) and all(
+        one[1:] == other[1:] and tvm_ffi.structural_equal(one[0], other[0]) for one, other in zip(a, b, strict=True)
+    )
+
+
+def _symbolic(extents: Any, shape: Sequence[int]) -> list[tuple[Any, int, int]]:
+    """Of each symbolic dimension: its extent, its size at the bound, and how many elements one step of it is."""
+    steps = [int(np.prod(shape[axis + 1 :], dtype=np.int64)) for axis in range(len(shape))]
+    return [
+        (extent, size, step) for extent, size, step in zip(extents, shape, steps, strict=True)
+        if not isinstance(extent, int)
+    ]  # fmt: skip

@@ -1,0 +1,178 @@
+"""Sizes known at run time: symbols with bounds, dimensions computed of them, and calls of a program planned at the bounds.
+
+    inputs ids[N, S], mask[N, S]; N in 1..8, S in 1..512        ids of (3, 37), mask of (3, 37)   ->   N = 3, S = 37
+
+A program works on arrays of the bounds: inputs are copied into the beginning of such, outputs out of it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.errors import InputError
+from .memory.arrays import aligned_empty
+
+if TYPE_CHECKING:
+    from .function import Function
+    from .spec import TensorSpec
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A dimension whose size is known at run time.
+
+    Attributes:
+        name: as `shapes` states it.
+        low, high: smallest and largest size, both included.
+        multiple: what every size is a multiple of: a model whose branches join after rounding takes no other.
+    """
+
+    name: str
+    low: int
+    high: int
+    multiple: int = 1
+
+    def why_not(self, size: int) -> str:
+        """Why a size cannot be; "" if it can."""
+        if not self.low <= size <= self.high:
+            return f"{self.name} is {size}; it can be {self.low} to {self.high}"
+        return f"{self.name} is {size}; it can be a multiple of {self.multiple}" if size % self.multiple else ""
+
+
+_OPERATORS: Mapping[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}  # fmt: skip
+_FUNCTIONS: Mapping[str, Callable[..., int]] = {"min": min, "max": max}
+
+
+@functools.lru_cache(maxsize=1024)
+def dimension(text: str) -> Callable[[Mapping[str, int]], int]:
+    """A dimension as a function of the sizes of symbols.
+
+    Args:
+        text: whole numbers and names with + - * // %, min and max, as in "(W + 7) // 8".
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        return _compiled(ast.parse(text, mode="eval").body)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{text!r} is no dimension such as 'N' or '(W + 7) // 8'") from error
+
+
+def _compiled(node: ast.AST) -> Callable[[Mapping[str, int]], int]:
+    match node:
+        case ast.Constant(value=int() as number) if type(number) is int:
+            return lambda _: number
+        case ast.Name(id=name):
+            return lambda sizes: sizes[name]
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            function, a, b = _OPERATORS[type(op)], _compiled(left), _compiled(right)
+            return lambda sizes: function(a(sizes), b(sizes))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS and args:
+            of, parts = _FUNCTIONS[name], [_compiled(arg) for arg in args]
+            return lambda sizes: of(part(sizes) for part in parts)
+    raise ValueError(f"{ast.dump(node)[:80]} is no part of a dimension: numbers, names, + - * // % min max")
+
+
+def shape_at(spec: TensorSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of a tensor for these sizes of symbols."""
+    return tuple(dimension(dim)(sizes) if isinstance(dim, str) else dim for dim in spec.shape)
+
+
+def sizes_of(inputs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]], symbols: Sequence[Symbol]) -> list[int]:
+    """The size of each symbol in a call.
+
+    Args:
+        inputs: of the program; a dimension is a number or the name of a symbol.
+        shapes: of the arrays it is called with, in order.
+
+    Raises:
+        InputError: a shape does not fit, a size is out of its bounds, or two inputs contradict each other; names the
+            input, the dimension, and what was expected.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    known = {symbol.name: symbol for symbol in symbols}
+    for spec, shape in zip(inputs, shapes, strict=True):
+        if len(shape) != len(spec.shape):
+            raise InputError(f"input {spec.name!r} has {len(shape)} dimensions, {shape}; {spec} is needed")
+        for axis, (dim, size) in enumerate(zip(spec.shape, shape, strict=True)):
+            where = f"input {spec.name!r} {shape}: dimension {axis}"
+            if isinstance(dim, int):
+                if size != dim:
+                    raise InputError(f"{where} is {size}; {dim} is needed, {spec}")
+                continue
+            if wrong := known[dim].why_not(size):
+                raise InputError(f"{where}: {wrong}", fix="compile the model with other bounds: dims=")
+            before, owner = sizes.setdefault(dim, (size, spec.name))
+            if before != size:
+                raise InputError(f"{where}: {dim} is {size} here and {before} in input {owner!r}",
+                                 fix="give all inputs the same size of it")  # fmt: skip
+    return [sizes[symbol.name][0] for symbol in symbols]
+
+
+@dataclass
+class SizedCall:
+    """Calls of a function that is planned at the bounds of its symbols, with arrays of any size within them.
+
+    Attributes:
+        function: takes arrays of the bounds, and the sizes last.
+        inputs, outputs: of the model.
+        symbols: in the order of the elements of `sizes`.
+    """
+
+    function: Function
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    symbols: Sequence[Symbol]
+    _inputs: list[np.ndarray] = field(init=False)
+    _outputs: list[np.ndarray | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        bounds = {symbol.name: symbol.high for symbol in self.symbols}
+        self._sizes = aligned_empty((len(self.symbols),), np.dtype("int64"))
+        self._inputs = [_zeros(shape_at(spec, bounds), spec.numpy_dtype) for spec in self.inputs]
+        self._outputs = [_zeros(shape_at(spec, bounds), spec.numpy_dtype) for spec in self.outputs]
+        self._outputs = [
+            memory if memory is not None and self.function.takes(index, memory) else None
+            for index, memory in enumerate(self._outputs)
+        ]
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run once; what comes back shares memory with nothing else.
+
+        Raises:
+            InputError: see :func:`sizes_of`.
+        """
+        sizes = sizes_of(self.inputs, [array.shape for array in arrays], self.symbols)
+        self._sizes[:] = sizes
+        fed = [_filled(memory, array) for memory, array in zip(self._inputs, arrays, strict=True)]
+        results = self.function.call([*fed, self._sizes], self._outputs)
+        named = {symbol.name: size for symbol, size in zip(self.symbols, sizes, strict=True)}
+        return [
+            result[tuple(slice(0, size) for size in shape_at(spec, named))].copy()
+            for spec, result in zip(self.outputs, results, strict=True)
+        ]
+
+
+def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    memory = aligned_empty(shape, dtype)
+    memory[...] = 0
+    return memory
+
+
+def _filled(memory: np.ndarray, array: np.ndarray) -> np.ndarray:
+    """An array of the bounds that begins with `array`: itself if it has that shape already."""
+    if array.shape == memory.shape:
+        return array
+    memory[tuple(slice(0, size) for size in array.shape)] = array
+    return memory
