@@ -111,6 +111,7 @@ def load(path: str | os.PathLike[str], *, threads_wait: str | float | None = Non
 def verify(
     compiled: Any, model: Any = None, inputs: Mapping[str, np.ndarray] | None = None, *, seed: int = 0,
     reference: Mapping[str, np.ndarray] | None = None, tolerance: float | None = None, layers: bool = False,
+    sizes: Sequence[Mapping[str, int]] | None = None,
 ) -> VerifyReport | LayerReport:  # fmt: skip
     """Run a compiled model and onnxruntime on the same inputs and compare every output, or every layer too.
 
@@ -124,6 +125,8 @@ def verify(
             default of its dtype (1e-5 for float32).
         layers: compare what each kernel writes with onnxruntime's value there, too, each kernel on the reference's
             operands, within tolerances by dtype, length of sums and magnitudes.
+        sizes: of a model of symbolic dimensions: the sizes to check, `[{"N": 3, "S": 37}, ...]`; None takes the ends of
+            their bounds, and two that are drawn by `seed`.
 
     Returns:
         A report: `ok`, one row an output (max abs, of-range, ULP, cosine, NaN and Inf), `str()` prints a table. With
@@ -140,7 +143,9 @@ def verify(
 
     compiled, model = compiled_of(compiled, model, needs_model=reference is None)
     if not layers:
-        return run_verify(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)
+        return run_verify(
+            compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance, sizes=sizes
+        )  # fmt: skip
     from .verification.layer_check import check_layers
 
     return check_layers(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)

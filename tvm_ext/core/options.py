@@ -183,8 +183,8 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shapes", _checked_shapes(self.shapes))
-        object.__setattr__(self, "dims", _checked_bounds(self.dims, self.shapes))
-        batch = None if self.symbols else next(iter(_names(self.shapes)), None)
+        object.__setattr__(self, "dims", _checked_bounds(self.dims))
+        batch = next(iter(_names(self.shapes)), None) if self.by_rows else None
         object.__setattr__(self, "specialize", _checked_sizes(self.specialize, batch))
         object.__setattr__(self, "freeze", frozen_inputs(self.freeze))
         if self.target is not None and not (isinstance(self.target, str) and self.target):
@@ -229,15 +229,17 @@ class CompileOptions:
         return cls(**given)
 
     @property
+    def by_rows(self) -> bool:
+        """Whether what is symbolic is one batch without bounds, which may be composed of programs of several sizes."""
+        several = any(sum(isinstance(d, str) for d in dims) > 1 for _, dims in self.shapes)
+        return len(_names(self.shapes)) == 1 and not several and not self.dims
+
+    @property
     def symbols(self) -> tuple[Symbol, ...]:
-        """The symbolic dimensions of one program for all sizes; none if there is at most a batch, composed of rows."""
-        first = _names(self.shapes)
-        several = len(first) > 1 or any(sum(isinstance(d, str) for d in dims) > 1 for _, dims in self.shapes)
-        if not (self.dims or several):
-            return ()
+        """The symbolic dimensions, with the bounds that one program for all sizes is planned at."""
         bounds = dict(self.dims)
-        defaults = {name: DEFAULT_BATCH if leads else DEFAULT_SIZE for name, leads in first.items()}
-        return tuple(Symbol(name, *bounds.get(name, defaults[name])) for name in first)
+        defaults = {name: DEFAULT_BATCH if leads else DEFAULT_SIZE for name, leads in _names(self.shapes).items()}
+        return tuple(Symbol(name, *bounds.get(name, default)) for name, default in defaults.items())
 
     def at(self, sizes: Mapping[str, int]) -> CompileOptions:
         """These options with numbers for the symbolic dimensions."""
@@ -355,20 +357,20 @@ def _names(shapes: Shapes) -> dict[str, bool]:
     return names
 
 
-def _checked_bounds(dims: Any, shapes: Shapes) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _checked_bounds(dims: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
     fix = "for example dims={'N': (1, 8), 'S': (1, 512)}"
     try:
         pairs = {name: tuple(bounds) for name, bounds in dict(dims or {}).items()}
     except (TypeError, ValueError):
         raise OptionError(f"dims={dims!r}: names of dimensions with their smallest and largest size", fix=fix) from None
     for name, bounds in pairs.items():
-        if name not in _names(shapes):
-            known = ", ".join(map(repr, _names(shapes)))
-            why = f"names: {known}" if known else "name dimensions: shapes={'input_ids': ('N', 'S')}"
-            raise OptionError(f"dims={dims!r}: no dimension in `shapes` is {name!r}", fix=why)
+        if not isinstance(name, str):
+            raise OptionError(f"dims={dims!r}: {name!r} is no name", fix=fix)
         whole = len(bounds) == 2 and all(type(n) is int for n in bounds)
         if not whole or not 1 <= bounds[0] <= bounds[1] < 1 << 31:
-            raise OptionError(f"dims={dims!r}: the bounds of {name!r} are two whole numbers, 1 or more, ascending", fix=fix)
+            raise OptionError(
+                f"dims={dims!r}: the bounds of {name!r} are two whole numbers, 1 or more, ascending", fix=fix
+            )
     return tuple(sorted(pairs.items()))
 
 

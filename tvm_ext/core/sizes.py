@@ -50,7 +50,7 @@ class Sizes:
     @property
     def bound(self) -> Mapping[str, int]:
         """The size at which everything is planned, of each symbol."""
-        return {symbol.name: symbol.high for symbol in self.symbols}
+        return {symbol.name: symbol.bound for symbol in self.symbols}
 
     def text(self, extent: Any) -> int | str:
         """An extent as metadata has it: a number, or text that :func:`..runtime.sizes.dimension` reads."""

@@ -7,84 +7,79 @@ sizes (:mod:`..passes.sizes`); the program of the bounds is what is built.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from ..core.errors import TvmExtError, UnsupportedError
+from ..core.errors import OptionError, TvmExtError, UnsupportedError, did_you_mean
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
-from ..core.recipe import Miss
+from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
+from ..frontend.reading.shapes import input_specs
 from ..runtime.sizes import Symbol
 from ..runtime.spec import TensorSpec
-from .lower import NO_INSTRUMENTS, Clock, Lowered, start
+from .lower import NO_INSTRUMENTS, Clock, Lowered, Programs, start
 
 if TYPE_CHECKING:
-    from tvm import tirx
     from tvm.ir import IRModule
 
-    from ..core.passes import Pass
-    from ..core.sizes import Sizes
-    from ..passes.sizes.alignment import Alignment, Site
-    from ..passes.sizes.solver import Solver
+    from ..passes.sizes.alignment import Alignment
 
 #: Sizes of other programs, as parts of the largest size where that is not small.
 _PARTS = (0.55, 0.39, 0.68, 0.2)
 #: Sizes of other programs where the largest size is small: nothing runs at them.
 _PRIMES = (37, 53, 61, 71, 83, 97, 103, 109)
 _SMALL = 16
+#: Bounds of so many tiles or more are planned at whole ones; no program is planned at fewer than `_LEAST`.
+_TILE, _LEAST = 16, 3
 #: Passes that choose by size, or make views of what is no view in arrays of the bounds.
 _LEFT_OUT = ("fuse-expansions", "view-reshapes")
 _STEPS = (1, 2, 4, 8, 16, 32, 64)
 
 
-@dataclass(frozen=True)
-class AnySize:
-    """A program for all sizes.
-
-    Attributes:
-        lowered: the program, after all passes.
-        symbols: with the bounds it is planned at.
-        inputs, outputs: of the model; dimensions are numbers, names, or text over names.
-    """
-
-    lowered: Lowered
-    symbols: tuple[Symbol, ...]
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
-
-
 def lower_any_size(
-    source: Source, options: CompileOptions, machine: Machine, clock: Clock, inputs: Sequence[TensorSpec],
-    instruments: Instruments = NO_INSTRUMENTS,
-) -> AnySize:  # fmt: skip
-    """Import a model of symbolic sizes, and run all passes.
-
-    Args:
-        inputs: of the model, with symbolic dimensions.
+    source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments = NO_INSTRUMENTS
+) -> Programs:
+    """Import a model of symbolic sizes, and run all passes: one program.
 
     Raises:
         UnsupportedError: it cannot be one program; names the node, and why.
     """
     from ..passes.sizes.alignment import NotAlike
 
+    inputs = input_specs(frozen_source(source, options.freeze).proto.graph, dict(options.shapes), source.name)
+    _check_names(options, source.name)
     reasons: list[str] = []
+    batches = {spec.shape[0] for spec in inputs if spec.shape}
     for step in _STEPS:
-        symbols = tuple(replace(one, multiple=step) for one in options.symbols)
-        if any(one.high // step < 3 and step > 1 for one in symbols):
+        coarse = [one.name for one in options.symbols if one.name not in batches and one.high >= 3 * step]
+        if step > 1 and not coarse:
             break
+        symbols = [replace(one, multiple=step if one.name in coarse else 1) for one in options.symbols]
         try:
             return _Lowering(source, options, machine, clock, symbols, instruments).run(inputs)
         except NotAlike as error:
             reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
+        except OptionError:
+            raise
         except TvmExtError as error:
             reasons.append(error.message[:300])
     raise UnsupportedError(
         f"{source.name}: it cannot be compiled for every size of {', '.join(s.name for s in options.symbols)}: {reasons[0]}",
         fix="give numbers for some dimensions: shapes=",
     )
+
+
+def _check_names(options: CompileOptions, model: str) -> None:
+    names = [symbol.name for symbol in options.symbols]
+    for name, _ in options.dims:
+        if name not in names:
+            fix = f"{did_you_mean(name, names)}symbolic dimensions: {', '.join(names)}"
+            raise OptionError(f"dims: no dimension of {model} is {name!r}", fix=fix)
 
 
 class _Lowering:
@@ -95,24 +90,141 @@ class _Lowering:
         instruments: Instruments,
     ) -> None:  # fmt: skip
         from ..core.sizes import Sizes
-
-        self._source, self._options, self._machine, self._clock = source, options, machine, clock
-        self._symbols = tuple(symbols)
-        self._instruments = instruments
-        self.sizes = Sizes.of(self._symbols)
-        self.probes = probes_of(self._symbols)
-
-    def run(self, inputs: Sequence[TensorSpec]) -> AnySize:
-        from ..passes.pipeline import Pipeline
-        from ..passes.sizes.alignment import Alignment, annotated
         from ..passes.sizes.solver import Solver
 
-        begun = [self._start(number) for number in range(len(self.probes))]
-        before = Pipeline.of(self._options).before("choose-recipes").without(*_LEFT_OUT)
-        modules = [before.run(one.mod, one.ctx) for one in begun]
-        solver = Solver(self.sizes, self.probes)
-        alignment = Alignment(modules, solver)
-        modules[0] = annotated(alignment, modules)
-        names = {site.callees[0]: site.callees for site in alignment.sites}
-        modules[0] = self._chosen(begun, modules[0], names, modules)
-        raise NotImplementedError
+        self._source, self._options, self._machine, self._clock = source, options, machine, clock
+        self._instruments, self._symbols = instruments, planned(symbols)
+        self._sizes = Sizes.of(self._symbols)
+        self._probes = probes_of(self._symbols)
+        self._solver = Solver(self._sizes, self._probes)
+
+    def run(self, inputs: Sequence[TensorSpec]) -> Programs:
+        """All passes; see :func:`lower_any_size`.
+
+        Raises:
+            NotAlike: the programs of different sizes are not one.
+            TvmExtError: the model cannot be imported at a size.
+        """
+        from ..passes.lowering.choose_recipes import ChooseRecipes
+        from ..passes.pipeline import Pipeline
+        from ..passes.sizes.alignment import Alignment, annotated
+
+        # a size that does not fit is found before all others are imported
+        programs = [self._start(number) for number in reversed(range(len(self._probes)))][::-1]
+        before = Pipeline.of(self._options).before(ChooseRecipes).without(*_LEFT_OUT)
+        programs = [replace(one, mod=before.run(one.mod, one.ctx)) for one in programs]
+        alignment = Alignment([one.mod for one in programs], self._solver)
+        programs[0] = replace(programs[0], mod=annotated(alignment, [one.mod for one in programs]))
+        programs = self._chosen(programs, {site.callees[0]: site.callees for site in alignment.sites})
+        programs = self._with_kernels(programs, copied_reshapes(programs[0].mod, alignment))
+        alignment = Alignment([one.mod for one in programs], self._solver, values=False)
+        lowered = self._bound(programs, alignment)
+        self._clock.lap("passes")
+        return Programs(tuple(inputs), self._outputs(lowered, alignment), (lowered,), self._symbols)
+
+    def _start(self, number: int) -> Lowered:
+        """The model after its import, at one of the sizes.
+
+        Raises:
+            NotAlike: part of it has no program of its own.
+        """
+        from ..passes.sizes.alignment import NotAlike
+
+        instruments = self._instruments if number == 0 else NO_INSTRUMENTS
+        begun = start(self._source, self._options.at(self._probes[number]), self._machine, self._clock, instruments)
+        if begun.imported.bodies or begun.imported.regions:
+            raise NotAlike("a loop, or a region that another program runs, has one size only")
+        return begun
+
+    def _chosen(self, programs: Sequence[Lowered], groups: Mapping[str, Sequence[str]]) -> list[Lowered]:
+        """The programs with recipes for the groups of the first, and the same plans for those of the others."""
+        from ..passes.lowering.choose_recipes import ChooseRecipes
+
+        first = replace(programs[0], mod=ChooseRecipes()(programs[0].mod, programs[0].ctx).mod)
+        for number, other in enumerate(programs[1:], start=1):
+            other.ctx.plans.update((groups[name][number], plan) for name, plan in first.ctx.plans.items())
+        return [first, *programs[1:]]
+
+    def _with_kernels(self, programs: Sequence[Lowered], copied: frozenset[str]) -> list[Lowered]:
+        """The programs up to the kernels that no recipe made; those of recipes have bodies in the first alone."""
+        from ..passes.lowering.assign_layouts import AssignLayouts
+        from ..passes.pipeline import Pipeline
+        from ..passes.sizes.copy_reshapes import CopyReshapes
+
+        rest = Pipeline.of(self._options).before("lower-rest").after("choose-recipes").without(*_LEFT_OUT)
+        others = rest.without("schedule-kernels").replacing(AssignLayouts(interfaces=True))
+        return [
+            replace(one, mod=way.run(CopyReshapes(copied)(one.mod, one.ctx).mod, one.ctx))
+            for one, way in zip(programs, [rest, *[others] * (len(programs) - 1)], strict=True)
+        ]
+
+    def _bound(self, programs: Sequence[Lowered], alignment: Alignment) -> Lowered:
+        """The program of the bounds, whose kernels take the sizes."""
+        from ..passes.pipeline import Pipeline
+        from ..passes.sizes.bind_sizes import BindSizes
+        from ..passes.sizes.sized_kernels import SizedKernels
+
+        first = programs[0]
+        kernels = SizedKernels([one.mod for one in programs], first.ctx, self._sizes, self._solver, alignment.sites)
+        mod = BindSizes(self._sizes, kernels.sites, kernels.function)(first.mod, first.ctx).mod
+        last = Pipeline.of(self._options).before("loops").from_("lower-rest")
+        return replace(first, mod=last.run(mod, first.ctx))
+
+    def _outputs(self, lowered: Lowered, alignment: Alignment) -> tuple[TensorSpec, ...]:
+        """The outputs of the model, with symbolic dimensions."""
+        extents = alignment.results
+        return tuple(
+            replace(spec, shape=tuple(self._sizes.text(extent) for extent in extents[number]))
+            for number, spec in enumerate(lowered.imported.outputs)
+        )
+
+
+def planned(symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
+    """The symbols with the sizes at which programs are planned: at least the largest, no two the same."""
+    out: list[Symbol] = []
+    for symbol in symbols:
+        unit = math.lcm(symbol.multiple, _TILE if symbol.high >= 4 * _TILE else 1)
+        size = -(-max(symbol.high, _LEAST) // unit) * unit
+        while size in {one.bound for one in out}:
+            size += unit
+        out.append(replace(symbol, bound=size))
+    return tuple(out)
+
+
+def probes_of(symbols: Sequence[Symbol]) -> tuple[Mapping[str, int], ...]:
+    """The sizes at which a model is lowered, the bounds first: all different, and of no size that simplifies."""
+    taken = {symbol.bound for symbol in symbols}
+    probes: list[dict[str, int]] = [{symbol.name: symbol.bound for symbol in symbols}]
+    primes = itertools.cycle(_PRIMES)
+    for number in range(len(_PARTS)):
+        probe = {}
+        for place, symbol in enumerate(symbols):
+            part = _PARTS[(number + place) % len(_PARTS)]  # no two symbols grow alike
+            size = (
+                int(symbol.high * part) // symbol.multiple if symbol.high >= _SMALL * symbol.multiple else next(primes)
+            )
+            while size * symbol.multiple in taken or size < 3:
+                size += 1
+            probe[symbol.name] = size * symbol.multiple
+            taken.add(probe[symbol.name])
+        probes.append(probe)
+    return tuple(probes)
+
+
+def copied_reshapes(mod: IRModule, alignment: Alignment) -> frozenset[str]:
+    """Variables of `main` that are reshapes, and no view of an array of the bounds."""
+    from ..core.graph.relax_graph import main_bindings, op_name, shape_of
+    from ..passes.sizes.alignment import is_view
+
+    extents = alignment.extents
+    return frozenset(
+        b.var.name
+        for b in main_bindings(mod)
+        if op_name(b.value) == "relax.reshape"
+        and not is_view(
+            alignment.operand(b.value.args[0]),
+            extents[b.var.name],
+            shape_of(b.value.args[0]) or (),
+            shape_of(b.var) or (),
+        )
+    )

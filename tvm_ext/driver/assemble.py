@@ -76,7 +76,7 @@ class Assembled:
             self.model.inputs, self.model.outputs, weights, self.programs, machine.threads,
             has_parallel_loops(self.mod), self._needed_machine(), installed_versions(),
             {"name": source.name, "sha256": source.sha256}, self._report(), compact, offloads=self.offloads,
-            bodies=tuple(body for body, _ in self.bodies),
+            bodies=tuple(body for body, _ in self.bodies), symbols=self.model.symbols,
         )  # fmt: skip
 
     def _needed_machine(self) -> dict[str, Any]:

@@ -12,7 +12,8 @@ import numpy as np
 
 from .function import Function
 from .memory.arrays import aligned_empty
-from .spec import TensorSpec, multiple_of_symbol
+from .sizes import multiple_of_symbol
+from .spec import TensorSpec
 
 
 @functools.lru_cache(maxsize=1024)

@@ -25,6 +25,7 @@ from .memory.kernel_memory import Inspector, hook_of
 from .offload_report import OffloadReport
 from .pool.threads import available_cores, dispatcher
 from .pool.waiting import ThreadsWait
+from .sizes import Symbol, named_sizes
 from .spec import Body, Dim, Metadata, TensorSpec
 from .vm import Caller, CallerPool, Hook, Observer, Weights
 
@@ -86,6 +87,11 @@ class CompiledModel:
     def batches(self) -> tuple[int, ...]:
         """Sizes of a symbolic batch that it has programs for, ascending; none if no dimension is symbolic."""
         return tuple(program.batch for program in self.metadata.programs if program.batch)
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """Dimensions of inputs whose sizes are known at run time, with their bounds; none if all are numbers."""
+        return self.metadata.symbols
 
     @property
     def threads(self) -> int:
@@ -171,7 +177,7 @@ class CompiledModel:
         return self._run(self._in_order(inputs, ()), hook_of(inspect))
 
     def _run(self, values: Sequence[Any], hook: Hook | None = None) -> dict[str, np.ndarray]:
-        rows, expected = (0, self._expected) if not self._symbolic else self._at_batch_of(values)
+        rows, expected = self._expected_of(values) if self._symbolic else (0, self._expected)
         arrays = _checked(values, expected)
         try:
             if self._on_pool:
@@ -201,6 +207,14 @@ class CompiledModel:
             wanted = ", ".join(f"{t.name}: {t}" for t in self.inputs) or "none"
             raise InputError(f"{len(values)} inputs were given, the model takes {len(self._expected)}: {wanted}")
         return values
+
+    def _expected_of(self, values: Sequence[Any]) -> tuple[int, tuple[_Expected, ...]]:
+        """The size of a symbolic batch, 0 if there is none, and what all inputs must be for the sizes they have."""
+        if not self.metadata.symbols:
+            return self._at_batch_of(values)
+        shapes = [np.shape(_as_array(value, name)) for value, name in zip(values, self._input_names, strict=True)]
+        sizes = named_sizes(self.inputs, shapes, self.metadata.symbols)
+        return 0, tuple((spec.name, spec.sized(sizes).shape, spec.numpy_dtype) for spec in self.inputs)
 
     def _at_batch_of(self, values: Sequence[Any]) -> tuple[int, tuple[_Expected, ...]]:
         """The size of the batch, by the first input that has one, and what all inputs must be then."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import ast
 import functools
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.errors import InputError
+from ..core.errors import ArtifactError, InputError
 from .memory.arrays import aligned_empty
 
 if TYPE_CHECKING:
@@ -32,18 +33,57 @@ class Symbol:
         name: as `shapes` states it.
         low, high: smallest and largest size, both included.
         multiple: what every size is a multiple of: a model whose branches join after rounding takes no other.
+        bound: size that the program is planned at; 0 stands for `high`.
     """
 
     name: str
     low: int
     high: int
     multiple: int = 1
+    bound: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bound", self.bound or self.high)
+
+    @classmethod
+    def of(cls, row: Any) -> Symbol:
+        """One symbol of an artifact's JSON, checked.
+
+        Raises:
+            ArtifactError: a field is missing or of another type.
+        """
+        if not (isinstance(row, list) and len(row) == 5 and isinstance(row[0], str) and row[0].isidentifier()):
+            raise ArtifactError(
+                f"metadata field 'symbols' has {row!r:.300}: [name, low, high, multiple, bound] is needed"
+            )
+        if not all(type(n) is int for n in row[1:]) or not 1 <= row[1] <= row[2] <= row[4] < 1 << 31 or row[3] < 1:
+            raise ArtifactError(f"metadata field 'symbols' has {row!r:.300}: 1 <= low <= high <= bound is needed")
+        return cls(*row)
+
+    def row(self) -> list[Any]:
+        """Plain values for JSON."""
+        return [self.name, self.low, self.high, self.multiple, self.bound]
 
     def why_not(self, size: int) -> str:
         """Why a size cannot be; "" if it can."""
         if not self.low <= size <= self.high:
             return f"{self.name} is {size}; it can be {self.low} to {self.high}"
         return f"{self.name} is {size}; it can be a multiple of {self.multiple}" if size % self.multiple else ""
+
+
+_SYMBOLIC = re.compile(r"(?:([1-9]\d*)\*)?([^\W\d]\w*)")
+
+
+def multiple_of_symbol(dim: str) -> tuple[int, str]:
+    """(12, "N") for "12*N".
+
+    Raises:
+        ValueError: the text is no symbolic dimension.
+    """
+    found = _SYMBOLIC.fullmatch(dim)
+    if found is None:
+        raise ValueError(f"{dim!r} is no symbolic dimension such as 'N' or '12*N'")
+    return int(found[1] or 1), found[2]
 
 
 _OPERATORS: Mapping[type, Callable[[int, int], int]] = {
@@ -84,13 +124,15 @@ def _compiled(node: ast.AST) -> Callable[[Mapping[str, int]], int]:
     raise ValueError(f"{ast.dump(node)[:80]} is no part of a dimension: numbers, names, + - * // % min max")
 
 
-def shape_at(spec: TensorSpec, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of a tensor for these sizes of symbols."""
-    return tuple(dimension(dim)(sizes) if isinstance(dim, str) else dim for dim in spec.shape)
+def shape_at(shape: Sequence[int | str], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """A shape for these sizes of symbols."""
+    return tuple(dimension(dim)(sizes) if isinstance(dim, str) else dim for dim in shape)
 
 
-def sizes_of(inputs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]], symbols: Sequence[Symbol]) -> list[int]:
-    """The size of each symbol in a call.
+def named_sizes(
+    inputs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]], symbols: Sequence[Symbol]
+) -> dict[str, int]:
+    """The size of each symbol in a call, by name, in the order of `symbols`.
 
     Args:
         inputs: of the program; a dimension is a number or the name of a symbol.
@@ -117,7 +159,7 @@ def sizes_of(inputs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]], sy
             if before != size:
                 raise InputError(f"{where}: {dim} is {size} here and {before} in input {owner!r}",
                                  fix="give all inputs the same size of it")  # fmt: skip
-    return [sizes[symbol.name][0] for symbol in symbols]
+    return {symbol.name: sizes[symbol.name][0] for symbol in symbols}
 
 
 @dataclass
@@ -138,10 +180,10 @@ class SizedCall:
     _outputs: list[np.ndarray | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        bounds = {symbol.name: symbol.high for symbol in self.symbols}
+        bounds = {symbol.name: symbol.bound for symbol in self.symbols}
         self._sizes = aligned_empty((len(self.symbols),), np.dtype("int64"))
-        self._inputs = [_zeros(shape_at(spec, bounds), spec.numpy_dtype) for spec in self.inputs]
-        self._outputs = [_zeros(shape_at(spec, bounds), spec.numpy_dtype) for spec in self.outputs]
+        self._inputs = [_zeros(shape_at(spec.shape, bounds), spec.numpy_dtype) for spec in self.inputs]
+        self._outputs = [_zeros(shape_at(spec.shape, bounds), spec.numpy_dtype) for spec in self.outputs]
         self._outputs = [
             memory if memory is not None and self.function.takes(index, memory) else None
             for index, memory in enumerate(self._outputs)
@@ -151,15 +193,14 @@ class SizedCall:
         """Run once; what comes back shares memory with nothing else.
 
         Raises:
-            InputError: see :func:`sizes_of`.
+            InputError: see :func:`named_sizes`.
         """
-        sizes = sizes_of(self.inputs, [array.shape for array in arrays], self.symbols)
-        self._sizes[:] = sizes
+        sizes = named_sizes(self.inputs, [array.shape for array in arrays], self.symbols)
+        self._sizes[:] = list(sizes.values())
         fed = [_filled(memory, array) for memory, array in zip(self._inputs, arrays, strict=True)]
         results = self.function.call([*fed, self._sizes], self._outputs)
-        named = {symbol.name: size for symbol, size in zip(self.symbols, sizes, strict=True)}
         return [
-            result[tuple(slice(0, size) for size in shape_at(spec, named))].copy()
+            result[tuple(slice(0, size) for size in shape_at(spec.shape, sizes))].copy()
             for spec, result in zip(self.outputs, results, strict=True)
         ]
 

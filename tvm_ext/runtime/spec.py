@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,26 +15,13 @@ from ..core.errors import ArtifactError
 from .consistency import check_consistency, check_tensor
 from .drivers import Offload
 from .expansion import Compact
+from .sizes import Symbol, dimension, multiple_of_symbol, shape_at
 from .tvm_runtime import tvm_version
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 Dim = int | str
-"""A number, or for a symbolic batch its name, "N", or a multiple of it, "12*N"."""
-
-_SYMBOLIC = re.compile(r"(?:([1-9]\d*)\*)?([^\W\d]\w*)")
-
-
-def multiple_of_symbol(dim: str) -> tuple[int, str]:
-    """(12, "N") for "12*N".
-
-    Raises:
-        ValueError: the text is no symbolic dimension.
-    """
-    found = _SYMBOLIC.fullmatch(dim)
-    if found is None:
-        raise ValueError(f"{dim!r} is no symbolic dimension such as 'N' or '12*N'")
-    return int(found[1] or 1), found[2]
+"""A number, or for a symbolic dimension its name, "N", or what it is of others: "12*N", "(W + 7) // 8"."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +54,10 @@ class TensorSpec:
             return self
         dims = tuple(multiple_of_symbol(d)[0] * batch if isinstance(d, str) else d for d in self.shape)
         return TensorSpec(self.name, dims, self.dtype)
+
+    def sized(self, sizes: Mapping[str, int]) -> TensorSpec:
+        """The tensor for these sizes of symbols."""
+        return TensorSpec(self.name, shape_at(self.shape, sizes), self.dtype)
 
     @functools.cached_property
     def numpy_dtype(self) -> np.dtype[Any]:
@@ -231,6 +221,7 @@ class Metadata:
         report: what the compiler did; plain JSON that the runtime does not look into.
         offloads: regions that back ends run, and those of control flow.
         bodies: functions of loops.
+        symbols: sizes that one program takes within bounds; none of a program of numbers, or of a batch of rows.
         format: version of the artifact format.
     """
 
@@ -248,7 +239,18 @@ class Metadata:
     expanded: bool = False
     offloads: tuple[Offload, ...] = ()
     bodies: tuple[Body, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
     format: int = FORMAT_VERSION
+
+    def interface(self, program: Program) -> tuple[list[TensorSpec], list[TensorSpec]]:
+        """What a program takes before its weights, and makes: arrays of its batch, or of the bounds and the sizes."""
+        sides = self.inputs, self.outputs
+        if not self.symbols:
+            inputs, outputs = ([spec.at(program.batch) for spec in side] for side in sides)
+            return inputs, outputs
+        bounds = {symbol.name: symbol.bound for symbol in self.symbols}
+        inputs, outputs = ([spec.sized(bounds) for spec in side] for side in sides)
+        return [*inputs, TensorSpec("sizes", (len(self.symbols),), "int64")], outputs
 
     def stored(self) -> tuple[TensorSpec, ...]:
         """The arrays in an artifact, in order."""
@@ -270,6 +272,7 @@ class Metadata:
         rest["expanded"] = self.expanded
         rest["offloads"] = [one.row() for one in self.offloads]
         rest["bodies"] = [one.row() for one in self.bodies]
+        rest["symbols"] = [one.row() for one in self.symbols]
         return json.dumps({**rest, **tensors, **plain}, separators=(",", ":"))
 
     @classmethod
@@ -302,6 +305,7 @@ class Metadata:
         fields["programs"] = tuple(Program.of(row, len(fields["weights"])) for row in fields["programs"])
         fields["offloads"] = tuple(Offload.of_row(row, len(fields["weights"])) for row in fields["offloads"])
         fields["bodies"] = tuple(Body.of(row, len(fields["weights"])) for row in fields["bodies"])
+        fields["symbols"] = tuple(Symbol.of(row) for row in fields["symbols"])
         fields["compact"] = _compact(fields["compact"], fields["weights"])
         if not fields["programs"]:
             raise ArtifactError("metadata field 'programs' is empty")
@@ -313,7 +317,7 @@ class Metadata:
 _TENSORS = ("inputs", "outputs", "weights")
 _FIELDS: dict[str, type] = {
     "format": int, "threads": int, "parallel": bool, "inputs": list, "outputs": list, "weights": list,
-    "programs": list, "compact": list, "expanded": bool, "offloads": list, "bodies": list, "machine": dict,
+    "programs": list, "compact": list, "expanded": bool, "offloads": list, "bodies": list, "symbols": list, "machine": dict,
     "versions": dict, "model": dict, "report": dict,
 }  # fmt: skip
 _TEXTS = {"machine": ("isa", "mcpu", "triple"), "versions": ("tvm", "tvm_ffi"), "model": ("name", "sha256")}
@@ -327,7 +331,7 @@ def _tensor(key: str, row: Any) -> TensorSpec:
             raise TypeError("a row is [name, shape, dtype]")
         for dim in shape:
             if isinstance(dim, str) and key in ("inputs", "outputs"):
-                multiple_of_symbol(dim)
+                dimension(dim)
             elif type(dim) is not int or dim < 0:
                 raise ValueError("dimensions are whole numbers, 0 or more")
         spec = TensorSpec(name, tuple(shape), dtype)

@@ -17,6 +17,7 @@ import numpy as np
 from .batches import run_composed, split_batch
 from .function import Function, Weights
 from .memory.arrays import aligned_empty
+from .sizes import SizedCall
 from .spec import Metadata
 from .tvm_runtime import virtual_machine
 
@@ -39,18 +40,14 @@ class Caller:
     def __init__(self, module: Any, metadata: Metadata, weights: Weights) -> None:
         self._machine = machine = virtual_machine(module)
         self._inputs, self._outputs = metadata.inputs, metadata.outputs
+        self._sized: SizedCall | None = None
         memory = aligned_empty((max(program.arena_bytes for program in metadata.programs),), np.uint8)
         self._functions = {
-            program.batch: Function(
-                machine[program.function],
-                program,
-                [spec.at(program.batch) for spec in metadata.inputs],
-                [spec.at(program.batch) for spec in metadata.outputs],
-                weights,
-                memory,
-            )
+            program.batch: Function(machine[program.function], program, *metadata.interface(program), weights, memory)
             for program in metadata.programs
         }
+        if metadata.symbols:
+            self._sized = SizedCall(self._functions[0], metadata.inputs, metadata.outputs, metadata.symbols)
         self._costs = tuple((program.batch, program.cost or float(program.batch)) for program in metadata.programs)
 
     def call(self, arrays: Sequence[np.ndarray], rows: int = 0) -> list[np.ndarray]:
@@ -60,6 +57,8 @@ class Caller:
             arrays: one an input.
             rows: size of the batch; 0 if no dimension is symbolic.
         """
+        if self._sized is not None:
+            return self._sized(arrays)
         if (function := self._functions.get(rows)) is not None:
             return function.call(arrays)
         sizes = split_batch(rows, self._costs)

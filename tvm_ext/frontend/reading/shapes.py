@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,36 @@ def input_specs(graph: onnx.GraphProto, shapes: Shapes, model: str) -> tuple[Ten
     _check_bound(bound, symbols, model)
     return tuple(TensorSpec(name, tuple(d for d in bound[name] or () if d is not None), dtypes[name])
                  for name in stated)  # fmt: skip
+
+
+def free_shapes(graph: onnx.GraphProto, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
+    """`shapes`, with names for dimensions that neither it nor the model fixes.
+
+    A dimension has the name that the model states, where that is one, else one of its input and place.
+    """
+    weights = {tensor.name for tensor in graph.initializer}
+    stated = {value.name: dims_of(value) for value in graph.input if value.name not in weights}
+    known = {
+        dim: size
+        for name, shape in shapes.items()
+        for dim, size in zip(stated.get(name) or (), shape, strict=False)
+        if isinstance(dim, str)
+    }
+    out = dict(shapes)
+    for name, dims in stated.items():
+        if name in out or dims is None or all(isinstance(dim, int) for dim in dims):
+            continue
+        out[name] = tuple(_named(name, axis, known.get(dim, dim) if isinstance(dim, str) else dim)
+                          for axis, dim in enumerate(dims))  # fmt: skip
+    return out
+
+
+def _named(input_name: str, axis: int, dim: Dim) -> int | str:
+    """A dimension that is a number or a name of letters, digits and underscores."""
+    if isinstance(dim, int):
+        return dim
+    plain = re.sub(r"\W", "_", dim if dim is not None else f"{input_name}_{axis}")
+    return plain if plain.isidentifier() else f"_{plain}"
 
 
 def dims_of(value: onnx.ValueInfoProto) -> tuple[Dim, ...] | None:

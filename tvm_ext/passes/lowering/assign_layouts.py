@@ -102,7 +102,7 @@ class _Assigner:
         offered = [self._layout.get(a, Layout.plain(len(shape_of(a) or ()))) for a in binding.value.args]
         layouts = plan.recipe.layouts(plan.match, plan.config, offered)
         args = [self._argument(a, layout) for a, layout in zip(binding.value.args, layouts.params, strict=True)]
-        gvar = self._kernel(binding.value.op.name_hint, plan, layouts)
+        gvar = self._kernel(binding, plan, layouts)
         shape, dtype = shape_of(binding.var) or (), dtype_of(binding.var)
         call = relax.call_tir(gvar, args, relax.TensorType(layouts.output.physical_shape(shape), dtype))
         rw.fire(f"{plan.recipe.name}: {layouts}")
@@ -188,7 +188,8 @@ class _Assigner:
             self._transforms[key] = self._add(function, kernel)
         return self._transforms[key]
 
-    def _kernel(self, group: str, plan: Plan, layouts: Layouts) -> GlobalVar:
+    def _kernel(self, binding: relax.VarBinding, plan: Plan, layouts: Layouts) -> GlobalVar:
+        group = binding.value.op.name_hint
         if (group, layouts) not in self._kernels:
             schedule = functools.partial(
                 plan.recipe.schedule, match=plan.match, config=plan.config, machine=self._ctx.machine
@@ -199,18 +200,14 @@ class _Assigner:
                 name, plan.recipe.name, plan.config, "", str(layouts), estimate=plan.cost, record=record,
                 choice=plan.choice, schedule=schedule, plan=plan,
             )  # fmt: skip
-            self._kernels[group, layouts] = self._add(self._function(plan, layouts), kernel)
+            self._kernels[group, layouts] = self._add(self._function(plan, layouts, binding), kernel)
         return self._kernels[group, layouts]
 
-    def _function(self, plan: Plan, layouts: Layouts) -> tirx.PrimFunc:
+    def _function(self, plan: Plan, layouts: Layouts, call: relax.VarBinding) -> tirx.PrimFunc:
         if not self._interfaces:
             return plan.recipe.compute(plan.match, plan.config, layouts)
-        group = plan.match.group
-        params = [
-            (layout.physical_shape(p.shape), layout.element_type(p.dtype))
-            for p, layout in zip(group.params, layouts.params, strict=True)
-        ]
-        return interface(*params, (layouts.output.physical_shape(group.shape), group.dtype))
+        values = zip([*call.value.args, call.var], [*layouts.params, layouts.output], strict=True)
+        return interface(*((how.physical_shape(shape_of(v) or ()), how.element_type(dtype_of(v))) for v, how in values))
 
     def _add(self, function: tirx.PrimFunc, kernel: Kernel) -> GlobalVar:
         attrs = {"op_pattern": OPAQUE, RECIPE: kernel.recipe, CONFIG: str(kernel.config)}

@@ -11,7 +11,7 @@ those of other sizes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from tvm_ext.core.graph.relax_graph import array_of, bindings_of, main_bindings,
 from tvm_ext.core.sizes import EXTENTS
 
 from .solver import Solver
+from .windows import behind_windows
 
 Extents = tuple[Any, ...]
 """The run-time extent of each dimension of a tensor: a number, or an int64 expression over symbols."""
@@ -51,11 +52,18 @@ class Site:
         variable: that is bound to its result.
         callees: the function, in each module.
         extents: of its operands, then of its results.
+        results: how many there are.
     """
 
     variable: str
     callees: tuple[str, ...]
     extents: tuple[Extents, ...]
+    results: int = 1
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether a dimension of an operand or result depends on the sizes."""
+        return any(not isinstance(dim, int) for extents in self.extents for dim in extents)
 
 
 class Alignment:
@@ -64,6 +72,7 @@ class Alignment:
     Args:
         modules: at the bounds first, then at the other sizes, in the order of the solver's probes.
         solver: finds extents.
+        values: whether constants are compared: not where they have none, being packed at the bounds only.
 
     Attributes:
         extents: name of a variable of `main` -> its extents; a tuple of those, of a tuple of tensors.
@@ -73,8 +82,9 @@ class Alignment:
         NotAlike: the programs differ in more than sizes.
     """
 
-    def __init__(self, modules: Sequence[IRModule], solver: Solver) -> None:
-        self._modules, self._solver = modules, solver
+    def __init__(self, modules: Sequence[IRModule], solver: Solver, values: bool = True) -> None:
+        self._modules, self._solver, self._values = modules, solver, values
+        self._likely: tuple[Any, ...] = ()
         self.extents: dict[str, Any] = {}
         self.sites: list[Site] = []
         for params in zip(*(mod["main"].params for mod in modules), strict=True):
@@ -95,15 +105,29 @@ class Alignment:
         values = [b.value for b in bindings]
         if len(kinds := {_what(value) for value in values}) > 1:
             raise NotAlike(f"{' and '.join(sorted(kinds))} stand here at different sizes", bindings[0].var.name)
+        name, callees = bindings[0].var.name, _callees(values)
+        operands = [self._operand(group, name) for group in zip(*map(_operands, values), strict=True)]
+        group = self._modules[0][callees[0]] if callees else None
+        before = [dim for extents in operands for dim in extents]
+        self._likely = tuple(behind_windows(values[0], group if isinstance(group, relax.Function) else None, before))
         self._note([b.var for b in bindings])
-        if callees := _callees(values):
-            operands = [self._operand(group, bindings[0].var.name) for group in zip(*map(_operands, values), strict=True)]
-            own = self.extents[bindings[0].var.name]
+        if callees:
+            own = self.extents[name]
             results = own if isinstance(own, list) else [own]
-            self.sites.append(Site(bindings[0].var.name, callees, (*operands, *results)))
-        else:
-            for group in zip(*(_constants(value) for value in values), strict=True):
-                self._operand(group, bindings[0].var.name)
+            self.sites.append(Site(name, callees, (*operands, *results), len(results)))
+
+    @property
+    def results(self) -> list[Extents]:
+        """The extents of the outputs of `main`."""
+        result = self._modules[0]["main"].body.body
+        if isinstance(result, relax.Tuple):
+            return [self.operand(field) for field in result.fields]
+        own = self.extents[result.name]
+        return own if isinstance(own, list) else [own]
+
+    def operand(self, value: Any) -> Extents:
+        """The extents of a variable, or of a constant that is the same at all sizes."""
+        return self.extents[value.name] if isinstance(value, relax.Var) else _dims(value.ty)
 
     def _note(self, variables: Sequence[relax.Var]) -> None:
         types = [var.ty for var in variables]
@@ -120,7 +144,10 @@ class Alignment:
         return tuple(self._extent(values, variable) for values in zip(*shapes, strict=True))
 
     def _extent(self, values: Sequence[int], variable: str) -> Any:
-        extent = self._solver.solve(values)
+        likely = (one for one in self._likely if self._solver.at_probes(one) == tuple(values))
+        extent = values[0] if len(set(values)) == 1 else next(likely, None)
+        if extent is None:
+            extent = self._solver.solve(values)
         if extent is None:
             raise NotAlike(f"a dimension of {list(values)} at the sizes tried is no function of them that is known",
                            variable)  # fmt: skip
@@ -131,18 +158,22 @@ class Alignment:
     def _operand(self, values: Sequence[Any], variable: str) -> Extents:
         """The extents of an operand of each program."""
         if not isinstance(values[0], GenericConst):
-            return tuple(self.extents.get(values[0].name, ())) if isinstance(values[0], relax.Var) else ()
+            known = self.extents.get(values[0].name)
+            return known if isinstance(known, tuple) else ()
         extents = self._shape([value.ty for value in values], variable)
-        if not all(value.same_as(values[0]) for value in values) and not _begins_alike(values):
+        if self._values and not _begins_alike(values):
             raise NotAlike("a constant has other values at other sizes", variable)
         return extents
 
 
 def _begins_alike(constants: Sequence[GenericConst]) -> bool:
-    """Whether the first of several arrays begins with all others, in each dimension."""
+    """Whether arrays have the same values where the first and another one both have any."""
     whole, *rest = (array_of(constant) for constant in constants)
-    begins = ((whole[tuple(slice(0, size) for size in part.shape)], part) for part in rest)
-    return all(np.array_equal(_bits(one), _bits(part)) for one, part in begins)
+    for part in rest:
+        common = tuple(slice(0, min(sizes)) for sizes in zip(whole.shape, part.shape, strict=True))
+        if not np.array_equal(_bits(whole[common]), _bits(part[common])):
+            return False
+    return True
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
@@ -172,15 +203,13 @@ def _callees(values: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _operands(value: Any) -> list[Any]:
-    return list(value.args) if isinstance(value.op, GlobalVar) else list(value.args[1].fields)
-
-
-def _constants(value: Any) -> Iterator[GenericConst]:
-    """Constants among the operands of a call, also of a tuple of them."""
-    if isinstance(value, GenericConst):
-        yield value
-    for operand in getattr(value, "args", ()) if isinstance(value, Call) else ():
-        yield from (one for one in getattr(operand, "fields", [operand]) if isinstance(one, GenericConst))
+    """Tensors that a value is computed of, those in tuples too; of a call of a function, its arguments."""
+    if not isinstance(value, Call):
+        return []
+    if op_name(value) == "relax.call_tir":
+        return list(value.args[1].fields)
+    operands = [one for operand in value.args for one in getattr(operand, "fields", [operand])]
+    return [one for one in operands if isinstance(one, relax.Var | GenericConst)]
 
 
 def annotated(alignment: Alignment, modules: Sequence[IRModule]) -> IRModule:
@@ -191,23 +220,32 @@ def annotated(alignment: Alignment, modules: Sequence[IRModule]) -> IRModule:
     """
     mod = modules[0]
     out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    told: dict[str, Site] = {}
-    for site in alignment.sites:
-        before = told.setdefault(site.callees[0], site)
-        if before.callees != site.callees or not _equal(before.extents, site.extents):
-            raise NotAlike("two dimensions that are equal at the bounds differ at other sizes", site.variable)
-    for name, site in told.items():
+    for name, site in by_callee(alignment.sites).items():
         gvar = mod.get_global_var(name)
         functions = [m[callee] for m, callee in zip(modules, site.callees, strict=True)]
         if not isinstance(functions[0], relax.Function):
             continue
         function = functions[0]
-        if any(not isinstance(dim, int) for extents in site.extents for dim in extents):
+        if site.symbolic:
             function = function.with_attr(EXTENTS, [[_expr(dim) for dim in extents] for extents in site.extents])
         if why := _varying(functions):
             function = function.with_attr(VARYING, why)
         out.update_func(gvar, function)
     return out
+
+
+def by_callee(sites: Sequence[Site]) -> dict[str, Site]:
+    """Function of the bounds -> a call of it.
+
+    Raises:
+        NotAlike: another call of it has other extents, or calls another function at another size.
+    """
+    first: dict[str, Site] = {}
+    for site in sites:
+        before = first.setdefault(site.callees[0], site)
+        if before.callees != site.callees or not _equal(before.extents, site.extents):
+            raise NotAlike("two dimensions that are equal at the bounds differ at other sizes", site.variable)
+    return first
 
 
 def _equal(one: Sequence[Extents], other: Sequence[Extents]) -> bool:
@@ -237,7 +275,7 @@ def _varying(functions: Sequence[relax.Function]) -> str:
         for operands in zip(*(_plain_operands(call) for call in calls), strict=True):
             if isinstance(operands[0], GenericConst) and not _begins_alike(operands):
                 raise NotAlike("a constant has other values at other sizes")
-            if isinstance(operands[0], relax.ShapeExpr | relax.PrimValue | tirx.IntImm) and not all(
+            if isinstance(operands[0], relax.ShapeExpr | tirx.IntImm) and not all(
                 tvm_ffi.structural_equal(operand, operands[0]) for operand in operands
             ):
                 return f"{op_name(calls[0]).removeprefix('relax.')} has operands that depend on sizes"

@@ -1,6 +1,6 @@
 """Kernels get the sizes of a call, and know which part of their buffers is in use.
 
-    y = call_tir(k, (x, w))   ->   main(x, sizes): y = call_tir(k, (x, w, sizes))
+y = call_tir(k, (x, w))   ->   main(x, sizes): y = call_tir(k, (x, w, sizes))
 """
 
 from __future__ import annotations
