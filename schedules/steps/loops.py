@@ -62,6 +62,23 @@ def parallel_rows(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:
     return inner
 
 
+def parallel_largest(sch: Schedule, loops: Sequence[Any], extents: Sequence[int], threads: int) -> None:
+    """Share the longest of nested loops, whose extents are known at run time, among threads.
+
+    for n, s in grid(N, S)  ->  for t in parallel(2): for n, s in grid(N, (S + 1) // 2): if it is within S
+
+    As in :func:`parallel_loops`, no pool takes more threads; loops of a run-time extent are not fused, which would
+    divide in every step.
+
+    Args:
+        extents: of each loop the largest.
+    """
+    place = max(range(len(loops)), key=lambda index: extents[index])
+    outer, _ = sch.split(loops[place], [Sharing.of_rows(extents[place], threads).threads, None])
+    sch.reorder(outer, *loops[:place])
+    sch.parallel(outer)
+
+
 #: Most that a thread may do beyond its even share of an image's rows.
 _UNEVEN = 1.1
 

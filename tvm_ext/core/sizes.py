@@ -10,7 +10,7 @@ kernel before its loops are cut, says which part of each buffer is in use: from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,3 +82,33 @@ def _text(expr: Any) -> str:
     if isinstance(expr, tirx.Min | tirx.Max):
         return f"{type(expr).__name__.lower()}({_text(expr.a)}, {_text(expr.b)})"
     raise TypeError(f"{expr} is no dimension")
+
+
+def evaluate(expr: Any, size: Mapping[str, int]) -> int:
+    """The value of an integer expression over the symbols.
+
+    Args:
+        expr: of sums, differences, products, quotients, remainders, minima and maxima; or a number.
+        size: of each symbol, by name.
+
+    Raises:
+        TypeError: another operation.
+        KeyError: a variable that is no symbol.
+    """
+    if isinstance(expr, int | tirx.IntImm):
+        return int(expr)
+    if isinstance(expr, tirx.Var):
+        return size[expr.name]
+    if isinstance(expr, tirx.Cast):
+        return evaluate(expr.value, size)
+    operation = _OPERATIONS.get(type(expr))
+    if operation is None:
+        names = ", ".join(kind.__name__ for kind in _OPERATIONS)
+        raise TypeError(f"{expr}: {type(expr).__name__} is no operation on sizes; {names} are")
+    return operation(evaluate(expr.a, size), evaluate(expr.b, size))
+
+
+_OPERATIONS: dict[type, Callable[[int, int], int]] = {
+    tirx.Add: lambda a, b: a + b, tirx.Sub: lambda a, b: a - b, tirx.Mul: lambda a, b: a * b,
+    tirx.FloorDiv: lambda a, b: a // b, tirx.FloorMod: lambda a, b: a % b, tirx.Min: min, tirx.Max: max,
+}  # fmt: skip

@@ -49,7 +49,7 @@ def lower_any_size(
     Raises:
         UnsupportedError: it cannot be one program; names the node, and why.
     """
-    from ..passes.sizes.alignment import NotAlike
+    from ..passes.sizes.generalize import NotAlike
 
     inputs = input_specs(frozen_source(source, options.freeze).proto.graph, dict(options.shapes), source.name)
     _check_names(options, source.name)
@@ -128,7 +128,7 @@ class _Lowering:
         Raises:
             NotAlike: part of it has no program of its own.
         """
-        from ..passes.sizes.alignment import NotAlike
+        from ..passes.sizes.generalize import NotAlike
 
         instruments = self._instruments if number == 0 else NO_INSTRUMENTS
         begun = start(self._source, self._options.at(self._probes[number]), self._machine, self._clock, instruments)

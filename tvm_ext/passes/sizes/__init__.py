@@ -1,1 +1,1 @@
-"""Programs of symbolic sizes: one model lowered at several sizes, and what of it follows from the size."""
+"""Programs of several sizes become one: integers that differ are expressions over the symbols."""

@@ -23,6 +23,7 @@ from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 from tvm_ext.core.graph.relax_graph import array_of, bindings_of, main_bindings, op_name
 from tvm_ext.core.sizes import EXTENTS
 
+from .generalize import NotAlike
 from .solver import Solver
 from .windows import behind_windows
 
@@ -30,18 +31,6 @@ Extents = tuple[Any, ...]
 """The run-time extent of each dimension of a tensor: a number, or an int64 expression over symbols."""
 #: Attribute of a grouped function whose operators have other attributes at other sizes: no recipe can plan it at one.
 VARYING = "tvm_ext.varying"
-
-
-class NotAlike(Exception):
-    """Why programs of several sizes are not one program.
-
-    Attributes:
-        variable: of `main`, at which they differ; "" if it is none.
-    """
-
-    def __init__(self, reason: str, variable: str = "") -> None:
-        super().__init__(reason)
-        self.reason, self.variable = reason, variable
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from tvm_ext.core.sizes import Sizes
 from tvm_ext.schedules import generic
 
 from ..lowering.choose_recipes import ChooseRecipes
-from ..steps.kernel_sizes import with_sizes
-from .alignment import NotAlike, Site, by_callee
-from .generalize import generalize
+from ..steps.kernel_sizes import bind_sizes, with_sizes
+from .alignment import Site, by_callee
+from .generalize import NotAlike, generalize
 from .solver import Solver
 
 
@@ -72,11 +72,7 @@ class SizedKernels:
             function = generalize(self._functions(site), self._solver)
         except NotAlike as error:
             raise NotAlike(error.reason, site.variable) from error
-        scheduled, how = generic.schedule(function, self._ctx.machine)
+        scheduled, how = generic.schedule(function, self._ctx.machine, self._sizes)
         reason = self._ctx.why_skipped(ChooseRecipes, value=name) or "no recipe for this operation"
         self._ctx.kernels[name] = Kernel(name, generic.NAME, {"schedule": how}, reason)
         return bind_sizes(scheduled, self._sizes, site.results)
-
-
-def bind_sizes(f, s, r):
-    return f

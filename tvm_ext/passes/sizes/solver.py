@@ -1,0 +1,254 @@
+"""Integers of one program at several sizes become expressions over its symbols.
+
+    sizes N, S at (8, 512), (3, 37), (2, 53):   (4096, 111, 106)  ->  N * S      (513, 38, 54)  ->  S + 1
+
+What fits is not proven: more probes make a chance agreement less likely, and a value that several quotients fit is
+ambiguous until a probe tells them apart.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tvm import tirx
+
+from ...core.sizes import Sizes, evaluate
+
+Values = tuple[int, ...]
+#: Divisors of quotients: strides of convolutions and pools, patches, windows.
+_DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
+#: Largest factor of a known expression in a quotient; 3 is of a resize by 3/2.
+_MOST_FACTOR = 4
+#: Sizes, drawn once, at which expressions that fit the probes are told apart.
+_SAMPLES = 48
+
+
+@dataclass(frozen=True)
+class _Known:
+    """An expression and its values at the probes."""
+
+    expr: Any
+    values: Values
+
+    def times(self, other: _Known) -> _Known:
+        return _Known(self.expr * other.expr, tuple(a * b for a, b in zip(self.values, other.values, strict=True)))
+
+    @property
+    def steps(self) -> Values:
+        """Differences to the value at the bound."""
+        return tuple(v - self.values[0] for v in self.values)
+
+
+class _Quotient(NamedTuple):
+    """(factor * known + offset) // divisor, for each offset from `low` to `high`."""
+
+    known: _Known
+    factor: int
+    divisor: int
+    low: int
+    high: int
+
+    @property
+    def offset(self) -> int:
+        """0 or that of a ceiling if it fits, else the smallest."""
+        fits = (b for b in (0, self.divisor - 1) if self.low <= b <= self.high)
+        return next(fits, min(max(self.low, 0), self.high))
+
+    def expr(self, offset: int) -> Any:
+        return tirx.floordiv(_affine(self.factor, self.known.expr, offset), tirx.IntImm("int64", self.divisor))
+
+
+class Solver:
+    """Finds the expression over the symbols of which integers are the values.
+
+    Args:
+        sizes: the symbols.
+        probes: of each symbol its size, by name; the first is the bound.
+    """
+
+    def __init__(self, sizes: Sizes, probes: Sequence[Mapping[str, int]]) -> None:
+        self.sizes, self.probes = sizes, tuple(dict(probe) for probe in probes)
+        names = {symbol.name for symbol in sizes.symbols}
+        for probe in self.probes:
+            if probe.keys() != names:
+                raise ValueError(f"a probe has sizes of {sorted(probe)}; the symbols are {sorted(names)}")
+        self._base: dict[Values, _Known] = {}
+        self._products: dict[Values, list[_Known]] | None = None
+        self._solved: dict[tuple[Values, tuple[Values, ...]], Any] = {}
+        for var in sizes.vars:
+            self.learn(var, [probe[var.name] for probe in self.probes])
+        self._symbols = tuple(self._base.values())
+        self._samples = tuple(_samples(sizes))
+
+    def learn(self, expr: Any, values: Sequence[int]) -> None:
+        """Take an expression for known, such as the size of a dimension, unless a known one has these values.
+
+        Raises:
+            ValueError: these are not its values at the probes.
+        """
+        known = _Known(expr, tuple(int(v) for v in values))
+        if known.values != self.at_probes(expr):
+            raise ValueError(f"{expr} is {self.at_probes(expr)} at the probes, not {known.values}")
+        if any(known.steps) and known.values not in self._base:
+            self._base[known.values] = known
+            self._products = None
+            self._solved.clear()
+
+    def at_probes(self, expr: Any) -> Values:
+        """The values of an expression at the probes."""
+        return tuple(evaluate(expr, probe) for probe in self.probes)
+
+    def solve(self, values: Sequence[int], near: Sequence[Any] = ()) -> Any:
+        """The simplest expression with these values at the probes.
+
+        Args:
+            values: one a probe.
+            near: expressions of which a quotient is more likely one than of others: sizes of a kernel's operands.
+
+        Returns:
+            An int64 expression; a number if all values are equal; None if there is none.
+        """
+        wanted = tuple(int(v) for v in values)
+        if len(set(wanted)) == 1:
+            return wanted[0]
+        close = tuple(_Known(e, self.at_probes(e)) for e in near if not isinstance(e, int | tirx.IntImm))
+        key = (wanted, tuple(known.values for known in close))
+        if key not in self._solved:
+            expr = next(self._fitting(wanted, close), None)
+            assert expr is None or self.at_probes(expr) == wanted
+            self._solved[key] = expr
+        return self._solved[key]
+
+    def ambiguous(self, values: Sequence[int], near: Sequence[Any] = ()) -> bool:
+        """Whether quotients fit that differ at other sizes, and nothing simpler does: one more probe tells.
+
+        Args:
+            values, near: see :meth:`solve`.
+        """
+        wanted = tuple(int(v) for v in values)
+        if len(set(wanted)) == 1 or next(self._exact(wanted), None) is not None:
+            return False
+        close = [_Known(e, self.at_probes(e)) for e in near if not isinstance(e, int | tirx.IntImm)]
+        first: Values | None = None
+        for quotient in self._quotients(wanted, close):
+            for offset in {quotient.low, quotient.offset, quotient.high}:
+                expr = quotient.expr(offset)
+                there = tuple(evaluate(expr, size) for size in self._samples)
+                if first is not None and there != first:
+                    return True
+                first = there
+        return False
+
+    def _fitting(self, wanted: Values, close: Sequence[_Known]) -> Iterator[Any]:
+        yield from self._exact(wanted)
+        for quotient in self._quotients(wanted, close):
+            yield quotient.expr(quotient.offset)
+        yield from self._clamped(wanted)
+
+    def _exact(self, wanted: Values) -> Iterator[Any]:
+        """Affine expressions: of a known one, of a product, of two known ones; the simplest of each kind."""
+        for group in (self._base.values(), self._parallel_products(wanted)):
+            fits = [fit for known in group if (fit := _fit(known, wanted))]
+            if fits:
+                _, factor, offset, known = min(fits, key=lambda fit: fit[0])
+                yield _affine(factor, known.expr, offset)
+        pairs = itertools.combinations(self._addends(), 2)
+        sums = [(*total, pair) for pair in pairs if (total := _fit_sum(*pair, wanted))]
+        if sums:
+            _, factors, offset, (first, second) = min(sums, key=lambda total: total[0])
+            yield _affine(1, _affine(factors[0], first.expr, 0) + _affine(factors[1], second.expr, 0), offset)
+
+    def _parallel_products(self, wanted: Values) -> Sequence[_Known]:
+        """Products of two known expressions, and those times a symbol, that go up and down with some values."""
+        if self._products is None:
+            self._products = {}
+            pairs = [a.times(b) for a, b in itertools.combinations_with_replacement(self._base.values(), 2)]
+            triples = (symbol.times(pair) for symbol in self._symbols for pair in pairs)
+            for known in itertools.chain(pairs, triples):
+                self._products.setdefault(_direction(known.steps), []).append(known)
+        return self._products.get(_direction(_Known(None, wanted).steps), ())
+
+    def _addends(self) -> list[_Known]:
+        """What is summed: known expressions, and products of two symbols."""
+        pairs = itertools.combinations_with_replacement(self._symbols, 2)
+        return [*self._base.values(), *(a.times(b) for a, b in pairs)]
+
+    def _quotients(self, wanted: Values, close: Sequence[_Known]) -> Iterator[_Quotient]:
+        """All quotients that fit: of `close`, then of others; the smallest divisor and factor first."""
+        others = [known for known in self._base.values() if all(known.values != c.values for c in close)]
+        for group in (close, others):
+            for divisor in _DIVISORS:
+                for factor in (f for f in range(1, _MOST_FACTOR + 1) if math.gcd(f, divisor) == 1):
+                    fits = [q for known in group if (q := _quotient(known, factor, divisor, wanted))]
+                    yield from sorted(fits, key=lambda quotient: abs(quotient.offset))
+
+    def _clamped(self, wanted: Values) -> Iterator[Any]:
+        """Minima and maxima of a known expression and a number."""
+        for known in self._base.values():
+            for pick, make, limit in ((min, tirx.min, max(wanted)), (max, tirx.max, min(wanted))):
+                picked = tuple(pick(v, limit) for v in known.values)
+                if picked == wanted:
+                    yield make(known.expr, tirx.IntImm("int64", limit))
+
+
+def _samples(sizes: Sizes) -> Iterable[Mapping[str, int]]:
+    """Sizes within the bounds; the same each time."""
+    draw = random.Random(0)
+    yield {symbol.name: symbol.low for symbol in sizes.symbols}
+    for _ in range(_SAMPLES):
+        yield {symbol.name: draw.randint(symbol.low, symbol.high) for symbol in sizes.symbols}
+
+
+def _direction(steps: Values) -> Values:
+    """Steps without a common factor, the first that is not 0 being positive."""
+    divisor = math.gcd(*steps)
+    if divisor == 0:
+        return steps
+    sign = next(1 if s > 0 else -1 for s in steps if s)
+    return tuple(sign * s // divisor for s in steps)
+
+
+def _fit(known: _Known, wanted: Values) -> tuple[int, int, int, _Known] | None:
+    """Its weight, the factor, the offset and the expression, if wanted = factor * known + offset."""
+    steps, known_steps = _Known(None, wanted).steps, known.steps
+    place = next(i for i, step in enumerate(known_steps) if step)
+    factor, rest = divmod(steps[place], known_steps[place])
+    if rest or factor == 0 or any(w != factor * k for w, k in zip(steps, known_steps, strict=True)):
+        return None
+    offset = wanted[0] - factor * known.values[0]
+    return abs(factor) + abs(offset), factor, offset, known
+
+
+def _fit_sum(first: _Known, second: _Known, wanted: Values) -> tuple[int, tuple[int, int], int] | None:
+    """The weight, both factors and the offset, if wanted = f * first + g * second + offset."""
+    rows = list(zip(first.steps, second.steps, _Known(None, wanted).steps, strict=True))[1:]
+    for (a, b, v), (c, d, w) in itertools.combinations(rows, 2):
+        if determinant := a * d - b * c:
+            f, f_rest = divmod(v * d - b * w, determinant)
+            g, g_rest = divmod(a * w - v * c, determinant)
+            if f_rest or g_rest or not f or not g or any(f * x + g * y != z for x, y, z in rows):
+                return None
+            offset = wanted[0] - f * first.values[0] - g * second.values[0]
+            return abs(f) + abs(g) + abs(offset), (f, g), offset
+    return None
+
+
+def _quotient(known: _Known, factor: int, divisor: int, wanted: Values) -> _Quotient | None:
+    """The quotients of a known expression that fit."""
+    lows = [divisor * w - factor * k for w, k in zip(wanted, known.values, strict=True)]
+    low, high = max(lows), min(lows) + divisor - 1
+    return _Quotient(known, factor, divisor, low, high) if low <= high else None
+
+
+def _affine(factor: int, expr: Any, offset: int) -> Any:
+    """factor * expr + offset, without what does nothing."""
+    product = expr if factor == 1 else expr * tirx.IntImm("int64", factor)
+    if offset == 0:
+        return product
+    number = tirx.IntImm("int64", abs(offset))
+    return product + number if offset > 0 else product - number
