@@ -89,13 +89,14 @@ class _Lowering:
         self, source: Source, options: CompileOptions, machine: Machine, clock: Clock, symbols: Sequence[Symbol],
         instruments: Instruments,
     ) -> None:  # fmt: skip
+        from ..core.numbers.storage import Growth
         from ..core.sizes import Sizes
         from ..passes.sizes.solver import Solver
 
         self._source, self._options, self._machine, self._clock = source, options, machine, clock
         self._instruments, self._symbols = instruments, planned(symbols)
         self._sizes = Sizes.of(self._symbols)
-        self._probes = probes_of(self._symbols)
+        self._probes, self._growth = probes_of(self._symbols), Growth()
         self._solver = Solver(self._sizes, self._probes)
 
     def run(self, inputs: Sequence[TensorSpec]) -> Programs:
@@ -109,8 +110,7 @@ class _Lowering:
         from ..passes.pipeline import Pipeline
         from ..passes.sizes.alignment import Alignment, annotated
 
-        # a size that does not fit is found before all others are imported
-        programs = [self._start(number) for number in reversed(range(len(self._probes)))][::-1]
+        programs = [self._start(number) for number in range(len(self._probes))]
         before = Pipeline.of(self._options).before(ChooseRecipes).without(*_LEFT_OUT)
         programs = [replace(one, mod=before.run(one.mod, one.ctx)) for one in programs]
         alignment = Alignment([one.mod for one in programs], self._solver)
@@ -128,10 +128,15 @@ class _Lowering:
         Raises:
             NotAlike: part of it has no program of its own.
         """
+        from ..core.numbers.storage import Growth
+        from ..frontend.importer import import_model
         from ..passes.sizes.generalize import NotAlike
 
         instruments = self._instruments if number == 0 else NO_INSTRUMENTS
-        begun = start(self._source, self._options.at(self._probes[number]), self._machine, self._clock, instruments)
+        options, growth = self._options.at(self._probes[number]), self._growth.again()
+        imported = import_model(self._source, options, growth=growth)
+        begun = start(self._source, options, self._machine, self._clock, instruments, imported=imported)
+        begun.ctx.facts[Growth] = growth
         if begun.imported.bodies or begun.imported.regions:
             raise NotAlike("a loop, or a region that another program runs, has one size only")
         return begun

@@ -87,7 +87,8 @@ class Alignment:
     def _differ(self, bodies: Sequence[Sequence[relax.VarBinding]]) -> NotAlike:
         for bindings in zip(*bodies, strict=False):
             if len({_what(b.value) for b in bindings}) > 1:
-                return NotAlike("other operators stand here at other sizes", bindings[0].var.name)
+                kinds = ", ".join(dict.fromkeys(_what(b.value) for b in bindings))
+                return NotAlike(f"{kinds} stand here at different sizes", bindings[0].var.name)
         return NotAlike("there are more operators at some sizes than at others")
 
     def _binding(self, bindings: Sequence[relax.VarBinding]) -> None:
