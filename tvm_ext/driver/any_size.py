@@ -27,6 +27,7 @@ from .lower import NO_INSTRUMENTS, Clock, Lowered, Programs, start
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
+    from ..passes.pipeline import Pipeline
     from ..passes.sizes.alignment import Alignment
 
 #: Sizes of other programs, as parts of the largest size where that is not small.
@@ -107,13 +108,21 @@ class _Lowering:
             TvmExtError: the model cannot be imported at a size.
         """
         from ..passes.lowering.choose_recipes import ChooseRecipes
+        from ..passes.lowering.group_operations import GroupOperations
         from ..passes.pipeline import Pipeline
         from ..passes.sizes.alignment import Alignment, annotated
+        from ..passes.sizes.compute_constants import ComputeConstants
+        from ..passes.sizes.generalize import NotAlike
 
         programs = [self._start(number) for number in range(len(self._probes))]
-        before = Pipeline.of(self._options).before(ChooseRecipes).without(*_LEFT_OUT)
-        programs = [replace(one, mod=before.run(one.mod, one.ctx)) for one in programs]
+        pipeline = Pipeline.of(self._options).before(ChooseRecipes).without(*_LEFT_OUT)
+        programs = self._after(pipeline.before(GroupOperations), programs)
+        varying = Alignment([one.mod for one in programs], self._solver).varying
+        programs = [replace(one, mod=ComputeConstants(varying)(one.mod, one.ctx).mod) for one in programs]
+        programs = self._after(pipeline.from_("group-operations"), programs)
         alignment = Alignment([one.mod for one in programs], self._solver)
+        if alignment.varying:
+            raise NotAlike("a constant has other values at other sizes", min(alignment.varying)[0])
         programs[0] = replace(programs[0], mod=annotated(alignment, [one.mod for one in programs]))
         programs = self._chosen(programs, {site.callees[0]: site.callees for site in alignment.sites})
         programs = self._with_kernels(programs, copied_reshapes(programs[0].mod, alignment))
@@ -140,6 +149,10 @@ class _Lowering:
         if begun.imported.bodies or begun.imported.regions:
             raise NotAlike("a loop, or a region that another program runs, has one size only")
         return begun
+
+    @staticmethod
+    def _after(pipeline: Pipeline, programs: Sequence[Lowered]) -> list[Lowered]:
+        return [replace(one, mod=pipeline.run(one.mod, one.ctx)) for one in programs]
 
     def _chosen(self, programs: Sequence[Lowered], groups: Mapping[str, Sequence[str]]) -> list[Lowered]:
         """The programs with recipes for the groups of the first, and the same plans for those of the others."""

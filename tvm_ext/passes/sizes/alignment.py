@@ -11,6 +11,7 @@ those of other sizes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 from tvm_ext.core.graph.relax_graph import array_of, bindings_of, main_bindings, op_name
 from tvm_ext.core.sizes import EXTENTS
 
+from .compute_constants import MOST_ELEMENTS
 from .generalize import NotAlike
 from .solver import Solver
 from .windows import behind_windows
@@ -66,6 +68,7 @@ class Alignment:
     Attributes:
         extents: name of a variable of `main` -> its extents; a tuple of those, of a tuple of tensors.
         sites: calls of functions of the module, by `relax.call_tir` too.
+        varying: (variable, number of an operand of its value) of small constants that differ.
 
     Raises:
         NotAlike: the programs differ in more than sizes.
@@ -76,6 +79,7 @@ class Alignment:
         self._likely: tuple[Any, ...] = ()
         self.extents: dict[str, Any] = {}
         self.sites: list[Site] = []
+        self.varying: set[tuple[str, int]] = set()
         for params in zip(*(mod["main"].params for mod in modules), strict=True):
             self._note(params)
         bodies = [main_bindings(mod) for mod in modules]
@@ -96,7 +100,8 @@ class Alignment:
         if len(kinds := {_what(value) for value in values}) > 1:
             raise NotAlike(f"{' and '.join(sorted(kinds))} stand here at different sizes", bindings[0].var.name)
         name, callees = bindings[0].var.name, _callees(values)
-        operands = [self._operand(group, name) for group in zip(*map(_operands, values), strict=True)]
+        aligned = enumerate(zip(*map(_operands, values), strict=True))
+        operands = [self._operand(operand, name, number) for number, operand in aligned]
         group = self._modules[0][callees[0]] if callees else None
         before = [dim for extents in operands for dim in extents]
         self._likely = tuple(behind_windows(values[0], group if isinstance(group, relax.Function) else None, before))
@@ -145,14 +150,16 @@ class Alignment:
             self._solver.learn(extent, values)
         return extent
 
-    def _operand(self, values: Sequence[Any], variable: str) -> Extents:
+    def _operand(self, values: Sequence[Any], variable: str, number: int) -> Extents:
         """The extents of an operand of each program."""
         if not isinstance(values[0], GenericConst):
             known = self.extents.get(values[0].name)
             return known if isinstance(known, tuple) else ()
         extents = self._shape([value.ty for value in values], variable)
         if self._values and not _begins_alike(values):
-            raise NotAlike("a constant has other values at other sizes", variable)
+            if any(not isinstance(dim, int) for dim in extents) or math.prod(extents) > MOST_ELEMENTS:
+                raise NotAlike("a constant has other values at other sizes", variable)
+            self.varying.add((variable, number))
         return extents
 
 
