@@ -20,6 +20,7 @@ from tvm.ir import IRModule
 from tvm_ext.core.graph.relax_graph import iter_groups
 from tvm_ext.core.group import CONFIG, RECIPE, Group
 from tvm_ext.core.machine import Machine
+from tvm_ext.core.mixing import mixes_symbolic
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Plan
 from tvm_ext.core.recipe import Config, Match, Recipe, config_text
@@ -85,6 +86,7 @@ def matches(group: Group, machine: Machine, *, exact: bool = False, off: Collect
     """
     found: list[tuple[Recipe, Match]] = []
     reasons: list[str] = []
+    mixed = mixes_symbolic(group)
     for recipe in recipes():
         if group.anchor not in recipe.anchors:
             continue
@@ -93,6 +95,9 @@ def matches(group: Group, machine: Machine, *, exact: bool = False, off: Collect
             continue
         if exact and not recipe.exact:
             reasons.append(f'{recipe.name}: accuracy="exact"')
+            continue
+        if mixed and not recipe.any_size:
+            reasons.append(f"{recipe.name}: {mixed}")
             continue
         match = recipe.match(group, machine)
         if not isinstance(match, Match):
