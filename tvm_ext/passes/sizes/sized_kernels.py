@@ -64,7 +64,7 @@ class SizedKernels:
         kernel = self._ctx.kernels.get(name)
         if kernel is None:
             return self._generic(name, site)
-        border = {}
+        border = kernel.plan.recipe.border(kernel.plan.match) if kernel.plan is not None else {}
         return with_sizes(self._modules[0][name], site.extents, self._sizes, site.results, border)
 
     def _generic(self, name: str, site: Site) -> tirx.PrimFunc:
