@@ -98,9 +98,9 @@ class CompileOptions:
         example="--shape input=1,3,224,224", parse=flags.dims, join=dict, write=flags.write_dims,
     ))  # fmt: skip
     dims: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_flag(
-        "--dims", "S=1,512", "smallest and largest size of a symbolic dimension; once per name (default: 1,8 of one that "
-        "stands first in a shape, 1,512 of others)",
-        example="--shape input_ids=N,S --dims N=1,8 --dims S=1,512", parse=flags.dims, join=dict, write=flags.write_dims,
+        "--dims", "S=1,512", "smallest and largest size of a symbolic dimension; once per name (default: 1,8 of one "
+        "that stands first in a shape, 1,512 of others)", example="--shape input_ids=N,S --dims N=1,8 --dims S=1,512",
+        parse=flags.dims, join=dict, write=flags.write_dims,
     ))  # fmt: skip
     specialize: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_flag(
         "--specialize", "N=1,4,16", "sizes of a symbolic batch to make programs for (default: 1,4,16)",

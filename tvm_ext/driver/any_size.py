@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError, TvmExtError, UnsupportedError, did_you_mean
 from ..core.instruments import Instruments
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
     from ..passes.pipeline import Pipeline
     from ..passes.sizes.alignment import Alignment
+    from ..passes.sizes.solver import Solver
 
 #: Sizes of other programs, as parts of the largest size where that is not small.
-_PARTS = (0.55, 0.39, 0.68, 0.2)
+_PARTS = (0.55, 0.39, 0.68)
 #: Sizes of other programs where the largest size is small: nothing runs at them.
 _PRIMES = (37, 53, 61, 71, 83, 97, 103, 109)
 _SMALL = 16
@@ -39,7 +40,8 @@ _SMALL = 16
 _TILE, _LEAST = 16, 3
 #: Passes that choose by size, or make views of what is no view in arrays of the bounds.
 _LEFT_OUT = ("fuse-expansions", "view-reshapes")
-_STEPS = (1, 2, 4, 8, 16, 32, 64)
+#: What sizes may have to be multiples of.
+_STEPS = (2, 4, 8, 16, 32, 64)
 
 
 def lower_any_size(
@@ -52,27 +54,55 @@ def lower_any_size(
     """
     from ..passes.sizes.generalize import NotAlike
 
-    inputs = input_specs(frozen_source(source, options.freeze).proto.graph, dict(options.shapes), source.name)
+    graph = frozen_source(source, options.freeze).proto.graph
     _check_names(options, source.name)
     reasons: list[str] = []
-    batches = {spec.shape[0] for spec in inputs if spec.shape}
-    for step in _STEPS:
-        coarse = [one.name for one in options.symbols if one.name not in batches and one.high >= 3 * step]
-        if step > 1 and not coarse:
-            break
-        symbols = [replace(one, multiple=step if one.name in coarse else 1) for one in options.symbols]
-        try:
-            return _Lowering(source, options, machine, clock, symbols, instruments).run(inputs)
-        except NotAlike as error:
-            reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
-        except OptionError:
-            raise
-        except TvmExtError as error:
-            reasons.append(error.message[:300])
+    for named in dict.fromkeys((options, _merged(options))):
+        inputs = input_specs(graph, dict(named.shapes), source.name)
+        for symbols in _multiples(named):
+            try:
+                return _Lowering(source, named, machine, clock, symbols, instruments).run(inputs)
+            except NotAlike as error:
+                reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
+                break
+            except OptionError:
+                raise
+            except TvmExtError as error:
+                reasons.append(error.message[:300])
+    names = ", ".join(symbol.name for symbol in options.symbols)
     raise UnsupportedError(
-        f"{source.name}: it cannot be compiled for every size of {', '.join(s.name for s in options.symbols)}: {reasons[0]}",
+        f"{source.name}: it cannot be compiled for every size of {names}: {reasons[0]}",
         fix="give numbers for some dimensions: shapes=",
     )
+
+
+def _multiples(options: CompileOptions) -> Iterator[list[Symbol]]:
+    """The symbols, with any size; then with multiples of 2, 4, ..., but for batches: branches may round otherwise."""
+    batches = {shape[0] for _, shape in options.shapes if shape}
+    yield list(options.symbols)
+    for step in _STEPS:
+        coarse = [one.name for one in options.symbols if one.name not in batches and one.high >= 3 * step]
+        if not coarse:
+            return
+        yield [replace(one, multiple=step if one.name in coarse else 1) for one in options.symbols]
+
+
+def _merged(options: CompileOptions) -> CompileOptions:
+    """The options with one name for all symbolic dimensions at one place of several inputs.
+
+    Some exporters name equal dimensions of two inputs differently.
+    """
+    first: dict[int, str] = {}
+    names: dict[str, str] = {}
+    for _, shape in options.shapes:
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, str):
+                names.setdefault(dim, first.setdefault(axis, dim))
+    shapes = {
+        name: tuple(names[dim] if isinstance(dim, str) else dim for dim in shape) for name, shape in options.shapes
+    }
+    bounds = {name: bounds for name, bounds in options.dims if names.get(name, name) == name}
+    return replace(options, shapes=shapes, dims=bounds, specialize=())
 
 
 def _check_names(options: CompileOptions, model: str) -> None:
@@ -125,7 +155,7 @@ class _Lowering:
             raise NotAlike("a constant has other values at other sizes", min(alignment.varying)[0])
         programs[0] = replace(programs[0], mod=annotated(alignment, [one.mod for one in programs]))
         programs = self._chosen(programs, {site.callees[0]: site.callees for site in alignment.sites})
-        programs = self._with_kernels(programs, copied_reshapes(programs[0].mod, alignment))
+        programs = self._with_kernels(programs, copied_reshapes(programs[0].mod, alignment, self._solver))
         alignment = Alignment([one.mod for one in programs], self._solver, values=False)
         lowered = self._bound(programs, alignment)
         self._clock.lap("passes")
@@ -229,20 +259,14 @@ def probes_of(symbols: Sequence[Symbol]) -> tuple[Mapping[str, int], ...]:
     return tuple(probes)
 
 
-def copied_reshapes(mod: IRModule, alignment: Alignment) -> frozenset[str]:
+def copied_reshapes(mod: IRModule, alignment: Alignment, solver: Solver) -> frozenset[str]:
     """Variables of `main` that are reshapes, and no view of an array of the bounds."""
     from ..core.graph.relax_graph import main_bindings, op_name, shape_of
     from ..passes.sizes.alignment import is_view
 
-    extents = alignment.extents
-    return frozenset(
-        b.var.name
-        for b in main_bindings(mod)
-        if op_name(b.value) == "relax.reshape"
-        and not is_view(
-            alignment.operand(b.value.args[0]),
-            extents[b.var.name],
-            shape_of(b.value.args[0]) or (),
-            shape_of(b.var) or (),
-        )
-    )
+    def viewed(var: Any, source: Any) -> bool:
+        extents = alignment.operand(source), alignment.extents[var.name]
+        return is_view(solver, *extents, shape_of(source) or (), shape_of(var) or ())
+
+    reshapes = (b for b in main_bindings(mod) if op_name(b.value) == "relax.reshape")
+    return frozenset(b.var.name for b in reshapes if not viewed(b.var, b.value.args[0]))

@@ -1,4 +1,4 @@
-"""Sizes known at run time: symbols with bounds, dimensions computed of them, and calls of a program planned at the bounds.
+"""Sizes known at run time: symbols with bounds, dimensions computed of them, calls of a program planned at the bounds.
 
     inputs ids[N, S], mask[N, S]; N in 1..8, S in 1..512        ids of (3, 37), mask of (3, 37)   ->   N = 3, S = 37
 

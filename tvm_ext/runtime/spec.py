@@ -317,8 +317,8 @@ class Metadata:
 _TENSORS = ("inputs", "outputs", "weights")
 _FIELDS: dict[str, type] = {
     "format": int, "threads": int, "parallel": bool, "inputs": list, "outputs": list, "weights": list,
-    "programs": list, "compact": list, "expanded": bool, "offloads": list, "bodies": list, "symbols": list, "machine": dict,
-    "versions": dict, "model": dict, "report": dict,
+    "programs": list, "compact": list, "expanded": bool, "offloads": list, "bodies": list, "symbols": list,
+    "machine": dict, "versions": dict, "model": dict, "report": dict,
 }  # fmt: skip
 _TEXTS = {"machine": ("isa", "mcpu", "triple"), "versions": ("tvm", "tvm_ffi"), "model": ("name", "sha256")}
 

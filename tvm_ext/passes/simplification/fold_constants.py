@@ -135,7 +135,7 @@ def _folded(call: Call, ty: Any, operands: list[Any], rw: Rewriter) -> Any:
         rw.skip(f"{name}: the result has no static shape, or a dtype numpy lacks")
         return None
     growth = rw.ctx.facts.get(Growth)
-    if (growth.decided(rw.current, _grows(types, operands)) if growth else _grows(types, operands)):
+    if growth.decided(rw.current, _grows(types, operands)) if growth else _grows(types, operands):
         rw.skip(f"{name}: the result is over 1 MiB and over 4 times its operands")
         return None
     try:

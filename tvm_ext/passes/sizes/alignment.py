@@ -283,23 +283,22 @@ def _plain_operands(call: Any) -> list[Any]:
     return [one for operand in call.args for one in getattr(operand, "fields", [operand])]
 
 
-def is_view(before: Extents, after: Extents, held: Sequence[int], shown: Sequence[int]) -> bool:
+def is_view(solver: Solver, before: Extents, after: Extents, held: Sequence[int], shown: Sequence[int]) -> bool:
     """Whether a reshape shows the same memory where both tensors lie in arrays of the bounds.
 
     Args:
         before, after: extents of the two tensors.
         held, shown: their shapes at the bounds.
     """
-    a, b = _symbolic(before, held), _symbolic(after, shown)
-    return len(a) == len(b) and all(
-        one[1:] == other[1:] and tvm_ffi.structural_equal(one[0], other[0]) for one, other in zip(a, b, strict=True)
-    )
+    return _in_use(solver, before, held) == _in_use(solver, after, shown)
 
 
-def _symbolic(extents: Any, shape: Sequence[int]) -> list[tuple[Any, int, int]]:
-    """Of each symbolic dimension: its extent, its size at the bound, and how many elements one step of it is."""
-    steps = [int(np.prod(shape[axis + 1 :], dtype=np.int64)) for axis in range(len(shape))]
+def _in_use(solver: Solver, extents: Extents, shape: Sequence[int]) -> list[tuple[tuple[int, ...], int]]:
+    """For each symbolic dimension how many elements of memory are in use, at each probe, of how many: within each other
+    from the outermost dimension to the innermost."""
+    steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     return [
-        (extent, size, step) for extent, size, step in zip(extents, shape, steps, strict=True)
+        (tuple(value * step for value in solver.at_probes(extent)), size * step)
+        for extent, size, step in zip(extents, shape, steps, strict=True)
         if not isinstance(extent, int)
-    ]  # fmt: skip
+    ]
