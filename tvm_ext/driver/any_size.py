@@ -98,10 +98,10 @@ def _merged(options: CompileOptions) -> CompileOptions:
         for axis, dim in enumerate(shape):
             if isinstance(dim, str):
                 names.setdefault(dim, first.setdefault(axis, dim))
-    shapes = {
-        name: tuple(names[dim] if isinstance(dim, str) else dim for dim in shape) for name, shape in options.shapes
-    }
-    bounds = {name: bounds for name, bounds in options.dims if names.get(name, name) == name}
+    shapes = tuple(
+        (name, tuple(names[dim] if isinstance(dim, str) else dim for dim in shape)) for name, shape in options.shapes
+    )
+    bounds = tuple((name, bounds) for name, bounds in options.dims if names.get(name, name) == name)
     return replace(options, shapes=shapes, dims=bounds, specialize=())
 
 

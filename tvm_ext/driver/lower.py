@@ -130,7 +130,7 @@ def lower_all(
     source = read_model(model)
     clock.lap("start")
     graph = frozen_source(source, options.freeze).proto.graph
-    named = replace(options, shapes=free_shapes(graph, dict(options.shapes)))
+    named = replace(options, shapes=tuple(free_shapes(graph, dict(options.shapes)).items()))
     if not named.symbols:
         one = run_pipeline(start(source, options, machine, clock, instruments))
         return Programs(one.imported.inputs, one.imported.outputs, (one,))
