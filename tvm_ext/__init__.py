@@ -73,7 +73,7 @@ def compile(model: Any, **options: Any) -> CompiledModel:
 
     Args:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
-        **options: fields of :class:`CompileOptions`, which explains them: `shapes`, `specialize` and `freeze` of
+        **options: fields of :class:`CompileOptions`, which explains them: `shapes`, `dims`, `specialize` and `freeze` of
             inputs, `target`, `machine` and `threads`, `fusion`, `accuracy`, `precision` with `max_error` and
             `keep_float32`, `records`, `choose` with `seconds`, `offload` with `offload_options`, `fallback`,
             `cache`, `threads_wait`.
@@ -84,7 +84,8 @@ def compile(model: Any, **options: Any) -> CompiledModel:
 
     Raises:
         OptionError: an unknown option or a bad value.
-        ModelError: the model is no valid ONNX, is incomplete, or leaves dimensions free that `shapes` does not bind.
+        ModelError: the model is no valid ONNX, is incomplete, or leaves dimensions free that `shapes` does not bind,
+            and is no program for all sizes.
         UnsupportedError: a node cannot be compiled; the message names it.
     """
     from .driver.compile import compile_model

@@ -83,7 +83,9 @@ image (float[N, 3, H, W] x) => (float[N, 10] y, float[N, 16, A, B] map) {
 """
 MOVES = """
 <ir_version: 8, opset_import: ["": 17]>
-moves (float[S, 6] x, float[T, 6] z) => (float[R, 6] joined, float[F, 3] flat, float[S, 6] soft, float[C, 6] cut, float[6, S] turned) {
+moves (float[S, 6] x, float[T, 6] z) => (
+  float[R, 6] joined, float[F, 3] flat, float[S, 6] soft, float[C, 6] cut, float[6, S] turned
+) {
   joined = Concat <axis = 0> (x, z)
   to = Constant <value_ints = [-1, 3]> ()
   flat = Reshape(x, to)
@@ -117,7 +119,12 @@ DIMS: dict[str, dict[str, tuple[int, int]]] = {
 SIZES: dict[str, list[dict[str, int]]] = {
     "rows": [{"N": 1, "S": 1}, {"N": 5, "S": 40}, {"N": 3, "S": 37}, {"N": 2, "S": 16}],
     "tokens": [{"N": 1, "S": 1}, {"N": 4, "S": 70}, {"N": 3, "S": 37}, {"N": 2, "S": 64}],
-    "image": [{"N": 1, "H": 5, "W": 5}, {"N": 3, "H": 64, "W": 80}, {"N": 2, "H": 37, "W": 61}, {"N": 1, "H": 32, "W": 79}],
+    "image": [
+        {"N": 1, "H": 5, "W": 5},
+        {"N": 3, "H": 64, "W": 80},
+        {"N": 2, "H": 37, "W": 61},
+        {"N": 1, "H": 32, "W": 79},
+    ],
     "moves": [{"S": 2, "T": 1}, {"S": 33, "T": 20}, {"S": 7, "T": 13}, {"S": 16, "T": 8}],
 }
 _compiled: dict[str, CompiledModel] = {}
@@ -156,13 +163,14 @@ def test_a_program_agrees_with_onnxruntime_at_any_size(name: str) -> None:
         outputs = compiled.run(feeds)
         for spec, expected in zip(compiled.outputs, session.run(None, feeds), strict=True):
             assert outputs[spec.name].shape == expected.shape == spec.sized(sizes).sizes
-            np.testing.assert_allclose(outputs[spec.name], expected, rtol=2e-5, atol=2e-5, err_msg=f"{spec.name} {sizes}")
+            where, scale = f"{spec.name} {sizes}", 1e-5 * max(1.0, float(np.ptp(expected)))
+            np.testing.assert_allclose(outputs[spec.name], expected, rtol=0, atol=scale, err_msg=where)
 
 
 def test_sizes_out_of_bounds_and_contradictions_are_errors() -> None:
     compiled = compiled_named("tokens")
     feeds = feeds_of(compiled, {"N": 2, "S": 20})
-    with pytest.raises(InputError, match="'mask'.*S is 19 here and 20 in input 'ids'"):
+    with pytest.raises(InputError, match=r"'mask'.*S is 19 here and 20 in input 'ids'"):
         compiled.run({**feeds, "mask": feeds["mask"][:, :19]})
     with pytest.raises(InputError, match="S is 71; it can be 1 to 70"):
         compiled.run({"ids": np.zeros((2, 71), "int64"), "mask": np.ones((2, 71), "float32")})
@@ -190,7 +198,7 @@ def test_names_without_bounds_have_those_that_are_stated() -> None:
     model = model_named("rows")
     compiled = tvm_ext.compile(model, shapes={"x": ("B", "T", 24)}, cache=False, records=None, threads=1)
     assert [(s.name, s.low, s.high) for s in compiled.symbols] == [("B", 1, 8), ("T", 1, 512)]
-    with pytest.raises(OptionError, match="no dimension of .* is 'T'"):
+    with pytest.raises(OptionError, match=r"no dimension of .* is 'T'"):
         tvm_ext.compile(model, dims={"T": (1, 8)}, cache=False)
 
 
@@ -202,7 +210,7 @@ def test_a_model_whose_branches_round_takes_multiples() -> None:
           p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
           roi = Constant <value_floats = [0.0]> ()
           scales = Constant <value_floats = [1.0, 1.0, 2.0, 2.0]> ()
-          u = Resize <mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (p, , scales)
+          u = Resize <coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (p, , scales)
           y = Add(u, x)
         }
         """,
@@ -230,5 +238,5 @@ def test_what_depends_on_sizes_by_value_is_refused_with_the_node() -> None:
         """,
         {},
     )
-    with pytest.raises((UnsupportedError, ModelError), match="constant has other values"):
+    with pytest.raises((UnsupportedError, ModelError), match="follow from no symbol"):
         tvm_ext.compile(model, dims={"S": (2, 40)}, cache=False)

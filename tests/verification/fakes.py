@@ -10,6 +10,7 @@ class FakeCompiled:
 
     threads = 1
     batches = ()
+    symbols = ()
 
     def __init__(self, inputs, function):
         self.inputs, self.function, self.report = tuple(inputs), function, {}

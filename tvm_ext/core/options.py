@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..runtime.pool.waiting import ThreadsWait, checked_wait
-from ..runtime.sizes import Symbol
+from ..runtime.sizes.symbols import Symbol
 from . import flags
 from .errors import OptionError, did_you_mean
 from .flags import Flag

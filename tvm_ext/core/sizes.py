@@ -16,7 +16,7 @@ from typing import Any
 
 from tvm import tirx
 
-from ..runtime.sizes import Symbol as Symbol
+from ..runtime.sizes.symbols import Symbol as Symbol
 
 #: Attribute of a grouped function, and of a kernel: of each parameter in order, then of each result, the run-time
 #: extent of each dimension: int64, over the variables of :class:`Sizes`; a number where it is the buffer's own.
@@ -53,7 +53,7 @@ class Sizes:
         return {symbol.name: symbol.bound for symbol in self.symbols}
 
     def text(self, extent: Any) -> int | str:
-        """An extent as metadata has it: a number, or text that :func:`..runtime.sizes.dimension` reads."""
+        """An extent as metadata has it: a number, or text that :func:`..runtime.sizes.symbols.dimension` reads."""
         return int(extent) if isinstance(extent, int | tirx.IntImm) else _text(extent)
 
 

@@ -20,7 +20,7 @@ from ..core.options import CompileOptions
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import input_specs
-from ..runtime.sizes import Symbol
+from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .lower import NO_INSTRUMENTS, Clock, Lowered, Programs, start
 
@@ -214,7 +214,7 @@ class _Lowering:
 
         first = programs[0]
         kernels = SizedKernels([one.mod for one in programs], first.ctx, self._sizes, self._solver, alignment.sites)
-        mod = BindSizes(self._sizes, kernels.sites, kernels.function)(first.mod, first.ctx).mod
+        mod = BindSizes(self._sizes, kernels.sites, kernels.functions)(first.mod, first.ctx).mod
         last = Pipeline.of(self._options).before("loops").from_("lower-rest")
         return replace(first, mod=last.run(mod, first.ctx))
 

@@ -15,7 +15,7 @@ from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
 from ..frontend.reading.shapes import free_shapes, input_specs
 from ..precision.decide import measured, with_kept
-from ..runtime.sizes import Symbol
+from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .records import book_of, schedules_of, timings_of
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.errors import ArtifactError
-from .sizes import multiple_of_symbol, shape_at
+from .sizes.symbols import multiple_of_symbol, shape_at
 
 if TYPE_CHECKING:
     from .expansion import Compact

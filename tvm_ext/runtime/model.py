@@ -25,7 +25,7 @@ from .memory.kernel_memory import Inspector, hook_of
 from .offload_report import OffloadReport
 from .pool.threads import available_cores, dispatcher
 from .pool.waiting import ThreadsWait
-from .sizes import Symbol, named_sizes
+from .sizes.symbols import Symbol, named_sizes
 from .spec import Body, Dim, Metadata, TensorSpec
 from .vm import Caller, CallerPool, Hook, Observer, Weights
 

@@ -15,7 +15,7 @@ from ..core.errors import ArtifactError
 from .consistency import check_consistency, check_tensor
 from .drivers import Offload
 from .expansion import Compact
-from .sizes import Symbol, dimension, multiple_of_symbol, shape_at
+from .sizes.symbols import Symbol, dimension, multiple_of_symbol, shape_at
 from .tvm_runtime import tvm_version
 
 FORMAT_VERSION = 6

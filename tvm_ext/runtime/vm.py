@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .batches import run_composed, split_batch
 from .function import Function, Weights
 from .memory.arrays import aligned_empty
-from .sizes import SizedCall
+from .sizes.batches import run_composed, split_batch
+from .sizes.sized_call import SizedCall
 from .spec import Metadata
 from .tvm_runtime import virtual_machine
 

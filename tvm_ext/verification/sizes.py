@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.errors import OptionError
-from ..runtime.sizes import Symbol
+from ..runtime.sizes.symbols import Symbol
 
 if TYPE_CHECKING:
     from ..runtime.model import CompiledModel

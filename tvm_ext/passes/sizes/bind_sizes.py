@@ -5,7 +5,7 @@ y = call_tir(k, (x, w))   ->   main(x, sizes): y = call_tir(k, (x, w, sizes))
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tvm import relax, tirx
@@ -17,9 +17,6 @@ from tvm_ext.core.sizes import SIZES, Sizes
 
 from .alignment import Site
 
-Sized = Callable[[str, Site], tirx.PrimFunc]
-"""Makes of a kernel of the bounds, by its name, the one that takes the sizes last of its inputs."""
-
 
 class BindSizes(Pass):
     """The sizes are a parameter of `main` behind the inputs, and of each kernel that depends on them.
@@ -27,13 +24,13 @@ class BindSizes(Pass):
     Args:
         sizes: of the program.
         sites: variable of `main` -> the call of a kernel that it is bound to, of those that depend on sizes.
-        sized: makes the kernels.
+        sized: kernel of the bounds -> the one that takes the sizes last of its inputs.
     """
 
     name = "bind-sizes"
     needed = "a program of symbolic sizes is planned at their bounds"
 
-    def __init__(self, sizes: Sizes, sites: Mapping[str, Site], sized: Sized) -> None:
+    def __init__(self, sizes: Sizes, sites: Mapping[str, Site], sized: Mapping[str, tirx.PrimFunc]) -> None:
         self._sizes, self._sites, self._sized = sizes, sites, sized
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
@@ -49,7 +46,7 @@ class BindSizes(Pass):
                 return None
             name = call.args[0].name_hint
             if name not in kernels:
-                kernels[name] = rw.replace_function(call.args[0], self._sized(name, site))
+                kernels[name] = rw.replace_function(call.args[0], self._sized[name])
                 if (kernel := ctx.kernels.pop(name, None)) is not None:
                     kernel.name = kernels[name].name_hint
                     ctx.kernels[kernel.name] = kernel

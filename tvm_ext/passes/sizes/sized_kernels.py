@@ -32,17 +32,19 @@ class SizedKernels:
 
     Attributes:
         sites: variable of `main` -> the call it is bound to, of kernels that depend on sizes.
+        functions: these kernels, scheduled, by their names at the bounds.
 
     Raises:
-        NotAlike: a kernel of the bounds is several at other sizes.
+        NotAlike: a kernel of the bounds is several at other sizes, or kernels differ in more than numbers.
     """
 
     def __init__(
         self, modules: Sequence[IRModule], ctx: CompileContext, sizes: Sizes, solver: Solver, sites: Sequence[Site]
     ) -> None:
         self._modules, self._ctx, self._sizes, self._solver = modules, ctx, sizes, solver
-        sized = {name for name, site in by_callee(sites).items() if self._depends(site)}
+        sized = {name: site for name, site in by_callee(sites).items() if self._depends(site)}
         self.sites = {site.variable: site for site in sites if site.callees[0] in sized}
+        self.functions = {name: self._function(name, site) for name, site in sized.items()}
 
     def _depends(self, site: Site) -> bool:
         if site.symbolic:
@@ -55,12 +57,7 @@ class SizedKernels:
     def _functions(self, site: Site) -> list[tirx.PrimFunc]:
         return [mod[name] for mod, name in zip(self._modules, site.callees, strict=True)]
 
-    def function(self, name: str, site: Site) -> tirx.PrimFunc:
-        """The kernel of a call, scheduled.
-
-        Raises:
-            NotAlike: kernels of different sizes differ in more than numbers.
-        """
+    def _function(self, name: str, site: Site) -> tirx.PrimFunc:
         kernel = self._ctx.kernels.get(name)
         if kernel is None:
             return self._generic(name, site)

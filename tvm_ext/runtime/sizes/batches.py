@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .function import Function
-from .memory.arrays import aligned_empty
-from .sizes import multiple_of_symbol
-from .spec import TensorSpec
+from ..function import Function
+from ..memory.arrays import aligned_empty
+from ..spec import TensorSpec
+from .symbols import multiple_of_symbol
 
 
 @functools.lru_cache(maxsize=1024)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tvm_ext.core.errors import ArtifactError, InputError
-from tvm_ext.runtime.sizes import Symbol, dimension, named_sizes, shape_at
+from tvm_ext.runtime.sizes.symbols import Symbol, dimension, named_sizes, shape_at
 from tvm_ext.runtime.spec import TensorSpec
 
 SYMBOLS = (Symbol("N", 1, 8), Symbol("S", 2, 512, multiple=2))
@@ -21,7 +21,9 @@ def test_a_dimension_is_a_function_of_sizes(text: str, value: int) -> None:
     assert shape_at((2, text), {"N": 3, "S": 34}) == (2, value)
 
 
-@pytest.mark.parametrize("text", ["", "N.x", "f(N)", "__import__('os')", "N if S else 1", "'N'", "N = 1", "N ** N", "1.5"])
+@pytest.mark.parametrize(
+    "text", ["", "N.x", "f(N)", "__import__('os')", "N if S else 1", "'N'", "N = 1", "N ** N", "1.5"]
+)
 def test_other_text_is_no_dimension(text: str) -> None:
     with pytest.raises(ValueError):
         dimension(text)
@@ -49,7 +51,16 @@ def test_an_error_names_input_dimension_and_bound(shapes: list[tuple[int, ...]],
 
 
 @pytest.mark.parametrize(
-    "row", [["N", 1, 8, 1], ["N.x", 1, 8, 1, 8], ["N", 0, 8, 1, 8], ["N", 4, 2, 1, 8], ["N", 1, 8, 0, 8], ["N", 1, 8, 1, 4], 5]
+    "row",
+    [
+        ["N", 1, 8, 1],
+        ["N.x", 1, 8, 1, 8],
+        ["N", 0, 8, 1, 8],
+        ["N", 4, 2, 1, 8],
+        ["N", 1, 8, 0, 8],
+        ["N", 1, 8, 1, 4],
+        5,
+    ],
 )
 def test_an_artifact_cannot_have_other_symbols(row: object) -> None:
     with pytest.raises(ArtifactError):
