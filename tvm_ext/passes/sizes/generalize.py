@@ -15,7 +15,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tvm_ffi
@@ -26,11 +26,20 @@ from tvm.s_tir import SBlock
 from tvm.s_tir.stmt import MatchBufferRegion
 from tvm.tirx.buffer import BufferType
 
+from ...core.numbers.precision import NARROW_FLOATS, rounded
+from ...core.sizes import Sizes, evaluate
 from ...ops.scalars.expressions import dtype_of
 from .solver import Solver
 
 #: Fields that say nothing of what a node does.
 _IDLE = ("span", "name", "name_hint")
+
+
+#: In what a quotient is computed, so that rounding it again is the same as rounding once.
+_COMPUTED_IN = {"float16": "float32", "bfloat16": "float32", "float32": "float64", "float64": "float64"}
+_BITS = {"float16": "int16", "bfloat16": "int16", "float32": "int32", "float64": "int64"}
+#: Below this denominator it is: half of a unit in the last place of the narrow type is then no less than one over it.
+_EXACT = {"float16": 1 << 12, "bfloat16": 1 << 12, "float32": 1 << 24, "float64": 1 << 53}
 
 
 class NotAlike(Exception):
@@ -80,7 +89,7 @@ def generalize(functions: Sequence[tirx.PrimFunc], solver: Solver) -> tirx.PrimF
         for place, row in enumerate(rows)
         if row[0].number is not None and any(node.number != row[0].number for node in row)
     }
-    return functions[0].with_body(_replaced(functions[0].body, expressions))
+    return functions[0].with_body(_divisible(_replaced(functions[0].body, expressions), solver.sizes))
 
 
 def _learn_dimensions(functions: Sequence[tirx.PrimFunc], solver: Solver) -> list[Any]:
@@ -96,7 +105,7 @@ def _learn_dimensions(functions: Sequence[tirx.PrimFunc], solver: Solver) -> lis
         _same([len(shape) for shape in shapes], f"ranks of {params[0].name}")
         for dims in zip(*shapes, strict=True):
             expr = solver.solve([int(d) for d in dims])
-            if expr is not None and not isinstance(expr, int):
+            if expr is not None:
                 solver.learn(expr, [int(d) for d in dims])
                 near.append(expr)
     return near
@@ -135,6 +144,20 @@ def _nodes(body: Any) -> list[_Node]:
 def _replaced(body: Any, expressions: Mapping[int, Any]) -> Any:
     places = itertools.count()
     return _walk(body, lambda _: expressions.get(next(places)))
+
+
+def _divisible(body: Any, sizes: Sizes) -> Any:
+    """The body that divides by no 0 where a size is 0: there is nothing to compute then, but a CPU stops at it."""
+    lowest = {symbol.name: symbol.low for symbol in sizes.symbols}
+
+    def divide(node: Any) -> Any:
+        try:
+            zero = evaluate(node.b, lowest) == 0
+        except (KeyError, TypeError):  # of more than sizes
+            return node
+        return type(node)(node.a, tirx.max(node.b, tirx.const(1, dtype_of(node.b)))) if zero else node
+
+    return tvm_ffi.structural_map(body, ((tirx.FloorDiv, tirx.FloorMod), divide))
 
 
 def _node(node: Any) -> _Node:
@@ -217,17 +240,51 @@ def _expression(row: Sequence[_Node], solver: Solver, near: Sequence[Any]) -> An
     return expr if dtype_of(expr) == dtype else tirx.Cast(dtype, expr)
 
 
-def _float(values: Sequence[Any], dtype: str, solver: Solver, near: Sequence[Any]) -> Any:
-    """Literals that are integers, or one over integers, which is rounded once as the literal is: both divide means."""
-    if not all(map(math.isfinite, values)):
+def _float(values: Sequence[float], dtype: str, solver: Solver, near: Sequence[Any]) -> Any:
+    """Literals that are quotients of integers, rounded once: counts, one over counts, and scales of images."""
+    if not all(map(math.isfinite, values)) or dtype not in _COMPUTED_IN:
         return None
-    if all(v == round(v) for v in values):
-        return solver.solve([round(v) for v in values], near)
-    counts = [round(1 / v) if v else 0 for v in values]
-    if any(count == 0 or 1 / count != v for count, v in zip(counts, values, strict=True)):
-        return None
-    count = solver.solve(counts, near)
-    return None if count is None else tirx.FloatImm("float64", 1.0) / tirx.Cast("float64", count)
+    for below in _denominators(values, solver, near):
+        above = [round(value * count) for value, count in zip(values, below, strict=True)]
+        pairs = list(zip(values, above, below, strict=True))
+        if all(n < _EXACT[dtype] and value in (k / n, _round(k / n, dtype)) for value, k, n in pairs):
+            numerator, denominator = solver.solve(above, near), solver.solve(below, near)
+            if numerator is not None and denominator is not None:
+                return _quotient(numerator, denominator, dtype)
+    return None
+
+
+def _denominators(values: Sequence[float], solver: Solver, near: Sequence[Any]) -> Iterator[Sequence[int]]:
+    """Positive ones: 1; of one over a count; sizes, and those less one, as of images whose corners are aligned."""
+    yield [1] * len(values)
+    if all(values):
+        yield [max(abs(round(1 / value)), 1) for value in values]
+    for size in map(solver.at_probes, near):
+        for less in (0, 1):
+            if min(size) > less:
+                yield [d - less for d in size]
+
+
+def _quotient(above: Any, below: Any, dtype: str) -> Any:
+    """The quotient, rounded once to a dtype; as its bits, because TVM's analyzer takes no float of symbols."""
+    wide = _COMPUTED_IN[dtype]
+    if isinstance(below, int) and below == 1:
+        number = tirx.Cast(dtype, above)
+    else:
+        number = tirx.Cast(wide, _int64(above)) / tirx.Cast(wide, _int64(below))
+        number = number if wide == dtype else tirx.Cast(dtype, number)
+    return tirx.reinterpret(dtype, tirx.reinterpret(_BITS[dtype], number))
+
+
+def _int64(value: Any) -> Any:
+    return tirx.IntImm("int64", value) if isinstance(value, int) else value
+
+
+def _round(value: float, dtype: str) -> float:
+    import numpy as np
+
+    array = np.asarray(value)
+    return float(rounded(array, dtype) if dtype in NARROW_FLOATS else array.astype(dtype))
 
 
 def _check_memory(nodes: Sequence[_Node], rows: Sequence[Sequence[_Node]]) -> None:

@@ -68,7 +68,10 @@ class Solver:
 
     Args:
         sizes: the symbols.
-        probes: of each symbol its size, by name; the first is the bound.
+        probes: of each symbol its size, by name; the first is the bound. Four or more, no size 1, even and odd ones.
+
+    Attributes:
+        doubts: values that were solved by one of several quotients -> the probe that tells them apart.
     """
 
     def __init__(self, sizes: Sizes, probes: Sequence[Mapping[str, int]]) -> None:
@@ -80,10 +83,14 @@ class Solver:
         self._base: dict[Values, _Known] = {}
         self._products: dict[Values, list[_Known]] | None = None
         self._solved: dict[tuple[Values, tuple[Values, ...]], Any] = {}
-        for var in sizes.vars:
-            self.learn(var, [probe[var.name] for probe in self.probes])
-        self._symbols = tuple(self._base.values())
         self._samples = tuple(_samples(sizes))
+        self.doubts: dict[Values, Mapping[str, int]] = {}
+        for var in sizes.vars:
+            here = self.at_probes(var)
+            if here in self._base:
+                raise ValueError(f"{var.name} and {self._base[here].expr} are equal at all probes: {here}")
+            self.learn(var, here)
+        self._symbols = tuple(self._base.values())
 
     def learn(self, expr: Any, values: Sequence[int]) -> None:
         """Take an expression for known, such as the size of a dimension, unless a known one has these values.
@@ -116,10 +123,10 @@ class Solver:
         wanted = tuple(int(v) for v in values)
         if len(set(wanted)) == 1:
             return wanted[0]
-        close = tuple(_Known(e, self.at_probes(e)) for e in near if not isinstance(e, int | tirx.IntImm))
+        close = self._known_of(near)
         key = (wanted, tuple(known.values for known in close))
         if key not in self._solved:
-            expr = next(self._fitting(wanted, close), None)
+            expr = self._search(wanted, close)
             assert expr is None or self.at_probes(expr) == wanted
             self._solved[key] = expr
         return self._solved[key]
@@ -130,25 +137,36 @@ class Solver:
         Args:
             values, near: see :meth:`solve`.
         """
+        return self.telling(values, near) is not None
+
+    def telling(self, values: Sequence[int], near: Sequence[Any] = ()) -> Mapping[str, int] | None:
+        """The size at which the quotients that fit differ most: the probe to add; None if all are the same.
+
+        Args:
+            values, near: see :meth:`solve`.
+        """
         wanted = tuple(int(v) for v in values)
         if len(set(wanted)) == 1 or next(self._exact(wanted), None) is not None:
-            return False
-        close = [_Known(e, self.at_probes(e)) for e in near if not isinstance(e, int | tirx.IntImm)]
-        first: Values | None = None
-        for quotient in self._quotients(wanted, close):
-            for offset in {quotient.low, quotient.offset, quotient.high}:
-                expr = quotient.expr(offset)
-                there = tuple(evaluate(expr, size) for size in self._samples)
-                if first is not None and there != first:
-                    return True
-                first = there
-        return False
+            return None
+        fits = list(self._quotients(wanted, self._known_of(near)))
+        exprs = [q.expr(offset) for q in fits for offset in range(q.low, q.high + 1)]
+        most, size = max(((len({evaluate(e, at) for e in exprs}), i) for i, at in enumerate(self._samples)))
+        return self._samples[size] if most > 1 else None
 
-    def _fitting(self, wanted: Values, close: Sequence[_Known]) -> Iterator[Any]:
-        yield from self._exact(wanted)
-        for quotient in self._quotients(wanted, close):
-            yield quotient.expr(quotient.offset)
-        yield from self._clamped(wanted)
+    def _known_of(self, near: Sequence[Any]) -> tuple[_Known, ...]:
+        return tuple(_Known(e, self.at_probes(e)) for e in near if not isinstance(e, int | tirx.IntImm))
+
+    def _search(self, wanted: Values, close: Sequence[_Known]) -> Any:
+        expr = next(self._exact(wanted), None)
+        if expr is not None:
+            return expr
+        quotient = next(self._quotients(wanted, close), None)
+        if quotient is not None:
+            probe = self.telling(wanted, [known.expr for known in close])
+            if probe is not None:
+                self.doubts[wanted] = probe
+            return quotient.expr(quotient.offset)
+        return next(itertools.chain(self._clamped(wanted), self._rounded(wanted)), None)
 
     def _exact(self, wanted: Values) -> Iterator[Any]:
         """Affine expressions: of a known one, of a product, of two known ones; the simplest of each kind."""
@@ -179,13 +197,17 @@ class Solver:
         return [*self._base.values(), *(a.times(b) for a, b in pairs)]
 
     def _quotients(self, wanted: Values, close: Sequence[_Known]) -> Iterator[_Quotient]:
-        """All quotients that fit: of `close`, then of others; the smallest divisor and factor first."""
-        others = [known for known in self._base.values() if all(known.values != c.values for c in close)]
-        for group in (close, others):
-            for divisor in _DIVISORS:
-                for factor in (f for f in range(1, _MOST_FACTOR + 1) if math.gcd(f, divisor) == 1):
-                    fits = [q for known in group if (q := _quotient(known, factor, divisor, wanted))]
-                    yield from sorted(fits, key=lambda quotient: abs(quotient.offset))
+        """The quotients that fit: of `close`, or of others; the smallest divisor and factor first."""
+        for group in (close, self._base.values()):
+            fits = [
+                quotient
+                for divisor, factor in itertools.product(_DIVISORS, range(1, _MOST_FACTOR + 1))
+                for known in group
+                if math.gcd(factor, divisor) == 1 and (quotient := _quotient(known, factor, divisor, wanted))
+            ]
+            if fits:
+                yield from sorted(fits, key=lambda q: (q.divisor, q.factor, abs(q.offset)))
+                return
 
     def _clamped(self, wanted: Values) -> Iterator[Any]:
         """Minima and maxima of a known expression and a number."""
@@ -194,6 +216,18 @@ class Solver:
                 picked = tuple(pick(v, limit) for v in known.values)
                 if picked == wanted:
                     yield make(known.expr, tirx.IntImm("int64", limit))
+
+    def _rounded(self, wanted: Values) -> Iterator[Any]:
+        """Affine expressions of a known one rounded up or down to a multiple, and of what that adds or leaves."""
+        for divisor, known in itertools.product(_DIVISORS, self._base.values()):
+            number = tirx.IntImm("int64", divisor)
+            down = tirx.floordiv(known.expr, number) * number
+            up = tirx.floordiv(known.expr + (number - 1), number) * number
+            for expr in (down, up, known.expr - down, up - known.expr):
+                rounded = _Known(expr, self.at_probes(expr))
+                fit = _fit(rounded, wanted) if any(rounded.steps) else None
+                if fit:
+                    yield _affine(fit[1], expr, fit[2])
 
 
 def _samples(sizes: Sizes) -> Iterable[Mapping[str, int]]:
