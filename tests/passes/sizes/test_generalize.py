@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import relax, te, tirx
 from tvm.relax import op
 from tvm.s_tir import SBlock
 
@@ -182,6 +182,11 @@ CASES = {
     "corners aligned": Case([IMAGE], lambda x, z: op.image.resize2d(
         x, (2 * z["S"], 2 * z["P"]), layout="NCHW", method="linear", coordinate_transformation_mode="align_corners"
     ), lambda x, z: bilinear(bilinear(x, 2, corners=True), 3, corners=True), tolerance=1e-5),
+    "argsort": Case([CUBE], lambda x, z: op.argsort(x, 1, dtype="int64"),
+                    lambda x, z: np.argsort(x, 1, kind="stable")),
+    "mask": Case(["S", "S", "N S S"], lambda q, k, x, z: op.where(
+        op.less_equal(k, op.expand_dims(q, 1)), x, op.full((1,), relax.const(-9.0, "float32"), "float32")
+    ), lambda q, k, x, z: np.where(k <= q[:, None], x, -9), ("int64", "int64", "float32")),
     "lower triangle": Case(["N S S"], lambda x, z: op.tril(x), lambda x, z: np.tril(x)),
     "scatter": Case([CUBE, "N 1 16", "N 1 16"], lambda x, i, u, z: op.scatter_elements(x, i, u, 1),
                     lambda x, i, u, z: scattered(x, i, u), ("float32", "int64", "float32")),
@@ -193,11 +198,12 @@ CASES = {
 def test_a_kernel_is_exact_at_any_size(name: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generic, "vector_threads", lambda *_: threads)
     case, machine = CASES[name], Machine.detect()
-    function = generalize([kernel(case, probe) for probe in PROBES], Solver(SIZES, PROBES))
+    function = generalize([kernel(case, probe) for probe in PROBES], Solver(SIZES, PROBES), results=1)
     scheduled, how = generic.schedule(function, machine, SIZES)
-    assert how == ("parallel" if threads > 1 else "serial") or name in ("cumsum", "scatter")
+    assert how == ("parallel" if threads > 1 else "serial") or name in ("cumsum", "scatter", "argsort")
     run = compile_kernels({"main": bind_sizes(scheduled, SIZES)}, machine)["main"]
-    bounds = [tuple(map(int, param.ty.shape)) for param in function.params]
+    bounds = [shape(param) for param in function.params]
+    assert len(bounds) == len(case.shapes) + 1
     for at in RUNS:
         xs = random_inputs(case, at)
         with warnings.catch_warnings(action="ignore"):
@@ -209,6 +215,28 @@ def test_a_kernel_is_exact_at_any_size(name: str, threads: int, monkeypatch: pyt
         span = np.abs(wanted.astype(float)).max(initial=0)
         np.testing.assert_allclose(part, wanted, rtol=0, atol=case.tolerance * span, err_msg=f"{name} at {at}")
         np.testing.assert_array_equal(result.numpy(), in_corner(part, bounds[-1]), f"{name} beyond {at}")
+
+
+def of_int32(at: Size) -> tirx.PrimFunc:
+    """A kernel whose loops count in int32: x less its largest element, from behind."""
+    x, rest = te.placeholder((at["N"], at["S"]), name="x"), te.reduce_axis((0, at["S"]))
+    most = te.compute((at["N"],), lambda i: te.max(x[i, rest], rest))
+    return te.create_prim_func([x, te.compute((at["N"], at["S"]), lambda i, j: x[i, at["S"] - 1 - j] - most[i])])
+
+
+def test_loops_of_int32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generic, "vector_threads", lambda *_: 3)
+    machine, function = Machine.detect(), generalize([of_int32(probe) for probe in PROBES], Solver(SIZES, PROBES))
+    scheduled, _ = generic.schedule(function, machine, SIZES)
+    threads: list[tirx.For] = []
+    tvm_ffi.structural_walk(scheduled.body, (tirx.For, lambda one: threads.append(one) if int(one.kind) else None))
+    assert [int(loop.extent) for loop in threads] == [2, 3]  # no pool takes more, at any size
+    run = compile_kernels({"main": bind_sizes(scheduled, SIZES)}, machine)["main"]
+    for at in RUNS:
+        x = np.random.default_rng(0).integers(-9, 9, (at["N"], at["S"])).astype("float32")
+        result = tvm.runtime.tensor(poisoned((4, 48), "float32"))
+        run(tvm.runtime.tensor(in_corner(x, (4, 48))), tvm.runtime.tensor(np.array([*at.values()])), result)
+        np.testing.assert_array_equal(result.numpy(), in_corner((x - x.max(1, keepdims=True))[:, ::-1], (4, 48)))
 
 
 def generalized(case: Case, probes: Sequence[Size] = PROBES) -> tirx.PrimFunc:
@@ -237,8 +265,8 @@ DIFFERENT = {
     "constant": lambda x, z: op.nn.pad(x, [0, 0, 0, 1, 0, 0], pad_value=0.3 if z["S"] > 20 else 0.7),
     "function": lambda x, z: op.sin(x) if z["S"] > 20 else op.cos(x),
     "operands": lambda x, z: op.add(op.flip(x, 1), x) if z["S"] > 20 else op.add(x, op.flip(x, 1)),
+    "results": lambda x, z: op.argsort(x, 1),  # nobody says which they are, of a function that sorts rows
     "integer": lambda x, z: op.nn.pad(x, [0, 0, 0, {18: 1, 29: 9}.get(z["S"], 2), 0, 0]),
-    "memory of rows": lambda x, z: op.argsort(x, 1),  # by a function that takes rows for contiguous
 }
 
 

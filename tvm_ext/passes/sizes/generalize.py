@@ -5,8 +5,8 @@
       ->       for i in range(S): y[i] = x[S - 1 - i]     # x and y are 512 wide
 
 Buffers keep the shape of the bound, which is that of the first kernel: memory is planned for it, and what is in use of
-each begins at index 0. So no kernel may know by itself where an element lies: one that takes the address of a buffer
-whose inner dimensions differ is not generalized.
+each begins at index 0. So no kernel may know by itself where an element lies: one that hands a buffer to a function
+hands it a copy (:mod:`.contiguous`), and one that mixes addresses and elements is not generalized.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tvm.tirx.buffer import BufferType
 from ...core.numbers.precision import NARROW_FLOATS, rounded
 from ...core.sizes import Sizes, evaluate
 from ...ops.scalars.expressions import dtype_of
+from .contiguous import with_contiguous
 from .solver import Solver
 
 #: Fields that say nothing of what a node does.
@@ -59,12 +60,14 @@ class _Node(NamedTuple):
     number: int | float | None = None
 
 
-def generalize(functions: Sequence[tirx.PrimFunc], solver: Solver) -> tirx.PrimFunc:
+def generalize(functions: Sequence[tirx.PrimFunc], solver: Solver, results: int | None = None) -> tirx.PrimFunc:
     """The kernel of any size; its symbols are free variables: `solver.sizes.vars`.
 
     Args:
         functions: the same kernel, not scheduled, at each probe of the solver.
         solver: knows the sizes of dimensions; those of the parameters are added to what it knows.
+        results: how many of the last parameters are results; None refuses kernels of which it matters, those that hand
+            whole buffers to functions.
 
     Returns:
         The first function with expressions in place of the literals that differ. Its parameters and the buffers that it
@@ -83,7 +86,11 @@ def generalize(functions: Sequence[tirx.PrimFunc], solver: Solver) -> tirx.PrimF
         _check_kinds(row)
     for function, other in zip(functions[1:], nodes[1:], strict=True):
         _check_variables([*functions[0].params, *_variables(nodes[0])], [*function.params, *_variables(other)])
-    _check_memory(nodes[0], rows)
+    places = _uneven(functions[0], nodes[0], rows)
+    if places and results is None:
+        raise NotAlike(f"{functions[0].params[places[0]].name} is handed to a function; say which are results")
+    if places and results is not None:
+        return generalize([with_contiguous(function, places, results) for function in functions], solver, results)
     expressions = {
         place: _expression(row, solver, near)
         for place, row in enumerate(rows)
@@ -287,32 +294,40 @@ def _round(value: float, dtype: str) -> float:
     return float(rounded(array, dtype) if dtype in NARROW_FLOATS else array.astype(dtype))
 
 
-def _check_memory(nodes: Sequence[_Node], rows: Sequence[Sequence[_Node]]) -> None:
-    """No buffer is larger than at the bound, and none whose rows differ in length is addressed.
+def _uneven(function: tirx.PrimFunc, nodes: Sequence[_Node], rows: Sequence[Sequence[_Node]]) -> list[int]:
+    """Places of the parameters whose memory is taken as a whole, although their rows differ in length.
 
     Raises:
-        NotAlike: one is.
+        NotAlike: another buffer is, or one is larger than at the bound.
     """
-    addressed = _addressed(nodes)
+    addressed, by_element = _addressed(nodes)
     buffers = {node.node: [n.node.ty.shape for n in row] for node, row in zip(nodes, rows, strict=True)
                if isinstance(node.node, tirx.Var) and isinstance(node.node.ty, BufferType)}  # fmt: skip
+    uneven = []
     for buffer, shapes in buffers.items():
         for dims in zip(*shapes, strict=True):
             if any(int(d) > int(dims[0]) for d in dims):
                 raise NotAlike(f"{buffer.name} is larger than at the bound: {', '.join(map(str, shapes))}")
         inner = [[int(d) for d in shape[1:]] for shape in shapes]
         if buffer in addressed and any(dims != inner[0] for dims in inner):
-            raise NotAlike(f"the address of {buffer.name} is taken, whose rows have other lengths at other sizes")
+            uneven.append(buffer)
+    places = [place for place, param in enumerate(function.params) if param in uneven and param not in by_element]
+    if len(places) < len(uneven):
+        names = ", ".join(buffer.name for buffer in uneven)
+        raise NotAlike(f"the address of {names} is taken, whose rows have other lengths at other sizes")
+    return places
 
 
-def _addressed(nodes: Sequence[_Node]) -> set[Any]:
-    """Buffers of which a kernel takes the memory, or a view, and not only elements."""
+def _addressed(nodes: Sequence[_Node]) -> tuple[set[Any], set[Any]]:
+    """Buffers of which a kernel takes the memory, or a view, and those of which it takes elements."""
     uses = Counter(_variables(nodes))
-    addressed = set()
+    addressed, by_element = set(), set()
     for node in (one.node for one in nodes):
-        if isinstance(node, TensorLoad | TensorRegion):
-            uses[node.source] -= 1
-        elif isinstance(node, tirx.BufferStore | tirx.AllocBuffer):
+        if isinstance(node, TensorLoad | TensorRegion | tirx.BufferStore):
+            buffer = node.buffer if isinstance(node, tirx.BufferStore) else node.source
+            uses[buffer] -= 1
+            by_element.add(buffer)
+        elif isinstance(node, tirx.AllocBuffer):
             uses[node.buffer] -= 1
         elif isinstance(node, SBlock):
             uses.subtract(node.alloc_buffers)
@@ -320,4 +335,5 @@ def _addressed(nodes: Sequence[_Node]) -> set[Any]:
             addressed.add(node.source.source)
         elif isinstance(node, Call) and getattr(node.op, "name", "") == "tirx.address_of":
             addressed.add(node.args[0].source)
-    return addressed | {var for var, count in uses.items() if count > 0 and isinstance(var.ty, BufferType)}
+    addressed |= {var for var, count in uses.items() if count > 0 and isinstance(var.ty, BufferType)}
+    return addressed, by_element
