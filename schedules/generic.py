@@ -99,6 +99,6 @@ def _block(sch: Schedule, block: Any, machine: Machine, bound: Mapping[str, int]
         parallel_rows(sch, spatial, threads)
     elif parallel:
         parallel_largest(sch, spatial, rows, threads)
-    if not static and any(kind != _SPATIAL for kind in kinds):
+    if not static and sch.get(block).init is not None:
         sch.decompose_reduction(block, loops[len(spatial)])  # it starts where there is nothing to reduce, too
     return parallel

@@ -116,3 +116,13 @@ def test_what_is_learned_is_checked() -> None:
         Solver(SIZES, [{"N": 1, "S": 2}])
     with pytest.raises(ValueError, match="equal at all probes"):
         Solver(IMAGE, [{"H": 640, "W": 640}, {"H": 33, "W": 33}])
+
+
+def test_only_operations_on_sizes_have_a_value() -> None:
+    n, s, _ = SIZES.vars
+    expr = tirx.Cast("int32", tirx.max(tirx.min(n - 5, s % 7), tirx.floordiv(s, 4)))
+    assert [evaluate(expr, at) for at in OTHERS] == [0, 124, 16]
+    with pytest.raises(TypeError, match="Div is no operation on sizes"):
+        evaluate(tirx.Div(n, s), OTHERS[0])
+    with pytest.raises(KeyError):
+        evaluate(tirx.Var("i", "int64") + n, OTHERS[0])
