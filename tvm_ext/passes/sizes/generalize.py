@@ -34,8 +34,6 @@ from .solver import Solver
 
 #: Fields that say nothing of what a node does.
 _IDLE = ("span", "name", "name_hint")
-
-
 #: In what a quotient is computed, so that rounding it again is the same as rounding once.
 _COMPUTED_IN = {"float16": "float32", "bfloat16": "float32", "float32": "float64", "float64": "float64"}
 _BITS = {"float16": "int16", "bfloat16": "int16", "float32": "int32", "float64": "int64"}
@@ -108,9 +106,8 @@ def _learn_dimensions(functions: Sequence[tirx.PrimFunc], solver: Solver) -> lis
     near: list[Any] = []
     _same([len(function.params) for function in functions], "numbers of parameters")
     for params in zip(*(function.params for function in functions), strict=True):
-        shapes = [getattr(param.ty, "shape", ()) for param in params]
-        _same([len(shape) for shape in shapes], f"ranks of {params[0].name}")
-        for dims in zip(*shapes, strict=True):
+        _same([_variable_kind(param) for param in params], f"types of {params[0].name}")
+        for dims in zip(*(getattr(param.ty, "shape", ()) for param in params), strict=True):
             expr = solver.solve([int(d) for d in dims])
             if expr is not None:
                 solver.learn(expr, [int(d) for d in dims])
