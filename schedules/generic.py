@@ -23,7 +23,7 @@ from tvm_ext.core.sizes import Sizes, evaluate
 from tvm_ext.ops.scalars.strict_floats import strict
 
 from .steps.empty_reductions import started
-from .steps.loops import parallel_largest, parallel_rows
+from .steps.loops import bounded, parallel_largest, parallel_rows
 
 NAME = "generic"
 _SPATIAL = 0
@@ -52,7 +52,9 @@ def schedule(function: tirx.PrimFunc, machine: Machine, sizes: Sizes | None = No
         parallel = [_block(sch, block, machine, sizes.bound if sizes else {}) for block in blocks]
         how = "parallel" if any(parallel) else "serial"
         scheduled = sch.mod["main"].without_attr("global_symbol")
-        return _with_params(scheduled, scheduled.params[: len(function.params)]), how
+        if sizes is not None:
+            scheduled = bounded(_with_params(scheduled, scheduled.params[: len(function.params)]))
+        return scheduled, how
     except (ScheduleError, ValueError, TypeError) as error:
         return function, f"none: {essence(error)}"
 
@@ -97,6 +99,6 @@ def _block(sch: Schedule, block: Any, machine: Machine, bound: Mapping[str, int]
         parallel_rows(sch, spatial, threads)
     elif parallel:
         parallel_largest(sch, spatial, rows, threads)
-    if not static and any(kind != _SPATIAL for kind in kinds):
+    if not static and sch.get(block).init is not None:
         sch.decompose_reduction(block, loops[len(spatial)])  # it starts where there is nothing to reduce, too
     return parallel

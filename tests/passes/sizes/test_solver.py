@@ -35,7 +35,8 @@ def values_of(formula: Formula, probes: list[Mapping[str, int]]) -> list[int]:
     lambda N, S, P: S, lambda N, S, P: N * S, lambda N, S, P: S + 1, lambda N, S, P: 12 * N, lambda N, S, P: 2 * S - 1,
     lambda N, S, P: -S, lambda N, S, P: S + P, lambda N, S, P: N * (S + P), lambda N, S, P: 12 * S * S,
     lambda N, S, P: N * S * P + 7, lambda N, S, P: 64 * (N * S - 1), lambda N, S, P: 3 * S - 2 * P + 5,
-    lambda N, S, P: min(S, 128), lambda N, S, P: max(P, 64), lambda N, S, P: (S + 1) // 2,
+    lambda N, S, P: min(S, 128), lambda N, S, P: max(P, 64), lambda N, S, P: (S + 1) // 2, lambda N, S, P: S % 7,
+    lambda N, S, P: -(-S // 7) * 7, lambda N, S, P: -S % 8 + 1, lambda N, S, P: 2 * (P // 8 * 8),
 ])  # fmt: skip
 def test_an_expression_holds_at_other_sizes(formula: Formula) -> None:
     expr = Solver(SIZES, PROBES).solve(values_of(formula, PROBES))
@@ -83,6 +84,20 @@ def test_quotients_that_no_probe_tells_apart_are_ambiguous() -> None:
     assert evaluate(more.solve([*halves, 49]), {"H": 100, "W": 1}) == 49
 
 
+@pytest.mark.parametrize("formula", [lambda H, W: H // 16, lambda H, W: (W - 7) // 32 + 1, lambda H, W: -(-H // 8)])
+def test_doubts_name_the_probe_that_ends_them(formula: Formula) -> None:
+    probes = list(IMAGES)
+    for _ in range(6):
+        solver = Solver(IMAGE, probes)
+        expr = solver.solve(values_of(formula, probes))
+        if not solver.doubts:
+            break
+        probes.append(solver.doubts[tuple(values_of(formula, probes))])
+    assert not solver.doubts
+    everywhere: list[Mapping[str, int]] = [{"H": k, "W": k} for k in range(32, 641)]
+    assert [evaluate(expr, at) for at in everywhere] == values_of(formula, everywhere)
+
+
 def test_a_quotient_is_of_what_is_near() -> None:
     probes = sizes_of([(96, 97), (160, 161), (64, 65)], IMAGE)
     probes[0] = {"H": 640, "W": 641}
@@ -99,3 +114,15 @@ def test_what_is_learned_is_checked() -> None:
         solver.learn(SIZES.vars[0] * 2, [1, 2, 3, 4, 5])
     with pytest.raises(ValueError, match="the symbols are"):
         Solver(SIZES, [{"N": 1, "S": 2}])
+    with pytest.raises(ValueError, match="equal at all probes"):
+        Solver(IMAGE, [{"H": 640, "W": 640}, {"H": 33, "W": 33}])
+
+
+def test_only_operations_on_sizes_have_a_value() -> None:
+    n, s, _ = SIZES.vars
+    expr = tirx.Cast("int32", tirx.max(tirx.min(n - 5, s % 7), tirx.floordiv(s, 4)))
+    assert [evaluate(expr, at) for at in OTHERS] == [0, 124, 16]
+    with pytest.raises(TypeError, match="Div is no operation on sizes"):
+        evaluate(tirx.Div(n, s), OTHERS[0])
+    with pytest.raises(KeyError):
+        evaluate(tirx.Var("i", "int64") + n, OTHERS[0])

@@ -66,7 +66,7 @@ class SizedKernels:
 
     def _generic(self, name: str, site: Site) -> tirx.PrimFunc:
         try:
-            function = generalize(self._functions(site), self._solver)
+            function = generalize(self._functions(site), self._solver, site.results)
         except NotAlike as error:
             raise NotAlike(error.reason, site.variable) from error
         scheduled, how = generic.schedule(function, self._ctx.machine, self._sizes)

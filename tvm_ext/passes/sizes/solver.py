@@ -8,8 +8,10 @@ ambiguous until a probe tells them apart.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,18 +32,24 @@ _SAMPLES = 48
 
 @dataclass(frozen=True)
 class _Known:
-    """An expression and its values at the probes."""
+    """A product of known expressions, and its values at the probes."""
 
-    expr: Any
+    factors: tuple[Any, ...]
     values: Values
 
     def times(self, other: _Known) -> _Known:
-        return _Known(self.expr * other.expr, tuple(a * b for a, b in zip(self.values, other.values, strict=True)))
+        values = tuple(map(operator.mul, self.values, other.values))
+        return _Known((*self.factors, *other.factors), values)
+
+    @property
+    def expr(self) -> Any:
+        """The product."""
+        return functools.reduce(operator.mul, self.factors)
 
     @property
     def steps(self) -> Values:
         """Differences to the value at the bound."""
-        return tuple(v - self.values[0] for v in self.values)
+        return _steps(self.values)
 
 
 class _Quotient(NamedTuple):
@@ -68,7 +76,10 @@ class Solver:
 
     Args:
         sizes: the symbols.
-        probes: of each symbol its size, by name; the first is the bound.
+        probes: of each symbol its size, by name; the first is the bound. Four or more, no size 1, even and odd ones.
+
+    Attributes:
+        doubts: values that were solved by one of several quotients -> the probe that tells them apart.
     """
 
     def __init__(self, sizes: Sizes, probes: Sequence[Mapping[str, int]]) -> None:
@@ -78,12 +89,16 @@ class Solver:
             if probe.keys() != names:
                 raise ValueError(f"a probe has sizes of {sorted(probe)}; the symbols are {sorted(names)}")
         self._base: dict[Values, _Known] = {}
-        self._products: dict[Values, list[_Known]] | None = None
+        self._products: dict[Values, list[_Known]] = {}
         self._solved: dict[tuple[Values, tuple[Values, ...]], Any] = {}
-        for var in sizes.vars:
-            self.learn(var, [probe[var.name] for probe in self.probes])
-        self._symbols = tuple(self._base.values())
         self._samples = tuple(_samples(sizes))
+        self.doubts: dict[Values, Mapping[str, int]] = {}
+        self._symbols = [_Known((var,), self.at_probes(var)) for var in sizes.vars]
+        for symbol in self._symbols:
+            if symbol.values in self._base:
+                both = f"{self._base[symbol.values].expr} and {symbol.expr}"
+                raise ValueError(f"{both} are equal at all probes: {symbol.values}")
+            self._enter(symbol)
 
     def learn(self, expr: Any, values: Sequence[int]) -> None:
         """Take an expression for known, such as the size of a dimension, unless a known one has these values.
@@ -91,13 +106,20 @@ class Solver:
         Raises:
             ValueError: these are not its values at the probes.
         """
-        known = _Known(expr, tuple(int(v) for v in values))
+        known = _Known((expr,), tuple(int(v) for v in values))
         if known.values != self.at_probes(expr):
             raise ValueError(f"{expr} is {self.at_probes(expr)} at the probes, not {known.values}")
-        if any(known.steps) and known.values not in self._base:
-            self._base[known.values] = known
-            self._products = None
-            self._solved.clear()
+        self._enter(known)
+
+    def _enter(self, known: _Known) -> None:
+        """Know an expression, its products with the others, and those times a symbol."""
+        if not any(known.steps) or known.values in self._base:
+            return
+        self._base[known.values] = known
+        self._solved.clear()
+        for pair in [other.times(known) for other in self._base.values()]:
+            for product in (pair, *(symbol.times(pair) for symbol in self._symbols)):
+                self._products.setdefault(_direction(product.steps), []).append(product)
 
     def at_probes(self, expr: Any) -> Values:
         """The values of an expression at the probes."""
@@ -116,10 +138,10 @@ class Solver:
         wanted = tuple(int(v) for v in values)
         if len(set(wanted)) == 1:
             return wanted[0]
-        close = tuple(_Known(e, self.at_probes(e)) for e in near if not isinstance(e, int | tirx.IntImm))
+        close = self._known_of(near)
         key = (wanted, tuple(known.values for known in close))
         if key not in self._solved:
-            expr = next(self._fitting(wanted, close), None)
+            expr = self._search(wanted, close)
             assert expr is None or self.at_probes(expr) == wanted
             self._solved[key] = expr
         return self._solved[key]
@@ -130,29 +152,40 @@ class Solver:
         Args:
             values, near: see :meth:`solve`.
         """
+        return self.telling(values, near) is not None
+
+    def telling(self, values: Sequence[int], near: Sequence[Any] = ()) -> Mapping[str, int] | None:
+        """The size at which the quotients that fit differ most: the probe to add; None if all are the same.
+
+        Args:
+            values, near: see :meth:`solve`.
+        """
         wanted = tuple(int(v) for v in values)
         if len(set(wanted)) == 1 or next(self._exact(wanted), None) is not None:
-            return False
-        close = [_Known(e, self.at_probes(e)) for e in near if not isinstance(e, int | tirx.IntImm)]
-        first: Values | None = None
-        for quotient in self._quotients(wanted, close):
-            for offset in {quotient.low, quotient.offset, quotient.high}:
-                expr = quotient.expr(offset)
-                there = tuple(evaluate(expr, size) for size in self._samples)
-                if first is not None and there != first:
-                    return True
-                first = there
-        return False
+            return None
+        fits = list(self._quotients(wanted, self._known_of(near)))
+        exprs = [q.expr(offset) for q in fits for offset in range(q.low, q.high + 1)]
+        most, size = max(((len({evaluate(e, at) for e in exprs}), i) for i, at in enumerate(self._samples)))
+        return self._samples[size] if most > 1 else None
 
-    def _fitting(self, wanted: Values, close: Sequence[_Known]) -> Iterator[Any]:
-        yield from self._exact(wanted)
-        for quotient in self._quotients(wanted, close):
-            yield quotient.expr(quotient.offset)
-        yield from self._clamped(wanted)
+    def _known_of(self, near: Sequence[Any]) -> tuple[_Known, ...]:
+        return tuple(_Known((e,), self.at_probes(e)) for e in near if not isinstance(e, int | tirx.IntImm))
+
+    def _search(self, wanted: Values, close: Sequence[_Known]) -> Any:
+        expr = next(self._exact(wanted), None)
+        if expr is not None:
+            return expr
+        quotient = next(self._quotients(wanted, close), None)
+        if quotient is not None:
+            probe = self.telling(wanted, [known.expr for known in close])
+            if probe is not None:
+                self.doubts[wanted] = probe
+            return quotient.expr(quotient.offset)
+        return next(itertools.chain(self._clamped(wanted), self._rounded(wanted)), None)
 
     def _exact(self, wanted: Values) -> Iterator[Any]:
         """Affine expressions: of a known one, of a product, of two known ones; the simplest of each kind."""
-        for group in (self._base.values(), self._parallel_products(wanted)):
+        for group in (self._base.values(), self._products.get(_direction(_steps(wanted)), ())):
             fits = [fit for known in group if (fit := _fit(known, wanted))]
             if fits:
                 _, factor, offset, known = min(fits, key=lambda fit: fit[0])
@@ -163,29 +196,26 @@ class Solver:
             _, factors, offset, (first, second) = min(sums, key=lambda total: total[0])
             yield _affine(1, _affine(factors[0], first.expr, 0) + _affine(factors[1], second.expr, 0), offset)
 
-    def _parallel_products(self, wanted: Values) -> Sequence[_Known]:
-        """Products of two known expressions, and those times a symbol, that go up and down with some values."""
-        if self._products is None:
-            self._products = {}
-            pairs = [a.times(b) for a, b in itertools.combinations_with_replacement(self._base.values(), 2)]
-            triples = (symbol.times(pair) for symbol in self._symbols for pair in pairs)
-            for known in itertools.chain(pairs, triples):
-                self._products.setdefault(_direction(known.steps), []).append(known)
-        return self._products.get(_direction(_Known(None, wanted).steps), ())
-
-    def _addends(self) -> list[_Known]:
-        """What is summed: known expressions, and products of two symbols."""
+    def _addends(self) -> Iterable[_Known]:
+        """What is summed: known expressions, and products of two symbols; the first of those affine in each other."""
         pairs = itertools.combinations_with_replacement(self._symbols, 2)
-        return [*self._base.values(), *(a.times(b) for a, b in pairs)]
+        addends: dict[Values, _Known] = {}
+        for known in (*self._base.values(), *(a.times(b) for a, b in pairs)):
+            addends.setdefault(_direction(known.steps), known)
+        return addends.values()
 
     def _quotients(self, wanted: Values, close: Sequence[_Known]) -> Iterator[_Quotient]:
-        """All quotients that fit: of `close`, then of others; the smallest divisor and factor first."""
-        others = [known for known in self._base.values() if all(known.values != c.values for c in close)]
-        for group in (close, others):
-            for divisor in _DIVISORS:
-                for factor in (f for f in range(1, _MOST_FACTOR + 1) if math.gcd(f, divisor) == 1):
-                    fits = [q for known in group if (q := _quotient(known, factor, divisor, wanted))]
-                    yield from sorted(fits, key=lambda quotient: abs(quotient.offset))
+        """The quotients that fit: of `close`, or of others; the smallest divisor and factor first."""
+        for group in (close, self._base.values()):
+            fits = [
+                quotient
+                for divisor, factor in itertools.product(_DIVISORS, range(1, _MOST_FACTOR + 1))
+                for known in group
+                if math.gcd(factor, divisor) == 1 and (quotient := _quotient(known, factor, divisor, wanted))
+            ]
+            if fits:
+                yield from sorted(fits, key=lambda q: (q.divisor, q.factor, abs(q.offset)))
+                return
 
     def _clamped(self, wanted: Values) -> Iterator[Any]:
         """Minima and maxima of a known expression and a number."""
@@ -195,6 +225,18 @@ class Solver:
                 if picked == wanted:
                     yield make(known.expr, tirx.IntImm("int64", limit))
 
+    def _rounded(self, wanted: Values) -> Iterator[Any]:
+        """Affine expressions of a known one rounded up or down to a multiple, and of what that adds or leaves."""
+        for divisor, known in itertools.product(_DIVISORS, self._base.values()):
+            number = tirx.IntImm("int64", divisor)
+            down = tirx.floordiv(known.expr, number) * number
+            up = tirx.floordiv(known.expr + (number - 1), number) * number
+            for expr in (down, up, known.expr - down, up - known.expr):
+                rounded = _Known((expr,), self.at_probes(expr))
+                fit = _fit(rounded, wanted) if any(rounded.steps) else None
+                if fit:
+                    yield _affine(fit[1], expr, fit[2])
+
 
 def _samples(sizes: Sizes) -> Iterable[Mapping[str, int]]:
     """Sizes within the bounds; the same each time."""
@@ -202,6 +244,10 @@ def _samples(sizes: Sizes) -> Iterable[Mapping[str, int]]:
     yield {symbol.name: symbol.low for symbol in sizes.symbols}
     for _ in range(_SAMPLES):
         yield {symbol.name: draw.randint(symbol.low, symbol.high) for symbol in sizes.symbols}
+
+
+def _steps(values: Values) -> Values:
+    return tuple(v - values[0] for v in values)
 
 
 def _direction(steps: Values) -> Values:
@@ -215,7 +261,7 @@ def _direction(steps: Values) -> Values:
 
 def _fit(known: _Known, wanted: Values) -> tuple[int, int, int, _Known] | None:
     """Its weight, the factor, the offset and the expression, if wanted = factor * known + offset."""
-    steps, known_steps = _Known(None, wanted).steps, known.steps
+    steps, known_steps = _steps(wanted), known.steps
     place = next(i for i, step in enumerate(known_steps) if step)
     factor, rest = divmod(steps[place], known_steps[place])
     if rest or factor == 0 or any(w != factor * k for w, k in zip(steps, known_steps, strict=True)):
@@ -226,7 +272,7 @@ def _fit(known: _Known, wanted: Values) -> tuple[int, int, int, _Known] | None:
 
 def _fit_sum(first: _Known, second: _Known, wanted: Values) -> tuple[int, tuple[int, int], int] | None:
     """The weight, both factors and the offset, if wanted = f * first + g * second + offset."""
-    rows = list(zip(first.steps, second.steps, _Known(None, wanted).steps, strict=True))[1:]
+    rows = list(zip(first.steps, second.steps, _steps(wanted), strict=True))[1:]
     for (a, b, v), (c, d, w) in itertools.combinations(rows, 2):
         if determinant := a * d - b * c:
             f, f_rest = divmod(v * d - b * w, determinant)
