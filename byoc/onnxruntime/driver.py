@@ -5,7 +5,8 @@ program = number of threads (4 bytes, little endian), ONNX model of the region (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tvm_ext.runtime.drivers import register_driver
 
 NAME = "onnxruntime"
 _HEAD = 4
+_SPINNING = "session.intra_op.allow_spinning"
 
 
 def program_of(model: bytes, threads: int) -> bytes:
@@ -51,8 +53,13 @@ def driver(program: bytes) -> Callable[[Sequence[np.ndarray], Sequence[np.ndarra
     return runner
 
 
-def session_of(model: bytes, threads: int) -> Any:
+def session_of(model: bytes | str, threads: int, options: Any = None) -> Any:
     """A session that keeps the cores free between its runs: its threads sleep at once, and do not spin.
+
+    Args:
+        model: serialized, or the path of its file.
+        threads: of the session, unless `options` say how many.
+        options: `onnxruntime.SessionOptions` to follow, but for spinning and profiling; they stay as they are.
 
     Raises:
         ArtifactError: onnxruntime is not installed.
@@ -63,14 +70,32 @@ def session_of(model: bytes, threads: int) -> Any:
     except ImportError as error:
         wrong = f"onnxruntime, which runs part of this model, cannot be imported: {error}"
         raise ArtifactError(wrong, fix="pip install onnxruntime") from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.log_severity_level = 4  # what is fatal; the rest is raised
+    if options is None:
+        options = onnxruntime.SessionOptions()
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4  # what is fatal; the rest is raised
     try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        with _sleeping(options, threads):
+            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # classes of its own, for each of its error codes
         raise ProgramError(f"onnxruntime does not take it: {' '.join(str(error).split())[:500]}") from error
+
+
+@contextlib.contextmanager
+def _sleeping(options: Any, threads: int) -> Iterator[None]:
+    """Options of a session whose threads sleep, inside only."""
+    before = options.intra_op_num_threads, options.enable_profiling
+    try:
+        spinning = options.get_session_config_entry(_SPINNING)
+    except Exception:  # nobody set it
+        spinning = "1"
+    options.intra_op_num_threads, options.enable_profiling = before[0] or threads, False
+    options.add_session_config_entry(_SPINNING, "0")
+    try:
+        yield
+    finally:
+        options.intra_op_num_threads, options.enable_profiling = before
+        options.add_session_config_entry(_SPINNING, spinning)
 
 
 register_driver(NAME, driver)
