@@ -5,8 +5,7 @@ program = number of threads (4 bytes, little endian), ONNX model of the region (
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,11 @@ from tvm_ext.runtime.drivers import register_driver
 NAME = "onnxruntime"
 _HEAD = 4
 _SPINNING = "session.intra_op.allow_spinning"
+#: An ONNX model: y = Identity(x).
+_SMALLEST = (
+    b'\x08\x08:9\n\x10\n\x01x\x12\x01y"\x08Identity\x12\x01gZ\x10\n\x01x\x12\x0b\n\t\x08\x01\x12\x05\n\x03'
+    b"\x12\x01Nb\x10\n\x01y\x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01NB\x04\n\x00\x10\r"
+)
 
 
 def program_of(model: bytes, threads: int) -> bytes:
@@ -59,7 +63,8 @@ def session_of(model: bytes | str, threads: int, options: Any = None) -> Any:
     Args:
         model: serialized, or the path of its file.
         threads: of the session, unless `options` say how many.
-        options: `onnxruntime.SessionOptions` to follow, but for spinning and profiling; they stay as they are.
+        options: `onnxruntime.SessionOptions` of the caller's, which stay as they are. They hold but for profiling, and
+            for spinning if they do not name it.
 
     Raises:
         ArtifactError: onnxruntime is not installed.
@@ -70,32 +75,36 @@ def session_of(model: bytes | str, threads: int, options: Any = None) -> Any:
     except ImportError as error:
         wrong = f"onnxruntime, which runs part of this model, cannot be imported: {error}"
         raise ArtifactError(wrong, fix="pip install onnxruntime") from error
-    if options is None:
-        options = onnxruntime.SessionOptions()
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 4  # what is fatal; the rest is raised
     try:
-        with _sleeping(options, threads):
-            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        own = _own_options(onnxruntime, threads) if options is None else _copied(onnxruntime, options, threads)
+        return onnxruntime.InferenceSession(model, own, providers=["CPUExecutionProvider"])
     except Exception as error:  # classes of its own, for each of its error codes
         raise ProgramError(f"onnxruntime does not take it: {' '.join(str(error).split())[:500]}") from error
 
 
-@contextlib.contextmanager
-def _sleeping(options: Any, threads: int) -> Iterator[None]:
-    """Options of a session whose threads sleep, inside only."""
-    before = options.intra_op_num_threads, options.enable_profiling
-    try:
-        spinning = options.get_session_config_entry(_SPINNING)
-    except Exception:  # nobody set it
-        spinning = "1"
-    options.intra_op_num_threads, options.enable_profiling = before[0] or threads, False
+def _own_options(onnxruntime: Any, threads: int) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.add_session_config_entry(_SPINNING, "0")
+    options.log_severity_level = 4  # what is fatal; the rest is raised
+    return options
+
+
+def _copied(onnxruntime: Any, options: Any, threads: int) -> Any:
+    """A copy of the caller's options: those of a session that was made with them."""
+    profiling, options.enable_profiling = options.enable_profiling, False
     try:
-        yield
+        copy = onnxruntime.InferenceSession(
+            _SMALLEST, options, providers=["CPUExecutionProvider"]
+        ).get_session_options()
     finally:
-        options.intra_op_num_threads, options.enable_profiling = before
-        options.add_session_config_entry(_SPINNING, spinning)
+        options.enable_profiling = profiling
+    copy.intra_op_num_threads = copy.intra_op_num_threads or threads
+    try:
+        copy.get_session_config_entry(_SPINNING)
+    except Exception:  # it is not among them
+        copy.add_session_config_entry(_SPINNING, "0")
+    return copy
 
 
 register_driver(NAME, driver)

@@ -56,10 +56,10 @@ class Compiler:
             UnsupportedError, OptionError, ModelError, BuildError: as :func:`tvm_ext.compile`; or the file of the model
                 is another one by now.
         """
-        from .. import compile as driver
+        from ..compile import compile_model
 
         self._check_file()
-        return driver.compile_model(self._model, self._options_for(shapes))
+        return compile_model(self._model, self._options_for(shapes))
 
     def elsewhere(self, shapes: Shapes) -> CompiledModel:
         """The program for these shapes, compiled in a process of lower priority.

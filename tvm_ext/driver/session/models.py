@@ -21,7 +21,6 @@ from ...frontend.reading.shapes import Dim, bound_dims
 from ...runtime.library import ELF_MAGIC, is_artifact
 from ...runtime.model import CompiledModel, load
 from ...runtime.pool.threads import available_cores, dispatcher
-from .. import compile as driver
 from .compiling import Compiler
 from .feed import Feeds, Input, checked_mapping, converted
 from .node_args import ModelMeta, NodeArg, dtype_of
@@ -179,7 +178,9 @@ def opened(
         if isinstance(free, FreeModel):
             return free
         given["shapes"] = free
-    return FixedModel(driver.compile_model(source, **given), outline)
+    from ..compile import compile_model
+
+    return FixedModel(compile_model(source, **given), outline)
 
 
 def _free_model(
@@ -200,7 +201,9 @@ def _free_model(
         return tuple((one.name, one.dims) for one in inputs if one.dims is not None)  # type: ignore[misc]
     overridable = [_input(arg, tuple(arg.shape)) for arg in stand_in.overridable]
     described = [replace(arg, shape=_shown(arg, one)) for arg, one in zip(stand_in.inputs, inputs, strict=True)]
-    programs = Programs(Compiler(source, options), *policy)
+    known = {one.name: one.dims for one in inputs if not one.free and _is_free(stated[one.name])}
+    shapes = {**dict(options.shapes), **known}
+    programs = Programs(Compiler(source, replace(options, shapes=shapes)), *policy)  # type: ignore[arg-type]
     return FreeModel(name, Feeds(inputs, overridable), programs, stand_in, source, outline, described)
 
 

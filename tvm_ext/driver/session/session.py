@@ -17,7 +17,7 @@ from .report import SessionReport
 
 PROVIDER = "TvmExtExecutionProvider"
 #: Methods of onnxruntime's session that are not here -> what to do instead.
-_ABSENT = {
+ABSENT = {
     "run_async": "call run in a thread of your own: any number may",
     "run_with_ortvaluevector": "call run_with_ort_values",
     "create_ortvalue_from_shape_and_type": "call onnxruntime.OrtValue.ortvalue_from_shape_and_type",
@@ -232,6 +232,6 @@ class InferenceSession:
         return ""
 
     def __getattr__(self, name: str) -> Any:
-        if name in _ABSENT:
-            raise AttributeError(f"{type(self).__name__} has no {name!r}, as onnxruntime's has; {_ABSENT[name]}")
+        if name in ABSENT:
+            raise AttributeError(f"{type(self).__name__} has no {name!r}, as onnxruntime's has; {ABSENT[name]}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
