@@ -147,6 +147,9 @@ def test_missing_inputs_and_outputs(no_compile: None, reference) -> None:
             session.run(None, wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"no output \['q'\]"):
         session.run(["q"], feed(3))
+    with pytest.raises(InputError, match="run_options is str"):
+        session.run(None, feed(3), "fast")
+    agree(session.run(["z"], feed(3), onnxruntime.RunOptions()), [-feed(3)["k"]])
 
 
 def test_what_onnxruntime_takes_besides_arrays(no_compile: None, reference) -> None:
@@ -267,6 +270,19 @@ def test_what_onnxruntime_does_not_take_needs_shapes() -> None:
     proto = model([node("Elephant", "x", "y")], [value("x", ["N"])], [value("y", ["N"])])
     with pytest.raises(UnsupportedError, match=r"free dimensions.*\n.*shapes="):
         session_of(proto)
+
+
+def test_the_first_answer_waits_for_nothing_of_tvm(tmp_path: Path) -> None:
+    onnx.save(affine(), tmp_path / "model.onnx")
+    text = """
+import sys
+import numpy as np
+import tvm_ext
+session = tvm_ext.InferenceSession(sys.argv[1])
+session.run(None, {"x": np.ones((2, 8), "f4"), "b": np.ones((2, 4), "f4"), "k": np.ones((1, 2), "i8")})
+print(*sorted({"tvm", "tvm_ffi", "onnx"} & set(sys.modules)))
+"""
+    assert run_python(text, tmp_path / "model.onnx") == ""
 
 
 def test_a_forked_process_has_a_session_of_its_own() -> None:

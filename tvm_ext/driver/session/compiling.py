@@ -45,7 +45,7 @@ class Compiler:
     def __init__(self, model: bytes | str, options: CompileOptions) -> None:
         self._model, self._options = model, options
         self._state = _state_of(model)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collected session may end it wherever Python allocates
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
@@ -65,7 +65,7 @@ class Compiler:
         """The program for these shapes, compiled in a process of lower priority.
 
         Where it cannot be, it is compiled in this one: a function or a back end of the caller's is among the options,
-        or there is no Python or no linker.
+        or there is no Python (as in a frozen application), or no linker.
 
         Raises:
             UnsupportedError, OptionError, ModelError, BuildError: as :meth:`here`; or the process ended.
@@ -73,7 +73,7 @@ class Compiler:
         from ..compile import has_no_key
 
         self._check_file()
-        if has_no_key(self._options) or not sys.executable:
+        if has_no_key(self._options) or not sys.executable or hasattr(sys, "frozen"):
             return self.here(shapes)
         with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
             path = Path(folder, "model.so")
@@ -93,7 +93,7 @@ class Compiler:
 
     def forked(self) -> None:
         """In a forked process: the process that compiles is the parent's."""
-        self._lock, self._process = threading.Lock(), None
+        self._lock, self._process = threading.RLock(), None
 
     def _options_for(self, shapes: Shapes) -> CompileOptions:
         return replace(self._options, shapes=tuple({**dict(self._options.shapes), **dict(shapes)}.items()))
@@ -112,6 +112,8 @@ class Compiler:
                     [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=words,
                     start_new_session=True,
                 )  # fmt: skip
+                if self._stopped:
+                    process.kill()
             try:
                 answer, _ = process.communicate(job)
             finally:

@@ -26,9 +26,16 @@ def has_arrays(dtype: np.dtype[Any] | None) -> bool:
     return dtype is None or str(dtype) not in _CODES
 
 
-def ort_value_of(array: np.ndarray) -> Any:
-    """The array as an `onnxruntime.OrtValue` on the CPU, over the same memory where that is contiguous."""
+def ort_value_of(array: Any) -> Any:
+    """The array as an `onnxruntime.OrtValue` on the CPU, over the same memory where that is contiguous.
+
+    Raises:
+        InputError: it is a sequence or a map.
+    """
     import onnxruntime
+
+    if not isinstance(array, np.ndarray | np.generic):
+        raise InputError(f"{type(array).__name__} has no OrtValue here: only tensors have", fix="call run")
 
     array = np.ascontiguousarray(array).reshape(array.shape)  # numpy makes one dimension of none
     if has_arrays(array.dtype):

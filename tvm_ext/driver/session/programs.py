@@ -86,6 +86,8 @@ class Programs:
     def program_for(self, shapes: Shapes, never: str = "") -> CompiledModel | None:
         """The program for a call with these shapes; None if onnxruntime is to answer it.
 
+        The one place where it is chosen: a program that takes many shapes would be asked here, before all others.
+
         Args:
             shapes: of the inputs with free dimensions.
             never: why no program can take the call; "" if one can.
@@ -210,8 +212,11 @@ class Programs:
                 self._compile(entry, self._compiler.elsewhere)
 
     def _compile_now(self, entry: _Entry) -> CompiledModel:
-        with Progress(f"compiling for {text_of(entry.shapes)}"):
-            return self._compile(entry, self._compiler.here)
+        def here(shapes: Shapes) -> CompiledModel:
+            with Progress(f"compiling for {text_of(shapes)}"):
+                return self._compiler.here(shapes)
+
+        return self._compile(entry, here)
 
     def _compile(self, entry: _Entry, how: Callable[[Shapes], CompiledModel]) -> CompiledModel:
         with self._compiling:

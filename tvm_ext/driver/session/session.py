@@ -109,6 +109,10 @@ class InferenceSession:
             InputError: an unknown output, inputs that do not fit, or shapes without a program and `on_miss="error"`.
             RunError: the program, or onnxruntime, stopped.
         """
+        if run_options is not None and type(run_options).__name__ != "RunOptions":
+            raise InputError(
+                f"run_options is {type(run_options).__name__}", fix="give onnxruntime.RunOptions(), or None"
+            )
         return self._model.run(self._checked_names(output_names), input_feed, run_options)
 
     def run_with_ort_values(
