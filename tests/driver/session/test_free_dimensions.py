@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -299,3 +300,11 @@ if (child := os.fork()) == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert run_python(text) == "0"
+
+
+def test_a_pickled_session_is_another_one(no_compile: None, reference) -> None:
+    session = session_of(affine(), max_programs=3)
+    agree(session.run(None, feed(3)), reference.run(None, feed(3)))
+    again = pickle.loads(pickle.dumps(session))
+    agree(again.run(None, feed(3)), reference.run(None, feed(3)))
+    assert again.get_inputs() == session.get_inputs() and again.report().onnxruntime == 1

@@ -43,6 +43,10 @@ class FixedModel:
         self.overridable: list[NodeArg] = []
         self._called, self._lock = 0, threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Pickled as program and outline."""
+        return FixedModel, (self.program, self._outline)
+
     def run(self, names: Sequence[str], feed: Mapping[str, Any], run_options: Any) -> list[np.ndarray]:
         """Outputs of a call."""
         checked_mapping(feed)
@@ -86,6 +90,7 @@ class FreeModel:
         stand_in: onnxruntime, where there is none.
         source: path or bytes of the model; outline: of it.
         inputs: as onnxruntime describes them, with the dimensions that the options fix.
+        how: what it was made of.
     """
 
     name: str
@@ -95,6 +100,11 @@ class FreeModel:
     source: bytes | str
     outline: Outline
     inputs: list[NodeArg]
+    how: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Pickled as what it was made of, without its programs; `SessionOptions` of onnxruntime cannot be pickled."""
+        return _free_model, self.how
 
     @property
     def program(self) -> CompiledModel:
@@ -204,7 +214,8 @@ def _free_model(
     known = {one.name: one.dims for one in inputs if not one.free and _is_free(stated[one.name])}
     shapes = {**dict(options.shapes), **known}
     programs = Programs(Compiler(source, replace(options, shapes=shapes)), *policy)  # type: ignore[arg-type]
-    return FreeModel(name, Feeds(inputs, overridable), programs, stand_in, source, outline, described)
+    how = source, outline, sess_options, policy, keywords
+    return FreeModel(name, Feeds(inputs, overridable), programs, stand_in, source, outline, described, how)
 
 
 def _stand_in(

@@ -82,6 +82,14 @@ class InferenceSession:
         self._output_names = [arg.name for arg in self._model.outputs]
         weakref.finalize(self, self._model.close)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the options of a session, which cannot be pickled."""
+        return {**self.__dict__, "_sess_options": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        weakref.finalize(self, self._model.close)
+
     @property
     def compiled(self) -> CompiledModel:
         """The compiled model behind the session.
