@@ -7,6 +7,7 @@ import os
 import threading
 import weakref
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -31,18 +32,36 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "_START", "import time\nwhile True: time.sleep(1)")
 
 
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[Any]:
+    """Processes that were started."""
+    processes: SimpleQueue[Any] = SimpleQueue()
+    popen = compiling.subprocess.Popen
+
+    def start(*args: Any, **keywords: Any) -> Any:
+        processes.put(process := popen(*args, **keywords))
+        return process
+
+    monkeypatch.setattr(compiling.subprocess, "Popen", start)
+    return processes
+
+
 def counting() -> bytes:
     nodes = [node("NonZero", "x", "y")]
     return model(nodes, [value("x", ["N"])], [value("y", [1, None], TensorProto.INT64)]).SerializeToString()
 
 
-def test_errors_come_over_whole() -> None:
+def test_errors_come_over_whole(started: SimpleQueue[Any]) -> None:
     compiler = Compiler(counting(), OPTIONS)
     with pytest.raises(UnsupportedError) as here:
         compiler.here((("x", (3,)),))
     with pytest.raises(UnsupportedError) as elsewhere:
         compiler.elsewhere((("x", (3,)),))
     assert str(elsewhere.value) == str(here.value)
+    with pytest.raises(UnsupportedError):
+        compiler.elsewhere((("x", (4,)),))
+    compiler.rest()
+    assert started.qsize() == 1 and started.get().poll() is not None
 
 
 def test_options_that_no_process_could_know_are_compiled_here(endless: None) -> None:
@@ -68,20 +87,10 @@ def test_a_file_that_was_replaced_is_another_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "collected"])
-def test_the_process_ends_with_the_session(endless: None, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    started: list[Any] = []
-    popen = compiling.subprocess.Popen
-
-    def start(*args: Any, **keywords: Any) -> Any:
-        started.append(popen(*args, **keywords))
-        begun.set()
-        return started[-1]
-
-    begun = threading.Event()
-    monkeypatch.setattr(compiling.subprocess, "Popen", start)
+def test_the_process_ends_with_the_session(endless: None, started: SimpleQueue[Any], how: str) -> None:
     session = session_of(affine(), compile_after=1)
     session.run(None, feed(3))
-    assert begun.wait(60)
+    process = started.get(timeout=60)
     (thread,) = [one for one in threading.enumerate() if one.name == "tvm-ext-compile"]
     if how == "close":
         session.close()
@@ -92,4 +101,4 @@ def test_the_process_ends_with_the_session(endless: None, monkeypatch: pytest.Mo
         gc.collect()
         assert gone() is None
     thread.join(60)
-    assert not thread.is_alive() and started[0].poll() is not None
+    assert not thread.is_alive() and process.poll() is not None

@@ -50,6 +50,9 @@ class Compiler:
         if self.gate is not None:
             self.gate.set()
 
+    def rest(self) -> None:
+        """Nothing is kept between compiles."""
+
     def forked(self) -> None:
         self.gate = None
 

@@ -1,4 +1,4 @@
-"""A process that compiles one model for the session that started it: it reads the job, and writes the artifact."""
+"""A process that compiles one model for the session that started it: it reads jobs, and writes artifacts."""
 
 from __future__ import annotations
 
@@ -15,19 +15,24 @@ _NICENESS = 10
 
 
 def main(jobs: BinaryIO) -> None:
-    """Compile what the parent sent, and answer on stdout: None, or (class, message, fix) of the error.
+    """Compile until there are no more jobs, and answer each on stdout: None, or (class, message, fix) of the error.
 
     Args:
-        jobs: where a pickle of (model, options, path of the artifact to write) is read from.
+        jobs: pickles are read from it: the model, then (options, path of the artifact to write) of each job.
     """
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
     os.nice(_NICENESS)
-    model, options, path = pickle.load(jobs)
-    answer = None
-    try:
-        compile_model(model, options).export(path)
-    except TvmExtError as error:
-        answer = (type(error).__name__, error.message, error.fix)
-    with answers:
+    model = pickle.load(jobs)
+    while True:
+        try:
+            options, path = pickle.load(jobs)
+        except EOFError:
+            return
+        answer = None
+        try:
+            compile_model(model, options).export(path)
+        except TvmExtError as error:
+            answer = (type(error).__name__, error.message, error.fix)
         pickle.dump(answer, answers)
+        answers.flush()

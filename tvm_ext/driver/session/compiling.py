@@ -46,7 +46,7 @@ class Compiler:
         self._model, self._options = model, options
         self._state = _state_of(model)
         self._lock = threading.RLock()  # a collected session may end it wherever Python allocates
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: _Process | None = None
         self._stopped = False
 
     def here(self, shapes: Shapes) -> CompiledModel:
@@ -62,7 +62,7 @@ class Compiler:
         return compile_model(self._model, self._options_for(shapes))
 
     def elsewhere(self, shapes: Shapes) -> CompiledModel:
-        """The program for these shapes, compiled in a process of lower priority.
+        """The program for these shapes, compiled in a process of lower priority, which stays until :meth:`rest`.
 
         Where it cannot be, it is compiled in this one: a function or a back end of the caller's is among the options,
         or there is no Python (as in a frozen application), or no linker.
@@ -77,12 +77,19 @@ class Compiler:
             return self.here(shapes)
         with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
             path = Path(folder, "model.so")
-            job = self._model, replace(self._options_for(shapes), threads_wait=None), str(path)
+            options = replace(self._options_for(shapes), threads_wait=None)
             try:
-                self._compile_to(pickle.dumps(sys.path) + pickle.dumps(job))
+                self._ask(pickle.dumps((options, str(path))))
                 return load(path, mapped=True, threads_wait=self._options.threads_wait)
             except ToolError:
                 return self.here(shapes)
+
+    def rest(self) -> None:
+        """End the process until there is more to compile."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            process.end()
 
     def stop(self) -> None:
         """End the process that compiles, and start none any more."""
@@ -103,30 +110,67 @@ class Compiler:
             wrong = f"{str(self._model)!r} has changed since the session was made"
             raise ModelError(wrong, fix="make another session")
 
-    def _compile_to(self, job: bytes) -> None:
-        with tempfile.TemporaryFile() as words:
-            with self._lock:
-                if self._stopped:
-                    raise BuildError("the session is closed")
-                process = self._process = subprocess.Popen(
-                    [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=words,
-                    start_new_session=True,
-                )  # fmt: skip
-                if self._stopped:
-                    process.kill()
-            try:
-                answer, _ = process.communicate(job)
-            finally:
+    def _ask(self, job: bytes) -> None:
+        """Have the process do a job, after it was started if need be."""
+        with self._lock:
+            if self._stopped:
+                raise BuildError("the session is closed")
+            if self._process is None:
+                self._process = _Process(self._model)
+            process = self._process
+            if self._stopped:  # while it started
                 process.kill()
-                code = process.wait()
-                self._process = None
-            if code:
-                words.seek(max(0, words.seek(0, os.SEEK_END) - _LAST_WORDS))
-                last = " | ".join(words.read().decode(errors="replace").split("\n")[-3:])
-                raise BuildError(f"the process that compiled ended with code {code}: {last.strip(' |')}")
-        if (failed := pickle.loads(answer)) is not None:
+        try:
+            process.do(job)
+        except BuildError:
+            self.rest()
+            raise
+
+
+class _Process:
+    """A process that compiles one model, in a session of its own, so that Ctrl-C does not reach it."""
+
+    def __init__(self, model: bytes | str) -> None:
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115  (closed by end)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words,
+            start_new_session=True,
+        )  # fmt: skip
+        self._first = pickle.dumps(sys.path) + pickle.dumps(model)
+        self.kill = self._process.kill
+
+    def do(self, job: bytes) -> None:
+        """Wait until a job is done.
+
+        Raises:
+            TvmExtError: what was raised there; a BuildError if the process ended.
+        """
+        jobs, answers = self._process.stdin, self._process.stdout
+        assert jobs is not None and answers is not None
+        try:
+            jobs.write(self._first + job)
+            jobs.flush()
+            failed = pickle.load(answers)
+        except (OSError, EOFError, pickle.UnpicklingError):
+            raise BuildError(f"the process that compiles {self._end_of()}") from None
+        self._first = b""
+        if failed is not None:
             name, message, fix = failed
             raise getattr(errors, name)(message, fix=fix)
+
+    def end(self) -> None:
+        """End it, whatever it does, and leave nothing of it."""
+        self.kill()
+        for stream in (self._process.stdin, self._process.stdout, self._words):
+            with suppress(OSError):  # unsent bytes to a dead process
+                stream.close()  # type: ignore[union-attr]
+        self._process.wait()
+
+    def _end_of(self) -> str:
+        code = self._process.wait()
+        self._words.seek(max(0, self._words.seek(0, os.SEEK_END) - _LAST_WORDS))
+        last = self._words.read().decode(errors="replace").split("\n")[-3:]
+        return f"ended with code {code}: {' | '.join(last).strip(' |')}"
 
 
 def _state_of(model: Any) -> tuple[int, int] | None:

@@ -202,14 +202,19 @@ class Programs:
     def _work(self) -> None:
         """Compile what waits, one after the other, and end."""
         while True:
+            while entry := self._next():
+                with contextlib.suppress(BaseException):  # it is in the report
+                    self._compile(entry, self._compiler.elsewhere)
+            self._compiler.rest()
             with self._changed:
                 if not self._queue:
                     self._thread = None
                     self._changed.notify_all()
                     return
-                entry = self._queue.popleft()
-            with contextlib.suppress(BaseException):  # it is in the report
-                self._compile(entry, self._compiler.elsewhere)
+
+    def _next(self) -> _Entry | None:
+        with self._changed:
+            return self._queue.popleft() if self._queue else None
 
     def _compile_now(self, entry: _Entry) -> CompiledModel:
         def here(shapes: Shapes) -> CompiledModel:
