@@ -236,8 +236,10 @@ def test_frozen_inputs_are_inputs_no_more(reference) -> None:
     session = session_of(affine(), freeze={"k": given.pop("k")}, on_miss="wait")
     assert [arg.name for arg in session.get_inputs()] == ["x", "b"]
     agree(session.run(None, given), reference.run(None, feed(3)))
-    stand_in = session_of(affine(), freeze={"k": np.zeros((1, 2), np.int64)})
+    stand_in = session_of(affine(), freeze={"k": np.zeros((1, 2), np.int8)})
     assert not stand_in.run(["z"], given)[0].any() and stand_in.report().onnxruntime == 1
+    with pytest.raises(OptionError, match="'q' is no input"):
+        session_of(affine(), freeze={"q": 1})
 
 
 def test_session_options() -> None:

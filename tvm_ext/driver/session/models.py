@@ -201,17 +201,19 @@ def _free_model(
     frozen = {one.name: one.array() for one in options.freeze}
     stated = {name: dims for name, dims in outline.inputs.items() if name not in frozen}
     name = os.path.basename(source) if isinstance(source, str) else outline.graph_name or "model"
+    if unknown := [one for one in frozen if one not in outline.inputs and one not in outline.weights]:
+        raise OptionError(f"freeze: {unknown[0]!r} is no input of {name}", fix=f"inputs: {', '.join(outline.inputs)}")
     bound = bound_dims(stated, dict(options.shapes), outline.weights, name)
     if options.symbol or not any(map(_is_free, bound.values())):
         return options.shapes
     dispatcher.choose_wait(options.threads_wait)
     stand_in = _stand_in(source, options, sess_options, frozen, name)
-    inputs = [_input(arg, bound[arg.name]) for arg in stand_in.inputs]
+    inputs = [_input(arg, bound.get(arg.name)) for arg in stand_in.inputs]
     if not any(one.free for one in inputs):  # by overrides in the session's options
         return tuple((one.name, one.dims) for one in inputs if one.dims is not None)  # type: ignore[misc]
     overridable = [_input(arg, tuple(arg.shape)) for arg in stand_in.overridable]
     described = [replace(arg, shape=_shown(arg, one)) for arg, one in zip(stand_in.inputs, inputs, strict=True)]
-    known = {one.name: one.dims for one in inputs if not one.free and _is_free(stated[one.name])}
+    known = {one.name: one.dims for one in inputs if not one.free and _is_free(stated.get(one.name))}
     shapes = {**dict(options.shapes), **known}
     programs = Programs(Compiler(source, replace(options, shapes=shapes)), *policy)  # type: ignore[arg-type]
     how = source, outline, sess_options, policy, keywords

@@ -36,12 +36,14 @@ class StandIn:
         self, model: bytes | str, threads: int, options: Any = None, frozen: Mapping[str, np.ndarray] | None = None
     ) -> None:
         self._how = model, threads, options
-        self._frozen = frozen or {}
         self._session = session_of(*self._how)
+        stated = {arg.name: arg for arg in (*self._session.get_inputs(), *self._session.get_overridable_initializers())}
+        self._frozen = {name: _as_stated(value, stated[name]) for name, value in (frozen or {}).items()}
         kept = [NodeArg.of_onnxruntime(arg) for arg in self._session.get_inputs() if arg.name not in self._frozen]
         self.inputs = tuple(kept)
         self.outputs = tuple(map(NodeArg.of_onnxruntime, self._session.get_outputs()))
-        self.overridable = tuple(map(NodeArg.of_onnxruntime, self._session.get_overridable_initializers()))
+        replaceable = [arg for arg in self._session.get_overridable_initializers() if arg.name not in self._frozen]
+        self.overridable = tuple(map(NodeArg.of_onnxruntime, replaceable))
         dtypes = (dtype_of(arg.type) for arg in (*self.inputs, *self.outputs, *self.overridable))
         self._arrays_only = all(map(has_arrays, dtypes))
         _stand_ins.add(self)
@@ -85,6 +87,12 @@ class StandIn:
         if self._session is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._session))
             self._session = None
+
+
+def _as_stated(value: np.ndarray, arg: Any) -> np.ndarray:
+    """A frozen value in the dtype of its input; a plain number stands for one element, as in a compile."""
+    dtype = dtype_of(arg.type) or value.dtype
+    return value.astype(dtype).reshape(value.shape or (1,) * len(arg.shape))
 
 
 _stand_ins: weakref.WeakSet[StandIn] = weakref.WeakSet()
