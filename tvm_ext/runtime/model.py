@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
 from .files import path_of
+from .inputs import as_array, dtype_error, names_error, shape_error, symbolic_error
 from .library import load_library, write_library
 from .linker import find_linker
 from .memory.kernel_memory import Inspector, hook_of
@@ -200,7 +200,7 @@ class CompiledModel:
                         return [inputs[name] for name in self._input_names]
                 except KeyError:
                     pass
-                raise _names_error(list(inputs), list(self._input_names))
+                raise names_error(list(inputs), list(self._input_names))
             raise InputError(f"inputs by name and {len(positional)} by position", fix="give all of them one way")
         values = () if inputs is None and not positional else (inputs, *positional)
         if len(values) != len(self._expected):
@@ -219,13 +219,13 @@ class CompiledModel:
     def _at_batch_of(self, values: Sequence[Any]) -> tuple[int, tuple[_Expected, ...]]:
         """The size of the batch, by the first input that has one, and what all inputs must be then."""
         index, axis = self._symbolic[0]
-        shape = _as_array(values[index], self._input_names[index]).shape
+        shape = as_array(values[index], self._input_names[index]).shape
         spec, rows = self.inputs[index], shape[axis] if len(shape) > axis else 0
         wanted = tuple(rows if i == axis else dim for i, dim in enumerate(spec.shape))
         if shape != wanted or rows < 1:
-            raise _symbolic_error(shape, spec, axis)
+            raise symbolic_error(shape, spec, axis)
         for other, at in self._symbolic[1:]:
-            found = _as_array(values[other], self._input_names[other]).shape
+            found = as_array(values[other], self._input_names[other]).shape
             if len(found) > at and found[at] != rows:
                 given = f"{found[at]} in input {self._input_names[other]!r} and {rows} in {spec.name!r}"
                 raise InputError(f"{spec.shape[axis]} is {given}", fix="give all inputs the same number of rows")
@@ -317,46 +317,12 @@ def _function_of(module: Any, metadata: Metadata, body: Body, weights: Weights) 
 def _checked(values: Sequence[Any], expected: Sequence[_Expected]) -> list[np.ndarray]:
     arrays = []
     for value, (name, shape, dtype) in zip(values, expected, strict=False):
-        array = value if type(value) is np.ndarray else _as_array(value, name)
+        array = value if type(value) is np.ndarray else as_array(value, name)
         if array.dtype is not dtype and array.dtype != dtype:
             if array.dtype.newbyteorder("=") != dtype:
-                raise _dtype_error(value, array, name, dtype)
+                raise dtype_error(value, array, name, dtype)
             array = array.astype(dtype)  # the other byte order
         if array.shape != shape:
-            raise _shape_error(array, name, shape)
+            raise shape_error(array, name, shape)
         arrays.append(array)
     return arrays
-
-
-def _as_array(value: Any, name: str) -> np.ndarray:
-    try:
-        return np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"input {name!r}: {type(value).__name__} is no array: {error}") from error
-
-
-def _names_error(given: list[Any], names: list[str]) -> InputError:
-    missing = [name for name in names if name not in given]
-    unknown = [name for name in given if name not in names]
-    parts = [f"missing {missing}"] * bool(missing) + [f"unknown {unknown}"] * bool(unknown)
-    return InputError(f"inputs do not fit: {' and '.join(parts)}", fix=f"the model takes {names}")
-
-
-def _dtype_error(value: Any, array: np.ndarray, name: str, dtype: np.dtype[Any]) -> InputError:
-    wanted = "bool" if dtype.kind == "b" else f"{'ml_dtypes' if dtype.kind == 'V' else 'np'}.{dtype}"
-    fix = f"pass x.astype({wanted})" if isinstance(value, np.ndarray) else f"pass np.asarray(x, {wanted})"
-    return InputError(f"input {name!r} has dtype {array.dtype}, the model takes {dtype}", fix=fix)
-
-
-def _symbolic_error(shape: tuple[int, ...], spec: TensorSpec, axis: int) -> InputError:
-    symbol = spec.shape[axis]
-    wanted = f"[{', '.join(map(str, spec.shape))}] with any {symbol}, 1 or more"
-    return InputError(f"input {spec.name!r} has shape {list(shape)}; the model takes {wanted}")
-
-
-def _shape_error(array: np.ndarray, name: str, shape: tuple[Dim, ...]) -> InputError:
-    rank = f"{array.ndim} dimensions, {list(array.shape)}" if array.ndim != len(shape) else f"shape {list(array.shape)}"
-    fix = "compile the model with shapes={...} for another shape"
-    if array.size == math.prod(d for d in shape if isinstance(d, int)):
-        fix = f"the number of elements fits: pass x.reshape({shape})"
-    return InputError(f"input {name!r} has {rank}; the model takes {list(shape)}", fix=fix)
