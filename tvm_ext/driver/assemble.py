@@ -25,6 +25,7 @@ from ..frontend.reading.reader import Source
 from ..passes.memory.arena import Memory
 from ..passes.memory.destinations import Destinations
 from ..passes.memory.placement import Placed
+from ..passes.memory.updates import Updates
 from ..passes.pipeline import PLACING
 from ..runtime.drivers import Offload
 from ..runtime.expansion import Compact, Expansion
@@ -76,8 +77,13 @@ class Assembled:
             self.model.inputs, self.model.outputs, weights, self.programs, machine.threads,
             has_parallel_loops(self.mod), self._needed_machine(), installed_versions(),
             {"name": source.name, "sha256": source.sha256}, self._report(), compact, offloads=self.offloads,
-            bodies=tuple(body for body, _ in self.bodies),
+            bodies=tuple(body for body, _ in self.bodies), state=self._states(),
         )  # fmt: skip
+
+    def _states(self) -> tuple[tuple[str, str], ...]:
+        """Names of each output that is an input of the next call, and of that input."""
+        inputs, outputs, pairs = self.model.inputs, self.model.outputs, self.model.lowered[0].ctx.states
+        return tuple((outputs[output].name, inputs[taken].name) for output, taken in pairs)
 
     def _needed_machine(self) -> dict[str, Any]:
         """The machine, without tile registers where no kernel uses them: other code of LLVM's never does."""
@@ -144,11 +150,12 @@ def assemble(model: Programs) -> Assembled:
         entry, ctx = _entry(lowered), lowered.ctx
         functions.update(_renamed(PLACING.run(lowered.mod, ctx), lowered).functions_items())
         placed, destinations = ctx.fact(Placed), ctx.fact(Destinations).outputs
+        updates = ctx.facts.get(Updates, Updates()).pairs
         cost = sum(k.estimate * len(k.calls) for k in lowered.ctx.kernels.values())
         indices = tuple(weights.add(w) for w in lowered.ctx.weights)
         origins.update({indices[i]: origin for i, origin in lowered.ctx.origins.items()})
         program, facts = (
-            Program(entry, indices, destinations, lowered.batch, cost, placed.views),
+            Program(entry, indices, destinations, lowered.batch, cost, placed.views, updates),
             _facts(lowered, placed.memory),
         )
         if lowered.body:

@@ -11,6 +11,7 @@ from ..core.errors import ModelError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
+from ..core.states import state_pairs
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
 from ..frontend.reading.shapes import input_specs
@@ -95,7 +96,7 @@ class Programs:
 
 NO_INSTRUMENTS = Instruments()
 #: The phase before which kernels are scheduled, and `main` calls them.
-SCHEDULED = "loops"
+SCHEDULED = "states"
 
 
 def lower(
@@ -130,6 +131,8 @@ def lower_all(
     graph = frozen_source(source, options.freeze).proto.graph
     inputs = input_specs(graph, dict(options.shapes), source.name)
     outputs = _row_wise_outputs(source, options, machine, inputs)
+    pairs = state_pairs(options.state, inputs, outputs, source.name)  # the same for all sizes of the batch
+    options = replace(options, state=tuple((outputs[output].name, inputs[taken].name) for output, taken in pairs))
     clock.lap("import")
     return Programs(inputs, outputs, lower_sizes(source, options, machine, clock, instruments))
 
@@ -168,6 +171,7 @@ def start(
     imported = imported or import_model(source, options, by_rows=batch > 0)
     clock.lap("import")
     begun = Lowered(source, imported, imported.mod, _context(imported, options, machine, instruments), clock, batch)
+    begun.ctx.states = state_pairs(options.state, imported.inputs, imported.outputs, source.name)
     if sensitivity is not None:
         begun.ctx.alone, begun.ctx.together = sensitivity.alone, sensitivity.together
     return begun
