@@ -117,7 +117,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 def pair(text: str) -> str | tuple[str, str]:
     """OUT=IN; or a word by itself, as it is."""
-    return _pair(text) if "=" in text else text
+    names = _pair(text) if "=" in text else (text, text)
+    if not names[1]:
+        raise ValueError
+    return names if "=" in text else text
 
 
 def join_pairs(parts: Sequence[str | tuple[str, str]]) -> str | tuple[tuple[str, str], ...]:
