@@ -43,6 +43,26 @@ def test_a_cache_is_updated_in_place_and_run_leaves_its_inputs_alone(update: str
     assert sum(shape in cache for shapes in read for shape in shapes) == 2, "one kernel writes it, another one reads it"
 
 
+def test_a_cache_whose_axis_goes_to_the_front_and_back_is_updated_in_place() -> None:
+    """As exporters write cache[:, at] = key."""
+    nodes = [
+        node("Transpose", "past", "front", perm=[1, 0, 2]), node("Transpose", "key", "new", perm=[1, 0, 2]),
+        node("ScatterND", "front at new", "written"), node("Transpose", "written", "present", perm=[1, 0, 2]),
+        node("MatMul", "query present", "y"),
+    ]  # fmt: skip
+    ins = [value("query", (3, 1, 8)), value("key", (3, 2, 4)), value("at", (2, 1), onnx.TensorProto.INT64)]
+    made = compiled(
+        model(nodes, [*ins, value("past", (3, 8, 4))], [value("y", (3, 1, 4)), value("present", (3, 8, 4))])
+    )
+    assert made.metadata.programs[0].updates == ((1, 3),)
+    session, past = made.session(), np.zeros((3, 8, 4), np.float32)
+    for at in ([0, 1], [2, 3], [-1, 0]):
+        key, query = random(3, 2, 4, seed=at[1]), random(3, 1, 8)
+        past[:, at] = key
+        y = session.step({"query": query, "key": key, "at": np.array(at)[:, None]})["y"]
+        assert np.array_equal(session.state["past"], past) and np.allclose(y, query @ past, atol=1e-5)
+
+
 def test_positions_outside_of_a_cache_change_nothing() -> None:
     made = compiled(cached("TensorScatter"))
     x, past = random(HEADS, 1, WIDTH), random(HEADS, LENGTH, WIDTH)
