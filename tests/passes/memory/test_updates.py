@@ -14,6 +14,7 @@ from tests.state_graphs import HEADS, LENGTH, WIDTH, cached, expected, position
 from tvm_ext.runtime.model import CompiledModel
 
 UPDATES = ("ScatterND", "ScatterElements", "TensorScatter", "Where")
+NAMES = ("scatter_nd", "scatter_elements", "tensor_scatter", "where")
 
 
 def compiled(proto: onnx.ModelProto, state: Any = None, **options: Any) -> CompiledModel:
@@ -39,6 +40,8 @@ def test_a_cache_is_updated_in_place_and_run_leaves_its_inputs_alone(update: str
     y, present = expected(x, 5, past)
     assert np.allclose(outputs["y"], y, atol=1e-5) and np.allclose(outputs["present"], present, atol=1e-5)
     assert np.array_equal(past, before) and not np.shares_memory(outputs["present"], past)
+    kernel = next(one for one in made.report["kernels"] if one["name"] in NAMES)
+    assert kernel["bytes"] < past.nbytes
     cache = {(HEADS, LENGTH, WIDTH), (1, HEADS, LENGTH, WIDTH)}
     assert sum(shape in cache for shapes in read for shape in shapes) == 2, "one kernel writes it, another one reads it"
 

@@ -8,8 +8,8 @@ is the input's own memory, which no kernel reads any more then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, GlobalVar, IRModule
 
+from ...core.cost.work import bytes_of
 from ...core.graph.relax_graph import Rewriter, bindings_of, dtype_of, op_name, shape_of
 from ...core.passes import CompileContext, Pass, PassResult
 from ...runtime.memory.arrays import zero_copy
@@ -25,9 +26,15 @@ from ..tir.partial_stores import without_copy
 
 @dataclass(frozen=True)
 class Updates:
-    """The outputs whose memory holds an input's values before the call: (output, input) of each."""
+    """The outputs whose memory holds an input's values before the call.
+
+    Attributes:
+        pairs: (output, input) of each.
+        nbytes: kernel that updates -> bytes that a call of it moves at most: its other operands, and as many written.
+    """
 
     pairs: tuple[tuple[int, int], ...] = ()
+    nbytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,16 @@ class _Update:
     pair: tuple[int, int]
     call: Any
     data: int
+
+    @property
+    def others(self) -> list[Any]:
+        """The other operands."""
+        return [one for number, one in enumerate(self.call.args[1].fields) if number != self.data]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the call moves at most."""
+        return 2 * sum(map(bytes_of, self.others))
 
 
 class UpdateStates(Pass):
@@ -63,13 +80,14 @@ class UpdateStates(Pass):
             if old not in replaced:
                 replaced[old] = rw.replace_function(old, kernels[old])
             rw.fire("its kernel writes only what changes, in the memory of the state")
-            operands = [one for number, one in enumerate(update.call.args[1].fields) if number != update.data]
-            rest = [replaced[old], relax.Tuple(operands), *update.call.args[2:]]
+            rest = [replaced[old], relax.Tuple(update.others), *update.call.args[2:]]
             return Call(update.call.op, rest, update.call.attrs, update.call.ty_args)
 
         result = rewriter.rewrite(visit)
-        pairs = (update.pair for update in updates.values() if update.call.args[0] in kernels)
-        return PassResult(result.mod, result.fired, result.skipped, (Updates(tuple(sorted(pairs))),))
+        done = [update for update in updates.values() if update.call.args[0] in kernels]
+        nbytes = {update.call.args[0].name_hint: update.nbytes for update in done}
+        facts = Updates(tuple(sorted(update.pair for update in done)), nbytes)
+        return PassResult(result.mod, result.fired, result.skipped, (facts,))
 
 
 def _updates(rewriter: Rewriter, ctx: CompileContext) -> Iterator[tuple[relax.Var, _Update]]:
