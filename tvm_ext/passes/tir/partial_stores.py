@@ -25,6 +25,8 @@ from ...core.group import RECIPE
 
 #: Elements that are stored at a time.
 _LANES = 16
+#: Statements that do something, or decide whether it is done.
+_EFFECTS = (tirx.BufferStore, tirx.Evaluate, tirx.IfThenElse, tirx.While)
 
 
 def without_copy(kernel: tirx.PrimFunc, data: int) -> tirx.PrimFunc | None:
@@ -43,7 +45,7 @@ def without_copy(kernel: tirx.PrimFunc, data: int) -> tirx.PrimFunc | None:
             kernel.body, (tirx.For, lambda loop: tirx.Evaluate(0) if loop.same_as(copy) else loop), order="pre"
         )
     else:
-        body = _guarded(kernel.body, old, out)
+        body = _guarded(kernel, old, out)
     if body is None or _mentions(body, old):
         return None
     params = [*kernel.params[:data], *kernel.params[data + 1 :]]
@@ -82,17 +84,21 @@ def _loads(expr: Any, buffer: Any, indices: Any) -> bool:
     )  # fmt: skip
 
 
-def _guarded(body: Any, old: Any, out: Any) -> Any:
+def _guarded(kernel: tirx.PrimFunc, old: Any, out: Any) -> Any:
     """Loops that store new values where a condition holds, of a kernel that is one block; None of any other kernel.
 
     The block stores, of each point of its space, one element, either a new value or the old one. The condition is asked
     outside of all loops that it does not depend on.
     """
     blocks: list[Any] = []
-    tvm_ffi.structural_walk(body, (SBlock, lambda block: blocks.append(block) if block.iter_vars else None))
-    store: Any = blocks[0].body if len(blocks) == 1 else None
+    stores: list[Any] = []
+    tvm_ffi.structural_walk(kernel.body, [
+        (SBlock, lambda block: blocks.append(block) if block.iter_vars else None),
+        (_EFFECTS, stores.append),
+    ])  # fmt: skip
+    store: Any = blocks[0].body if len(blocks) == len(stores) == 1 else None
     choice = _choice(store.value) if isinstance(store, tirx.BufferStore) and store.buffer.same_as(out) else None
-    if choice is None or not _is_elementwise(blocks[0], store):
+    if choice is None or not _is_elementwise(blocks[0], store) or not _is_closed(store, blocks[0], kernel):
         return None
     loops = {
         one.var: one.var if int(one.dom.extent) > 1 else tirx.IntImm(one.var.ty.dtype, 0) for one in blocks[0].iter_vars
@@ -128,6 +134,14 @@ def _is_elementwise(block: Any, store: Any) -> bool:
     indices = [index for index in store.indices if isinstance(index, Var)]
     every = all(int(one.dom.extent) == 1 or any(i.same_as(one.var) for i in indices) for one in block.iter_vars)
     return parallel and every and block.init is None
+
+
+def _is_closed(store: Any, block: Any, kernel: tirx.PrimFunc) -> bool:
+    """Whether a store reads parameters of its kernel alone, and variables of its block."""
+    known = {*kernel.params, *(one.var for one in block.iter_vars)}
+    read: list[Any] = []
+    tvm_ffi.structural_walk(store, (Var, read.append))
+    return known.issuperset(read)
 
 
 def _nest(axes: list[Any], body: Any, vector: bool = False) -> Any:
