@@ -74,7 +74,7 @@ def compile(model: Any, **options: Any) -> CompiledModel:
     Args:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
         **options: fields of :class:`CompileOptions`, which explains them: `shapes`, `dims`, `specialize`, `freeze` of
-            inputs, `target`, `machine` and `threads`, `fusion`, `accuracy`, `precision` with `max_error` and
+            inputs, `state`, `target`, `machine` and `threads`, `fusion`, `accuracy`, `precision` with `max_error` and
             `keep_float32`, `records`, `choose` with `seconds`, `offload` with `offload_options`, `fallback`,
             `cache`, `threads_wait`.
 

@@ -16,6 +16,7 @@ from .flags import Flag
 from .frozen import FrozenInput, frozen_inputs
 from .fusion import FUSION_MODELS, FusionModel
 from .numbers.precision import NEEDS_PRECISION, PRECISIONS, Kept, checked_error, checked_kept
+from .states import State, checked_state
 
 #: Batches a symbolic model is specialized for unless `specialize` says otherwise.
 DEFAULT_SIZES = (1, 4, 16)
@@ -50,6 +51,9 @@ class CompileOptions:
             default; other sizes are composed of them. It takes a model that works on each row by itself.
         freeze: input name -> value, for inputs that are the same in every run: they are inputs no more. What decides a
             shape (axes, pads, repeats, k, sizes) must be an initializer of the model, or be frozen.
+        state: output name -> input name, for outputs of a call that are inputs of the next: caches, hidden states.
+            "auto" pairs them by the usual names (present.X -> past.X, stateN -> state, hn -> h0, X_out -> X) where
+            shape and dtype are equal. :meth:`tvm_ext.runtime.model.CompiledModel.session` keeps them between calls.
         target: CPU to compile for; see :meth:`tvm_ext.core.Machine.detect`. None is this machine.
         machine: described machine to compile for, with its rates: a name ("zen4") or a JSON file, as
             `tvm-ext machine --json` prints it. None is this machine, or the CPU of `target`.
@@ -109,6 +113,11 @@ class CompileOptions:
     freeze: tuple[FrozenInput, ...] = field(default=(), metadata=_flag(
         "--freeze", "NAME=1,2,3", "value of an input that is the same in every run, as numbers or NAME=FILE.npy; once "
         "per input", example="--freeze axes=0,2", parse=flags.frozen, join=dict, write=flags.write_frozen,
+    ))  # fmt: skip
+    state: State = field(default=(), metadata=_flag(
+        "--state", "OUT=IN", "output of a call that is an input of the next, once per pair; or auto, which pairs them "
+        "by their names (default: none)",
+        example="--state present=past", parse=flags.pair, join=flags.join_pairs, write=flags.write_pairs,
     ))  # fmt: skip
     target: str | None = field(default=None, metadata=_flag(
         "--target", "CPU", "LLVM CPU name, or TRIPLE:CPU (default: this machine)", example="--target haswell",
@@ -187,6 +196,7 @@ class CompileOptions:
         batch = next(iter(_names(self.shapes)), None) if self.by_rows else None
         object.__setattr__(self, "specialize", _checked_sizes(self.specialize, batch))
         object.__setattr__(self, "freeze", frozen_inputs(self.freeze))
+        object.__setattr__(self, "state", checked_state(self.state))
         if self.target is not None and not (isinstance(self.target, str) and self.target):
             raise OptionError(f"target={self.target!r}: a CPU name is needed, or None for this machine")
         object.__setattr__(self, "machine", None if self.machine is None else str(self.machine))

@@ -56,6 +56,11 @@ def lower_any_size(
 
     graph = frozen_source(source, options.freeze).proto.graph
     _check_names(options, source.name)
+    if options.state:
+        raise UnsupportedError(
+            f"{source.name}: state={options.state!r} with dimensions whose sizes are known at run time",
+            fix="give numbers for all dimensions: shapes=",
+        )
     reasons: list[str] = []
     for named in dict.fromkeys((options, _merged(options))):
         inputs = input_specs(graph, dict(named.shapes), source.name)

@@ -11,6 +11,7 @@ from ..core.errors import ModelError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import DEFAULT_SIZES, CompileOptions
+from ..core.states import state_pairs
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
 from ..frontend.reading.shapes import free_shapes, input_specs
@@ -98,7 +99,7 @@ class Programs:
 
 NO_INSTRUMENTS = Instruments()
 #: The phase before which kernels are scheduled, and `main` calls them.
-SCHEDULED = "loops"
+SCHEDULED = "states"
 
 
 def lower(
@@ -142,6 +143,8 @@ def lower_all(
             if options.specialize and options.specialize[0][1] != DEFAULT_SIZES:  # asked for
                 raise
         else:
+            pairs = state_pairs(options.state, inputs, outputs, source.name)  # the same for all sizes of the batch
+            named = replace(named, state=tuple((outputs[output].name, inputs[taken].name) for output, taken in pairs))
             clock.lap("import")
             return Programs(inputs, outputs, lower_sizes(source, named, machine, clock, instruments))
     return _any_size(source, options, named, machine, clock, instruments)
@@ -203,6 +206,7 @@ def start(
     imported = imported or import_model(source, options, by_rows=batch > 0)
     clock.lap("import")
     begun = Lowered(source, imported, imported.mod, _context(imported, options, machine, instruments), clock, batch)
+    begun.ctx.states = state_pairs(options.state, imported.inputs, imported.outputs, source.name)
     if sensitivity is not None:
         begun.ctx.alone, begun.ctx.together = sensitivity.alone, sensitivity.together
     return begun

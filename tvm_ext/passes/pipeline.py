@@ -28,6 +28,7 @@ from .lowering.prepare_storage import PrepareStorage
 from .lowering.schedule_kernels import ScheduleKernels
 from .memory.destinations import PlaceOutputs
 from .memory.placement import PlanMemory
+from .memory.updates import UpdateStates
 from .memory.workspace import CountOutputs, PlaceWorkspace
 from .simplification.eliminate_common_subexpressions import EliminateCommonSubexpressions
 from .simplification.eliminate_dead_code import EliminateDeadCode
@@ -210,7 +211,7 @@ class Pipeline:
 
 
 #: What is done to each program after its kernels are scheduled.
-PLACING = Pipeline((Phase("loops", LOOPS), Phase("memory", MEMORY)))
+PLACING = Pipeline((Phase("states", (UpdateStates(),)), Phase("loops", LOOPS), Phase("memory", MEMORY)))
 #: What is done to all programs of a model together.
 TO_VM, TO_CODE = Phase("vm", VM), Phase("code", CODE)
 

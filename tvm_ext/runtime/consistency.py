@@ -62,10 +62,11 @@ def check_consistency(metadata: Metadata) -> None:
     batches = [program.batch for program in metadata.programs]
     if (min(batches) < 1 or len(set(batches)) < len(batches)) if symbolic else batches != [0]:
         raise ArtifactError(f"metadata field 'programs' has programs for batches of {batches}")
+    pairs = _checked_pairs(metadata)
     for program in metadata.programs:
-        _check_program(program, metadata.interface(program)[1])
+        _check_program(program, metadata.interface(program)[1], pairs)
     for body in metadata.bodies:
-        _check_program(body.program, body.outputs)
+        _check_program(body.program, body.outputs, frozenset())
     weights = [one.weight for one in metadata.compact]
     if weights != sorted(set(weights)):
         raise ArtifactError(f"metadata field 'compact' has weights {weights}, which do not ascend")
@@ -100,7 +101,25 @@ def _check_multiple(dim: int | str, key: str) -> None:
         raise ArtifactError(f"metadata field {key!r}: {error}") from error
 
 
-def _check_program(program: Program, outputs: Sequence[TensorSpec]) -> None:
+def _checked_pairs(metadata: Metadata) -> frozenset[tuple[int, int]]:
+    """The numbers of the output and the input of each state.
+
+    Raises:
+        ArtifactError: a name is unknown or there twice, or the tensors of a pair differ.
+    """
+    outputs, inputs = ({spec.name: i for i, spec in enumerate(s)} for s in (metadata.outputs, metadata.inputs))
+    for output, taken in metadata.state:
+        if output not in outputs or taken not in inputs:
+            raise ArtifactError(f"metadata field 'state' pairs {output!r} with {taken!r}: no such output or input")
+        one, other = metadata.outputs[outputs[output]], metadata.inputs[inputs[taken]]
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            raise ArtifactError(f"metadata field 'state': {output!r} is {one}, and {taken!r} is {other}")
+    if any(len(set(side)) < len(side) for side in zip(*metadata.state, strict=True)):
+        raise ArtifactError("metadata field 'state' has a name twice")
+    return frozenset((outputs[output], inputs[taken]) for output, taken in metadata.state)
+
+
+def _check_program(program: Program, outputs: Sequence[TensorSpec], pairs: frozenset[tuple[int, int]]) -> None:
     where = f"metadata field 'programs': {program.function!r}"
     if not 0 <= program.cost < math.inf:
         raise ArtifactError(f"{where} costs {program.cost} seconds")
@@ -113,6 +132,9 @@ def _check_program(program: Program, outputs: Sequence[TensorSpec]) -> None:
         spec = outputs[output]
         if min(shape, default=0) < 0 or math.prod(shape) != math.prod(spec.sizes):
             raise ArtifactError(f"{where} writes {shape} to output {outputs[output].name!r}, which is {spec}")
+    updated = [output for output, _ in program.updates]
+    if len(set(updated)) < len(updated) or not set(program.updates) <= pairs or not set(updated) <= set(written):
+        raise ArtifactError(f"{where} updates {list(program.updates)}, which are no states that it writes")
 
 
 def _check_expansion(one: Compact) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArtifactError, InputError, RunError, ToolError, TvmExtError, failure, naming
+from ..core.errors import ArtifactError, InputError, OptionError, RunError, ToolError, TvmExtError, failure, naming
 from . import control_flow
 from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
@@ -22,12 +22,13 @@ from .inputs import as_array, dtype_error, names_error, shape_error, symbolic_er
 from .library import load_library, write_library
 from .linker import find_linker
 from .memory.kernel_memory import Inspector, hook_of
+from .memory.state_session import StateSession
 from .offload_report import OffloadReport
 from .pool.threads import available_cores, dispatcher
 from .pool.waiting import ThreadsWait
 from .sizes.symbols import Symbol, named_sizes
 from .spec import Body, Dim, Metadata, TensorSpec
-from .vm import Caller, CallerPool, Hook, Observer, Weights
+from .vm import Caller, CallerPool, Hook, Observer, Places, Weights
 
 _Expected = tuple[str, tuple[Dim, ...], np.dtype[Any]]
 """Name, shape and dtype of an input, as `run` compares them."""
@@ -82,6 +83,11 @@ class CompiledModel:
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Name, shape and dtype of each output."""
         return self.metadata.outputs
+
+    @property
+    def state(self) -> dict[str, str]:
+        """Name of each output that is an input of the next call -> name of that input; see :meth:`session`."""
+        return dict(self.metadata.state)
 
     @property
     def batches(self) -> tuple[int, ...]:
@@ -155,6 +161,21 @@ class CompiledModel:
 
     __call__ = run
 
+    def session(self, initial: Mapping[str, Any] | None = None) -> StateSession:
+        """Calls whose states (:attr:`state`) stay between them; any number of sessions share the weights.
+
+        Args:
+            initial: input name -> first value of a state; the others are zeros. Of a symbolic batch it gives the size.
+
+        Raises:
+            OptionError: the model was compiled without states.
+            InputError: a name, shape or dtype does not fit.
+        """
+        if not self.metadata.state:
+            fix = "compile it with state={'an output': 'an input'}, or state='auto'"
+            raise OptionError(f"model {self.metadata.model['name']!r} has no states", fix=fix)
+        return StateSession(self._fitting, self._call, self.metadata, initial)
+
     def run_observed(self, inputs: Mapping[str, Any], observe: Observer) -> dict[str, np.ndarray]:
         """:meth:`run`, with a look at every kernel: what profilers and tuners are made of.
 
@@ -177,20 +198,29 @@ class CompiledModel:
         return self._run(self._in_order(inputs, ()), hook_of(inspect))
 
     def _run(self, values: Sequence[Any], hook: Hook | None = None) -> dict[str, np.ndarray]:
+        results = self._call(*self._fitting(values), hook)
+        return dict(zip(self._output_names, results, strict=True))
+
+    def _fitting(self, values: Sequence[Any]) -> tuple[list[np.ndarray], int]:
+        """Inputs as arrays, and the size of the batch."""
         rows, expected = self._expected_of(values) if self._symbolic else (0, self._expected)
-        arrays = _checked(values, expected)
+        return _checked(values, expected), rows
+
+    def _call(
+        self, arrays: Sequence[np.ndarray], rows: int, hook: Hook | None = None, into: Places = None
+    ) -> list[np.ndarray]:  # fmt: skip
         try:
             if self._on_pool:
-                results = dispatcher.call(self._callers.call, arrays, rows, hook)
+                results: list[np.ndarray] = dispatcher.call(self._callers.call, arrays, rows, hook, into)
             else:
-                results = self._callers.call(arrays, rows, hook)
+                results = self._callers.call(arrays, rows, hook, into)
         except TvmExtError:
             raise
         except Exception as error:
             if hook is not None:  # it may be the caller's own
                 raise
             raise failure(RunError, f"model {self.metadata.model['name']!r} stopped while it ran", error) from error
-        return dict(zip(self._output_names, results, strict=True))
+        return results
 
     def _in_order(self, inputs: Any, positional: tuple[Any, ...]) -> Sequence[Any]:
         if isinstance(inputs, dict) or isinstance(inputs, Mapping):  # noqa: SIM101  (asking for dict alone is fast)
@@ -212,7 +242,7 @@ class CompiledModel:
         """The size of a symbolic batch, 0 if there is none, and what all inputs must be for the sizes they have."""
         if not self.metadata.symbols:
             return self._at_batch_of(values)
-        shapes = [np.shape(_as_array(value, name)) for value, name in zip(values, self._input_names, strict=True)]
+        shapes = [np.shape(as_array(value, name)) for value, name in zip(values, self._input_names, strict=True)]
         sizes = named_sizes(self.inputs, shapes, self.metadata.symbols)
         return 0, tuple((spec.name, spec.sized(sizes).shape, spec.numpy_dtype) for spec in self.inputs)
 

@@ -125,6 +125,8 @@ class Program:
         batch: size of the batch; 0 if no dimension is symbolic.
         cost: estimated seconds of a call.
         arena: memory that it works in.
+        updates: (output, input) of each destination that must hold the input's values before the call: the function
+            writes only what changes.
     """
 
     function: str
@@ -133,6 +135,7 @@ class Program:
     batch: int = 0
     cost: float = 0.0
     arena: tuple[View, ...] = ()
+    updates: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, row: Any, weights: int) -> Program:
@@ -146,22 +149,26 @@ class Program:
             ArtifactError: a field is missing or of another type.
         """
         try:
-            function, indices, destinations, batch, cost, arena = row
+            function, indices, destinations, batch, cost, arena, updates = row
             if not (isinstance(function, str) and type(batch) is int and isinstance(cost, int | float)):
-                raise TypeError("a row is [function, weights, destinations, batch, cost, arena]")
+                raise TypeError("a row is [function, weights, destinations, batch, cost, arena, updates]")
             if not all(type(i) is int and 0 <= i < weights for i in indices):
                 raise ValueError(f"weights are numbers below {weights}")
             into = tuple((output, tuple(shape)) for output, shape in destinations)
             if not all(type(n) is int for output, shape in into for n in (output, *shape)):
                 raise TypeError("a destination is [output, shape]")
-            return cls(function, tuple(indices), into, batch, float(cost), tuple(map(View.of, arena)))
+            pairs = tuple((output, taken) for output, taken in updates)
+            if not all(type(n) is int for pair in pairs for n in pair):
+                raise TypeError("an update is [output, input]")
+            return cls(function, tuple(indices), into, batch, float(cost), tuple(map(View.of, arena)), pairs)
         except (TypeError, ValueError, OverflowError) as error:
             raise ArtifactError(f"metadata field 'programs' has {row!r:.300}: {error}") from error
 
     def row(self) -> list[Any]:
         """Plain values for JSON."""
         into = [[output, list(shape)] for output, shape in self.destinations]
-        return [self.function, list(self.weights), into, self.batch, self.cost, [view.row() for view in self.arena]]
+        arena, updates = [view.row() for view in self.arena], [list(pair) for pair in self.updates]
+        return [self.function, list(self.weights), into, self.batch, self.cost, arena, updates]
 
     @property
     def arena_bytes(self) -> int:
@@ -222,6 +229,7 @@ class Metadata:
         offloads: regions that back ends run, and those of control flow.
         bodies: functions of loops.
         symbols: sizes that one program takes within bounds; none of a program of numbers, or of a batch of rows.
+        state: names of each output that is an input of the next call, and of that input.
         format: version of the artifact format.
     """
 
@@ -240,6 +248,7 @@ class Metadata:
     offloads: tuple[Offload, ...] = ()
     bodies: tuple[Body, ...] = ()
     symbols: tuple[Symbol, ...] = ()
+    state: tuple[tuple[str, str], ...] = ()
     format: int = FORMAT_VERSION
 
     def interface(self, program: Program) -> tuple[list[TensorSpec], list[TensorSpec]]:
@@ -273,6 +282,7 @@ class Metadata:
         rest["offloads"] = [one.row() for one in self.offloads]
         rest["bodies"] = [one.row() for one in self.bodies]
         rest["symbols"] = [one.row() for one in self.symbols]
+        rest["state"] = [list(pair) for pair in self.state]
         return json.dumps({**rest, **tensors, **plain}, separators=(",", ":"))
 
     @classmethod
@@ -307,6 +317,7 @@ class Metadata:
         fields["bodies"] = tuple(Body.of(row, len(fields["weights"])) for row in fields["bodies"])
         fields["symbols"] = tuple(Symbol.of(row) for row in fields["symbols"])
         fields["compact"] = _compact(fields["compact"], fields["weights"])
+        fields["state"] = tuple(_state_pair(row) for row in fields["state"])
         if not fields["programs"]:
             raise ArtifactError("metadata field 'programs' is empty")
         found = cls(**{key: fields[key] for key in _FIELDS})
@@ -318,7 +329,7 @@ _TENSORS = ("inputs", "outputs", "weights")
 _FIELDS: dict[str, type] = {
     "format": int, "threads": int, "parallel": bool, "inputs": list, "outputs": list, "weights": list,
     "programs": list, "compact": list, "expanded": bool, "offloads": list, "bodies": list, "symbols": list,
-    "machine": dict, "versions": dict, "model": dict, "report": dict,
+    "state": list, "machine": dict, "versions": dict, "model": dict, "report": dict,
 }  # fmt: skip
 _TEXTS = {"machine": ("isa", "mcpu", "triple"), "versions": ("tvm", "tvm_ffi"), "model": ("name", "sha256")}
 
@@ -339,6 +350,13 @@ def _tensor(key: str, row: Any) -> TensorSpec:
         return spec
     except Exception as error:  # numpy reads odd dtypes as Python literals, with whatever that raises
         raise ArtifactError(f"metadata field {key!r} has the tensor {row!r:.300}: {error}") from error
+
+
+def _state_pair(row: Any) -> tuple[str, str]:
+    """One pair of the JSON, checked."""
+    if not (isinstance(row, list) and len(row) == 2 and all(isinstance(name, str) for name in row)):
+        raise ArtifactError(f"metadata field 'state' has {row!r:.300}: [output, input] is needed")
+    return row[0], row[1]
 
 
 def _compact(rows: Any, weights: tuple[TensorSpec, ...]) -> tuple[Compact, ...]:

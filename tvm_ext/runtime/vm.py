@@ -27,6 +27,9 @@ Observer = Callable[[str, bool], None]
 Hook = Callable[[str, bool, Sequence[Any]], None]
 """What an :data:`Observer` is called with, and the arguments as the VM has them."""
 
+Places = Sequence[np.ndarray | None] | None
+"""Memory for each output; None for memory that the callee chooses."""
+
 
 class Caller:
     """A VM and the buffers of the calls made through it. One call at a time.
@@ -50,21 +53,24 @@ class Caller:
             self._sized = SizedCall(self._functions[0], metadata.inputs, metadata.outputs, metadata.symbols)
         self._costs = tuple((program.batch, program.cost or float(program.batch)) for program in metadata.programs)
 
-    def call(self, arrays: Sequence[np.ndarray], rows: int = 0) -> list[np.ndarray]:
-        """Run the model. Arrays fit the inputs; what comes back shares memory with nothing else.
+    def call(self, arrays: Sequence[np.ndarray], rows: int = 0, into: Places = None) -> list[np.ndarray]:
+        """Run the model. Arrays fit the inputs; what comes back shares memory with nothing else, but for `into`.
 
         Args:
             arrays: one an input.
             rows: size of the batch; 0 if no dimension is symbolic.
+            into: one an output: aligned memory to write it to, or None. An output that no kernel writes is elsewhere.
         """
         if self._sized is not None:
-            return self._sized(arrays)
+            return self._sized(arrays, into)
         if (function := self._functions.get(rows)) is not None:
-            return function.call(arrays)
+            return function.call(arrays, into)
         sizes = split_batch(rows, self._costs)
-        return run_composed(self._functions, sizes, arrays, self._inputs, self._outputs, rows)
+        return run_composed(self._functions, sizes, arrays, self._inputs, self._outputs, rows, into)
 
-    def observed(self, arrays: Sequence[np.ndarray], rows: int, hook: Hook) -> list[np.ndarray]:
+    def observed(
+        self, arrays: Sequence[np.ndarray], rows: int, hook: Hook, into: Places = None
+    ) -> list[np.ndarray]:  # fmt: skip
         """:meth:`call`, with a look at every kernel."""
 
         def look(_function: Any, name: str, before: bool, _result: Any, *arguments: Any) -> None:
@@ -72,7 +78,7 @@ class Caller:
 
         self._machine.set_instrument(look)
         try:
-            return self.call(arrays, rows)
+            return self.call(arrays, rows, into)
         finally:
             self._machine.set_instrument(None)
 
@@ -100,14 +106,16 @@ class CallerPool:
         self._waiting = 0
         self._returned = threading.Condition(threading.Lock())
 
-    def call(self, arrays: Sequence[np.ndarray], rows: int = 0, hook: Hook | None = None) -> list[np.ndarray]:
+    def call(
+        self, arrays: Sequence[np.ndarray], rows: int = 0, hook: Hook | None = None, into: Places = None
+    ) -> list[np.ndarray]:  # fmt: skip
         """:meth:`Caller.call` (or :meth:`Caller.observed`) through a free caller."""
         try:
             caller = self._idle.pop()
         except IndexError:
             caller = self._wait_or_make()
         try:
-            outputs = caller.observed(arrays, rows, hook) if hook else caller.call(arrays, rows)
+            outputs = caller.observed(arrays, rows, hook, into) if hook else caller.call(arrays, rows, into)
         except BaseException:
             self._give_up()
             raise

@@ -46,8 +46,14 @@ class SizedCall:
             for index, memory in enumerate(self._outputs)
         ]
 
-    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run once; what comes back shares memory with nothing else.
+    def __call__(
+        self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None] | None = None
+    ) -> list[np.ndarray]:
+        """Run once; what comes back shares memory with nothing else, but for `into`.
+
+        Args:
+            arrays: one an input.
+            into: one an output: memory of its shape to write it to, or None.
 
         Raises:
             InputError: see :func:`named_sizes`.
@@ -56,10 +62,18 @@ class SizedCall:
         self._sizes[:] = list(sizes.values())
         fed = [_filled(memory, array) for memory, array in zip(self._inputs, arrays, strict=True)]
         results = self.function.call([*fed, self._sizes], self._outputs)
+        places = into or [None] * len(results)
         return [
-            result[tuple(slice(0, size) for size in shape_at(spec.shape, sizes))].copy()
-            for spec, result in zip(self.outputs, results, strict=True)
+            _copied(result[tuple(slice(0, size) for size in shape_at(spec.shape, sizes))], place)
+            for spec, result, place in zip(self.outputs, results, places, strict=True)
         ]
+
+
+def _copied(array: np.ndarray, place: np.ndarray | None) -> np.ndarray:
+    if place is None:
+        return array.copy()
+    np.copyto(place, array)
+    return place
 
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
