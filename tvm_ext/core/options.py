@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..runtime.pool.waiting import ThreadsWait, checked_wait
 from ..runtime.sizes.symbols import Symbol
-from . import flags
 from .errors import OptionError, did_you_mean
-from .flags import Flag
-from .frozen import FrozenInput, frozen_inputs
 from .fusion import FUSION_MODELS, FusionModel
 from .numbers.precision import NEEDS_PRECISION, PRECISIONS, Kept, checked_error, checked_kept
-from .states import State, checked_state
+from .settings import flags
+from .settings.flags import Flag
+from .settings.frozen import FrozenInput, frozen_inputs
+from .settings.shapes import DEFAULT_SIZES as DEFAULT_SIZES
+from .settings.shapes import Shapes as Shapes
+from .settings.shapes import checked_bounds, checked_shapes, checked_sizes, names_in
+from .settings.states import State, checked_state
 
-#: Batches a symbolic model is specialized for unless `specialize` says otherwise.
-DEFAULT_SIZES = (1, 4, 16)
 #: Bounds of symbolic dimensions that `dims` says nothing of: of one that stands first in a shape, and of others.
 DEFAULT_BATCH, DEFAULT_SIZE = (1, 8), (1, 512)
 #: How long `choose="measure"` measures unless `seconds` says otherwise.
@@ -28,8 +29,6 @@ DEFAULT_SECONDS = 20.0
 FALLBACKS = ("error", "onnxruntime")
 #: Options that leave the program as it is: they are no part of its key in the cache.
 NOT_OF_THE_PROGRAM = ("cache", "seconds", "threads_wait")
-
-Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
 
 
 def _flag(name: str, metavar: str, help: str, **how: Any) -> dict[str, Flag]:
@@ -191,10 +190,10 @@ class CompileOptions:
     ))  # fmt: skip
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shapes", _checked_shapes(self.shapes))
-        object.__setattr__(self, "dims", _checked_bounds(self.dims))
-        batch = next(iter(_names(self.shapes)), None) if self.by_rows else None
-        object.__setattr__(self, "specialize", _checked_sizes(self.specialize, batch))
+        object.__setattr__(self, "shapes", checked_shapes(self.shapes))
+        object.__setattr__(self, "dims", checked_bounds(self.dims))
+        batch = next(iter(names_in(self.shapes)), None) if self.by_rows else None
+        object.__setattr__(self, "specialize", checked_sizes(self.specialize, batch))
         object.__setattr__(self, "freeze", frozen_inputs(self.freeze))
         object.__setattr__(self, "state", checked_state(self.state))
         if self.target is not None and not (isinstance(self.target, str) and self.target):
@@ -242,13 +241,13 @@ class CompileOptions:
     def by_rows(self) -> bool:
         """Whether what is symbolic is one batch without bounds, which may be composed of programs of several sizes."""
         several = any(sum(isinstance(d, str) for d in dims) > 1 for _, dims in self.shapes)
-        return len(_names(self.shapes)) == 1 and not several and not self.dims
+        return len(names_in(self.shapes)) == 1 and not several and not self.dims
 
     @property
     def symbols(self) -> tuple[Symbol, ...]:
         """The symbolic dimensions, with the bounds that one program for all sizes is planned at."""
         bounds = dict(self.dims)
-        defaults = {name: DEFAULT_BATCH if leads else DEFAULT_SIZE for name, leads in _names(self.shapes).items()}
+        defaults = {name: DEFAULT_BATCH if leads else DEFAULT_SIZE for name, leads in names_in(self.shapes).items()}
         return tuple(Symbol(name, *bounds.get(name, default)) for name, default in defaults.items())
 
     def at(self, sizes: Mapping[str, int]) -> CompileOptions:
@@ -323,83 +322,3 @@ def _checked_offload(offload: Any, options: Any) -> tuple[tuple[str, Any], ...]:
     if pairs and offload is None:
         raise OptionError(f"offload_options={dict(pairs)!r} without offload", fix="give offload='systolic'")
     return pairs
-
-
-_SHAPES = "for example shapes={'input': (1, 3, 224, 224)}, or ('N', 3, 224, 224) for any batch N"
-
-
-def _checked_shapes(shapes: Any) -> Shapes:
-    pairs = shapes.items() if isinstance(shapes, Mapping) else (shapes or ())
-    if not isinstance(pairs, Iterable):
-        raise OptionError(f"shapes={shapes!r}: input names with their shapes are needed", fix=_SHAPES)
-    checked = []
-    for pair in pairs:
-        try:
-            name, shape = pair
-            dims = _dims(shape)
-        except (TypeError, ValueError):
-            dims, name = None, pair
-        if not isinstance(name, str) or dims is None:
-            raise OptionError(
-                f"shapes={shapes!r}: every entry is an input name and a tuple of whole numbers, 0 or more, or names",
-                fix=_SHAPES,
-            )
-        checked.append((name, dims))
-    return tuple(sorted(checked, key=lambda pair: pair[0]))
-
-
-def _dims(shape: Any) -> tuple[int | str, ...] | None:
-    """Whole numbers and names; None if something else is among them."""
-    if isinstance(shape, str):
-        return None
-    dims = tuple(d if isinstance(d, str) else int(d) for d in shape)
-    fit = all(d.isidentifier() if isinstance(d, str) else d >= 0 for d in dims)
-    return dims if fit else None
-
-
-def _names(shapes: Shapes) -> dict[str, bool]:
-    """The names among the dimensions, in order, and whether each stands first in a shape."""
-    names: dict[str, bool] = {}
-    for _, dims in shapes:
-        for axis, dim in enumerate(dims):
-            if isinstance(dim, str):
-                names[dim] = names.get(dim, False) or axis == 0
-    return names
-
-
-def _checked_bounds(dims: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    fix = "for example dims={'N': (1, 8), 'S': (1, 512)}"
-    try:
-        pairs = {name: tuple(bounds) for name, bounds in dict(dims or {}).items()}
-    except (TypeError, ValueError):
-        raise OptionError(f"dims={dims!r}: names of dimensions with their smallest and largest size", fix=fix) from None
-    for name, bounds in pairs.items():
-        if not isinstance(name, str):
-            raise OptionError(f"dims={dims!r}: {name!r} is no name", fix=fix)
-        whole = len(bounds) == 2 and all(type(n) is int for n in bounds)
-        if not whole or not 1 <= bounds[0] <= bounds[1] < 1 << 31:
-            raise OptionError(
-                f"dims={dims!r}: the bounds of {name!r} are two whole numbers, 1 or more, ascending", fix=fix
-            )
-    return tuple(sorted(pairs.items()))
-
-
-def _checked_sizes(specialize: Any, symbol: str | None) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    try:
-        given = dict(specialize or {})
-    except (TypeError, ValueError):  # no pairs of name and sizes
-        given = {repr(specialize): ()}
-    wrong = [name for name in given if name != symbol]
-    if wrong:
-        fix = f"the symbolic dimension is {symbol!r}" if symbol else "name it: shapes={'input': ('N', 3, 224, 224)}"
-        raise OptionError(f"specialize={specialize!r}: no dimension in `shapes` is {wrong[0]!r}", fix=fix)
-    if symbol is None:
-        return ()
-    sizes = given.get(symbol, DEFAULT_SIZES)
-    whole = not isinstance(sizes, str | int) and all(type(n) is int and n >= 1 for n in sizes)
-    if not whole or not sizes:
-        raise OptionError(
-            f"specialize={specialize!r}: sizes are whole numbers, 1 or more",
-            fix=f"for example specialize={{{symbol!r}: {DEFAULT_SIZES}}}",
-        )
-    return ((symbol, tuple(sorted(set(sizes)))),)

@@ -11,7 +11,7 @@ from ..core.errors import ModelError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import DEFAULT_SIZES, CompileOptions
-from ..core.states import state_pairs
+from ..core.settings.states import state_pairs
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
 from ..frontend.reading.shapes import free_shapes, input_specs

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import InputError, OptionError
-from ..core.frozen import FrozenInput
 from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
+from ..core.settings.frozen import FrozenInput
 from ..ops.table import of
 from ..runtime.table import Cell, Column, Table, Value, plain_fields
 from .metrics import OutputMetrics, compare

@@ -13,7 +13,7 @@ from ...core.errors import OptionError, PassError, StageError, TvmExtError
 from ...core.graph.ownership import Role
 from ...core.machine import Machine
 from ...core.passes import CompileContext
-from ...core.states import state_pairs
+from ...core.settings.states import state_pairs
 from ...frontend.importer import Imported
 from ...frontend.reading.narrow import computed, stored
 from ...frontend.reading.reader import Source

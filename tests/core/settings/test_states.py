@@ -8,7 +8,7 @@ import pytest
 
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.core.states import state_pairs
+from tvm_ext.core.settings.states import state_pairs
 from tvm_ext.runtime.spec import TensorSpec
 
 

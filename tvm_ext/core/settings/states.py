@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..runtime.spec import TensorSpec
-from .errors import OptionError, did_you_mean
+from ...runtime.spec import TensorSpec
+from ..errors import OptionError, did_you_mean
 
 #: Pairs are to be recognized by their names.
 AUTO = "auto"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .errors import OptionError
+from ..errors import OptionError
 from .frozen import FrozenInput
 
 
