@@ -45,7 +45,8 @@ def with_sizes(
     attrs: dict[str, Any] = {EXTENTS: [[_int64(d) for d in extent] for extent in extents], SYMBOLS: [*sizes.vars]}
     if border:
         attrs[BORDER] = {str(index): float(number) for index, number in border.items()}
-    reads = {var: tirx.BufferLoad(buffer, [tirx.const(i, "int32")]) for i, var in enumerate(sizes.vars)}
+    brought = params[-1 - results]
+    reads = {var: tirx.BufferLoad(brought, [tirx.const(i, "int32")]) for i, var in enumerate(sizes.vars)}
     body = tvm_ffi.structural_map(function.body, (Var, lambda var: reads.get(var, var)))
     return tirx.PrimFunc(params, body, function.ret_type, function.attrs).with_attr(attrs)
 
