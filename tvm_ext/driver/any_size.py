@@ -7,7 +7,6 @@ sizes (:mod:`..passes.sizes`); the program of the bounds is what is built.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,13 +30,15 @@ if TYPE_CHECKING:
     from ..passes.sizes.alignment import Alignment
     from ..passes.sizes.solver import Solver
 
-#: Sizes of other programs, as parts of the largest size where that is not small.
-_PARTS = (0.55, 0.39, 0.68)
-#: Sizes of other programs where the largest size is small: nothing runs at them.
-_PRIMES = (37, 53, 61, 71, 83, 97, 103, 109)
-_SMALL = 16
-#: Bounds of so many tiles or more are planned at whole ones; no program is planned at fewer than `_LEAST`.
-_TILE, _LEAST = 16, 3
+#: Sizes of other programs, as parts of the largest size, of the first, second and third symbol: no two grow alike. The
+#: last program is small: configurations are chosen for it too.
+_PARTS = ((0.55, 0.39, 0.81), (0.39, 0.68, 0.3), (0.07, 0.09, 0.11))
+#: The same where the largest size is below `_FEW`; below `_FEWER` sizes are beyond it: nothing runs at them.
+_PARTS_OF_FEW, _FEW = ((0.9, 0.8, 0.7), (0.6, 0.7, 0.5), (0.4, 0.3, 0.5)), 16
+_ODD, _FEWER = (37, 53, 2), 5
+#: (largest size, multiple) at which programs are planned: tiles of 2, 3, 4, 6, 8 ... rows then end where a row of the
+#: next dimension does. No program is planned at fewer than `_LEAST`.
+_WHOLE_TILES, _LEAST = ((192, 48), (48, 12), (0, 1)), 3
 #: Passes that choose by size, or make views of what is no view in arrays of the bounds.
 _LEFT_OUT = ("fuse-expansions", "view-reshapes")
 #: What sizes may have to be multiples of.
@@ -191,9 +192,15 @@ class _Lowering:
 
     def _chosen(self, programs: Sequence[Lowered], groups: Mapping[str, Sequence[str]]) -> list[Lowered]:
         """The programs with recipes for the groups of the first, and the same plans for those of the others."""
+        from ..core.graph.relax_graph import iter_groups
+        from ..core.group import Group
         from ..passes.lowering.choose_recipes import ChooseRecipes
+        from ..passes.sizes.choose_for_sizes import ChooseForSizes
 
-        first = replace(programs[0], mod=ChooseRecipes()(programs[0].mod, programs[0].ctx).mod)
+        known = {gvar.name_hint: Group(gvar.name_hint, function) for gvar, function in iter_groups(programs[-1].mod)}
+        small = {name: known[names[-1]] for name, names in groups.items() if names[-1] in known}
+        first, ctx = programs[0], programs[0].ctx
+        first = replace(first, mod=ChooseForSizes(small)(ChooseRecipes()(first.mod, ctx).mod, ctx).mod)
         for number, other in enumerate(programs[1:], start=1):
             other.ctx.plans.update((groups[name][number], plan) for name, plan in first.ctx.plans.items())
         return [first, *programs[1:]]
@@ -236,7 +243,8 @@ def planned(symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
     """The symbols with the sizes at which programs are planned: at least the largest, no two the same."""
     out: list[Symbol] = []
     for symbol in symbols:
-        unit = math.lcm(symbol.multiple, _TILE if symbol.high >= 4 * _TILE else 1)
+        tiles = next(multiple for high, multiple in _WHOLE_TILES if symbol.high >= high)
+        unit = math.lcm(symbol.multiple, tiles)
         size = -(-max(symbol.high, _LEAST) // unit) * unit
         while size in {one.bound for one in out}:
             size += unit
@@ -248,20 +256,24 @@ def probes_of(symbols: Sequence[Symbol]) -> tuple[Mapping[str, int], ...]:
     """The sizes at which a model is lowered, the bounds first: all different, and of no size that simplifies."""
     taken = {symbol.bound for symbol in symbols}
     probes: list[dict[str, int]] = [{symbol.name: symbol.bound for symbol in symbols}]
-    primes = itertools.cycle(_PRIMES)
     for number in range(len(_PARTS)):
         probe = {}
         for place, symbol in enumerate(symbols):
-            part = _PARTS[(number + place) % len(_PARTS)]  # no two symbols grow alike
-            size = (
-                int(symbol.high * part) // symbol.multiple if symbol.high >= _SMALL * symbol.multiple else next(primes)
-            )
-            while size * symbol.multiple in taken or size < 3:
-                size += 1
-            probe[symbol.name] = size * symbol.multiple
+            count = _size_of(symbol.high // symbol.multiple, number, place)
+            while count * symbol.multiple in taken:
+                count += 1
+            probe[symbol.name] = count * symbol.multiple
             taken.add(probe[symbol.name])
         probes.append(probe)
     return tuple(probes)
+
+
+def _size_of(largest: int, number: int, place: int) -> int:
+    """A size of one of the other programs, for one of the symbols."""
+    if largest < _FEWER:
+        return _ODD[number] + 6 * place
+    parts = _PARTS if largest >= _FEW else _PARTS_OF_FEW
+    return max(round(largest * parts[number][place % len(parts[number])]), _LEAST)
 
 
 def copied_reshapes(mod: IRModule, alignment: Alignment, solver: Solver) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Where loads and stores lie: buffers and indices of one number each.
 
-    y[Ramp(i, 1, 8)]                            y at i + lane, a variable from 0 to 7
-    flat[i] of flat = y's memory, y: (4, 24)    y at (i // 24, i % 24)
+y[Ramp(i, 1, 8)]                            y at i + lane, a variable from 0 to 7
+flat[i] of flat = y's memory, y: (4, 24)    y at (i // 24, i % 24)
 """
 
 from __future__ import annotations
