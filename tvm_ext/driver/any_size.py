@@ -65,7 +65,7 @@ def lower_any_size(
     reasons: list[str] = []
     for named in dict.fromkeys((options, _merged(options))):
         inputs = input_specs(graph, dict(named.shapes), source.name)
-        for symbols in _multiples(named):
+        for symbols in (planned(some, whole) for some in _multiples(named) for whole in (True, False)):
             try:
                 return _Lowering(source, named, machine, clock, symbols, instruments).run(inputs)
             except NotAlike as error:
@@ -131,7 +131,7 @@ class _Lowering:
         from ..passes.sizes.solver import Solver
 
         self._source, self._options, self._machine, self._clock = source, options, machine, clock
-        self._instruments, self._symbols = instruments, planned(symbols)
+        self._instruments, self._symbols = instruments, tuple(symbols)
         self._sizes = Sizes.of(self._symbols)
         self._probes, self._growth = probes_of(self._symbols), Growth()
         self._solver = Solver(self._sizes, self._probes)
@@ -239,11 +239,15 @@ class _Lowering:
         )
 
 
-def planned(symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
-    """The symbols with the sizes at which programs are planned: at least the largest, no two the same."""
+def planned(symbols: Sequence[Symbol], whole: bool) -> tuple[Symbol, ...]:
+    """The symbols with the sizes at which programs are planned: at least the largest, no two the same.
+
+    Args:
+        whole: they are rounded up to whole tiles; some models take no larger size.
+    """
     out: list[Symbol] = []
     for symbol in symbols:
-        tiles = next(multiple for high, multiple in _WHOLE_TILES if symbol.high >= high)
+        tiles = next(multiple for high, multiple in _WHOLE_TILES if symbol.high >= high) if whole else 1
         unit = math.lcm(symbol.multiple, tiles)
         size = -(-max(symbol.high, _LEAST) // unit) * unit
         while size in {one.bound for one in out}:
