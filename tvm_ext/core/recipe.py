@@ -147,6 +147,19 @@ class Recipe(abc.ABC, Generic[M]):
         """:meth:`sharing` as a function of the number of threads."""
         return lambda threads: self.sharing(match, {**(config or {}), "threads": threads}, machine)
 
+    def cuts(self, match: M, config: Config) -> bool:
+        """Whether the loops of a kernel of run-time extents end there; others compute up to the bounds what nothing
+        reads."""
+        return True
+
+    def default_of_any_size(self, match: M, machine: Machine) -> Config:
+        """:meth:`default`, for a group of run-time extents: of those points that :meth:`cuts`, if there are any."""
+        config = self.default(match, machine)
+        if self.cuts(match, config):
+            return config
+        points = (point for point in self.points(match, machine) if self.cuts(match, point))
+        return min(points, key=lambda point: self.cost(match, point, machine), default=config)
+
     def default(self, match: M, machine: Machine) -> Config:
         """The configuration of least estimated cost; no search on hardware."""
         return min(self.points(match, machine), key=lambda config: self.cost(match, config, machine))

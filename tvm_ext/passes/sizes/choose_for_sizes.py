@@ -57,7 +57,8 @@ def _for_both(plan: Plan, group: Group, machine: Machine) -> Plan | None:
     def small(config: Config) -> float:
         return recipe.cost(match, config, machine)
 
-    near = [(c, cost) for c in recipe.points(plan.match, machine)
+    points = (point for point in recipe.points(plan.match, machine) if recipe.cuts(plan.match, point))
+    near = [(c, cost) for c in points
             if (cost := recipe.cost(plan.match, c, machine)) <= _NEARLY * plan.cost]  # fmt: skip
     least = min((small(config) for config, _ in near), default=math.inf)
     if not 0 < least < math.inf:
