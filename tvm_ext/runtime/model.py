@@ -32,6 +32,8 @@ from .vm import Caller, CallerPool, Hook, Observer, Places, Weights
 
 _Expected = tuple[str, tuple[Dim, ...], np.dtype[Any]]
 """Name, shape and dtype of an input, as `run` compares them."""
+#: Sets of input shapes that are remembered, of a model of symbolic sizes.
+_MOST_SHAPES = 256
 
 
 class CompiledModel:
@@ -69,6 +71,7 @@ class CompiledModel:
         self._callers = CallerPool(_caller_maker(module, metadata, held), max(4, available_cores()))
         self._expected = tuple((spec.name, spec.shape, spec.numpy_dtype) for spec in inputs)
         self._symbolic = [(i, spec.batch_axis) for i, spec in enumerate(inputs) if spec.batch_axis is not None]
+        self._expected_at: dict[tuple[tuple[int, ...], ...], tuple[_Expected, ...]] = {}
         self._input_names = tuple(spec.name for spec in inputs)
         self._output_names = tuple(spec.name for spec in metadata.outputs)
         self._on_pool = metadata.parallel and metadata.threads > 1
@@ -242,9 +245,15 @@ class CompiledModel:
         """The size of a symbolic batch, 0 if there is none, and what all inputs must be for the sizes they have."""
         if not self.metadata.symbols:
             return self._at_batch_of(values)
-        shapes = [np.shape(as_array(value, name)) for value, name in zip(values, self._input_names, strict=True)]
-        sizes = named_sizes(self.inputs, shapes, self.metadata.symbols)
-        return 0, tuple((spec.name, spec.sized(sizes).shape, spec.numpy_dtype) for spec in self.inputs)
+        shapes = tuple(np.shape(as_array(value, name)) for value, name in zip(values, self._input_names, strict=True))
+        expected = self._expected_at.get(shapes)
+        if expected is None:
+            sizes = named_sizes(self.inputs, shapes, self.metadata.symbols)
+            expected = tuple((spec.name, spec.sized(sizes).shape, spec.numpy_dtype) for spec in self.inputs)
+            if len(self._expected_at) >= _MOST_SHAPES:
+                self._expected_at.clear()
+            self._expected_at[shapes] = expected
+        return 0, expected
 
     def _at_batch_of(self, values: Sequence[Any]) -> tuple[int, tuple[_Expected, ...]]:
         """The size of the batch, by the first input that has one, and what all inputs must be then."""
