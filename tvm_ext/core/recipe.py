@@ -152,12 +152,16 @@ class Recipe(abc.ABC, Generic[M]):
         reads."""
         return True
 
+    def points_of_any_size(self, match: M, machine: Machine) -> Iterator[Config]:
+        """The points of the space that :meth:`cuts`, for a group of run-time extents."""
+        return (point for point in self.points(match, machine) if self.cuts(match, point))
+
     def default_of_any_size(self, match: M, machine: Machine) -> Config:
-        """:meth:`default`, for a group of run-time extents: of those points that :meth:`cuts`, if there are any."""
+        """:meth:`default`, for a group of run-time extents: one that :meth:`cuts`, if there is any."""
         config = self.default(match, machine)
         if self.cuts(match, config):
             return config
-        points = (point for point in self.points(match, machine) if self.cuts(match, point))
+        points = self.points_of_any_size(match, machine)
         return min(points, key=lambda point: self.cost(match, point, machine), default=config)
 
     def default(self, match: M, machine: Machine) -> Config:

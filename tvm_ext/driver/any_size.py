@@ -38,7 +38,7 @@ _PARTS_OF_FEW, _FEW = ((0.9, 0.8, 0.7), (0.6, 0.7, 0.5), (0.4, 0.3, 0.5)), 16
 _ODD, _FEWER = (37, 53, 2), 5
 #: (largest size, multiple) at which programs are planned: tiles of 2, 3, 4, 6, 8 ... rows then end where a row of the
 #: next dimension does. No program is planned at fewer than `_LEAST`.
-_WHOLE_TILES, _LEAST = ((192, 48), (48, 12), (0, 1)), 3
+_WHOLE_TILES, _LEAST = ((192, 96), (48, 12), (0, 1)), 3
 #: Passes that choose by size, or make views of what is no view in arrays of the bounds.
 _LEFT_OUT = ("fuse-expansions", "view-reshapes")
 #: What sizes may have to be multiples of.
@@ -65,14 +65,15 @@ def lower_any_size(
     reasons: list[str] = []
     for named in dict.fromkeys((options, _merged(options))):
         inputs = input_specs(graph, dict(named.shapes), source.name)
-        for symbols in (planned(some, whole) for some in _multiples(named) for whole in (True, False)):
+        for symbols in _plans(named):
             try:
                 return _Lowering(source, named, machine, clock, symbols, instruments).run(inputs)
-            except NotAlike as error:
-                reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
-                break
             except OptionError:
                 raise
+            except NotAlike as error:
+                reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
+                if len({symbol.bound for symbol in symbols}) == len(symbols):
+                    break  # no other sizes will make them one
             except TvmExtError as error:
                 reasons.append(error.message[:300])
     names = ", ".join(symbol.name for symbol in options.symbols)
@@ -80,6 +81,16 @@ def lower_any_size(
         f"{source.name}: it cannot be compiled for every size of {names}: {reasons[0]}",
         fix="give numbers for some dimensions: shapes=",
     )
+
+
+def _plans(options: CompileOptions) -> Iterator[tuple[Symbol, ...]]:
+    """The symbols with sizes to plan a program at: of whole tiles if a model takes them, different ones if it must."""
+    for symbols in _multiples(options):
+        for whole in (True, False):
+            equal, different = (planned(symbols, whole, apart) for apart in (False, True))
+            yield equal
+            if different != equal:
+                yield different
 
 
 def _multiples(options: CompileOptions) -> Iterator[list[Symbol]]:
@@ -239,18 +250,19 @@ class _Lowering:
         )
 
 
-def planned(symbols: Sequence[Symbol], whole: bool) -> tuple[Symbol, ...]:
-    """The symbols with the sizes at which programs are planned: at least the largest, no two the same.
+def planned(symbols: Sequence[Symbol], whole: bool, apart: bool) -> tuple[Symbol, ...]:
+    """The symbols with the sizes at which programs are planned: at least the largest.
 
     Args:
-        whole: they are rounded up to whole tiles; some models take no larger size.
+        whole: they are rounded up to whole tiles.
+        apart: no two are the same: dimensions of one size may be taken for one another.
     """
     out: list[Symbol] = []
     for symbol in symbols:
         tiles = next(multiple for high, multiple in _WHOLE_TILES if symbol.high >= high) if whole else 1
         unit = math.lcm(symbol.multiple, tiles)
         size = -(-max(symbol.high, _LEAST) // unit) * unit
-        while size in {one.bound for one in out}:
+        while apart and size in {one.bound for one in out}:
             size += unit
         out.append(replace(symbol, bound=size))
     return tuple(out)

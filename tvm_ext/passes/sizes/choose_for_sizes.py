@@ -57,7 +57,7 @@ def _for_both(plan: Plan, group: Group, machine: Machine) -> Plan | None:
     def small(config: Config) -> float:
         return recipe.cost(match, config, machine)
 
-    points = (point for point in recipe.points(plan.match, machine) if recipe.cuts(plan.match, point))
+    points = recipe.points_of_any_size(plan.match, machine)
     near = [(c, cost) for c in points
             if (cost := recipe.cost(plan.match, c, machine)) <= _NEARLY * plan.cost]  # fmt: skip
     least = min((small(config) for config, _ in near), default=math.inf)
