@@ -1,8 +1,8 @@
 """Where loads and stores lie: buffers and indices of one number each.
 
-    y[Ramp(i, 1, 8)]                            y at i + lane, a variable from 0 to 7
-    flat[i] of flat = y's memory, y: (4, 24)    y at (i // 24, i % 24)
-    t[a * 24 + b], b < 24, of the kernel's t    t at (a, b), and whatever else is read or written of it likewise
+y[Ramp(i, 1, 8)]                            y at i + lane, a variable from 0 to 7
+flat[i] of flat = y's memory, y: (4, 24)    y at (i // 24, i % 24)
+t[a * 24 + b], b < 24, of the kernel's t    t at (a, b), and whatever else is read or written of it likewise
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Views:
         for place, sums in forms.items():
             chain: list[int] = []
             for row in sorted({k for form in sums for k in form.terms.values() if k > 1}):
-                whole = all(self._in_rows(form, row) for form in sums) and any(row in form.terms.values() for form in sums)
+                whole = all(self._in_rows(form, row) for form in sums) and any(
+                    row in form.terms.values() for form in sums
+                )
                 if whole and (not chain or row % chain[-1] == 0):
                     chain.append(row)
             if chain:
@@ -121,10 +123,9 @@ def _quotient_first(index: Any) -> Any:
 
 def _is_flat(buffer: Any, whole: Any) -> bool:
     """Whether a buffer is another one's memory, element by element."""
-    shape = [*buffer.ty.shape, *whole.ty.shape]
     bits = [tvm.DataType(str(b.ty.dtype)).bits for b in (buffer, whole)]
-    constant = all(isinstance(size, tirx.IntImm) for size in shape)
-    return (
-        constant and len(buffer.ty.shape) == 1 and bits[0] == bits[1] and not len(whole.ty.strides)
-        and int(buffer.ty.shape[0]) == math.prod(int(size) for size in whole.ty.shape) and int(buffer.ty.elem_offset) == 0
-    )  # fmt: skip
+    if not all(isinstance(size, tirx.IntImm) for size in (*buffer.ty.shape, *whole.ty.shape)) or bits[0] != bits[1]:
+        return False
+    sizes = [math.prod(int(size) for size in b.ty.shape) for b in (buffer, whole)]
+    plain = len(buffer.ty.shape) == 1 and not len(whole.ty.strides) and int(buffer.ty.elem_offset) == 0
+    return plain and sizes[0] == sizes[1]
