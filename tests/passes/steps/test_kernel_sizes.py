@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pytest
+import tvm_ffi
 from tvm import te, tirx
+from tvm.ir.expr import TensorLoad
+from tvm.s_tir import Schedule
 
+from tvm_ext.core.machine import Machine
 from tvm_ext.core.sizes import BORDER, EXTENTS, SIZES, SYMBOLS, Sizes, Symbol, extents_of
 from tvm_ext.passes.steps.kernel_sizes import with_sizes
+from tvm_ext.passes.tir.kernel_passes import lower_to_loops
 
 
 def _kernel() -> tirx.PrimFunc:
@@ -25,6 +30,27 @@ def test_sizes_stand_before_the_results() -> None:
     assert [v.same_as(u) for v, u in zip(kernel.attrs[SYMBOLS], (n, w), strict=True)] == [True, True]
     assert {k: float(v) for k, v in kernel.attrs[BORDER].items()} == {"0": -1.5}
     assert EXTENTS not in _kernel().attrs
+
+
+def test_a_body_reads_the_sizes() -> None:
+    """What a loop to a run-time size fills has the size of the bound, and no variable is left undefined."""
+    sizes = Sizes.of([Symbol("N", 1, 64)])
+    (n,) = sizes.vars
+    x = te.placeholder((64,), name="x")
+    k = te.reduce_axis((0, tirx.min(n.astype("int32"), 64)), name="k")
+    copy = te.compute((64,), lambda i: x[i] * 2.0, name="copy")
+    sch = Schedule(_with(te.create_prim_func([x, te.compute((1,), lambda i: te.sum(copy[k], k), name="out")]), n))
+    sch.compute_at(sch.get_sblock("copy"), sch.get_loops(sch.get_sblock("out"))[0])
+    kernel = with_sizes(_with(sch.mod["main"]), [[n], [1]], sizes)
+    reads: list[str] = []
+    tvm_ffi.structural_walk(kernel.body, (TensorLoad, lambda load: reads.append(load.source.name)))
+    assert SIZES in reads and not any(v.same_as(n) for v in tirx.analysis.undefined_vars(kernel.body))
+    lowered = str(lower_to_loops({"main": kernel}, Machine.detect().target())["main"])
+    assert "alloc_buffer((64,)" in lowered
+
+
+def _with(function: tirx.PrimFunc, *more: tirx.Var) -> tirx.PrimFunc:
+    return tirx.PrimFunc([*function.params[:2], *more], function.body, function.ret_type, function.attrs)
 
 
 def test_numbers_are_int64() -> None:

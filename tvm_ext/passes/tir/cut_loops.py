@@ -12,7 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import tirx
+from tvm.ir.expr import TensorLoad
 
 from ...core.sizes import BORDER, EXTENTS, SIZES, SYMBOLS, extents_of
 from .cutting.affine import Arithmetic, Extents, in_type
@@ -74,7 +76,7 @@ class _Cut:
     def function(self) -> tirx.PrimFunc:
         """The kernel, cut."""
         function = self._function
-        body = normal(sunk(function.body), self._arithmetic, self.extents)
+        body = normal(sunk(self._with_symbols(function.body)), self._arithmetic, self.extents)
         body = guarded(body, self.extents, self._arithmetic)
         body, crossed = cross(body, self.extents, Views(body, self._arithmetic), self._arithmetic)
         body, bases = based(body, self.extents, Views(body, self._arithmetic), self._arithmetic)
@@ -93,6 +95,15 @@ class _Cut:
         body = sequence(*binds, *edges, self._visit(body))
         attrs = {k: v for k, v in function.attrs.items() if k not in (EXTENTS, SYMBOLS, BORDER)}
         return tirx.PrimFunc(function.params, body, function.ret_type, tvm.ir.make_node("ir.DictAttrs", **attrs))
+
+    def _with_symbols(self, body: Any) -> Any:
+        """The body with variables in the place of loads of sizes."""
+        wide = [*self.symbols]
+
+        def load(expr: TensorLoad) -> Any:
+            return wide[int(expr.indices[0])] if getattr(expr.source, "name", "") == SIZES else expr
+
+        return tvm_ffi.structural_map(body, (TensorLoad, load))
 
     def _find_nests(self, stmt: Any, nests: dict[Any, set[Any]]) -> None:
         if is_kind(stmt, PARALLEL):

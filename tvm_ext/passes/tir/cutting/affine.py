@@ -140,7 +140,7 @@ class Arithmetic:
         return low, high
 
     def extreme(self, expr: Any, largest: bool, limit: Limit) -> Any:
-        """A bound of an index, as an expression of the variables that `limit` leaves."""
+        """A bound of an index, of a vector of all its lanes, as an expression of the variables that `limit` leaves."""
         if isinstance(expr, tirx.IntImm):
             return expr
         if isinstance(expr, Var):
@@ -160,6 +160,11 @@ class Arithmetic:
             return tirx.min(again(expr.a, True), expr.b - 1) if whole else expr.b - 1 if largest else expr.b * 0
         if isinstance(expr, tirx.Cast):
             return tirx.Cast(expr.ty.dtype, again(expr.value, largest))
+        if isinstance(expr, tirx.Broadcast):
+            return again(expr.value, largest)
+        if isinstance(expr, tirx.Ramp) and isinstance(expr.stride, tirx.IntImm):
+            over = (int(expr.lanes) - 1) * int(expr.stride)
+            return again(expr.base, largest) + (max(over, 0) if largest else min(over, 0))
         if isinstance(expr, Call) and getattr(expr.op, "name", "") == "tirx.if_then_else":
             return _SAME[tirx.Max if largest else tirx.Min](again(expr.args[1], largest), again(expr.args[2], largest))
         bound = self.analyzer.const_int_bound(expr)
