@@ -15,7 +15,7 @@ MAX_MODULES_IN_A_FOLDER = 20
 #: Lines that a room of the library, and what stands beside it, may have. A change that needs more says why where it
 #: raises a number; one that needs less lowers it.
 BUDGET = {
-    "api": 350, "benchmarking": 1050, "byoc": 6200, "byoc.testing": 1100, "cli": 2100, "core": 5200, "driver": 2600,
+    "api": 350, "benchmarking": 1100, "byoc": 6200, "byoc.testing": 1100, "cli": 2100, "core": 5200, "driver": 2600,
     "frontend": 12150, "inspection": 4550, "ops": 1200, "ops.scalars": 850, "passes": 7350, "precision": 550,
     "quantization": 1250, "rates": 1000, "runtime": 3650, "schedules": 8600, "tuning": 7450, "verification": 2800,
     "benchmarks": 7050, "tests": 56050,
@@ -25,8 +25,9 @@ SPARE, SPARE_SHARE = 100, 0.02
 
 
 def crowded(sources: Iterable[Source]) -> list[str]:
-    """Folders of library and tests with too many modules, each with their number."""
-    modules = [source for source in sources if not source.is_init and source.path.startswith(("tvm_ext/", "tests/"))]
+    """Folders of library, tests and benchmarks with too many modules, each with their number."""
+    tops = ("tvm_ext/", "tests/", "benchmarks/")
+    modules = [source for source in sources if not source.is_init and source.path.startswith(tops)]
     count = Counter(os.path.dirname(source.path) for source in modules)
     return [f"{folder}: {n} modules" for folder, n in count.items() if n > MAX_MODULES_IN_A_FOLDER]
 
@@ -62,5 +63,6 @@ def lines(sources: list[Source]) -> Counter[str]:
 
 def test_a_folder_has_few_modules(sources: list[Source]) -> None:
     assert not crowded(sources)
-    many = [Source(f"tvm_ext/a/m{k}.py", "", ast.parse("")) for k in range(MAX_MODULES_IN_A_FOLDER + 1)]
-    assert crowded(many) == ["tvm_ext/a: 21 modules"]
+    folders = ("tvm_ext/a", "benchmarks")
+    names = [f"{folder}/m{k}.py" for folder in folders for k in range(MAX_MODULES_IN_A_FOLDER + 1)]
+    assert crowded(Source(name, "", ast.parse("")) for name in names) == [f"{f}: 21 modules" for f in folders]
