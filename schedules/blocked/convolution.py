@@ -80,6 +80,11 @@ def convolution_of(group: Group, kernel_layout: str = "OIHW", any_type: bool = F
     return Convolution(data, weight, Window(n, channels, outputs, (h, w), (oh, ow), (kh, kw), *sizes))
 
 
+def image_in_use(group: Group, data: Param) -> tuple[Any, Any]:
+    """Rows and columns of an image that are in use: numbers, or expressions. What is beyond is padding."""
+    return group.extent(data, 2), group.extent(data, 3)
+
+
 def channel_lanes(channels: int, machine: Machine) -> int:
     """Lanes of a block of channels: the machine's, or half of them where that computes a fifth less."""
     lanes, half = machine.lanes, machine.lanes // 2
@@ -114,12 +119,12 @@ def padded(args: Arguments, data: Param, window: Window) -> Any:
     if not _is_copied(data, window):
         return args.tensor(data)
     read, layout, (top, left, bottom, right) = args.reader(data), args.layout(data), window.pads
-    h, w = window.image
+    (h, w), used = window.image, image_in_use(args.group, data)
 
     def value(*index: Any) -> Any:
         n, c, y, x = layout.logical(index)
         element = read(*layout.index((n, c, y - top, x - left)))
-        return tirx.if_then_else(window.inside(y, x), element, tirx.const(0, data.computed))
+        return tirx.if_then_else(window.inside(y, x, used), element, tirx.const(0, data.computed))
 
     shape = layout.physical_shape((*data.shape[:2], h + top + bottom, w + left + right))
     return te.compute(shape, value, name="pad")

@@ -24,7 +24,7 @@ from ..steps.arguments import Arguments
 from ..steps.loops import parallel_rows, unroll_and_vectorize
 from ..steps.storage import Reader
 from . import kernel as blocked
-from .convolution import Conv2dMatch
+from .convolution import Conv2dMatch, image_in_use
 from .winograd import Transform, transformed
 
 
@@ -133,7 +133,7 @@ def input_tiles(match: WinogradMatch, tiling: Tiling, args: Arguments) -> Callab
 
 def _from_blocks(match: WinogradMatch, tiling: Tiling, data: Reader) -> Element:
     """Tiles of a blocked input; padding is a condition on whole vectors."""
-    _, ci, h, w = match.data.shape
+    ci, (h, w) = match.data.shape[1], image_in_use(match.group, match.data)
     stride, m, (top, left) = tiling.stride, tiling.transform.m, match.window.pads[:2]
     blocks = ci // tiling.width
 
@@ -150,7 +150,7 @@ def _from_blocks(match: WinogradMatch, tiling: Tiling, data: Reader) -> Element:
 
 def _from_planes(match: WinogradMatch, tiling: Tiling, data: Reader, layout: Layout) -> Element:
     """Tiles of the planar copy: lanes are neighbouring tile columns."""
-    n, ci, h, w = match.data.shape
+    n, ci, (h, w) = *match.data.shape[:2], image_in_use(match.group, match.data)
     stride, m, (top, left) = tiling.stride, tiling.transform.m, match.window.pads[:2]
     step, reach = m * stride, tiling.transform.alpha * stride
     shape = (n, ci, tiling.rows * step + reach - step, step, tiling.columns + -(-reach // step) - 1)

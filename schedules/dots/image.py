@@ -22,6 +22,7 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.recipe import Config
 
 from ..blocked import kernel as blocked
+from ..blocked.convolution import image_in_use
 from ..steps.loops import parallel_rows
 from ..steps.window import Window
 from .operands import DotMatch
@@ -62,14 +63,14 @@ def in_blocks(match: DotImageMatch, image: te.Tensor, words: int) -> ReadWord:
 
 def copied_blocks(match: DotImageMatch, data: te.Tensor, source: Layout) -> ReadWord:
     """Reads a copy of an image in blocks of channels: the stage "image"."""
-    c, operands = match.data.shape[1], match.operands
+    c, operands, used = match.data.shape[1], match.operands, image_in_use(match.group, match.data)
 
     def value(*index: Any) -> Any:
         n, ch, y, x = source.logical(index)
         element = _element(match, data, source, n, ch, y, x)
         if c % match.dot.group:
             element = tirx.Select(ch < c, element, operands.border)
-        return tirx.if_then_else(match.window.inside(y, x), element, operands.border)
+        return tirx.if_then_else(match.window.inside(y, x, used), element, operands.border)
 
     (h, w), (top, left, bottom, right) = match.window.image, match.window.pads
     shape = source.physical_shape((*match.data.shape[:2], h + top + bottom, w + left + right))
@@ -79,12 +80,13 @@ def copied_blocks(match: DotImageMatch, data: te.Tensor, source: Layout) -> Read
 def copied_rows(match: DotImageMatch, data: te.Tensor, source: Layout) -> ReadWord:
     """Reads a copy of an image of few channels: the stages "row" and "image"."""
     n, c, operands, group = match.data.shape[0], match.data.shape[1], match.operands, match.dot.group
-    depth, width = match.depth, _width(match)
+    depth, width, used = match.depth, _width(match), image_in_use(match.group, match.data)
     top, _, bottom, _ = match.window.pads
     high = match.window.image[0] + top + bottom
 
     def padded(b: Any, y: Any, ch: Any, x: Any) -> Any:
-        return tirx.if_then_else(match.window.inside(y, x), _element(match, data, source, b, ch, y, x), operands.border)
+        element = _element(match, data, source, b, ch, y, x)
+        return tirx.if_then_else(match.window.inside(y, x, used), element, operands.border)
 
     row = te.compute((n, high, c, width), padded, name="row")
 

@@ -34,6 +34,7 @@ class Attention(Recipe[AttentionMatch]):
 
     name = "attention"
     anchors = frozenset({"relax.nn.attention", "relax.nn.attention_bias"})
+    any_size = True
 
     def match(self, group: Group, machine: Machine) -> AttentionMatch | Miss:
         assert group.call is not None
@@ -48,6 +49,8 @@ class Attention(Recipe[AttentionMatch]):
         if any(0 in p.shape for p in operands):
             return Miss("an operand is empty")
         query, key, value, *bias = operands
+        if not isinstance(group.extent(query, 3), int):
+            return Miss("the length of a query is only known at run time")
         scale = 1 / math.sqrt(query.shape[3]) if attrs.scale is None else float(attrs.scale.value)
         return AttentionMatch(group, query, key, value, bias[0] if bias else None, scale)
 

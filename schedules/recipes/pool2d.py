@@ -3,7 +3,8 @@
     max_pool2d(x), avg_pool2d(x)        x: NCHW{l}c, result: NCHW{l}c
 
 A window that leaves the image reads the nearest pixel of the image instead. For a maximum that pixel is in the window
-already, so nothing changes and no condition is left; for an average it is multiplied by zero.
+already, so nothing changes and no condition is left; for an average it is multiplied by zero. An image ends at its
+run-time extents.
 """
 
 from __future__ import annotations
@@ -50,6 +51,12 @@ class PoolMatch(Match):
     counts_padding: bool
 
     @property
+    def image(self) -> tuple[Any, Any]:
+        """Rows and columns of the image that are in use; where no window leaves it, those that it may have."""
+        extent, padded = self.group.extent, any(self.window.pads)
+        return (extent(self.data, 2), extent(self.data, 3)) if padded else self.window.image
+
+    @property
     def is_average(self) -> bool:
         """Whether it is an average, and not a maximum."""
         return self.group.anchor == "relax.nn.avg_pool2d"
@@ -60,6 +67,7 @@ class Pool2d(Recipe[PoolMatch]):
 
     name = "pool2d"
     anchors = frozenset({"relax.nn.max_pool2d", "relax.nn.avg_pool2d"})
+    any_size = True
 
     def match(self, group: Group, machine: Machine) -> PoolMatch | Miss:
         a = attrs_of(group.call, _ATTRIBUTES)
@@ -75,6 +83,8 @@ class Pool2d(Recipe[PoolMatch]):
             return Miss(f"padding {a['padding']} reaches a whole window of {a['pool_size']}")
         if average and a["ceil_mode"]:
             return Miss("average pooling in ceil mode divides by clipped windows")
+        if a["ceil_mode"] and not all(isinstance(group.extent(data, axis), int) for axis in (2, 3)):
+            return Miss("in ceil mode, which windows leave the image is only known at run time")
         (n, channels, h, w), (oh, ow) = data.shape, group.shape[2:]
         sizes = a["pool_size"], a["strides"], a["dilation"], a["padding"]
         window = Window(n, channels, channels, (h, w), (oh, ow), *sizes, channels)
@@ -132,7 +142,7 @@ def _taps(window: Window) -> tuple[te.IterVar, te.IterVar]:
 def _tap(match: PoolMatch, index: Sequence[Any], layout: Layout, ry: Any, rx: Any) -> tuple[Any, Any, Any]:
     """Physical index of a tap, clamped to the image, and the unclamped (y, x)."""
     n, c, y, x = layout.logical(index)
-    window, (h, w), (top, left) = match.window, match.window.image, match.window.pads[:2]
+    window, (h, w), (top, left) = match.window, match.image, match.window.pads[:2]
     iy, ix = window.tap(y, x, ry, rx)
     iy, ix = iy - top, ix - left
     clamped = (n, c, tirx.max(0, tirx.min(iy, h - 1)), tirx.max(0, tirx.min(ix, w - 1)))
@@ -156,7 +166,7 @@ def _maximum(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
 
 def _average(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
     (ry, rx), data, layout = _taps(match.window), args.reader(match.data), args.layout(match.data)
-    h, w = match.window.image
+    h, w = match.image
 
     def value(*index: Any) -> Any:
         at, iy, ix = _tap(match, index, layout, ry, rx)
@@ -175,11 +185,11 @@ def _divide(match: PoolMatch, index: Sequence[Any], pooled: Any) -> Any:
         return pooled * tirx.const(1.0 / (ky * kx), "float32")
     _, _, y, x = index
     (sy, sx), (dy, dx), (top, left) = match.window.strides, match.window.dilation, match.window.pads[:2]
-    h, w = match.window.image
+    h, w = match.image
     rows = sum(_counts(y * sy + k * dy - top, h) for k in range(ky))
     columns = sum(_counts(x * sx + k * dx - left, w) for k in range(kx))
     return pooled / (rows * columns).astype("float32")
 
 
-def _counts(at: Any, size: int) -> Any:
+def _counts(at: Any, size: Any) -> Any:
     return tirx.Select(tirx.all(at >= 0, at < size), tirx.const(1, "int32"), tirx.const(0, "int32"))

@@ -4,6 +4,9 @@ mean(x, axis=[2, 3])  x: NCHW{l}c     each lane has a channel; several vectors o
 sum(x, axis=[0])      x: (R, C)       each lane has a column
 sum(x, axis=[-1])     x: (R, C)       vectors of partial results a row, then one (row_reduction.py)
 sum(x, axis=[0, 2])   x: (R, M, C)    first the rows, then over R
+
+Loops over a reduced axis with a run-time extent end at it. In rows, and in blocks of that axis, vectors take what the
+reduction starts from in the place of elements behind the extent.
 """
 
 from __future__ import annotations
@@ -60,6 +63,7 @@ class Reduction(Recipe[ReductionMatch]):
 
     name = "reduction"
     anchors = frozenset(_KINDS)
+    any_size = True
 
     def match(self, group: Group, machine: Machine) -> ReductionMatch | Miss:
         data = group.operand(0)
@@ -88,13 +92,12 @@ class Reduction(Recipe[ReductionMatch]):
         layout = args.layout(match.data)
         reduced = _Physical(match, layout)
         result = reduced.compute(args.reader(match.data))
-        count = tirx.const(1.0 / math.prod(match.data.shape[a] for a in match.axes), "float32")
 
         def value(*index: Any) -> Any:
             full = list(index) if match.keepdims else _insert(index, match.axes)
             at = layout.index(full)
             element = result(*reduced.index(at))
-            return element * count if match.group.anchor == "relax.mean" else element
+            return _mean(match, element) if match.group.anchor == "relax.mean" else element
 
         return args.kernel(value)
 
@@ -113,17 +116,24 @@ class _Physical:
     Attributes:
         row: extents of the innermost dimensions, if these are reduced.
         outer: the other reduced dimensions.
+        used: run-time extents of all dimensions: numbers, or expressions.
+        masked: reduced axes of which a loop over dimensions reaches elements behind the run-time extent.
         lead, run: kept dimensions; those of the run lie together, innermost of all that are kept.
     """
 
     def __init__(self, match: ReductionMatch, layout: Layout) -> None:
-        self.match = match
+        self.match, self.layout = match, layout
         self.shape = layout.physical_shape(match.data.shape)
         axes = [*layout.order, *([layout.block[0]] if layout.block else [])]
         kept = [d for d, a in enumerate(axes) if a not in match.axes]
         last = max(kept, default=-1) + 1
         self.row = self.shape[last:]
         self.outer = [d for d in range(last) if d not in kept]
+        extents, block = [match.group.extent(match.data, a) for a in range(len(layout.order))], layout.block or (-1, 1)
+        self.used = [(extents[a] + block[1] - 1) // block[1] if a == block[0] else extents[a] for a in layout.order]
+        self.used += self.shape[len(layout.order) :]
+        inside = {axes[d] for d in range(last, len(axes))} | {block[0]}
+        self.masked = {a: n for a, n in enumerate(extents) if not isinstance(n, int) and a in inside & {*match.axes}}
         start = max(self.outer, default=-1) + 1
         self.lead, self.run = [d for d in kept if d < start], [d for d in kept if d >= start]
 
@@ -134,8 +144,8 @@ class _Physical:
 
     def compute(self, data: Reader) -> te.Tensor:
         """Rows first, if the innermost dimension is reduced; then what is reduced further out."""
-        inner = self._rows(data) if self.row else lambda *i: data(*i)
-        axes = {d: te.reduce_axis((0, self.shape[d]), name=f"r{d}") for d in self.outer}
+        inner = self._rows(data) if self.row else lambda *i: self._element(data, *i)
+        axes = {d: te.reduce_axis((0, self.used[d]), name=f"r{d}") for d in self.outer}
         shape, over = self._extents(self.run), row_reduction.COMBINE[self.match.kind][0]
 
         def value(*index: Any) -> Any:
@@ -146,20 +156,35 @@ class _Physical:
 
         return te.compute([*self._extents(self.lead), math.prod(shape)], value, name="reduce" if axes else "rows")
 
+    def _element(self, data: Reader, *at: Any) -> Any:
+        """The element at a physical index; behind a run-time extent, what changes no result."""
+        index = self.layout.logical(at)
+        inside = [index[a] < extent for a, extent in self.masked.items()]
+        return row_reduction.in_use(self.match.kind, tirx.all(*inside), data(*at)) if inside else data(*at)
+
     def _rows(self, data: Reader) -> Any:
         lead = self.shape[: len(self.shape) - len(self.row)]
 
         def term(*i: Any) -> Any:
-            return data(*i[: len(lead)], *unflatten(i[-1], self.row))
+            return self._element(data, *i[: len(lead)], *unflatten(i[-1], self.row))
 
-        kind, length = self.match.kind, math.prod(self.row)
-        rows = row_reduction.compute("row", kind, lead or (1,), length, self.match.lanes, term)
+        kind, length, first = self.match.kind, math.prod(self.row), self.used[len(lead)]
+        end = None if isinstance(first, int) else first * math.prod(self.row[1:])
+        rows = row_reduction.compute("row", kind, lead or (1,), length, self.match.lanes, term, end)
         if not self.outer:
             return lambda *i: rows(*(i or (0,)), 0)
         return te.compute(lead, lambda *i: rows(*i, 0), name="rows")
 
     def _extents(self, dimensions: Sequence[int]) -> list[int]:
         return [self.shape[d] for d in dimensions]
+
+
+def _mean(match: ReductionMatch, total: Any) -> Any:
+    """A sum over the number of its elements."""
+    count = math.prod((match.group.extent(match.data, a) for a in match.axes), start=1)
+    if isinstance(count, int):
+        return total * tirx.const(1.0 / count, "float32")
+    return total / count.astype("float32")
 
 
 def _schedule_rows(sch: Schedule, threads: int) -> None:

@@ -10,7 +10,7 @@ The axis is the innermost one: a tensor whose axis is another one is asked for i
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,12 +52,25 @@ class SoftmaxMatch(Match):
         """Elements of a row."""
         return self.data.shape[self.axis]
 
+    def in_use(self, kind: str, element: Callable[..., Any]) -> tuple[Callable[..., Any], Any]:
+        """The elements of a row as a reduction takes them, and where they end (:func:`..steps.row_reduction.compute`).
+
+        Args:
+            kind: of the reduction.
+            element: physical index -> an element.
+        """
+        end = self.group.extent(self.data, self.axis)
+        if isinstance(end, int):
+            return element, None
+        return lambda *i: row_reduction.in_use(kind, i[-1] < end, element(*i)), end
+
 
 class Softmax(Recipe[SoftmaxMatch]):
     """Numerically stable softmax of rows."""
 
     name = "softmax"
     anchors = frozenset({"relax.nn.softmax", "relax.nn.log_softmax"})
+    any_size = True
 
     def match(self, group: Group, machine: Machine) -> SoftmaxMatch | Miss:
         if isinstance(data := float32_operand(group, 0), Miss):
@@ -78,10 +91,11 @@ class Softmax(Recipe[SoftmaxMatch]):
         args, row = Arguments(match.group, layouts), match.row
         data, shape = args.reader(match.data), layouts.output.physical_shape(match.group.shape)
         lead = shape[:-1]
-        top = row_reduction.compute("top", "max_number", lead, row, match.lanes, data)
+        top = row_reduction.compute("top", "max_number", lead, row, match.lanes, *match.in_use("max_number", data))
         exp = te.compute(shape, lambda *i: vector_math.exp_flushed(data(*i) - top(*i[:-1], 0)), name="exp")
-        total = row_reduction.compute("total", "sum", lead, row, match.lanes, exp)
-        softmax = match.group.anchor == "relax.nn.softmax"
+        softmax, (term, end) = match.group.anchor == "relax.nn.softmax", match.in_use("sum", exp)
+        # Only the sum reads the exponentials of log-softmax: their stage has its length, which must be known.
+        total = row_reduction.compute("total", "sum", lead, row, match.lanes, term, end if softmax else None)
         final = te.compute(
             (*lead, 1),
             lambda *i: tirx.const(1.0, "float32") / total(*i) if softmax else top(*i) + vector_math.log(total(*i)),

@@ -18,6 +18,9 @@ is from M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax" (
 blocks from T. Dao et al., "FlashAttention" (arXiv:2205.14135, 2022).
 
 A row whose scores are all -inf has no softmax: 0 / 0 is NaN, as the operators one by one give.
+
+Where batch, queries or keys have run-time extents, tiles and threads are those of the bounds; the loops over units and
+over blocks of keys end at the extents, and threads share the units that there are.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
@@ -64,17 +67,17 @@ class Tile:
     """Sizes of the loops.
 
     Attributes:
-        rows, keys: queries and keys of a head.
+        batch, rows, keys: how many, and queries and keys of a head; in a kernel, what is in use (:meth:`in_use`).
         depth, width: of a query and of a value.
         lanes, vectors: queries in a vector, vectors in a unit.
         block, tile_k: keys in a block, and in a register tile of scores.
         tile_q, tile_v, value_lanes: queries and vectors of a register tile of the result, and lanes of these vectors.
     """
 
-    batch: int
+    batch: Any
     heads: int
-    rows: int
-    keys: int
+    rows: Any
+    keys: Any
     depth: int
     width: int
     lanes: int
@@ -91,6 +94,12 @@ class Tile:
         knobs = (config[k] for k in ("lanes", "vectors", "keys", "tile_k", "tile_q", "tile_v", "value_lanes"))
         return Tile(batch, heads, rows, match.key.shape[1], depth, match.value.shape[3], *knobs)
 
+    def in_use(self, match: AttentionMatch) -> Tile:
+        """The same tile over the run-time extents of batch, queries and keys: numbers, or expressions."""
+        extent = match.group.extent
+        batch, rows, keys = extent(match.query, 0), extent(match.query, 1), extent(match.key, 1)
+        return replace(self, batch=batch, rows=rows, keys=keys)
+
     @property
     def columns(self) -> int:
         """Values of a row, rounded up to whole vectors."""
@@ -102,17 +111,17 @@ class Tile:
         return self.lanes * self.vectors
 
     @property
-    def units(self) -> int:
+    def units(self) -> Any:
         """Blocks of queries of all heads."""
-        return self.batch * self.heads * -(-self.rows // self.queries)
+        return self.batch * self.heads * _ceil(self.rows, self.queries)
 
 
 class AttentionKernel:
     """Builds the kernel of one match."""
 
     def __init__(self, match: AttentionMatch, config: Config, layouts: Layouts) -> None:
-        self._match, self._layouts, self._threads = match, layouts, config["threads"]
-        self._tile = Tile.of(match, config)
+        self._match, self._layouts, tile = match, layouts, Tile.of(match, config)
+        self._tile, self._threads = tile.in_use(match), Sharing.of_rows(tile.units, config["threads"]).threads
 
     def function(self) -> tirx.PrimFunc:
         """Parameters of the group in order, then the result; loops in place."""
@@ -127,16 +136,20 @@ class AttentionKernel:
 
     def _units(self) -> None:
         """Shares units among threads."""
-        t, shared = self._tile, Sharing.of_rows(self._tile.units, self._threads)
-        threads, each = shared.threads, -(-t.units // shared.threads)
+        units, threads = self._tile.units, self._threads
         with T.parallel(threads) if threads > 1 else T.serial(1) as thread:
             self._state()
+            if not isinstance(units, int):
+                with T.serial(thread * units // threads, (thread + 1) * units // threads) as unit:
+                    self._unit(unit)
+                return
+            each = _ceil(units, threads)
             with T.serial(each) as u:
                 unit = thread * each + u
-                if t.units % threads == 0:
+                if units % threads == 0:
                     self._unit(unit)
                 else:
-                    with T.If(unit < t.units), T.Then():
+                    with T.If(unit < units), T.Then():
                         self._unit(unit)
 
     def _state(self) -> None:
@@ -152,13 +165,13 @@ class AttentionKernel:
 
     def _unit(self, unit: Any) -> None:
         t = self._tile
-        blocks = -(-t.rows // t.queries)
+        blocks = _ceil(t.rows, t.queries)
         head, first = unit // blocks, unit % blocks * t.queries
         b, h = head // t.heads, head % t.heads
         self._load_queries(b, h, first)
-        with T.serial(-(-t.keys // t.block)) as kb:
+        with T.serial(_ceil(t.keys, t.block)) as kb:
             start = kb * t.block
-            count = t.block if t.keys % t.block == 0 else tirx.min(t.block, t.keys - start)
+            count = t.block if _divides(t.block, t.keys) else tirx.min(t.block, t.keys - start)
             self._decode_keys(b, h, start, count)
             self._compute_scores(b, h, first, start, count)
             self._exponentials(count)
@@ -269,7 +282,7 @@ class AttentionKernel:
         t = self._tile
         with self._vectors() as (v, j):
             T.buffer_store(self._sum, _f(1) / self._sum[v, j], [v, j])
-        left = t.queries if t.rows % t.queries == 0 else tirx.min(t.queries, t.rows - first)
+        left = t.queries if _divides(t.queries, t.rows) else tirx.min(t.queries, t.rows - first)
         with T.serial(left) as q:
             for e in self._row_vectors():
                 index = [b, first + q, h, e]
@@ -279,10 +292,10 @@ class AttentionKernel:
     # ------------------------------------------------------------ indices and loops
     def _row(self, first: Any, v: Any, j: Any) -> Any:
         row = first + v * self._tile.lanes + j
-        return row if self._tile.rows % self._tile.queries == 0 else tirx.min(row, self._tile.rows - 1)
+        return row if _divides(self._tile.queries, self._tile.rows) else tirx.min(row, self._tile.rows - 1)
 
     def _key(self, key: Any) -> Any:
-        exact = self._tile.keys % self._tile.tile_k == 0 and self._tile.block % self._tile.tile_k == 0
+        exact = _divides(self._tile.tile_k, self._tile.keys) and self._tile.block % self._tile.tile_k == 0
         return key if exact else tirx.min(key, self._tile.keys - 1)
 
     def _row_vectors(self) -> Iterator[Any]:
@@ -294,6 +307,16 @@ class AttentionKernel:
         """Loops over the vectors of queries."""
         with T.unroll(self._tile.vectors) as v, T.vectorized(self._tile.lanes) as j:
             yield v, j
+
+
+def _ceil(size: Any, by: int) -> Any:
+    """How many parts of at most `by` a size has."""
+    return (size + by - 1) // by
+
+
+def _divides(by: int, size: Any) -> bool:
+    """Whether a size is known to be whole parts."""
+    return isinstance(size, int) and size % by == 0
 
 
 def _vectors_of(width: int, lanes: int) -> Iterator[Any]:

@@ -9,6 +9,9 @@
 Several vectors are summed side by side because an addition takes three or four cycles but one can start in each. The
 order of the sum is another one than that of a loop, and better: its error grows with the length over the lanes.
 
+Of a row with a run-time extent, elements behind it are replaced by what the reduction starts from, one select a vector,
+and the loop ends at the last vector that holds others.
+
 A kernel places all its reductions first and makes vectors of them then: out of a loop that is cut in parts, TVM reads
 only whole buffers.
 """
@@ -32,6 +35,10 @@ _SIDE_BY_SIDE = 8
 Combine = Callable[[Any, Any], Any]
 
 
+#: What a reduction of a name starts from.
+START = {"sum": 0.0, "max": -math.inf, "min": math.inf, "max_number": -math.inf}
+
+
 def _from(start: float, combine: Combine) -> tuple[Callable[..., Any], Combine]:
     """TVM's own reductions start from the largest finite number: the maximum of a row of nothing but -inf."""
 
@@ -47,13 +54,23 @@ def _from(start: float, combine: Combine) -> tuple[Callable[..., Any], Combine]:
 #: takes the second of two operands.
 COMBINE: dict[str, tuple[Callable[..., Any], Combine]] = {
     "sum": (te.sum, lambda a, b: a + b),
-    "max": _from(-math.inf, maximum),
-    "min": _from(math.inf, minimum),
-    "max_number": _from(-math.inf, tirx.max),
+    "max": _from(START["max"], maximum),
+    "min": _from(START["min"], minimum),
+    "max_number": _from(START["max_number"], tirx.max),
 }
 
 
-def compute(name: str, kind: str, rows: Sequence[int], length: int, lanes: int, term: Callable[..., Any]) -> te.Tensor:
+def in_use(kind: str, inside: Any, value: Any) -> Any:
+    """A float32 element, or what its reduction starts from where it is not `inside` the run-time extents.
+
+    No garbage that is not inside, NaN included, gets through a select.
+    """
+    return tirx.Select(inside, value, tirx.const(START[kind], "float32"))
+
+
+def compute(
+    name: str, kind: str, rows: Sequence[int], length: int, lanes: int, term: Callable[..., Any], end: Any = None
+) -> te.Tensor:
     """The stages of a reduction.
 
     Args:
@@ -63,6 +80,7 @@ def compute(name: str, kind: str, rows: Sequence[int], length: int, lanes: int, 
         length: elements of a row.
         lanes: f32 lanes of the machine.
         term: `term(*row, k)` is element k.
+        end: elements from there on change nothing, and most are left out: an expression; None if there are none.
 
     Returns:
         The results, of shape (*rows, 1).
@@ -72,7 +90,8 @@ def compute(name: str, kind: str, rows: Sequence[int], length: int, lanes: int, 
     whole, left = divmod(length, width)
     vectors = max(v for v in range(1, _SIDE_BY_SIDE + 1) if whole % v == 0)
     step = width * vectors
-    k = te.reduce_axis((0, length // step), name="k")
+    steps = length // step if end is None else tirx.min((end + step - 1) // step, length // step)
+    k = te.reduce_axis((0, steps), name="k")
     partial = te.compute((*rows, step), lambda *i: over(term(*i[:-1], k * step + i[-1]), axis=k), f"{name}_partial")
 
     def across(*i: Any) -> Any:

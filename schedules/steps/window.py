@@ -49,7 +49,7 @@ class Window:
         """(row, column) of the padded image that tap (ky, kx) of the output pixel (y, x) reads."""
         return y * self.strides[0] + ky * self.dilation[0], x * self.strides[1] + kx * self.dilation[1]
 
-    def inside(self, y: Any, x: Any) -> Any:
-        """Whether (y, x) of the padded image is a pixel of the image."""
-        (h, w), (top, left, _, _) = self.image, self.pads
+    def inside(self, y: Any, x: Any, image: tuple[Any, Any]) -> Any:
+        """Whether (y, x) of the padded image is a pixel of the image, of which so many rows and columns are in use."""
+        (h, w), (top, left, _, _) = image, self.pads
         return tirx.all(y >= top, y < h + top, x >= left, x < w + left)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.s_tir import Schedule
+from tvm.ir import IRModule
 
 from tvm_ext.core.group import CONSTANTS, GROUP, Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Recipe
+from tvm_ext.schedules.steps.sizes import apply_schedule
 
 #: Unit roundoff of float32: products and sums of n terms err by at most about n times this, of the sum of magnitudes.
 ROUNDOFF = 2.0**-24
@@ -66,9 +67,9 @@ def scheduled(
     """(layouts, scheduled module) of a match."""
     offered = offered or [Layout.plain(len(p.shape)) for p in match.group.params]
     layouts = recipe.layouts(match, config, offered)
-    sch = Schedule(recipe.compute(match, config, layouts))
-    recipe.schedule(sch, match, config, machine)
-    return layouts, sch.mod
+    function = recipe.compute(match, config, layouts)
+    made = apply_schedule(function, match.group, lambda sch: recipe.schedule(sch, match, config, machine))
+    return layouts, IRModule({"main": made.with_attr("global_symbol", "main")})
 
 
 def run_kernel(

@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import Call
+from tvm.tirx import IntImm
 
 from .graph.relax_graph import bindings_of, dtype_of, op_name, shape_of
 from .numbers.storage import chain_of
+from .sizes import extents_of
 
 GROUP, CONSTANTS = "tvm_ext.group", "tvm_ext.constants"
 #: Attribute of a group: the level of the memory hierarchy where a call finds its weights (:mod:`.cost.residence`).
@@ -58,10 +60,12 @@ class Group:
         shape, dtype: logical, of the result.
         computed: dtype of the anchor's value; what follows it may store the result in another one.
         weights_in: where a call finds its weights: "l2", "l3" or "memory".
+        extents: run-time extents of each parameter, then of the result (:data:`.sizes.EXTENTS`); None if all shapes
+            are what is in use. Shapes of parameters and result are those of their buffers.
     """
 
     def __init__(self, name: str, function: relax.Function) -> None:
-        self.name, self.function = name, function
+        self.name, self.function, self.extents = name, function, extents_of(function)
         self.anchor = str(function.attrs[GROUP])
         constant = {int(i) for i in function.attrs[CONSTANTS]}
         self.weights_in = str(function.attrs.get(WEIGHTS_IN, "memory"))
@@ -130,6 +134,22 @@ class Group:
     def operand(self, index: int) -> Param | None:
         """The parameter that operand `index` of the anchor is, or is decoded of (:attr:`Param.decode`)."""
         return self.param(self.call.args[index]) if self.call is not None else None
+
+    def extent(self, param: Param | None, axis: int) -> Any:
+        """How many indices of an axis are in use: a number; or an expression, as wide as indices are (int32), of which
+        TVM sees that it is no more than the shape has.
+
+        Args:
+            param: a parameter; None is the result.
+            axis: of its logical shape.
+        """
+        shape = self.shape if param is None else param.shape
+        if self.extents is None:
+            return shape[axis]
+        extent = self.extents[-1 if param is None else self.params.index(param)][axis]
+        if isinstance(extent, int | IntImm):
+            return int(extent)
+        return tirx.min(extent.astype("int32"), tirx.const(shape[axis], "int32"))
 
     def __repr__(self) -> str:
         return f"Group({self.name}: {self.anchor} + {list(self.epilogue)} -> {self.shape} {self.dtype})"

@@ -73,6 +73,9 @@ class Recipe(abc.ABC, Generic[M]):
         anchors: operator names of the groups it may take.
         exact: whether it computes the sums of products that the operation states, and no transformed ones.
         features: LLVM features that nothing but its kernels uses: a program without one of them runs without these.
+        any_size: whether its kernels are right where the run-time extent of an axis that the anchor mixes
+            (:mod:`.mixing`) is less than the buffer has: they read nothing beyond it, or only what :meth:`border` says
+            is written there. Axes that are not mixed may have run-time extents in kernels of all recipes.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Recipe(abc.ABC, Generic[M]):
     anchors: frozenset[str]
     exact: bool = True
     features: tuple[str, ...] = ()
+    any_size: bool = False
 
     @abc.abstractmethod
     def match(self, group: Group, machine: Machine) -> M | Miss:
@@ -125,6 +129,11 @@ class Recipe(abc.ABC, Generic[M]):
         Zero times a number changes no sum, but zero times NaN or infinity does.
         """
         return self.exact
+
+    def border(self, match: M) -> Mapping[int, float]:
+        """Index of a parameter -> the number, as it is stored, that must stand behind its run-time extents wherever the
+        kernel reads it there: what its operation reads beyond the edge of an image. Here, nothing."""
+        return {}
 
     def instruction(self, match: M) -> str:
         """Mnemonic of the instruction that adds its products, where it is no multiply-add of floats; "" where it is."""

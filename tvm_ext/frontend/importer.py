@@ -29,6 +29,7 @@ from .reading.shapes import agree, dims_of, text_of
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
+    from ..core.numbers.storage import Growth
     from ..core.passes import CompileContext
     from .trace import Trace
 
@@ -71,7 +72,9 @@ class Imported:
             }
 
 
-def import_model(source: Source, options: CompileOptions, by_rows: bool = False) -> Imported:
+def import_model(
+    source: Source, options: CompileOptions, by_rows: bool = False, growth: Growth | None = None
+) -> Imported:
     """Convert a model with the converters of `tvm.relax.frontend.onnx`.
 
     Args:
@@ -79,6 +82,7 @@ def import_model(source: Source, options: CompileOptions, by_rows: bool = False)
         options: `shapes` binds free dimensions of inputs, `freeze` fixes values of them, `fallback` says what becomes
             of nodes that cannot be converted.
         by_rows: steps of recurrent operators are written out, so that rows of a batch can be followed through them.
+        growth: decides which constants the program computes, of one that is made for several sizes.
 
     Raises:
         ModelError: the model is not valid, or dimensions stay free.
@@ -87,21 +91,22 @@ def import_model(source: Source, options: CompileOptions, by_rows: bool = False)
     """
     source = frozen_source(source, options.freeze)
     try:
-        return _import(source, options, by_rows)
+        return _import(source, options, by_rows, growth)
     except UnsupportedError as error:
         if options.fallback == "error":
             raise
         from .fallback.search import with_regions
 
-        return _import(with_regions(source, options, error), options, by_rows)
+        return _import(with_regions(source, options, error), options, by_rows, growth)
 
 
-def _import(source: Source, options: CompileOptions, by_rows: bool) -> Imported:
+def _import(source: Source, options: CompileOptions, by_rows: bool, growth: Growth | None) -> Imported:
     from .graph_importer import GraphImporter
 
     with naming(UnsupportedError, lambda: f"{source.name}: its import failed"):
         checked = check_model(source, dict(options.shapes))
-        return imported(checked, GraphImporter(checked, source.name, by_rows=by_rows).trace_graph(), source.name)
+        importer = GraphImporter(checked, source.name, by_rows=by_rows, growth=growth)
+        return imported(checked, importer.trace_graph(), source.name)
 
 
 def import_body(proto: onnx.ModelProto, model: str, name: str) -> Imported:

@@ -12,7 +12,8 @@ One vector of channels by a tile of `tile_p` pixels of a row is held in register
 No padding is written. A tap outside the image adds nothing: the condition is one branch a row, and at the taps of a
 tile that can leave the image by their column; it is proved away for all others. Each input vector is read as the
 memory operand of its multiply-adds, and the next taps find it in L1, so that the kernel runs at the speed of its
-multiply-adds: a copy with the padding in it would cost half of that again.
+multiply-adds: a copy with the padding in it would cost half of that again. So would conditions on run-time extents:
+where an image ends before its buffer does, the padding is written there (:meth:`Conv2dDepthwise.border`).
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
 
-from ...blocked.convolution import convolution_of, image_layouts
+from ...blocked.convolution import convolution_of, image_in_use, image_layouts
 from ...steps.arguments import Arguments
 from ...steps.loops import image_sharing, parallel_image, unroll_and_vectorize
-from ...steps.storage import Reader
+from ...steps.storage import Decoding, Reader
 from ...steps.widened import scaled
 from ...steps.window import Window
 
@@ -61,12 +62,19 @@ class DepthwiseMatch(Match):
     lanes: int
     multiplier: int
 
+    @property
+    def needs_border(self) -> bool:
+        """Whether the padding begins where only a run-time extent says."""
+        used = image_in_use(self.group, self.data)
+        return any(self.window.pads) and not all(isinstance(n, int) for n in used)
+
 
 class Conv2dDepthwise(Recipe[DepthwiseMatch]):
     """Depthwise convolution; with a channel multiplier, outputs gather their inputs."""
 
     name = "conv2d_depthwise"
     anchors = frozenset({"relax.nn.conv2d"})
+    any_size = True
 
     def match(self, group: Group, machine: Machine) -> DepthwiseMatch | Miss:
         if isinstance(conv := convolution_of(group), Miss):
@@ -74,7 +82,10 @@ class Conv2dDepthwise(Recipe[DepthwiseMatch]):
         window, channels = conv.window, conv.window.channels
         if window.groups != channels or channels == 1:
             return Miss(f"groups={window.groups} of {channels} channels: not depthwise")
-        return DepthwiseMatch(group, conv.data, conv.weight, window, machine.lanes, window.outputs // channels)
+        match = DepthwiseMatch(group, conv.data, conv.weight, window, machine.lanes, window.outputs // channels)
+        if match.needs_border and Decoding.of(group, conv.data).zero_point is None:
+            return Miss("what stands for zero behind an image of any size is only known at run time")
+        return match
 
     def space(self, match: DepthwiseMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         most = min(match.window.out_image[1], machine.registers // 2, 8)
@@ -96,6 +107,10 @@ class Conv2dDepthwise(Recipe[DepthwiseMatch]):
         n, c, h, w = match.group.shape
         rows, tile = image_sharing(n, -(-c // match.lanes), h, config["threads"]), config["tile_p"]
         return Sharing(rows.threads, rows.real * w, rows.busiest * -(-w // tile) * tile)
+
+    def border(self, match: DepthwiseMatch) -> Mapping[int, float]:
+        zero = Decoding.of(match.group, match.data).zero_point
+        return {match.group.params.index(match.data): zero or 0} if match.needs_border else {}
 
     def layouts(self, match: DepthwiseMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         data, weight = Layout.blocked(4, match.lanes), Layout.blocked(4, match.lanes, axis=0)

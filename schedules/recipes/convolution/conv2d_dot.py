@@ -48,6 +48,7 @@ class Conv2dDot(blocked.BlockedRecipe[DotImageMatch]):
 
     name = "conv2d_dot"
     anchors = frozenset({"relax.nn.conv2d"})
+    any_size = True
 
     def __init__(self, plain: bool = False) -> None:
         self._plain = plain

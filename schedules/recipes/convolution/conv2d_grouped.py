@@ -98,6 +98,7 @@ class Conv2dGrouped(blocked.BlockedRecipe[GroupedMatch]):
 
     name = "conv2d_grouped"
     anchors = frozenset({"relax.nn.conv2d"})
+    any_size = True
 
     def match(self, group: Group, machine: Machine) -> GroupedMatch | Miss:
         if isinstance(conv := convolution_of(group), Miss):

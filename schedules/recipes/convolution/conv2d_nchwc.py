@@ -40,6 +40,7 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
 
     name = "conv2d_nchwc"
     anchors = frozenset({"relax.nn.conv2d"})
+    any_size = True
 
     def match(self, group: Group, machine: Machine) -> Conv2dMatch | Miss:
         if isinstance(conv := convolution_of(group), Miss):

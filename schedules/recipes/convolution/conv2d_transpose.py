@@ -151,6 +151,7 @@ class Conv2dTranspose(blocked.BlockedRecipe[TransposeMatch]):
 
     name = "conv2d_transpose"
     anchors = frozenset({"relax.nn.conv2d_transpose"})
+    any_size = True
 
     def match(self, group: Group, machine: Machine) -> TransposeMatch | Miss:
         if isinstance(conv := convolution_of(group, "IOHW"), Miss):

@@ -64,6 +64,7 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
     name = "conv2d_winograd"
     version = 2
     anchors = frozenset({"relax.nn.conv2d"})
+    any_size = True
     exact = False
 
     def match(self, group: Group, machine: Machine) -> WinogradMatch | Miss:

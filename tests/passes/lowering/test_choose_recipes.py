@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tvm import relax
 
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.stages import agrees, stage
+from tests.schedules.any_size import symbols, with_extents
+from tests.schedules.kernels import make_group
 from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Match, Miss, Recipe
@@ -81,3 +84,16 @@ def test_equal_layers_share_one_decision() -> None:
     (kernel,) = agrees(proto).report["kernels"]
     assert kernel["calls"] == 2
     assert [set(c) for c in kernel["call_sites"]] == [{"matmul_a", "relu_b"}, {"matmul_c", "relu_y"}]
+
+
+def test_a_recipe_that_needs_all_sizes_refuses_to_mix_others() -> None:
+    """A layer norm over an axis of run-time size; over rows of run-time number it is taken, and so is a mean of it."""
+    (size,), machine = symbols("S"), Machine.detect(threads=2)
+    norm = make_group(
+        "relax.nn.layer_norm", [(4, 8), (8,), (8,)], lambda *o: (yield relax.op.nn.layer_norm(*o, axes=[-1]))
+    )
+    mixed = matches(with_extents(norm, (4, size), (size,), (size,), (4, size)), machine)
+    assert not mixed.found and "layer_norm: relax.nn.layer_norm works over axis 1" in mixed.reasons[0]
+    assert matches(with_extents(norm, (size, 8), (8,), (8,), (size, 8)), machine).found
+    mean = make_group("relax.mean", [(4, 8)], lambda x: (yield relax.op.mean(x, axis=[1])))
+    assert matches(with_extents(mean, (4, size), (4,)), machine).found

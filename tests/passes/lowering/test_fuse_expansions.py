@@ -6,12 +6,17 @@ from typing import Any
 
 import onnx
 import pytest
+from tvm.ir import IRModule
 
 from tests.onnx_graphs import model, node, random, value
 from tests.passes.stages import agrees, stage
+from tests.schedules.any_size import symbols, with_extents
 from tvm_ext.core.fusion import no_fusion
+from tvm_ext.core.graph.relax_graph import iter_groups
+from tvm_ext.core.group import Group
 from tvm_ext.passes.lowering import fuse_expansions
 from tvm_ext.passes.lowering.fuse_expansions import FuseExpansions
+from tvm_ext.passes.lowering.group_operations import GroupOperations
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +71,25 @@ def test_says_what_it_expected_where_it_does_not_pay(monkeypatch: pytest.MonkeyP
     found = stage(inverted(12), FuseExpansions)
     assert len(found.groups) == 2
     assert [d for d in found.skipped.values() if "as one kernel" in d]
+
+
+@pytest.mark.parametrize(("axis", "fused"), [(0, True), (2, False)], ids=["batch", "height"])
+def test_run_time_sizes(axis: int, fused: bool) -> None:
+    """Those of a batch go into the merged group; an image of any size is left to two kernels."""
+    found, (size,) = stage(inverted(12), GroupOperations), symbols("N")
+    mod = IRModule(dict(found.mod.functions_items()), attrs=found.mod.attrs)
+    for gvar, function in iter_groups(found.mod):
+        group = Group(gvar.name_hint, function)
+        shapes = [p.shape if p.constant else _at_run_time(p.shape, axis, size) for p in group.params]
+        group = with_extents(group, *shapes, _at_run_time(group.shape, axis, size))
+        mod.update_func(gvar, group.function)
+    result = FuseExpansions().run(mod, found.ctx)
+    assert bool(result.fired) == fused
+    for gvar, function in iter_groups(result.mod):
+        extents = Group(gvar.name_hint, function).extents
+        assert extents is not None and len(extents) == len(function.params) + 1
+        assert extents[0][axis].same_as(size) and extents[-1][axis].same_as(size)
+
+
+def _at_run_time(shape: tuple[int, ...], axis: int, size: Any) -> tuple[Any, ...]:
+    return (*shape[:axis], size, *shape[axis + 1 :])

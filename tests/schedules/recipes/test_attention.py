@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.recipes.attention import Attention
 
+from ..any_size import AnySize, each_size, symbols, with_extents
 from ..kernels import ROUNDOFF, make_group, matched, random, run_kernel
 
 RECIPE = Attention()
@@ -138,3 +140,48 @@ def test_refuses(shape: Shape, options: Any, reason: str) -> None:
     group = make_group("relax.nn.attention", [shape] * 3, lambda *o: (yield relax.op.nn.attention(*o, **options)))
     miss = RECIPE.match(group, Machine.detect())
     assert isinstance(miss, Miss) and reason in miss.reason
+
+
+#: bounds of batch, queries and keys; which are known at run time; shape of the bias by symbols; causal
+ANY_SIZE = {
+    "all": ((3, 40, 150), "NST", None, False),
+    "batch": ((3, 40, 77), "N", None, False),
+    "queries": ((1, 131, 48), "S", None, False),
+    "keys of one query": ((1, 1, 300), "T", "11T", False),
+    "a mask of keys": ((3, 40, 40), "NT", "N1T", False),
+    "causal": ((2, 70, 70), "NST", "1ST", True),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("case", ANY_SIZE)
+def test_any_size(case: str, threads: int, case_machine: Machine, rng: np.random.Generator) -> None:
+    """NaN behind the extents; blocks of 64 keys, of which the last is cut."""
+    (batch, rows, keys), names, bias, causal = ANY_SIZE[case]
+    bound = {"N": batch, "S": rows, "T": keys, "1": 1}
+    used = {**bound, **dict(zip(names, symbols(names), strict=True))}
+
+    def shapes(d: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        mask = [(d[bias[0]], 1, d[bias[1]], d[bias[2]])] if bias else []
+        return [(d["N"], d["S"], 3, 16), (d["N"], d["T"], 3, 16), (d["N"], d["T"], 3, 20), *mask]
+
+    group = attention(*shapes(bound))
+    group = with_extents(group, *shapes(used), (used["N"], used["S"], 3, 20))
+    config = {**RECIPE.default(matched(RECIPE, group, case_machine), case_machine), "keys": 64, "threads": threads}
+    kernel = AnySize(RECIPE, group, case_machine, config)
+    for size in each_size(**{n: {1, (bound[n] + 1) // 2, bound[n] - 1, bound[n]} - {0} for n in names}):
+        arrays = [random(rng, *s) for s in shapes({**bound, **size})]
+        if causal:
+            arrays[3][:] = np.where(np.tri(*arrays[3].shape[2:]) > 0, 0, -np.inf)
+        elif bias:
+            arrays[3][..., 1::3] = -np.inf
+        exact, magnitude = reference(*arrays)
+        got = kernel(size, exact.shape, *arrays)
+        assert np.all(np.abs(got - exact) <= 2.0**-16 * np.maximum(magnitude, np.abs(exact))), size
+
+
+def test_refuses_a_query_of_any_length() -> None:
+    (depth,), shape = symbols("D"), (1, 4, 2, 8)
+    group = with_extents(attention(shape, shape, shape), *[(1, 4, 2, depth)] * 2, shape, shape)
+    miss = RECIPE.match(group, Machine.detect())
+    assert isinstance(miss, Miss) and "run time" in miss.reason

@@ -16,6 +16,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.recipes.pool2d import Pool2d
 
+from ..any_size import AnySize, each_size, symbols, with_extents
 from ..kernels import make_group, random, run_kernel
 
 RECIPE = Pool2d()
@@ -96,5 +97,36 @@ def test_refuses_a_dilated_window_that_leaves_the_image(width: int, fits: bool, 
 
 def test_refuses_average_in_ceil_mode() -> None:
     group = pool_group("avg", (1, 8, 8, 8), pool_size=(3, 3), strides=(2, 2), ceil_mode=True)
+    miss = RECIPE.match(group, Machine.detect())
+    assert isinstance(miss, Miss) and "ceil mode" in miss.reason
+
+
+@pytest.mark.parametrize("blocked", [True, False], ids=["blocked", "plain"])
+@pytest.mark.parametrize(("shape", "pool", "strides", "pads"), CASES)
+@pytest.mark.parametrize("kind", ["max", "avg", "avg with padding"])
+def test_any_size(
+    kind: str, shape: Any, pool: Any, strides: Any, pads: Any, blocked: bool, case_machine: Machine, rng: Any
+) -> None:
+    """NaN behind the extents of an image, which ends there: an average divides by its own pixels only."""
+    kind, _, counted = kind.partition(" ")
+    attrs = {"pool_size": pool, "strides": strides, "padding": pads}
+    if kind == "avg":
+        attrs["count_include_pad"] = bool(counted)
+    n, *image = symbols("NHW")
+    around = zip(image, pool, strides, (pads[0] + pads[2], pads[1] + pads[3]), strict=True)
+    result = [(size + p - k) // s + 1 for size, k, s, p in around]
+    group = with_extents(pool_group(kind, shape, **attrs), (n, shape[1], *image), (n, shape[1], *result))
+    offered = [Layout.blocked(4, case_machine.lanes) if blocked else Layout.plain(4)]
+    kernel = AnySize(RECIPE, group, case_machine, offered=offered)
+    for size in each_size(N={1, shape[0]}, H={min(3, shape[2]), shape[2]}, W={min(4, shape[3]), shape[3]}):
+        x = random(rng, size["N"], shape[1], size["H"], size["W"]) - 3
+        want = -reference(kind, x, pool, strides, pads, bool(counted))
+        got = kernel(size, want.shape, x)
+        np.testing.assert_allclose(got, want, rtol=0 if kind == "max" else (pool[0] * pool[1] + 2) * 2.0**-24, atol=0)
+
+
+def test_refuses_ceil_mode_over_an_image_of_any_size() -> None:
+    group = pool_group("max", (1, 8, 9, 9), pool_size=(3, 3), strides=(2, 2), ceil_mode=True)
+    group = with_extents(group, (1, 8, *symbols("HW")), group.shape)
     miss = RECIPE.match(group, Machine.detect())
     assert isinstance(miss, Miss) and "ceil mode" in miss.reason

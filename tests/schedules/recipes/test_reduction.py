@@ -12,6 +12,7 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.schedules.recipes.reduction import Reduction
 
+from ..any_size import AnySize, each_size, symbols, with_extents
 from ..kernels import ROUNDOFF, make_group, random, run_kernel
 
 RECIPE = Reduction()
@@ -70,3 +71,49 @@ def test_reads_blocks_of_channels(op: str, shape: Any, keepdims: bool, case_mach
 def test_reads_any_layout(op: str, axes: Any, channels: int, case_machine: Machine, rng: Any) -> None:
     for offered in (Layout((0, 2, 3, 1)), Layout.blocked(4, case_machine.lanes)):
         check(op, (2, channels, 5, 3), axes, True, case_machine, rng, [offered])
+
+
+#: bound, run-time extents, axes, layout
+ANY_SIZE = {
+    "over tokens": ((3, 50, 48), "NS.", [1], "plain"),
+    "rows": ((3, 4, 100), "N.S", [2], "plain"),
+    "rows and columns": ((3, 48, 101), "N.S", [0, 2], "plain"),
+    "everything": ((4, 9, 13), "NSW", None, "plain"),
+    "one row": ((300,), "S", [0], "plain"),
+    "an image": ((2, 24, 9, 11), "N.SW", [2, 3], "plain"),
+    "an image in blocks": ((2, 24, 9, 11), "N.SW", [2, 3], "blocks"),
+    "an image, channels last": ((2, 24, 9, 11), "N.SW", [2, 3], "last"),
+    "channels in blocks": ((2, 32, 5, 3), "NC..", [1], "blocks"),
+    "channels last": ((2, 32, 5, 3), "NC..", [1, 2], "last"),
+}
+
+
+@pytest.mark.parametrize("op", NUMPY)
+@pytest.mark.parametrize("case", ANY_SIZE)
+def test_any_size(case: str, op: str, case_machine: Machine, rng: np.random.Generator) -> None:
+    """NaN behind the extents; no result is the number that a reduction starts from."""
+    bound, names, axes, lies = ANY_SIZE[case]
+    known = [name for name in names if name != "."]
+    used = dict(zip(known, symbols("".join(known)), strict=True))
+    extents = [used.get(name, d) for name, d in zip(names, bound, strict=True)]
+    reduced = axes if axes is not None else range(len(bound))
+    group = make_group(f"relax.{op}", [bound], lambda x: (yield getattr(relax.op, op)(x, axis=axes)))
+    group = with_extents(group, extents, [e for a, e in enumerate(extents) if a not in reduced])
+    rank = len(bound)
+    layouts = {
+        "plain": Layout.plain(rank),
+        "blocks": Layout.blocked(4, case_machine.lanes),
+        "last": Layout((0, 2, 3, 1)),
+    }
+    kernel = AnySize(RECIPE, group, case_machine, offered=[layouts[lies]])
+    limits = {name: d for name, d in zip(names, bound, strict=True) if name != "."}
+    for size in each_size(**{name: {1, d // 2 + 1, d - 1, d} for name, d in limits.items()}):
+        x = random(rng, *(size.get(name, d) for name, d in zip(names, bound, strict=True))) + {"max": -5, "min": 5}.get(
+            op, 0
+        )
+        x = x.astype("float32")
+        exact = NUMPY[op](x.astype("float64"), axis=tuple(reduced))
+        got = kernel(size, exact.shape, x)
+        count = x.size // max(exact.size, 1)
+        magnitude = np.sum(np.abs(x), axis=tuple(reduced)) / (count if op == "mean" else 1)
+        assert np.all(np.abs(got - exact) <= (count + 2) * ROUNDOFF * magnitude), size

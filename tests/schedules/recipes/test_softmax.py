@@ -14,6 +14,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.recipes.softmax import Softmax
 
+from ..any_size import AnySize, each_size, symbols, with_extents
 from ..kernels import make_group, random, run_kernel
 
 RECIPE = Softmax()
@@ -77,3 +78,19 @@ def test_refuses_double() -> None:
     group = make_group("relax.nn.softmax", [(3, 4)], lambda x: (yield relax.op.nn.softmax(x, axis=0)), dtype="float64")
     miss = RECIPE.match(group, Machine.detect())
     assert isinstance(miss, Miss) and "float32" in miss.reason
+
+
+@pytest.mark.parametrize("op", ["softmax", "log_softmax"])
+@pytest.mark.parametrize(("bound", "axis"), [((3, 16), 1), ((2, 100), 1), ((2, 37, 5), 1), ((2, 300), -1)])
+def test_any_size(op: str, bound: Any, axis: int, case_machine: Machine, rng: np.random.Generator) -> None:
+    """NaN behind the extents of rows and of their number."""
+    extents = [*symbols("NS"), *bound[2:]]
+    group = make_group(f"relax.nn.{op}", [bound], lambda x: (yield getattr(relax.op.nn, op)(x, axis=axis)))
+    kernel = AnySize(RECIPE, with_extents(group, extents, extents), case_machine)
+    for size in each_size(N={1, bound[0]}, S={1, 2, 13, bound[1] // 2, bound[1] - 1, bound[1]}):
+        x = random(rng, size["N"], size["S"], *bound[2:])
+        wide = x.astype("float64")
+        total = np.log(np.exp(wide).sum(axis, keepdims=True))
+        exact = np.exp(wide - total) if op == "softmax" else wide - total
+        got = kernel(size, exact.shape, x)
+        assert np.all(np.abs(got - exact) <= (size["S"] + 8) * 2.0**-22 * np.maximum(1, np.abs(exact))), size

@@ -20,6 +20,7 @@ from tvm.ir import IRModule
 from tvm_ext.core.graph.relax_graph import iter_groups
 from tvm_ext.core.group import CONFIG, RECIPE, Group
 from tvm_ext.core.machine import Machine
+from tvm_ext.core.mixing import mixes_symbolic
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Plan
 from tvm_ext.core.recipe import Config, Match, Recipe, config_text
@@ -27,6 +28,8 @@ from tvm_ext.core.records.record import Record
 from tvm_ext.core.records.record_book import RecordBook
 from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.schedules import recipes
+
+from ..sizes.alignment import VARYING
 
 
 class ChooseRecipes(Pass):
@@ -69,6 +72,8 @@ def allowed_matches(group: Group, ctx: CompileContext) -> Matches:
     """All recipes that may take a group in a compile: options and switches leave some out."""
     if group.name in ctx.switches.groups:
         return Matches((), ["switched off"])
+    if why := group.function.attrs.get(VARYING):
+        return Matches((), [str(why)])
     return matches(group, ctx.machine, exact=ctx.options.accuracy == "exact", off=ctx.switches.recipes)
 
 
@@ -81,6 +86,7 @@ def matches(group: Group, machine: Machine, *, exact: bool = False, off: Collect
     """
     found: list[tuple[Recipe, Match]] = []
     reasons: list[str] = []
+    mixed = mixes_symbolic(group)
     for recipe in recipes():
         if group.anchor not in recipe.anchors:
             continue
@@ -89,6 +95,9 @@ def matches(group: Group, machine: Machine, *, exact: bool = False, off: Collect
             continue
         if exact and not recipe.exact:
             reasons.append(f'{recipe.name}: accuracy="exact"')
+            continue
+        if mixed and not recipe.any_size:
+            reasons.append(f"{recipe.name}: {mixed}")
             continue
         match = recipe.match(group, machine)
         if not isinstance(match, Match):

@@ -13,7 +13,9 @@ from tvm_ext.core.cost.estimate import seconds
 from tvm_ext.core.fusion import FUSION_MODELS, FusionCandidate
 from tvm_ext.core.graph.relax_graph import Rewriter, op_name
 from tvm_ext.core.group import CONSTANTS, GROUP, Group
+from tvm_ext.core.mixing import mixes_symbolic
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
+from tvm_ext.core.sizes import EXTENTS
 from tvm_ext.schedules.recipes.convolution.conv2d_depthwise import beyond_l2
 
 from .choose_recipes import allowed_matches, least_cost
@@ -31,8 +33,9 @@ class FuseExpansions(Pass):
 
         m = conv2d_clip(x, w1); y = conv2d_clip1(m, w2)   ->   y = expand_depthwise(x, w1, w2)
 
-    `m` is read by nothing else. The group is made if a recipe takes it at no more estimated time than the two kernels:
-    where the rows that two strips both need are few, so that `m` costs little more and never leaves L2.
+    `m` is read by nothing else, and sizes of images are known. The group is made if a recipe takes it at no more
+    estimated time than the two kernels: where the rows that two strips both need are few, so that `m` costs little more
+    and never leaves L2.
     """
 
     name = "fuse-expansions"
@@ -76,7 +79,8 @@ def _conv_group(call: Any, mod: IRModule) -> Group | None:
     function = mod[call.op]
     if not isinstance(function, relax.Function) or str(function.attrs.get(GROUP, "")) != _CONV:
         return None
-    return Group(call.op.name_hint, function)
+    group = Group(call.op.name_hint, function)
+    return None if mixes_symbolic(group) else group
 
 
 def _candidate(first: Call, second: Call, mod: IRModule) -> FusionCandidate:
@@ -117,8 +121,10 @@ def _merged(expand: Group, depthwise: Group, first: Call, second: Call) -> tuple
     constants: list[int] = []
     now: dict[relax.Var, relax.Var] = {}
     bindings: list[relax.VarBinding] = []
+    extents: list[Any] = []
     for group, call in ((expand, first), (depthwise, second)):
-        for param, arg in zip(group.params, call.args, strict=True):
+        used = group.extents or [p.shape for p in group.params]
+        for i, (param, arg) in enumerate(zip(group.params, call.args, strict=True)):
             if group is depthwise and param == group.operand(0):
                 now[param.var] = now[expand.result]
                 continue
@@ -126,6 +132,7 @@ def _merged(expand: Group, depthwise: Group, first: Call, second: Call) -> tuple
             constants += [len(params)] if param.constant else []
             params.append(now[param.var])
             args.append(arg)
+            extents.append(used[i])
         for binding in group.bindings:
             old, last = binding.value, binding.var.same_as(depthwise.result)
             operands = [now.get(a, a) if isinstance(a, relax.Var) else a for a in old.args]
@@ -134,4 +141,7 @@ def _merged(expand: Group, depthwise: Group, first: Call, second: Call) -> tuple
             bindings.append(relax.VarBinding(now[binding.var], value))
     result = now[depthwise.result]
     function = relax.Function(params, relax.SeqExpr([relax.DataflowBlock(bindings)], result), result.ty)
-    return function.with_attr({GROUP: ANCHOR, CONSTANTS: constants, "Primitive": 1}), args
+    attrs = {GROUP: ANCHOR, CONSTANTS: constants, "Primitive": 1}
+    if depthwise.extents is not None:
+        attrs[EXTENTS] = [*extents, depthwise.extents[-1]]
+    return function.with_attr(attrs), args

@@ -6,13 +6,13 @@ from typing import Any
 
 from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar, IRModule
-from tvm.s_tir import Schedule
 
 from tvm_ext.core.errors import PassError, at_nodes, naming
 from tvm_ext.core.graph.relax_graph import Rewriter, op_name, shape_of
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.plan import Kernel
 from tvm_ext.core.recipe import config_text
+from tvm_ext.schedules.steps.sizes import apply_schedule
 
 
 class ScheduleKernels(Pass):
@@ -37,7 +37,7 @@ class ScheduleKernels(Pass):
             if old not in done:
                 function = _found(mod[old], kernel, shape_of(call), rw)
                 if function is None:
-                    function = _scheduled(mod[old], kernel, rw).mod["main"].without_attr("global_symbol")
+                    function = _scheduled(mod[old], kernel, rw)
                     rw.fire(f"scheduled by {kernel.recipe}", kernel.name)
                 done[old] = rw.replace_function(old, function)
             return Call(call.op, [done[old], *call.args[1:]], call.attrs, call.ty_args)
@@ -68,16 +68,14 @@ def _found(function: tirx.PrimFunc, kernel: Kernel, result: Any, rw: Rewriter) -
     return made.without_attr("global_symbol")
 
 
-def _scheduled(function: tirx.PrimFunc, kernel: Kernel, rw: Rewriter) -> Schedule:
+def _scheduled(function: tirx.PrimFunc, kernel: Kernel, rw: Rewriter) -> tirx.PrimFunc:
     """The function after its recipe's schedule.
 
     Raises:
         PassError: the recipe failed; names it, the kernel with its nodes, and the configuration.
     """
-    sch = Schedule(function)
     assert kernel.schedule is not None
     what = f"recipe {kernel.recipe!r} cannot schedule kernel {kernel.name!r} with {config_text(kernel.config)}"
     nodes, types = rw.ctx.provenance.of(rw.current), rw.ctx.ownership.types
     with naming(PassError, lambda: what + at_nodes(nodes, types)):
-        kernel.schedule(sch)
-    return sch
+        return apply_schedule(function, kernel.plan.match.group if kernel.plan else None, kernel.schedule)

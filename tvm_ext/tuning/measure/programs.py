@@ -25,6 +25,7 @@ from ...core.group import Group
 from ...core.layout import Layout
 from ...core.machine import Machine
 from ...core.recipe import Match, Miss, Recipe
+from ...core.sizes import EXTENTS
 from ...runtime.cpu import why_not_here
 from ...schedules.registry import recipes
 from .check import accumulated_length
@@ -92,7 +93,7 @@ class GroupProgram(Program):
     def __init__(self, task: Mapping[str, Any]) -> None:
         self._machine = Machine.of(task["machine"])
         function = tvm.ir.load_json(task["module"])[task["group"]]
-        self._group = Group(task["group"], function)
+        self._group = Group(task["group"], function.without_attr(EXTENTS))  # measured at the bounds
         self._matches: dict[str, tuple[Recipe, Match]] = {}
         self._default, _ = self._taken_by(task["recipe"])
         main = IRModule({"main": function.without_attr("tvm_ext.group").with_attr("global_symbol", "main")})

@@ -1,0 +1,36 @@
+"""Scheduling of kernels in whose bodies the variables of run-time sizes stand freely (:mod:`tvm_ext.core.sizes`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import tirx
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.group import Group
+
+
+def apply_schedule(function: tirx.PrimFunc, group: Group | None, schedule: Callable[[Schedule], None]) -> tirx.PrimFunc:
+    """A kernel as `schedule` leaves it.
+
+    TVM schedules no function with undefined variables: the sizes are its last parameters meanwhile.
+
+    Args:
+        group: whose kernel it is; None of one without run-time sizes.
+    """
+    sizes = symbols_of(group) if group is not None else []
+    sch = Schedule(_with_params(function, [*function.params, *sizes]))
+    schedule(sch)
+    made = sch.mod["main"].without_attr("global_symbol")
+    return _with_params(made, made.params[: len(function.params)])
+
+
+def symbols_of(group: Group) -> list[Any]:
+    """The variables of the group's extents, each once."""
+    extents = [e for shape in group.extents or () for e in shape if not isinstance(e, int)]
+    return list(dict.fromkeys(var for e in extents for var in tirx.analysis.undefined_vars(e)))
+
+
+def _with_params(function: tirx.PrimFunc, params: Any) -> tirx.PrimFunc:
+    return tirx.PrimFunc(params, function.body, function.ret_type, function.attrs)

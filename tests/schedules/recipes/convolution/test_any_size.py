@@ -1,0 +1,109 @@
+"""Convolutions of images whose height and width are known at run time, against float64."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from tvm_ext.core.machine import Machine
+from tvm_ext.schedules.recipes.convolution.conv2d_depthwise import Conv2dDepthwise
+from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot
+from tvm_ext.schedules.recipes.convolution.conv2d_grouped import Conv2dGrouped
+from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
+from tvm_ext.schedules.recipes.convolution.conv2d_transpose import Conv2dTranspose
+from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
+
+from ...any_size import AnySize, each_size, symbols, with_extents
+from ...convolutions import grouped_reference, transposed_reference
+from ...kernels import ROUNDOFF, random
+from ...narrow import TYPES, assert_exact, needs
+from .test_conv2d_dot import Case, make, offered_to
+from .test_conv2d_nchwc import conv_group
+
+#: recipe, data, weight, attributes
+CASES: dict[str, tuple[Any, Any, Any, Any]] = {
+    "direct": (Conv2dNCHWc, (2, 16, 13, 11), (17, 16, 3, 3), {"padding": (1, 1, 1, 1)}),
+    "direct, stride 2": (Conv2dNCHWc, (1, 3, 15, 13), (16, 3, 5, 3), {"strides": (2, 2), "padding": (2, 1, 2, 1)}),
+    "direct, dilated": (Conv2dNCHWc, (1, 8, 12, 12), (8, 8, 3, 3), {"padding": (2, 2, 2, 2), "dilation": (2, 2)}),
+    "pointwise": (Conv2dNCHWc, (2, 24, 7, 7), (40, 24, 1, 1), {}),
+    "no padding": (Conv2dNCHWc, (1, 16, 9, 11), (16, 16, 3, 3), {}),
+    "Winograd": (Conv2dWinograd, (2, 32, 14, 11), (32, 32, 3, 3), {"padding": (1, 1, 1, 1)}),
+    "Winograd, no padding": (Conv2dWinograd, (1, 32, 14, 11), (32, 32, 3, 3), {}),
+    "Winograd, planar": (Conv2dWinograd, (1, 3, 17, 14), (16, 3, 7, 7), {"strides": (2, 2), "padding": (3, 3, 3, 3)}),
+    "grouped": (Conv2dGrouped, (1, 32, 9, 9), (32, 8, 3, 3), {"groups": 4, "padding": (1, 1, 1, 1)}),
+    "depthwise": (Conv2dDepthwise, (2, 24, 13, 11), (24, 1, 3, 3), {"groups": 24, "padding": (1, 1, 1, 1)}),
+    "depthwise, stride 2": (
+        Conv2dDepthwise, (1, 16, 15, 13), (16, 1, 5, 3),
+        {"groups": 16, "strides": (2, 2), "padding": (2, 1, 2, 1)},
+    ),
+    "transposed": (Conv2dTranspose, (1, 16, 8, 7), (16, 24, 4, 4), {"strides": (2, 2), "padding": (1, 1, 1, 1)}),
+    "transposed, odd": (Conv2dTranspose, (1, 16, 5, 7), (16, 8, 3, 3), {"strides": (2, 2), "padding": (1, 1, 1, 1)}),
+    "transposed, stride 3 by 1": (
+        Conv2dTranspose, (1, 5, 4, 6), (5, 3, 5, 3), {"strides": (3, 1), "padding": (2, 0, 1, 1)},
+    ),
+}  # fmt: skip
+
+NARROW = [
+    Case((1, 32, 9, 11), (32, 32, 3, 3), padding=(1, 1, 1, 1)),
+    Case((1, 3, 15, 13), (16, 3, 5, 5), (2, 2), (2, 2, 2, 2)),
+]
+
+
+def out_extent(transposed: bool, size: Any, kernel: int, stride: int, dilation: int, pads: int) -> Any:
+    """Rows or columns of the result; of a number or of an expression."""
+    reach = (kernel - 1) * dilation + 1
+    return (size - 1) * stride + reach - pads if transposed else (size + pads - reach) // stride + 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_agrees_with_float64(case: str, case_machine: Machine, rng: np.random.Generator) -> None:
+    """NaN behind the extents; where the recipe says so, the number of the border."""
+    recipe, x, w, attrs = CASES[case]
+    transposed, n, h, width = recipe is Conv2dTranspose, *symbols("NHW")
+    attrs = {"strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), **attrs}
+    operator = relax.op.nn.conv2d_transpose if transposed else relax.op.nn.conv2d
+    group = conv_group(x, w, operator=operator, **attrs)
+    top, left, bottom, right = attrs["padding"]
+    pads = (top + bottom, left + right)
+    axes = [*zip((h, width), w[2:], attrs["strides"], attrs["dilation"], pads, strict=True)]
+    result = [out_extent(transposed, *axis) for axis in axes]
+    batch = n if x[0] > 1 else 1
+    group = with_extents(group, (batch, x[1], h, width), w, (1, group.shape[1], 1, 1), (batch, group.shape[1], *result))
+    kernel = AnySize(recipe(), group, case_machine)
+    weight, bias = random(rng, *w), random(rng, *group.params[2].shape)
+    least = [1 if transposed else max(1, (k - 1) * d + 1 - p) for _, k, _, d, p in axes]
+    wrong = 40 * ROUNDOFF if recipe is Conv2dWinograd else ROUNDOFF
+    for size in each_size(N={1, x[0]}, H={least[0], x[2] // 2 + 1, x[2]}, W={least[1], x[3] - 3, x[3]}):
+        data = random(rng, size["N"], x[1], size["H"], size["W"])
+        exact, magnitude = (_reference(transposed, a, b, attrs) for a, b in ((data, weight), (abs(data), abs(weight))))
+        got = kernel(size, exact.shape, data, weight, bias)
+        bound = (w[1] * math.prod(w[2:]) * 4 + 4) * wrong * (magnitude + abs(bias))
+        assert np.all(np.abs(got - np.maximum(exact + bias, 0)) <= bound), size
+
+
+def _reference(transposed: bool, x: np.ndarray, w: np.ndarray, attrs: Any) -> np.ndarray:
+    if transposed:
+        return transposed_reference(x, w, output_padding=(0, 0), **attrs)
+    return grouped_reference(x, w, **{"groups": 1, **attrs})
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "integers"])
+@pytest.mark.parametrize("case", NARROW)
+@pytest.mark.parametrize("plain", [pytest.param(False, marks=needs["int8"]), True], ids=["dots", "plain"])
+def test_narrow_numbers(case: Case, kind: str, plain: bool) -> None:
+    """Of 8 bits, by dot products or their plain twin: beyond the image stands what decodes to zero."""
+    narrow, (h, w), rng = TYPES[kind], symbols("HW"), np.random.default_rng
+    group, _, _ = make(case, narrow, rng(1))
+    sizes = zip((h, w), case.w[2:], case.strides, strict=True)
+    result = [out_extent(False, size, k, s, 1, 2 * case.padding[0]) for size, k, s in sizes]
+    constants = [p.shape for p in group.params[1:]]
+    group = with_extents(group, (*case.x[:2], h, w), *constants, (1, case.w[0], *result))
+    kernel = AnySize(Conv2dDot(plain), group, Machine.detect(), offered=offered_to(group))
+    for size in each_size(H={1, 5, case.x[2]}, W={2, 7, case.x[3]}):
+        shape = (*case.x[:2], size["H"], size["W"])
+        _, arrays, want = make(Case(shape, case.w, case.strides, case.padding), narrow, rng(1))
+        assert_exact(narrow, kernel(size, want.shape, *arrays), want, arrays[-1])
