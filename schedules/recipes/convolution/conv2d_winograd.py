@@ -81,6 +81,9 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
             return Miss(f"{window.channels} input channels: more than {_FEW}, and no multiple of {machine.lanes} lanes")
         return WinogradMatch(**vars(direct), sizes=TILES[-(-kh // sy)])
 
+    def border(self, match: WinogradMatch) -> Mapping[int, float]:
+        return {} if match.behind is None else {match.group.params.index(match.data): match.behind}
+
     def space(self, match: WinogradMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         spaces = [
             blocked.space(Tiling.of(match, m, height).problem(match), machine)
