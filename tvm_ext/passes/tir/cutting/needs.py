@@ -175,7 +175,7 @@ class Needs:
         return smallest
 
     def _is_tile(self, form: Affine, var: Any) -> bool:
-        """Whether a loop is over few neighbours, inside another one over the same dimension and around no other loop."""
+        """Whether a loop is over few neighbours, inside another one over the same dimension and around no other one."""
         around = {*self.loops[var][1], *self._tops}
         outer = any(k > form.terms[var] for v, k in form.terms.items() if v in around)
         few = outer and self._arithmetic.extents[var] * form.terms[var] <= TILE
