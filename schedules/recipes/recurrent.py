@@ -12,13 +12,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tvm import tirx
+from tvm import relax, tirx
+from tvm.ir import Call, Op
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import Stream, launch_seconds, level_of, seconds, thread_counts
 from tvm_ext.core.cost.sharing import Sharing
+from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.core.graph.relax_graph import scalar_of
-from tvm_ext.core.group import Group, Param
+from tvm_ext.core.group import CONSTANTS, GROUP, Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
@@ -42,24 +44,7 @@ class Recurrent(Recipe[RecurrentMatch]):
     any_size = True
 
     def match(self, group: Group, machine: Machine) -> RecurrentMatch | Miss:
-        assert group.call is not None
-        says = Recurrence.of(group.call)
-        operands: dict[str, Param | float] = {}
-        for number, role in enumerate(says.operands):
-            known = group.operand(number)
-            operand = scalar_of(group.call.args[number]) if known is None else known
-            if operand is None:
-                return Miss(f"operand {role!r} is computed inside the group")
-            operands[role] = operand
-        kinds = {p.computed for role, p in operands.items() if isinstance(p, Param) and role != "lengths"}
-        if len(kinds | {group.computed}) > 1 or group.computed not in ("float32", "float64"):
-            return Miss(f"types {', '.join(sorted(kinds | {group.computed}))}: one of float32 and float64 is computed")
-        x, r = ((arg.ty.shape.values) for arg in group.call.args[:2])
-        if 0 in (sizes := [int(d) for d in (*x, *r)]):
-            return Miss("an operand is empty")
-        if not _known_units(group, operands):
-            return Miss("the number of units or directions is only known at run time")
-        return RecurrentMatch(group, says, operands, sizes[0], sizes[1], sizes[3], sizes[5])
+        return taken(group)
 
     def space(self, match: RecurrentMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         """The register tile, and what threads share: rows and directions, or the units of each step."""
@@ -131,6 +116,28 @@ class Recurrent(Recipe[RecurrentMatch]):
         """A step reads what the step before wrote, which no schedule primitive moves: loops stand already."""
 
 
+def taken(group: Group) -> RecurrentMatch | Miss:
+    """A group as a recurrence, or why it is none that a kernel computes."""
+    assert group.call is not None
+    says = Recurrence.of(group.call)
+    operands: dict[str, Param | float] = {}
+    for number, role in enumerate(says.operands):
+        known = group.operand(number)
+        operand = scalar_of(group.call.args[number]) if known is None else known
+        if operand is None:
+            return Miss(f"operand {role!r} is computed inside the group")
+        operands[role] = operand
+    kinds = {p.computed for role, p in operands.items() if isinstance(p, Param) and role != "lengths"}
+    if len(kinds | {group.computed}) > 1 or group.computed not in ("float32", "float64"):
+        return Miss(f"types {', '.join(sorted(kinds | {group.computed}))}: one of float32 and float64 is computed")
+    x, r = ((arg.ty.shape.values) for arg in group.call.args[:2])
+    if 0 in (sizes := [int(d) for d in (*x, *r)]):
+        return Miss("an operand is empty")
+    if not _known_units(group, operands):
+        return Miss("the number of units or directions is only known at run time")
+    return RecurrentMatch(group, says, operands, sizes[0], sizes[1], sizes[3], sizes[5])
+
+
 def _known_units(group: Group, operands: Mapping[str, Param | float]) -> bool:
     """Whether only steps and rows have extents that are known at run time."""
     x, r = operands["input"], operands["recurrent"]
@@ -146,3 +153,25 @@ def _busiest(match: RecurrentMatch, tile: Tile) -> tuple[int, int, int]:
     parts = tile.parts(match)
     units = match.directions * parts
     return -(-match.batch // parts), blocks, -(-units // min(tile.threads, units))
+
+
+def legalized(builder: relax.BlockBuilder, call: Call) -> relax.Expr:
+    """The operator as a kernel of one thread for any CPU, where no recipe takes it.
+
+    Raises:
+        UnsupportedError: of what it is called with; names the reason.
+    """
+    params = [relax.Var(f"p{i}", operand.ty) for i, operand in enumerate(call.args)]
+    result = relax.Var("v", call.ty)
+    value = Call(call.op, params, call.attrs, call.ty_args, ret_ty=call.ty)
+    body = relax.SeqExpr([relax.DataflowBlock([relax.VarBinding(result, value)])], result)
+    function = relax.Function(params, body, call.ty).with_attr({GROUP: NAME, CONSTANTS: []})
+    match = taken(Group("recurrence", function))
+    if isinstance(match, Miss):
+        raise UnsupportedError(f"{NAME}: {match.reason}", fix="compute it in float32")
+    config = {"lanes": 4, "blocks": 1, "rows": 1, "threads": 1, "share": "rows"}
+    kernel = RecurrentKernel(match, config, Layouts.plain(match.group)).function()
+    return relax.call_tir(builder.add_func(kernel, "recurrence"), list(call.args), call.ty)
+
+
+Op.get(NAME).set_attr("FLegalize", legalized)

@@ -13,8 +13,8 @@ from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.ops.recurrence import Recurrence
+from tvm_ext.ops.scalars import functions
 from tvm_ext.ops.scalars.expressions import like
-from tvm_ext.ops.scalars.functions import clip
 from tvm_ext.ops.scalars.gates import activated
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Cell:
     def activated(self, number: int, x: Any) -> Any:
         """An activation of the direction, by its number, after the clip."""
         if self.says.limit is not None:
-            x = clip(x, like(-self.says.limit, x), like(self.says.limit, x))
+            x = functions.clip(x, like(-self.says.limit, x), like(self.says.limit, x))
         own = [direction[number] for direction in self.says.activations]
         if len(set(own)) == 1:
             return activated(x, *own[0])
@@ -122,7 +122,7 @@ class Gru(Cell):
 
     def source(self, row: Any, k: Any) -> Any:
         """h of the step before; in the second phase r h."""
-        return self.kernel.reset[0, row, k] if self.phase else super().source(row, k)
+        return self.kernel.factor[row, k] if self.phase else super().source(row, k)
 
     def compute(self) -> None:
         """The statements of the unit at hand."""
@@ -131,7 +131,7 @@ class Gru(Cell):
             self.keep(0, self.activated(0, self.sum(0)))
             reset = self.activated(0, self.sum(1))
             if not self.says.reset_behind:
-                T.buffer_store(kernel.reset, reset * self.before, [0, self.row, self.unit])
+                T.buffer_store(kernel.factor, reset * self.before, [self.row, self.unit])
                 return
             self.keep(1, reset)
             behind = self.product(2)
@@ -146,6 +146,10 @@ class Gru(Cell):
 
 class Lstm(Cell):
     """Gates i, o, f and the cell's."""
+
+    def source(self, row: Any, k: Any) -> Any:
+        """h of the step before, or as it is quantized."""
+        return self.kernel.factor[row, k] if self.says.quantized else super().source(row, k)
 
     def compute(self) -> None:
         """The statements of the unit at hand."""
@@ -169,3 +173,31 @@ class Lstm(Cell):
 
 
 CELLS: dict[str, type[Cell]] = {"GRU": Gru, "LSTM": Lstm, "RNN": Rnn}
+
+
+def quantize(hidden: Any, which: Any, rows: Any, units: int, out: Any) -> None:
+    """out = hidden[which] as DynamicQuantizeLinear stores it, decoded: statements of the function that is being built.
+
+    Args:
+        hidden: (2, rows, units).
+        which: of the two.
+        rows, units: that count.
+        out: (rows, units).
+    """
+    parts = T.alloc_buffer((4,), "float32")
+    low, high, scale, start = (parts[i] for i in range(4))
+    for i in range(2):
+        T.buffer_store(parts, _f(0), [i])
+    with T.serial(rows) as row, T.serial(units) as unit:
+        T.buffer_store(parts, tirx.min(low, hidden[which, row, unit]), [0])
+        T.buffer_store(parts, tirx.max(high, hidden[which, row, unit]), [1])
+    T.buffer_store(parts, tirx.Select(high == low, _f(1), (high - low) / _f(255)), [2])
+    T.buffer_store(parts, tirx.max(_f(0), tirx.min(_f(255), _f(0) - low / scale)), [3])
+    with T.serial(rows) as row, T.serial(units) as unit:
+        zero = tirx.round(start).astype("uint8")
+        stored = functions.quantize(hidden[which, row, unit], scale, zero, "uint8")
+        T.buffer_store(out, functions.dequantize(stored, scale, zero), [row, unit])
+
+
+def _f(value: float) -> Any:
+    return tirx.const(value, "float32")

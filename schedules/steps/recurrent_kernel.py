@@ -18,7 +18,7 @@ have run-time extents, the loops over them end there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +33,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match
 from tvm_ext.ops.recurrence import Recurrence
 
 from .arguments import building
-from .recurrent_cells import CELLS, Cell
+from .recurrent_cells import CELLS, Cell, quantize
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Tile:
 
     def parts(self, match: RecurrentMatch) -> int:
         """Parts of the rows of each direction, where threads share those."""
-        return 1 if self.by_units else min(-(-self.threads // match.directions), match.batch)
+        return 1 if self.by_units or match.says.quantized else min(-(-self.threads // match.directions), match.batch)
 
 
 class RecurrentKernel:
@@ -168,8 +168,8 @@ class RecurrentKernel:
         units = self._blocks * self._tile.lanes
         self.hidden = self._buffer("hidden", (2, rows, units))
         self.cell = self._buffer("cell", (rows, units)) if self.match.says.kind == "LSTM" else None
-        two = len(self._weight.phases) > 1
-        self.reset = self._buffer("reset", (1, rows, units)) if two else None
+        two = len(self._weight.phases) > 1 or self.match.says.quantized
+        self.factor = self._buffer("factor", (rows, units)) if two else None
         self.gates = self._buffer("gates", (rows, self._blocks, self.match.says.gates, self._tile.lanes))
 
     def _sequence(self, direction: Any, first: Any, count: Any) -> None:
@@ -177,6 +177,8 @@ class RecurrentKernel:
         self._begin(direction, first, count)
         with T.serial(self._steps) as step:
             time = self._time(direction, step)
+            if self.match.says.quantized:
+                quantize(self.hidden, step % 2, count, self.match.hidden, self.factor)
             for phase in range(len(self._weight.phases)):
                 cell = CELLS[self.match.says.kind](self, direction, time, step, phase)
                 self._phase(phase, cell, first, count)

@@ -43,6 +43,8 @@ class Recurrence:
         limit: what activations get is clipped to -limit and limit; None if it is not.
         reset_behind: of a GRU, whether the reset gate multiplies the product (ONNX's `linear_before_reset`).
         coupled: of an LSTM, whether the forget gate is 1 - input gate.
+        quantized: of an LSTM, whether products read the state as DynamicQuantizeLinear stores it: in 8 bits, of the
+            range that it has in all rows.
         sequence: whether the result has all steps.
         finals: how many of the states after the last step it has.
     """
@@ -54,6 +56,7 @@ class Recurrence:
     limit: float | None = None
     reset_behind: bool = False
     coupled: bool = False
+    quantized: bool = False
     sequence: bool = True
     finals: int = 0
 
@@ -67,7 +70,7 @@ class Recurrence:
             str(attrs["kind"]), tuple(map(str, attrs["operands"])), tuple(map(bool, attrs["backwards"])),
             tuple(own[i : i + each] for i in range(0, len(own), each)),
             next(map(float, attrs["limit"]), None), bool(attrs["reset_behind"]), bool(attrs["coupled"]),
-            bool(attrs["sequence"]), int(attrs["finals"]),
+            bool(attrs["quantized"]), bool(attrs["sequence"]), int(attrs["finals"]),
         )  # fmt: skip
 
     @property
@@ -82,7 +85,7 @@ class Recurrence:
             kind=self.kind, operands=list(self.operands), backwards=list(self.backwards),
             activations=[list(one) for direction in self.activations for one in direction],
             limit=[] if self.limit is None else [self.limit], reset_behind=self.reset_behind, coupled=self.coupled,
-            sequence=self.sequence, finals=self.finals,
+            quantized=self.quantized, sequence=self.sequence, finals=self.finals,
         )  # fmt: skip
 
 

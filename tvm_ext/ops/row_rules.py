@@ -168,9 +168,10 @@ def heads(site: Site) -> str | None:
 
 def sequences(site: Site) -> str | None:
     """Rows are those of the batch: of (steps, batch, ..), of states (directions, batch, ..), of lengths (batch)."""
-    axes = (0 if len(cut.shape) == 1 else 1 for cut in site.operands if cut is not None)
-    cuts = (cut for cut in site.operands if cut is not None)
-    whole = all(cut.axis == axis and cut.each == 1 for cut, axis in zip(cuts, axes, strict=True))
+    if site.attribute("quantized"):
+        return "it quantizes the states of all rows by one range"
+    cuts = [cut for cut in site.operands if cut is not None]
+    whole = all(cut.axis == min(len(cut.shape) - 1, 1) and cut.each == 1 for cut in cuts)
     return None if whole and site.operands[1] is None else "its rows are not those of the batch"
 
 
