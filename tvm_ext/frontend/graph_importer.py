@@ -65,9 +65,8 @@ _CONTROL_FLOW = {"If": convert_if, "Loop": convert_loop, "Scan": convert_scan}
 class GraphImporter(ONNXGraphImporter):
     """Converts a checked graph; see the module's docstring."""
 
-    def __init__(self, checked: Checked, model: str, body: str = "", by_rows: bool = False) -> None:
+    def __init__(self, checked: Checked, model: str, body: str = "") -> None:
         super().__init__({}, None)
-        self.by_rows = by_rows
         self._checked, self._model, self._body = checked, model, body
         self.opset, self.opsets = checked.opset, checked.opsets
         self.names, self.inner = Names(), 0

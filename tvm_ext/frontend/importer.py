@@ -71,14 +71,13 @@ class Imported:
             }
 
 
-def import_model(source: Source, options: CompileOptions, by_rows: bool = False) -> Imported:
+def import_model(source: Source, options: CompileOptions) -> Imported:
     """Convert a model with the converters of `tvm.relax.frontend.onnx`.
 
     Args:
         source: the model.
         options: `shapes` binds free dimensions of inputs, `freeze` fixes values of them, `fallback` says what becomes
             of nodes that cannot be converted.
-        by_rows: steps of recurrent operators are written out, so that rows of a batch can be followed through them.
 
     Raises:
         ModelError: the model is not valid, or dimensions stay free.
@@ -87,21 +86,21 @@ def import_model(source: Source, options: CompileOptions, by_rows: bool = False)
     """
     source = frozen_source(source, options.freeze)
     try:
-        return _import(source, options, by_rows)
+        return _import(source, options)
     except UnsupportedError as error:
         if options.fallback == "error":
             raise
         from .fallback.search import with_regions
 
-        return _import(with_regions(source, options, error), options, by_rows)
+        return _import(with_regions(source, options, error), options)
 
 
-def _import(source: Source, options: CompileOptions, by_rows: bool) -> Imported:
+def _import(source: Source, options: CompileOptions) -> Imported:
     from .graph_importer import GraphImporter
 
     with naming(UnsupportedError, lambda: f"{source.name}: its import failed"):
         checked = check_model(source, dict(options.shapes))
-        return imported(checked, GraphImporter(checked, source.name, by_rows=by_rows).trace_graph(), source.name)
+        return imported(checked, GraphImporter(checked, source.name).trace_graph(), source.name)
 
 
 def import_body(proto: onnx.ModelProto, model: str, name: str) -> Imported:

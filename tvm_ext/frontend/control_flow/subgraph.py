@@ -33,7 +33,6 @@ class Graph(Protocol):
         node, label: that is converted, and its name in reports: that of the node of the graph that it stands for.
         inner: how many nodes branches, loops and definitions became so far.
         regions: that drivers run; calls of them are emitted.
-        by_rows: whether rows of a batch are to be followed: a loop that could be written out is.
     """
 
     opset: int
@@ -43,7 +42,6 @@ class Graph(Protocol):
     label: str
     inner: int
     regions: list[OffloadedRegion]
-    by_rows: bool
 
     def convert(self, nodes: Iterable[onnx.NodeProto]) -> None:
         """Convert nodes in order; the values they make have fresh names."""

@@ -132,6 +132,8 @@ def _all_steps(kind: str, operands: Operands, attributes: Attributes, sequence: 
 def _product(x: Any, weight: Any) -> Any:
     """x W^T of all steps and directions, (steps, batch, directions * gates * H)."""
     directions, gates, inputs = static_shape(weight, "the weight")
+    if not inputs:
+        return emit(_op.zeros((*static_shape(x, "the input")[:2], directions * gates), dtype_of(x)))
     matrix = emit(_op.permute_dims(emit(_op.reshape(weight, (directions * gates, inputs)))))
     return emit(_op.matmul(x, matrix))
 
