@@ -16,9 +16,9 @@ MAX_MODULES_IN_A_FOLDER = 20
 #: raises a number; one that needs less lowers it.
 BUDGET = {
     "api": 350, "benchmarking": 1050, "byoc": 6200, "byoc.testing": 1100, "cli": 2100, "core": 5300, "driver": 2600,
-    "frontend": 12150, "inspection": 4550, "ops": 1200, "ops.scalars": 850, "passes": 7350, "precision": 550,
+    "frontend": 12150, "inspection": 4550, "ops": 1200, "ops.scalars": 850, "passes": 8550, "precision": 550,
     "quantization": 1250, "rates": 1000, "runtime": 3650, "schedules": 8750, "tuning": 7450, "verification": 2800,
-    "benchmarks": 7050, "tests": 56550,
+    "benchmarks": 7050, "tests": 57050,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02

@@ -68,17 +68,20 @@ def shared(weight: te.Tensor) -> LoadWeight:
 
 
 def reduce_tiles(
-    problem: Problem, units: Units, load: LoadData, weight: LoadWeight, batch: int | None = None, dot: Dot | None = None
-) -> te.Tensor:
+    problem: Problem, units: Units, load: LoadData, weight: LoadWeight, batch: int | None = None,
+    dot: Dot | None = None, inner: Any = None,
+) -> te.Tensor:  # fmt: skip
     """TE tensors "tile" and (with several chunks) "acc": (batch, padded blocks, padded pixels, lanes).
 
     Args:
         batch: problems of the tensors, if they are more than those scheduled together.
         dot: what multiplies words of narrow numbers.
+        inner: steps of a block that are in use, where fewer may be.
     """
     taps_y, taps_x = problem.taps
-    extents = [("rc", units.chunk), ("ry", taps_y), ("rx", taps_x), ("ri", problem.inner)]
-    axes = [te.reduce_axis((0, e), name=name) for name, e in [*extents, *([("rk", dot.group)] if dot else [])]]
+    extents = [("rc", units.chunk), ("ry", taps_y), ("rx", taps_x)]
+    extents += [("ri", problem.inner if inner is None else inner), *([("rk", dot.group)] if dot else [])]
+    axes = [te.reduce_axis((0, e), name=name) for name, e in extents]
     rc, ry, rx, ri, *rk = axes
     product = dot.product if dot else operator.mul
     chunks, last = problem.blocks // units.chunk, problem.pixels - 1

@@ -9,6 +9,8 @@ b, panel by panel, into a buffer that stays in cache,
 
 or tiles read b where it lies: with few rows a copy is never worth it, and a b that fits L1 needs none. Operands may lie
 transposed: a is read one value at a time and takes any order; a transposed b is turned while it is packed.
+
+Where the length of the sums is known at run time, K is one block, whose loop ends there.
 """
 
 from __future__ import annotations
@@ -54,12 +56,18 @@ class BatchMatch(blocked.BlockedMatch):
         """Leading dimensions of the result: those of the batch, or the rows."""
         return self.group.shape[:-2] if self.batched else self.group.shape[:-1]
 
+    @property
+    def length(self) -> Any:
+        """Of the sums: a number, or an expression."""
+        return self.group.extent(self.weight, len(self.weight.shape) - 2)
+
 
 class BatchMatmul(MatmulRecipe[BatchMatch]):
     """Register-blocked matmul that packs its right operand itself, if it pays."""
 
     name = "batch_matmul"
     anchors = frozenset({"relax.matmul"})
+    any_size = True
 
     def match(self, group: Group, machine: Machine) -> BatchMatch | Miss:
         left, right = group.operand(0), group.operand(1)
@@ -80,7 +88,8 @@ class BatchMatmul(MatmulRecipe[BatchMatch]):
         problem = matmul_problem(batch, rows, k, n, machine)
         computed = level_of(4 * math.prod(right.shape), machine)  # the right operand was written by a kernel before
         problem = replace(problem, weights_in=computed, prefetched=False)
-        return BatchMatch(group, left, right, problem, batched)
+        match = BatchMatch(group, left, right, problem, batched)
+        return match if isinstance(match.length, int) else replace(match, problem=replace(problem, blocks=1, inner=k))
 
     def space(self, match: BatchMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         knobs = super().space(match, machine)
@@ -135,7 +144,8 @@ class BatchMatmul(MatmulRecipe[BatchMatch]):
             return panel((*unflatten(n, match.lead), k, c) if match.batched else (k, c))
 
         weight = (_packed if config["pack"] else _in_place)(problem, units, right)
-        acc = blocked.reduce_tiles(problem, units, load, weight)
+        inner = None if isinstance(match.length, int) else match.length
+        acc = blocked.reduce_tiles(problem, units, load, weight, inner=inner)
         return matmul_kernel(args, problem, acc, index)
 
     def schedule(

@@ -14,6 +14,7 @@ from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.blocked.kernel import registers_used
 from tvm_ext.schedules.recipes.batch_matmul import BatchMatmul
 
+from ..any_size import AnySize, each_size, symbols, with_extents
 from ..kernels import ROUNDOFF, make_group, matched, random, run_kernel, scheduled
 
 RECIPE = BatchMatmul()
@@ -127,3 +128,28 @@ def test_refuses(a: Shape, b: Shape, constants: Shape, reason: str) -> None:
     group = make_group("relax.matmul", [a, b], lambda x, y: (yield relax.op.matmul(x, y)), constants)
     miss = RECIPE.match(group, Machine.detect())
     assert isinstance(miss, Miss) and reason in miss.reason
+
+
+@pytest.mark.parametrize("pack", [False, True])
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 32), (20, 48), (33, 17)])
+def test_sums_of_any_length(
+    rows: int, columns: int, order: Any, pack: bool, case_machine: Machine, rng: np.random.Generator
+) -> None:
+    """NaN behind the extents of both operands."""
+    (n, k), bound = symbols("NK"), 100
+    group = product((3, rows, bound), (3, bound, columns), (1, 1, columns))
+    group = with_extents(group, (n, rows, k), (n, k, columns), (1, 1, columns), (n, rows, columns))
+    match = matched(RECIPE, group, case_machine)
+    pack = pack or match.problem.outputs % match.problem.lanes > 0
+    config = {**RECIPE.default(match, case_machine), "pack": pack}
+    offered = [Layout(order), Layout(order) if pack else Layout.plain(3), Layout.plain(3)]
+    kernel = AnySize(RECIPE, group, case_machine, config, offered)
+    for size in each_size(N={1, 3}, K={1, 13, 64, bound}):
+        x, y, bias = (
+            random(rng, *s) for s in ((size["N"], rows, size["K"]), (size["N"], size["K"], columns), (1, 1, columns))
+        )
+        exact, magnitude = (a.astype("float64") @ b.astype("float64") for a, b in ((x, y), (abs(x), abs(y))))
+        got = kernel(size, exact.shape, x, y, bias)
+        bound_of_error = (size["K"] + 4) * ROUNDOFF * (magnitude + abs(bias))
+        assert np.all(np.abs(got - np.maximum(exact + bias, 0)) <= bound_of_error), size

@@ -12,6 +12,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.recipes.layer_norm import LayerNorm
 
+from ..any_size import AnySize, each_size, symbols, with_extents
 from ..kernels import ROUNDOFF, make_group, random, run_kernel
 
 RECIPE = LayerNorm()
@@ -73,3 +74,17 @@ def test_without_weight_or_bias(options: Any, case_machine: Machine, rng: np.ran
 def test_refuses_axes_that_are_not_last() -> None:
     miss = RECIPE.match(group_of((3, 4), [0]), Machine.detect())
     assert isinstance(miss, Miss) and "[0]" in miss.reason
+
+
+def test_rows_of_any_number(machine: Machine, rng: np.random.Generator) -> None:
+    """Each row stands alone: NaN in those that are not in use reaches no other."""
+    (n, s), shape = symbols("NS"), (3, 7, 40)
+    group = make_group(
+        "relax.nn.layer_norm", [shape, (40,), (40,)], lambda *o: (yield relax.op.nn.layer_norm(*o, axes=[-1]))
+    )
+    kernel = AnySize(RECIPE, with_extents(group, (n, s, 40), (40,), (40,), (n, s, 40)), machine)
+    for size in each_size(N={1, 3}, S={1, 5, 7}):
+        x, scale, shift = random(rng, size["N"], size["S"], 40), random(rng, 40), random(rng, 40)
+        wide = x.astype("float64")
+        exact = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5) * scale + shift
+        np.testing.assert_allclose(kernel(size, exact.shape, x, scale, shift), exact, rtol=1e-4, atol=1e-5)

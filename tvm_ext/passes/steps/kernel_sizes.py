@@ -1,0 +1,57 @@
+"""A kernel with the parameter that brings the sizes of a call, and with the extents that follow from them.
+
+with_sizes(f(x, out), [["N", 64], ["N", 80]], sizes)   ->   f(x, sizes, out), with what the pass `cut-loops` reads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Var
+
+from ...core.sizes import BORDER, EXTENTS, SIZES, SYMBOLS, Sizes
+
+
+def with_sizes(
+    function: tirx.PrimFunc, extents: Sequence[Sequence[Any]], sizes: Sizes, results: int = 1,
+    border: Mapping[int, float] | None = None,
+) -> tirx.PrimFunc:  # fmt: skip
+    """A kernel that is computed and scheduled at the bound, for :mod:`..tir.cut_loops` to cut.
+
+    Args:
+        function: whose body may use the variables of `sizes`. They become loads of the new parameter: TVM gives a
+            buffer whose size would depend on what is loaded the one that it has at the bound.
+        extents: of each parameter the run-time extent of each dimension: an expression of `sizes.vars`, or the number
+            that is the buffer's own.
+        sizes: the symbols; the new parameter `sizes`, int64, has an element for each.
+        results: how many of the last parameters are results: the sizes stand before them.
+        border: index of a parameter, among those of `function` -> the number that stands behind its extents.
+
+    Raises:
+        ValueError: not one tuple of extents a parameter, of its rank.
+    """
+    shapes = [tuple(param.ty.shape) for param in function.params]
+    if [len(shape) for shape in shapes] != [len(extent) for extent in extents]:
+        raise ValueError(
+            f"extents {[len(extent) for extent in extents]} of a kernel whose parameters have the ranks "
+            f"{[len(shape) for shape in shapes]}: state one extent for each dimension of each parameter, in order"
+        )
+    place = len(function.params) - results
+    buffer = tirx.decl_buffer((len(sizes.vars),), "int64", SIZES)
+    params = [*function.params[:place], buffer, *function.params[place:]]
+    attrs: dict[str, Any] = {EXTENTS: [[_int64(d) for d in extent] for extent in extents], SYMBOLS: [*sizes.vars]}
+    if border:
+        attrs[BORDER] = {str(index): float(number) for index, number in border.items()}
+    brought = params[-1 - results]
+    reads = {var: tirx.BufferLoad(brought, [tirx.const(i, "int32")]) for i, var in enumerate(sizes.vars)}
+    body = tvm_ffi.structural_map(function.body, (Var, lambda var: reads.get(var, var)))
+    return tirx.PrimFunc(params, body, function.ret_type, function.attrs).with_attr(attrs)
+
+
+def _int64(extent: Any) -> Any:
+    if isinstance(extent, int):
+        return tirx.const(extent, "int64")
+    return extent if str(extent.ty.dtype) == "int64" else tirx.Cast("int64", extent)

@@ -1,0 +1,128 @@
+"""Kernels that are scheduled at the bound do what a call needs: loops over symbolic dimensions end at the extents.
+
+    for t in range(64): for i in unroll(8): y[t * 8 + i] = ...      ->   for t in range(ceildiv(N, 8)): ...
+
+Buffers keep the strides of the bound, and memory beyond the extents is there, so that the last tile is computed whole:
+what it reads and writes beyond them is nobody's. Loops that threads share are shared out anew (:mod:`.cutting.shares`).
+A loop of which it is not known what is needed runs to the bound, which is slower and right.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir.expr import TensorLoad
+
+from ...core.sizes import BORDER, EXTENTS, SIZES, SYMBOLS, extents_of
+from .cutting.affine import Arithmetic, Extents, in_type
+from .cutting.border import borders
+from .cutting.needs import Needs
+from .cutting.normal import normal, shareable
+from .cutting.shares import SHARED, THREADS, Digit, plain, shared
+from .cutting.statements import PARALLEL, chain_of, descend, in_chain, is_kind, sequence
+
+#: Type of loop variables: run-time extents are computed in it.
+_INDEX = "int32"
+
+
+def cut() -> tvm.transform.Pass:
+    """A pass on kernels without blocks; one without :data:`...core.sizes.EXTENTS` is left as it is."""
+
+    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
+        return function if extents_of(function) is None else _Cut(function).function()
+
+    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.CutLoops")
+
+
+class _Cut:
+    """One kernel.
+
+    Attributes:
+        symbols: variable of a symbol -> the one of the type of loops.
+        extents: of the parameters.
+    """
+
+    def __init__(self, function: tirx.PrimFunc) -> None:
+        self._function, self._arithmetic = function, Arithmetic()
+        self.symbols = {var: tirx.Var(var.name, _INDEX) for var in function.attrs[SYMBOLS]}
+        self._params = params = [param for param in function.params if param.name != SIZES]
+        stated = extents_of(function) or ()
+        for param, shape in zip(params, stated, strict=True):
+            self._bind_symbols(param, shape)
+        self.extents: Extents = {
+            param: [self._extent(e, d) for e, d in zip(shape, param.ty.shape, strict=True)]
+            for param, shape in zip(params, stated, strict=True)
+        }
+
+    def _bind_symbols(self, param: Any, shape: Any) -> None:
+        for extent, bound in zip(shape, param.ty.shape, strict=True):
+            var = self.symbols.get(extent) if isinstance(extent, tirx.Var) else None
+            if var is not None and var not in self._arithmetic.extents:
+                self._arithmetic.bind(var, int(bound) + 1)
+
+    def _extent(self, extent: Any, bound: Any) -> Any:
+        if isinstance(extent, tirx.IntImm) and int(extent) == int(bound):
+            return None
+        return self._arithmetic.simplify(in_type(extent, _INDEX, self.symbols))
+
+    def function(self) -> tirx.PrimFunc:
+        """The kernel, cut."""
+        function = self._function
+        body = normal(self._with_symbols(function.body), self._arithmetic, self.extents)
+        nests: dict[Any, set[Any]] = {}
+        self._find_nests(body, nests)
+        self._needs = Needs(body, self.extents, self._arithmetic, nests)
+        (sizes,) = (param for param in function.params if param.name == SIZES)
+        binds = []
+        for place, (wide, narrow) in enumerate(self.symbols.items()):
+            binds.append(tirx.Bind(wide, tirx.BufferLoad(sizes, [tirx.const(place, _INDEX)])))
+            binds.append(tirx.Bind(narrow, tirx.Cast(_INDEX, wide)))
+        numbers = {self._params[int(at)]: float(number) for at, number in function.attrs.get(BORDER, {}).items()}
+        edges = borders(numbers, self.extents, self._needs, self._arithmetic)
+        body = sequence(*binds, *edges, self._visit(body))
+        attrs = {k: v for k, v in function.attrs.items() if k not in (EXTENTS, SYMBOLS, BORDER)}
+        return tirx.PrimFunc(function.params, body, function.ret_type, tvm.ir.make_node("ir.DictAttrs", **attrs))
+
+    def _with_symbols(self, body: Any) -> Any:
+        """The body with variables in the place of loads of sizes."""
+        wide = [*self.symbols]
+
+        def load(expr: TensorLoad) -> Any:
+            return wide[int(expr.indices[0])] if getattr(expr.source, "name", "") == SIZES else expr
+
+        return tvm_ffi.structural_map(body, (TensorLoad, load))
+
+    def _find_nests(self, stmt: Any, nests: dict[Any, set[Any]]) -> None:
+        if is_kind(stmt, PARALLEL):
+            digits = {loop.loop_var for loop in self._nest(stmt)[0]}
+            nests.update({var: digits - {var} for var in digits})
+
+        def visit(inner: Any) -> Any:
+            self._find_nests(inner, nests)
+            return inner
+
+        descend(stmt, visit)
+
+    def _nest(self, loop: tirx.For) -> tuple[list[tirx.For], Any]:
+        """The loops that threads share, and what stands in them."""
+        loops, inner = chain_of(loop)
+        nest = shareable(loops, inner, self._arithmetic)
+        return nest, in_chain(loops[len(nest) :], inner)
+
+    def _visit(self, stmt: Any) -> Any:
+        if is_kind(stmt, PARALLEL) and isinstance(stmt.extent, tirx.IntImm):
+            loops, inner = self._nest(stmt)
+            digits = [Digit(loop, self._needs.count(loop.loop_var)) for loop in loops]
+            if THREADS in stmt.annotations or any(_is_share(d.loop) and d.count is not None for d in digits):
+                return shared(digits, int(stmt.annotations.get(THREADS, stmt.extent)), self._visit(inner))
+        if isinstance(stmt, tirx.For):
+            count = self._needs.count(stmt.loop_var) if not is_kind(stmt, PARALLEL) else None
+            return plain(stmt, self._visit(stmt.body), **({} if count is None else {"extent": count}))
+        return descend(stmt, self._visit)
+
+
+def _is_share(loop: tirx.For) -> bool:
+    return is_kind(loop, PARALLEL) or SHARED in loop.annotations

@@ -1,0 +1,241 @@
+"""Loops so that each index has one of each dimension: fused loops are split, those of threads join what they share.
+
+    for f in range(24): y[f // 8, f % 8 * 4 + i]        ->   for a in range(3): for b in range(8): y[a, b * 4 + i]
+    parallel t in range(2): for n: for q: y[t * 6 + q]  ->   parallel (of 2) n: for m in range(12): y[m]
+
+The second is shared out anew when it is known how much of m is needed (:mod:`.shares`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Call
+from tvm.ir.expr import TensorLoad
+
+from .affine import Affine, Arithmetic, Extents, sums_of, unwrapped, variables_of
+from .shares import SHARED, THREADS
+from .statements import COMPARISONS, PARALLEL, SERIAL, chain_of, descend, in_chain, is_kind, loop_like, replaced
+
+#: Rounds of splitting and joining; each is due to the one before.
+_ROUNDS = 4
+
+
+def normal(body: Any, arithmetic: Arithmetic, extents: Extents) -> Any:
+    """A kernel's body with its loops normal, those that run over symbolic dimensions; the ranges of their variables are
+    bound."""
+    bind_loops(body, arithmetic)
+    for _ in range(_ROUNDS):
+        before = body
+        body = _split(body, arithmetic, symbolic_variables(body, extents))
+        body = _joined(body, arithmetic, symbolic_variables(body, extents))
+        if body.same_as(before):
+            break
+    return body
+
+
+def symbolic_variables(body: Any, extents: Extents) -> set[Any]:
+    """The variables in indices of symbolic dimensions, and of those of other buffers that they index too."""
+    places: list[tuple[tuple[Any, int], set[Any]]] = []
+
+    def access(node: Any) -> None:
+        buffer = node.buffer if isinstance(node, tirx.BufferStore) else node.source
+        places.extend(((buffer, d), variables_of(index)) for d, index in enumerate(node.indices))
+
+    tvm_ffi.structural_walk(body, ((TensorLoad, tirx.BufferStore), access))
+    dims = {(buffer, d) for buffer, shape in extents.items() for d, extent in enumerate(shape) if extent is not None}
+    found: set[Any] = set()
+    while True:
+        new = {var for place, names in places if place in dims for var in names}
+        if new <= found:
+            return found
+        found |= new
+        dims |= {place for place, names in places if place[0] not in extents and names & found}
+
+
+def bind_loops(body: Any, arithmetic: Arithmetic) -> None:
+    """Bind the ranges of all loops of constant extent."""
+
+    def bind(loop: tirx.For) -> None:
+        if isinstance(loop.extent, tirx.IntImm) and loop.loop_var not in arithmetic.extents:
+            arithmetic.bind(loop.loop_var, int(loop.extent))
+
+    tvm_ffi.structural_walk(body, (tirx.For, bind))
+
+
+def _split(body: Any, arithmetic: Arithmetic, symbolic: set[Any]) -> Any:
+    """The body with each fused loop as nested ones, by the divisors of its variable."""
+    divisors = {var: chain for var, chain in _divisors(body, arithmetic).items() if var in symbolic}
+    values: dict[Any, Any] = {}
+
+    def visit(stmt: Any) -> Any:
+        if not is_kind(stmt, SERIAL, PARALLEL) or stmt.loop_var not in divisors:
+            return descend(stmt, visit)
+        (_, *below), last = chain_of(stmt)
+        digits, values[stmt.loop_var] = _digits(stmt, divisors[stmt.loop_var], arithmetic)
+        if arithmetic.extents[stmt.loop_var] % divisors[stmt.loop_var][-1]:
+            last = tirx.IfThenElse(stmt.loop_var < stmt.extent, last, None)
+        return in_chain(digits, visit(in_chain(below, last)))
+
+    return replaced(visit(body), values, arithmetic) if divisors else body
+
+
+def _digits(loop: tirx.For, divisors: list[int], arithmetic: Arithmetic) -> tuple[list[tirx.For], Any]:
+    """Nested loops (with bodies that stand for nothing) in place of one, and the value of its variable."""
+    var, extent = loop.loop_var, arithmetic.extents[loop.loop_var]
+    scales = [1, *divisors]
+    extents = [b // a for a, b in zip(scales, divisors, strict=False)] + [-(-extent // divisors[-1])]
+    digits, value = [], tirx.const(0, var.ty.dtype)
+    shared = is_kind(loop, PARALLEL) or SHARED in loop.annotations
+    for number, (scale, size) in enumerate(zip(scales[::-1], extents[::-1], strict=True)):
+        digit = tirx.Var(f"{var.name}_{number}", var.ty.dtype)
+        arithmetic.bind(digit, size)
+        value = value + digit * scale
+        first, last = number == 0, number == len(scales) - 1
+        annotations = {k: v for k, v in loop.annotations.items() if last or k in (THREADS, SHARED)}
+        if is_kind(loop, PARALLEL) and first:
+            annotations[THREADS] = annotations.get(THREADS, loop.extent)
+        elif not first:
+            annotations.pop(THREADS, None)
+        if shared:
+            annotations[SHARED] = 1
+        kind = loop.kind if first else SERIAL
+        digits.append(tirx.For(digit, loop.min, tirx.const(size, var.ty.dtype), kind, loop.body, None, annotations))
+    return digits, value
+
+
+def quotients(body: Any) -> Iterator[tuple[Affine, int]]:
+    """What is divided in a body, or whose remainder is taken, as a sum, with the divisor."""
+    nodes: list[Any] = []
+    tvm_ffi.structural_walk(body, ((tirx.FloorDiv, tirx.FloorMod), nodes.append))
+    for node in nodes:
+        if isinstance(node.b, tirx.IntImm) and int(node.b) > 1 and "int" in str(node.a.ty.dtype):
+            yield Affine.of(unwrapped(node.a)), int(node.b)
+
+
+def _divisors(body: Any, arithmetic: Arithmetic) -> dict[Any, list[int]]:
+    """Of each variable the numbers that quotients divide it by, each a multiple of the one before."""
+    found: dict[Any, set[int]] = {}
+    for form, divisor in quotients(body):
+        for var, k in form.terms.items():
+            if var in arithmetic.extents and divides(form, var, divisor, arithmetic):
+                found.setdefault(var, set()).add(divisor // k)
+    out = {}
+    for var, numbers in found.items():
+        chain: list[int] = []
+        for number in sorted(numbers):
+            if 1 < number < arithmetic.extents[var] and (not chain or number % chain[-1] == 0):
+                chain.append(number)
+        if chain:
+            out[var] = chain
+    return out
+
+
+def divides(form: Affine, var: Any, divisor: int, arithmetic: Arithmetic) -> bool:
+    """Whether the quotient of a sum depends on a quotient of a variable: divisor = k n, k var + what is below k."""
+    k = form.terms[var]
+    if k <= 0 or divisor % k:
+        return False
+    others = Affine({v: f for v, f in form.without(var).terms.items() if f % divisor}, form.rest, form.constant)
+    ends = arithmetic.range(others)
+    return ends is not None and ends[0] >= 0 and ends[1] < k
+
+
+def _joined(body: Any, arithmetic: Arithmetic, symbolic: set[Any]) -> Any:
+    """The body with parallel loops joined with those over what a thread has its share of."""
+    values: dict[Any, Any] = {}
+
+    def visit(stmt: Any) -> Any:
+        if not is_kind(stmt, PARALLEL):
+            return descend(stmt, visit)
+        loops, inner = chain_of(stmt)
+        pair = _pair(shareable(loops, inner, arithmetic), in_chain(loops, inner), arithmetic, symbolic)
+        if pair is None:
+            return stmt
+        first, second = pair
+        size = arithmetic.extents[first.loop_var] * arithmetic.extents[second.loop_var]
+        var = tirx.Var(second.loop_var.name, second.loop_var.ty.dtype)
+        arithmetic.bind(var, size)
+        values.update({first.loop_var: tirx.const(0, var.ty.dtype), second.loop_var: var})
+        changed = {"loop_var": var, "extent": tirx.const(size, var.ty.dtype), "kind": SERIAL}
+        joined = loop_like(second, second.body, annotations={**second.annotations, SHARED: 1}, **changed)
+        rest = [joined if loop is second else loop for loop in loops if loop is not first]
+        head = {**rest[0].annotations, THREADS: stmt.annotations.get(THREADS, stmt.extent)}
+        return in_chain([loop_like(rest[0], rest[0].body, kind=PARALLEL, annotations=head), *rest[1:]], inner)
+
+    new = visit(body)
+    return replaced(new, values, arithmetic) if values else body
+
+
+def shareable(loops: list[tirx.For], inner: Any, arithmetic: Arithmetic) -> list[tirx.For]:
+    """The outermost loops of a nest whose iterations depend on no others, so that threads may share them.
+
+    Args:
+        loops: nested, around `inner`; what a recipe made parallel is independent.
+    """
+    own: set[Any] = set()
+    stores: list[Any] = []
+    loads: list[Any] = []
+    tvm_ffi.structural_walk(
+        inner,
+        [(tirx.AllocBuffer, lambda alloc: own.add(alloc.buffer)), (tirx.BufferStore, stores.append),
+         (TensorLoad, loads.append)],
+    )  # fmt: skip
+    stores = [store for store in stores if store.buffer not in own]
+    at = {store.buffer: store.indices for store in stores}
+    alone = all(tvm_ffi.structural_equal(load.indices, at[load.source]) for load in loads if load.source in at)
+    for place, loop in enumerate(loops):
+        if is_kind(loop, PARALLEL) or SHARED in loop.annotations:
+            continue
+        var = loop.loop_var
+        if not alone or not all(any(_apart(i, var, arithmetic) for i in store.indices) for store in stores):
+            return loops[:place]
+    return loops
+
+
+def _apart(index: Any, var: Any, arithmetic: Arithmetic) -> bool:
+    """Whether an index is another one for each value of a variable, whatever smaller steps there are: k var + r, r < k;
+    what has larger steps is another loop's."""
+    form = Affine.of(index)
+    k = form.terms.get(var, 0)
+    if k <= 0:
+        return False
+    steps = Affine({v: f for v, f in form.without(var).terms.items() if abs(f) < k})
+    ends = arithmetic.range(steps)
+    return ends is not None and ends[1] - ends[0] < k and not any(var in variables_of(e) for e, _ in form.rest)
+
+
+def _pair(
+    loops: list[tirx.For], inner: Any, arithmetic: Arithmetic, symbolic: set[Any]
+) -> tuple[tirx.For, tirx.For] | None:
+    """A loop over shares and the loop over what is in one: all indices have them as k (size * first + second)."""
+    sums = list(_sums(inner))
+    for first in loops:
+        shares = SHARED in first.annotations or is_kind(first, PARALLEL)
+        if not shares or first.loop_var not in arithmetic.extents or first.loop_var not in symbolic:
+            continue
+        for second in loops[loops.index(first) + 1 :]:
+            size = arithmetic.extents.get(second.loop_var)
+            factors = [(s.terms.get(first.loop_var, 0), s.terms.get(second.loop_var, 0)) for s in sums]
+            if size is not None and any(f for f, _ in factors) and all(f == size * s for f, s in factors):
+                return first, second
+    return None
+
+
+def _sums(body: Any) -> Iterator[Affine]:
+    """All sums in the indices, conditions and other integers of a body."""
+    exprs: list[Any] = []
+    callbacks = [
+        ((TensorLoad, tirx.BufferStore), lambda node: exprs.extend(node.indices)),
+        (COMPARISONS, lambda node: exprs.extend((node.a, node.b))),
+        (Call, lambda call: exprs.extend(call.args)),
+        ((tirx.Cast, tirx.Bind, tirx.Let), lambda node: exprs.append(node.value)),
+        (tirx.For, lambda loop: exprs.append(loop.extent)),
+    ]
+    tvm_ffi.structural_walk(body, callbacks)
+    for expr in exprs:
+        if "int" in str(getattr(getattr(expr, "ty", None), "dtype", "")):
+            yield from sums_of(expr)

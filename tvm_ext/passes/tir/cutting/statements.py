@@ -1,0 +1,113 @@
+"""Rebuilding statements: loops with other bodies, variables with expressions in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Var
+from tvm.ir.expr import TensorLoad
+from tvm_ffi import DefRegionKind
+
+from .affine import Arithmetic, variables_of
+
+SERIAL, PARALLEL = tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL
+COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
+
+
+def loop_like(loop: tirx.For, body: Any, **changed: Any) -> tirx.For:
+    """A loop with another body, and with what is named by arguments of `tirx.For`."""
+    own = {name: getattr(loop, name) for name in ("loop_var", "min", "extent", "kind", "annotations", "step")}
+    return tirx.For(thread_binding=loop.thread_binding, body=body, **{**own, **changed})
+
+
+def serial(var: Any, extent: Any, body: Any) -> tirx.For:
+    """for var in range(extent): body"""
+    return tirx.For(var, tirx.const(0, var.ty.dtype), extent, SERIAL, body)
+
+
+def is_kind(stmt: Any, *kinds: Any) -> bool:
+    """Whether a statement is a loop of one of these kinds."""
+    return isinstance(stmt, tirx.For) and int(stmt.kind) in [int(k) for k in kinds]
+
+
+def sequence(*stmts: Any) -> Any:
+    """Statements one after the other."""
+    return stmts[0] if len(stmts) == 1 else tirx.SeqStmt(list(stmts))
+
+
+def children(stmt: Any) -> list[Any]:
+    """The statements in a statement."""
+    if isinstance(stmt, tirx.SeqStmt):
+        return list(stmt.seq)
+    if isinstance(stmt, tirx.IfThenElse):
+        return [stmt.then_case] if stmt.else_case is None else [stmt.then_case, stmt.else_case]
+    return [stmt.body] if hasattr(stmt, "body") else []
+
+
+def descend(stmt: Any, change: Callable[[Any], Any]) -> Any:
+    """A statement with those in it changed."""
+    if isinstance(stmt, tirx.SeqStmt):
+        return tirx.SeqStmt([change(s) for s in stmt.seq])
+    if isinstance(stmt, tirx.For):
+        return loop_like(stmt, change(stmt.body))
+    if isinstance(stmt, tirx.IfThenElse):
+        rest = None if stmt.else_case is None else change(stmt.else_case)
+        return tirx.IfThenElse(stmt.condition, change(stmt.then_case), rest)
+    if isinstance(stmt, tirx.AttrStmt):
+        return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, change(stmt.body))
+    if isinstance(stmt, tirx.While):
+        return tirx.While(stmt.condition, change(stmt.body))
+    return stmt
+
+
+def chain_of(loop: tirx.For) -> tuple[list[tirx.For], Any]:
+    """A loop with the serial loops that are alone in one another, and what stands in the last."""
+    loops, body = [loop], loop.body
+    while is_kind(body, SERIAL):
+        loops.append(body)
+        body = body.body
+    return loops, body
+
+
+def in_chain(loops: Sequence[tirx.For], body: Any) -> Any:
+    """The loops around a body: the reverse of :func:`chain_of`."""
+    for loop in reversed(loops):
+        body = loop_like(loop, body)
+    return body
+
+
+def replaced(body: Any, values: Mapping[Any, Any], arithmetic: Arithmetic) -> Any:
+    """A body with expressions in the place of variables, and with its indices and comparisons simplified."""
+
+    def variable(var: Any, kind: Any) -> Any:
+        return values.get(var, var) if kind == DefRegionKind.NONE else var
+
+    new = {v for value in values.values() for v in variables_of(value)}
+    simpler = lambda e: arithmetic.simplify(e) if _is_scalar(e) and variables_of(e) & new else e  # noqa: E731
+
+    def load(expr: Any) -> Any:
+        return tirx.BufferLoad(expr.source, [simpler(i) for i in expr.indices])
+
+    def store(stmt: Any) -> Any:
+        return tirx.BufferStore(stmt.buffer, stmt.value, [simpler(i) for i in stmt.indices])
+
+    def comparison(expr: Any) -> Any:
+        return simpler(expr) if "int" in str(expr.a.ty.dtype) and not _reads(expr) else expr
+
+    body = tvm_ffi.structural_map(body, with_def_region_kind=(Var, variable))
+    return tvm_ffi.structural_map(
+        body, [(TensorLoad, load), (tirx.BufferStore, store), (COMPARISONS, comparison)]
+    )  # fmt: skip
+
+
+def _is_scalar(expr: Any) -> bool:
+    return "x" not in str(expr.ty.dtype)
+
+
+def _reads(expr: Any) -> bool:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expr, (TensorLoad, found.append))
+    return bool(found)
