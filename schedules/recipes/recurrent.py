@@ -102,7 +102,9 @@ class Recurrent(Recipe[RecurrentMatch]):
 
     def layouts(self, match: RecurrentMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         """The weight is packed; the input's part is read in any order of steps and rows."""
-        own = {} if match.packed is None else {match.packed.var: match.weight(config["lanes"])}
+        own: dict[relax.Var, Layout] = {}
+        if match.packed is not None:
+            own[match.packed.var] = match.weight(config["lanes"])
         x = match.operands["input"]
         for param, layout in zip(match.group.params, offered, strict=True):
             if param is x and type(layout) is Layout and layout.block is None and layout.order[-1] == 2:

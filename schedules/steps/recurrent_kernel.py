@@ -8,9 +8,9 @@
             h[rows], c[rows] = cell(x[step] + gates)
             y[step] = h
 
-A tile is of vectors of units: all gates of a unit are computed by one thread, so nothing but h goes from one to another.
-What a product of a step reads is h of the step before, in the other of two buffers. A GRU whose reset gate stands before
-the product has two phases in a step: z and r, then its candidate of r h.
+A tile is of vectors of units: all gates of a unit are computed by one thread, so nothing but h goes from one to
+another. What a product of a step reads is h of the step before, in the other of two buffers. A GRU whose reset gate
+stands before the product has two phases in a step: z and r, then its candidate of r h.
 
 Rows behind their length keep h and c, and give 0; backwards they begin when their last step comes. Where steps or rows
 have run-time extents, the loops over them end there.
@@ -18,6 +18,7 @@ have run-time extents, the loops over them end there.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.group import Group, Param
+from tvm_ext.core.group import Param
 from tvm_ext.core.layout import PackedGates
 from tvm_ext.core.recipe import Config, Layouts, Match
 from tvm_ext.ops.recurrence import Recurrence
@@ -67,8 +68,7 @@ class RecurrentMatch(Match):
     def packed(self) -> Param | None:
         """The weight, if it is packed before the kernel runs; None if the kernel packs it."""
         weight = self.operands["recurrent"]
-        constant = isinstance(weight, Param) and weight.constant and not weight.decode
-        return weight if constant else None  # type: ignore[return-value]
+        return weight if isinstance(weight, Param) and weight.constant else None
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Tile:
 
     @staticmethod
     def of(config: Config) -> Tile:
-        knobs = (int(config[knob]) for knob in ("lanes", "blocks", "rows", "threads"))
-        return Tile(*knobs, by_units=config["share"] == "units")
+        lanes, blocks, rows, threads = (int(config[knob]) for knob in ("lanes", "blocks", "rows", "threads"))
+        return Tile(lanes, blocks, rows, threads, config["share"] == "units")
 
     def parts(self, match: RecurrentMatch) -> int:
         """Parts of the rows of each direction, where threads share those."""
@@ -133,22 +133,22 @@ class RecurrentKernel:
         return self._args.reader(operand)(*self._args.layout(operand).index(index))
 
     def _pack(self) -> None:
-        """What reads the weight at a physical index; packed now if it is computed."""
-        if (param := self.match.packed) is not None:
-            self._weights = self._args.reader(param)
+        """What reads the weight at a physical index; a copy, if it is computed, or stored in another type."""
+        match, weight, param = self.match, self._weight, self.match.packed
+        if param is not None and not param.decode:
+            self._weights = self._args.tensor(param)
             return
-        match, weight = self.match, self._weight
         shape = (match.directions, match.says.gates * match.hidden, match.hidden)
         packed = self._buffer("packed", weight.physical_shape(shape))
         self._weights = lambda *index: packed[index]
         for first, count in weight.phases:
-            loops = (match.directions, self._blocks, match.hidden, count, weight.lanes)
-            with T.grid(*loops) as (d, block, k, gate, lane):
-                unit = block * weight.lanes + lane
-                row = (first + gate) * match.hidden + tirx.min(unit, match.hidden - 1)
-                value = self.read("recurrent", d, row, k)
-                value = tirx.Select(unit < match.hidden, value, tirx.const(0, match.dtype))
-                T.buffer_store(packed, value, [d, block, match.hidden * first + k * count + gate, lane])
+            loops = [T.serial(n) for n in (match.directions, self._blocks, match.hidden, count)]
+            with _nested(*loops, T.vectorized(weight.lanes)) as (d, block, k, gate, lane):
+                unit = tirx.min(block * weight.lanes + lane, match.hidden - 1)
+                place = [d, (first + gate) * match.hidden + unit, k]
+                at = [d, block, match.hidden * first + k * count + gate, lane]
+                stored = param and self._args.decode(param, self._args.tensor(param)(*at), place)
+                T.buffer_store(packed, self.read("recurrent", *place) if stored is None else stored, at)
 
     def _share_rows(self) -> None:
         """Shares directions, and parts of the rows of each, among threads."""
@@ -167,9 +167,9 @@ class RecurrentKernel:
         """What a thread keeps, or all together."""
         units = self._blocks * self._tile.lanes
         self.hidden = self._buffer("hidden", (2, rows, units))
-        self.cell = self._buffer("cell", (rows, units)) if self.match.says.kind == "LSTM" else None
+        self.cell: Any = self._buffer("cell", (rows, units)) if self.match.says.kind == "LSTM" else None
         two = len(self._weight.phases) > 1 or self.match.says.quantized
-        self.factor = self._buffer("factor", (rows, units)) if two else None
+        self.factor: Any = self._buffer("factor", (rows, units)) if two else None
         self.gates = self._buffer("gates", (rows, self._blocks, self.match.says.gates, self._tile.lanes))
 
     def _sequence(self, direction: Any, first: Any, count: Any) -> None:
@@ -211,7 +211,6 @@ class RecurrentKernel:
             for unit in self._units():
                 self.write([0, direction, first + row, unit], self.hidden[self._steps % 2, row, unit])
                 if self.match.says.finals > 1:
-                    assert self.cell is not None
                     self.write([1, direction, first + row, unit], self.cell[row, unit])
 
     def write(self, index: Sequence[Any], value: Any) -> None:
@@ -242,13 +241,18 @@ class RecurrentKernel:
         for block, blocks in _tiles(low, high, tile.blocks):
             for row, rows in _tiles(0, count, tile.rows):
                 acc = self._buffer("acc", (rows, blocks, gates, tile.lanes), "local")
-                with _unrolled(rows, blocks, gates) as (n, b, g), T.vectorized(tile.lanes) as lane:
+                vectors = functools.partial(self._vectors, rows, blocks, gates)
+                with vectors() as (n, b, g, lane):
                     T.buffer_store(acc, self.number(0), [n, b, g, lane])
-                with T.serial(inputs) as k, _unrolled(rows, blocks, gates) as (n, b, g), T.vectorized(tile.lanes) as v:
-                    weight = self._weights(cell.direction, block + b, inputs * first + k * gates + g, v)
-                    T.buffer_store(acc, acc[n, b, g, v] + cell.source(row + n, k) * weight, [n, b, g, v])
-                with _unrolled(rows, blocks, gates) as (n, b, g), T.vectorized(tile.lanes) as lane:
+                with T.serial(inputs) as k, vectors() as (n, b, g, lane):
+                    weight = self._weights(cell.direction, block + b, inputs * first + k * gates + g, lane)
+                    T.buffer_store(acc, acc[n, b, g, lane] + cell.source(row + n, k) * weight, [n, b, g, lane])
+                with vectors() as (n, b, g, lane):
                     T.buffer_store(self.gates, acc[n, b, g, lane], [row + n, block + b, first + g, lane])
+
+    def _vectors(self, *extents: int) -> Any:
+        """Loops over the vectors of a register tile, and over their lanes."""
+        return _nested(*map(T.unroll, extents), T.vectorized(self._tile.lanes))
 
     def _elements(self, cell: Cell, low: Any, high: Any, first: Any, count: Any) -> None:
         """What the cell makes of the products of some blocks of units, a vector at a time."""
@@ -302,6 +306,7 @@ def _tiles(low: Any, high: Any, size: int) -> Iterator[tuple[Any, int]]:
 
 
 @contextmanager
-def _unrolled(*extents: int) -> Iterator[list[Any]]:
+def _nested(*loops: Any) -> Iterator[list[Any]]:
+    """The variables of loops, within all of them."""
     with ExitStack() as stack:
-        yield [stack.enter_context(T.unroll(extent)) for extent in extents]
+        yield [stack.enter_context(loop) for loop in loops]

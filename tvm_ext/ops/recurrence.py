@@ -109,7 +109,8 @@ def _register() -> None:
     operator = Op.get(NAME)
     operator.set_attr("FInferType", tvm_ffi.convert(_result_type))
     operator.set_attr("FPurity", True)
-    tvm.script.parser.relax.tvm_ext = types.SimpleNamespace(recurrence=recurrence)
+    for dialect in (tvm.script.relax, tvm.script.parser.relax):  # what R is in a text of its own, and what in a snippet
+        dialect.tvm_ext = types.SimpleNamespace(recurrence=recurrence)
 
 
 _register()

@@ -36,11 +36,11 @@ def _of_direction(x: Any, number: int) -> Any:
 
 def _decoded(matrix: Any, scale: Any, zero: Any) -> Any:
     """The recurrent weight of a direction, (H, 4 * H), as numbers (4 * H, H)."""
-    arrays = [numpy_of(x) for x in (matrix, scale, zero)]
-    if any(array is None for array in arrays):
+    q, factor, point = (numpy_of(x) for x in (matrix, scale, zero))
+    if q is None or factor is None or point is None:
         real = emit(dequantize_linear([matrix, scale, zero], {"axis": 1}, 0))
         return emit(relax.op.permute_dims(real))
-    return constant(dequantized(*arrays, 1).T)  # type: ignore[arg-type]
+    return constant(dequantized(q, factor, point, 1).T)
 
 
 #: Operator of the domain com.microsoft -> converter.
