@@ -72,18 +72,12 @@ class Recurrent(Recipe[RecurrentMatch]):
         if (threads < tile.threads) or (tile.by_units and threads == 1):
             return math.inf
         rows, blocks, sequences = _busiest(match, tile)
-        loads = (tile.blocks * gates + tile.rows * (0 if machine.operand_broadcast else 1)) / _LOADS
+        loads = (tile.blocks * gates + tile.rows) / _LOADS
         tiles = math.ceil(rows / tile.rows) * math.ceil(blocks / tile.blocks) * weight.gates / gates
         products = tiles * match.hidden * max(vectors / machine.fma_at(tile.lanes), loads, _LATENCY)
         elements = rows * blocks * (match.says.gates + (match.says.kind == "LSTM")) * _ACTIVATION
         steps = match.steps * sequences
-        word = 8 if match.dtype == "float64" else 4
-        own = word * weight.gates * match.hidden * blocks * tile.lanes
-        io = word * rows * blocks * tile.lanes * (weight.gates + 1)
-        streams = [
-            Stream(own * steps, level_of(own, machine, threads), 0.0),
-            Stream(io * steps, level_of(io * match.steps, machine, threads), 0.0),
-        ]
+        streams = _streams(match, tile, machine, threads)
         launches = match.steps * match.directions * len(weight.phases) - 1 if tile.by_units else 0
         return (
             seconds(steps * (products + elements), streams, machine, threads)
@@ -145,6 +139,21 @@ def _known_units(group: Group, operands: Mapping[str, Param | float]) -> bool:
     x, r = operands["input"], operands["recurrent"]
     axes = [(x, 2), (r, 0), (r, 1), (r, 2)]
     return all(isinstance(group.extent(p, axis), int) for p, axis in axes if isinstance(p, Param))
+
+
+def _streams(match: RecurrentMatch, tile: Tile, machine: Machine, threads: int) -> list[Stream]:
+    """What a thread reads and writes beside its registers: the weight in each step, and what of it is a tile's for each
+    further tile of rows; inputs and outputs once."""
+    rows, blocks, sequences = _busiest(match, tile)
+    word, steps = 8 if match.dtype == "float64" else 4, match.steps * sequences
+    weight = word * match.says.gates * match.hidden * blocks * tile.lanes
+    again = weight * (math.ceil(rows / tile.rows) - 1)
+    moved = word * rows * blocks * tile.lanes * (match.says.gates + 1) * steps
+    return [
+        Stream(weight * steps, level_of(weight, machine, threads)),
+        Stream(again * steps, level_of(weight * min(tile.blocks, blocks) / blocks, machine, threads)),
+        Stream(moved, level_of(moved, machine, threads)),
+    ]
 
 
 def _busiest(match: RecurrentMatch, tile: Tile) -> tuple[int, int, int]:

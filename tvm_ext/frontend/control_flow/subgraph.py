@@ -61,8 +61,8 @@ class Graph(Protocol):
     def import_body(self, proto: onnx.ModelProto) -> tuple[str, Imported]:
         """Import a model of static shapes as a function of this one; its name, and what it is."""
 
-    def add_body(self, body: Imported) -> str:
-        """Take a function of its own into the program; its name."""
+    def is_read(self, name: str) -> bool:
+        """Whether something may read a value."""
 
 
 def run_body(graph: Graph, body: onnx.GraphProto, inputs: Sequence[str] = (), label: str | None = None) -> list[str]:

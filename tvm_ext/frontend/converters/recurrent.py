@@ -90,26 +90,31 @@ def converted(kind: str, inputs: Any, attributes: Attributes, weights: Weights) 
         weights: instead of those.
     """
     batch_first = bool(attributes.get("layout", 0))
-    operands = Operands.of(kind, inputs, weights, batch_first)
-    names = [*graph_of(attributes).node.output, "", "", ""]
-    finals = 2 if kind == "LSTM" and names[2] else int(bool(names[1]))
-    sequence, *states = _all_steps(kind, operands, attributes, bool(names[0]) or not finals, finals)
+    operands, graph = Operands.of(kind, inputs, weights, batch_first), graph_of(attributes)
+    read = [*(bool(name) and graph.is_read(name) for name in graph.node.output), False, False, False]
+    finals = 2 if kind == "LSTM" and read[2] else int(read[1])
+    sequence, *states = _all_steps(kind, operands, attributes, read[0], finals)
     if batch_first:
-        sequence = _op.permute_dims(sequence, [2, 0, 1, 3]) if names[0] else sequence
-        states = [_op.permute_dims(state, [1, 0, 2]) for state in states]
-    return relax.Tuple([sequence, *states, *[sequence] * 2][: outputs_of(attributes)])
+        sequence, states = _op.permute_dims(sequence, [2, 0, 1, 3]), [_op.permute_dims(x, [1, 0, 2]) for x in states]
+    return relax.Tuple([sequence, *states][: outputs_of(attributes)])
 
 
 def _all_steps(kind: str, operands: Operands, attributes: Attributes, sequence: bool, finals: int) -> list[Any]:
-    """Y (steps, directions, batch, H) if it is asked for, else anything; and as many last states as are."""
+    """Y (steps, directions, batch, H) and two last states (directions, batch, H), zeros instead of what is not read.
+
+    Args:
+        sequence: whether Y is read.
+        finals: how many states are.
+    """
     backwards = _BACKWARDS[text(attributes, "direction", "forward")]
     activations = tuple(_activations(kind, attributes, len(backwards)))
     steps, batch, _ = static_shape(operands.data, "the input of a recurrent operator")
     directions, _, hidden = static_shape(operands.weights.recurrent, "the recurrent weight")
-    if not steps or not batch:
-        zeros = emit(_op.zeros((directions, batch, hidden), dtype_of(operands.data)))
-        states = [operands.states.get(role, zeros) for role in ("hidden", "cell")[:finals]]
-        return [emit(_op.zeros((steps, directions, batch, hidden), dtype_of(operands.data))), *states]
+    zeros = emit(_op.zeros((directions, batch, hidden), dtype_of(operands.data)))
+    states = [operands.states.get(role, zeros) for role in ("hidden", "cell")]
+    nothing = emit(_op.zeros((steps, directions, batch, hidden), dtype_of(operands.data)))
+    if not steps or not batch or not (sequence or finals):
+        return [nothing, *states]
     behind = bool(attributes.get("linear_before_reset", 0)) and kind == "GRU"
     of_input, of_state = _biases(operands.bias, hidden, behind)
     product = operands.weights.of_input(operands.data)
@@ -121,12 +126,11 @@ def _all_steps(kind: str, operands: Operands, attributes: Attributes, sequence: 
     says = Recurrence(
         kind, tuple(role for role, x in tensors.items() if x is not None), backwards, activations,
         None if "clip" not in attributes else float(attributes["clip"]), behind,
-        bool(attributes.get("input_forget", 0)) and kind == "LSTM", operands.weights.quantized, sequence,
-        finals,
+        bool(attributes.get("input_forget", 0)) and kind == "LSTM", operands.weights.quantized, sequence, finals,
     )  # fmt: skip
     result = emit(says.call(tensors))
-    states = [emit(_op.squeeze(between(result, number, number + 1), [0])) for number in range(finals)]
-    return [between(result, finals, _ALL) if finals and sequence else result, *states]
+    states[:finals] = [emit(_op.squeeze(between(result, number, number + 1), [0])) for number in range(finals)]
+    return [(between(result, finals, _ALL) if finals else result) if sequence else nothing, *states]
 
 
 def _product(x: Any, weight: Any) -> Any:
