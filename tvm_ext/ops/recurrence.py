@@ -23,8 +23,8 @@ from tvm import relax
 from tvm.ir import Call, Op
 
 NAME = "relax.tvm_ext.recurrence"
-#: Kind of the cell -> its gates, and the activations of a direction.
-CELLS = {"RNN": (1, 1), "GRU": (3, 2), "LSTM": (4, 3)}
+#: Kind of the cell -> its gates, and the activations of a direction if none are stated.
+CELLS = {"RNN": (1, ("tanh",)), "GRU": (3, ("sigmoid", "tanh")), "LSTM": (4, ("sigmoid", "tanh", "tanh"))}
 #: What operands can be, in the order of a call; the first two are always there. `bias`, (D, H), of the recurrent part
 #: of a GRU's candidate, `hidden` and `cell`, (D, N, H), the first state, zeros without them, `peepholes`, (D, 3 * H),
 #: of input, output and forget gate, `lengths`, (N), whole numbers: steps of each row.
@@ -65,7 +65,7 @@ class Recurrence:
         """What a call says."""
         attrs = call.attrs
         own = tuple((str(name), float(alpha), float(beta)) for name, alpha, beta in attrs["activations"])
-        each = CELLS[str(attrs["kind"])][1]
+        each = len(CELLS[str(attrs["kind"])][1])
         return cls(
             str(attrs["kind"]), tuple(map(str, attrs["operands"])), tuple(map(bool, attrs["backwards"])),
             tuple(own[i : i + each] for i in range(0, len(own), each)),

@@ -20,7 +20,6 @@ from ..any_size import AnySize, each_size, symbols, with_extents
 from ..kernels import make_group, matched, run_kernel
 
 RECIPE = Recurrent()
-ACTIVATIONS = {"RNN": ("tanh",), "GRU": ("sigmoid", "tanh"), "LSTM": ("sigmoid", "tanh", "tanh")}
 Shape = tuple[int, ...]
 
 
@@ -41,7 +40,7 @@ class Case:
         shapes = {"input": (steps, batch, d * gates * hidden), "recurrent": (d, gates * hidden, hidden),
                   "bias": (d, hidden), "hidden": (d, batch, hidden), "cell": (d, batch, hidden),
                   "peepholes": (d, 3 * hidden), "lengths": (batch,)}  # fmt: skip
-        activations = tuple((name, 0.0, 0.0) for name in ACTIVATIONS[kind])
+        activations = tuple((name, 0.0, 0.0) for name in CELLS[kind][1])
         attributes = {"finals": 2 if kind == "LSTM" else 1, **attributes}
         self.says = Recurrence(kind, ("input", "recurrent", *own), backwards, (activations,) * d, **attributes)
         self.shapes = {role: shapes[role] for role in self.says.operands}

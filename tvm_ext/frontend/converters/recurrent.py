@@ -22,7 +22,6 @@ from ..checks.refusal import Refusal
 from .base import Attributes, Converter, emit, graph_of, outputs_of, static_shape, text
 
 _op = relax.op
-_DEFAULTS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 _BACKWARDS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 #: The end of a slice: behind that of any axis.
 _ALL = 2**31 - 1
@@ -189,7 +188,7 @@ def _activations(kind: str, attributes: Attributes, directions: int) -> Iterator
         Refusal: one of a kind that is not known here.
     """
     stated = [n.decode() if isinstance(n, bytes) else n for n in attributes.get("activations", ())]
-    names, each = stated or [*_DEFAULTS[kind]] * directions, CELLS[kind][1]
+    names, each = stated or [*CELLS[kind][1]] * directions, len(CELLS[kind][1])
     if unknown := [name for name in names if name.lower() not in ACTIVATIONS]:
         raise Refusal(f"activation {unknown[0]!r}; known are {', '.join(ACTIVATIONS)}")
     parameters = [iter(attributes.get(name, ())) for name in ("activation_alpha", "activation_beta")]
