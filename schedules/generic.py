@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm_ffi
@@ -18,17 +19,23 @@ from tvm.s_tir.schedule import ScheduleError
 from tvm_ext.core.cost.estimate import vector_threads
 from tvm_ext.core.errors import essence
 from tvm_ext.core.machine import Machine
+from tvm_ext.core.sizes import Sizes, evaluate
 from tvm_ext.ops.scalars.strict_floats import strict
 
 from .steps.empty_reductions import started
-from .steps.loops import parallel_rows
+from .steps.loops import bounded, parallel_largest, parallel_rows
 
 NAME = "generic"
 _SPATIAL = 0
 
 
-def schedule(function: tirx.PrimFunc, machine: Machine) -> tuple[tirx.PrimFunc, str]:
+def schedule(function: tirx.PrimFunc, machine: Machine, sizes: Sizes | None = None) -> tuple[tirx.PrimFunc, str]:
     """Schedule what can be.
+
+    Args:
+        function: of TVM's passes, not scheduled.
+        machine: to schedule it for.
+        sizes: the symbols that are free variables of its loops, as of the result's; threads are chosen at their bound.
 
     Returns:
         The function, and what was done: "parallel", "serial" (there is too little work to wake threads for), or
@@ -40,11 +47,14 @@ def schedule(function: tirx.PrimFunc, machine: Machine) -> tuple[tirx.PrimFunc, 
     if not isinstance(function.body, SBlockRealize) or function.body.block.name_hint != "root":
         return function, "none: loops that TVM wrote by hand"
     try:
-        sch = Schedule(function)
+        sch = Schedule(_with_params(function, [*function.params, *(sizes.vars if sizes else ())]))
         blocks = sch.get_child_blocks(sch.get_sblock("root"))
-        parallel = [_block(sch, block, machine) for block in blocks]
+        parallel = [_block(sch, block, machine, sizes.bound if sizes else {}) for block in blocks]
         how = "parallel" if any(parallel) else "serial"
-        return sch.mod["main"].without_attr("global_symbol"), how
+        scheduled = sch.mod["main"].without_attr("global_symbol")
+        if sizes is not None:
+            scheduled = bounded(_with_params(scheduled, scheduled.params[: len(function.params)]))
+        return scheduled, how
     except (ScheduleError, ValueError, TypeError) as error:
         return function, f"none: {essence(error)}"
 
@@ -64,19 +74,31 @@ def _serial(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, serial)))
 
 
-def _block(sch: Schedule, block: Any, machine: Machine) -> bool:
+def _with_params(function: tirx.PrimFunc, params: Sequence[Any]) -> tirx.PrimFunc:
+    return tirx.PrimFunc(list(params), function.body, function.ret_type, function.attrs)
+
+
+def _block(sch: Schedule, block: Any, machine: Machine, bound: Mapping[str, int]) -> bool:
     """The leading spatial loops of one block on threads, if there is work enough; whether they are."""
     loops = sch.get_loops(block)
     kinds = [int(v.iter_type) for v in sch.get(block).iter_vars]
-    extents = [sch.get(loop).extent for loop in loops]
-    if len(kinds) != len(loops) or not all(isinstance(e, tirx.IntImm) for e in extents):
+    if len(kinds) != len(loops):
         return False
+    try:
+        extents = [evaluate(sch.get(loop).extent, bound) for loop in loops]
+    except (KeyError, TypeError):  # known only when it runs
+        return False
+    static = all(isinstance(sch.get(loop).extent, tirx.IntImm) for loop in loops)
     spatial = [
         loop for loop, _ in itertools.takewhile(lambda pair: pair[1] == _SPATIAL, zip(loops, kinds, strict=True))
     ]
-    steps = math.prod(int(e) for e in extents)
+    steps, rows = math.prod(extents), extents[: len(spatial)]
     threads = vector_threads(steps * machine.lanes, machine)  # these loops take one element a step
-    if threads == 1 or math.prod(int(sch.get(loop).extent) for loop in spatial) < 2:
-        return False
-    parallel_rows(sch, spatial, threads)
-    return True
+    parallel = threads > 1 and math.prod(rows) > 1
+    if parallel and static:
+        parallel_rows(sch, spatial, threads)
+    elif parallel:
+        parallel_largest(sch, spatial, rows, threads)
+    if not static and sch.get(block).init is not None:
+        sch.decompose_reduction(block, loops[len(spatial)])  # it starts where there is nothing to reduce, too
+    return parallel

@@ -70,3 +70,11 @@ def residual_network(size: int = 56, width: int = 64) -> onnx.ModelProto:
     ]  # fmt: skip
     weights |= {"fc": random(2 * width, 50, scale=(2 * width) ** -0.5), "fc_b": random(50)}
     return model(nodes, [value("x", [1, 3, size, size])], [value("y", [1, 50])], weights)
+
+
+def text_model(text: str, weights: Mapping[str, Any]) -> onnx.ModelProto:
+    """A model in ONNX's own text, with the values of names that it does not define."""
+    proto = onnx.parser.parse_model(text)
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items())
+    onnx.checker.check_model(proto)
+    return proto

@@ -73,8 +73,8 @@ def compile(model: Any, **options: Any) -> CompiledModel:
 
     Args:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
-        **options: fields of :class:`CompileOptions`, which explains them: `shapes`, `specialize` and `freeze` of
-            inputs, `target`, `machine` and `threads`, `fusion`, `accuracy`, `precision` with `max_error` and
+        **options: fields of :class:`CompileOptions`, which explains them: `shapes`, `dims`, `specialize`, `freeze` of
+            inputs, `state`, `target`, `machine` and `threads`, `fusion`, `accuracy`, `precision` with `max_error` and
             `keep_float32`, `records`, `choose` with `seconds`, `offload` with `offload_options`, `fallback`,
             `cache`, `threads_wait`.
 
@@ -84,7 +84,8 @@ def compile(model: Any, **options: Any) -> CompiledModel:
 
     Raises:
         OptionError: an unknown option or a bad value.
-        ModelError: the model is no valid ONNX, is incomplete, or leaves dimensions free that `shapes` does not bind.
+        ModelError: the model is no valid ONNX, is incomplete, or leaves dimensions free that `shapes` does not bind,
+            and is no program for all sizes.
         UnsupportedError: a node cannot be compiled; the message names it.
     """
     from .driver.compile import compile_model
@@ -111,6 +112,7 @@ def load(path: str | os.PathLike[str], *, threads_wait: str | float | None = Non
 def verify(
     compiled: Any, model: Any = None, inputs: Mapping[str, np.ndarray] | None = None, *, seed: int = 0,
     reference: Mapping[str, np.ndarray] | None = None, tolerance: float | None = None, layers: bool = False,
+    sizes: Sequence[Mapping[str, int]] | None = None,
 ) -> VerifyReport | LayerReport:  # fmt: skip
     """Run a compiled model and onnxruntime on the same inputs and compare every output, or every layer too.
 
@@ -124,6 +126,8 @@ def verify(
             default of its dtype (1e-5 for float32).
         layers: compare what each kernel writes with onnxruntime's value there, too, each kernel on the reference's
             operands, within tolerances by dtype, length of sums and magnitudes.
+        sizes: of a model of symbolic dimensions: the sizes to check, `[{"N": 3, "S": 37}, ...]`; None takes the ends of
+            their bounds, and two that are drawn by `seed`.
 
     Returns:
         A report: `ok`, one row an output (max abs, of-range, ULP, cosine, NaN and Inf), `str()` prints a table. With
@@ -140,7 +144,9 @@ def verify(
 
     compiled, model = compiled_of(compiled, model, needs_model=reference is None)
     if not layers:
-        return run_verify(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)
+        return run_verify(
+            compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance, sizes=sizes
+        )  # fmt: skip
     from .verification.layer_check import check_layers
 
     return check_layers(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
-from tvm.s_tir import Schedule
+from tvm.s_tir import SBlockRealize, Schedule
 
 from tvm_ext.core.cost.sharing import Sharing
 
@@ -60,6 +61,53 @@ def parallel_rows(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:
     outer, inner = sch.split(fused, [count, None])
     sch.parallel(outer)
     return inner
+
+
+def parallel_largest(sch: Schedule, loops: Sequence[Any], extents: Sequence[int], threads: int) -> None:
+    """Share the longest of nested loops, whose extents are known at run time, among threads.
+
+    for n, s in grid(N, S)  ->  for t in parallel(2): for n, s in grid(N, (S + 1) // 2) where it is within S
+
+    As in :func:`parallel_loops`, no pool takes more threads; loops of a run-time extent are not fused, which would
+    divide in every step. :func:`bounded` makes a bound of the condition, once everything is scheduled.
+
+    Args:
+        extents: of each loop the largest.
+    """
+    place = max(range(len(loops)), key=lambda index: extents[index])
+    outer, _ = sch.split(loops[place], [Sharing.of_rows(extents[place], threads).threads, None])
+    sch.reorder(outer, *loops[:place])
+    sch.parallel(outer)
+
+
+def bounded(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """A scheduled kernel whose loops end where their blocks' conditions do, so that LLVM vectorizes them.
+
+    for s in range(c): y[t * c + s] = ... where t * c + s < S   ->   for s in range(min(c, S - t * c)): ...
+    """
+    threads: set[Any] = set()
+    rest: dict[Any, Any] = {}
+
+    def look(node: tirx.For) -> None:
+        if int(node.kind) == int(tirx.ForKind.PARALLEL):
+            threads.add(node.loop_var)
+
+    def collect(realize: SBlockRealize) -> SBlockRealize:
+        match realize.predicate:
+            case tirx.LT(a=tirx.Add(a=tirx.Mul(a=thread) as start, b=tirx.Var() as var), b=end) if thread in threads:
+                rest[var] = end - start
+                return SBlockRealize(realize.iter_values, True, realize.block)
+        return realize
+
+    def loop(node: tirx.For) -> tirx.For:
+        if node.loop_var not in rest:
+            return node
+        extent = tirx.max(tirx.min(node.extent, rest[node.loop_var]), tirx.const(0, node.extent.ty.dtype))
+        return tirx.For(node.loop_var, node.min, extent, node.kind, node.body)
+
+    tvm_ffi.structural_walk(function.body, (tirx.For, look))
+    open_loops = tvm_ffi.structural_map(function.body, (SBlockRealize, collect))
+    return function.with_body(tvm_ffi.structural_map(open_loops, (tirx.For, loop)))
 
 
 #: Most that a thread may do beyond its even share of an image's rows.

@@ -1,6 +1,7 @@
 """`tvm-ext compile`."""
 
 from tests.cli.conftest import REPORT
+from tests.state_graphs import recurrent
 
 
 def test_summary_names_tensors_recipes_and_warnings(cli, fake, model):
@@ -32,6 +33,18 @@ def test_options_reach_the_compiler(cli, fake, model):
         "cache": False, "records": ("a.json", "b.json"), "precision": "bf16", "max_error": 0.01,
         "keep_float32": ("a", "b"), "accuracy": "exact",
     }  # fmt: skip
+
+
+def test_states_are_marked_among_inputs_and_outputs(cli, cli_json, tmp_path):
+    path = tmp_path / "m.onnx"
+    path.write_bytes(recurrent("GRU").SerializeToString())
+    for state in ("auto", "hn=h"):
+        out = cli("compile", str(path), "--state", state)[1]
+        assert "h: float32 (1, 2, 20) (state, hn of the call before)" in out
+        assert "hn: float32 (1, 2, 20) (state, h of the next call)" in out and "y: float32 (1, 2, 20)\n" in out
+        assert cli_json("compile", str(path), "--state", state)[1]["state"] == {"hn": "h"}
+    code, _, err = cli("compile", str(path), "--state", "hn=g")
+    assert code == 2 and "there is no input 'g'" in err
 
 
 def test_what_precision_came_to_is_printed(cli, fake, model, monkeypatch):

@@ -33,6 +33,15 @@ def test_a_symbolic_batch_has_sizes_and_can_be_bound() -> None:
     assert CompileOptions.of(shapes={"x": ("N", 3)}).sizes == (1, 4, 16)
 
 
+def test_several_symbols_or_bounds_are_one_program_for_all_sizes() -> None:
+    options = CompileOptions.of(shapes={"ids": ("N", "S"), "x": (1, "W")}, dims={"S": (2, 64)})
+    assert not options.by_rows and options.symbol is None
+    assert [(s.name, s.low, s.high) for s in options.symbols] == [("N", 1, 8), ("S", 2, 64), ("W", 1, 512)]
+    assert options.at({"N": 3, "S": 5, "W": 7}).shapes == (("ids", (3, 5)), ("x", (1, 7)))
+    assert CompileOptions.of(shapes={"x": ("N", 3)}).by_rows
+    assert not CompileOptions.of(shapes={"x": ("N", 3)}, dims={"N": (1, 4)}).by_rows
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -45,8 +54,10 @@ def test_a_symbolic_batch_has_sizes_and_can_be_bound() -> None:
         ({"shapes": {3: (1,)}}, "input name"),
         ({"shapes": {"x": "abc"}}, "whole numbers"),
         ({"shapes": [1, 2]}, "input name"),
-        ({"shapes": {"x": ("N", "S")}}, "one dimension can be symbolic"),
-        ({"shapes": {"x": ("N", 2), "y": ("M", 2)}}, "'M', 'N'"),
+        ({"dims": {"S": 5}}, "smallest and largest"),
+        ({"dims": {"S": (0, 5)}}, "1 or more"),
+        ({"dims": {"S": (6, 5)}}, "ascending"),
+        ({"dims": {3: (1, 5)}}, "no name"),
         ({"shapes": {"x": ("1N", 2)}}, "whole numbers"),
         ({"specialize": {"N": (1,)}}, "no dimension in `shapes` is 'N'"),
         ({"shapes": {"x": ("N", 2)}, "specialize": {"M": (1,)}}, "the symbolic dimension is 'N'"),

@@ -84,7 +84,7 @@ def stock_frozen(case: Case) -> list[Any]:
 def _stock(case: Case, frozen: tuple[str, ...]) -> list[Any]:
     import onnx
 
-    from tvm_ext.core.frozen import frozen_inputs
+    from tvm_ext.core.settings.frozen import frozen_inputs
     from tvm_ext.frontend.reading.freezing import frozen_source
     from tvm_ext.frontend.reading.reader import Source
 

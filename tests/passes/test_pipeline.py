@@ -48,9 +48,17 @@ def installed(monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
 
 
 def test_simplification_comes_before_lowering() -> None:
-    passes = pipeline().before("loops").passes
+    passes = pipeline().before("states").passes
     assert ([type(p) for p in passes[: len(SIMPLIFY)]], passes[len(SIMPLIFY) :]) == ([*SIMPLIFY], LOWER)
-    assert [phase.name for phase in pipeline().phases] == ["simplify", "lower", "loops", "memory", "code", "vm"]
+    assert [phase.name for phase in pipeline().phases] == [
+        "simplify",
+        "lower",
+        "states",
+        "loops",
+        "memory",
+        "code",
+        "vm",
+    ]
     assert [p.name for p in LOWER] == [
         "lower-precision", "prepare-storage", "group-operations", "fuse-expansions", "choose-recipes", "assign-layouts",
         "schedule-kernels", "lift-group-constants", "dispatch-sampling", "dispatch-sort-scan", "legalize-rest",
@@ -82,7 +90,7 @@ def test_the_report_has_every_pass_with_its_seconds() -> None:
     report = agrees(RELU).report
     assert [r["name"] for r in report["passes"]] == [p.name for p in pipeline().passes]
     assert all(set(r) == {"name", "seconds", "fired", "skipped"} for r in report["passes"])
-    relax = report["passes"][: len(pipeline().before("loops").passes)]
+    relax = report["passes"][: len(pipeline().before("states").passes)]
     assert sum(r["seconds"] for r in relax) <= report["timing"]["passes"] + 0.01
 
 
@@ -115,10 +123,10 @@ def test_whoever_watches_sees_every_pass_once_and_in_order() -> None:
 
 def test_parts_of_a_pipeline() -> None:
     whole = pipeline()
-    assert [one.name for one in whole.after("drop-unused").before("loops").passes] == [
+    assert [one.name for one in whole.after("drop-unused").before("states").passes] == [
         "lower-rest",
         "lift-weights",
     ]
     assert whole.through("import").passes == () and whole.through("fold-constants").passes[-1].name == "fold-constants"
     assert whole.before(LowerPrecision).passes[-1].name == "eliminate-dead-code"
-    assert [one.name for one in whole.after("lift-weights").phases] == ["loops", "memory", "code", "vm"]
+    assert [one.name for one in whole.after("lift-weights").phases] == ["states", "loops", "memory", "code", "vm"]

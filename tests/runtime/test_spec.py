@@ -9,7 +9,7 @@ import pytest
 
 from tvm_ext.core.errors import ArtifactError
 from tvm_ext.core.machine import Machine
-from tvm_ext.runtime.spec import Metadata, TensorSpec, installed_versions
+from tvm_ext.runtime.spec import Metadata, Program, TensorSpec, installed_versions
 
 from .programs import metadata
 
@@ -58,10 +58,40 @@ def test_tensor_spec() -> None:
         ({"model": {"name": 1, "sha256": ""}}, r"model\['name'\] is not text"),
         ({"report": None}, "'report' is None"),
         ({"format": None}, "'format' is None"),
+        ({"state": {}}, "'state' is {}"),
+        ({"state": [["out"]]}, r"'state' has \['out'\]: \[output, input\]"),
+        ({"state": [["out", "in"]]}, "'state' pairs 'out' with 'in'"),
+        ({"state": [["out", "input ☃"]]}, r"'out' is int64\[\], and 'input ☃' is float32"),
     ],
 )
 def test_wrong_fields_are_named(change: dict[str, Any], message: str) -> None:
     fields = {**json.loads(EXAMPLE.to_json()), **change}
+    with pytest.raises(ArtifactError, match=message):
+        Metadata.from_json(json.dumps(fields))
+
+
+PAIR = metadata(
+    [("x", (2,), "float32"), ("h", (3,), "float32")], [("y", (2,), "float32"), ("hn", (3,), "float32")],
+    programs=(Program("main", (), ((1, (3,)),), updates=((1, 1),)),), state=(("hn", "h"),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("destinations", "updates", "state", "message"),
+    [
+        ([[1, [3]]], [[1]], [["hn", "h"]], "'programs' has"),
+        ([[1, [3]]], [["hn", "h"]], [["hn", "h"]], "an update is"),
+        ([[1, [3]]], [[1, 1]], [], "updates"),
+        ([[1, [3]]], [[0, 0]], [["hn", "h"]], "updates"),
+        ([[1, [3]]], [[1, 1], [1, 1]], [["hn", "h"]], "updates"),
+        ([[0, [2]]], [[1, 1]], [["hn", "h"]], "updates"),
+        ([[1, [3]]], [[1, 1]], [["hn", "h"], ["hn", "h"]], "a name twice"),
+    ],
+)
+def test_updates_are_of_states_that_a_program_writes(destinations: Any, updates: Any, state: Any, message: str) -> None:
+    assert Metadata.from_json(PAIR.to_json()) == PAIR
+    fields = json.loads(PAIR.to_json())
+    fields["programs"][0][2], fields["programs"][0][6], fields["state"] = destinations, updates, state
     with pytest.raises(ArtifactError, match=message):
         Metadata.from_json(json.dumps(fields))
 

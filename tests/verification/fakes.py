@@ -10,6 +10,8 @@ class FakeCompiled:
 
     threads = 1
     batches = ()
+    symbols = ()
+    state = {}  # noqa: RUF012
 
     def __init__(self, inputs, function):
         self.inputs, self.function, self.report = tuple(inputs), function, {}

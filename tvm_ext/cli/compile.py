@@ -22,6 +22,7 @@ EXAMPLE = """\
   tvm-ext compile model.onnx --shape input=1,3,224,224 --threads 2 -v
   tvm-ext compile model.onnx --measure --measure-seconds 20
   tvm-ext compile zoo:resnet18 --offload systolic --offload-option when=always --offload-report
+  tvm-ext compile decoder.onnx --state auto -o decoder.so
   tvm-ext compile model.onnx --ir grouped
   tvm-ext compile model.onnx -vv --only fold-batch-norm
   tvm-ext compile model.onnx --dump-dir stages && tvm-ext compile --from stages/04_layout.py -o model.so"""
@@ -60,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
         compiled.export(args.output)
     result = {
         "ok": True, "model": args.model or args.start, "threads": compiled.threads, "artifact": args.output,
-        "inputs": spec_dicts(compiled.inputs), "outputs": spec_dicts(compiled.outputs), "report": compiled.report,
+        "inputs": spec_dicts(compiled.inputs), "outputs": spec_dicts(compiled.outputs), "state": compiled.state,
+        "report": compiled.report,
         **({"changes": [change.as_dict() for change in changes]} if changes else {}),
     }  # fmt: skip
     if args.json:
@@ -104,11 +106,14 @@ def _changes(args: argparse.Namespace) -> tuple[PassChange, ...]:
 
 
 def _print(result: dict[str, Any], args: argparse.Namespace) -> None:
-    report = result["report"]
+    report, states = result["report"], result["state"]
     print(f"{result['model']}, {result['threads']} threads")
-    for kind in ("inputs", "outputs"):
+    roles = {"inputs": {taken: f"state, {output} of the call before" for output, taken in states.items()},
+             "outputs": {output: f"state, {taken} of the next call" for output, taken in states.items()}}  # fmt: skip
+    for kind, of in roles.items():
         for spec in result[kind]:
-            print(f"  {kind[:-1]:6}  {spec['name']}: {spec['dtype']} {tuple(spec['shape'])}")
+            role = f" ({of[spec['name']]})" if spec["name"] in of else ""
+            print(f"  {kind[:-1]:6}  {spec['name']}: {spec['dtype']} {tuple(spec['shape'])}{role}")
     kernels = report.get("kernels", [])
     print(f"{len(kernels)} kernels, {report.get('launches')} launches per inference")
     for program in report.get("programs", [report] if "bytes_moved" in report else []):

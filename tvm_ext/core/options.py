@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..runtime.pool.waiting import ThreadsWait, checked_wait
-from . import flags
+from ..runtime.sizes.symbols import Symbol
 from .errors import OptionError, did_you_mean
-from .flags import Flag
-from .frozen import FrozenInput, frozen_inputs
 from .fusion import FUSION_MODELS, FusionModel
 from .numbers.precision import NEEDS_PRECISION, PRECISIONS, Kept, checked_error, checked_kept
+from .settings import flags
+from .settings.flags import Flag
+from .settings.frozen import FrozenInput, frozen_inputs
+from .settings.shapes import DEFAULT_SIZES as DEFAULT_SIZES
+from .settings.shapes import Shapes as Shapes
+from .settings.shapes import checked_bounds, checked_shapes, checked_sizes, names_in
+from .settings.states import State, checked_state
 
-#: Batches a symbolic model is specialized for unless `specialize` says otherwise.
-DEFAULT_SIZES = (1, 4, 16)
+#: Bounds of symbolic dimensions that `dims` says nothing of: of one that stands first in a shape, and of others.
+DEFAULT_BATCH, DEFAULT_SIZE = (1, 8), (1, 512)
 #: How long `choose="measure"` measures unless `seconds` says otherwise.
 DEFAULT_SECONDS = 20.0
 #: What may become of nodes that no converter takes.
 FALLBACKS = ("error", "onnxruntime")
 #: Options that leave the program as it is: they are no part of its key in the cache.
 NOT_OF_THE_PROGRAM = ("cache", "seconds", "threads_wait")
-
-Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
 
 
 def _flag(name: str, metavar: str, help: str, **how: Any) -> dict[str, Flag]:
@@ -40,10 +43,16 @@ class CompileOptions:
     Attributes:
         shapes: input name -> shape, for inputs whose dimensions the model leaves free. A name in the place of a number,
             as in `{"input": ("N", 3, 224, 224)}`, is the batch: the program takes any number of rows, 1 or more.
+        dims: name of a symbolic dimension -> its smallest and largest size, as in `{"N": (1, 8), "S": (1, 512)}`: one
+            program, planned at the largest sizes, runs all of them. With `dims`, or with several names in `shapes`, a
+            name without bounds has those of a batch, 1 to 8, if it stands first in a shape, else 1 to 512.
         specialize: name of the batch -> sizes that programs are made for, as in `{"N": (1, 4, 16)}`, which is the
             default; other sizes are composed of them. It takes a model that works on each row by itself.
         freeze: input name -> value, for inputs that are the same in every run: they are inputs no more. What decides a
             shape (axes, pads, repeats, k, sizes) must be an initializer of the model, or be frozen.
+        state: output name -> input name, for outputs of a call that are inputs of the next: caches, hidden states.
+            "auto" pairs them by the usual names (present.X -> past.X, stateN -> state, hn -> h0, X_out -> X) where
+            shape and dtype are equal. :meth:`tvm_ext.runtime.model.CompiledModel.session` keeps them between calls.
         target: CPU to compile for; see :meth:`tvm_ext.core.Machine.detect`. None is this machine.
         machine: described machine to compile for, with its rates: a name ("zen4") or a JSON file, as
             `tvm-ext machine --json` prints it. None is this machine, or the CPU of `target`.
@@ -91,6 +100,11 @@ class CompileOptions:
         "name, as in N,3,224,224, is a batch of any size",
         example="--shape input=1,3,224,224", parse=flags.dims, join=dict, write=flags.write_dims,
     ))  # fmt: skip
+    dims: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_flag(
+        "--dims", "S=1,512", "smallest and largest size of a symbolic dimension; once per name (default: 1,8 of one "
+        "that stands first in a shape, 1,512 of others)", example="--shape input_ids=N,S --dims N=1,8 --dims S=1,512",
+        parse=flags.dims, join=dict, write=flags.write_dims,
+    ))  # fmt: skip
     specialize: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_flag(
         "--specialize", "N=1,4,16", "sizes of a symbolic batch to make programs for (default: 1,4,16)",
         example="--shape input=N,3,224,224 --specialize N=1,8", parse=flags.dims, join=dict, write=flags.write_dims,
@@ -98,6 +112,11 @@ class CompileOptions:
     freeze: tuple[FrozenInput, ...] = field(default=(), metadata=_flag(
         "--freeze", "NAME=1,2,3", "value of an input that is the same in every run, as numbers or NAME=FILE.npy; once "
         "per input", example="--freeze axes=0,2", parse=flags.frozen, join=dict, write=flags.write_frozen,
+    ))  # fmt: skip
+    state: State = field(default=(), metadata=_flag(
+        "--state", "OUT=IN", "output of a call that is an input of the next, once per pair; or auto, which pairs them "
+        "by their names (default: none)",
+        example="--state present=past", parse=flags.pair, join=flags.join_pairs, write=flags.write_pairs,
     ))  # fmt: skip
     target: str | None = field(default=None, metadata=_flag(
         "--target", "CPU", "LLVM CPU name, or TRIPLE:CPU (default: this machine)", example="--target haswell",
@@ -171,9 +190,12 @@ class CompileOptions:
     ))  # fmt: skip
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shapes", _checked_shapes(self.shapes))
-        object.__setattr__(self, "specialize", _checked_sizes(self.specialize, _symbol_of(self.shapes)))
+        object.__setattr__(self, "shapes", checked_shapes(self.shapes))
+        object.__setattr__(self, "dims", checked_bounds(self.dims))
+        batch = next(iter(names_in(self.shapes)), None) if self.by_rows else None
+        object.__setattr__(self, "specialize", checked_sizes(self.specialize, batch))
         object.__setattr__(self, "freeze", frozen_inputs(self.freeze))
+        object.__setattr__(self, "state", checked_state(self.state))
         if self.target is not None and not (isinstance(self.target, str) and self.target):
             raise OptionError(f"target={self.target!r}: a CPU name is needed, or None for this machine")
         object.__setattr__(self, "machine", None if self.machine is None else str(self.machine))
@@ -216,8 +238,26 @@ class CompileOptions:
         return cls(**given)
 
     @property
+    def by_rows(self) -> bool:
+        """Whether what is symbolic is one batch without bounds, which may be composed of programs of several sizes."""
+        several = any(sum(isinstance(d, str) for d in dims) > 1 for _, dims in self.shapes)
+        return len(names_in(self.shapes)) == 1 and not several and not self.dims
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """The symbolic dimensions, with the bounds that one program for all sizes is planned at."""
+        bounds = dict(self.dims)
+        defaults = {name: DEFAULT_BATCH if leads else DEFAULT_SIZE for name, leads in names_in(self.shapes).items()}
+        return tuple(Symbol(name, *bounds.get(name, default)) for name, default in defaults.items())
+
+    def at(self, sizes: Mapping[str, int]) -> CompileOptions:
+        """These options with numbers for the symbolic dimensions."""
+        shapes = tuple((name, tuple(sizes[d] if isinstance(d, str) else d for d in dims)) for name, dims in self.shapes)
+        return replace(self, shapes=shapes, dims=(), specialize=())
+
+    @property
     def symbol(self) -> str | None:
-        """The name of the symbolic batch; None if all shapes are numbers."""
+        """The name of a symbolic batch that is composed of programs of several sizes; None if there is none."""
         return self.specialize[0][0] if self.specialize else None
 
     @property
@@ -282,71 +322,3 @@ def _checked_offload(offload: Any, options: Any) -> tuple[tuple[str, Any], ...]:
     if pairs and offload is None:
         raise OptionError(f"offload_options={dict(pairs)!r} without offload", fix="give offload='systolic'")
     return pairs
-
-
-_SHAPES = "for example shapes={'input': (1, 3, 224, 224)}, or ('N', 3, 224, 224) for any batch N"
-
-
-def _checked_shapes(shapes: Any) -> Shapes:
-    pairs = shapes.items() if isinstance(shapes, Mapping) else (shapes or ())
-    if not isinstance(pairs, Iterable):
-        raise OptionError(f"shapes={shapes!r}: input names with their shapes are needed", fix=_SHAPES)
-    checked = []
-    for pair in pairs:
-        try:
-            name, shape = pair
-            dims = _dims(shape)
-        except (TypeError, ValueError):
-            dims, name = None, pair
-        if not isinstance(name, str) or dims is None:
-            raise OptionError(
-                f"shapes={shapes!r}: every entry is an input name and a tuple of whole numbers, 0 or more, or names",
-                fix=_SHAPES,
-            )
-        checked.append((name, dims))
-    return tuple(sorted(checked, key=lambda pair: pair[0]))
-
-
-def _dims(shape: Any) -> tuple[int | str, ...] | None:
-    """Whole numbers and names; None if something else is among them."""
-    if isinstance(shape, str):
-        return None
-    dims = tuple(d if isinstance(d, str) else int(d) for d in shape)
-    fit = all(d.isidentifier() if isinstance(d, str) else d >= 0 for d in dims)
-    return dims if fit else None
-
-
-def _symbol_of(shapes: Shapes) -> str | None:
-    """The one name among the dimensions.
-
-    Raises:
-        OptionError: there are several.
-    """
-    names = sorted({dim for _, dims in shapes for dim in dims if isinstance(dim, str)})
-    if len(names) > 1 or any(sum(isinstance(d, str) for d in dims) > 1 for _, dims in shapes):
-        raise OptionError(
-            f"shapes={dict(shapes)!r}: {', '.join(map(repr, names))}: one dimension can be symbolic, the batch",
-            fix="give numbers for the others",
-        )
-    return names[0] if names else None
-
-
-def _checked_sizes(specialize: Any, symbol: str | None) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    try:
-        given = dict(specialize or {})
-    except (TypeError, ValueError):  # no pairs of name and sizes
-        given = {repr(specialize): ()}
-    wrong = [name for name in given if name != symbol]
-    if wrong:
-        fix = f"the symbolic dimension is {symbol!r}" if symbol else "name it: shapes={'input': ('N', 3, 224, 224)}"
-        raise OptionError(f"specialize={specialize!r}: no dimension in `shapes` is {wrong[0]!r}", fix=fix)
-    if symbol is None:
-        return ()
-    sizes = given.get(symbol, DEFAULT_SIZES)
-    whole = not isinstance(sizes, str | int) and all(type(n) is int and n >= 1 for n in sizes)
-    if not whole or not sizes:
-        raise OptionError(
-            f"specialize={specialize!r}: sizes are whole numbers, 1 or more",
-            fix=f"for example specialize={{{symbol!r}: {DEFAULT_SIZES}}}",
-        )
-    return ((symbol, tuple(sorted(set(sizes)))),)

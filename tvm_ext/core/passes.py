@@ -106,6 +106,7 @@ class CompileContext:
         alone: ONNX node -> error of the outputs when it alone is computed in bf16, if that was measured.
         together: the same of all nodes in bf16 together; None if it was not measured.
         precision: what was decided about each product; None of a compile in float32.
+        states: numbers of each output of `main` that is an input of the next call, and of that input.
         at: name of the variable of `main` that a pass looks at; "" if it does not say.
         facts: what passes returned, by class.
     """
@@ -129,6 +130,7 @@ class CompileContext:
     alone: Mapping[str, float] = field(default_factory=dict)
     together: float | None = None
     precision: PrecisionPlan | None = None
+    states: tuple[tuple[int, int], ...] = ()
     at: str = ""
     facts: dict[type, Any] = field(default_factory=dict)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -10,7 +10,9 @@ from ..runtime.spec import TensorSpec
 from .errors import InputError, OptionError
 
 
-def seeded_inputs(specs: Iterable[TensorSpec], seed: int = 0, batch: int = 1) -> dict[str, np.ndarray]:
+def seeded_inputs(
+    specs: Iterable[TensorSpec], seed: int = 0, batch: int = 1, sizes: Mapping[str, int] | None = None
+) -> dict[str, np.ndarray]:
     """Random inputs, the same for the same seed, shapes and dtypes.
 
     Floats are standard normal. int8 and uint8, which hold quantized values and pixels, take their full range; wider
@@ -21,6 +23,7 @@ def seeded_inputs(specs: Iterable[TensorSpec], seed: int = 0, batch: int = 1) ->
         specs: name, shape and dtype of each.
         seed: seed of the generator.
         batch: size of the batch, where that is symbolic.
+        sizes: size of each symbol, where there are several or bounded ones.
 
     Raises:
         OptionError: the seed is no whole number of 0 or more.
@@ -29,7 +32,8 @@ def seeded_inputs(specs: Iterable[TensorSpec], seed: int = 0, batch: int = 1) ->
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         raise OptionError(f"seed={seed!r}: a whole number, 0 or more, is needed")
     rng = np.random.default_rng(seed)
-    return {spec.name: _draw(rng, spec.at(batch).sizes, spec.dtype, spec.name) for spec in specs}
+    at = (spec.sized(sizes) if sizes else spec.at(batch) for spec in specs)
+    return {spec.name: _draw(rng, spec.sizes, spec.dtype, spec.name) for spec in at}
 
 
 def _draw(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, name: str) -> np.ndarray:

@@ -10,11 +10,13 @@ kernel before its loops are cut, says which part of each buffer is in use: from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
+
+from ..runtime.sizes.symbols import Symbol as Symbol
 
 #: Attribute of a grouped function, and of a kernel: of each parameter in order, then of each result, the run-time
 #: extent of each dimension: int64, over the variables of :class:`Sizes`; a number where it is the buffer's own.
@@ -26,20 +28,6 @@ SYMBOLS = "tvm_ext.symbols"
 BORDER = "tvm_ext.border"
 #: Name of the argument that brings the sizes.
 SIZES = "sizes"
-
-
-@dataclass(frozen=True)
-class Symbol:
-    """A dimension whose size is known at run time.
-
-    Attributes:
-        name: as `shapes` states it.
-        low, high: smallest and largest size, both included.
-    """
-
-    name: str
-    low: int
-    high: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +50,11 @@ class Sizes:
     @property
     def bound(self) -> Mapping[str, int]:
         """The size at which everything is planned, of each symbol."""
-        return {symbol.name: symbol.high for symbol in self.symbols}
+        return {symbol.name: symbol.bound for symbol in self.symbols}
+
+    def text(self, extent: Any) -> int | str:
+        """An extent as metadata has it: a number, or text that :func:`..runtime.sizes.symbols.dimension` reads."""
+        return int(extent) if isinstance(extent, int | tirx.IntImm) else _text(extent)
 
 
 def extents_of(function: Any) -> tuple[tuple[Any, ...], ...] | None:
@@ -70,3 +62,53 @@ def extents_of(function: Any) -> tuple[tuple[Any, ...], ...] | None:
     if not function.attrs or EXTENTS not in function.attrs:
         return None
     return tuple(tuple(shape) for shape in function.attrs[EXTENTS])
+
+
+_SIGNS = {tirx.Add: "+", tirx.Sub: "-", tirx.Mul: "*", tirx.FloorDiv: "//", tirx.FloorMod: "%"}
+
+
+def _text(expr: Any) -> str:
+    """An expression over symbols as text.
+
+    Raises:
+        TypeError: it has an operation that dimensions never have.
+    """
+    if isinstance(expr, tirx.IntImm):
+        return str(int(expr))
+    if isinstance(expr, tirx.Var):
+        return str(expr.name)
+    if type(expr) in _SIGNS:
+        return f"({_text(expr.a)} {_SIGNS[type(expr)]} {_text(expr.b)})"
+    if isinstance(expr, tirx.Min | tirx.Max):
+        return f"{type(expr).__name__.lower()}({_text(expr.a)}, {_text(expr.b)})"
+    raise TypeError(f"{expr} is no dimension")
+
+
+def evaluate(expr: Any, size: Mapping[str, int]) -> int:
+    """The value of an integer expression over the symbols.
+
+    Args:
+        expr: of sums, differences, products, quotients, remainders, minima and maxima; or a number.
+        size: of each symbol, by name.
+
+    Raises:
+        TypeError: another operation.
+        KeyError: a variable that is no symbol.
+    """
+    if isinstance(expr, int | tirx.IntImm):
+        return int(expr)
+    if isinstance(expr, tirx.Var):
+        return size[expr.name]
+    if isinstance(expr, tirx.Cast):
+        return evaluate(expr.value, size)
+    operation = _OPERATIONS.get(type(expr))
+    if operation is None:
+        names = ", ".join(kind.__name__ for kind in _OPERATIONS)
+        raise TypeError(f"{expr}: {type(expr).__name__} is no operation on sizes; {names} are")
+    return operation(evaluate(expr.a, size), evaluate(expr.b, size))
+
+
+_OPERATIONS: dict[type, Callable[[int, int], int]] = {
+    tirx.Add: lambda a, b: a + b, tirx.Sub: lambda a, b: a - b, tirx.Mul: lambda a, b: a * b,
+    tirx.FloorDiv: lambda a, b: a // b, tirx.FloorMod: lambda a, b: a % b, tirx.Min: min, tirx.Max: max,
+}  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from ..frontend.reading.reader import Source
 from ..passes.memory.arena import Memory
 from ..passes.memory.destinations import Destinations
 from ..passes.memory.placement import Placed
+from ..passes.memory.updates import Updates
 from ..passes.pipeline import PLACING
 from ..runtime.drivers import Offload
 from ..runtime.expansion import Compact, Expansion
@@ -76,8 +78,13 @@ class Assembled:
             self.model.inputs, self.model.outputs, weights, self.programs, machine.threads,
             has_parallel_loops(self.mod), self._needed_machine(), installed_versions(),
             {"name": source.name, "sha256": source.sha256}, self._report(), compact, offloads=self.offloads,
-            bodies=tuple(body for body, _ in self.bodies),
+            bodies=tuple(body for body, _ in self.bodies), symbols=self.model.symbols, state=self._states(),
         )  # fmt: skip
+
+    def _states(self) -> tuple[tuple[str, str], ...]:
+        """Names of each output that is an input of the next call, and of that input."""
+        inputs, outputs, pairs = self.model.inputs, self.model.outputs, self.model.lowered[0].ctx.states
+        return tuple((outputs[output].name, inputs[taken].name) for output, taken in pairs)
 
     def _needed_machine(self) -> dict[str, Any]:
         """The machine, without tile registers where no kernel uses them: other code of LLVM's never does."""
@@ -144,12 +151,13 @@ def assemble(model: Programs) -> Assembled:
         entry, ctx = _entry(lowered), lowered.ctx
         functions.update(_renamed(PLACING.run(lowered.mod, ctx), lowered).functions_items())
         placed, destinations = ctx.fact(Placed), ctx.fact(Destinations).outputs
+        updates = ctx.facts.get(Updates, Updates())
         cost = sum(k.estimate * len(k.calls) for k in lowered.ctx.kernels.values())
         indices = tuple(weights.add(w) for w in lowered.ctx.weights)
         origins.update({indices[i]: origin for i, origin in lowered.ctx.origins.items()})
         program, facts = (
-            Program(entry, indices, destinations, lowered.batch, cost, placed.views),
-            _facts(lowered, placed.memory),
+            Program(entry, indices, destinations, lowered.batch, cost, placed.views, updates.pairs),
+            _facts(lowered, placed.memory, updates),
         )
         if lowered.body:
             body = Body(lowered.body, lowered.imported.inputs, lowered.imported.outputs, program)
@@ -189,9 +197,10 @@ def _renamed(mod: IRModule, lowered: Lowered) -> IRModule:
     return builder.get()
 
 
-def _facts(lowered: Lowered, memory: Memory) -> dict[str, Any]:
+def _facts(lowered: Lowered, memory: Memory, updates: Updates) -> dict[str, Any]:
     """What a program does in one call: launches, bytes its kernels read and write, memory it takes."""
-    figures = kernel_figures(lowered)
+    figures, held = kernel_figures(lowered), updates.nbytes
+    figures |= {name: {**figures[name], "bytes": nbytes} for name, nbytes in held.items()}
     kernels = [{**k.as_dict(), **figures[k.name]} for k in lowered.ctx.kernels.values() if k.calls]
     if lowered.tag:
         batch = {"batch": lowered.batch} if lowered.batch else {}
@@ -201,11 +210,16 @@ def _facts(lowered: Lowered, memory: Memory) -> dict[str, Any]:
         "batch": lowered.batch,
         "kernels": kernels,
         "launches": sum(k["calls"] for k in kernels),
-        "bytes_moved": sum(bytes_of(v) for call in calls for v in (*call.args[1].fields, call)),
+        "bytes_moved": sum(_moved(call, held) for call in calls),
         "activation_bytes": memory.arena.nbytes,
         "memory": memory.as_dict(lowered.tag),
         "weight_bytes": sum(w.nbytes for w in lowered.ctx.weights),
     }
+
+
+def _moved(call: Any, held: Mapping[str, int]) -> int:
+    """Bytes that a call of a kernel reads and writes."""
+    return held.get(call.args[0].name_hint) or sum(map(bytes_of, (*call.args[1].fields, call)))
 
 
 class _Weights:

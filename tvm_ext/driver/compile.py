@@ -53,7 +53,7 @@ def compile_model(
 def _compiled(model: Any, options: CompileOptions, instruments: Instruments, clock: Clock) -> CompiledModel:
     sha256, _ = fingerprint(model)
     machine = machine_for(options)
-    if instruments or not options.cache or _has_no_key(options) or why_not_here(machine.as_dict()):
+    if instruments or not options.cache or has_no_key(options) or why_not_here(machine.as_dict()):
         return in_memory(_assembled(model, options, machine, clock, instruments))
     versions = {**installed_versions(), "source": source_state(), "records": fingerprint_of(options, machine)}
     cache, key = Cache(), cache_key(sha256, machine, options, versions)
@@ -73,7 +73,7 @@ def _assembled(
     return assemble(lower_all(model, options, machine, clock, instruments))
 
 
-def _has_no_key(options: CompileOptions) -> bool:
+def has_no_key(options: CompileOptions) -> bool:
     """Whether something takes part that may change without a trace: a function, or a back end from elsewhere."""
     if options.offload is None:
         return callable(options.fusion)

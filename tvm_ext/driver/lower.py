@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import ModelError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
-from ..core.options import CompileOptions
+from ..core.options import DEFAULT_SIZES, CompileOptions
+from ..core.settings.states import state_pairs
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
-from ..frontend.reading.shapes import input_specs
+from ..frontend.reading.shapes import free_shapes, input_specs
 from ..precision.decide import measured, with_kept
+from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .records import book_of, schedules_of, timings_of
 
@@ -86,16 +88,18 @@ class Programs:
 
     Attributes:
         inputs, outputs: of the model, symbolic if its batch is.
+        symbols: sizes that the one program takes; none of programs of numbers.
     """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     lowered: tuple[Lowered, ...]
+    symbols: tuple[Symbol, ...] = ()
 
 
 NO_INSTRUMENTS = Instruments()
 #: The phase before which kernels are scheduled, and `main` calls them.
-SCHEDULED = "loops"
+SCHEDULED = "states"
 
 
 def lower(
@@ -116,22 +120,56 @@ def lower_all(
     model: Any, options: CompileOptions, machine: Machine, clock: Clock | None = None,
     instruments: Instruments = NO_INSTRUMENTS,
 ) -> Programs:  # fmt: skip
-    """:func:`lower`, for each size of a symbolic batch if there is one.
+    """:func:`lower`, for each size of a symbolic batch if there is one; or one program of any size within bounds.
+
+    Dimensions that neither the model nor `shapes` fixes are symbolic.
 
     Raises:
-        UnsupportedError: the batch is symbolic, and the model does not work on each row of it by itself.
+        UnsupportedError: dimensions are symbolic, and the model is no such program.
     """
     clock = clock or Clock()
-    if options.symbol is None:
-        one = lower(model, options, machine, clock, instruments)
-        return Programs(one.imported.inputs, one.imported.outputs, (one,))
     source = read_model(model)
     clock.lap("start")
     graph = frozen_source(source, options.freeze).proto.graph
-    inputs = input_specs(graph, dict(options.shapes), source.name)
-    outputs = _row_wise_outputs(source, options, machine, inputs)
-    clock.lap("import")
-    return Programs(inputs, outputs, lower_sizes(source, options, machine, clock, instruments))
+    named = replace(options, shapes=tuple(free_shapes(graph, dict(options.shapes)).items()))
+    if not named.symbols:
+        one = run_pipeline(start(source, options, machine, clock, instruments))
+        return Programs(one.imported.inputs, one.imported.outputs, (one,))
+    if named.by_rows:
+        inputs = input_specs(graph, dict(named.shapes), source.name)
+        try:
+            outputs = _row_wise_outputs(source, named, machine, inputs)
+        except UnsupportedError:
+            if options.specialize and options.specialize[0][1] != DEFAULT_SIZES:  # asked for
+                raise
+        else:
+            pairs = state_pairs(options.state, inputs, outputs, source.name)  # the same for all sizes of the batch
+            named = replace(named, state=tuple((outputs[output].name, inputs[taken].name) for output, taken in pairs))
+            clock.lap("import")
+            return Programs(inputs, outputs, lower_sizes(source, named, machine, clock, instruments))
+    return _any_size(source, options, named, machine, clock, instruments)
+
+
+def _any_size(
+    source: Source, options: CompileOptions, named: CompileOptions, machine: Machine, clock: Clock,
+    instruments: Instruments,
+) -> Programs:  # fmt: skip
+    """One program for all sizes of the dimensions that `named` has names for.
+
+    Raises:
+        ModelError: there is none, and `options` left dimensions free.
+        UnsupportedError: there is none.
+    """
+    from .any_size import lower_any_size
+
+    try:
+        return lower_any_size(source, named, machine, clock, instruments)
+    except UnsupportedError as error:
+        try:
+            input_specs(frozen_source(source, options.freeze).proto.graph, dict(options.shapes), source.name)
+        except ModelError as free:
+            raise ModelError(f"{free.message}; {error.message}", fix=free.fix) from error
+        raise
 
 
 def lower_sizes(
@@ -168,6 +206,7 @@ def start(
     imported = imported or import_model(source, options)
     clock.lap("import")
     begun = Lowered(source, imported, imported.mod, _context(imported, options, machine, instruments), clock, batch)
+    begun.ctx.states = state_pairs(options.state, imported.inputs, imported.outputs, source.name)
     if sensitivity is not None:
         begun.ctx.alone, begun.ctx.together = sensitivity.alone, sensitivity.together
     return begun

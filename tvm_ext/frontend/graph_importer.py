@@ -50,6 +50,7 @@ from .types import dtype_name
 from .types import type_of as type_of_value
 
 if TYPE_CHECKING:
+    from ..core.numbers.storage import Growth
     from .importer import Imported
 
 
@@ -65,8 +66,9 @@ _CONTROL_FLOW = {"If": convert_if, "Loop": convert_loop, "Scan": convert_scan}
 class GraphImporter(ONNXGraphImporter):
     """Converts a checked graph; see the module's docstring."""
 
-    def __init__(self, checked: Checked, model: str, body: str = "") -> None:
+    def __init__(self, checked: Checked, model: str, body: str = "", growth: Growth | None = None) -> None:
         super().__init__({}, None)
+        self._growth = growth
         self._checked, self._model, self._body = checked, model, body
         self.opset, self.opsets = checked.opset, checked.opsets
         self.names, self.inner = Names(), 0
@@ -150,10 +152,14 @@ class GraphImporter(ONNXGraphImporter):
             attrs["tvm_custom"]["graph"] = self
             return one_or_all(own(inputs, attrs, opset))
         result = super()._convert_operator(op_name, inputs, attrs, self.opset)
-        if isinstance(result, GenericConst) and constant_outgrows(result, inputs):  # made by the program
+        if isinstance(result, GenericConst) and self._outgrown(result, inputs):  # made by the program
             hidden = type(inputs)(self.bb.emit(x) if isinstance(x, GenericConst) else x for x in inputs)
             return super()._convert_operator(op_name, hidden, attrs, self.opset)
         return result
+
+    def _outgrown(self, result: GenericConst, inputs: Any) -> bool:
+        outgrown = constant_outgrows(result, inputs)
+        return self._growth.decided(self._top, outgrown) if self._growth else outgrown
 
     def _output_types(self, node: onnx.NodeProto) -> Callable[[int, str], bool]:
         """(number of an output, dtype) -> whether ONNX has it in this dtype; also where ONNX does not know."""

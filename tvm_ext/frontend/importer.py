@@ -29,6 +29,7 @@ from .reading.shapes import agree, dims_of, text_of
 if TYPE_CHECKING:
     from tvm.ir import IRModule
 
+    from ..core.numbers.storage import Growth
     from ..core.passes import CompileContext
     from .trace import Trace
 
@@ -71,13 +72,14 @@ class Imported:
             }
 
 
-def import_model(source: Source, options: CompileOptions) -> Imported:
+def import_model(source: Source, options: CompileOptions, growth: Growth | None = None) -> Imported:
     """Convert a model with the converters of `tvm.relax.frontend.onnx`.
 
     Args:
         source: the model.
         options: `shapes` binds free dimensions of inputs, `freeze` fixes values of them, `fallback` says what becomes
             of nodes that cannot be converted.
+        growth: decides which constants the program computes, of one that is made for several sizes.
 
     Raises:
         ModelError: the model is not valid, or dimensions stay free.
@@ -86,21 +88,22 @@ def import_model(source: Source, options: CompileOptions) -> Imported:
     """
     source = frozen_source(source, options.freeze)
     try:
-        return _import(source, options)
+        return _import(source, options, growth)
     except UnsupportedError as error:
         if options.fallback == "error":
             raise
         from .fallback.search import with_regions
 
-        return _import(with_regions(source, options, error), options)
+        return _import(with_regions(source, options, error), options, growth)
 
 
-def _import(source: Source, options: CompileOptions) -> Imported:
+def _import(source: Source, options: CompileOptions, growth: Growth | None) -> Imported:
     from .graph_importer import GraphImporter
 
     with naming(UnsupportedError, lambda: f"{source.name}: its import failed"):
         checked = check_model(source, dict(options.shapes))
-        return imported(checked, GraphImporter(checked, source.name).trace_graph(), source.name)
+        importer = GraphImporter(checked, source.name, growth=growth)
+        return imported(checked, importer.trace_graph(), source.name)
 
 
 def import_body(proto: onnx.ModelProto, model: str, name: str) -> Imported:

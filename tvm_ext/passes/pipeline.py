@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tvm import relax
@@ -27,6 +28,7 @@ from .lowering.prepare_storage import PrepareStorage
 from .lowering.schedule_kernels import ScheduleKernels
 from .memory.destinations import PlaceOutputs
 from .memory.placement import PlanMemory
+from .memory.updates import UpdateStates
 from .memory.workspace import CountOutputs, PlaceWorkspace
 from .simplification.eliminate_common_subexpressions import EliminateCommonSubexpressions
 from .simplification.eliminate_dead_code import EliminateDeadCode
@@ -158,9 +160,9 @@ class Pipeline:
         return tuple(one for phase in self.phases for one in phase.passes)
 
     def before(self, end: type[Pass] | str) -> Pipeline:
-        """What is before a phase, or before the first pass of a class; all if there is none."""
+        """What is before a phase, or before the first pass of a class or name; all if there is none."""
         every = [(phase.name, one) for phase in self.phases for one in phase.passes]
-        found = (at for at, (name, one) in enumerate(every) if name == end or (one.__class__ is end))
+        found = (at for at, (name, one) in enumerate(every) if end in (name, one.name, one.__class__))
         return self._part(0, next(found, len(every)))
 
     def through(self, name: str) -> Pipeline:
@@ -172,6 +174,26 @@ class Pipeline:
         """What is behind the last pass of a name; all if there is none."""
         last = max((at for at, one in enumerate(self.passes) if one.name == name), default=-1)
         return self._part(last + 1, len(self.passes))
+
+    def from_(self, name: str) -> Pipeline:
+        """The first pass of a name, and what is behind it; nothing if there is none."""
+        every = self.passes
+        return self._part(next((at for at, one in enumerate(every) if one.name == name), len(every)), len(every))
+
+    def without(self, *names: str) -> Pipeline:
+        """The pipeline without the passes of these names."""
+        return self._each(lambda one: None if one.name in names else one)
+
+    def replacing(self, own: Pass) -> Pipeline:
+        """The pipeline with a pass in the place of those of its name."""
+        return self._each(lambda one: own if one.name == own.name else one)
+
+    def _each(self, change: Callable[[Pass | KernelPass], Pass | KernelPass | None]) -> Pipeline:
+        phases = (
+            replace(phase, passes=tuple(kept for one in phase.passes if (kept := change(one)) is not None))
+            for phase in self.phases
+        )
+        return Pipeline(tuple(phases))
 
     def _part(self, first: int, last: int) -> Pipeline:
         parts, at = [], 0
@@ -189,7 +211,7 @@ class Pipeline:
 
 
 #: What is done to each program after its kernels are scheduled.
-PLACING = Pipeline((Phase("loops", LOOPS), Phase("memory", MEMORY)))
+PLACING = Pipeline((Phase("states", (UpdateStates(),)), Phase("loops", LOOPS), Phase("memory", MEMORY)))
 #: What is done to all programs of a model together.
 TO_VM, TO_CODE = Phase("vm", VM), Phase("code", CODE)
 

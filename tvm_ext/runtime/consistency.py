@@ -6,11 +6,14 @@ The checksum says that a file is what somebody wrote. It may have been written t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..core.errors import ArtifactError
+from .sizes.symbols import multiple_of_symbol, shape_at
 
 if TYPE_CHECKING:
     from .expansion import Compact
@@ -52,14 +55,18 @@ def check_consistency(metadata: Metadata) -> None:
             raise ArtifactError(f"metadata field {key!r} has a name twice")
     if not 1 <= metadata.threads <= _MOST_THREADS:
         raise ArtifactError(f"metadata field 'threads' is {metadata.threads}; 1 to {_MOST_THREADS} can be")
-    symbolic = any(spec.batch_axis is not None for spec in (*metadata.inputs, *metadata.outputs))
+    _check_symbols(metadata)
+    symbolic = not metadata.symbols and any(
+        spec.batch_axis is not None for spec in (*metadata.inputs, *metadata.outputs)
+    )
     batches = [program.batch for program in metadata.programs]
     if (min(batches) < 1 or len(set(batches)) < len(batches)) if symbolic else batches != [0]:
         raise ArtifactError(f"metadata field 'programs' has programs for batches of {batches}")
+    pairs = _checked_pairs(metadata)
     for program in metadata.programs:
-        _check_program(program, metadata.outputs)
+        _check_program(program, metadata.interface(program)[1], pairs)
     for body in metadata.bodies:
-        _check_program(body.program, body.outputs)
+        _check_program(body.program, body.outputs, frozenset())
     weights = [one.weight for one in metadata.compact]
     if weights != sorted(set(weights)):
         raise ArtifactError(f"metadata field 'compact' has weights {weights}, which do not ascend")
@@ -67,7 +74,52 @@ def check_consistency(metadata: Metadata) -> None:
         _check_expansion(one)
 
 
-def _check_program(program: Program, outputs: tuple[TensorSpec, ...]) -> None:
+def _check_symbols(metadata: Metadata) -> None:
+    names = [symbol.name for symbol in metadata.symbols]
+    if not names:
+        for key in ("inputs", "outputs"):
+            for spec in getattr(metadata, key):
+                for dim in spec.shape:
+                    _check_multiple(dim, key)
+        return
+    stated = {dim for spec in metadata.inputs for dim in spec.shape if isinstance(dim, str)}
+    if len(set(names)) < len(names) or stated != set(names):
+        raise ArtifactError(f"metadata field 'symbols' has {names}; the dimensions of inputs are {sorted(stated)}")
+    for sizes in ({symbol.name: symbol.bound for symbol in metadata.symbols}, dict.fromkeys(names, 1)):
+        for spec in metadata.outputs:
+            try:
+                shape = shape_at(spec.shape, sizes)
+            except (KeyError, ZeroDivisionError) as error:
+                raise ArtifactError(f"metadata field 'outputs': {spec.name!r} has dimensions {spec.shape}") from error
+            check_tensor(replace(spec, shape=tuple(max(size, 0) for size in shape)))
+
+
+def _check_multiple(dim: int | str, key: str) -> None:
+    try:
+        multiple_of_symbol(dim) if isinstance(dim, str) else None
+    except ValueError as error:
+        raise ArtifactError(f"metadata field {key!r}: {error}") from error
+
+
+def _checked_pairs(metadata: Metadata) -> frozenset[tuple[int, int]]:
+    """The numbers of the output and the input of each state.
+
+    Raises:
+        ArtifactError: a name is unknown or there twice, or the tensors of a pair differ.
+    """
+    outputs, inputs = ({spec.name: i for i, spec in enumerate(s)} for s in (metadata.outputs, metadata.inputs))
+    for output, taken in metadata.state:
+        if output not in outputs or taken not in inputs:
+            raise ArtifactError(f"metadata field 'state' pairs {output!r} with {taken!r}: no such output or input")
+        one, other = metadata.outputs[outputs[output]], metadata.inputs[inputs[taken]]
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            raise ArtifactError(f"metadata field 'state': {output!r} is {one}, and {taken!r} is {other}")
+    if any(len(set(side)) < len(side) for side in zip(*metadata.state, strict=True)):
+        raise ArtifactError("metadata field 'state' has a name twice")
+    return frozenset((outputs[output], inputs[taken]) for output, taken in metadata.state)
+
+
+def _check_program(program: Program, outputs: Sequence[TensorSpec], pairs: frozenset[tuple[int, int]]) -> None:
     where = f"metadata field 'programs': {program.function!r}"
     if not 0 <= program.cost < math.inf:
         raise ArtifactError(f"{where} costs {program.cost} seconds")
@@ -77,9 +129,12 @@ def _check_program(program: Program, outputs: tuple[TensorSpec, ...]) -> None:
     if len(set(written)) < len(written) or not set(written) <= set(range(len(outputs))):
         raise ArtifactError(f"{where} writes outputs {written} of {len(outputs)}")
     for output, shape in program.destinations:
-        spec = outputs[output].at(program.batch)
+        spec = outputs[output]
         if min(shape, default=0) < 0 or math.prod(shape) != math.prod(spec.sizes):
             raise ArtifactError(f"{where} writes {shape} to output {outputs[output].name!r}, which is {spec}")
+    updated = [output for output, _ in program.updates]
+    if len(set(updated)) < len(updated) or not set(program.updates) <= pairs or not set(updated) <= set(written):
+        raise ArtifactError(f"{where} updates {list(program.updates)}, which are no states that it writes")
 
 
 def _check_expansion(one: Compact) -> None:

@@ -58,7 +58,7 @@ class Function:
         self._weights = tuple(weights.tensors[i] for i in program.weights)
         self._inputs = [(spec.sizes, spec.numpy_dtype) for spec in inputs]
         self._outputs = [(spec.sizes, spec.numpy_dtype) for spec in outputs]
-        self._written = dict(program.destinations)
+        self._written, self._updates = dict(program.destinations), dict(program.updates)
         self._memory = {index: OutputMemory(*self._outputs[index], shape) for index, shape in program.destinations}
         self._returned = [index for index in range(len(outputs)) if index not in self._written]
         self._from_dlpack = tvm_ffi.from_dlpack
@@ -76,7 +76,8 @@ class Function:
 
         Args:
             arrays: one an input, of the shapes and dtypes of the inputs.
-            into: one an output: memory to write it to, if :attr:`takes` it.
+            into: one an output: memory to write it to, if :attr:`takes` it. That of an output which updates an input
+                may be that input's: nothing is copied then.
 
         Returns:
             The outputs: the memory of `into` where it was given, else arrays that share memory with nothing else.
@@ -90,6 +91,9 @@ class Function:
                 memory, tensor = self._memory[index].take()
             else:
                 tensor = self._from_dlpack(as_bytes(memory if memory.shape == shape else memory.reshape(shape)))
+            updated = self._updates.get(index)
+            if updated is not None and tensor.data_ptr() != arguments[updated].data_ptr():
+                np.copyto(memory, arrays[updated])
             outputs[index] = memory
             written.append(tensor)
         result = self._function(*arguments, *self._weights, *written, *self._arena)

@@ -31,10 +31,13 @@ def elf_end(head: bytes | memoryview) -> int | None:
 
 def is_artifact(source: Any) -> bool:
     """Whether this is the path of a shared library, as every artifact is one."""
-    if not isinstance(source, str | os.PathLike) or not Path(source).is_file():
+    if not isinstance(source, str | os.PathLike):
         return False
-    with open(source, "rb") as file:
-        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
+    try:
+        with open(source, "rb") as file:
+            return file.read(len(ELF_MAGIC)) == ELF_MAGIC
+    except (OSError, ValueError):  # whoever reads it says what is wrong
+        return False
 
 
 def check_architecture(library: memoryview, path: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -13,20 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArtifactError, InputError, RunError, ToolError, TvmExtError, failure, naming
+from ..core.errors import ArtifactError, InputError, OptionError, RunError, ToolError, TvmExtError, failure, naming
 from . import control_flow
 from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
 from .files import path_of
+from .inputs import as_array, dtype_error, names_error, shape_error, symbolic_error
 from .library import load_library, write_library
 from .linker import find_linker
 from .memory.kernel_memory import Inspector, hook_of
+from .memory.state_session import StateSession
 from .offload_report import OffloadReport
 from .pool.threads import available_cores, dispatcher
 from .pool.waiting import ThreadsWait
+from .sizes.symbols import Symbol, named_sizes
 from .spec import Body, Dim, Metadata, TensorSpec
-from .vm import Caller, CallerPool, Hook, Observer, Weights
+from .vm import Caller, CallerPool, Hook, Observer, Places, Weights
 
 _Expected = tuple[str, tuple[Dim, ...], np.dtype[Any]]
 """Name, shape and dtype of an input, as `run` compares them."""
@@ -83,9 +85,19 @@ class CompiledModel:
         return self.metadata.outputs
 
     @property
+    def state(self) -> dict[str, str]:
+        """Name of each output that is an input of the next call -> name of that input; see :meth:`session`."""
+        return dict(self.metadata.state)
+
+    @property
     def batches(self) -> tuple[int, ...]:
         """Sizes of a symbolic batch that it has programs for, ascending; none if no dimension is symbolic."""
         return tuple(program.batch for program in self.metadata.programs if program.batch)
+
+    @property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """Dimensions of inputs whose sizes are known at run time, with their bounds; none if all are numbers."""
+        return self.metadata.symbols
 
     @property
     def threads(self) -> int:
@@ -149,6 +161,21 @@ class CompiledModel:
 
     __call__ = run
 
+    def session(self, initial: Mapping[str, Any] | None = None) -> StateSession:
+        """Calls whose states (:attr:`state`) stay between them; any number of sessions share the weights.
+
+        Args:
+            initial: input name -> first value of a state; the others are zeros. Of a symbolic batch it gives the size.
+
+        Raises:
+            OptionError: the model was compiled without states.
+            InputError: a name, shape or dtype does not fit.
+        """
+        if not self.metadata.state:
+            fix = "compile it with state={'an output': 'an input'}, or state='auto'"
+            raise OptionError(f"model {self.metadata.model['name']!r} has no states", fix=fix)
+        return StateSession(self._fitting, self._call, self.metadata, initial)
+
     def run_observed(self, inputs: Mapping[str, Any], observe: Observer) -> dict[str, np.ndarray]:
         """:meth:`run`, with a look at every kernel: what profilers and tuners are made of.
 
@@ -171,20 +198,29 @@ class CompiledModel:
         return self._run(self._in_order(inputs, ()), hook_of(inspect))
 
     def _run(self, values: Sequence[Any], hook: Hook | None = None) -> dict[str, np.ndarray]:
-        rows, expected = (0, self._expected) if not self._symbolic else self._at_batch_of(values)
-        arrays = _checked(values, expected)
+        results = self._call(*self._fitting(values), hook)
+        return dict(zip(self._output_names, results, strict=True))
+
+    def _fitting(self, values: Sequence[Any]) -> tuple[list[np.ndarray], int]:
+        """Inputs as arrays, and the size of the batch."""
+        rows, expected = self._expected_of(values) if self._symbolic else (0, self._expected)
+        return _checked(values, expected), rows
+
+    def _call(
+        self, arrays: Sequence[np.ndarray], rows: int, hook: Hook | None = None, into: Places = None
+    ) -> list[np.ndarray]:  # fmt: skip
         try:
             if self._on_pool:
-                results = dispatcher.call(self._callers.call, arrays, rows, hook)
+                results: list[np.ndarray] = dispatcher.call(self._callers.call, arrays, rows, hook, into)
             else:
-                results = self._callers.call(arrays, rows, hook)
+                results = self._callers.call(arrays, rows, hook, into)
         except TvmExtError:
             raise
         except Exception as error:
             if hook is not None:  # it may be the caller's own
                 raise
             raise failure(RunError, f"model {self.metadata.model['name']!r} stopped while it ran", error) from error
-        return dict(zip(self._output_names, results, strict=True))
+        return results
 
     def _in_order(self, inputs: Any, positional: tuple[Any, ...]) -> Sequence[Any]:
         if isinstance(inputs, dict) or isinstance(inputs, Mapping):  # noqa: SIM101  (asking for dict alone is fast)
@@ -194,7 +230,7 @@ class CompiledModel:
                         return [inputs[name] for name in self._input_names]
                 except KeyError:
                     pass
-                raise _names_error(list(inputs), list(self._input_names))
+                raise names_error(list(inputs), list(self._input_names))
             raise InputError(f"inputs by name and {len(positional)} by position", fix="give all of them one way")
         values = () if inputs is None and not positional else (inputs, *positional)
         if len(values) != len(self._expected):
@@ -202,16 +238,24 @@ class CompiledModel:
             raise InputError(f"{len(values)} inputs were given, the model takes {len(self._expected)}: {wanted}")
         return values
 
+    def _expected_of(self, values: Sequence[Any]) -> tuple[int, tuple[_Expected, ...]]:
+        """The size of a symbolic batch, 0 if there is none, and what all inputs must be for the sizes they have."""
+        if not self.metadata.symbols:
+            return self._at_batch_of(values)
+        shapes = [np.shape(as_array(value, name)) for value, name in zip(values, self._input_names, strict=True)]
+        sizes = named_sizes(self.inputs, shapes, self.metadata.symbols)
+        return 0, tuple((spec.name, spec.sized(sizes).shape, spec.numpy_dtype) for spec in self.inputs)
+
     def _at_batch_of(self, values: Sequence[Any]) -> tuple[int, tuple[_Expected, ...]]:
         """The size of the batch, by the first input that has one, and what all inputs must be then."""
         index, axis = self._symbolic[0]
-        shape = _as_array(values[index], self._input_names[index]).shape
+        shape = as_array(values[index], self._input_names[index]).shape
         spec, rows = self.inputs[index], shape[axis] if len(shape) > axis else 0
         wanted = tuple(rows if i == axis else dim for i, dim in enumerate(spec.shape))
         if shape != wanted or rows < 1:
-            raise _symbolic_error(shape, spec, axis)
+            raise symbolic_error(shape, spec, axis)
         for other, at in self._symbolic[1:]:
-            found = _as_array(values[other], self._input_names[other]).shape
+            found = as_array(values[other], self._input_names[other]).shape
             if len(found) > at and found[at] != rows:
                 given = f"{found[at]} in input {self._input_names[other]!r} and {rows} in {spec.name!r}"
                 raise InputError(f"{spec.shape[axis]} is {given}", fix="give all inputs the same number of rows")
@@ -303,46 +347,12 @@ def _function_of(module: Any, metadata: Metadata, body: Body, weights: Weights) 
 def _checked(values: Sequence[Any], expected: Sequence[_Expected]) -> list[np.ndarray]:
     arrays = []
     for value, (name, shape, dtype) in zip(values, expected, strict=False):
-        array = value if type(value) is np.ndarray else _as_array(value, name)
+        array = value if type(value) is np.ndarray else as_array(value, name)
         if array.dtype is not dtype and array.dtype != dtype:
             if array.dtype.newbyteorder("=") != dtype:
-                raise _dtype_error(value, array, name, dtype)
+                raise dtype_error(value, array, name, dtype)
             array = array.astype(dtype)  # the other byte order
         if array.shape != shape:
-            raise _shape_error(array, name, shape)
+            raise shape_error(array, name, shape)
         arrays.append(array)
     return arrays
-
-
-def _as_array(value: Any, name: str) -> np.ndarray:
-    try:
-        return np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"input {name!r}: {type(value).__name__} is no array: {error}") from error
-
-
-def _names_error(given: list[Any], names: list[str]) -> InputError:
-    missing = [name for name in names if name not in given]
-    unknown = [name for name in given if name not in names]
-    parts = [f"missing {missing}"] * bool(missing) + [f"unknown {unknown}"] * bool(unknown)
-    return InputError(f"inputs do not fit: {' and '.join(parts)}", fix=f"the model takes {names}")
-
-
-def _dtype_error(value: Any, array: np.ndarray, name: str, dtype: np.dtype[Any]) -> InputError:
-    wanted = "bool" if dtype.kind == "b" else f"{'ml_dtypes' if dtype.kind == 'V' else 'np'}.{dtype}"
-    fix = f"pass x.astype({wanted})" if isinstance(value, np.ndarray) else f"pass np.asarray(x, {wanted})"
-    return InputError(f"input {name!r} has dtype {array.dtype}, the model takes {dtype}", fix=fix)
-
-
-def _symbolic_error(shape: tuple[int, ...], spec: TensorSpec, axis: int) -> InputError:
-    symbol = spec.shape[axis]
-    wanted = f"[{', '.join(map(str, spec.shape))}] with any {symbol}, 1 or more"
-    return InputError(f"input {spec.name!r} has shape {list(shape)}; the model takes {wanted}")
-
-
-def _shape_error(array: np.ndarray, name: str, shape: tuple[Dim, ...]) -> InputError:
-    rank = f"{array.ndim} dimensions, {list(array.shape)}" if array.ndim != len(shape) else f"shape {list(array.shape)}"
-    fix = "compile the model with shapes={...} for another shape"
-    if array.size == math.prod(d for d in shape if isinstance(d, int)):
-        fix = f"the number of elements fits: pass x.reshape({shape})"
-    return InputError(f"input {name!r} has {rank}; the model takes {list(shape)}", fix=fix)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,26 +15,13 @@ from ..core.errors import ArtifactError
 from .consistency import check_consistency, check_tensor
 from .drivers import Offload
 from .expansion import Compact
+from .sizes.symbols import Symbol, dimension, multiple_of_symbol, shape_at
 from .tvm_runtime import tvm_version
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 Dim = int | str
-"""A number, or for a symbolic batch its name, "N", or a multiple of it, "12*N"."""
-
-_SYMBOLIC = re.compile(r"(?:([1-9]\d*)\*)?([^\W\d]\w*)")
-
-
-def multiple_of_symbol(dim: str) -> tuple[int, str]:
-    """(12, "N") for "12*N".
-
-    Raises:
-        ValueError: the text is no symbolic dimension.
-    """
-    found = _SYMBOLIC.fullmatch(dim)
-    if found is None:
-        raise ValueError(f"{dim!r} is no symbolic dimension such as 'N' or '12*N'")
-    return int(found[1] or 1), found[2]
+"""A number, or for a symbolic dimension its name, "N", or what it is of others: "12*N", "(W + 7) // 8"."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +54,10 @@ class TensorSpec:
             return self
         dims = tuple(multiple_of_symbol(d)[0] * batch if isinstance(d, str) else d for d in self.shape)
         return TensorSpec(self.name, dims, self.dtype)
+
+    def sized(self, sizes: Mapping[str, int]) -> TensorSpec:
+        """The tensor for these sizes of symbols."""
+        return TensorSpec(self.name, shape_at(self.shape, sizes), self.dtype)
 
     @functools.cached_property
     def numpy_dtype(self) -> np.dtype[Any]:
@@ -135,6 +125,8 @@ class Program:
         batch: size of the batch; 0 if no dimension is symbolic.
         cost: estimated seconds of a call.
         arena: memory that it works in.
+        updates: (output, input) of each destination that must hold the input's values before the call: the function
+            writes only what changes.
     """
 
     function: str
@@ -143,6 +135,7 @@ class Program:
     batch: int = 0
     cost: float = 0.0
     arena: tuple[View, ...] = ()
+    updates: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, row: Any, weights: int) -> Program:
@@ -156,22 +149,26 @@ class Program:
             ArtifactError: a field is missing or of another type.
         """
         try:
-            function, indices, destinations, batch, cost, arena = row
+            function, indices, destinations, batch, cost, arena, updates = row
             if not (isinstance(function, str) and type(batch) is int and isinstance(cost, int | float)):
-                raise TypeError("a row is [function, weights, destinations, batch, cost, arena]")
+                raise TypeError("a row is [function, weights, destinations, batch, cost, arena, updates]")
             if not all(type(i) is int and 0 <= i < weights for i in indices):
                 raise ValueError(f"weights are numbers below {weights}")
             into = tuple((output, tuple(shape)) for output, shape in destinations)
             if not all(type(n) is int for output, shape in into for n in (output, *shape)):
                 raise TypeError("a destination is [output, shape]")
-            return cls(function, tuple(indices), into, batch, float(cost), tuple(map(View.of, arena)))
+            pairs = tuple((output, taken) for output, taken in updates)
+            if not all(type(n) is int for pair in pairs for n in pair):
+                raise TypeError("an update is [output, input]")
+            return cls(function, tuple(indices), into, batch, float(cost), tuple(map(View.of, arena)), pairs)
         except (TypeError, ValueError, OverflowError) as error:
             raise ArtifactError(f"metadata field 'programs' has {row!r:.300}: {error}") from error
 
     def row(self) -> list[Any]:
         """Plain values for JSON."""
         into = [[output, list(shape)] for output, shape in self.destinations]
-        return [self.function, list(self.weights), into, self.batch, self.cost, [view.row() for view in self.arena]]
+        arena, updates = [view.row() for view in self.arena], [list(pair) for pair in self.updates]
+        return [self.function, list(self.weights), into, self.batch, self.cost, arena, updates]
 
     @property
     def arena_bytes(self) -> int:
@@ -231,6 +228,8 @@ class Metadata:
         report: what the compiler did; plain JSON that the runtime does not look into.
         offloads: regions that back ends run, and those of control flow.
         bodies: functions of loops.
+        symbols: sizes that one program takes within bounds; none of a program of numbers, or of a batch of rows.
+        state: names of each output that is an input of the next call, and of that input.
         format: version of the artifact format.
     """
 
@@ -248,7 +247,19 @@ class Metadata:
     expanded: bool = False
     offloads: tuple[Offload, ...] = ()
     bodies: tuple[Body, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+    state: tuple[tuple[str, str], ...] = ()
     format: int = FORMAT_VERSION
+
+    def interface(self, program: Program) -> tuple[list[TensorSpec], list[TensorSpec]]:
+        """What a program takes before its weights, and makes: arrays of its batch, or of the bounds and the sizes."""
+        sides = self.inputs, self.outputs
+        if not self.symbols:
+            inputs, outputs = ([spec.at(program.batch) for spec in side] for side in sides)
+            return inputs, outputs
+        bounds = {symbol.name: symbol.bound for symbol in self.symbols}
+        inputs, outputs = ([spec.sized(bounds) for spec in side] for side in sides)
+        return [*inputs, TensorSpec("sizes", (len(self.symbols),), "int64")], outputs
 
     def stored(self) -> tuple[TensorSpec, ...]:
         """The arrays in an artifact, in order."""
@@ -270,6 +281,8 @@ class Metadata:
         rest["expanded"] = self.expanded
         rest["offloads"] = [one.row() for one in self.offloads]
         rest["bodies"] = [one.row() for one in self.bodies]
+        rest["symbols"] = [one.row() for one in self.symbols]
+        rest["state"] = [list(pair) for pair in self.state]
         return json.dumps({**rest, **tensors, **plain}, separators=(",", ":"))
 
     @classmethod
@@ -302,7 +315,9 @@ class Metadata:
         fields["programs"] = tuple(Program.of(row, len(fields["weights"])) for row in fields["programs"])
         fields["offloads"] = tuple(Offload.of_row(row, len(fields["weights"])) for row in fields["offloads"])
         fields["bodies"] = tuple(Body.of(row, len(fields["weights"])) for row in fields["bodies"])
+        fields["symbols"] = tuple(Symbol.of(row) for row in fields["symbols"])
         fields["compact"] = _compact(fields["compact"], fields["weights"])
+        fields["state"] = tuple(_state_pair(row) for row in fields["state"])
         if not fields["programs"]:
             raise ArtifactError("metadata field 'programs' is empty")
         found = cls(**{key: fields[key] for key in _FIELDS})
@@ -313,8 +328,8 @@ class Metadata:
 _TENSORS = ("inputs", "outputs", "weights")
 _FIELDS: dict[str, type] = {
     "format": int, "threads": int, "parallel": bool, "inputs": list, "outputs": list, "weights": list,
-    "programs": list, "compact": list, "expanded": bool, "offloads": list, "bodies": list, "machine": dict,
-    "versions": dict, "model": dict, "report": dict,
+    "programs": list, "compact": list, "expanded": bool, "offloads": list, "bodies": list, "symbols": list,
+    "state": list, "machine": dict, "versions": dict, "model": dict, "report": dict,
 }  # fmt: skip
 _TEXTS = {"machine": ("isa", "mcpu", "triple"), "versions": ("tvm", "tvm_ffi"), "model": ("name", "sha256")}
 
@@ -327,7 +342,7 @@ def _tensor(key: str, row: Any) -> TensorSpec:
             raise TypeError("a row is [name, shape, dtype]")
         for dim in shape:
             if isinstance(dim, str) and key in ("inputs", "outputs"):
-                multiple_of_symbol(dim)
+                dimension(dim)
             elif type(dim) is not int or dim < 0:
                 raise ValueError("dimensions are whole numbers, 0 or more")
         spec = TensorSpec(name, tuple(shape), dtype)
@@ -335,6 +350,13 @@ def _tensor(key: str, row: Any) -> TensorSpec:
         return spec
     except Exception as error:  # numpy reads odd dtypes as Python literals, with whatever that raises
         raise ArtifactError(f"metadata field {key!r} has the tensor {row!r:.300}: {error}") from error
+
+
+def _state_pair(row: Any) -> tuple[str, str]:
+    """One pair of the JSON, checked."""
+    if not (isinstance(row, list) and len(row) == 2 and all(isinstance(name, str) for name in row)):
+        raise ArtifactError(f"metadata field 'state' has {row!r:.300}: [output, input] is needed")
+    return row[0], row[1]
 
 
 def _compact(rows: Any, weights: tuple[TensorSpec, ...]) -> tuple[Compact, ...]:

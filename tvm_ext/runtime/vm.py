@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .batches import run_composed, split_batch
 from .function import Function, Weights
 from .memory.arrays import aligned_empty
+from .sizes.batches import run_composed, split_batch
+from .sizes.sized_call import SizedCall
 from .spec import Metadata
 from .tvm_runtime import virtual_machine
 
@@ -25,6 +26,9 @@ Observer = Callable[[str, bool], None]
 
 Hook = Callable[[str, bool, Sequence[Any]], None]
 """What an :data:`Observer` is called with, and the arguments as the VM has them."""
+
+Places = Sequence[np.ndarray | None] | None
+"""Memory for each output; None for memory that the callee chooses."""
 
 
 class Caller:
@@ -39,33 +43,34 @@ class Caller:
     def __init__(self, module: Any, metadata: Metadata, weights: Weights) -> None:
         self._machine = machine = virtual_machine(module)
         self._inputs, self._outputs = metadata.inputs, metadata.outputs
+        self._sized: SizedCall | None = None
         memory = aligned_empty((max(program.arena_bytes for program in metadata.programs),), np.uint8)
         self._functions = {
-            program.batch: Function(
-                machine[program.function],
-                program,
-                [spec.at(program.batch) for spec in metadata.inputs],
-                [spec.at(program.batch) for spec in metadata.outputs],
-                weights,
-                memory,
-            )
+            program.batch: Function(machine[program.function], program, *metadata.interface(program), weights, memory)
             for program in metadata.programs
         }
+        if metadata.symbols:
+            self._sized = SizedCall(self._functions[0], metadata.inputs, metadata.outputs, metadata.symbols)
         self._costs = tuple((program.batch, program.cost or float(program.batch)) for program in metadata.programs)
 
-    def call(self, arrays: Sequence[np.ndarray], rows: int = 0) -> list[np.ndarray]:
-        """Run the model. Arrays fit the inputs; what comes back shares memory with nothing else.
+    def call(self, arrays: Sequence[np.ndarray], rows: int = 0, into: Places = None) -> list[np.ndarray]:
+        """Run the model. Arrays fit the inputs; what comes back shares memory with nothing else, but for `into`.
 
         Args:
             arrays: one an input.
             rows: size of the batch; 0 if no dimension is symbolic.
+            into: one an output: aligned memory to write it to, or None. An output that no kernel writes is elsewhere.
         """
+        if self._sized is not None:
+            return self._sized(arrays, into)
         if (function := self._functions.get(rows)) is not None:
-            return function.call(arrays)
+            return function.call(arrays, into)
         sizes = split_batch(rows, self._costs)
-        return run_composed(self._functions, sizes, arrays, self._inputs, self._outputs, rows)
+        return run_composed(self._functions, sizes, arrays, self._inputs, self._outputs, rows, into)
 
-    def observed(self, arrays: Sequence[np.ndarray], rows: int, hook: Hook) -> list[np.ndarray]:
+    def observed(
+        self, arrays: Sequence[np.ndarray], rows: int, hook: Hook, into: Places = None
+    ) -> list[np.ndarray]:  # fmt: skip
         """:meth:`call`, with a look at every kernel."""
 
         def look(_function: Any, name: str, before: bool, _result: Any, *arguments: Any) -> None:
@@ -73,7 +78,7 @@ class Caller:
 
         self._machine.set_instrument(look)
         try:
-            return self.call(arrays, rows)
+            return self.call(arrays, rows, into)
         finally:
             self._machine.set_instrument(None)
 
@@ -101,14 +106,16 @@ class CallerPool:
         self._waiting = 0
         self._returned = threading.Condition(threading.Lock())
 
-    def call(self, arrays: Sequence[np.ndarray], rows: int = 0, hook: Hook | None = None) -> list[np.ndarray]:
+    def call(
+        self, arrays: Sequence[np.ndarray], rows: int = 0, hook: Hook | None = None, into: Places = None
+    ) -> list[np.ndarray]:  # fmt: skip
         """:meth:`Caller.call` (or :meth:`Caller.observed`) through a free caller."""
         try:
             caller = self._idle.pop()
         except IndexError:
             caller = self._wait_or_make()
         try:
-            outputs = caller.observed(arrays, rows, hook) if hook else caller.call(arrays, rows)
+            outputs = caller.observed(arrays, rows, hook, into) if hook else caller.call(arrays, rows, into)
         except BaseException:
             self._give_up()
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import InputError, OptionError
-from ..core.frozen import FrozenInput
 from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
+from ..core.settings.frozen import FrozenInput
 from ..ops.table import of
 from ..runtime.table import Cell, Column, Table, Value, plain_fields
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
+from .sizes import checked_sizes
 
 if TYPE_CHECKING:
     from ..runtime.model import CompiledModel
@@ -116,6 +117,7 @@ def verify(
     seed: int = 0,
     reference: Mapping[str, np.ndarray] | None = None,
     tolerance: float | None = None,
+    sizes: Sequence[Mapping[str, int]] | None = None,
 ) -> VerifyReport:
     """Compare a compiled model with onnxruntime; see :func:`tvm_ext.verify`."""
     if model is None and reference is None:
@@ -125,8 +127,9 @@ def verify(
         )
     if tolerance is not None and not (isinstance(tolerance, Real) and tolerance >= 0.0):
         raise OptionError(f"tolerance={tolerance!r}: a part of the output's range, 0 or more, is needed")
+    checked = checked_sizes(compiled, sizes, seed)
     if inputs is None and reference is None and any(spec.batch_axis is not None for spec in compiled.inputs):
-        return _verify_batches(compiled, model, seed, tolerance)
+        return _verify_sizes(compiled, model, seed, tolerance, checked)
     tolerance = tolerance_of(compiled, tolerance)
     if inputs is not None and not isinstance(inputs, Mapping):
         raise InputError(f"inputs is a {type(inputs).__name__}", fix="pass a dict: input name -> array")
@@ -138,15 +141,23 @@ def verify(
     return report_of(outputs, reference, label, None if inputs is not None else seed, tolerance)
 
 
-def _verify_batches(compiled: CompiledModel, model: Any, seed: int, tolerance: float | None) -> VerifyReport:
-    """Every size of the batch that has a program, and one that is composed of them; a row an output and size."""
+def _verify_sizes(
+    compiled: CompiledModel, model: Any, seed: int, tolerance: float | None, sizes: Sequence[Mapping[str, int]]
+) -> VerifyReport:
+    """Each of the sizes; of a batch of rows, those that have a program, and one that is composed of them.
+
+    A row an output and size.
+    """
+    batches = [] if sizes else [*compiled.batches, sum(compiled.batches) + 1]
+    at = [({"batch": batch}, seeded_inputs(compiled.inputs, seed, batch)) for batch in batches]
+    at += [(dict(one), seeded_inputs(compiled.inputs, seed, sizes=one)) for one in sizes]
     reports = []
-    for batch in (*compiled.batches, sum(compiled.batches) + 1):
-        feeds = seeded_inputs(compiled.inputs, seed, batch)
+    for named, feeds in at:
         outputs = compiled.run(feeds)
         reference, label = run_reference(model, {**frozen_inputs(compiled), **feeds}, compiled.threads)
         report = report_of(outputs, reference, label, seed, tolerance_of(compiled, tolerance))
-        rows = tuple(replace(row, name=f"{row.name} (batch {batch})") for row in report.outputs)
+        where = ", ".join(f"{name} {size}" for name, size in named.items())
+        rows = tuple(replace(row, name=f"{row.name} ({where})") for row in report.outputs)
         reports.append(replace(report, outputs=rows))
     rows = tuple(row for report in reports for row in report.outputs)
     problems = tuple(dict.fromkeys(p for report in reports for p in report.problems))

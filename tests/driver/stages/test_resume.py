@@ -13,6 +13,7 @@ import onnx
 import pytest
 
 import tvm_ext
+from tests import state_graphs
 from tests.inspection import stage_models
 from tvm_ext.core.errors import OptionError, StageError, UnsupportedError
 from tvm_ext.core.sample_inputs import seeded_inputs
@@ -290,3 +291,14 @@ def test_a_symbolic_batch_and_unknown_stages_are_refused() -> None:
     with pytest.raises(OptionError, match="no stage 'group'") as unknown:
         tvm_ext.inspect(stage_models.tiny(), to="group")
     assert "did you mean 'grouped'" in unknown.value.fix
+
+
+def test_states_are_those_of_the_compile(tmp_path: Path) -> None:
+    proto = state_graphs.cached("Where")
+    tvm_ext.inspect(proto, state="auto", threads=1).dump(tmp_path)
+    made = tvm_ext.compile(proto, state="auto", threads=1, cache=False)
+    for path in sorted(tmp_path.glob("*.py")):
+        if name_of(path) in RESUMABLE:
+            resumed = tvm_ext.resume(path)
+            assert resumed.state == made.state == {"present": "past"}
+            assert resumed.metadata.programs[0].updates == made.metadata.programs[0].updates == ((1, 2),)

@@ -30,6 +30,16 @@ def chain(*steps: Any) -> Any:
     return body
 
 
+def _scattered(*back: int, rows: Any = ((5,), (0,)), reduction: str = "update") -> Any:
+    """Rows of axis 2, which goes to the front and back."""
+    new = random(len(rows), *([1, 3, 5] if np.shape(rows)[1] == 1 else [3, 5]))
+    return chain(
+        lambda x: R.permute_dims(x, [2, 0, 1, 3]),
+        lambda x: R.scatter_nd(x, const(rows, "int64"), const(new), reduction),
+        lambda x: R.permute_dims(x, back),
+    )
+
+
 RULES = {
     "add zero": (chain(lambda x: R.add(x, const(0.0))), []),
     "zero plus": (chain(lambda x: R.add(const(np.zeros((7, 1))), x)), []),
@@ -68,6 +78,14 @@ RULES = {
         [],
     ),
     "permute of ones": (chain(lambda x: R.permute_dims(x, [1, 0, 2, 3])), ["reshape"]),
+    "scatter between permutes": (
+        _scattered(1, 2, 0, 3),
+        ["permute_dims", "reshape", "broadcast_to", "scatter_elements"],
+    ),
+    "sums scattered": (
+        _scattered(1, 2, 0, 3, rows=[[2], [2]], reduction="add"),
+        ["permute_dims", "reshape", "broadcast_to", "scatter_elements"],
+    ),
     "concat of one": (chain(lambda x: R.concat([x], 1)), []),
     "slice of all": (chain(lambda x: R.strided_slice(x, [1, 3], [0, 0], [99, 5])), []),
     "pad by nothing": (chain(lambda x: R.nn.pad(x, [0] * 8)), []),
@@ -159,6 +177,13 @@ def test_refuses_silently_what_is_no_candidate(name: str) -> None:
     mod = build(chain(LEFT[name]), SHAPE)
     result = apply(SimplifyAlgebra(), mod)
     assert result.fired == () and result.skipped == () and result.mod.same_as(mod)
+
+
+@pytest.mark.parametrize("body", [_scattered(1, 0, 2, 3), _scattered(1, 2, 0, 3, rows=[[5, 0], [1, 0]])])
+def test_a_scatter_that_is_not_along_one_axis_stays(body: Any) -> None:
+    mod = build(body, SHAPE)
+    result = apply(SimplifyAlgebra(), mod)
+    assert not any("scatter" in event.detail for event in result.fired) and "scatter_nd" in ops(result.mod)
 
 
 def test_match_cast_keeps_binding_its_dimensions() -> None:

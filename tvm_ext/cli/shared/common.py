@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-import threading
-import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import OptionError
+from ...core.progress import Progress
 from ...runtime.table import Column, Table
 from .options import compile_options
 
@@ -103,41 +101,3 @@ def print_result(args: argparse.Namespace, values: dict[str, Any], text: object)
 def print_table(columns: Sequence[Column | str], rows: Iterable[Sequence[Any]]) -> None:
     """Rows in aligned columns; no column has a title where there are no heads to print."""
     print(Table(columns, rows).text(head=any(columns)))
-
-
-class Progress:
-    """Says on stderr what is going on once it has taken two seconds, and then every few seconds.
-
-    On a terminal one line is rewritten and removed at the end; elsewhere lines are added.
-    """
-
-    first, interval = 2.0, 5.0
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._shown = False
-
-    def tell(self, label: str) -> None:
-        """Change what is going on."""
-        self.label = label
-
-    def __enter__(self) -> Progress:
-        self._start = time.monotonic()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-        if self._shown and sys.stderr.isatty():
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-    def _watch(self) -> None:
-        wait = self.first
-        while not self._done.wait(wait):
-            self._shown, terminal = True, sys.stderr.isatty()
-            text = f"{self.label} ... {time.monotonic() - self._start:.0f} s"
-            print(f"\r\033[K{text}" if terminal else text, end="" if terminal else "\n", file=sys.stderr, flush=True)
-            wait = 0.5 if terminal else self.interval

@@ -11,6 +11,7 @@ float) is an encode.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,3 +53,30 @@ def outgrows(nbytes: int, operands: int) -> bool:
     """Whether a constant would be large, and much larger than the bytes of what it is made of: a program computes it,
     so that an artifact stays about as large as its model."""
     return nbytes > _SMALL and nbytes > _MAX_GROWTH * operands
+
+
+class Growth:
+    """Which constants outgrow what they are made of, decided alike in programs of several sizes of one model.
+
+    The first program decides by its own sizes; each other one, with :meth:`again`, as the first did of the same value.
+    """
+
+    def __init__(self) -> None:
+        self._decided: dict[tuple[str, int], bool] = {}
+        self._asked: Counter[str] = Counter()
+
+    def again(self) -> Growth:
+        """For another program."""
+        other = Growth()
+        other._decided = self._decided
+        return other
+
+    def decided(self, value: str, outgrown: bool) -> bool:
+        """Whether a value stays computed.
+
+        Args:
+            value: its name; of one that is asked about several times, the first program's answers hold in turn.
+            outgrown: whether it outgrows its operands in this program.
+        """
+        self._asked[value] += 1
+        return self._decided.setdefault((value, self._asked[value]), outgrown)

@@ -13,6 +13,7 @@ from ...core.errors import OptionError, PassError, StageError, TvmExtError
 from ...core.graph.ownership import Role
 from ...core.machine import Machine
 from ...core.passes import CompileContext
+from ...core.settings.states import state_pairs
 from ...frontend.importer import Imported
 from ...frontend.reading.narrow import computed, stored
 from ...frontend.reading.reader import Source
@@ -58,7 +59,9 @@ def lower_from(path: str | os.PathLike[str]) -> Lowered:
     mod = with_programs(base.mod, ctx, given) if given is not base else base.mod
     after = _go_on(stage, mod, ctx, base)
     clock.lap("passes")
-    return Lowered(_source(base), _imported(base, given, ctx), after, ctx, clock)
+    source, imported = _source(base), _imported(base, given, ctx)
+    ctx.states = state_pairs(ctx.options.state, imported.inputs, imported.outputs, source.name)
+    return Lowered(source, imported, after, ctx, clock)
 
 
 def _role(stage: Stage) -> Role:

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...core.frozen import FrozenInput
 from ...core.graph.offload_plan import OffloadedRegion, OffloadPlan
 from ...core.graph.ownership import Owner, Ownership
 from ...core.graph.provenance import Provenance
@@ -15,6 +14,7 @@ from ...core.numbers.precision import PrecisionPlan
 from ...core.options import CompileOptions
 from ...core.passes import CompileContext, Event, PassReport
 from ...core.plan import Kernel
+from ...core.settings.frozen import FrozenInput
 from ..lower import new_context
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...core.errors import OptionError, UnsupportedError
-from ...core.frozen import FrozenInput
+from ...core.settings.frozen import FrozenInput
 from .reader import Source
 from .shapes import agree, dims_of, text_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
@@ -35,15 +36,62 @@ def input_specs(graph: onnx.GraphProto, shapes: Shapes, model: str) -> tuple[Ten
     inputs = [value for value in graph.input if value.name not in weights]
     dtypes = {value.name: _dtype(value, model) for value in inputs}
     stated = {value.name: dims_of(value) for value in inputs}
-    _check_known(shapes, stated, weights, model)
-    names: dict[str, tuple[int | str, str]] = {}
-    for name, shape in shapes.items():
-        _bind(name, stated[name], shape, names, model)
-    bound = {name: _bound(dims, shapes.get(name), names) for name, dims in stated.items()}
+    bound = bound_dims(stated, shapes, weights, model)
     symbols = {dim for shape in shapes.values() for dim in shape if isinstance(dim, str)}
     _check_bound(bound, symbols, model)
     return tuple(TensorSpec(name, tuple(d for d in bound[name] or () if d is not None), dtypes[name])
                  for name in stated)  # fmt: skip
+
+
+def free_shapes(graph: onnx.GraphProto, shapes: Shapes) -> dict[str, tuple[int | str, ...]]:
+    """`shapes`, with names for dimensions that neither it nor the model fixes.
+
+    A dimension has the name that the model states, where that is one, else one of its input and place.
+    """
+    weights = {tensor.name for tensor in graph.initializer}
+    stated = {value.name: dims_of(value) for value in graph.input if value.name not in weights}
+    known = {
+        dim: size
+        for name, shape in shapes.items()
+        for dim, size in zip(stated.get(name) or (), shape, strict=False)
+        if isinstance(dim, str)
+    }
+    out = dict(shapes)
+    for name, dims in stated.items():
+        if name in out or dims is None or all(isinstance(dim, int) for dim in dims):
+            continue
+        out[name] = tuple(_named(name, axis, known.get(dim, dim) if isinstance(dim, str) else dim)
+                          for axis, dim in enumerate(dims))  # fmt: skip
+    return out
+
+
+def _named(input_name: str, axis: int, dim: Dim) -> int | str:
+    """A dimension that is a number or a name of letters, digits and underscores."""
+    if isinstance(dim, int):
+        return dim
+    plain = re.sub(r"\W", "_", dim if dim is not None else f"{input_name}_{axis}")
+    return plain if plain.isidentifier() else f"_{plain}"
+
+
+def bound_dims(
+    stated: Mapping[str, tuple[Dim, ...] | None], shapes: Shapes, weights: Set[str], model: str
+) -> dict[str, tuple[Dim, ...] | None]:
+    """Dimensions of each input with what `shapes` says of them, and of the names that other inputs share.
+
+    Args:
+        stated: input -> dimensions that the model states; None if it does not state how many there are.
+        shapes: input -> shape.
+        weights: names of initializers, for messages.
+        model: its name, for messages.
+
+    Raises:
+        OptionError: `shapes` names an unknown input or contradicts what the model fixes.
+    """
+    _check_known(shapes, stated, weights, model)
+    names: dict[str, tuple[int | str, str]] = {}
+    for name, shape in shapes.items():
+        _bind(name, stated[name], shape, names, model)
+    return {name: _bound(dims, shapes.get(name), names) for name, dims in stated.items()}
 
 
 def dims_of(value: onnx.ValueInfoProto) -> tuple[Dim, ...] | None:
@@ -51,11 +99,11 @@ def dims_of(value: onnx.ValueInfoProto) -> tuple[Dim, ...] | None:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return None
-    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else _name(d.dim_param)
+    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else dim_name(d.dim_param)
                  for d in tensor.shape.dim)  # fmt: skip
 
 
-def _name(given: str) -> str | None:
+def dim_name(given: str) -> str | None:
     """The name of a free dimension; "?", which paddle2onnx writes for every one, is none: equal names, equal sizes."""
     return None if given in ("", "?") else given
 
@@ -85,7 +133,7 @@ def _kind(given: onnx.TypeProto) -> str:
     return {"map_type": "a map", "sparse_tensor_type": "a sparse tensor"}.get(kind or "", "a value without a type")
 
 
-def _check_known(shapes: Shapes, stated: Mapping[str, object], weights: set[str], model: str) -> None:
+def _check_known(shapes: Shapes, stated: Mapping[str, object], weights: Set[str], model: str) -> None:
     for name in shapes:
         if name not in stated:
             near = difflib.get_close_matches(name, stated, n=1)

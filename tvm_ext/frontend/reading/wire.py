@@ -30,9 +30,9 @@ _LOCATION_ENTRY = b"\x0a\x08location"
 
 def graph_name(data: bytes) -> str:
     """The name of the model's graph; "" if it has none or the bytes are no model."""
-    for number, start, end in _fields(data, 0, len(data)):
+    for number, start, end in fields(data, 0, len(data)):
         if number == 7:
-            for inner, first, last in _fields(data, start, end):
+            for inner, first, last in fields(data, start, end):
                 if inner == GRAPH_NAME:
                     return data[first:last].decode("utf-8", "replace")
     return ""
@@ -45,7 +45,7 @@ def external_locations(data: bytes) -> tuple[str, ...]:
 
 def _locations(data: bytes, message: str, start: int, end: int, depth: int) -> Iterator[str]:
     children = CHILDREN[message] if depth else {}
-    for number, first, last in _fields(data, start, end):
+    for number, first, last in fields(data, start, end):
         child = children.get(number)
         if child == "TensorProto":
             yield from _tensor_location(data, first, last)
@@ -55,28 +55,28 @@ def _locations(data: bytes, message: str, start: int, end: int, depth: int) -> I
 
 def _tensor_location(data: bytes, start: int, end: int) -> Iterator[str]:
     location, external = "", False
-    for number, first, last in _fields(data, start, end):
+    for number, first, last in fields(data, start, end):
         if number == DATA_LOCATION:
             external = data[first:last] == b"\x01"
         elif number == EXTERNAL_DATA:
-            entry = {n: data[i:j] for n, i, j in _fields(data, first, last)}
+            entry = {n: data[i:j] for n, i, j in fields(data, first, last)}
             if entry.get(1) == b"location":
                 location = entry.get(2, b"").decode("utf-8", "replace")
     if external and location:
         yield location
 
 
-def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
+def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
     """(field number, first byte, last byte + 1) of each field; stops where the bytes are no valid message."""
     while position < end:
-        tag, position = _varint(data, position, end)
+        tag, position = varint(data, position, end)
         kind, start = tag & 7, position
         if kind == 0:
-            _, position = _varint(data, position, end)
+            _, position = varint(data, position, end)
         elif kind == 1:
             position += 8
         elif kind == 2:
-            length, start = _varint(data, position, end)
+            length, start = varint(data, position, end)
             position = start + length
         elif kind == 5:
             position += 4
@@ -87,8 +87,8 @@ def _fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, in
         yield tag >> 3, start, position
 
 
-def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """The number at `position` and the position after it; a position past `end` if it is cut off."""
+def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """(number at `position` and the position after it; a position past `end` if it is cut off."""
     value = shift = 0
     while position < end and shift < 70:
         byte = data[position]

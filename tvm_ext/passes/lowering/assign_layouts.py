@@ -38,6 +38,12 @@ from tvm_ext.runtime.memory.arrays import zero_copy
 from tvm_ext.schedules.recipes import layout_transform
 
 
+def interface(*types: tuple[tuple[int, ...], str]) -> tirx.PrimFunc:
+    """A kernel with parameters of these shapes and dtypes, and no body."""
+    params = [tirx.decl_buffer(shape, dtype, f"p{number}") for number, (shape, dtype) in enumerate(types)]
+    return tirx.PrimFunc(params, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
+
+
 def _pack_into(tensor: tvm.runtime.Tensor, value: GenericConst, layout: Layout) -> None:
     packed = layout.pack(array_of(value))
     if zero_copy(packed.dtype, packed.shape):
@@ -47,26 +53,36 @@ def _pack_into(tensor: tvm.runtime.Tensor, value: GenericConst, layout: Layout) 
 
 
 class AssignLayouts(Pass):
-    """Forward assignment of layouts; emits kernels that are not scheduled yet."""
+    """Forward assignment of layouts; emits kernels that are not scheduled yet.
+
+    Args:
+        interfaces: kernels have parameters and no body, and packed constants no values: of a program that tells only
+            how shapes depend on the sizes of a model.
+    """
 
     name = "assign-layouts"
     stage = "layout"
     needed = "it makes the kernels that recipes chose: switch recipes off instead"
+
+    def __init__(self, interfaces: bool = False) -> None:
+        self._interfaces = interfaces
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         rewriter = Rewriter(mod, ctx)
         # Weights are packed while this thread goes on to schedule: numpy works without Python's lock.
         packer = concurrent.futures.ThreadPoolExecutor(1, "tvm_ext-pack")
         try:
-            result = rewriter.rewrite(_Assigner(rewriter, ctx, packer).visit)
+            result = rewriter.rewrite(_Assigner(rewriter, ctx, packer, self._interfaces).visit)
         finally:
             packer.shutdown(wait=False)
         return PassResult(relax.transform.DeadCodeElimination()(result.mod), result.fired, result.skipped)
 
 
 class _Assigner:
-    def __init__(self, rewriter: Rewriter, ctx: CompileContext, packer: concurrent.futures.Executor) -> None:
-        self._rw, self._ctx, self._packer = rewriter, ctx, packer
+    def __init__(
+        self, rewriter: Rewriter, ctx: CompileContext, packer: concurrent.futures.Executor, interfaces: bool
+    ) -> None:
+        self._rw, self._ctx, self._packer, self._interfaces = rewriter, ctx, packer, interfaces
         self._layout: dict[relax.Var, Layout] = {}
         self._in: dict[tuple[relax.Var, Layout], relax.Var] = {}
         self._kernels: dict[tuple[str, Layouts], GlobalVar] = {}
@@ -86,7 +102,7 @@ class _Assigner:
         offered = [self._layout.get(a, Layout.plain(len(shape_of(a) or ()))) for a in binding.value.args]
         layouts = plan.recipe.layouts(plan.match, plan.config, offered)
         args = [self._argument(a, layout) for a, layout in zip(binding.value.args, layouts.params, strict=True)]
-        gvar = self._kernel(binding.value.op.name_hint, plan, layouts)
+        gvar = self._kernel(binding, plan, layouts)
         shape, dtype = shape_of(binding.var) or (), dtype_of(binding.var)
         call = relax.call_tir(gvar, args, relax.TensorType(layouts.output.physical_shape(shape), dtype))
         rw.fire(f"{plan.recipe.name}: {layouts}")
@@ -146,7 +162,8 @@ class _Assigner:
                 return packed
         shape, dtype = shape_of(value) or (), dtype_of(value)
         tensor = tvm.runtime.empty(layout.physical_shape(shape), layout.element_type(dtype))
-        self._ctx.pending.append(self._packer.submit(_pack_into, tensor, value, layout))
+        if not self._interfaces:
+            self._ctx.pending.append(self._packer.submit(_pack_into, tensor, value, layout))
         packed = relax.const(tensor)
         self._ctx.packed.append((packed, value, layout))
         return packed
@@ -166,10 +183,13 @@ class _Assigner:
             name, layouts, schedule = layout_transform.NAME, f"{own} -> {layout}", layout_transform.schedule
             config = {"threads": layout_transform.threads_for(shape, dtype, machine)}
             kernel = Kernel(name, name, config, "", layouts, estimate=cost(machine), schedule=schedule, cost=cost)
-            self._transforms[key] = self._add(layout_transform.compute(*key, machine), kernel)
+            types = ((own.physical_shape(shape), dtype), (layout.physical_shape(shape), dtype))
+            function = interface(*types) if self._interfaces else layout_transform.compute(*key, machine)
+            self._transforms[key] = self._add(function, kernel)
         return self._transforms[key]
 
-    def _kernel(self, group: str, plan: Plan, layouts: Layouts) -> GlobalVar:
+    def _kernel(self, binding: relax.VarBinding, plan: Plan, layouts: Layouts) -> GlobalVar:
+        group = binding.value.op.name_hint
         if (group, layouts) not in self._kernels:
             schedule = functools.partial(
                 plan.recipe.schedule, match=plan.match, config=plan.config, machine=self._ctx.machine
@@ -180,8 +200,14 @@ class _Assigner:
                 name, plan.recipe.name, plan.config, "", str(layouts), estimate=plan.cost, record=record,
                 choice=plan.choice, schedule=schedule, plan=plan,
             )  # fmt: skip
-            self._kernels[group, layouts] = self._add(plan.recipe.compute(plan.match, plan.config, layouts), kernel)
+            self._kernels[group, layouts] = self._add(self._function(plan, layouts, binding), kernel)
         return self._kernels[group, layouts]
+
+    def _function(self, plan: Plan, layouts: Layouts, call: relax.VarBinding) -> tirx.PrimFunc:
+        if not self._interfaces:
+            return plan.recipe.compute(plan.match, plan.config, layouts)
+        values = zip([*call.value.args, call.var], [*layouts.params, layouts.output], strict=True)
+        return interface(*((how.physical_shape(shape_of(v) or ()), how.element_type(dtype_of(v))) for v, how in values))
 
     def _add(self, function: tirx.PrimFunc, kernel: Kernel) -> GlobalVar:
         attrs = {"op_pattern": OPAQUE, RECIPE: kernel.recipe, CONFIG: str(kernel.config)}

@@ -29,6 +29,8 @@ from tvm_ext.core.records.record_book import RecordBook
 from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.schedules import recipes
 
+from ..sizes.alignment import VARYING
+
 
 class ChooseRecipes(Pass):
     """By verdicts of the timing cache, records and estimates: no candidate is run."""
@@ -70,6 +72,8 @@ def allowed_matches(group: Group, ctx: CompileContext) -> Matches:
     """All recipes that may take a group in a compile: options and switches leave some out."""
     if group.name in ctx.switches.groups:
         return Matches((), ["switched off"])
+    if why := group.function.attrs.get(VARYING):
+        return Matches((), [str(why)])
     return matches(group, ctx.machine, exact=ctx.options.accuracy == "exact", off=ctx.switches.recipes)
 
 

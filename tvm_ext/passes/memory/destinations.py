@@ -8,17 +8,17 @@ constant, an input, or the same as another one) is returned as before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
 
-from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of, with_main
+from ...core.graph.relax_graph import bindings_of, op_name, shape_of, with_main
 from ...core.passes import CompileContext, Event, Pass, PassResult
-from ...runtime.memory.arrays import zero_copy
+from .updates import Updates, can_lend, results_of, root_of
 
 
 @dataclass(frozen=True)
@@ -35,23 +35,28 @@ class PlaceOutputs(Pass):
     needed = "a caller gives the memory of outputs"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        function, outputs = _with_destinations(mod["main"])
+        function, outputs = _with_destinations(mod["main"], [output for output, _ in ctx.states])
+        updated = {output for output, _ in ctx.facts.get(Updates, Updates()).pairs}
+        assert updated <= {index for index, _ in outputs}, "a state that is updated has memory of its own"
         fired = tuple(Event(f"output {index}", f"a kernel writes it, of shape {shape}") for index, shape in outputs)
         return PassResult(with_main(mod, function), fired, facts=(Destinations(outputs),))
 
 
-def _with_destinations(function: relax.Function) -> tuple[relax.Function, tuple[tuple[int, tuple[int, ...]], ...]]:
+def _with_destinations(
+    function: relax.Function, first: Sequence[int] = ()
+) -> tuple[relax.Function, tuple[tuple[int, tuple[int, ...]], ...]]:
     """The function that takes memory for its outputs as last parameters, and which outputs, in what shape.
 
     Args:
         function: calls kernels in destination-passing style (after CallTIRRewrite); not yet planned.
+        first: outputs that come before others: of several in one memory the first is written, the others are returned.
     """
     values = {b.var: b.value for b in bindings_of(function)}
-    results = _results(function.body.body, values)
+    results = results_of(function.body.body, values)
     params: dict[Any, relax.Var] = {}
     destinations = []
-    for index, result in enumerate(results):
-        memory = _memory_of(result, values)
+    for index in sorted(range(len(results)), key=lambda index: index not in first):
+        memory = _memory_of(results[index], values)
         if memory is None or memory in params:
             continue
         params[memory] = relax.Var(f"out{index}", memory.ty)
@@ -72,30 +77,8 @@ def _with_destinations(function: relax.Function) -> tuple[relax.Function, tuple[
     return new, tuple(destinations)
 
 
-def _results(result: Any, values: dict[Any, Any]) -> list[Any]:
-    found = _definition(result, values)
-    return list(found.fields) if isinstance(found, relax.Tuple) else [result]
-
-
-def _definition(expr: Any, values: dict[Any, Any]) -> Any:
-    while isinstance(expr, relax.Var) and expr in values:
-        expr = values[expr]
-    return expr
-
-
 def _memory_of(result: Any, values: dict[Any, Any]) -> relax.Var | None:
     """The allocation behind an output, through other names and shapes of it; None if numpy cannot lend such memory."""
-    while isinstance(result, relax.Var) and result in values:
-        value = values[result]
-        if op_name(value) == "relax.builtin.alloc_tensor":
-            fits = zero_copy(_numpy(dtype_of(result)), shape_of(result) or ())
-            return result if fits else None
-        result = value.args[0] if op_name(value) == "relax.reshape" else value
-    return None
-
-
-def _numpy(dtype: str) -> np.dtype[Any]:
-    try:
-        return np.dtype(dtype)
-    except TypeError:  # bfloat16 and the like
-        return np.dtype("V1")
+    root = root_of(result, values)
+    fits = op_name(values.get(root)) == "relax.builtin.alloc_tensor" and can_lend(root)
+    return root if fits else None

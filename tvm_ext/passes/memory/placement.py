@@ -15,7 +15,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax
@@ -23,9 +22,9 @@ from tvm.ir import Call, GlobalVar, IRModule
 
 from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of, with_main
 from ...core.passes import CompileContext, Event, Pass, PassResult
-from ...runtime.memory.arrays import zero_copy
 from ...runtime.spec import View
 from .arena import WORKSPACE, Arena, Interval, Memory, Pooled, plan
+from .updates import can_lend
 
 _ALLOC, _VIEW = "relax.builtin.alloc_tensor", "relax.reshape"
 
@@ -93,7 +92,7 @@ def _lifetimes(function: relax.Function) -> dict[relax.Var, Interval]:
     step = -1
     for binding in bindings_of(function):
         value = binding.value
-        if op_name(value) == _ALLOC and _fits(binding.var):
+        if op_name(value) == _ALLOC and can_lend(binding.var):
             root[binding.var], steps[binding.var] = binding.var, []
         elif isinstance(value, relax.Var) or op_name(value) == _VIEW:
             source = value if isinstance(value, relax.Var) else value.args[0]
@@ -109,14 +108,6 @@ def _lifetimes(function: relax.Function) -> dict[relax.Var, Interval]:
             kept.update(_variables(value))
     own = {root[var] for var in kept if var in root}
     return {v: _interval(v, names.get(v, v.name), found) for v, found in steps.items() if found and v not in own}
-
-
-def _fits(var: relax.Var) -> bool:
-    """Whether numpy can lend such memory."""
-    try:
-        return zero_copy(np.dtype(dtype_of(var)), shape_of(var) or ()) and shape_of(var) is not None
-    except TypeError:  # bfloat16 and the like
-        return False
 
 
 def _is_kernel(value: Any) -> bool:

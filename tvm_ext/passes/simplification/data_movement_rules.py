@@ -71,6 +71,28 @@ def _permute_of_ones(call: Call, site: Site) -> Any:
     return relax.op.reshape(call.args[0], out)
 
 
+def _permute_of_scatter(call: Call, site: Site) -> Any:
+    """permute_dims(scatter_nd(permute_dims(x), rows, new)) -> scatter_elements(x, rows, permute_dims(new), axis).
+
+    As exporters write a slice of a cache: the axis that is indexed goes to the front, and back.
+    """
+    scatter = site.inner(call.args[0], "relax.scatter_nd")
+    inner = site.inner(scatter.args[0], "relax.permute_dims") if scatter is not None else None
+    rows = shape_of(scatter.args[1]) if scatter is not None else None
+    if inner is None or rows is None or len(rows) != 2 or rows[1] != 1 or not site.sole(call.args[0]):
+        return None
+    there, back = _axes(inner), _axes(call)
+    if [there[axis] for axis in back] != list(range(len(there))):
+        return None
+    new = site.rw.emit(relax.op.permute_dims(scatter.args[2], back))
+    along = [rows[0] if axis == there[0] else 1 for axis in range(len(there))]
+    places = site.rw.emit(relax.op.broadcast_to(site.rw.emit(relax.op.reshape(scatter.args[1], along)), shape_of(new)))
+    reduction = attrs_of(scatter, ["reduction"])["reduction"]
+    site.take_over(call.args[0])
+    site.rw.fire("scatter along the axis that two permute_dims move to the front and back")
+    return relax.op.scatter_elements(inner.args[0], places, new, there[0], str(reduction))
+
+
 def _concat_of_one(call: Call, site: Site) -> Any:
     fields: list[Any] = list(getattr(site.rw.definition(call.args[0]), "fields", ()))
     if len(fields) != 1 or not site.same_type(fields[0]):
@@ -160,7 +182,7 @@ DATA_MOVEMENT_RULES: dict[str, tuple[Rule, ...]] = {
     "relax.broadcast_to": (_same_shape,),
     "relax.astype": (_cast_of_broadcast,),
     **{f"relax.{name}": (_reduction_of_broadcast,) for name in ("sum", "mean", "max", "min")},
-    "relax.permute_dims": (_identity_permute, _permute_of_permute, _permute_of_ones),
+    "relax.permute_dims": (_identity_permute, _permute_of_permute, _permute_of_ones, _permute_of_scatter),
     "relax.concat": (_concat_of_one,),
     "relax.strided_slice": (_slice_of_all,),
     "relax.tile": (_does_nothing("repeats", 1),),

@@ -12,7 +12,7 @@ from tvm.ir import Call, GenericConst, IRModule
 from tvm.tirx import FloatImm, IntImm
 
 from ...core.graph.relax_graph import Rewriter, dtype_of, op_name, shape_of, tuple_item
-from ...core.numbers.storage import outgrows
+from ...core.numbers.storage import Growth, outgrows
 from ...core.passes import CompileContext, Pass, PassResult
 from ...ops.evaluators import NotEvaluated, evaluate
 from ...ops.table import of
@@ -134,7 +134,8 @@ def _folded(call: Call, ty: Any, operands: list[Any], rw: Rewriter) -> Any:
     if types is None:
         rw.skip(f"{name}: the result has no static shape, or a dtype numpy lacks")
         return None
-    if _grows(types, operands):
+    growth = rw.ctx.facts.get(Growth)
+    if growth.decided(rw.current, _grows(types, operands)) if growth else _grows(types, operands):
         rw.skip(f"{name}: the result is over 1 MiB and over 4 times its operands")
         return None
     try:

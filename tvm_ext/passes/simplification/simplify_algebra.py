@@ -33,6 +33,7 @@ class SimplifyAlgebra(Pass):
         reshape(reshape(x))                  -> reshape(x)
         reshape, broadcast_to to x's shape   -> x
         permute_dims(permute_dims(x))        -> one, or none, or a reshape if only dimensions of 1 move
+        permute_dims(scatter_nd(permute_dims(x)))  -> scatter_elements(x), along the axis that went to the front
         concat of one, slice or pad of all   -> x
         x * broadcast_to(y)                  -> x * y
         sum(astype(broadcast_to(x)))         -> broadcast_to(sum(astype(x)))  # where x is whole along the axis

@@ -39,9 +39,7 @@ def with_sizes(
             f"extents {[len(extent) for extent in extents]} of a kernel whose parameters have the ranks "
             f"{[len(shape) for shape in shapes]}: state one extent for each dimension of each parameter, in order"
         )
-    place = len(function.params) - results
-    buffer = tirx.decl_buffer((len(sizes.vars),), "int64", SIZES)
-    params = [*function.params[:place], buffer, *function.params[place:]]
+    params, _ = _with_parameter(function, sizes, results)
     attrs: dict[str, Any] = {EXTENTS: [[_int64(d) for d in extent] for extent in extents], SYMBOLS: [*sizes.vars]}
     if border:
         attrs[BORDER] = {str(index): float(number) for index, number in border.items()}
@@ -49,6 +47,26 @@ def with_sizes(
     reads = {var: tirx.BufferLoad(brought, [tirx.const(i, "int32")]) for i, var in enumerate(sizes.vars)}
     body = tvm_ffi.structural_map(function.body, (Var, lambda var: reads.get(var, var)))
     return tirx.PrimFunc(params, body, function.ret_type, function.attrs).with_attr(attrs)
+
+
+def bind_sizes(function: tirx.PrimFunc, sizes: Sizes, results: int = 1) -> tirx.PrimFunc:
+    """A scheduled kernel whose loops run over its sizes already: it reads them itself, and nothing is left to cut.
+
+    f(x, out): for i in range(N): ...   ->   f(x, sizes, out): N = sizes[0]; for i in range(N): ...
+
+    Args:
+        function, sizes, results: as for :func:`with_sizes`.
+    """
+    params, buffer = _with_parameter(function, sizes, results)
+    binds = [tirx.Bind(var, tirx.BufferLoad(buffer, [index])) for index, var in enumerate(sizes.vars)]
+    return tirx.PrimFunc(params, tirx.SeqStmt([*binds, function.body]), function.ret_type, function.attrs)
+
+
+def _with_parameter(function: tirx.PrimFunc, sizes: Sizes, results: int) -> tuple[list[Any], Any]:
+    """The parameters with `sizes` before the results, and that one."""
+    place = len(function.params) - results
+    buffer = tirx.decl_buffer((len(sizes.vars),), "int64", SIZES)
+    return [*function.params[:place], buffer, *function.params[place:]], buffer
 
 
 def _int64(extent: Any) -> Any:

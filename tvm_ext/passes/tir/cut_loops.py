@@ -19,10 +19,14 @@ from tvm.ir.expr import TensorLoad
 from ...core.sizes import BORDER, EXTENTS, SIZES, SYMBOLS, extents_of
 from .cutting.affine import Arithmetic, Extents, in_type
 from .cutting.border import borders
+from .cutting.crossings import cross
+from .cutting.guards import guarded
 from .cutting.needs import Needs
 from .cutting.normal import normal, shareable
+from .cutting.scratch import sunk
 from .cutting.shares import SHARED, THREADS, Digit, plain, shared
 from .cutting.statements import PARALLEL, chain_of, descend, in_chain, is_kind, sequence
+from .cutting.views import Views
 
 #: Type of loop variables: run-time extents are computed in it.
 _INDEX = "int32"
@@ -71,10 +75,14 @@ class _Cut:
     def function(self) -> tirx.PrimFunc:
         """The kernel, cut."""
         function = self._function
-        body = normal(self._with_symbols(function.body), self._arithmetic, self.extents)
+        body = normal(sunk(self._with_symbols(function.body)), self._arithmetic, self.extents)
+        body = guarded(body, self.extents, self._arithmetic)
+        body, crossed = cross(body, self.extents, Views(body, self._arithmetic), self._arithmetic)
+        self._views = Views(body, self._arithmetic)
         nests: dict[Any, set[Any]] = {}
         self._find_nests(body, nests)
-        self._needs = Needs(body, self.extents, self._arithmetic, nests)
+        symbols = {*self.symbols, *self.symbols.values()}
+        self._needs = Needs(body, self.extents, self._arithmetic, nests, crossed, self._views, symbols)
         (sizes,) = (param for param in function.params if param.name == SIZES)
         binds = []
         for place, (wide, narrow) in enumerate(self.symbols.items()):
@@ -109,13 +117,13 @@ class _Cut:
     def _nest(self, loop: tirx.For) -> tuple[list[tirx.For], Any]:
         """The loops that threads share, and what stands in them."""
         loops, inner = chain_of(loop)
-        nest = shareable(loops, inner, self._arithmetic)
+        nest = shareable(loops, inner, self._views, self._arithmetic)
         return nest, in_chain(loops[len(nest) :], inner)
 
     def _visit(self, stmt: Any) -> Any:
         if is_kind(stmt, PARALLEL) and isinstance(stmt.extent, tirx.IntImm):
             loops, inner = self._nest(stmt)
-            digits = [Digit(loop, self._needs.count(loop.loop_var)) for loop in loops]
+            digits = [Digit(loop, self._whole(self._needs.count(loop.loop_var))) for loop in loops]
             if THREADS in stmt.annotations or any(_is_share(d.loop) and d.count is not None for d in digits):
                 return shared(digits, int(stmt.annotations.get(THREADS, stmt.extent)), self._visit(inner))
         if isinstance(stmt, tirx.For):
@@ -123,6 +131,9 @@ class _Cut:
             return plain(stmt, self._visit(stmt.body), **({} if count is None else {"extent": count}))
         return descend(stmt, self._visit)
 
+    def _whole(self, count: Any) -> Any:
+        return None if count is None else self._arithmetic.simplify(tirx.max(count, 0))
+
 
 def _is_share(loop: tirx.For) -> bool:
-    return is_kind(loop, PARALLEL) or SHARED in loop.annotations
+    return is_kind(loop, PARALLEL) or bool(loop.annotations.get(SHARED))

@@ -29,7 +29,7 @@ def border(buffer: Any, number: float, extents: Sequence[Any], needs: Needs, ari
     if any(read is None for read in reads):
         return
     for d, extent in enumerate(extents):
-        if extent is None:
+        if extent is None or shape[d] == 1:
             continue
         beyond = arithmetic.simplify(reads[d] - extent)
         if isinstance(beyond, tirx.IntImm) and int(beyond) <= 0:
@@ -46,6 +46,8 @@ def border(buffer: Any, number: float, extents: Sequence[Any], needs: Needs, ari
 def _reach(buffer: Any, d: int, size: int, needs: Needs, arithmetic: Arithmetic) -> Any:
     """Up to which index a dimension is read; None if it is not."""
     bound, largest = tirx.const(size, "int32"), None
+    if buffer in needs.opaque:
+        return bound
     for load in needs.loads:
         if load.buffer.same_as(buffer):
             try:

@@ -16,6 +16,8 @@ from tvm.ir import Call, Var
 from tvm.ir.expr import TensorLoad
 
 from .affine import Affine, Arithmetic, Extents, UnboundedError, ceildiv, variables_of
+from .crossings import Crossed
+from .views import Views
 from .statements import SERIAL, children, is_kind
 
 #: A loop over up to so many elements inside another one over the same dimension is a tile, which stays whole.
@@ -49,34 +51,39 @@ class Needs:
         arithmetic: knows the ranges of its variables.
         nests: variable -> variables of the loops that are shared out together with its own: what is needed of one
             must not depend on the others.
+        crossed: of tiles that cross rows.
+        views: of the body.
+        symbols: variables that are known everywhere.
 
     Attributes:
         loops: variable -> (loop, variables of the loops around it).
         loads, stores: of the body.
-        tops: variable that is bound to an index -> its largest value, as an expression of what is known before.
+        opaque: buffers that may be read and written at any index.
     """
 
-    def __init__(self, body: Any, extents: Extents, arithmetic: Arithmetic, nests: dict[Any, set[Any]]) -> None:
+    def __init__(
+        self, body: Any, extents: Extents, arithmetic: Arithmetic, nests: dict[Any, set[Any]], crossed: Crossed,
+        views: Views, symbols: set[Any],
+    ) -> None:  # fmt: skip
         self._extents, self._arithmetic, self._nests = extents, arithmetic, nests
         self.loops: dict[Any, tuple[tirx.For, tuple[Any, ...]]] = {}
         self.loads: list[Access] = []
         self.stores: list[Access] = []
-        self.tops: dict[Any, Any] = {}
-        self.counts: dict[Any, Any] = {}
+        self._tops, self.counts = crossed.tops, crossed.counts
         self._required: dict[tuple[Any, int], Any] = {}
         self._allocated: dict[Any, tuple[Any, ...]] = {}
         self._effects: list[tuple[Any, ...]] = []
-        self._opaque: set[Any] = set()
+        self.opaque, self._views, self._symbols = set(views.unknown), views, symbols
         self._collect(body, ())
 
     def _collect(self, stmt: Any, loops: tuple[Any, ...]) -> None:
         if isinstance(stmt, tirx.AllocBuffer):
             self._allocated[stmt.buffer] = loops
         elif isinstance(stmt, tirx.DeclBuffer):
-            self._opaque.update(v for v in variables_of(stmt))
+            return
         elif isinstance(stmt, tirx.BufferStore):
-            self.stores.append(Access(stmt.buffer, stmt.indices, loops))
-            into = (stmt.buffer, stmt.indices)
+            into = self._views.of(stmt)
+            self.stores.append(Access(*into, loops))
             self._collect_loads([stmt.value], loops, into)
             self._collect_loads(stmt.indices, loops, None)
         elif isinstance(stmt, tirx.For):
@@ -93,12 +100,12 @@ class Needs:
 
     def _collect_loads(self, exprs: Sequence[Any], loops: tuple[Any, ...], into: Any) -> None:
         def load(expr: TensorLoad) -> None:
-            self.loads.append(Access(expr.source, expr.indices, loops, into))
+            self.loads.append(Access(*self._views.of(expr), loops, into))
 
         def call(expr: Call) -> None:
             """A buffer whose address is taken may be read and written anywhere."""
-            self._opaque.update(a.source for a in expr.args if isinstance(a, TensorLoad) and not _is_value(expr))
-            self._opaque.update(a for a in expr.args if isinstance(a, Var))
+            self.opaque.update(a.source for a in expr.args if isinstance(a, TensorLoad) and not _is_value(expr))
+            self.opaque.update(a for a in expr.args if isinstance(a, Var))
 
         for expr in exprs:
             tvm_ffi.structural_walk(expr, [(TensorLoad, load), (Call, call)])
@@ -146,9 +153,12 @@ class Needs:
         ends = []
         for d, index in enumerate(store.indices):
             extent = self._extent(store.buffer, d)
+            while extent is not None and isinstance(index, tirx.FloorDiv) and isinstance(index.b, tirx.IntImm):
+                index, extent = index.a, extent * int(index.b)
             form = Affine.of(index)
             if extent is not None and form.terms.get(var, 0) > 0:
-                outer = (k for v, k in form.terms.items() if v in self.loops and v in self.loops[var][1])
+                around = {*self.loops[var][1], *self._tops}
+                outer = (k for v, k in form.terms.items() if v in around)
                 covered = self._arithmetic.extents[var] * form.terms[var]
                 tile = covered <= _TILE and any(k > form.terms[var] for k in outer)
                 if not tile and (end := self._end(index, form, var, extent, store.loops)) is not None:
@@ -173,6 +183,8 @@ class Needs:
         return ceildiv(extent - rest, form.terms[var])
 
     def _extent(self, buffer: Any, d: int) -> Any:
+        if buffer in self.opaque:
+            return None
         return self._extents[buffer][d] if buffer in self._extents else self._needed_of(buffer, d)
 
     def _needed_of(self, buffer: Any, d: int) -> Any:
@@ -180,7 +192,7 @@ class Needs:
         allocated; None if it is to its end."""
         if (buffer, d) not in self._required:
             self._required[buffer, d] = None
-            if buffer in self._allocated and buffer not in self._opaque:
+            if buffer in self._allocated and buffer not in self.opaque:
                 self._required[buffer, d] = self._read_of(buffer, d)
         return self._required[buffer, d]
 
@@ -205,10 +217,14 @@ class Needs:
 
     def _limit(self, gone: set[Any]) -> Any:
         def limit(var: Any, largest: bool) -> Any:
-            if var in self.tops:
-                return self._arithmetic.extreme(self.tops[var], True, limit) if largest else tirx.const(0, var.ty.dtype)
+            if var in self._views.lanes:
+                return self._views.lanes[var] if largest else tirx.const(0, var.ty.dtype)
+            if var in self._tops:
+                return self._arithmetic.extreme(self._tops[var], True, limit) if largest else tirx.const(0, var.ty.dtype)
             if var not in gone:
-                return None
+                if var in self.loops or var in self._symbols:
+                    return None
+                raise UnboundedError
             if not largest:
                 return tirx.const(0, var.ty.dtype)
             count = self.count(var)

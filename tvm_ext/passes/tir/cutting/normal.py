@@ -13,12 +13,13 @@ from typing import Any
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call
+from tvm.ir import Call, Var
 from tvm.ir.expr import TensorLoad
 
 from .affine import Affine, Arithmetic, Extents, sums_of, unwrapped, variables_of
 from .shares import SHARED, THREADS
-from .statements import COMPARISONS, PARALLEL, SERIAL, chain_of, descend, in_chain, is_kind, loop_like, replaced
+from .views import Views
+from .statements import COMPARISONS, PARALLEL, SERIAL, chain_of, descend, in_chain, is_kind, loop_like, reads, replaced
 
 #: Rounds of splitting and joining; each is due to the one before.
 _ROUNDS = 4
@@ -28,22 +29,37 @@ def normal(body: Any, arithmetic: Arithmetic, extents: Extents) -> Any:
     """A kernel's body with its loops normal, those that run over symbolic dimensions; the ranges of their variables are
     bound."""
     bind_loops(body, arithmetic)
+    body = _inlined(body, arithmetic)
     for _ in range(_ROUNDS):
-        before = body
-        body = _split(body, arithmetic, symbolic_variables(body, extents))
-        body = _joined(body, arithmetic, symbolic_variables(body, extents))
+        before, views = body, Views(body, arithmetic)
+        body = _split(body, views, arithmetic, symbolic_variables(body, extents, views))
+        views = Views(body, arithmetic)
+        body = _joined(body, views, arithmetic, symbolic_variables(body, extents, views))
         if body.same_as(before):
             break
     return body
 
 
-def symbolic_variables(body: Any, extents: Extents) -> set[Any]:
+def _inlined(body: Any, arithmetic: Arithmetic) -> Any:
+    """A body with integers that are bound to expressions of loop variables in the place of their names."""
+    values: dict[Any, Any] = {}
+
+    def bind(stmt: tirx.Bind) -> None:
+        if str(stmt.var.ty.dtype) in ("int32", "int64") and not reads(stmt.value):
+            earlier = lambda v: values.get(v, v)  # noqa: E731
+            values[stmt.var] = tvm_ffi.structural_map(stmt.value, (Var, earlier))
+
+    tvm_ffi.structural_walk(body, (tirx.Bind, bind), order="pre")
+    return replaced(body, values, arithmetic) if values else body
+
+
+def symbolic_variables(body: Any, extents: Extents, views: Views) -> set[Any]:
     """The variables in indices of symbolic dimensions, and of those of other buffers that they index too."""
     places: list[tuple[tuple[Any, int], set[Any]]] = []
 
     def access(node: Any) -> None:
-        buffer = node.buffer if isinstance(node, tirx.BufferStore) else node.source
-        places.extend(((buffer, d), variables_of(index)) for d, index in enumerate(node.indices))
+        buffer, indices = views.of(node)
+        places.extend(((buffer, d), variables_of(index)) for d, index in enumerate(indices))
 
     tvm_ffi.structural_walk(body, ((TensorLoad, tirx.BufferStore), access))
     dims = {(buffer, d) for buffer, shape in extents.items() for d, extent in enumerate(shape) if extent is not None}
@@ -66,9 +82,9 @@ def bind_loops(body: Any, arithmetic: Arithmetic) -> None:
     tvm_ffi.structural_walk(body, (tirx.For, bind))
 
 
-def _split(body: Any, arithmetic: Arithmetic, symbolic: set[Any]) -> Any:
+def _split(body: Any, views: Views, arithmetic: Arithmetic, symbolic: set[Any]) -> Any:
     """The body with each fused loop as nested ones, by the divisors of its variable."""
-    divisors = {var: chain for var, chain in _divisors(body, arithmetic).items() if var in symbolic}
+    divisors = {var: chain for var, chain in _divisors(body, views, arithmetic).items() if var in symbolic}
     values: dict[Any, Any] = {}
 
     def visit(stmt: Any) -> Any:
@@ -107,21 +123,29 @@ def _digits(loop: tirx.For, divisors: list[int], arithmetic: Arithmetic) -> tupl
     return digits, value
 
 
-def quotients(body: Any) -> Iterator[tuple[Affine, int]]:
+def _quotients(body: Any, views: Views) -> Iterator[tuple[Affine, int]]:
     """What is divided in a body, or whose remainder is taken, as a sum, with the divisor."""
     nodes: list[Any] = []
-    tvm_ffi.structural_walk(body, ((tirx.FloorDiv, tirx.FloorMod), nodes.append))
+    divisions = ((tirx.FloorDiv, tirx.FloorMod), nodes.append)
+
+    def access(node: Any) -> None:
+        for index in views.of(node)[1]:
+            tvm_ffi.structural_walk(index, divisions)
+
+    tvm_ffi.structural_walk(body, [divisions, ((TensorLoad, tirx.BufferStore), access)])
     for node in nodes:
         if isinstance(node.b, tirx.IntImm) and int(node.b) > 1 and "int" in str(node.a.ty.dtype):
             yield Affine.of(unwrapped(node.a)), int(node.b)
 
 
-def _divisors(body: Any, arithmetic: Arithmetic) -> dict[Any, list[int]]:
-    """Of each variable the numbers that quotients divide it by, each a multiple of the one before."""
+def _divisors(body: Any, views: Views, arithmetic: Arithmetic) -> dict[Any, list[int]]:
+    """Of each loop's variable the numbers that quotients divide it by, each a multiple of the one before."""
     found: dict[Any, set[int]] = {}
-    for form, divisor in quotients(body):
+    loops: set[Any] = set()
+    tvm_ffi.structural_walk(body, (tirx.For, lambda loop: loops.add(loop.loop_var)))
+    for form, divisor in _quotients(body, views):
         for var, k in form.terms.items():
-            if var in arithmetic.extents and divides(form, var, divisor, arithmetic):
+            if var in loops and var in arithmetic.extents and divides(form, var, divisor, arithmetic):
                 found.setdefault(var, set()).add(divisor // k)
     out = {}
     for var, numbers in found.items():
@@ -144,7 +168,7 @@ def divides(form: Affine, var: Any, divisor: int, arithmetic: Arithmetic) -> boo
     return ends is not None and ends[0] >= 0 and ends[1] < k
 
 
-def _joined(body: Any, arithmetic: Arithmetic, symbolic: set[Any]) -> Any:
+def _joined(body: Any, views: Views, arithmetic: Arithmetic, symbolic: set[Any]) -> Any:
     """The body with parallel loops joined with those over what a thread has its share of."""
     values: dict[Any, Any] = {}
 
@@ -152,7 +176,7 @@ def _joined(body: Any, arithmetic: Arithmetic, symbolic: set[Any]) -> Any:
         if not is_kind(stmt, PARALLEL):
             return descend(stmt, visit)
         loops, inner = chain_of(stmt)
-        pair = _pair(shareable(loops, inner, arithmetic), in_chain(loops, inner), arithmetic, symbolic)
+        pair = _pair(shareable(loops, inner, views, arithmetic), in_chain(loops, inner), arithmetic, symbolic)
         if pair is None:
             return stmt
         first, second = pair
@@ -170,7 +194,7 @@ def _joined(body: Any, arithmetic: Arithmetic, symbolic: set[Any]) -> Any:
     return replaced(new, values, arithmetic) if values else body
 
 
-def shareable(loops: list[tirx.For], inner: Any, arithmetic: Arithmetic) -> list[tirx.For]:
+def shareable(loops: list[tirx.For], inner: Any, views: Views, arithmetic: Arithmetic) -> list[tirx.For]:
     """The outermost loops of a nest whose iterations depend on no others, so that threads may share them.
 
     Args:
@@ -184,16 +208,46 @@ def shareable(loops: list[tirx.For], inner: Any, arithmetic: Arithmetic) -> list
         [(tirx.AllocBuffer, lambda alloc: own.add(alloc.buffer)), (tirx.BufferStore, stores.append),
          (TensorLoad, loads.append)],
     )  # fmt: skip
-    stores = [store for store in stores if store.buffer not in own]
-    at = {store.buffer: store.indices for store in stores}
-    alone = all(tvm_ffi.structural_equal(load.indices, at[load.source]) for load in loads if load.source in at)
+    at = [views.of(store) for store in stores if store.buffer not in own]
+    stored = dict(at)
+    alone = all(
+        all(tvm_ffi.structural_equal(a, b) for a, b in zip(load.indices, stored[load.source], strict=True))
+        for load in loads
+        if load.source in stored
+    ) and not any(views.buffer(load.source) is not load.source and views.buffer(load.source) in stored for load in loads)
+    places = [_places(indices) for _, indices in at]
     for place, loop in enumerate(loops):
         if is_kind(loop, PARALLEL) or SHARED in loop.annotations:
             continue
-        var = loop.loop_var
-        if not alone or not all(any(_apart(i, var, arithmetic) for i in store.indices) for store in stores):
+        if not alone or not all(any(_apart(i, loop.loop_var, arithmetic) for i in indices) for indices in places):
             return loops[:place]
     return loops
+
+
+def _places(indices: Any) -> list[Any]:
+    """Indices, and what they tell by quotient and remainder: x of x // 8, x % 8; or of x // 48, x // 8 % 6, x % 8."""
+    out = list(indices)
+
+    def known(value: Any) -> bool:
+        if any(tvm_ffi.structural_equal(value, index) for index in indices):
+            return True
+        return any(
+            isinstance(index, tirx.FloorMod)
+            and tvm_ffi.structural_equal(index.a, value)
+            and known(_quotient(value, index.b))
+            for index in indices
+        )
+
+    for index in indices:
+        if isinstance(index, tirx.FloorMod) and known(index.a):
+            out.append(index.a)
+    return out
+
+
+def _quotient(value: Any, by: Any) -> Any:
+    if isinstance(value, tirx.FloorDiv):
+        return tirx.FloorDiv(value.a, value.b * by)
+    return tirx.FloorDiv(value, by)
 
 
 def _apart(index: Any, var: Any, arithmetic: Arithmetic) -> bool:

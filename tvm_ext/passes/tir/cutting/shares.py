@@ -37,7 +37,7 @@ class Digit:
 
     Attributes:
         loop: at the bound.
-        count: of iterations that are needed; None if all are.
+        count: of iterations that are needed, 0 or more; None if all are.
     """
 
     loop: tirx.For
@@ -46,7 +46,7 @@ class Digit:
     @property
     def extent(self) -> Any:
         """Its iterations."""
-        return self.loop.extent if self.count is None else tirx.max(self.count, 0)
+        return self.loop.extent if self.count is None else self.count
 
 
 def shared(digits: Sequence[Digit], threads: int, inner: Any) -> Any:

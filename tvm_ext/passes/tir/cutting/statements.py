@@ -95,7 +95,7 @@ def replaced(body: Any, values: Mapping[Any, Any], arithmetic: Arithmetic) -> An
         return tirx.BufferStore(stmt.buffer, stmt.value, [simpler(i) for i in stmt.indices])
 
     def comparison(expr: Any) -> Any:
-        return simpler(expr) if "int" in str(expr.a.ty.dtype) and not _reads(expr) else expr
+        return simpler(expr) if "int" in str(expr.a.ty.dtype) and not reads(expr) else expr
 
     body = tvm_ffi.structural_map(body, with_def_region_kind=(Var, variable))
     return tvm_ffi.structural_map(
@@ -107,7 +107,8 @@ def _is_scalar(expr: Any) -> bool:
     return "x" not in str(expr.ty.dtype)
 
 
-def _reads(expr: Any) -> bool:
+def reads(expr: Any) -> bool:
+    """Whether an expression reads memory."""
     found: list[Any] = []
     tvm_ffi.structural_walk(expr, (TensorLoad, found.append))
     return bool(found)

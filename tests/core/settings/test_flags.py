@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_ext.core import flags
+from tvm_ext.core.settings import flags
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.options import FLAGS, CompileOptions
 
@@ -20,6 +20,8 @@ from tvm_ext.core.options import FLAGS, CompileOptions
         ("specialize", ["N=1,4"], {"N": (1, 4)}),
         ("freeze", ["k=3", "axes=0,-2", "scales=1,0.5", "p=a/b.npy"],
          {"k": 3, "axes": [0, -2], "scales": [1, 0.5], "p": Path("a/b.npy")}),
+        ("state", ["a=b=N", "c=d"], (("a=b", "N"), ("c", "d"))),
+        ("state", ["auto"], "auto"),
         ("threads", ["1", "2"], 2),
         ("threads", ["two"], "two"),
         ("max_error", ["1e-3"], 1e-3),
@@ -41,6 +43,7 @@ def test_texts_become_the_value(option: str, texts: list[Any], value: Any) -> No
     [
         ("shapes", "x"), ("shapes", "=1"), ("shapes", "x=1,a b"), ("specialize", "N"), ("freeze", "axes"),
         ("freeze", "axes="), ("freeze", "axes=1,x"), ("freeze", "a=b.txt"), ("offload_options", "rows"),
+        ("state", "=b"), ("state", "a="),
         ("offload_options", "a b=3"),
     ],
 )  # fmt: skip
@@ -52,7 +55,13 @@ def test_a_text_of_another_form_names_flag_and_form(option: str, text: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("option", "texts"), [("records", ["a.json", "none"]), ("offload_options", ["rows=1", "rows=2"])]
+    ("option", "texts"),
+    [
+        ("records", ["a.json", "none"]),
+        ("offload_options", ["rows=1", "rows=2"]),
+        ("state", ["a=b", "auto"]),
+        ("state", ["all"]),
+    ],
 )
 def test_texts_that_do_not_go_together(option: str, texts: list[str]) -> None:
     with pytest.raises(OptionError, match=FLAGS[option].name):
@@ -66,7 +75,8 @@ def test_texts_that_do_not_go_together(option: str, texts: list[str]) -> None:
         {"freeze": {"k": 3, "axes": [0, -2], "scales": np.array([0.1, -1e30, np.inf]), "f": np.float32(0.1)}},
         {"target": "haswell", "threads": 3, "fusion": "none", "accuracy": "exact", "cache": False},
         {"precision": "bf16", "max_error": 0.1, "keep_float32": ["b", "-a"]},
-        {"records": None},
+        {"state": {"b": "y", "a=": "x"}},
+        {"state": "auto", "records": None},
         {"records": ["a.json", "b c.json"]},
         {"offload": "systolic", "offload_options": {"skip": ("a", "b"), "rows": 16, "on": True, "text": "16",
                                                     "equals": "a=b", "energy": {"mac": 0.5}, "nothing": None}},

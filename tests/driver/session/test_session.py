@@ -17,6 +17,8 @@ from tests.oracles.reference import session_of
 from tests.runtime import programs
 from tvm_ext.core.errors import ArtifactError, InputError, ModelError, OptionError
 from tvm_ext.driver.session import InferenceSession, NodeArg
+from tvm_ext.driver.session.node_args import dtype_of
+from tvm_ext.driver.session.session import ABSENT
 from tvm_ext.runtime.model import CompiledModel
 from tvm_ext.runtime.spec import TensorSpec
 
@@ -85,14 +87,16 @@ def test_types_are_spelt_as_onnxruntime_spells_them() -> None:
     kinds = [
         "FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "INT8", "INT16", "INT32", "INT64",
         "UINT8", "UINT16", "UINT32", "UINT64", "BOOL",
+        "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ",
     ]  # fmt: skip
     types = [getattr(TensorProto, kind) for kind in kinds]
     inputs, outputs = ([value(f"{name}{t}", [2], t) for t in types] for name in "xy")
-    proto = model([node("Identity", f"x{t}", f"y{t}") for t in types], inputs, outputs)
+    proto = model([node("Identity", f"x{t}", f"y{t}") for t in types], inputs, outputs, opset=19)
     theirs = session_of(proto, optimized=True)
     for kind, arg in zip(types, theirs.get_inputs(), strict=True):
         dtype = str(helper.tensor_dtype_to_np_dtype(kind))
         assert NodeArg.of(TensorSpec(arg.name, (2,), dtype)) == NodeArg(arg.name, arg.shape, arg.type)
+        assert dtype_of(arg.type) == dtype
 
 
 def test_errors_list_the_choices(sessions, feed: dict[str, np.ndarray]) -> None:
@@ -105,13 +109,48 @@ def test_errors_list_the_choices(sessions, feed: dict[str, np.ndarray]) -> None:
         session.run(None, {"a": feed["a"]})
     with pytest.raises(InputError, match="pass a dict"):
         session.run(None, [feed["a"], feed["b"]])
+    for wrong in (None, "text", feed["a"].astype(np.float64), feed["a"][:2], feed["a"][0], [[1.0], [1.0, 2.0]], 1.0):
+        with pytest.raises(InputError, match="input 'a'"):
+            session.run(None, {**feed, "a": wrong})
 
 
 def test_about_the_session(sessions) -> None:
-    assert sessions[0].get_providers() == ["TvmExtExecutionProvider"]
-    meta = sessions[0].get_modelmeta()
-    assert meta.graph_name == "tiny" and meta.custom_metadata_map == {"sha256": "0" * 64}
-    assert sessions[0].compiled.threads == 1
+    ours, theirs = sessions
+    assert ours.get_providers() == ["TvmExtExecutionProvider"] == list(ours.get_provider_options())
+    meta = ours.get_modelmeta()
+    assert meta.graph_name == theirs.get_modelmeta().graph_name
+    assert meta.custom_metadata_map == {"sha256": "0" * 64}
+    assert ours.compiled.threads == 1 and ours.compile_for({}) is ours.compiled
+    assert ours.get_overridable_initializers() == theirs.get_overridable_initializers() == []
+
+
+def test_providers_are_checked_and_ignored(sessions) -> None:
+    for providers in (None, [], ["CPUExecutionProvider"], [("CUDAExecutionProvider", {}), "TvmExtExecutionProvider"]):
+        sessions[0].set_providers(providers)
+    for wrong in (["GpuExecutionProvider"], "CPUExecutionProvider"):
+        with pytest.raises(OptionError, match="CPUExecutionProvider"):
+            sessions[0].set_providers(wrong)
+
+
+def test_what_is_not_here_says_what_is(sessions) -> None:
+    ours, theirs = sessions
+    public = {name for name in dir(theirs) if not name.startswith("_")}
+    absent = public - set(dir(ours))
+    assert absent == set(ABSENT), "each of onnxruntime's is there, or has an answer"
+    for name in absent:
+        with pytest.raises(AttributeError, match=f"no '{name}', as onnxruntime's has; "):
+            getattr(ours, name)
+    assert not hasattr(ours, "runn") and not hasattr(ours, "__array__")
+
+
+def test_lists_and_values_of_onnxruntime_are_taken(sessions, feed: dict[str, np.ndarray]) -> None:
+    ours, theirs = sessions
+    mixed = {"a": feed["a"].tolist(), "b": onnxruntime.OrtValue.ortvalue_from_numpy(feed["b"])}
+    for mine, other in zip(ours.run(None, mixed), theirs.run(None, mixed), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-6)
+    (row,) = ours.report().rows
+    assert (row.compiled, row.onnxruntime, row.state) == (1, 0, "compiled")
+    assert ours.wait_compiled() and "1 calls, 1 of them compiled" in str(ours.report())
 
 
 def test_options_reach_the_compiler(calls: list) -> None:
@@ -123,6 +162,10 @@ def test_options_reach_the_compiler(calls: list) -> None:
     InferenceSession("model.onnx", options, threads=3)
     InferenceSession("model.onnx", options, threads=None)
     assert [given for _, given in calls] == [{"threads": 3, "fallback": "onnxruntime"}] * 3
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    InferenceSession("model.onnx", options)
+    InferenceSession("model.onnx", options, accuracy="default")
+    assert [given["accuracy"] for _, given in calls[-2:]] == ["exact", "default"]
     with pytest.raises(OptionError, match=r"threads=2 and sess_options\.intra_op_num_threads=3"):
         InferenceSession("model.onnx", options, threads=2)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .errors import OptionError
+from ..errors import OptionError
 
 if TYPE_CHECKING:
     import numpy as np

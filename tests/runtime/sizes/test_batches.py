@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_ext.runtime.batches import run_composed, split_batch
 from tvm_ext.runtime.memory.arrays import aligned_empty
+from tvm_ext.runtime.sizes.batches import run_composed, split_batch
 from tvm_ext.runtime.spec import TensorSpec
 
 LINEAR = ((1, 1.0), (4, 4.0), (16, 16.0))

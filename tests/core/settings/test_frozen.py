@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tvm_ext.core.errors import OptionError
-from tvm_ext.core.frozen import FrozenInput
 from tvm_ext.core.options import CompileOptions
+from tvm_ext.core.settings.frozen import FrozenInput
 
 
 def test_equal_values_are_equal_options() -> None:

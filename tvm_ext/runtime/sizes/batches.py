@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .function import Function
-from .memory.arrays import aligned_empty
-from .spec import TensorSpec, multiple_of_symbol
+from ..function import Function
+from ..memory.arrays import aligned_empty
+from ..spec import TensorSpec
+from .symbols import multiple_of_symbol
 
 
 @functools.lru_cache(maxsize=1024)
@@ -42,6 +43,7 @@ def run_composed(
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     rows: int,
+    into: Sequence[np.ndarray | None] | None = None,
 ) -> list[np.ndarray]:
     """Run a batch piece by piece; each piece is read, and written, where it lies, if its memory is aligned.
 
@@ -51,17 +53,19 @@ def run_composed(
         arrays: one an input, of `rows` rows.
         inputs, outputs: symbolic specs.
         rows: size of the batch.
+        into: one an output: memory for all its rows; None for memory of its own.
     """
-    results = [None if o.batch_axis is None else aligned_empty(o.at(rows).sizes, o.numpy_dtype) for o in outputs]
+    results = [None if o.batch_axis is None else aligned_empty(o.at(rows).sizes, o.numpy_dtype) if given is None
+               else given for o, given in zip(outputs, into or [None] * len(outputs), strict=True)]  # fmt: skip
     start = 0
     for size in sizes:
         stop = min(start + size, rows)
         fed = [_filled(_part(a, spec, start, stop), spec, size) for a, spec in zip(arrays, inputs, strict=True)]
         places = [None if r is None else _part(r, spec, start, stop) for r, spec in zip(results, outputs, strict=True)]
         function = functions[size]
-        into = [p if p is not None and stop - start == size and function.takes(i, p) else None
-                for i, p in enumerate(places)]  # fmt: skip
-        for i, made in enumerate(function.call(fed, into)):
+        written = [p if p is not None and stop - start == size and function.takes(i, p) else None
+                   for i, p in enumerate(places)]  # fmt: skip
+        for i, made in enumerate(function.call(fed, written)):
             place = places[i]
             if place is None:  # it does not depend on the rows
                 results[i] = made

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .errors import OptionError
+from ..errors import OptionError
 from .frozen import FrozenInput
 
 
@@ -113,6 +113,32 @@ def _pair(text: str) -> tuple[str, str]:
     if not (name and equals):
         raise ValueError
     return name, value
+
+
+def pair(text: str) -> str | tuple[str, str]:
+    """OUT=IN; or a word by itself, as it is."""
+    names = _pair(text) if "=" in text else (text, text)
+    if not names[1]:
+        raise ValueError
+    return names if "=" in text else text
+
+
+def join_pairs(parts: Sequence[str | tuple[str, str]]) -> str | tuple[tuple[str, str], ...]:
+    """Pairs; or "auto", alone.
+
+    Raises:
+        OptionError: a word other than "auto", or one beside others.
+    """
+    if words := [part for part in parts if isinstance(part, str)]:
+        if len(parts) > 1 or words != ["auto"]:
+            raise OptionError(f"--state {words[0]}: OUT=IN is needed, any number of times, or auto alone")
+        return words[0]
+    return tuple(part for part in parts if isinstance(part, tuple))
+
+
+def write_pairs(pairs: str | Iterable[tuple[str, str]]) -> Iterable[str]:
+    """The inverse of :func:`join_pairs`."""
+    return (pairs,) if isinstance(pairs, str) else (f"{output}={taken}" for output, taken in pairs)
 
 
 def join_records(paths: Sequence[str]) -> str | tuple[str, ...] | None:

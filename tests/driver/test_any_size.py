@@ -1,0 +1,242 @@
+"""One program for all sizes within bounds, against onnxruntime: whole models, at the ends of bounds and between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import tvm_ext
+from tests.onnx_graphs import text_model
+from tvm_ext.core.errors import InputError, ModelError, OptionError, UnsupportedError
+from tvm_ext.runtime.model import CompiledModel
+
+ROWS = """
+<ir_version: 8, opset_import: ["": 17]>
+rows (float[N, S, 24] x) => (float[N, S, 40] y) {
+  h = MatMul(x, w1)
+  b = Add(h, b1)
+  e = Erf(b)
+  y = Mul(b, e)
+}
+"""
+TOKENS = """
+<ir_version: 8, opset_import: ["": 17]>
+tokens (int64[N, S] ids, float[N, S] mask) => (float[N, S, 32] y, float[N, 32] pooled, float[N, 32] last) {
+  x = Gather(table, ids)
+  q0 = MatMul(x, wq)
+  k0 = MatMul(x, wk)
+  v0 = MatMul(x, wv)
+  shape = Shape(ids)
+  heads = Constant <value_ints = [4, 8]> ()
+  split = Concat <axis = 0> (shape, heads)
+  q1 = Reshape(q0, split)
+  k1 = Reshape(k0, split)
+  v1 = Reshape(v0, split)
+  q = Transpose <perm = [0, 2, 1, 3]> (q1)
+  k = Transpose <perm = [0, 2, 3, 1]> (k1)
+  v = Transpose <perm = [0, 2, 1, 3]> (v1)
+  scores = MatMul(q, k)
+  axes = Constant <value_ints = [1, 2]> ()
+  m4 = Unsqueeze(mask, axes)
+  one = Constant <value_float = 1.0> ()
+  off = Sub(one, m4)
+  big = Constant <value_float = -10000.0> ()
+  bias = Mul(off, big)
+  masked = Add(scores, bias)
+  p = Softmax <axis = -1> (masked)
+  o = MatMul(p, v)
+  ot = Transpose <perm = [0, 2, 1, 3]> (o)
+  width = Constant <value_ints = [32]> ()
+  joined = Concat <axis = 0> (shape, width)
+  c = Reshape(ot, joined)
+  r = Add(c, x)
+  y = LayerNormalization <axis = -1> (r, gamma, beta)
+  last_axis = Constant <value_ints = [2]> ()
+  m3 = Unsqueeze(mask, last_axis)
+  kept = Mul(y, m3)
+  one_axis = Constant <value_ints = [1]> ()
+  total = ReduceSum <keepdims = 0> (kept, one_axis)
+  count = ReduceSum <keepdims = 0> (m3, one_axis)
+  pooled = Div(total, count)
+  index = Constant <value_int = -1> ()
+  last = Gather <axis = 1> (y, index)
+}
+"""
+IMAGE = """
+<ir_version: 8, opset_import: ["": 17]>
+image (float[N, 3, H, W] x) => (float[N, 10] y, float[N, 16, A, B] map) {
+  c1 = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (x, k1, b1)
+  r1 = Relu(c1)
+  p = MaxPool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]> (r1)
+  d = Conv <group = 16, pads = [1, 1, 1, 1]> (p, k2, b1)
+  r2 = Relu(d)
+  c3 = Conv <pads = [1, 1, 1, 1]> (r2, k3, b1)
+  map = Add(c3, p)
+  g = GlobalAveragePool(map)
+  f = Flatten(g)
+  y = Gemm <transB = 1> (f, wf, bf)
+}
+"""
+MOVES = """
+<ir_version: 8, opset_import: ["": 17]>
+moves (float[S, 6] x, float[T, 6] z) => (
+  float[R, 6] joined, float[F, 3] flat, float[S, 6] soft, float[C, 6] cut, float[6, S] turned
+) {
+  joined = Concat <axis = 0> (x, z)
+  to = Constant <value_ints = [-1, 3]> ()
+  flat = Reshape(x, to)
+  soft = Softmax <axis = 0> (x)
+  begin = Constant <value_ints = [-2]> ()
+  end = Constant <value_ints = [9223372036854775807]> ()
+  axis = Constant <value_ints = [0]> ()
+  cut = Slice(joined, begin, end, axis)
+  turned = Transpose <perm = [1, 0]> (x)
+}
+"""
+
+
+def _weights(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return {name: (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype("float32") for name, shape in shapes.items()}
+
+
+MODELS: dict[str, tuple[str, dict[str, np.ndarray]]] = {
+    "rows": (ROWS, _weights(w1=(24, 40), b1=(40,))),
+    "tokens": (TOKENS, _weights(table=(50, 32), wq=(32, 32), wk=(32, 32), wv=(32, 32), gamma=(32,), beta=(32,))),
+    "image": (IMAGE, _weights(k1=(16, 3, 3, 3), k2=(16, 1, 3, 3), k3=(16, 16, 3, 3), b1=(16,), wf=(10, 16), bf=(10,))),
+    "moves": (MOVES, {}),
+}
+DIMS: dict[str, dict[str, tuple[int, int]]] = {
+    "rows": {"N": (1, 5), "S": (1, 40)},
+    "tokens": {"N": (1, 4), "S": (1, 70)},
+    "image": {"N": (1, 3), "H": (5, 64), "W": (5, 80)},
+    "moves": {"S": (2, 33), "T": (1, 20)},
+}
+SIZES: dict[str, list[dict[str, int]]] = {
+    "rows": [{"N": 1, "S": 1}, {"N": 5, "S": 40}, {"N": 3, "S": 37}, {"N": 2, "S": 16}],
+    "tokens": [{"N": 1, "S": 1}, {"N": 4, "S": 70}, {"N": 3, "S": 37}, {"N": 2, "S": 64}],
+    "image": [
+        {"N": 1, "H": 5, "W": 5},
+        {"N": 3, "H": 64, "W": 80},
+        {"N": 2, "H": 37, "W": 61},
+        {"N": 1, "H": 32, "W": 79},
+    ],
+    "moves": [{"S": 2, "T": 1}, {"S": 33, "T": 20}, {"S": 7, "T": 13}, {"S": 16, "T": 8}],
+}
+_compiled: dict[str, CompiledModel] = {}
+
+
+def model_named(name: str) -> onnx.ModelProto:
+    return text_model(*MODELS[name])
+
+
+def compiled_named(name: str) -> CompiledModel:
+    if name not in _compiled:
+        _compiled[name] = tvm_ext.compile(model_named(name), dims=DIMS[name], threads=2, cache=False, records=None)
+    return _compiled[name]
+
+
+def feeds_of(compiled: CompiledModel, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(sum(sizes.values()))
+    feeds = {}
+    for spec in compiled.inputs:
+        shape = spec.sized(sizes).sizes
+        if spec.dtype == "int64":
+            feeds[spec.name] = rng.integers(0, 50, shape)
+        elif spec.name == "mask":
+            feeds[spec.name] = (np.arange(shape[1]) < rng.integers(1, shape[1] + 1, (shape[0], 1))).astype("float32")
+        else:
+            feeds[spec.name] = rng.standard_normal(shape).astype("float32")
+    return feeds
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_program_agrees_with_onnxruntime_at_any_size(name: str) -> None:
+    compiled = compiled_named(name)
+    session = onnxruntime.InferenceSession(model_named(name).SerializeToString(), providers=["CPUExecutionProvider"])
+    for sizes in [*SIZES[name], SIZES[name][0]]:  # what a larger call left behind is not read
+        feeds = feeds_of(compiled, sizes)
+        outputs = compiled.run(feeds)
+        for spec, expected in zip(compiled.outputs, session.run(None, feeds), strict=True):
+            assert outputs[spec.name].shape == expected.shape == spec.sized(sizes).sizes
+            where, scale = f"{spec.name} {sizes}", 1e-5 * max(1.0, float(np.ptp(expected)))
+            np.testing.assert_allclose(outputs[spec.name], expected, rtol=0, atol=scale, err_msg=where)
+
+
+def test_sizes_out_of_bounds_and_contradictions_are_errors() -> None:
+    compiled = compiled_named("tokens")
+    feeds = feeds_of(compiled, {"N": 2, "S": 20})
+    with pytest.raises(InputError, match=r"'mask'.*S is 19 here and 20 in input 'ids'"):
+        compiled.run({**feeds, "mask": feeds["mask"][:, :19]})
+    with pytest.raises(InputError, match="S is 71; it can be 1 to 70"):
+        compiled.run({"ids": np.zeros((2, 71), "int64"), "mask": np.ones((2, 71), "float32")})
+    with pytest.raises(InputError, match="N is 0; it can be 1 to 4"):
+        compiled.run({"ids": np.zeros((0, 7), "int64"), "mask": np.ones((0, 7), "float32")})
+
+
+def test_the_outputs_say_how_their_sizes_follow() -> None:
+    shapes = {spec.name: spec.shape for spec in compiled_named("moves").outputs}
+    assert shapes["joined"] == ("(S + T)", 6)
+    assert shapes["flat"] == ("(S * 2)", 3)
+    assert shapes["turned"] == (6, "S")
+
+
+def test_verify_takes_sizes_or_draws_them() -> None:
+    model, compiled = model_named("rows"), compiled_named("rows")
+    report = tvm_ext.verify(compiled, model)
+    assert report.ok and len(report.outputs) == 4
+    assert tvm_ext.verify(compiled, model, sizes=[{"N": 2, "S": 3}]).outputs[0].name == "y (N 2, S 3)"
+    with pytest.raises(OptionError, match="S is 41"):
+        tvm_ext.verify(compiled, model, sizes=[{"N": 2, "S": 41}])
+
+
+def test_names_without_bounds_have_those_that_are_stated() -> None:
+    model = model_named("rows")
+    compiled = tvm_ext.compile(model, shapes={"x": ("B", "T", 24)}, cache=False, records=None, threads=1)
+    assert [(s.name, s.low, s.high) for s in compiled.symbols] == [("B", 1, 8), ("T", 1, 512)]
+    with pytest.raises(OptionError, match=r"no dimension of .* is 'T'"):
+        tvm_ext.compile(model, dims={"T": (1, 8)}, cache=False)
+
+
+def test_a_model_whose_branches_round_takes_multiples() -> None:
+    model = text_model(
+        """
+        <ir_version: 8, opset_import: ["": 17]>
+        pyramid (float[1, 4, H, 16] x) => (float[1, 4, H, 16] y) {
+          p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
+          roi = Constant <value_floats = [0.0]> ()
+          scales = Constant <value_floats = [1.0, 1.0, 2.0, 2.0]> ()
+          u = Resize <coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"> (p, , scales)
+          y = Add(u, x)
+        }
+        """,
+        {},
+    )
+    compiled = tvm_ext.compile(model, dims={"H": (2, 40)}, cache=False, records=None)
+    assert compiled.symbols[0].multiple == 2
+    assert tvm_ext.verify(compiled, model).ok
+    with pytest.raises(InputError, match="multiple of 2"):
+        compiled.run(np.zeros((1, 4, 7, 16), "float32"))
+
+
+def test_what_depends_on_sizes_by_value_is_refused_with_the_node() -> None:
+    model = text_model(
+        """
+        <ir_version: 8, opset_import: ["": 17]>
+        scaled (float[S, 4] x) => (float[S, 4] y) {
+          shape = Shape(x)
+          f = Cast <to = 1> (shape)
+          first = Constant <value_int = 0> ()
+          n = Gather(f, first)
+          root = Sqrt(n)
+          y = Div(x, root)
+        }
+        """,
+        {},
+    )
+    with pytest.raises((UnsupportedError, ModelError), match="follow from no symbol"):
+        tvm_ext.compile(model, dims={"S": (2, 40)}, cache=False)

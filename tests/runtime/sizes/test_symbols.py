@@ -1,0 +1,73 @@
+"""Sizes known at run time: dimensions as text, what inputs say of symbols, and what artifacts may say."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvm_ext.core.errors import ArtifactError, InputError
+from tvm_ext.runtime.sizes.symbols import Symbol, dimension, named_sizes, shape_at
+from tvm_ext.runtime.spec import TensorSpec
+
+SYMBOLS = (Symbol("N", 1, 8), Symbol("S", 2, 512, multiple=2))
+INPUTS = (TensorSpec("ids", ("N", "S"), "int64"), TensorSpec("mask", ("N", "S", 3), "float32"))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("N", 3), ("12*N", 36), ("((S + 7) // 8)", 5), ("S - N % 2", 33), ("min(S, 16) + max(N, 5)", 21), ("7", 7)],
+)
+def test_a_dimension_is_a_function_of_sizes(text: str, value: int) -> None:
+    assert dimension(text)({"N": 3, "S": 34}) == value
+    assert shape_at((2, text), {"N": 3, "S": 34}) == (2, value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "N.x", "f(N)", "__import__('os')", "N if S else 1", "'N'", "N = 1", "N ** N", "1.5"]
+)
+def test_other_text_is_no_dimension(text: str) -> None:
+    with pytest.raises(ValueError):
+        dimension(text)
+
+
+def test_sizes_come_from_the_shapes_of_inputs() -> None:
+    assert named_sizes(INPUTS, [(3, 34), (3, 34, 3)], SYMBOLS) == {"N": 3, "S": 34}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "said"),
+    [
+        ([(3, 34), (3, 34)], ("mask", "float32[N, S, 3]")),
+        ([(9, 34), (9, 34, 3)], ("ids", "dimension 0", "N is 9", "1 to 8", "dims=")),
+        ([(0, 34), (0, 34, 3)], ("ids", "N is 0", "1 to 8")),
+        ([(3, 33), (3, 33, 3)], ("ids", "dimension 1", "S is 33", "multiple of 2")),
+        ([(3, 34), (3, 36, 3)], ("mask", "S is 36", "34 in input 'ids'")),
+        ([(3, 34), (3, 34, 4)], ("mask", "dimension 2 is 4", "3 is needed")),
+    ],
+)
+def test_an_error_names_input_dimension_and_bound(shapes: list[tuple[int, ...]], said: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as error:
+        named_sizes(INPUTS, shapes, SYMBOLS)
+    assert all(part in str(error.value) for part in said), str(error.value)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ["N", 1, 8, 1],
+        ["N.x", 1, 8, 1, 8],
+        ["N", 0, 8, 1, 8],
+        ["N", 4, 2, 1, 8],
+        ["N", 1, 8, 0, 8],
+        ["N", 1, 8, 1, 4],
+        5,
+    ],
+)
+def test_an_artifact_cannot_have_other_symbols(row: object) -> None:
+    with pytest.raises(ArtifactError):
+        Symbol.of(row)
+
+
+def test_a_symbol_is_read_as_it_was_written() -> None:
+    symbol = Symbol("S", 1, 500, 4, 512)
+    assert Symbol.of(symbol.row()) == symbol
+    assert Symbol("S", 1, 500).bound == 500

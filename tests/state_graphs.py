@@ -1,0 +1,87 @@
+"""Small ONNX models with states: recurrent layers, and caches of a fixed size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from .onnx_graphs import model, node, random, value
+
+#: Rows and columns of a cache, and heads.
+HEADS, LENGTH, WIDTH = 2, 24, 16
+
+
+def recurrent(kind: str, batch: int | str = 2, hidden: int = 20) -> onnx.ModelProto:
+    """One step of an LSTM or a GRU: x and h (and c) in, y and hn (and cn) out."""
+    gates, names = {"LSTM": (4, ("h", "c")), "GRU": (3, ("h",))}[kind]
+    weights = {"w": random(1, gates * hidden, 12, scale=0.4), "r": random(1, gates * hidden, hidden, scale=0.4),
+               "b": random(1, 2 * gates * hidden, scale=0.4), "first": np.array([0])}  # fmt: skip
+    inputs = " ".join(["x", "w", "r", "b", "", *names])
+    nodes = [
+        node(kind, inputs, " ".join(["steps", *(f"{one}n" for one in names)]), hidden_size=hidden),
+        node("Squeeze", "steps first", "y"),
+    ]
+    states = [(1, batch, hidden)] * len(names)
+    ins = [value("x", (1, batch, 12)), *map(value, names, states)]
+    return model(
+        nodes, ins, [value("y", None), *(value(f"{one}n", s) for one, s in zip(names, states, strict=True))], weights
+    )
+
+
+def cached(update: str, more: Sequence[onnx.NodeProto] = (), outputs: str = "y present") -> onnx.ModelProto:
+    """Attention over a cache of keys: x is its own new key, which is written at a position.
+
+    Args:
+        update: how: "ScatterND", "ScatterElements", "TensorScatter", or "Where" with a mask of positions.
+        more: further nodes, behind the update.
+        outputs: of the model.
+    """
+    position = {
+        "ScatterND": (HEADS, 1, 2),
+        "ScatterElements": (HEADS, 1, WIDTH),
+        "TensorScatter": (1,),
+        "Where": (1, 1),
+    }
+    weights = {"w": random(WIDTH, WIDTH, scale=0.2), "places": np.arange(LENGTH).reshape(LENGTH, 1)}
+    how = {
+        "ScatterND": [node("ScatterND", "past at key", "present")],
+        "ScatterElements": [node("ScatterElements", "past at key", "present", axis=1)],
+        "TensorScatter": [
+            node("Unsqueeze", "past zero", "past4"), node("Unsqueeze", "key zero", "key4"),
+            node("TensorScatter", "past4 key4 at", "present4", axis=2), node("Squeeze", "present4 zero", "present"),
+        ],
+        "Where": [node("Equal", "places at", "here"), node("Where", "here key past", "present")],
+    }  # fmt: skip
+    nodes = [
+        node("MatMul", "x w", "key"), *how[update], node("Transpose", "present", "keys", perm=[0, 2, 1]),
+        node("MatMul", "x keys", "scores"), node("Softmax", "scores", "y"), *more,
+    ]  # fmt: skip
+    ins = [
+        value("x", (HEADS, 1, WIDTH)),
+        value("at", position[update], TensorProto.INT64),
+        value("past", (HEADS, LENGTH, WIDTH)),
+    ]
+    outs = [value(name, (HEADS, LENGTH, WIDTH) if name == "present" else None) for name in outputs.split()]
+    used = {name for one in nodes for name in one.input}
+    weights["zero"] = np.array([0])
+    weights = {name: array for name, array in weights.items() if name in used}
+    return model(nodes, ins, outs, weights, opset=24 if update == "TensorScatter" else 18)
+
+
+def position(update: str, at: int) -> np.ndarray:
+    """The input "at" of :func:`cached` for a position."""
+    if update == "ScatterND":
+        return np.array([[[head, at]] for head in range(HEADS)])
+    shape = {"ScatterElements": (HEADS, 1, WIDTH), "TensorScatter": (1,), "Where": (1, 1)}[update]
+    return np.full(shape, at)
+
+
+def expected(x: np.ndarray, at: int, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What :func:`cached` gives, in numpy: "y" and "present"."""
+    present = past.copy()
+    present[:, at] = x[:, 0] @ random(WIDTH, WIDTH, scale=0.2)
+    scores = np.exp(x @ present.transpose(0, 2, 1))
+    return scores / scores.sum(-1, keepdims=True), present

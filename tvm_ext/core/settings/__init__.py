@@ -1,0 +1,1 @@
+"""What options of a compile are made of: flags of the command line, and values that check themselves."""

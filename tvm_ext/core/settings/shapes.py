@@ -1,0 +1,109 @@
+"""The options `shapes`, `dims` and `specialize`, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..errors import OptionError
+
+Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
+#: Batches a symbolic model is specialized for unless `specialize` says otherwise.
+DEFAULT_SIZES = (1, 4, 16)
+
+_SHAPES = "for example shapes={'input': (1, 3, 224, 224)}, or ('N', 3, 224, 224) for any batch N"
+
+
+def checked_shapes(shapes: Any) -> Shapes:
+    """The option `shapes`, in the order of its names.
+
+    Raises:
+        OptionError: it is something else than names with shapes.
+    """
+    pairs = shapes.items() if isinstance(shapes, Mapping) else (shapes or ())
+    if not isinstance(pairs, Iterable):
+        raise OptionError(f"shapes={shapes!r}: input names with their shapes are needed", fix=_SHAPES)
+    checked = []
+    for pair in pairs:
+        try:
+            name, shape = pair
+            dims = _dims(shape)
+        except (TypeError, ValueError):
+            dims, name = None, pair
+        if not isinstance(name, str) or dims is None:
+            raise OptionError(
+                f"shapes={shapes!r}: every entry is an input name and a tuple of whole numbers, 0 or more, or names",
+                fix=_SHAPES,
+            )
+        checked.append((name, dims))
+    return tuple(sorted(checked, key=lambda pair: pair[0]))
+
+
+def _dims(shape: Any) -> tuple[int | str, ...] | None:
+    """Whole numbers and names; None if something else is among them."""
+    if isinstance(shape, str):
+        return None
+    dims = tuple(d if isinstance(d, str) else int(d) for d in shape)
+    fit = all(d.isidentifier() if isinstance(d, str) else d >= 0 for d in dims)
+    return dims if fit else None
+
+
+def names_in(shapes: Shapes) -> dict[str, bool]:
+    """The names among the dimensions, in order, and whether each stands first in a shape."""
+    names: dict[str, bool] = {}
+    for _, dims in shapes:
+        for axis, dim in enumerate(dims):
+            if isinstance(dim, str):
+                names[dim] = names.get(dim, False) or axis == 0
+    return names
+
+
+def checked_bounds(dims: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The option `dims`, in the order of its names.
+
+    Raises:
+        OptionError: it is something else than names with two sizes that ascend.
+    """
+    fix = "for example dims={'N': (1, 8), 'S': (1, 512)}"
+    try:
+        pairs = {name: tuple(bounds) for name, bounds in dict(dims or {}).items()}
+    except (TypeError, ValueError):
+        raise OptionError(f"dims={dims!r}: names of dimensions with their smallest and largest size", fix=fix) from None
+    for name, bounds in pairs.items():
+        if not isinstance(name, str):
+            raise OptionError(f"dims={dims!r}: {name!r} is no name", fix=fix)
+        whole = len(bounds) == 2 and all(type(n) is int for n in bounds)
+        if not whole or not 1 <= bounds[0] <= bounds[1] < 1 << 31:
+            raise OptionError(
+                f"dims={dims!r}: the bounds of {name!r} are two whole numbers, 1 or more, ascending", fix=fix
+            )
+    return tuple(sorted(pairs.items()))
+
+
+def checked_sizes(specialize: Any, symbol: str | None) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The option `specialize`: the sizes of the batch, ascending, the default ones unless it has others.
+
+    Args:
+        symbol: name of the batch; None if there is none.
+
+    Raises:
+        OptionError: a name is no batch, or a size no whole number of 1 or more.
+    """
+    try:
+        given = dict(specialize or {})
+    except (TypeError, ValueError):  # no pairs of name and sizes
+        given = {repr(specialize): ()}
+    wrong = [name for name in given if name != symbol]
+    if wrong:
+        fix = f"the symbolic dimension is {symbol!r}" if symbol else "name it: shapes={'input': ('N', 3, 224, 224)}"
+        raise OptionError(f"specialize={specialize!r}: no dimension in `shapes` is {wrong[0]!r}", fix=fix)
+    if symbol is None:
+        return ()
+    sizes = given.get(symbol, DEFAULT_SIZES)
+    whole = not isinstance(sizes, str | int) and all(type(n) is int and n >= 1 for n in sizes)
+    if not whole or not sizes:
+        raise OptionError(
+            f"specialize={specialize!r}: sizes are whole numbers, 1 or more",
+            fix=f"for example specialize={{{symbol!r}: {DEFAULT_SIZES}}}",
+        )
+    return ((symbol, tuple(sorted(set(sizes)))),)

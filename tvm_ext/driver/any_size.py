@@ -1,0 +1,277 @@
+"""A model of symbolic sizes as one program, planned at their bounds.
+
+The model is lowered several times, with numbers: at the bounds, and at a few other sizes with the decisions of the
+bounds. Side by side these programs tell how each shape, and each number in a kernel that no recipe made, depends on the
+sizes (:mod:`..passes.sizes`); the program of the bounds is what is built.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..core.errors import OptionError, TvmExtError, UnsupportedError, did_you_mean
+from ..core.instruments import Instruments
+from ..core.machine import Machine
+from ..core.options import CompileOptions
+from ..frontend.reading.freezing import frozen_source
+from ..frontend.reading.reader import Source
+from ..frontend.reading.shapes import input_specs
+from ..runtime.sizes.symbols import Symbol
+from ..runtime.spec import TensorSpec
+from .lower import NO_INSTRUMENTS, Clock, Lowered, Programs, start
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+
+    from ..passes.pipeline import Pipeline
+    from ..passes.sizes.alignment import Alignment
+    from ..passes.sizes.solver import Solver
+
+#: Sizes of other programs, as parts of the largest size where that is not small.
+_PARTS = (0.55, 0.39, 0.68)
+#: Sizes of other programs where the largest size is small: nothing runs at them.
+_PRIMES = (37, 53, 61, 71, 83, 97, 103, 109)
+_SMALL = 16
+#: Bounds of so many tiles or more are planned at whole ones; no program is planned at fewer than `_LEAST`.
+_TILE, _LEAST = 16, 3
+#: Passes that choose by size, or make views of what is no view in arrays of the bounds.
+_LEFT_OUT = ("fuse-expansions", "view-reshapes")
+#: What sizes may have to be multiples of.
+_STEPS = (2, 4, 8, 16, 32, 64)
+
+
+def lower_any_size(
+    source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments = NO_INSTRUMENTS
+) -> Programs:
+    """Import a model of symbolic sizes, and run all passes: one program.
+
+    Raises:
+        UnsupportedError: it cannot be one program; names the node, and why.
+    """
+    from ..passes.sizes.generalize import NotAlike
+
+    graph = frozen_source(source, options.freeze).proto.graph
+    _check_names(options, source.name)
+    if options.state:
+        raise UnsupportedError(
+            f"{source.name}: state={options.state!r} with dimensions whose sizes are known at run time",
+            fix="give numbers for all dimensions: shapes=",
+        )
+    reasons: list[str] = []
+    for named in dict.fromkeys((options, _merged(options))):
+        inputs = input_specs(graph, dict(named.shapes), source.name)
+        for symbols in _multiples(named):
+            try:
+                return _Lowering(source, named, machine, clock, symbols, instruments).run(inputs)
+            except NotAlike as error:
+                reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
+                break
+            except OptionError:
+                raise
+            except TvmExtError as error:
+                reasons.append(error.message[:300])
+    names = ", ".join(symbol.name for symbol in options.symbols)
+    raise UnsupportedError(
+        f"{source.name}: it cannot be compiled for every size of {names}: {reasons[0]}",
+        fix="give numbers for some dimensions: shapes=",
+    )
+
+
+def _multiples(options: CompileOptions) -> Iterator[list[Symbol]]:
+    """The symbols, with any size; then with multiples of 2, 4, ..., but for batches: branches may round otherwise."""
+    batches = {shape[0] for _, shape in options.shapes if shape}
+    yield list(options.symbols)
+    for step in _STEPS:
+        coarse = [one.name for one in options.symbols if one.name not in batches and one.high >= 3 * step]
+        if not coarse:
+            return
+        yield [replace(one, multiple=step if one.name in coarse else 1) for one in options.symbols]
+
+
+def _merged(options: CompileOptions) -> CompileOptions:
+    """The options with one name for all symbolic dimensions at one place of several inputs.
+
+    Some exporters name equal dimensions of two inputs differently.
+    """
+    first: dict[int, str] = {}
+    names: dict[str, str] = {}
+    for _, shape in options.shapes:
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, str):
+                names.setdefault(dim, first.setdefault(axis, dim))
+    shapes = tuple(
+        (name, tuple(names[dim] if isinstance(dim, str) else dim for dim in shape)) for name, shape in options.shapes
+    )
+    bounds = tuple((name, bounds) for name, bounds in options.dims if names.get(name, name) == name)
+    return replace(options, shapes=shapes, dims=bounds, specialize=())
+
+
+def _check_names(options: CompileOptions, model: str) -> None:
+    names = [symbol.name for symbol in options.symbols]
+    for name, _ in options.dims:
+        if name not in names:
+            fix = f"{did_you_mean(name, names)}symbolic dimensions: {', '.join(names)}"
+            raise OptionError(f"dims: no dimension of {model} is {name!r}", fix=fix)
+
+
+class _Lowering:
+    """One attempt, with sizes that are multiples of one number."""
+
+    def __init__(
+        self, source: Source, options: CompileOptions, machine: Machine, clock: Clock, symbols: Sequence[Symbol],
+        instruments: Instruments,
+    ) -> None:  # fmt: skip
+        from ..core.numbers.storage import Growth
+        from ..core.sizes import Sizes
+        from ..passes.sizes.solver import Solver
+
+        self._source, self._options, self._machine, self._clock = source, options, machine, clock
+        self._instruments, self._symbols = instruments, planned(symbols)
+        self._sizes = Sizes.of(self._symbols)
+        self._probes, self._growth = probes_of(self._symbols), Growth()
+        self._solver = Solver(self._sizes, self._probes)
+
+    def run(self, inputs: Sequence[TensorSpec]) -> Programs:
+        """All passes; see :func:`lower_any_size`.
+
+        Raises:
+            NotAlike: the programs of different sizes are not one.
+            TvmExtError: the model cannot be imported at a size.
+        """
+        from ..passes.lowering.choose_recipes import ChooseRecipes
+        from ..passes.lowering.group_operations import GroupOperations
+        from ..passes.pipeline import Pipeline
+        from ..passes.sizes.alignment import Alignment, annotated
+        from ..passes.sizes.compute_constants import ComputeConstants
+        from ..passes.sizes.generalize import NotAlike
+
+        programs = [self._start(number) for number in range(len(self._probes))]
+        pipeline = Pipeline.of(self._options).before(ChooseRecipes).without(*_LEFT_OUT)
+        programs = self._after(pipeline.before(GroupOperations), programs)
+        varying = Alignment([one.mod for one in programs], self._solver).varying
+        programs = [replace(one, mod=ComputeConstants(varying)(one.mod, one.ctx).mod) for one in programs]
+        programs = self._after(pipeline.from_("group-operations"), programs)
+        alignment = Alignment([one.mod for one in programs], self._solver)
+        if alignment.varying:
+            raise NotAlike("a constant has other values at other sizes", min(alignment.varying)[0])
+        programs[0] = replace(programs[0], mod=annotated(alignment, [one.mod for one in programs]))
+        programs = self._chosen(programs, {site.callees[0]: site.callees for site in alignment.sites})
+        programs = self._with_kernels(programs, copied_reshapes(programs[0].mod, alignment, self._solver))
+        alignment = Alignment([one.mod for one in programs], self._solver, values=False)
+        lowered = self._bound(programs, alignment)
+        self._clock.lap("passes")
+        return Programs(tuple(inputs), self._outputs(lowered, alignment), (lowered,), self._symbols)
+
+    def _start(self, number: int) -> Lowered:
+        """The model after its import, at one of the sizes.
+
+        Raises:
+            NotAlike: part of it has no program of its own.
+        """
+        from ..core.numbers.storage import Growth
+        from ..frontend.importer import import_model
+        from ..passes.sizes.generalize import NotAlike
+
+        instruments = self._instruments if number == 0 else NO_INSTRUMENTS
+        options, growth = self._options.at(self._probes[number]), self._growth.again()
+        imported = import_model(self._source, options, growth=growth)
+        begun = start(self._source, options, self._machine, self._clock, instruments, imported=imported)
+        begun.ctx.facts[Growth] = growth
+        if begun.imported.bodies or begun.imported.regions:
+            raise NotAlike("a loop, or a region that another program runs, has one size only")
+        return begun
+
+    @staticmethod
+    def _after(pipeline: Pipeline, programs: Sequence[Lowered]) -> list[Lowered]:
+        return [replace(one, mod=pipeline.run(one.mod, one.ctx)) for one in programs]
+
+    def _chosen(self, programs: Sequence[Lowered], groups: Mapping[str, Sequence[str]]) -> list[Lowered]:
+        """The programs with recipes for the groups of the first, and the same plans for those of the others."""
+        from ..passes.lowering.choose_recipes import ChooseRecipes
+
+        first = replace(programs[0], mod=ChooseRecipes()(programs[0].mod, programs[0].ctx).mod)
+        for number, other in enumerate(programs[1:], start=1):
+            other.ctx.plans.update((groups[name][number], plan) for name, plan in first.ctx.plans.items())
+        return [first, *programs[1:]]
+
+    def _with_kernels(self, programs: Sequence[Lowered], copied: frozenset[str]) -> list[Lowered]:
+        """The programs up to the kernels that no recipe made; those of recipes have bodies in the first alone."""
+        from ..passes.lowering.assign_layouts import AssignLayouts
+        from ..passes.pipeline import Pipeline
+        from ..passes.sizes.copy_reshapes import CopyReshapes
+
+        rest = Pipeline.of(self._options).before("lower-rest").after("choose-recipes").without(*_LEFT_OUT)
+        others = rest.without("schedule-kernels").replacing(AssignLayouts(interfaces=True))
+        return [
+            replace(one, mod=way.run(CopyReshapes(copied)(one.mod, one.ctx).mod, one.ctx))
+            for one, way in zip(programs, [rest, *[others] * (len(programs) - 1)], strict=True)
+        ]
+
+    def _bound(self, programs: Sequence[Lowered], alignment: Alignment) -> Lowered:
+        """The program of the bounds, whose kernels take the sizes."""
+        from ..passes.pipeline import Pipeline
+        from ..passes.sizes.bind_sizes import BindSizes
+        from ..passes.sizes.sized_kernels import SizedKernels
+
+        first = programs[0]
+        kernels = SizedKernels([one.mod for one in programs], first.ctx, self._sizes, self._solver, alignment.sites)
+        mod = BindSizes(self._sizes, kernels.sites, kernels.functions)(first.mod, first.ctx).mod
+        last = Pipeline.of(self._options).before("loops").from_("lower-rest")
+        return replace(first, mod=last.run(mod, first.ctx))
+
+    def _outputs(self, lowered: Lowered, alignment: Alignment) -> tuple[TensorSpec, ...]:
+        """The outputs of the model, with symbolic dimensions."""
+        extents = alignment.results
+        return tuple(
+            replace(spec, shape=tuple(self._sizes.text(extent) for extent in extents[number]))
+            for number, spec in enumerate(lowered.imported.outputs)
+        )
+
+
+def planned(symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
+    """The symbols with the sizes at which programs are planned: at least the largest, no two the same."""
+    out: list[Symbol] = []
+    for symbol in symbols:
+        unit = math.lcm(symbol.multiple, _TILE if symbol.high >= 4 * _TILE else 1)
+        size = -(-max(symbol.high, _LEAST) // unit) * unit
+        while size in {one.bound for one in out}:
+            size += unit
+        out.append(replace(symbol, bound=size))
+    return tuple(out)
+
+
+def probes_of(symbols: Sequence[Symbol]) -> tuple[Mapping[str, int], ...]:
+    """The sizes at which a model is lowered, the bounds first: all different, and of no size that simplifies."""
+    taken = {symbol.bound for symbol in symbols}
+    probes: list[dict[str, int]] = [{symbol.name: symbol.bound for symbol in symbols}]
+    primes = itertools.cycle(_PRIMES)
+    for number in range(len(_PARTS)):
+        probe = {}
+        for place, symbol in enumerate(symbols):
+            part = _PARTS[(number + place) % len(_PARTS)]  # no two symbols grow alike
+            size = (
+                int(symbol.high * part) // symbol.multiple if symbol.high >= _SMALL * symbol.multiple else next(primes)
+            )
+            while size * symbol.multiple in taken or size < 3:
+                size += 1
+            probe[symbol.name] = size * symbol.multiple
+            taken.add(probe[symbol.name])
+        probes.append(probe)
+    return tuple(probes)
+
+
+def copied_reshapes(mod: IRModule, alignment: Alignment, solver: Solver) -> frozenset[str]:
+    """Variables of `main` that are reshapes, and no view of an array of the bounds."""
+    from ..core.graph.relax_graph import main_bindings, op_name, shape_of
+    from ..passes.sizes.alignment import is_view
+
+    def viewed(var: Any, source: Any) -> bool:
+        extents = alignment.operand(source), alignment.extents[var.name]
+        return is_view(solver, *extents, shape_of(source) or (), shape_of(var) or ())
+
+    reshapes = (b for b in main_bindings(mod) if op_name(b.value) == "relax.reshape")
+    return frozenset(b.var.name for b in reshapes if not viewed(b.var, b.value.args[0]))

@@ -1,0 +1,18 @@
+"""The session: onnxruntime's calls over compiled programs, one a set of input shapes where a model leaves them free.
+
+session.py      InferenceSession: what users call
+models.py       what a session runs: a model of one program, or one with free dimensions
+node_args.py    inputs, outputs and the model as onnxruntime describes them
+feed.py         what a caller passes in -> arrays that fit, and their shapes
+programs.py     which program runs these shapes, and which are compiled when
+compiling.py    a program for shapes, in this process or in one of its own (child.py)
+stand_in.py     onnxruntime, for shapes that no program is there for
+ort_values.py   onnxruntime's values <-> arrays
+binding.py      io_binding
+report.py       what was called and compiled
+"""
+
+from .node_args import NodeArg
+from .session import InferenceSession
+
+__all__ = ["InferenceSession", "NodeArg"]

@@ -1,0 +1,185 @@
+"""What a caller passes in, as arrays that fit the model, and the shapes that decide which program runs them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import InputError
+from ...core.options import Shapes
+from ...runtime.inputs import as_array, dtype_error, names_error, shape_error
+from .ort_values import array_of, is_ort_value
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of a model.
+
+    Attributes:
+        name: of the input.
+        dims: a number, a name, or None, for each dimension; None if not even their number is known.
+        dtype: of its elements; None if it is no tensor of numbers, and what is passed in is not looked at.
+        kind: its type as onnxruntime writes it, for messages.
+    """
+
+    name: str
+    dims: tuple[int | str | None, ...] | None
+    dtype: np.dtype[Any] | None
+    kind: str = ""
+
+    @property
+    def free(self) -> bool:
+        """Whether a dimension is free."""
+        return self.dims is None or not all(isinstance(dim, int) for dim in self.dims)
+
+
+@dataclass(frozen=True)
+class Fed:
+    """What was passed in.
+
+    Attributes:
+        arrays: input name -> array; of inputs that are no tensors of numbers, the value as it was.
+        shapes: of the inputs with free dimensions.
+        never: why no program can be compiled for them; "" if one may be.
+        contradiction: which name of a dimension stands for two sizes; "" if none does.
+    """
+
+    arrays: dict[str, Any]
+    shapes: Shapes
+    never: str
+    contradiction: str
+
+
+class Feeds:
+    """Checks what is passed in for a model.
+
+    Args:
+        inputs: of the model, in order.
+        overridable: initializers that a caller may replace.
+    """
+
+    def __init__(self, inputs: Sequence[Input], overridable: Sequence[Input] = ()) -> None:
+        self.inputs = tuple(inputs)
+        self._overridable = {one.name: one for one in overridable}
+        self._known = {one.name: one for one in (*inputs, *overridable)}
+        self._never = next((f"input {one.name!r} is {one.kind}" for one in inputs if one.dtype is None), "")
+        self._shared = _shared_names(self.inputs)
+
+    def read(self, feed: Mapping[str, Any]) -> Fed:
+        """Arrays and shapes of a call.
+
+        Raises:
+            InputError: a name, dtype, rank or dimension does not fit.
+        """
+        checked_mapping(feed)
+        if any(one.name not in feed for one in self.inputs) or any(name not in self._known for name in feed):
+            raise names_error(list(feed), [one.name for one in self.inputs])
+        arrays = {name: _fitted(value, self._known[name]) for name, value in feed.items()}
+        replaced = [name for name in arrays if name in self._overridable]
+        sized = [one.name for one in self.inputs if one.free and one.dtype is not None] + replaced
+        contradiction = self._contradiction(arrays)
+        never = self._never or contradiction
+        if replaced:
+            never = f"initializer {replaced[0]!r} is replaced; programs have its value as a constant"
+        return Fed(arrays, tuple((name, arrays[name].shape) for name in sized), never, contradiction)
+
+    def shapes_of(self, shapes: Mapping[str, Sequence[int]]) -> Shapes:
+        """The shapes of the inputs with free dimensions, as :meth:`read` gives them for arrays of these.
+
+        Args:
+            shapes: input name -> shape, for these inputs at least.
+
+        Raises:
+            InputError: a name is missing or unknown, or a shape does not fit.
+        """
+        free = [one for one in self.inputs if one.free]
+        if not isinstance(shapes, Mapping) or any(one.name not in shapes for one in free):
+            given = list(shapes) if isinstance(shapes, Mapping) else []
+            raise names_error(given, [one.name for one in free])
+        arrays = {one.name: _of_shape(one, shapes[one.name]) for one in self.inputs if one.name in shapes}
+        if unknown := [name for name in shapes if name not in arrays]:
+            raise names_error([*arrays, *unknown], list(arrays))
+        return tuple((one.name, arrays[one.name].shape) for one in free)
+
+    def _contradiction(self, arrays: Mapping[str, Any]) -> str:
+        """Which name of a dimension stands for two sizes; "" if none does."""
+        for symbol, places in self._shared.items():
+            (first, axis), *others = places
+            size = arrays[first].shape[axis]
+            for name, at in others:
+                if (other := arrays[name].shape[at]) != size:
+                    return f"{symbol} is {size} in input {first!r} (dimension {axis}) and {other} in {name!r} ({at})"
+        return ""
+
+
+def checked_mapping(feed: Any) -> None:
+    """Raises InputError for inputs that are not passed by name."""
+    if not isinstance(feed, Mapping):
+        raise InputError(f"input_feed is {type(feed).__name__}", fix="pass a dict: input name -> array")
+
+
+def converted(value: Any, name: str, dtype: np.dtype[Any]) -> np.ndarray:
+    """The array of what onnxruntime takes besides arrays: one of its own values, or a list of numbers.
+
+    Args:
+        value: an array is returned as it is.
+        name: of the input.
+        dtype: of its elements: a list becomes an array of it.
+
+    Raises:
+        InputError: None, no array, or a list that this dtype cannot hold.
+    """
+    if type(value) is np.ndarray:
+        return value
+    if is_ort_value(value):
+        return np.asarray(array_of(value, f"input {name!r}"))
+    array = as_array(value, name)
+    if not isinstance(value, list | tuple) or array.dtype == dtype:
+        return array
+    if array.dtype.kind in "biuf":
+        with np.errstate(all="ignore"):
+            cast = array.astype(dtype)
+        if dtype.kind not in "iub" or np.array_equal(cast.astype(array.dtype), array):
+            return cast
+    raise dtype_error(value, array, name, dtype)
+
+
+def _of_shape(expected: Input, shape: Any) -> np.ndarray:
+    """An array of this shape, without memory of its own."""
+    try:
+        array = np.broadcast_to(np.zeros((), expected.dtype), tuple(map(operator.index, shape)))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"input {expected.name!r}: {shape!r} is no shape", fix="whole numbers, 0 or more") from error
+    return np.asarray(_fitted(array, expected))
+
+
+def _fitted(value: Any, expected: Input) -> Any:
+    """The value as an array of the dtype, rank and fixed dimensions that are expected."""
+    dtype, dims = expected.dtype, expected.dims
+    if dtype is None:
+        return value
+    array = converted(value, expected.name, dtype)
+    if array.dtype != dtype:
+        if array.dtype.newbyteorder("=") != dtype:
+            raise dtype_error(value, array, expected.name, dtype)
+        array = array.astype(dtype)  # the other byte order
+    if dims is None:
+        return array
+    sizes = array.shape
+    if len(dims) != len(sizes) or any(isinstance(d, int) and d != n for d, n in zip(dims, sizes, strict=True)):
+        raise shape_error(array, expected.name, dims)
+    return array
+
+
+def _shared_names(inputs: Sequence[Input]) -> dict[str, list[tuple[str, int]]]:
+    """Name of a free dimension -> (input, axis) of each that has it, for names of several."""
+    places: dict[str, list[tuple[str, int]]] = {}
+    for one in inputs:
+        for axis, dim in enumerate(one.dims or () if one.dtype is not None else ()):
+            if isinstance(dim, str):
+                places.setdefault(dim, []).append((one.name, axis))
+    return {name: found for name, found in places.items() if len(found) > 1}

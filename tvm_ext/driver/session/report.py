@@ -1,0 +1,83 @@
+"""What a session was asked for, and what it compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...core.options import Shapes
+from ...runtime.table import Column, Markup, Plain, Table
+
+
+@dataclass(frozen=True)
+class ShapesRow(Plain):
+    """Calls of one set of input shapes.
+
+    Attributes:
+        shapes: of the inputs with free dimensions, by name; empty for a program that takes all there are.
+        onnxruntime, compiled: calls that onnxruntime answered, and that a program did.
+        state: "compiled"; "waiting" or "compiling", in the background; "missed", not asked for often enough;
+            "failed"; "evicted", for others that were asked for; or "onnxruntime", no program can take them.
+        reason: of the state; "" if it needs none.
+        seconds: of the compile; None if there was none.
+    """
+
+    shapes: Shapes
+    onnxruntime: int
+    compiled: int
+    state: str
+    reason: str = ""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class SessionReport(Plain):
+    """Calls of a session; `str()` prints them as a table.
+
+    Attributes:
+        model: its name.
+        rows: a set of input shapes each, the one asked for last at the end.
+        forgotten: sets of shapes that have no row any more, and calls of them, all answered by onnxruntime.
+    """
+
+    derived: ClassVar[tuple[str, ...]] = ("onnxruntime", "compiled")
+
+    model: str
+    rows: tuple[ShapesRow, ...]
+    forgotten: tuple[int, int] = (0, 0)
+
+    @property
+    def onnxruntime(self) -> int:
+        """Calls that onnxruntime answered."""
+        return sum(row.onnxruntime for row in self.rows) + self.forgotten[1]
+
+    @property
+    def compiled(self) -> int:
+        """Calls that a program answered."""
+        return sum(row.compiled for row in self.rows)
+
+    def table(self) -> Table:
+        """A row a set of shapes."""
+        columns = (
+            "shapes", Column("onnxruntime", "calls"), Column("compiled", "calls"), "state",
+            Column("compile", "s", ".2f"), Column("reason", most=80),
+        )  # fmt: skip
+        rows = [
+            (text_of(row.shapes) or "any", row.onnxruntime, row.compiled, row.state, row.seconds, row.reason)
+            for row in self.rows
+        ]
+        return Table(columns, rows).filled()
+
+    def __str__(self) -> str:
+        head = f"{self.model}: {self.onnxruntime + self.compiled} calls, {self.compiled} of them compiled"
+        more = f"and {self.forgotten[1]} calls of {self.forgotten[0]} more sets of shapes, by onnxruntime"
+        return "\n".join([head, self.table().text(), *([more] if self.forgotten[0] else [])])
+
+    def _repr_html_(self) -> Markup:
+        """For notebooks."""
+        return self.table().html()
+
+
+def text_of(shapes: Shapes) -> str:
+    """Shapes in a line: "x [1, 3], mask [1]"."""
+    return ", ".join(f"{name} [{', '.join(map(str, shape))}]" for name, shape in shapes)

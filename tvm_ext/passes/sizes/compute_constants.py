@@ -1,0 +1,66 @@
+"""Small constants that depend on sizes are computed by kernels, whose literals then are expressions over the symbols.
+
+y = take(x, 36)      at S = 37, and 99 at S = 100   ->   i = call_tir(constant), which stores S - 1; y = take(x, i)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from tvm import relax, tirx
+from tvm.ir import Call, GenericConst, IRModule
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from tvm_ext.core.graph.relax_graph import Rewriter, array_of
+from tvm_ext.core.passes import CompileContext, Pass, PassResult
+
+#: Elements of a constant that is computed, at most.
+MOST_ELEMENTS = 64
+
+
+class ComputeConstants(Pass):
+    """Kernels for constants.
+
+    Args:
+        places: (variable of `main`, number of an operand of its value) of each; operands in tuples count one by one.
+    """
+
+    name = "compute-constants"
+    needed = "they have other values at other sizes"
+
+    def __init__(self, places: Collection[tuple[str, int]]) -> None:
+        self._places = places
+
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        def visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
+            call, count = binding.value, 0
+            args: list[Any] = []
+            for arg in getattr(call, "args", ()):
+                fields = []
+                for operand in getattr(arg, "fields", [arg]):
+                    fields.append(_computed(operand, rw) if (binding.var.name, count) in self._places else operand)
+                    count += isinstance(operand, relax.Var | GenericConst)
+                args.append(relax.Tuple(fields) if isinstance(arg, relax.Tuple) else fields[0])
+            if all(new.same_as(old) for new, old in zip(args, getattr(call, "args", ()), strict=True)):
+                return None
+            rw.fire("a constant is computed of the sizes")
+            return Call(call.op, args, call.attrs, call.ty_args)
+
+        return Rewriter(mod, ctx).rewrite(visit)
+
+
+def _computed(value: GenericConst, rw: Rewriter) -> relax.Var:
+    """The result of a kernel that stores the elements of a constant."""
+    array = array_of(value)
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        T.func_name("constant")
+        T.func_attr({"tirx.noalias": True})
+        out = T.arg("out", T.buffer(array.shape, str(array.dtype)))
+        with T.sblock("root"):
+            for index in np.ndindex(array.shape):
+                T.buffer_store(out, tirx.const(array[index].item(), str(array.dtype)), list(index))
+    function = builder.get().without_attr("global_symbol")
+    return rw.emit(relax.call_tir(rw.add_function(function, "constant"), [], value.ty))

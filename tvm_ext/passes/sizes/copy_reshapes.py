@@ -1,0 +1,46 @@
+"""Reshapes that show no memory of arrays of the bounds become copies.
+
+y = reshape(x[N, S, 768], (N * S, 768))   ->   y = call_tir(reshape, (x,))      rows of x lie S of the bounds apart
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from tvm import relax, te, tirx, topi
+from tvm.ir import IRModule
+
+from tvm_ext.core.graph.relax_graph import Rewriter, dtype_of, shape_of
+from tvm_ext.core.passes import CompileContext, Pass, PassResult
+
+
+class CopyReshapes(Pass):
+    """Kernels for some reshapes.
+
+    Args:
+        variables: of `main`, that are bound to them.
+    """
+
+    name = "copy-reshapes"
+    needed = "in arrays of the bounds they are no views"
+
+    def __init__(self, variables: Collection[str]) -> None:
+        self._variables = variables
+
+    def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
+        def visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
+            if binding.var.name not in self._variables:
+                return None
+            source = binding.value.args[0]
+            data = te.placeholder(_int64(source), dtype_of(source), "data")
+            kernel = te.create_prim_func([data, topi.reshape(data, _int64(binding.var))]).without_attr("global_symbol")
+            rw.fire("copied: its rows do not lie behind each other at every size")
+            return relax.call_tir(rw.add_function(kernel, "reshape"), [source], binding.var.ty)
+
+        return Rewriter(mod, ctx).rewrite(visit)
+
+
+def _int64(value: Any) -> list[tirx.IntImm]:
+    """The shape of a tensor as TVM's legalization writes it, so that kernels can be fused."""
+    return [tirx.IntImm("int64", size) for size in shape_of(value) or ()]

@@ -1,0 +1,300 @@
+"""Integers of one program at several sizes become expressions over its symbols.
+
+    sizes N, S at (8, 512), (3, 37), (2, 53):   (4096, 111, 106)  ->  N * S      (513, 38, 54)  ->  S + 1
+
+What fits is not proven: more probes make a chance agreement less likely, and a value that several quotients fit is
+ambiguous until a probe tells them apart.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tvm import tirx
+
+from ...core.sizes import Sizes, evaluate
+
+Values = tuple[int, ...]
+#: Divisors of quotients: strides of convolutions and pools, patches, windows.
+_DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
+#: Largest factor of a known expression in a quotient; 3 is of a resize by 3/2.
+_MOST_FACTOR = 4
+#: Sizes, drawn once, at which expressions that fit the probes are told apart.
+_SAMPLES = 48
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A product of known expressions, and its values at the probes."""
+
+    factors: tuple[Any, ...]
+    values: Values
+
+    def times(self, other: _Known) -> _Known:
+        values = tuple(map(operator.mul, self.values, other.values))
+        return _Known((*self.factors, *other.factors), values)
+
+    @property
+    def expr(self) -> Any:
+        """The product."""
+        return functools.reduce(operator.mul, self.factors)
+
+    @property
+    def steps(self) -> Values:
+        """Differences to the value at the bound."""
+        return _steps(self.values)
+
+
+class _Quotient(NamedTuple):
+    """(factor * known + offset) // divisor, for each offset from `low` to `high`."""
+
+    known: _Known
+    factor: int
+    divisor: int
+    low: int
+    high: int
+
+    @property
+    def offset(self) -> int:
+        """0 or that of a ceiling if it fits, else the smallest."""
+        fits = (b for b in (0, self.divisor - 1) if self.low <= b <= self.high)
+        return next(fits, min(max(self.low, 0), self.high))
+
+    def expr(self, offset: int) -> Any:
+        return tirx.floordiv(_affine(self.factor, self.known.expr, offset), tirx.IntImm("int64", self.divisor))
+
+
+class Solver:
+    """Finds the expression over the symbols of which integers are the values.
+
+    Args:
+        sizes: the symbols.
+        probes: of each symbol its size, by name; the first is the bound. Four or more, no size 1, even and odd ones.
+
+    Attributes:
+        doubts: values that were solved by one of several quotients -> the probe that tells them apart.
+    """
+
+    def __init__(self, sizes: Sizes, probes: Sequence[Mapping[str, int]]) -> None:
+        self.sizes, self.probes = sizes, tuple(dict(probe) for probe in probes)
+        names = {symbol.name for symbol in sizes.symbols}
+        for probe in self.probes:
+            if probe.keys() != names:
+                raise ValueError(f"a probe has sizes of {sorted(probe)}; the symbols are {sorted(names)}")
+        self._base: dict[Values, _Known] = {}
+        self._products: dict[Values, list[_Known]] = {}
+        self._solved: dict[tuple[Values, tuple[Values, ...]], Any] = {}
+        self._samples = tuple(_samples(sizes))
+        self.doubts: dict[Values, Mapping[str, int]] = {}
+        self._symbols = [_Known((var,), self.at_probes(var)) for var in sizes.vars]
+        for symbol in self._symbols:
+            if symbol.values in self._base:
+                both = f"{self._base[symbol.values].expr} and {symbol.expr}"
+                raise ValueError(f"{both} are equal at all probes: {symbol.values}")
+            self._enter(symbol)
+
+    def learn(self, expr: Any, values: Sequence[int]) -> None:
+        """Take an expression for known, such as the size of a dimension, unless a known one has these values.
+
+        Raises:
+            ValueError: these are not its values at the probes.
+        """
+        known = _Known((expr,), tuple(int(v) for v in values))
+        if known.values != self.at_probes(expr):
+            raise ValueError(f"{expr} is {self.at_probes(expr)} at the probes, not {known.values}")
+        self._enter(known)
+
+    def _enter(self, known: _Known) -> None:
+        """Know an expression, its products with the others, and those times a symbol."""
+        if not any(known.steps) or known.values in self._base:
+            return
+        self._base[known.values] = known
+        self._solved.clear()
+        for pair in [other.times(known) for other in self._base.values()]:
+            for product in (pair, *(symbol.times(pair) for symbol in self._symbols)):
+                self._products.setdefault(_direction(product.steps), []).append(product)
+
+    def at_probes(self, expr: Any) -> Values:
+        """The values of an expression at the probes."""
+        return tuple(evaluate(expr, probe) for probe in self.probes)
+
+    def solve(self, values: Sequence[int], near: Sequence[Any] = ()) -> Any:
+        """The simplest expression with these values at the probes.
+
+        Args:
+            values: one a probe.
+            near: expressions of which a quotient is more likely one than of others: sizes of a kernel's operands.
+
+        Returns:
+            An int64 expression; a number if all values are equal; None if there is none.
+        """
+        wanted = tuple(int(v) for v in values)
+        if len(set(wanted)) == 1:
+            return wanted[0]
+        close = self._known_of(near)
+        key = (wanted, tuple(known.values for known in close))
+        if key not in self._solved:
+            expr = self._search(wanted, close)
+            assert expr is None or self.at_probes(expr) == wanted
+            self._solved[key] = expr
+        return self._solved[key]
+
+    def ambiguous(self, values: Sequence[int], near: Sequence[Any] = ()) -> bool:
+        """Whether quotients fit that differ at other sizes, and nothing simpler does: one more probe tells.
+
+        Args:
+            values, near: see :meth:`solve`.
+        """
+        return self.telling(values, near) is not None
+
+    def telling(self, values: Sequence[int], near: Sequence[Any] = ()) -> Mapping[str, int] | None:
+        """The size at which the quotients that fit differ most: the probe to add; None if all are the same.
+
+        Args:
+            values, near: see :meth:`solve`.
+        """
+        wanted = tuple(int(v) for v in values)
+        if len(set(wanted)) == 1 or next(self._exact(wanted), None) is not None:
+            return None
+        fits = list(self._quotients(wanted, self._known_of(near)))
+        exprs = [q.expr(offset) for q in fits for offset in range(q.low, q.high + 1)]
+        most, size = max(((len({evaluate(e, at) for e in exprs}), i) for i, at in enumerate(self._samples)))
+        return self._samples[size] if most > 1 else None
+
+    def _known_of(self, near: Sequence[Any]) -> tuple[_Known, ...]:
+        return tuple(_Known((e,), self.at_probes(e)) for e in near if not isinstance(e, int | tirx.IntImm))
+
+    def _search(self, wanted: Values, close: Sequence[_Known]) -> Any:
+        expr = next(self._exact(wanted), None)
+        if expr is not None:
+            return expr
+        quotient = next(self._quotients(wanted, close), None)
+        if quotient is not None:
+            probe = self.telling(wanted, [known.expr for known in close])
+            if probe is not None:
+                self.doubts[wanted] = probe
+            return quotient.expr(quotient.offset)
+        return next(itertools.chain(self._clamped(wanted), self._rounded(wanted)), None)
+
+    def _exact(self, wanted: Values) -> Iterator[Any]:
+        """Affine expressions: of a known one, of a product, of two known ones; the simplest of each kind."""
+        for group in (self._base.values(), self._products.get(_direction(_steps(wanted)), ())):
+            fits = [fit for known in group if (fit := _fit(known, wanted))]
+            if fits:
+                _, factor, offset, known = min(fits, key=lambda fit: fit[0])
+                yield _affine(factor, known.expr, offset)
+        pairs = itertools.combinations(self._addends(), 2)
+        sums = [(*total, pair) for pair in pairs if (total := _fit_sum(*pair, wanted))]
+        if sums:
+            _, factors, offset, (first, second) = min(sums, key=lambda total: total[0])
+            yield _affine(1, _affine(factors[0], first.expr, 0) + _affine(factors[1], second.expr, 0), offset)
+
+    def _addends(self) -> Iterable[_Known]:
+        """What is summed: known expressions, and products of two symbols; the first of those affine in each other."""
+        pairs = itertools.combinations_with_replacement(self._symbols, 2)
+        addends: dict[Values, _Known] = {}
+        for known in (*self._base.values(), *(a.times(b) for a, b in pairs)):
+            addends.setdefault(_direction(known.steps), known)
+        return addends.values()
+
+    def _quotients(self, wanted: Values, close: Sequence[_Known]) -> Iterator[_Quotient]:
+        """The quotients that fit: of `close`, or of others; the smallest divisor and factor first."""
+        for group in (close, self._base.values()):
+            fits = [
+                quotient
+                for divisor, factor in itertools.product(_DIVISORS, range(1, _MOST_FACTOR + 1))
+                for known in group
+                if math.gcd(factor, divisor) == 1 and (quotient := _quotient(known, factor, divisor, wanted))
+            ]
+            if fits:
+                yield from sorted(fits, key=lambda q: (q.divisor, q.factor, abs(q.offset)))
+                return
+
+    def _clamped(self, wanted: Values) -> Iterator[Any]:
+        """Minima and maxima of a known expression and a number."""
+        for known in self._base.values():
+            for pick, make, limit in ((min, tirx.min, max(wanted)), (max, tirx.max, min(wanted))):
+                picked = tuple(pick(v, limit) for v in known.values)
+                if picked == wanted:
+                    yield make(known.expr, tirx.IntImm("int64", limit))
+
+    def _rounded(self, wanted: Values) -> Iterator[Any]:
+        """Affine expressions of a known one rounded up or down to a multiple, and of what that adds or leaves."""
+        for divisor, known in itertools.product(_DIVISORS, self._base.values()):
+            number = tirx.IntImm("int64", divisor)
+            down = tirx.floordiv(known.expr, number) * number
+            up = tirx.floordiv(known.expr + (number - 1), number) * number
+            for expr in (down, up, known.expr - down, up - known.expr):
+                rounded = _Known((expr,), self.at_probes(expr))
+                fit = _fit(rounded, wanted) if any(rounded.steps) else None
+                if fit:
+                    yield _affine(fit[1], expr, fit[2])
+
+
+def _samples(sizes: Sizes) -> Iterable[Mapping[str, int]]:
+    """Sizes within the bounds; the same each time."""
+    draw = random.Random(0)
+    yield {symbol.name: symbol.low for symbol in sizes.symbols}
+    for _ in range(_SAMPLES):
+        yield {symbol.name: draw.randint(symbol.low, symbol.high) for symbol in sizes.symbols}
+
+
+def _steps(values: Values) -> Values:
+    return tuple(v - values[0] for v in values)
+
+
+def _direction(steps: Values) -> Values:
+    """Steps without a common factor, the first that is not 0 being positive."""
+    divisor = math.gcd(*steps)
+    if divisor == 0:
+        return steps
+    sign = next(1 if s > 0 else -1 for s in steps if s)
+    return tuple(sign * s // divisor for s in steps)
+
+
+def _fit(known: _Known, wanted: Values) -> tuple[int, int, int, _Known] | None:
+    """Its weight, the factor, the offset and the expression, if wanted = factor * known + offset."""
+    steps, known_steps = _steps(wanted), known.steps
+    place = next(i for i, step in enumerate(known_steps) if step)
+    factor, rest = divmod(steps[place], known_steps[place])
+    if rest or factor == 0 or any(w != factor * k for w, k in zip(steps, known_steps, strict=True)):
+        return None
+    offset = wanted[0] - factor * known.values[0]
+    return abs(factor) + abs(offset), factor, offset, known
+
+
+def _fit_sum(first: _Known, second: _Known, wanted: Values) -> tuple[int, tuple[int, int], int] | None:
+    """The weight, both factors and the offset, if wanted = f * first + g * second + offset."""
+    rows = list(zip(first.steps, second.steps, _steps(wanted), strict=True))[1:]
+    for (a, b, v), (c, d, w) in itertools.combinations(rows, 2):
+        if determinant := a * d - b * c:
+            f, f_rest = divmod(v * d - b * w, determinant)
+            g, g_rest = divmod(a * w - v * c, determinant)
+            if f_rest or g_rest or not f or not g or any(f * x + g * y != z for x, y, z in rows):
+                return None
+            offset = wanted[0] - f * first.values[0] - g * second.values[0]
+            return abs(f) + abs(g) + abs(offset), (f, g), offset
+    return None
+
+
+def _quotient(known: _Known, factor: int, divisor: int, wanted: Values) -> _Quotient | None:
+    """The quotients of a known expression that fit."""
+    lows = [divisor * w - factor * k for w, k in zip(wanted, known.values, strict=True)]
+    low, high = max(lows), min(lows) + divisor - 1
+    return _Quotient(known, factor, divisor, low, high) if low <= high else None
+
+
+def _affine(factor: int, expr: Any, offset: int) -> Any:
+    """factor * expr + offset, without what does nothing."""
+    product = expr if factor == 1 else expr * tirx.IntImm("int64", factor)
+    if offset == 0:
+        return product
+    number = tirx.IntImm("int64", abs(offset))
+    return product + number if offset > 0 else product - number

@@ -1,0 +1,89 @@
+"""What memory beyond the extents must not decide: where a kernel reads, and by what it divides.
+
+    y[i] = table[at[i]]            ->   if i < N: y[i] = table[at[i]]
+    y[i] = a[i] // b[i]            ->   if i < N: y[i] = a[i] // b[i]             of integers: a zero ends the process
+
+An index that stays inside its buffer whatever is read, such as at[i] % rows, needs no guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Var
+from tvm.ir.expr import TensorLoad
+
+from ....core.errors import BuildError
+from .affine import Arithmetic, Extents, variables_of
+
+_DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
+
+
+def guarded(body: Any, extents: Extents, arithmetic: Arithmetic) -> Any:
+    """A body whose stores read foreign memory, or divide by it, only inside the extents.
+
+    Raises:
+        BuildError: what the kernel's own buffer holds is read at indices of its own, of which there are no extents.
+    """
+    def store(stmt: Any) -> Any:
+        conditions: list[Any] = []
+        for load in _deciding([stmt.value, *stmt.indices], arithmetic):
+            place = load if load.source in extents else stmt
+            buffer = load.source if load.source in extents else stmt.buffer
+            if buffer not in extents:
+                raise BuildError(
+                    f"what {stmt.buffer.name!r} holds is read at indices of the kernel's own buffer "
+                    f"{load.source.name!r}, whose sizes at run time are not known: read them from a parameter"
+                )
+            for index, extent in zip(place.indices, extents[buffer], strict=True):
+                if extent is not None and not _among(index < extent, conditions):
+                    conditions.append(index < extent)
+        return tirx.IfThenElse(tirx.all(*conditions), stmt, None) if conditions else stmt
+
+    return tvm_ffi.structural_map(body, (tirx.BufferStore, store))
+
+
+def _among(value: Any, others: Sequence[Any]) -> bool:
+    return any(tvm_ffi.structural_equal(value, other) for other in others)
+
+
+def _deciding(exprs: Sequence[Any], arithmetic: Arithmetic) -> list[Any]:
+    """The loads in indices that may leave their buffer, and in divisors of integers."""
+    found: list[Any] = []
+    names: dict[Any, Any] = {}
+
+    def let(node: Any) -> None:
+        names[node.var] = node.value
+
+    def load(node: TensorLoad) -> None:
+        for index, size in zip(node.indices, node.source.ty.shape, strict=True):
+            inner = _loads(index, names)
+            if inner and not _inside(index, size, arithmetic):
+                found.extend(inner)
+
+    def division(node: Any) -> None:
+        if "int" in str(node.a.ty.dtype) and not isinstance(node.b, tirx.IntImm):
+            found.extend(_loads(node.b, names))
+
+    for expr in exprs:
+        tvm_ffi.structural_walk(expr, (tirx.Let, let))
+        tvm_ffi.structural_walk(expr, [(TensorLoad, load), (_DIVISIONS, division)])
+    return found
+
+
+def _inside(index: Any, size: Any, arithmetic: Arithmetic) -> bool:
+    bound = arithmetic.analyzer.const_int_bound(index)
+    return isinstance(size, tirx.IntImm) and bound.min_value >= 0 and bound.max_value < int(size)
+
+
+def _loads(expr: Any, names: dict[Any, Any]) -> list[Any]:
+    """The loads in an expression, and in what its variables stand for."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expr, (TensorLoad, found.append))
+    for var in variables_of(expr):
+        if isinstance(var, Var) and var in names:
+            found.extend(_loads(names[var], names))
+    return found

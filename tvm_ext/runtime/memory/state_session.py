@@ -1,0 +1,246 @@
+"""Calls of a model whose outputs are inputs of the next call: a cache, the hidden state of a recurrent layer.
+
+A step copies no state. It is read where it lies, and the new one is written into a second buffer, which the next step
+reads. Where the program changes a part of a state (a row of a cache), there is one buffer, and that part is written.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import InputError, RunError
+from ..spec import Metadata, TensorSpec
+from .arrays import aligned_empty
+
+Fit = Callable[[Sequence[Any]], tuple[list[np.ndarray], int]]
+"""A value an input -> the arrays, which fit, and the size of a symbolic batch or 0; InputError."""
+
+Call = Callable[[Sequence[np.ndarray], int, None, Sequence["np.ndarray | None"]], Sequence[np.ndarray]]
+"""Both, and memory for each output or None -> an array an output: that memory, where a kernel wrote it."""
+
+
+@dataclass
+class _State:
+    """A state and its memory.
+
+    Attributes:
+        output, taken: numbers of the output and of the input.
+        spec: of the input.
+        read: what the next step reads.
+        write: what it writes; the same where the program updates the state in place.
+    """
+
+    output: int
+    taken: int
+    spec: TensorSpec
+    read: np.ndarray
+    write: np.ndarray
+
+    def advance(self, written: np.ndarray) -> None:
+        """The next step reads what this one wrote."""
+        if written is not self.write:  # no kernel wrote it: a constant, an input, a dtype that numpy cannot lend
+            np.copyto(self.write, written)
+        self.read, self.write = self.write, self.read
+
+
+class StateSession:
+    """A sequence of calls of one model, with states of its own; :meth:`..model.CompiledModel.session` makes it.
+
+    Sessions of one model share its weights and the memory that kernels work in; a session keeps its model alive. Steps
+    of one session run one after the other, also if several threads call it. Used as a context, it is closed at the end.
+
+    Args:
+        fit, call: of the model: one checks its inputs, the other one runs it.
+        metadata: of the model; `state` names its states, of which there is one at least.
+        initial: name of a state, as an input -> its first value; the others are zeros. Without it every state is. Of a
+            symbolic batch it gives the size.
+
+    Raises:
+        InputError: a name, shape or dtype does not fit, or the size of the batch is unknown.
+    """
+
+    def __init__(self, fit: Fit, call: Call, metadata: Metadata, initial: Mapping[str, Any] | None = None) -> None:
+        self._fit, self._call, self._model = fit, call, metadata.model["name"]
+        inputs = {spec.name: i for i, spec in enumerate(metadata.inputs)}
+        outputs = {spec.name: i for i, spec in enumerate(metadata.outputs)}
+        taken = {into: output for output, into in metadata.state}
+        self._inputs = {name: i for name, i in inputs.items() if name not in taken}
+        self._outputs = {name: i for name, i in outputs.items() if name not in taken.values()}
+        self._sizes = len(inputs), len(outputs)
+        self._lock, self._lost = threading.Lock(), ""
+        values = _checked(initial, {name: metadata.inputs[inputs[name]] for name in taken})
+        rows = _rows_of(values, [metadata.inputs[inputs[name]] for name in taken])
+        in_place = _updated(metadata)
+        self._states: dict[str, _State] = {}
+        for name, output in taken.items():
+            spec, pair = metadata.inputs[inputs[name]].at(rows), (outputs[output], inputs[name])
+            read = _zeros(spec)
+            self._states[name] = _State(*pair, spec, read, read if pair in in_place else _zeros(spec))
+        self._fill(values)
+
+    def step(self, inputs: Mapping[str, Any] | None = None, /) -> dict[str, np.ndarray]:
+        """Run once, on the states as they are, and keep the new ones.
+
+        Args:
+            inputs: name -> array, of the inputs that are no states; see :meth:`..model.CompiledModel.run`.
+
+        Returns:
+            Name -> array, of the outputs that are no states; they share memory with no state.
+
+        Raises:
+            InputError: a name, shape or dtype does not fit; the states are as they were.
+            RunError: the program stopped; or it did so before in the midst of a state, or the session is closed.
+        """
+        feeds = dict(inputs or {})
+        if feeds.keys() != self._inputs.keys():
+            raise self._names_error(feeds)
+        values: list[Any] = [None] * self._sizes[0]
+        for name, number in self._inputs.items():
+            values[number] = feeds[name]
+        with self._lock:
+            results = self._advance(values)
+        return {name: results[number] for name, number in self._outputs.items()}
+
+    @property
+    def state(self) -> dict[str, np.ndarray]:
+        """Name of each state, as an input -> a copy of its value.
+
+        Raises:
+            RunError: see :meth:`step`.
+        """
+        with self._lock:
+            self._check()
+            return {name: state.read.copy() for name, state in self._states.items()}
+
+    def reset(self, initial: Mapping[str, Any] | None = None) -> None:
+        """Start anew.
+
+        Args:
+            initial: name of a state -> its value; the others become zeros.
+
+        Raises:
+            InputError: a name, shape or dtype does not fit; the states are as they were.
+            RunError: the session is closed.
+        """
+        values = _checked(initial, {name: state.spec for name, state in self._states.items()})
+        with self._lock:
+            if not self._states:
+                self._check()
+            self._lost = ""
+            self._fill(values)
+
+    def close(self) -> None:
+        """Give the memory of the states back; the session is of no use afterwards."""
+        with self._lock:
+            self._states = {}
+            self._lost = "the session is closed"
+
+    def __enter__(self) -> StateSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        states = ", ".join(f"{name}: {state.spec}" for name, state in self._states.items())
+        return f"StateSession({self._model!r}: {states or 'closed'})"
+
+    def _advance(self, values: list[Any]) -> Sequence[np.ndarray]:
+        """Run with the states, which are others afterwards."""
+        self._check()
+        into: list[np.ndarray | None] = [None] * self._sizes[1]
+        for state in self._states.values():
+            values[state.taken], into[state.output] = state.read, state.write
+        arrays, rows = self._fit(values)
+        try:
+            results = self._call(arrays, rows, None, into)
+        except BaseException:
+            if any(state.read is state.write for state in self._states.values()):
+                self._lost = "a step stopped while it changed the states: call reset()"
+            raise
+        for state in self._states.values():
+            state.advance(results[state.output])
+        return results
+
+    def _fill(self, values: Mapping[str, np.ndarray]) -> None:
+        for name, state in self._states.items():
+            state.read[...] = values.get(name, 0)
+
+    def _check(self) -> None:
+        if self._lost:
+            raise RunError(f"session of model {self._model!r}: {self._lost}")
+
+    def _names_error(self, feeds: Mapping[str, Any]) -> InputError:
+        missing = [name for name in self._inputs if name not in feeds]
+        unknown = [name for name in feeds if name not in self._inputs]
+        parts = [f"missing {missing}"] * bool(missing) + [f"unknown {unknown}"] * bool(unknown)
+        kept = sorted(set(unknown) & set(self._states))
+        fix = f"the session keeps {kept}: give them to reset()" if kept else f"a step takes {list(self._inputs)}"
+        return InputError(f"inputs do not fit: {' and '.join(parts)}", fix=fix)
+
+
+def _updated(metadata: Metadata) -> set[tuple[int, int]]:
+    """The states, by output and input, that every program updates in place.
+
+    A batch may be composed of several calls: each of them would update once more what does not depend on the rows.
+    """
+    common = set.intersection(*(set(program.updates) for program in metadata.programs))
+    symbolic = any(program.batch for program in metadata.programs)
+    return {pair for pair in common if not symbolic or metadata.inputs[pair[1]].batch_axis is not None}
+
+
+def _zeros(spec: TensorSpec) -> np.ndarray:
+    array = aligned_empty(spec.sizes, spec.numpy_dtype)
+    array[...] = 0
+    return array
+
+
+def _checked(initial: Mapping[str, Any] | None, specs: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:
+    """Values of states, as arrays that fit.
+
+    Raises:
+        InputError: one does not.
+    """
+    values = {}
+    for name, value in (initial or {}).items():
+        if name not in specs:
+            raise InputError(f"there is no state {name!r}", fix=f"states: {', '.join(specs)}")
+        array, spec = np.asarray(value), specs[name]
+        fits = len(array.shape) == len(spec.shape) and all(
+            isinstance(dim, str) or dim == size for dim, size in zip(spec.shape, array.shape, strict=True)
+        )
+        if not fits or array.dtype != spec.numpy_dtype:
+            raise InputError(f"state {name!r} is {array.dtype}{list(array.shape)}; the model takes {spec}")
+        values[name] = array
+    return values
+
+
+def _rows_of(values: Mapping[str, np.ndarray], states: Sequence[TensorSpec]) -> int:
+    """The size of a symbolic batch, as the first values of the states say it; 0 where no state depends on it.
+
+    Raises:
+        InputError: they do not, or differ.
+    """
+    symbolic = [spec for spec in states if spec.batch_axis is not None]
+    sizes = set(_sizes(values, symbolic))
+    if not symbolic:
+        return 0
+    if len(sizes) == 1 and 0 not in sizes:
+        return sizes.pop()
+    names = ", ".join(f"{spec.name}: {spec}" for spec in symbolic)
+    wrong = f"the states say batches of {sorted(sizes)}" if sizes else "the size of the batch is not known"
+    raise InputError(f"{wrong}; states are {names}", fix="give session(initial=) a value of so many rows")
+
+
+def _sizes(values: Mapping[str, np.ndarray], symbolic: Sequence[TensorSpec]) -> Iterator[int]:
+    """The size of the batch by each value; 0 where it is no whole number."""
+    for spec in symbolic:
+        if spec.name in values:
+            axis = next(i for i, dim in enumerate(spec.shape) if isinstance(dim, str))
+            each, size = spec.at(1).sizes[axis], values[spec.name].shape[axis]
+            yield size // each if size % each == 0 else 0

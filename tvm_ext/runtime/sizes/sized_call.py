@@ -1,0 +1,90 @@
+"""Calls of a program that is planned at the bounds of its symbols: it works on arrays of the bounds.
+
+Inputs are copied into the beginning of such arrays, and outputs out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..memory.arrays import aligned_empty
+from .symbols import Symbol, named_sizes, shape_at
+
+if TYPE_CHECKING:
+    from ..function import Function
+    from ..spec import TensorSpec
+
+
+@dataclass
+class SizedCall:
+    """Calls of a function that is planned at the bounds of its symbols, with arrays of any size within them.
+
+    Attributes:
+        function: takes arrays of the bounds, and the sizes last.
+        inputs, outputs: of the model.
+        symbols: in the order of the elements of `sizes`.
+    """
+
+    function: Function
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    symbols: Sequence[Symbol]
+    _inputs: list[np.ndarray] = field(init=False)
+    _outputs: list[np.ndarray | None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        bounds = {symbol.name: symbol.bound for symbol in self.symbols}
+        self._sizes = aligned_empty((len(self.symbols),), np.dtype("int64"))
+        self._inputs = [_zeros(shape_at(spec.shape, bounds), spec.numpy_dtype) for spec in self.inputs]
+        self._outputs = [_zeros(shape_at(spec.shape, bounds), spec.numpy_dtype) for spec in self.outputs]
+        self._outputs = [
+            memory if memory is not None and self.function.takes(index, memory) else None
+            for index, memory in enumerate(self._outputs)
+        ]
+
+    def __call__(
+        self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None] | None = None
+    ) -> list[np.ndarray]:
+        """Run once; what comes back shares memory with nothing else, but for `into`.
+
+        Args:
+            arrays: one an input.
+            into: one an output: memory of its shape to write it to, or None.
+
+        Raises:
+            InputError: see :func:`named_sizes`.
+        """
+        sizes = named_sizes(self.inputs, [array.shape for array in arrays], self.symbols)
+        self._sizes[:] = list(sizes.values())
+        fed = [_filled(memory, array) for memory, array in zip(self._inputs, arrays, strict=True)]
+        results = self.function.call([*fed, self._sizes], self._outputs)
+        places = into or [None] * len(results)
+        return [
+            _copied(result[tuple(slice(0, size) for size in shape_at(spec.shape, sizes))], place)
+            for spec, result, place in zip(self.outputs, results, places, strict=True)
+        ]
+
+
+def _copied(array: np.ndarray, place: np.ndarray | None) -> np.ndarray:
+    if place is None:
+        return array.copy()
+    np.copyto(place, array)
+    return place
+
+
+def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    memory = aligned_empty(shape, dtype)
+    memory[...] = 0
+    return memory
+
+
+def _filled(memory: np.ndarray, array: np.ndarray) -> np.ndarray:
+    """An array of the bounds that begins with `array`: itself if it has that shape already."""
+    if array.shape == memory.shape:
+        return array
+    memory[tuple(slice(0, size) for size in array.shape)] = array
+    return memory

@@ -1,0 +1,156 @@
+"""Symbols: sizes known at run time, within bounds, and dimensions that are computed of them.
+
+inputs ids[N, S], mask[N, S]; N in 1..8, S in 1..512        ids of (3, 37), mask of (3, 37)   ->   N = 3, S = 37
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...core.errors import ArtifactError, InputError
+
+if TYPE_CHECKING:
+    from ..spec import TensorSpec
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A dimension whose size is known at run time.
+
+    Attributes:
+        name: as `shapes` states it.
+        low, high: smallest and largest size, both included.
+        multiple: what every size is a multiple of: a model whose branches join after rounding takes no other.
+        bound: size that the program is planned at; 0 stands for `high`.
+    """
+
+    name: str
+    low: int
+    high: int
+    multiple: int = 1
+    bound: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bound", self.bound or self.high)
+
+    @classmethod
+    def of(cls, row: Any) -> Symbol:
+        """One symbol of an artifact's JSON, checked.
+
+        Raises:
+            ArtifactError: a field is missing or of another type.
+        """
+        if not (isinstance(row, list) and len(row) == 5 and isinstance(row[0], str) and row[0].isidentifier()):
+            raise ArtifactError(
+                f"metadata field 'symbols' has {row!r:.300}: [name, low, high, multiple, bound] is needed"
+            )
+        if not all(type(n) is int for n in row[1:]) or not 1 <= row[1] <= row[2] <= row[4] < 1 << 31 or row[3] < 1:
+            raise ArtifactError(f"metadata field 'symbols' has {row!r:.300}: 1 <= low <= high <= bound is needed")
+        return cls(*row)
+
+    def row(self) -> list[Any]:
+        """Plain values for JSON."""
+        return [self.name, self.low, self.high, self.multiple, self.bound]
+
+    def why_not(self, size: int) -> str:
+        """Why a size cannot be; "" if it can."""
+        if not self.low <= size <= self.high:
+            return f"{self.name} is {size}; it can be {self.low} to {self.high}"
+        return f"{self.name} is {size}; it can be a multiple of {self.multiple}" if size % self.multiple else ""
+
+
+_SYMBOLIC = re.compile(r"(?:([1-9]\d*)\*)?([^\W\d]\w*)")
+
+
+def multiple_of_symbol(dim: str) -> tuple[int, str]:
+    """(12, "N") for "12*N".
+
+    Raises:
+        ValueError: the text is no symbolic dimension.
+    """
+    found = _SYMBOLIC.fullmatch(dim)
+    if found is None:
+        raise ValueError(f"{dim!r} is no symbolic dimension such as 'N' or '12*N'")
+    return int(found[1] or 1), found[2]
+
+
+_OPERATORS: Mapping[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}  # fmt: skip
+_FUNCTIONS: Mapping[str, Callable[..., int]] = {"min": min, "max": max}
+
+
+@functools.lru_cache(maxsize=1024)
+def dimension(text: str) -> Callable[[Mapping[str, int]], int]:
+    """A dimension as a function of the sizes of symbols.
+
+    Args:
+        text: whole numbers and names with + - * // %, min and max, as in "(W + 7) // 8".
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        return _compiled(ast.parse(text, mode="eval").body)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{text!r} is no dimension such as 'N' or '(W + 7) // 8'") from error
+
+
+def _compiled(node: ast.AST) -> Callable[[Mapping[str, int]], int]:
+    match node:
+        case ast.Constant(value=int() as number) if type(number) is int:
+            return lambda _: number
+        case ast.Name(id=name):
+            return lambda sizes: sizes[name]
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            function, a, b = _OPERATORS[type(op)], _compiled(left), _compiled(right)
+            return lambda sizes: function(a(sizes), b(sizes))
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS and args:
+            of, parts = _FUNCTIONS[name], [_compiled(arg) for arg in args]
+            return lambda sizes: of(part(sizes) for part in parts)
+    raise ValueError(f"{ast.dump(node)[:80]} is no part of a dimension: numbers, names, + - * // % min max")
+
+
+def shape_at(shape: Sequence[int | str], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """A shape for these sizes of symbols."""
+    return tuple(dimension(dim)(sizes) if isinstance(dim, str) else dim for dim in shape)
+
+
+def named_sizes(
+    inputs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]], symbols: Sequence[Symbol]
+) -> dict[str, int]:
+    """The size of each symbol in a call, by name, in the order of `symbols`.
+
+    Args:
+        inputs: of the program; a dimension is a number or the name of a symbol.
+        shapes: of the arrays it is called with, in order.
+
+    Raises:
+        InputError: a shape does not fit, a size is out of its bounds, or two inputs contradict each other; names the
+            input, the dimension, and what was expected.
+    """
+    sizes: dict[str, tuple[int, str]] = {}
+    known = {symbol.name: symbol for symbol in symbols}
+    for spec, shape in zip(inputs, shapes, strict=True):
+        if len(shape) != len(spec.shape):
+            raise InputError(f"input {spec.name!r} has {len(shape)} dimensions, {shape}; {spec} is needed")
+        for axis, (dim, size) in enumerate(zip(spec.shape, shape, strict=True)):
+            where = f"input {spec.name!r} {shape}: dimension {axis}"
+            if isinstance(dim, int):
+                if size != dim:
+                    raise InputError(f"{where} is {size}; {dim} is needed, {spec}")
+                continue
+            if wrong := known[dim].why_not(size):
+                raise InputError(f"{where}: {wrong}", fix="compile the model with other bounds: dims=")
+            before, owner = sizes.setdefault(dim, (size, spec.name))
+            if before != size:
+                raise InputError(f"{where}: {dim} is {size} here and {before} in input {owner!r}",
+                                 fix="give all inputs the same size of it")  # fmt: skip
+    return {symbol.name: sizes[symbol.name][0] for symbol in symbols}
