@@ -117,7 +117,7 @@ def test_several_in_one_program():
     assert recipes.count("dense") == len(sequences) - 1  # the weight of one is computed
 
 
-@pytest.mark.parametrize(("outputs", "kernels"), [("y", 2), (" y_h", 2), ("y  y_c", 4)])
+@pytest.mark.parametrize(("outputs", "kernels"), [("y", 2), (" y_h", 2), ("y y_h", 3), ("y  y_c", 4)])
 def test_any_number_of_steps_is_as_many_kernels(outputs, kernels):
     """What nothing reads is not computed, and not copied."""
     proto = recurrent("LSTM")

@@ -122,12 +122,18 @@ def _all_steps(kind: str, operands: Operands, attributes: Attributes, sequence: 
         "recurrent": operands.weights.recurrent, "bias": of_state,
         **operands.states, "peepholes": operands.peepholes, "lengths": operands.lengths,
     }  # fmt: skip
+    # the last h of one direction of whole sequences is a step of Y, which is not copied then
+    among = sequence and finals == 1 and directions == 1 and operands.lengths is None
     says = Recurrence(
         kind, tuple(role for role, x in tensors.items() if x is not None), backwards, activations,
         None if "clip" not in attributes else float(attributes["clip"]), behind,
-        bool(attributes.get("input_forget", 0)) and kind == "LSTM", operands.weights.quantized, sequence, finals,
+        bool(attributes.get("input_forget", 0)) and kind == "LSTM", operands.weights.quantized, sequence,
+        0 if among else finals,
     )  # fmt: skip
     result = emit(says.call(tensors))
+    if among:
+        last = 0 if backwards[0] else steps - 1
+        return [result, emit(_op.squeeze(between(result, last, last + 1), [0])), states[1]]
     states[:finals] = [emit(_op.squeeze(between(result, number, number + 1), [0])) for number in range(finals)]
     return [(between(result, finals, _ALL) if finals else result) if sequence else nothing, *states]
 
