@@ -20,7 +20,7 @@ from tvm_ext.core.cost.estimate import Stream, launch_seconds, level_of, seconds
 from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.core.graph.relax_graph import scalar_of
-from tvm_ext.core.group import CONSTANTS, GROUP, Group, Param
+from tvm_ext.core.group import CONSTANTS, GROUP, SUMS, Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
@@ -182,6 +182,7 @@ def legalized(builder: relax.BlockBuilder, call: Call) -> relax.Expr:
         raise UnsupportedError(f"{NAME}: {match.reason}", fix="compute it in float32")
     config = {"lanes": 4, "blocks": 1, "rows": 1, "threads": 1, "share": "rows"}
     kernel = RecurrentKernel(match, config, Layouts.plain(match.group)).function()
+    kernel = kernel.with_attr(SUMS, match.steps * match.hidden)
     return relax.call_tir(builder.add_func(kernel, "recurrence"), list(call.args), call.ty)
 
 
