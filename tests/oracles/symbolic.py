@@ -1,6 +1,6 @@
 """A model of numbers a second time, with names for some dimensions: how it is called, and what it answers then.
 
-    x[4, 5], y[4, 5], axis 0 of x   ->   x["D0", 5], y["D0", 5]; D0 in 1..7, run at 1, 7, 5 and 1 again
+x[4, 5], y[4, 5], axis 0 of x   ->   x["D0", 5], y["D0", 5]; D0 in 1..7, run at 1, 7, 5 and 1 again
 """
 
 from __future__ import annotations
@@ -103,15 +103,12 @@ class Variants:
 
     def _groups(self, axis: int) -> Iterator[Places]:
         first, x = next(iter(self._free.items()))
-        same = [
-            (name, a) for name, y in self._free.items() for a, size in enumerate(y.shape) if size == x.shape[axis]
-        ]
-        yield frozenset({(first, axis)})
-        yield frozenset({(first, axis)} | {(name, a) for name, a in same if name != first and a == axis})
-        behind = {(name, a) for name, a in same if self._free[name].ndim - a == x.ndim - axis}
-        yield frozenset({(first, axis)} | behind)
-        yield frozenset({(first, axis)} | {(name, a) for name, a in same if name != first})
-        yield frozenset(same)
+        same = [(name, a) for name, y in self._free.items() for a, size in enumerate(y.shape) if size == x.shape[axis]]
+        others = [(name, a) for name, a in same if name != first]
+        front = {(name, a) for name, a in others if a == axis}
+        behind = {(name, a) for name, a in others if self._free[name].ndim - a == x.ndim - axis}
+        for group in (front | behind, set(others), front, behind, set(), set(same)):
+            yield frozenset({(first, axis)} | group)
 
     def _size(self, places: Places) -> int:
         name, axis = min(places)
@@ -172,7 +169,10 @@ def judged(case: Symbolic, allowed: Callable[[Run], Allowed], freeze: Mapping[st
         Refused: the model is refused.
     """
     program = compiled(case.model, dims=case.dims, freeze=dict(freeze), **options)
-    for run in case.runs:
+    runs = [run for run in case.runs if not any(s.why_not(run.sizes[s.name]) for s in program.symbols)]
+    if not any(run.sizes[s.name] > s.low for run in runs for s in program.symbols):
+        return Outcome("wrong", f"it takes none of {[dict(run.sizes) for run in case.runs]}: {program.symbols}")
+    for run in runs:
         outputs = program.run({name: x for name, x in run.feeds.items() if name not in freeze})
         reason, _ = difference([outputs[spec.name] for spec in program.outputs], run.outputs, allowed(run))
         if reason:
