@@ -22,6 +22,7 @@ from ..frontend.reading.shapes import input_specs
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .lower import NO_INSTRUMENTS, Clock, Lowered, Programs, start
+from .lowest import probe_near, unlike, unlike_outputs, with_windows
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -161,10 +162,15 @@ class _Lowering:
         from ..passes.sizes.compute_constants import ComputeConstants
         from ..passes.sizes.generalize import NotAlike
 
-        programs = [self._start(number) for number in range(len(self._probes))]
+        programs = [self._start(probe) for probe in self._probes]
+        imports = [one.mod for one in programs]
         pipeline = Pipeline.of(self._options).before(ChooseRecipes).without(*_LEFT_OUT)
         programs = self._after(pipeline.before(GroupOperations), programs)
-        varying = Alignment([one.mod for one in programs], self._solver).varying
+        alignment = Alignment([one.mod for one in programs], self._solver)
+        varying = alignment.varying
+        lowest = self._proven(imports, alignment)
+        if lowest is None:
+            return self.run(inputs)
         programs = [replace(one, mod=ComputeConstants(varying)(one.mod, one.ctx).mod) for one in programs]
         programs = self._after(pipeline.from_("group-operations"), programs)
         alignment = Alignment([one.mod for one in programs], self._solver)
@@ -174,12 +180,45 @@ class _Lowering:
         programs = self._chosen(programs, {site.callees[0]: site.callees for site in alignment.sites})
         programs = self._with_kernels(programs, copied_reshapes(programs[0].mod, alignment, self._solver))
         alignment = Alignment([one.mod for one in programs], self._solver, values=False)
+        self._check_outputs(alignment, lowest)
         lowered = self._bound(programs, alignment)
         self._clock.lap("passes")
         return Programs(tuple(inputs), self._outputs(lowered, alignment), (lowered,), self._symbols)
 
-    def _start(self, number: int) -> Lowered:
-        """The model after its import, at one of the sizes.
+    def _proven(self, imports: Sequence[IRModule], alignment: Alignment) -> IRModule | None:
+        """The model as it is imported at the smallest sizes, where everything follows from the sizes tried; None if it
+        does not, and a small size is tried from now on.
+
+        Raises:
+            NotAlike: a small size was tried, and it does not follow.
+        """
+        from ..passes.sizes.generalize import NotAlike
+        from ..passes.sizes.solver import Solver
+
+        self._symbols = with_windows(self._symbols, alignment.windows)
+        low = self._start(self._lows).mod
+        small = len(self._probes) > len(_PARTS) + 1
+        why = unlike(imports, low, self._lows, self._solver, ops=not small)
+        if not why:
+            return low
+        if small:
+            raise NotAlike(why)
+        self._probes = (*self._probes, probe_near(self._symbols, self._probes))
+        self._solver = Solver(self._sizes, self._probes)
+        return None
+
+    def _check_outputs(self, alignment: Alignment, low: IRModule) -> None:
+        from ..passes.sizes.generalize import NotAlike
+
+        if why := unlike_outputs(alignment.results, low, self._lows):
+            raise NotAlike(why)
+
+    @property
+    def _lows(self) -> dict[str, int]:
+        return {symbol.name: symbol.low for symbol in self._symbols}
+
+    def _start(self, probe: Mapping[str, int]) -> Lowered:
+        """The model after its import, at some sizes.
 
         Raises:
             NotAlike: part of it has no program of its own.
@@ -188,8 +227,8 @@ class _Lowering:
         from ..frontend.importer import import_model
         from ..passes.sizes.generalize import NotAlike
 
-        instruments = self._instruments if number == 0 else NO_INSTRUMENTS
-        options, growth = self._options.at(self._probes[number]), self._growth.again()
+        instruments = self._instruments if probe is self._probes[0] else NO_INSTRUMENTS
+        options, growth = self._options.at(probe), self._growth.again()
         imported = import_model(self._source, options, growth=growth)
         begun = start(self._source, options, self._machine, self._clock, instruments, imported=imported)
         begun.ctx.facts[Growth] = growth
