@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import OptionError, TvmExtError, UnsupportedError, did_you_mean
+from ..core.errors import OptionError, TvmExtError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
@@ -57,7 +57,6 @@ def lower_any_size(
     from ..passes.sizes.generalize import NotAlike
 
     graph = frozen_source(source, options.freeze).proto.graph
-    _check_names(options, source.name)
     if options.state:
         raise UnsupportedError(
             f"{source.name}: state={options.state!r} with dimensions whose sizes are known at run time",
@@ -121,14 +120,6 @@ def _merged(options: CompileOptions) -> CompileOptions:
     )
     bounds = tuple((name, bounds) for name, bounds in options.dims if names.get(name, name) == name)
     return replace(options, shapes=shapes, dims=bounds, specialize=())
-
-
-def _check_names(options: CompileOptions, model: str) -> None:
-    names = [symbol.name for symbol in options.symbols]
-    for name, _ in options.dims:
-        if name not in names:
-            fix = f"{did_you_mean(name, names)}symbolic dimensions: {', '.join(names)}"
-            raise OptionError(f"dims: no dimension of {model} is {name!r}", fix=fix)
 
 
 class _Lowering:
