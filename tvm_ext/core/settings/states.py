@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...runtime.spec import TensorSpec
 from ..errors import OptionError, did_you_mean
+
+if TYPE_CHECKING:
+    from ...runtime.spec import TensorSpec
 
 #: Pairs are to be recognized by their names.
 AUTO = "auto"
