@@ -16,9 +16,9 @@ MAX_MODULES_IN_A_FOLDER = 20
 #: raises a number; one that needs less lowers it.
 BUDGET = {
     "api": 350, "benchmarking": 1050, "byoc": 6200, "byoc.testing": 1100, "cli": 2100, "core": 5650, "driver": 4600,
-    "frontend": 12150, "inspection": 4550, "ops": 1350, "ops.scalars": 900, "passes": 10800, "precision": 550,
+    "frontend": 12150, "inspection": 4550, "ops": 1350, "ops.scalars": 900, "passes": 11100, "precision": 550,
     "quantization": 1250, "rates": 1000, "runtime": 4300, "schedules": 9600, "tuning": 7450, "verification": 2900,
-    "benchmarks": 7050, "tests": 59900,
+    "benchmarks": 7050, "tests": 60300,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02
