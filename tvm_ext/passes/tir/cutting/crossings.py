@@ -8,6 +8,7 @@ Of y[:N, :S], rows are cut to N and tiles of a row to ceildiv(S - 1, 5) + 1. A t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,6 +160,8 @@ def _rows(
     count = tirx.floordiv(extent + (tile - 2), tile) + 1
     step = add("tile", (row + tile - 2) // tile + 1, count, {**rest, **shared})
     last = tirx.floordiv(place * row + (extent - 1), tile)
+    if int(loop.extent) * tile < row * math.prod(level.size for level in crossing.levels):  # others do what is left
+        last = tirx.min(last, loop.extent - 1)
     done = tirx.floordiv(place * row - row + (extent - 1), tile) + 1
     first = tirx.max(tirx.floordiv(place * row, tile), tirx.Select(before, done, tirx.const(0, dtype)))
     crossed.tops[var] = last

@@ -175,10 +175,11 @@ class Needs:
         return smallest
 
     def _is_tile(self, form: Affine, var: Any) -> bool:
-        """Whether a loop is over few neighbours, inside another one over the same dimension."""
+        """Whether a loop is over few neighbours, inside another one over the same dimension and around no other one."""
         around = {*self.loops[var][1], *self._tops}
         outer = any(k > form.terms[var] for v, k in form.terms.items() if v in around)
-        return outer and self._arithmetic.extents[var] * form.terms[var] <= TILE
+        few = outer and self._arithmetic.extents[var] * form.terms[var] <= TILE
+        return few and not any(var in loops and is_kind(loop, SERIAL) for loop, loops in self.loops.values())
 
     def _end(self, index: Any, form: Affine, var: Any, extent: Any, loops: Sequence[Any]) -> Any:
         """The first value of a variable with which an index is beyond an extent, whatever inner variables are."""
