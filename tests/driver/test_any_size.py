@@ -97,6 +97,20 @@ moves (float[S, 6] x, float[T, 6] z) => (
   turned = Transpose <perm = [1, 0]> (x)
 }
 """
+SPEECH = """
+<ir_version: 8, opset_import: ["": 17]>
+speech (float[N, S, 24] x) => (float[N, S, 20] y, float[1, N, 20] last) {
+  steps = Transpose <perm = [1, 0, 2]> (x)
+  both = LSTM <hidden_size = 20, direction = "bidirectional"> (steps, w1, r1, b1)
+  beside = Transpose <perm = [0, 2, 1, 3]> (both)
+  to = Constant <value_ints = [0, 0, -1]> ()
+  joined = Reshape(beside, to)
+  all, last = GRU <hidden_size = 20, linear_before_reset = 1> (joined, w2, r2, b2)
+  axis = Constant <value_ints = [1]> ()
+  one = Squeeze(all, axis)
+  y = Transpose <perm = [1, 0, 2]> (one)
+}
+"""
 
 
 def _weights(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
@@ -109,12 +123,15 @@ MODELS: dict[str, tuple[str, dict[str, np.ndarray]]] = {
     "tokens": (TOKENS, _weights(table=(50, 32), wq=(32, 32), wk=(32, 32), wv=(32, 32), gamma=(32,), beta=(32,))),
     "image": (IMAGE, _weights(k1=(16, 3, 3, 3), k2=(16, 1, 3, 3), k3=(16, 16, 3, 3), b1=(16,), wf=(10, 16), bf=(10,))),
     "moves": (MOVES, {}),
-}
+    "speech": (SPEECH, _weights(w1=(2, 80, 24), r1=(2, 80, 20), b1=(2, 160), w2=(1, 60, 40), r2=(1, 60, 20),
+                                b2=(1, 120))),
+}  # fmt: skip
 DIMS: dict[str, dict[str, tuple[int, int]]] = {
     "rows": {"N": (1, 5), "S": (1, 40)},
     "tokens": {"N": (1, 4), "S": (1, 70)},
     "image": {"N": (1, 3), "H": (5, 64), "W": (5, 80)},
     "moves": {"S": (2, 33), "T": (1, 20)},
+    "speech": {"N": (1, 5), "S": (1, 90)},
 }
 SIZES: dict[str, list[dict[str, int]]] = {
     "rows": [{"N": 1, "S": 1}, {"N": 5, "S": 40}, {"N": 3, "S": 37}, {"N": 2, "S": 16}],
@@ -126,6 +143,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"N": 1, "H": 32, "W": 79},
     ],
     "moves": [{"S": 2, "T": 1}, {"S": 33, "T": 20}, {"S": 7, "T": 13}, {"S": 16, "T": 8}],
+    "speech": [{"N": 1, "S": 1}, {"N": 5, "S": 90}, {"N": 2, "S": 33}],
 }
 _compiled: dict[str, CompiledModel] = {}
 

@@ -56,7 +56,7 @@ def depthwise() -> onnx.ModelProto:
 
 
 def recurrent() -> onnx.ModelProto:
-    """An LSTM, whose steps are unrolled."""
+    """An LSTM with all its outputs."""
     nodes = [node("LSTM", "x W R B", "h hn cn", hidden_size=5), node("Squeeze", "h ax", "y")]
     weights = {"W": random(1, 20, 3), "R": random(1, 20, 5), "B": random(1, 40), "ax": np.array([1])}
     return model(nodes, [value("x", (3, 1, 3))], [value("y", (3, 1, 5)), value("hn", (1, 1, 5))], weights)
