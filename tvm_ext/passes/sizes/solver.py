@@ -26,8 +26,8 @@ Values = tuple[int, ...]
 _DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
 #: Largest factor of a known expression in a quotient; 3 is of a resize by 3/2.
 _MOST_FACTOR = 4
-#: Sizes, drawn once, at which expressions that fit the probes are told apart.
-_SAMPLES = 48
+#: Sizes, drawn once, at which expressions that fit the probes are told apart: how many, and their ends.
+_SAMPLES, _LEAST, _MOST = 48, 3, 64
 
 
 @dataclass(frozen=True)
@@ -239,11 +239,14 @@ class Solver:
 
 
 def _samples(sizes: Sizes) -> Iterable[Mapping[str, int]]:
-    """Sizes within the bounds; the same each time."""
+    """Sizes at which a model can be lowered beside others; the same each time."""
     draw = random.Random(0)
-    yield {symbol.name: symbol.low for symbol in sizes.symbols}
     for _ in range(_SAMPLES):
-        yield {symbol.name: draw.randint(symbol.low, symbol.high) for symbol in sizes.symbols}
+        units = {
+            symbol: (-(-_LEAST // symbol.multiple), max(symbol.high, _MOST) // symbol.multiple)
+            for symbol in sizes.symbols
+        }
+        yield {symbol.name: draw.randint(*ends) * symbol.multiple for symbol, ends in units.items()}
 
 
 def _steps(values: Values) -> Values:

@@ -165,7 +165,10 @@ def _rows(
     done = tirx.floordiv(place * row - row + (extent - 1), tile) + 1
     first = tirx.max(tirx.floordiv(place * row, tile), tirx.Select(before, done, tirx.const(0, dtype)))
     crossed.tops[var] = last
-    head = {**digits[0].annotations, **({THREADS: loop.annotations.get(THREADS, loop.extent)} if is_kind(loop, PARALLEL) else {})}
+    head = {
+        **digits[0].annotations,
+        **({THREADS: loop.annotations.get(THREADS, loop.extent)} if is_kind(loop, PARALLEL) else {}),
+    }
     digits[0] = loop_like(digits[0], loop.body, kind=loop.kind, annotations=head)
     tile_var, binds = named(var.name, arithmetic.simplify(first) + step)
     return digits, [*binds, tirx.Bind(var, tile_var)], var <= arithmetic.simplify(last)

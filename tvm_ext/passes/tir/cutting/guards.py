@@ -28,6 +28,7 @@ def guarded(body: Any, extents: Extents, arithmetic: Arithmetic) -> Any:
     Raises:
         BuildError: what the kernel's own buffer holds is read at indices of its own, of which there are no extents.
     """
+
     def store(stmt: Any) -> Any:
         conditions: list[Any] = []
         for load in _deciding([stmt.value, *stmt.indices], arithmetic):

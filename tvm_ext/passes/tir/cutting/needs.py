@@ -238,7 +238,9 @@ class Needs:
             if var in self._views.lanes:
                 return self._views.lanes[var] if largest else tirx.const(0, var.ty.dtype)
             if var in self._tops:
-                return self._arithmetic.extreme(self._tops[var], True, limit) if largest else tirx.const(0, var.ty.dtype)
+                return (
+                    self._arithmetic.extreme(self._tops[var], True, limit) if largest else tirx.const(0, var.ty.dtype)
+                )
             if var not in gone:
                 if var in self.loops or var in self._symbols:
                     return None

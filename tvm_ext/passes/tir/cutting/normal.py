@@ -214,7 +214,9 @@ def shareable(loops: list[tirx.For], inner: Any, views: Views, arithmetic: Arith
         all(tvm_ffi.structural_equal(a, b) for a, b in zip(load.indices, stored[load.source], strict=True))
         for load in loads
         if load.source in stored
-    ) and not any(views.buffer(load.source) is not load.source and views.buffer(load.source) in stored for load in loads)
+    ) and not any(
+        views.buffer(load.source) is not load.source and views.buffer(load.source) in stored for load in loads
+    )
     places = [_places(indices) for _, indices in at]
     for place, loop in enumerate(loops):
         if is_kind(loop, PARALLEL) or SHARED in loop.annotations:

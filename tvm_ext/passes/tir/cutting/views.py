@@ -1,8 +1,8 @@
 """Where loads and stores lie: buffers and indices of one number each.
 
-    y[Ramp(i, 1, 8)]                            y at i + lane, a variable from 0 to 7
-    flat[i] of flat = y's memory, y: (4, 24)    y at (i // 24, i % 24)
-    t[a * 24 + b], b < 24, of the kernel's t    t at (a, b), and whatever else is read or written of it likewise
+y[Ramp(i, 1, 8)]                            y at i + lane, a variable from 0 to 7
+flat[i] of flat = y's memory, y: (4, 24)    y at (i // 24, i % 24)
+t[a * 24 + b], b < 24, of the kernel's t    t at (a, b), and whatever else is read or written of it likewise
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Views:
         for place, sums in forms.items():
             chain: list[int] = []
             for row in sorted({k for form in sums for k in form.terms.values() if k > 1}):
-                whole = all(self._in_rows(form, row) for form in sums) and any(row in form.terms.values() for form in sums)
+                whole = all(self._in_rows(form, row) for form in sums) and any(
+                    row in form.terms.values() for form in sums
+                )
                 if whole and (not chain or row % chain[-1] == 0):
                     chain.append(row)
             if chain:
