@@ -170,7 +170,7 @@ def test_a_program_agrees_with_onnxruntime_at_any_size(name: str) -> None:
 def test_sizes_out_of_bounds_and_contradictions_are_errors() -> None:
     compiled = compiled_named("tokens")
     feeds = feeds_of(compiled, {"N": 2, "S": 20})
-    with pytest.raises(InputError, match=r"'mask'.*S is 19 here and 20 in input 'ids'"):
+    with pytest.raises(InputError, match=r"'mask'.*S is 19 here and 20 in dimension 1 of input 'ids'"):
         compiled.run({**feeds, "mask": feeds["mask"][:, :19]})
     with pytest.raises(InputError, match="S is 71; it can be 1 to 70"):
         compiled.run({"ids": np.zeros((2, 71), "int64"), "mask": np.ones((2, 71), "float32")})

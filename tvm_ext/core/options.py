@@ -18,7 +18,8 @@ from .settings.flags import Flag
 from .settings.frozen import FrozenInput, frozen_inputs
 from .settings.shapes import DEFAULT_SIZES as DEFAULT_SIZES
 from .settings.shapes import Shapes as Shapes
-from .settings.shapes import checked_bounds, checked_shapes, checked_sizes, names_in
+from .settings.shapes import checked_bounds, checked_shapes, checked_sizes
+from .settings.shapes import names_in as names_in
 from .settings.states import State, checked_state
 
 #: Bounds of symbolic dimensions that `dims` says nothing of: of one that stands first in a shape, and of others.
@@ -249,6 +250,11 @@ class CompileOptions:
         bounds = dict(self.dims)
         defaults = {name: DEFAULT_BATCH if leads else DEFAULT_SIZE for name, leads in names_in(self.shapes).items()}
         return tuple(Symbol(name, *bounds.get(name, default)) for name, default in defaults.items())
+
+    def named(self, shapes: Mapping[str, tuple[int | str, ...]]) -> CompileOptions:
+        """These options with shapes that name all free dimensions; default sizes of a batch go where it is no more."""
+        default = self.sizes == DEFAULT_SIZES
+        return replace(self, shapes=tuple(shapes.items()), specialize=() if default else self.specialize)
 
     def at(self, sizes: Mapping[str, int]) -> CompileOptions:
         """These options with numbers for the symbolic dimensions."""

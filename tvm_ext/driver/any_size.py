@@ -7,13 +7,12 @@ sizes (:mod:`..passes.sizes`); the program of the bounds is what is built.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..core.errors import OptionError, TvmExtError, UnsupportedError, did_you_mean
+from ..core.errors import OptionError, TvmExtError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
@@ -32,13 +31,15 @@ if TYPE_CHECKING:
     from ..passes.sizes.alignment import Alignment
     from ..passes.sizes.solver import Solver
 
-#: Sizes of other programs, as parts of the largest size where that is not small.
-_PARTS = (0.55, 0.39, 0.68)
-#: Sizes of other programs where the largest size is small: nothing runs at them.
-_PRIMES = (37, 53, 61, 71, 83, 97, 103, 109)
-_SMALL = 16
-#: Bounds of so many tiles or more are planned at whole ones; no program is planned at fewer than `_LEAST`.
-_TILE, _LEAST = 16, 3
+#: Sizes of other programs, as parts of the largest size, of the first, second and third symbol: no two grow alike. The
+#: last program is small: configurations are chosen for it too.
+_PARTS = ((0.55, 0.39, 0.81), (0.39, 0.68, 0.3), (0.07, 0.09, 0.11))
+#: The same where the largest size is below `_FEW`; below `_FEWER` sizes are beyond it: nothing runs at them.
+_PARTS_OF_FEW, _FEW = ((0.9, 0.8, 0.7), (0.6, 0.7, 0.5), (0.4, 0.3, 0.5)), 16
+_ODD, _FEWER = (37, 53, 2), 5
+#: (largest size, multiple) at which programs are planned: tiles of 2, 3, 4, 6, 8 ... rows then end where a row of the
+#: next dimension does. No program is planned at fewer than `_LEAST`.
+_WHOLE_TILES, _LEAST = ((192, 96), (48, 12), (0, 1)), 3
 #: Sizes at which a model is lowered, at most: a small one and those that tell quotients apart are added.
 _MOST_PROBES = 7
 #: Passes that choose by size, or make views of what is no view in arrays of the bounds.
@@ -58,7 +59,6 @@ def lower_any_size(
     from ..passes.sizes.generalize import NotAlike
 
     graph = frozen_source(source, options.freeze).proto.graph
-    _check_names(options, source.name)
     if options.state:
         raise UnsupportedError(
             f"{source.name}: state={options.state!r} with dimensions whose sizes are known at run time",
@@ -67,14 +67,15 @@ def lower_any_size(
     reasons: list[str] = []
     for named in dict.fromkeys((options, _merged(options))):
         inputs = input_specs(graph, dict(named.shapes), source.name)
-        for symbols in _multiples(named):
+        for symbols in _plans(named):
             try:
                 return _Lowering(source, named, machine, clock, symbols, instruments).run(inputs)
-            except NotAlike as error:
-                reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
-                break
             except OptionError:
                 raise
+            except NotAlike as error:
+                reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
+                if len({symbol.bound for symbol in symbols}) == len(symbols):
+                    break  # no other sizes will make them one
             except TvmExtError as error:
                 reasons.append(error.message[:300])
     names = ", ".join(symbol.name for symbol in options.symbols)
@@ -82,6 +83,16 @@ def lower_any_size(
         f"{source.name}: it cannot be compiled for every size of {names}: {reasons[0]}",
         fix="give numbers for some dimensions: shapes=",
     )
+
+
+def _plans(options: CompileOptions) -> Iterator[tuple[Symbol, ...]]:
+    """The symbols with sizes to plan a program at: of whole tiles if a model takes them, different ones if it must."""
+    for symbols in _multiples(options):
+        for whole in (True, False):
+            equal, different = (planned(symbols, whole, apart) for apart in (False, True))
+            yield equal
+            if different != equal:
+                yield different
 
 
 def _multiples(options: CompileOptions) -> Iterator[list[Symbol]]:
@@ -113,14 +124,6 @@ def _merged(options: CompileOptions) -> CompileOptions:
     return replace(options, shapes=shapes, dims=bounds, specialize=())
 
 
-def _check_names(options: CompileOptions, model: str) -> None:
-    names = [symbol.name for symbol in options.symbols]
-    for name, _ in options.dims:
-        if name not in names:
-            fix = f"{did_you_mean(name, names)}symbolic dimensions: {', '.join(names)}"
-            raise OptionError(f"dims: no dimension of {model} is {name!r}", fix=fix)
-
-
 class _Lowering:
     """One attempt, with sizes that are multiples of one number."""
 
@@ -133,7 +136,7 @@ class _Lowering:
         from ..passes.sizes.solver import Solver
 
         self._source, self._options, self._machine, self._clock = source, options, machine, clock
-        self._instruments, self._symbols = instruments, planned(symbols)
+        self._instruments, self._symbols = instruments, tuple(symbols)
         self._sizes = Sizes.of(self._symbols)
         self._probes, self._growth = probes_of(self._symbols), Growth()
         self._solver, self._small = Solver(self._sizes, self._probes), False
@@ -202,7 +205,7 @@ class _Lowering:
         """Lower the model at one more size."""
         from ..passes.sizes.solver import Solver
 
-        self._probes = (*self._probes, probe)
+        self._probes = (*self._probes[:-1], probe, self._probes[-1])  # the last one stays the small one
         self._solver = Solver(self._sizes, self._probes)
 
     def _check_outputs(self, alignment: Alignment, low: IRModule) -> None:
@@ -240,9 +243,15 @@ class _Lowering:
 
     def _chosen(self, programs: Sequence[Lowered], groups: Mapping[str, Sequence[str]]) -> list[Lowered]:
         """The programs with recipes for the groups of the first, and the same plans for those of the others."""
+        from ..core.graph.relax_graph import iter_groups
+        from ..core.group import Group
         from ..passes.lowering.choose_recipes import ChooseRecipes
+        from ..passes.sizes.choose_for_sizes import ChooseForSizes
 
-        first = replace(programs[0], mod=ChooseRecipes()(programs[0].mod, programs[0].ctx).mod)
+        known = {gvar.name_hint: Group(gvar.name_hint, function) for gvar, function in iter_groups(programs[-1].mod)}
+        small = {name: known[names[-1]] for name, names in groups.items() if names[-1] in known}
+        first, ctx = programs[0], programs[0].ctx
+        first = replace(first, mod=ChooseForSizes(small)(ChooseRecipes()(first.mod, ctx).mod, ctx).mod)
         for number, other in enumerate(programs[1:], start=1):
             other.ctx.plans.update((groups[name][number], plan) for name, plan in first.ctx.plans.items())
         return [first, *programs[1:]]
@@ -281,13 +290,19 @@ class _Lowering:
         )
 
 
-def planned(symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
-    """The symbols with the sizes at which programs are planned: at least the largest, no two the same."""
+def planned(symbols: Sequence[Symbol], whole: bool, apart: bool) -> tuple[Symbol, ...]:
+    """The symbols with the sizes at which programs are planned: at least the largest.
+
+    Args:
+        whole: they are rounded up to whole tiles.
+        apart: no two are the same: dimensions of one size may be taken for one another.
+    """
     out: list[Symbol] = []
     for symbol in symbols:
-        unit = math.lcm(symbol.multiple, _TILE if symbol.high >= 4 * _TILE else 1)
+        tiles = next(multiple for high, multiple in _WHOLE_TILES if symbol.high >= high) if whole else 1
+        unit = math.lcm(symbol.multiple, tiles)
         size = -(-max(symbol.high, _LEAST) // unit) * unit
-        while size in {one.bound for one in out}:
+        while apart and size in {one.bound for one in out}:
             size += unit
         out.append(replace(symbol, bound=size))
     return tuple(out)
@@ -297,20 +312,24 @@ def probes_of(symbols: Sequence[Symbol]) -> tuple[Mapping[str, int], ...]:
     """The sizes at which a model is lowered, the bounds first: all different, and of no size that simplifies."""
     taken = {symbol.bound for symbol in symbols}
     probes: list[dict[str, int]] = [{symbol.name: symbol.bound for symbol in symbols}]
-    primes = itertools.cycle(_PRIMES)
     for number in range(len(_PARTS)):
         probe = {}
         for place, symbol in enumerate(symbols):
-            part = _PARTS[(number + place) % len(_PARTS)]  # no two symbols grow alike
-            size = (
-                int(symbol.high * part) // symbol.multiple if symbol.high >= _SMALL * symbol.multiple else next(primes)
-            )
-            while size * symbol.multiple in taken or size < 3:
-                size += 1
-            probe[symbol.name] = size * symbol.multiple
+            count = _size_of(symbol.high // symbol.multiple, number, place)
+            while count * symbol.multiple in taken:
+                count += 1
+            probe[symbol.name] = count * symbol.multiple
             taken.add(probe[symbol.name])
         probes.append(probe)
     return tuple(probes)
+
+
+def _size_of(largest: int, number: int, place: int) -> int:
+    """A size of one of the other programs, for one of the symbols."""
+    if largest < _FEWER:
+        return _ODD[number] + 6 * place
+    parts = _PARTS if largest >= _FEW else _PARTS_OF_FEW
+    return max(round(largest * parts[number][place % len(parts[number])]), _LEAST)
 
 
 def copied_reshapes(mod: IRModule, alignment: Alignment, solver: Solver) -> frozenset[str]:

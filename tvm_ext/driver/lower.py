@@ -11,6 +11,7 @@ from ..core.errors import ModelError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import DEFAULT_SIZES, CompileOptions
+from ..core.settings.shapes import check_names
 from ..core.settings.states import state_pairs
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
@@ -131,7 +132,8 @@ def lower_all(
     source = read_model(model)
     clock.lap("start")
     graph = frozen_source(source, options.freeze).proto.graph
-    named = replace(options, shapes=tuple(free_shapes(graph, dict(options.shapes)).items()))
+    named = options.named(free_shapes(graph, dict(options.shapes)))
+    check_names(options.dims, [symbol.name for symbol in named.symbols], source.name)
     if not named.symbols:
         one = run_pipeline(start(source, options, machine, clock, instruments))
         return Programs(one.imported.inputs, one.imported.outputs, (one,))
@@ -203,7 +205,7 @@ def start(
 
     sensitivity = sensitivity or measured(source, options)
     options = with_kept(options, sensitivity)
-    imported = imported or import_model(source, options, by_rows=batch > 0)
+    imported = imported or import_model(source, options)
     clock.lap("import")
     begun = Lowered(source, imported, imported.mod, _context(imported, options, machine, instruments), clock, batch)
     begun.ctx.states = state_pairs(options.state, imported.inputs, imported.outputs, source.name)
@@ -296,7 +298,7 @@ def _imported(source: Source, options: CompileOptions, size: int, fix: str) -> I
 
     wrong = f"{source.name}: it cannot be compiled for every batch: with {options.symbol} = {size}, "
     try:
-        found = import_model(source, options.bound(size), by_rows=True)
+        found = import_model(source, options.bound(size))
     except (ModelError, UnsupportedError) as error:
         raise UnsupportedError(wrong + error.message[:300], fix=fix) from error
     if found.regions:

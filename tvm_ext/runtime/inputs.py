@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import InputError
-from .spec import TensorSpec
 
 
 def as_array(value: Any, name: str) -> np.ndarray:
@@ -39,13 +38,6 @@ def dtype_error(value: Any, array: np.ndarray, name: str, dtype: np.dtype[Any]) 
     wanted = "bool" if dtype.kind == "b" else f"{'ml_dtypes' if dtype.kind == 'V' else 'np'}.{dtype}"
     fix = f"pass x.astype({wanted})" if isinstance(value, np.ndarray) else f"pass np.asarray(x, {wanted})"
     return InputError(f"input {name!r} has dtype {array.dtype}, the model takes {dtype}", fix=fix)
-
-
-def symbolic_error(shape: tuple[int, ...], spec: TensorSpec, axis: int) -> InputError:
-    """The error of an input that fits no size of the symbolic batch, which is its dimension `axis`."""
-    symbol = spec.shape[axis]
-    wanted = f"[{', '.join(map(str, spec.shape))}] with any {symbol}, 1 or more"
-    return InputError(f"input {spec.name!r} has shape {list(shape)}; the model takes {wanted}")
 
 
 def shape_error(array: np.ndarray, name: str, shape: Sequence[int | str | None]) -> InputError:

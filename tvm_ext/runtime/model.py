@@ -18,7 +18,7 @@ from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
 from .files import path_of
-from .inputs import as_array, dtype_error, names_error, shape_error, symbolic_error
+from .inputs import as_array, dtype_error, names_error, shape_error
 from .library import load_library, write_library
 from .linker import find_linker
 from .memory.kernel_memory import Inspector, hook_of
@@ -26,12 +26,14 @@ from .memory.state_session import StateSession
 from .offload_report import OffloadReport
 from .pool.threads import available_cores, dispatcher
 from .pool.waiting import ThreadsWait
-from .sizes.symbols import Symbol, named_sizes
+from .sizes.symbols import Symbol, dimensions_of, named_sizes
 from .spec import Body, Dim, Metadata, TensorSpec
 from .vm import Caller, CallerPool, Hook, Observer, Places, Weights
 
 _Expected = tuple[str, tuple[Dim, ...], np.dtype[Any]]
 """Name, shape and dtype of an input, as `run` compares them."""
+#: Sets of input shapes that are remembered, of a model of symbolic sizes.
+_MOST_SHAPES = 256
 
 
 class CompiledModel:
@@ -68,7 +70,8 @@ class CompiledModel:
         connect(metadata.offloads, [held.bytes_of(one.weight) for one in metadata.offloads], self, own)
         self._callers = CallerPool(_caller_maker(module, metadata, held), max(4, available_cores()))
         self._expected = tuple((spec.name, spec.shape, spec.numpy_dtype) for spec in inputs)
-        self._symbolic = [(i, spec.batch_axis) for i, spec in enumerate(inputs) if spec.batch_axis is not None]
+        self._dimensions = dimensions_of(inputs, metadata.symbols)
+        self._expected_at: dict[tuple[tuple[int, ...], ...], tuple[int, tuple[_Expected, ...]]] = {}
         self._input_names = tuple(spec.name for spec in inputs)
         self._output_names = tuple(spec.name for spec in metadata.outputs)
         self._on_pool = metadata.parallel and metadata.threads > 1
@@ -203,7 +206,7 @@ class CompiledModel:
 
     def _fitting(self, values: Sequence[Any]) -> tuple[list[np.ndarray], int]:
         """Inputs as arrays, and the size of the batch."""
-        rows, expected = self._expected_of(values) if self._symbolic else (0, self._expected)
+        rows, expected = self._expected_of(values) if self._dimensions else (0, self._expected)
         return _checked(values, expected), rows
 
     def _call(
@@ -240,26 +243,17 @@ class CompiledModel:
 
     def _expected_of(self, values: Sequence[Any]) -> tuple[int, tuple[_Expected, ...]]:
         """The size of a symbolic batch, 0 if there is none, and what all inputs must be for the sizes they have."""
-        if not self.metadata.symbols:
-            return self._at_batch_of(values)
-        shapes = [np.shape(as_array(value, name)) for value, name in zip(values, self._input_names, strict=True)]
-        sizes = named_sizes(self.inputs, shapes, self.metadata.symbols)
-        return 0, tuple((spec.name, spec.sized(sizes).shape, spec.numpy_dtype) for spec in self.inputs)
-
-    def _at_batch_of(self, values: Sequence[Any]) -> tuple[int, tuple[_Expected, ...]]:
-        """The size of the batch, by the first input that has one, and what all inputs must be then."""
-        index, axis = self._symbolic[0]
-        shape = as_array(values[index], self._input_names[index]).shape
-        spec, rows = self.inputs[index], shape[axis] if len(shape) > axis else 0
-        wanted = tuple(rows if i == axis else dim for i, dim in enumerate(spec.shape))
-        if shape != wanted or rows < 1:
-            raise symbolic_error(shape, spec, axis)
-        for other, at in self._symbolic[1:]:
-            found = as_array(values[other], self._input_names[other]).shape
-            if len(found) > at and found[at] != rows:
-                given = f"{found[at]} in input {self._input_names[other]!r} and {rows} in {spec.name!r}"
-                raise InputError(f"{spec.shape[axis]} is {given}", fix="give all inputs the same number of rows")
-        return rows, tuple((s.name, s.at(rows).shape, s.numpy_dtype) for s in self.inputs)
+        shapes = tuple(as_array(value, name).shape for value, name in zip(values, self._input_names, strict=True))
+        expected = self._expected_at.get(shapes)
+        if expected is None:
+            sizes = named_sizes(self.inputs, shapes, self._dimensions)
+            rows = 0 if self.metadata.symbols else sizes[self._dimensions[0].name]
+            specs = (spec.sized(sizes) for spec in self.inputs)
+            expected = rows, tuple((spec.name, spec.shape, spec.numpy_dtype) for spec in specs)
+            if len(self._expected_at) >= _MOST_SHAPES:
+                self._expected_at.clear()
+            self._expected_at[shapes] = expected
+        return expected
 
     # -------------------------------------------------------------------------------------------- exporting
     def export(self, path: str | os.PathLike[str]) -> None:

@@ -19,7 +19,7 @@ from ..ops.table import of
 from ..runtime.table import Cell, Column, Table, Value, plain_fields
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
-from .sizes import checked_sizes
+from .sizes import sizes_to_check
 
 if TYPE_CHECKING:
     from ..runtime.model import CompiledModel
@@ -127,7 +127,7 @@ def verify(
         )
     if tolerance is not None and not (isinstance(tolerance, Real) and tolerance >= 0.0):
         raise OptionError(f"tolerance={tolerance!r}: a part of the output's range, 0 or more, is needed")
-    checked = checked_sizes(compiled, sizes, seed)
+    checked = sizes_to_check(compiled, sizes, seed)
     if inputs is None and reference is None and any(spec.batch_axis is not None for spec in compiled.inputs):
         return _verify_sizes(compiled, model, seed, tolerance, checked)
     tolerance = tolerance_of(compiled, tolerance)

@@ -38,8 +38,9 @@ def theirs(proto: onnx.ModelProto, options: Any = None) -> onnxruntime.Inference
 
 
 def session_of(proto: onnx.ModelProto, sess_options: Any = None, **options: Any) -> InferenceSession:
-    """Ours, of one thread, without the cache."""
-    return InferenceSession(proto.SerializeToString(), sess_options, **{"threads": 1, "cache": False, **options})
+    """Ours, of one thread, without the cache, and with a program for each set of shapes alone."""
+    ours = {"threads": 1, "cache": False, "any_size": False, **options}
+    return InferenceSession(proto.SerializeToString(), sess_options, **ours)
 
 
 def agree(ours: list[Any], reference: list[Any]) -> None:

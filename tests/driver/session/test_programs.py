@@ -34,7 +34,7 @@ class Compiler:
         self.gate: threading.Event | None = None
         self.stopped = False
 
-    def here(self, shapes: Shapes) -> Any:
+    def here(self, shapes: Shapes, any_size: bool = False) -> Any:
         length = shapes[0][1][0]
         if self.gate is not None:
             self.gate.wait(30)
@@ -69,7 +69,7 @@ def compiler() -> Compiler:
 @pytest.fixture
 def make(compiler: Compiler) -> Callable[..., Programs]:
     def make(on_miss: str = "onnxruntime", most: int = 8, after: int = 2) -> Programs:
-        return Programs(compiler, on_miss, most, after)  # type: ignore[arg-type]
+        return Programs(compiler, on_miss, most, after, any_size=False)  # type: ignore[arg-type]
 
     return make
 

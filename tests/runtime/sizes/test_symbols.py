@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tvm_ext.core.errors import ArtifactError, InputError
-from tvm_ext.runtime.sizes.symbols import Symbol, dimension, named_sizes, shape_at
+from tvm_ext.core.errors import ArtifactError, InputError, OptionError
+from tvm_ext.runtime.sizes.symbols import Symbol, checked_sizes, dimension, dimensions_of, named_sizes, shape_at
 from tvm_ext.runtime.spec import TensorSpec
 
 SYMBOLS = (Symbol("N", 1, 8), Symbol("S", 2, 512, multiple=2))
@@ -29,6 +29,24 @@ def test_other_text_is_no_dimension(text: str) -> None:
         dimension(text)
 
 
+def test_a_batch_without_bounds_is_a_dimension_too() -> None:
+    batch = (TensorSpec("x", ("N", 4), "float32"),)
+    assert dimensions_of(INPUTS, SYMBOLS) == SYMBOLS and dimensions_of(INPUTS[:0], ()) == ()
+    assert [symbol.bounds for symbol in (*dimensions_of(batch, ()), *SYMBOLS)] == [
+        "1 or more", "1 to 8", "2 to 512 in steps of 2",
+    ]  # fmt: skip
+    assert named_sizes(batch, [(1000, 4)], dimensions_of(batch, ())) == {"N": 1000}
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"N": 3}, {"N": 3, "S": 4, "T": 1}, {"N": 0, "S": 4}, {"N": 3, "S": 5}, {"N": 3.0, "S": 4}, 3]
+)
+def test_stated_sizes_are_checked(sizes: dict[str, int]) -> None:
+    assert list(checked_sizes(SYMBOLS, {"S": 4, "N": 3}).items()) == [("N", 3), ("S", 4)]
+    with pytest.raises(OptionError):
+        checked_sizes(SYMBOLS, sizes)
+
+
 def test_sizes_come_from_the_shapes_of_inputs() -> None:
     assert named_sizes(INPUTS, [(3, 34), (3, 34, 3)], SYMBOLS) == {"N": 3, "S": 34}
 
@@ -37,10 +55,11 @@ def test_sizes_come_from_the_shapes_of_inputs() -> None:
     ("shapes", "said"),
     [
         ([(3, 34), (3, 34)], ("mask", "float32[N, S, 3]")),
-        ([(9, 34), (9, 34, 3)], ("ids", "dimension 0", "N is 9", "1 to 8", "dims=")),
-        ([(0, 34), (0, 34, 3)], ("ids", "N is 0", "1 to 8")),
-        ([(3, 33), (3, 33, 3)], ("ids", "dimension 1", "S is 33", "multiple of 2")),
-        ([(3, 34), (3, 36, 3)], ("mask", "S is 36", "34 in input 'ids'")),
+        ([(9, 34), (9, 34, 3)], ("ids", "dimension 0", "N is 9", "1 to 8", "dims={'N': (1, 9)}")),
+        ([(0, 34), (0, 34, 3)], ("ids", "dimension 0", "N is 0", "1 to 8", "1 or more", "shapes=")),
+        ([(-1, 34), (-1, 34, 3)], ("ids", "N is -1", "1 to 8", "1 or more")),
+        ([(3, 33), (3, 33, 3)], ("ids", "dimension 1", "S is 33", "multiple of 2", "shapes=")),
+        ([(3, 34), (3, 36, 3)], ("mask", "dimension 1", "S is 36", "34 in dimension 1 of input 'ids'")),
         ([(3, 34), (3, 34, 4)], ("mask", "dimension 2 is 4", "3 is needed")),
     ],
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..errors import OptionError
+from ..errors import OptionError, did_you_mean
 
 Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
 #: Batches a symbolic model is specialized for unless `specialize` says otherwise.
@@ -78,6 +78,23 @@ def checked_bounds(dims: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
                 f"dims={dims!r}: the bounds of {name!r} are two whole numbers, 1 or more, ascending", fix=fix
             )
     return tuple(sorted(pairs.items()))
+
+
+def check_names(dims: Iterable[tuple[str, Any]], names: Sequence[str], model: str) -> None:
+    """Check that the option `dims` bounds symbolic dimensions.
+
+    Args:
+        dims: the option, checked.
+        names: of the symbolic dimensions.
+        model: its name, for messages.
+
+    Raises:
+        OptionError: a name is none of them.
+    """
+    for name, _ in dims:
+        if name not in names:
+            fix = f"{did_you_mean(name, names)}symbolic dimensions: {', '.join(names) or 'none'}"
+            raise OptionError(f"dims: no dimension of {model} is {name!r}", fix=fix)
 
 
 def checked_sizes(specialize: Any, symbol: str | None) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -21,7 +21,7 @@ from typing import Any
 
 from ...core import errors
 from ...core.errors import BuildError, ModelError, ToolError
-from ...core.options import CompileOptions, Shapes
+from ...core.options import CompileOptions, Shapes, names_in
 from ...runtime.model import CompiledModel, load
 
 #: Python that the process starts with: it finds modules where this one does.
@@ -39,7 +39,7 @@ class Compiler:
 
     Args:
         model: serialized, or the path of its file.
-        options: of every compile; shapes are added to them.
+        options: of every compile; they name the free dimensions, which numbers take the place of.
     """
 
     def __init__(self, model: bytes | str, options: CompileOptions) -> None:
@@ -49,8 +49,12 @@ class Compiler:
         self._process: _Process | None = None
         self._stopped = False
 
-    def here(self, shapes: Shapes) -> CompiledModel:
+    def here(self, shapes: Shapes, any_size: bool = False) -> CompiledModel:
         """The program for these shapes, compiled in this process.
+
+        Args:
+            shapes: of the inputs with free dimensions.
+            any_size: compile the program of any size instead, within bounds that hold these shapes.
 
         Raises:
             UnsupportedError, OptionError, ModelError, BuildError: as :func:`tvm_ext.compile`; or the file of the model
@@ -59,9 +63,9 @@ class Compiler:
         from ..compile import compile_model
 
         self._check_file()
-        return compile_model(self._model, self._options_for(shapes))
+        return compile_model(self._model, self._options_for(shapes, any_size))
 
-    def elsewhere(self, shapes: Shapes) -> CompiledModel:
+    def elsewhere(self, shapes: Shapes, any_size: bool = False) -> CompiledModel:
         """The program for these shapes, compiled in a process of lower priority, which stays until :meth:`rest`.
 
         Where it cannot be, it is compiled in this one: a function or a back end of the caller's is among the options,
@@ -74,15 +78,15 @@ class Compiler:
 
         self._check_file()
         if has_no_key(self._options) or not sys.executable or hasattr(sys, "frozen"):
-            return self.here(shapes)
+            return self.here(shapes, any_size)
         with tempfile.TemporaryDirectory(prefix="tvm-ext-") as folder:
             path = Path(folder, "model.so")
-            options = replace(self._options_for(shapes), threads_wait=None)
+            options = replace(self._options_for(shapes, any_size), threads_wait=None)
             try:
                 self._ask(pickle.dumps((options, str(path))))
                 return load(path, mapped=True, threads_wait=self._options.threads_wait)
             except ToolError:
-                return self.here(shapes)
+                return self.here(shapes, any_size)
 
     def rest(self) -> None:
         """End the process until there is more to compile."""
@@ -102,8 +106,11 @@ class Compiler:
         """In a forked process: the process that compiles is the parent's."""
         self._lock, self._process = threading.RLock(), None
 
-    def _options_for(self, shapes: Shapes) -> CompileOptions:
-        return replace(self._options, shapes=tuple({**dict(self._options.shapes), **dict(shapes)}.items()))
+    def _options_for(self, shapes: Shapes, any_size: bool) -> CompileOptions:
+        if any_size:
+            return replace(self._options, dims=tuple(wide_enough(self._options, shapes).items()))
+        numbers = {**dict(self._options.shapes), **dict(shapes)}
+        return replace(self._options, shapes=tuple(numbers.items()), dims=(), specialize=())
 
     def _check_file(self) -> None:
         if _state_of(self._model) != self._state:
@@ -125,6 +132,29 @@ class Compiler:
         except BuildError:
             self.rest()
             raise
+
+
+def wide_enough(options: CompileOptions, shapes: Shapes) -> dict[str, tuple[int, ...]]:
+    """The option `dims`, with wider bounds where a size is beyond a default one: up to the next power of two.
+
+    A batch that leads alone needs no bounds: its program may be composed of those of several sizes.
+
+    Args:
+        options: name all free dimensions.
+        shapes: sizes to hold.
+    """
+    bounds: dict[str, tuple[int, ...]] = dict(options.dims)
+    if options.by_rows and all(names_in(options.shapes).values()):
+        return bounds
+    symbols, named = {symbol.name: symbol for symbol in options.symbols}, dict(options.shapes)
+    for name, shape in shapes:
+        for dim, size in zip(named.get(name, ()), shape, strict=False):
+            symbol = symbols.get(str(dim))
+            if symbol is None or symbol.name in dict(options.dims) or not isinstance(size, int) or size <= symbol.high:
+                continue
+            most = bounds.get(symbol.name, (0, 0))[1]
+            bounds[symbol.name] = symbol.low, max(most, 1 << (size - 1).bit_length())
+    return bounds
 
 
 class _Process:

@@ -15,9 +15,10 @@ import numpy as np
 
 from ...core.errors import InputError, ModelError, OptionError, ProgramError, UnsupportedError
 from ...core.options import CompileOptions, Shapes
+from ...core.settings.shapes import check_names
 from ...frontend.reading.outline import Outline, outline_of
 from ...frontend.reading.reader import fingerprint
-from ...frontend.reading.shapes import Dim, bound_dims
+from ...frontend.reading.shapes import Dim, bound_dims, named_dims
 from ...runtime.library import ELF_MAGIC, is_artifact
 from ...runtime.model import CompiledModel, load
 from ...runtime.pool.threads import available_cores, dispatcher
@@ -27,6 +28,9 @@ from .node_args import ModelMeta, NodeArg, dtype_of
 from .programs import COMPILED, Programs
 from .report import SessionReport, ShapesRow
 from .stand_in import StandIn
+
+#: `on_miss`, `max_programs`, `compile_after`, `any_size`.
+Policy = tuple[str, int, int, bool]
 
 
 class FixedModel:
@@ -162,15 +166,13 @@ class FreeModel:
         return self.programs.report(self.name)
 
 
-def opened(
-    source: Any, sess_options: Any, policy: tuple[str, int, int], keywords: Mapping[str, Any]
-) -> FixedModel | FreeModel:
+def opened(source: Any, sess_options: Any, policy: Policy, keywords: Mapping[str, Any]) -> FixedModel | FreeModel:
     """What a session of this model runs.
 
     Args:
         source: a path, bytes, or ModelProto.
         sess_options: onnxruntime's, or None.
-        policy: `on_miss`, `max_programs` and `compile_after`.
+        policy: `on_miss`, `max_programs`, `compile_after` and `any_size`.
         keywords: options of the compile.
 
     Raises:
@@ -194,7 +196,7 @@ def opened(
 
 
 def _free_model(
-    source: bytes | str, outline: Outline, sess_options: Any, policy: tuple[str, int, int], keywords: dict[str, Any]
+    source: bytes | str, outline: Outline, sess_options: Any, policy: Policy, keywords: dict[str, Any]
 ) -> FreeModel | Shapes:
     """The model with its free dimensions; or, if options bind them all, the shapes."""
     options = CompileOptions.of(**keywords)
@@ -204,7 +206,7 @@ def _free_model(
     if unknown := [one for one in frozen if one not in outline.inputs and one not in outline.weights]:
         raise OptionError(f"freeze: {unknown[0]!r} is no input of {name}", fix=f"inputs: {', '.join(outline.inputs)}")
     bound = bound_dims(stated, dict(options.shapes), outline.weights, name)
-    if options.symbol or not any(map(_is_free, bound.values())):
+    if not any(_is_free(dims, options.symbol) for dims in bound.values()):
         return options.shapes
     dispatcher.choose_wait(options.threads_wait)
     stand_in = _stand_in(source, options, sess_options, frozen, name)
@@ -213,9 +215,14 @@ def _free_model(
         return tuple((one.name, one.dims) for one in inputs if one.dims is not None)  # type: ignore[misc]
     overridable = [_input(arg, tuple(arg.shape)) for arg in stand_in.overridable]
     described = [replace(arg, shape=_shown(arg, one)) for arg, one in zip(stand_in.inputs, inputs, strict=True)]
-    known = {one.name: one.dims for one in inputs if not one.free and _is_free(stated.get(one.name))}
-    shapes = {**dict(options.shapes), **known}
-    programs = Programs(Compiler(source, replace(options, shapes=shapes)), *policy)  # type: ignore[arg-type]
+    free = [one for one in inputs if one.dims is not None and _is_free(stated.get(one.name))]
+    options = options.named(
+        {**dict(options.shapes), **{one.name: named_dims(one.name, one.dims or ()) for one in free}}
+    )
+    check_names(options.dims, [symbol.name for symbol in options.symbols], name)
+    programs = Programs(Compiler(source, options), *policy)
+    if policy[0] == "error":
+        programs.compile_any_size()
     how = source, outline, sess_options, policy, keywords
     return FreeModel(name, Feeds(inputs, overridable), programs, stand_in, source, outline, described, how)
 
@@ -235,8 +242,9 @@ def _stand_in(
         raise UnsupportedError(wrong, fix="give shapes={...} for them: then all of it is compiled") from error
 
 
-def _is_free(dims: Sequence[Dim] | None) -> bool:
-    return dims is None or not all(isinstance(dim, int) for dim in dims)
+def _is_free(dims: Sequence[Dim] | None, batch: str | None = None) -> bool:
+    """Whether a dimension has no size; that of a batch of any size needs none."""
+    return dims is None or not all(isinstance(dim, int) or dim == batch is not None for dim in dims)
 
 
 def _input(arg: NodeArg, dims: tuple[Dim, ...] | None) -> Input:

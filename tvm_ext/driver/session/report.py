@@ -6,20 +6,23 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...core.options import Shapes
+from ...runtime.sizes.symbols import Symbol
 from ...runtime.table import Column, Markup, Plain, Table
 
 
 @dataclass(frozen=True)
 class ShapesRow(Plain):
-    """Calls of one set of input shapes.
+    """Calls of one set of input shapes, or of the program of any size.
 
     Attributes:
-        shapes: of the inputs with free dimensions, by name; empty for a program that takes all there are.
+        shapes: of the inputs with free dimensions, by name; empty for a program that takes all within its bounds.
         onnxruntime, compiled: calls that onnxruntime answered, and that a program did.
         state: "compiled"; "waiting" or "compiling", in the background; "missed", not asked for often enough;
             "failed"; "evicted", for others that were asked for; or "onnxruntime", no program can take them.
         reason: of the state; "" if it needs none.
         seconds: of the compile; None if there was none.
+        symbols: dimensions that the program takes any size of, with their bounds; none of a program of one size, and of
+            one that was not compiled.
     """
 
     shapes: Shapes
@@ -28,6 +31,13 @@ class ShapesRow(Plain):
     state: str
     reason: str = ""
     seconds: float | None = None
+    symbols: tuple[Symbol, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What it takes, in a line: "x [1, 3], mask [1]", or "any size: N 1 to 8"."""
+        bounds = ", ".join(f"{symbol.name} {symbol.bounds}" for symbol in self.symbols)
+        return text_of(self.shapes) or (f"any size: {bounds}" if bounds else "any size")
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,8 @@ class SessionReport(Plain):
 
     Attributes:
         model: its name.
-        rows: a set of input shapes each, the one asked for last at the end.
+        rows: the program of any size, if there may be one; then a set of input shapes each, the one asked for last at
+            the end.
         forgotten: sets of shapes that have no row any more, and calls of them, all answered by onnxruntime.
     """
 
@@ -45,6 +56,11 @@ class SessionReport(Plain):
     model: str
     rows: tuple[ShapesRow, ...]
     forgotten: tuple[int, int] = (0, 0)
+
+    @property
+    def any_size(self) -> ShapesRow | None:
+        """The row of the program that takes all sizes within its bounds; None if there may be none."""
+        return next((row for row in self.rows if not row.shapes), None)
 
     @property
     def onnxruntime(self) -> int:
@@ -62,10 +78,7 @@ class SessionReport(Plain):
             "shapes", Column("onnxruntime", "calls"), Column("compiled", "calls"), "state",
             Column("compile", "s", ".2f"), Column("reason", most=80),
         )  # fmt: skip
-        rows = [
-            (text_of(row.shapes) or "any", row.onnxruntime, row.compiled, row.state, row.seconds, row.reason)
-            for row in self.rows
-        ]
+        rows = [(row.text, row.onnxruntime, row.compiled, row.state, row.seconds, row.reason) for row in self.rows]
         return Table(columns, rows).filled()
 
     def __str__(self) -> str:

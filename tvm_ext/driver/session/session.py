@@ -36,8 +36,10 @@ ABSENT = {
 class InferenceSession:
     """Runs a model with the calls of `onnxruntime.InferenceSession`.
 
-    A model of fixed shapes is compiled at once. Of one with free dimensions each set of input shapes gets a program of
-    its own; until it is there, onnxruntime answers. Any number of threads may use a session.
+    A model of fixed shapes is compiled at once. One with free dimensions gets one program of any size within bounds
+    (`dims`), compiled at the first call; each set of input shapes beyond them gets a program of its own, as all do of a
+    model that cannot be one program. Until a program is there, onnxruntime answers. Any number of threads may use a
+    session.
 
     Args:
         path_or_bytes: an ONNX model (path, bytes or `onnx.ModelProto`), or the path of an exported model.
@@ -46,10 +48,13 @@ class InferenceSession:
             rest says how onnxruntime works, where it does.
         providers, provider_options: accepted and ignored: there is one provider, this CPU.
         on_miss: what becomes of a call with input shapes that no program is there for. "onnxruntime" answers it, and
-            compiles in the background once the shapes come again; "wait" compiles in the call; "error" raises, and
-            :meth:`compile_for` compiles.
-        max_programs: programs that are kept, each for one set of shapes; the least recently used goes first.
+            compiles in the background: the program of any size at once, one for these shapes once they come again;
+            "wait" compiles in the call; "error" raises, and :meth:`compile_for` compiles: the program of any size is
+            compiled when the session is made.
+        max_programs: programs that are kept, that of any size among them; the least recently used goes first.
         compile_after: times that shapes are asked for before they are compiled; None is 2, and 1 with "wait".
+        any_size: whether there is a program of any size. Bounds that `dims` does not state are those of
+            :func:`tvm_ext.compile`, or the next power of two where the first call is beyond them.
         **compile_options: as for :func:`tvm_ext.compile`, but `fallback` is "onnxruntime" unless it is given: what runs
             there runs here; for an exported model `threads_wait` alone.
 
@@ -69,6 +74,7 @@ class InferenceSession:
         on_miss: str = "onnxruntime",
         max_programs: int = 8,
         compile_after: int | None = None,
+        any_size: bool = True,
         **compile_options: Any,
     ) -> None:
         if on_miss not in ON_MISS:
@@ -77,8 +83,10 @@ class InferenceSession:
         for name, number in (("max_programs", max_programs), ("compile_after", after)):
             if type(number) is not int or number < 1:
                 raise OptionError(f"{name}={number!r}: a whole number, 1 or more, is needed")
+        if not isinstance(any_size, bool):
+            raise OptionError(f"any_size={any_size!r}: choose True or False")
         self._sess_options = sess_options
-        self._model = opened(path_or_bytes, sess_options, (on_miss, max_programs, after), compile_options)
+        self._model = opened(path_or_bytes, sess_options, (on_miss, max_programs, after, any_size), compile_options)
         self._output_names = [arg.name for arg in self._model.outputs]
         weakref.finalize(self, self._model.close)
 
@@ -95,7 +103,7 @@ class InferenceSession:
         """The compiled model behind the session.
 
         Raises:
-            InputError: there is one for each set of input shapes; :meth:`compile_for` gives it.
+            InputError: there are several; :meth:`compile_for` gives that of a set of input shapes.
         """
         return self._model.program
 
@@ -155,7 +163,7 @@ class InferenceSession:
 
     # -------------------------------------------------------------------------------------------- programs
     def compile_for(self, shapes: Mapping[str, Sequence[int]]) -> CompiledModel:
-        """The program for these input shapes, compiled now if it is not there.
+        """The program for these input shapes alone, compiled now if it is not there; it runs them from then on.
 
         Args:
             shapes: input name -> shape, for each input with free dimensions.
@@ -178,7 +186,7 @@ class InferenceSession:
         return self._model.wait_compiled(timeout)
 
     def report(self) -> SessionReport:
-        """Calls by onnxruntime and by programs, for each set of input shapes, and why."""
+        """Calls by onnxruntime and by programs, that of any size and one for each set of input shapes, and why."""
         return self._model.report()
 
     def close(self) -> None:

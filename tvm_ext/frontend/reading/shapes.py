@@ -60,13 +60,16 @@ def free_shapes(graph: onnx.GraphProto, shapes: Shapes) -> dict[str, tuple[int |
     for name, dims in stated.items():
         if name in out or dims is None or all(isinstance(dim, int) for dim in dims):
             continue
-        out[name] = tuple(_named(name, axis, known.get(dim, dim) if isinstance(dim, str) else dim)
-                          for axis, dim in enumerate(dims))  # fmt: skip
+        out[name] = named_dims(name, [known.get(dim, dim) if isinstance(dim, str) else dim for dim in dims])
     return out
 
 
+def named_dims(name: str, dims: Sequence[Dim]) -> tuple[int | str, ...]:
+    """Dimensions of an input as numbers, and names of letters, digits and underscores: those that `compile` gives."""
+    return tuple(_named(name, axis, dim) for axis, dim in enumerate(dims))
+
+
 def _named(input_name: str, axis: int, dim: Dim) -> int | str:
-    """A dimension that is a number or a name of letters, digits and underscores."""
     if isinstance(dim, int):
         return dim
     plain = re.sub(r"\W", "_", dim if dim is not None else f"{input_name}_{axis}")

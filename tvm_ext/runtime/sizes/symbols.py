@@ -13,10 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import ArtifactError, InputError
+from ...core.errors import ArtifactError, InputError, OptionError
 
 if TYPE_CHECKING:
     from ..spec import TensorSpec
+
+
+#: Largest size of a dimension without a bound: a batch that is composed of programs of several sizes.
+UNBOUNDED = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -62,11 +66,35 @@ class Symbol:
         """Plain values for JSON."""
         return [self.name, self.low, self.high, self.multiple, self.bound]
 
+    @property
+    def bounds(self) -> str:
+        """Sizes that it can have, in words: "1 to 8", "1 or more", "2 to 40 in steps of 2"."""
+        sizes = f"{self.low} or more" if self.high == UNBOUNDED else f"{self.least} to {self.most}"
+        return f"{sizes} in steps of {self.multiple}" if self.multiple > 1 else sizes
+
+    @property
+    def least(self) -> int:
+        """The smallest size that it can have."""
+        return -(-self.low // self.multiple) * self.multiple
+
+    @property
+    def most(self) -> int:
+        """The largest size that it can have."""
+        return self.high // self.multiple * self.multiple
+
     def why_not(self, size: int) -> str:
         """Why a size cannot be; "" if it can."""
         if not self.low <= size <= self.high:
-            return f"{self.name} is {size}; it can be {self.low} to {self.high}"
+            return f"{self.name} is {size}; it can be {self.bounds}"
         return f"{self.name} is {size}; it can be a multiple of {self.multiple}" if size % self.multiple else ""
+
+    def fix_for(self, size: int) -> str:
+        """What to do about a size that cannot be."""
+        if size < 1:
+            return "a size known at run time is 1 or more; compile the model for this one by numbers: shapes="
+        if self.low <= size <= self.high:
+            return f"fill the inputs up to a multiple of {self.multiple}, or compile the model for this size: shapes="
+        return f"compile the model with dims={{{self.name!r}: ({min(self.low, size)}, {max(self.high, size)})}}"
 
 
 _SYMBOLIC = re.compile(r"(?:([1-9]\d*)\*)?([^\W\d]\w*)")
@@ -127,6 +155,37 @@ def shape_at(shape: Sequence[int | str], sizes: Mapping[str, int]) -> tuple[int,
     return tuple(dimension(dim)(sizes) if isinstance(dim, str) else dim for dim in shape)
 
 
+def dimensions_of(inputs: Sequence[TensorSpec], symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
+    """The dimensions of a program that are no numbers: its symbols, or a batch that has no upper bound.
+
+    Args:
+        inputs: of the program.
+        symbols: of the program; none of one whose batch is composed of several sizes.
+    """
+    names = dict.fromkeys(dim for spec in inputs for dim in spec.shape if isinstance(dim, str))
+    return tuple(symbols) or tuple(Symbol(name, 1, UNBOUNDED) for name in names)
+
+
+def checked_sizes(symbols: Sequence[Symbol], sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of symbols that a caller states, in the order of `symbols`.
+
+    Raises:
+        OptionError: one is missing, unknown, no whole number, or out of its bounds.
+    """
+    names = [symbol.name for symbol in symbols]
+    if not isinstance(sizes, Mapping) or set(sizes) != set(names):
+        example = f"for example {', '.join(f'{symbol.name}={symbol.least}' for symbol in symbols)}"
+        wrong = f"the size of each of {names} is needed" if names else "the model has no symbolic dimension"
+        raise OptionError(f"sizes={sizes!r}: {wrong}", fix=example if names else "leave the sizes out")
+    for symbol in symbols:
+        if type(size := sizes[symbol.name]) is not int:
+            wrong = f"{symbol.name} is {size!r}, which is no whole number"
+            raise OptionError(f"sizes={dict(sizes)}: {wrong}", fix=f"it can be {symbol.bounds}")
+        if wrong := symbol.why_not(size):
+            raise OptionError(f"sizes={dict(sizes)}: {wrong}", fix=symbol.fix_for(size))
+    return {name: sizes[name] for name in names}
+
+
 def named_sizes(
     inputs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]], symbols: Sequence[Symbol]
 ) -> dict[str, int]:
@@ -152,9 +211,9 @@ def named_sizes(
                     raise InputError(f"{where} is {size}; {dim} is needed, {spec}")
                 continue
             if wrong := known[dim].why_not(size):
-                raise InputError(f"{where}: {wrong}", fix="compile the model with other bounds: dims=")
-            before, owner = sizes.setdefault(dim, (size, spec.name))
+                raise InputError(f"{where}: {wrong}", fix=known[dim].fix_for(size))
+            before, owner = sizes.setdefault(dim, (size, f"dimension {axis} of input {spec.name!r}"))
             if before != size:
-                raise InputError(f"{where}: {dim} is {size} here and {before} in input {owner!r}",
+                raise InputError(f"{where}: {dim} is {size} here and {before} in {owner}",
                                  fix="give all inputs the same size of it")  # fmt: skip
     return {symbol.name: sizes[symbol.name][0] for symbol in symbols}

@@ -73,7 +73,7 @@ def sums_of(expr: Any) -> Iterator[Affine]:
 def _operands(expr: Any) -> list[Any]:
     if isinstance(expr, Call):
         return [a for a in expr.args if _is_integer(a)]
-    return [e for name in ("a", "b", "value", "condition", "true_value", "false_value", "body")
+    return [e for name in ("a", "b", "base", "stride", "value", "condition", "true_value", "false_value", "body")
             if (e := getattr(expr, name, None)) is not None and _is_integer(e)]  # fmt: skip
 
 

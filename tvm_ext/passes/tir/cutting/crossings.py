@@ -3,7 +3,7 @@
     for m in range(51): for i in unroll(5): y[(m * 5 + i) // 37, (m * 5 + i) % 37] = ...           y: (7, 37)
 ->  for row in range(7): for j in range(9): m = first(row) + j; if m <= last(row): for i ...
 
-Of y[:N, :S], rows are cut to N and tiles of a row to ceildiv(S - 1, 5) + 1. A tile that touches two rows is the first's.
+Of y[:N, :S], rows are cut to N and tiles of a row to ceildiv(S - 1, 5) + 1. A tile in two rows is the first one's.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from tvm.ir.expr import TensorLoad
 from .affine import Affine, Arithmetic, Extents, UnboundedError, ceildiv, least_of, variables_of
 from .bases import TILE, Base
 from .crossings import Crossed
-from .views import Views
 from .statements import SERIAL, children, is_kind
+from .views import Views
 
 #: Calls that change nothing by themselves.
 _HARMLESS = ("tirx.prefetch",)
@@ -163,19 +163,23 @@ class Needs:
             for share in () if extent is None else self._bases.values():
                 if (k := form.terms.get(share.first, 0)) > 0:
                     extent = tirx.min(extent, share.end * k)
-            if extent is not None and form.terms.get(var, 0) > 0:
-                around = {*self.loops[var][1], *self._tops}
-                outer = (k for v, k in form.terms.items() if v in around)
-                covered = self._arithmetic.extents[var] * form.terms[var]
-                tile = covered <= TILE and any(k > form.terms[var] for k in outer)
-                if not tile and (end := self._end(index, form, var, extent, store.loops)) is not None:
-                    ends.append(end)
+            if extent is None or form.terms.get(var, 0) <= 0 or self._is_tile(form, var):
+                continue
+            if (end := self._end(index, form, var, extent, store.loops)) is not None:
+                ends.append(end)
         if not ends:
             return None
         smallest = ends[0]
         for end in ends[1:]:
             smallest = tirx.min(smallest, end)
         return smallest
+
+    def _is_tile(self, form: Affine, var: Any) -> bool:
+        """Whether a loop is over few neighbours, inside another one over the same dimension and around no other one."""
+        around = {*self.loops[var][1], *self._tops}
+        outer = any(k > form.terms[var] for v, k in form.terms.items() if v in around)
+        few = outer and self._arithmetic.extents[var] * form.terms[var] <= TILE
+        return few and not any(var in loops and is_kind(loop, SERIAL) for loop, loops in self.loops.values())
 
     def _end(self, index: Any, form: Affine, var: Any, extent: Any, loops: Sequence[Any]) -> Any:
         """The first value of a variable with which an index is beyond an extent, whatever inner variables are."""
@@ -258,9 +262,10 @@ class Needs:
         ends = []
         for load in self.loads:
             for d, index in enumerate(load.indices if load.buffer in self._extents and var in load.loops else ()):
-                names = variables_of(index)
-                if var in names and (extent := self._extents[load.buffer][d]) is not None and not names & spatial:
-                    ends.append(self._end(index, Affine.of(index), var, extent, load.loops))
+                names, form, extent = variables_of(index), Affine.of(index), self._extents[load.buffer][d]
+                if var in names and extent is not None and not names & spatial:
+                    whole = form.terms.get(var, 0) <= 0 or self._is_tile(form, var)
+                    ends.append(None if whole else self._end(index, form, var, extent, load.loops))
         return self._largest(ends)
 
 

@@ -80,14 +80,13 @@ class _Shares:
         extents = [digit.extent for digit in digits]
         products = [_product(extents[i:]) for i in range(len(extents))]
         self._widths = [self._named("width", tirx.max(product, 1)) for product in products[1:]]
-        rest = self._named("rest", products[self._lead])
-        self._rest = (self._start(rest, 0), self._start(rest, 1))
         total = self._named("total", products[0])
-        rounded = tirx.floordiv(rest + (threads - 1), threads) * threads
-        self._even = rounded * 100 <= rest * (100 + _UNEVEN)
         self._all = (self._start(total, 0), self._start(total, 1))
         if self._lead:
-            self._even = self._named("even", self._even)
+            rest = self._named("rest", products[self._lead])
+            rounded = tirx.floordiv(rest + (threads - 1), threads) * threads
+            self._even = self._named("even", rounded * 100 <= rest * (100 + _UNEVEN))
+            self._rest = (self._start(rest, 0), self._start(rest, 1))
             first, end = self._all
             self._all = (tirx.Select(self._even, self._zero, first), tirx.Select(self._even, total, end))
 

@@ -95,7 +95,11 @@ def replaced(body: Any, values: Mapping[Any, Any], arithmetic: Arithmetic) -> An
         return values.get(var, var) if kind == DefRegionKind.NONE else var
 
     new = {v for value in values.values() for v in variables_of(value)}
-    simpler = lambda e: arithmetic.simplify(e) if _is_scalar(e) and variables_of(e) & new else e  # noqa: E731
+
+    def simpler(expr: Any) -> Any:
+        if isinstance(expr, tirx.Ramp):
+            return tirx.Ramp(simpler(expr.base), expr.stride, expr.lanes)
+        return arithmetic.simplify(expr) if _is_scalar(expr) and variables_of(expr) & new else expr
 
     def load(expr: Any) -> Any:
         return tirx.BufferLoad(expr.source, [simpler(i) for i in expr.indices])

@@ -123,10 +123,9 @@ def _quotient_first(index: Any) -> Any:
 
 def _is_flat(buffer: Any, whole: Any) -> bool:
     """Whether a buffer is another one's memory, element by element."""
-    shape = [*buffer.ty.shape, *whole.ty.shape]
     bits = [tvm.DataType(str(b.ty.dtype)).bits for b in (buffer, whole)]
-    constant = all(isinstance(size, tirx.IntImm) for size in shape)
-    return (
-        constant and len(buffer.ty.shape) == 1 and bits[0] == bits[1] and not len(whole.ty.strides)
-        and int(buffer.ty.shape[0]) == math.prod(int(size) for size in whole.ty.shape) and int(buffer.ty.elem_offset) == 0
-    )  # fmt: skip
+    if not all(isinstance(size, tirx.IntImm) for size in (*buffer.ty.shape, *whole.ty.shape)) or bits[0] != bits[1]:
+        return False
+    sizes = [math.prod(int(size) for size in b.ty.shape) for b in (buffer, whole)]
+    plain = len(buffer.ty.shape) == 1 and not len(whole.ty.strides) and int(buffer.ty.elem_offset) == 0
+    return plain and sizes[0] == sizes[1]
