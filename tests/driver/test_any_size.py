@@ -241,6 +241,72 @@ def test_a_model_whose_branches_round_takes_multiples() -> None:
         compiled.run(np.zeros((1, 4, 7, 16), "float32"))
 
 
+CLAMPED = """
+<ir_version: 8, opset_import: ["": 17]>
+clamped (float[S, 4] x) => (float[A, 3] first, int64[2] shape, bool[S, 4] mask) {
+  begin = Constant <value_ints = [0, 1]> ()
+  end = Constant <value_ints = [100, 9]> ()
+  first = Slice(x, begin, end)
+  shape = Shape(x)
+  kept, mask = Dropout(x)
+}
+"""
+WINDOWS = """
+<ir_version: 8, opset_import: ["": 17]>
+windows (float[1, 3, H, 9] x) => (float[1, 16, A, 7] y, float[1, 3, B, 4] p) {
+  y = Conv (x, k)
+  p = AveragePool <kernel_shape = [2, 2], strides = [2, 2]> (x)
+}
+"""
+CEILING = """
+<ir_version: 8, opset_import: ["": 22]>
+ceiling (float[1, 3, H, 9] x) => (float[1, 3, A, B] y) {
+  y = AveragePool <kernel_shape = [3, 3], strides = [3, 3], pads = [1, 1, 1, 1], ceil_mode = 1> (x)
+}
+"""
+ATTENTION = """
+<ir_version: 10, opset_import: ["": 23]>
+heads (float[2, 3, S, D] q, float[2, 3, S, D] k, float[2, 3, S, D] v) => (float[2, 3, S, D] y) {
+  y = Attention (q, k, v)
+}
+"""
+ROOT = """
+<ir_version: 8, opset_import: ["": 17]>
+rooted (float[S, 4] x) => (float[S, 4] y) {
+  shape = Shape(x)
+  f = Cast <to = 1> (shape)
+  first = Constant <value_int = 0> ()
+  n = Gather(f, first)
+  root = Sqrt(n)
+  y = Div(x, root)
+}
+"""
+#: Kind of what was wrong -> model, bounds, the smallest sizes that it takes.
+KINDS: dict[str, tuple[str, dict[str, tuple[int, int]], dict[str, int]]] = {
+    "what no large size shows": (CLAMPED, {"S": (3, 400)}, {"S": 3}),
+    "windows larger than an image": (WINDOWS, {"H": (1, 20)}, {"H": 3}),
+    "a last window that would begin in the padding": (CEILING, {"H": (1, 12)}, {"H": 1}),
+    "a root of a size": (ROOT, {"S": (1, 40)}, {"S": 1}),
+    "scales of a symbolic width": (ATTENTION, {"S": (1, 9), "D": (1, 24)}, {"S": 1, "D": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_wrong_is_right_at_all_sizes(kind: str) -> None:
+    text, dims, lows = KINDS[kind]
+    model = text_model(text, _weights(k=(16, 3, 3, 3)) if "Conv" in text else {})
+    compiled = tvm_ext.compile(model, dims=dims, threads=1, cache=False, records=None)
+    assert {symbol.name: symbol.low for symbol in compiled.symbols} == lows
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for part in (0.0, 1.0, 0.3, 0.45, 0.6, 0.0):
+        sizes = {name: lows[name] + round(part * (high - lows[name])) for name, (_, high) in dims.items()}
+        feeds = feeds_of(compiled, sizes)
+        outputs = compiled.run(feeds)
+        for spec, expected in zip(compiled.outputs, session.run(None, feeds), strict=True):
+            assert outputs[spec.name].shape == expected.shape
+            np.testing.assert_allclose(outputs[spec.name], expected, rtol=0, atol=1e-5, err_msg=f"{spec.name} {sizes}")
+
+
 def test_what_depends_on_sizes_by_value_is_refused_with_the_node() -> None:
     model = text_model(
         """
@@ -250,8 +316,8 @@ def test_what_depends_on_sizes_by_value_is_refused_with_the_node() -> None:
           f = Cast <to = 1> (shape)
           first = Constant <value_int = 0> ()
           n = Gather(f, first)
-          root = Sqrt(n)
-          y = Div(x, root)
+          log = Log(n)
+          y = Div(x, log)
         }
         """,
         {},

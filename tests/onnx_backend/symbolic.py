@@ -8,10 +8,9 @@ Prints what neither passes nor has no other size, and how many there are of each
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 
-from tests.oracles.pool import outcomes
+from tests.oracles.symbolic import told
 from tests.oracles.table import parser_of
 
 from .any_size import SERVICE, tasks_of
@@ -25,13 +24,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--nth", type=int, default=1, help="every so manieth case")
     args = parser.parse_args(argv)
     cases = [case for case in all_cases().values() if not args.only or {case.name, case.operator} & {*args.only}]
-    counts: Counter[str] = Counter()
-    for (case, axes), outcome in outcomes(SERVICE, list(tasks_of(cases))[:: args.nth], args.workers):
-        counts[outcome.kind] += 1
-        if outcome.kind not in ("pass", "none"):
-            print(f"{case.operator} {case.name} {axes}: {outcome}", flush=True)
-    print(dict(counts), file=sys.stderr)
-    return int(any(counts[kind] for kind in ("wrong", "failed", "hang", "crash")))
+    tasks = list(tasks_of(cases))[:: args.nth]
+    return told(SERVICE, {f"{case.operator} {case.name} {axes}": (case, axes) for case, axes in tasks}, args.workers)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def _text(expr: Any) -> str:
         TypeError: it has an operation that dimensions never have.
     """
     if isinstance(expr, tirx.IntImm):
-        return str(int(expr))
+        return str(int(expr)) if int(expr) >= 0 else f"(0 - {-int(expr)})"
     if isinstance(expr, tirx.Var):
         return str(expr.name)
     if isinstance(expr, tirx.Add) and isinstance(expr.b, tirx.IntImm) and int(expr.b) < 0:

@@ -40,6 +40,8 @@ _ODD, _FEWER = (37, 53, 2), 5
 #: (largest size, multiple) at which programs are planned: tiles of 2, 3, 4, 6, 8 ... rows then end where a row of the
 #: next dimension does. No program is planned at fewer than `_LEAST`.
 _WHOLE_TILES, _LEAST = ((192, 96), (48, 12), (0, 1)), 3
+#: Sizes at which a model is lowered, at most: a small one and those that tell quotients apart are added.
+_MOST_PROBES = 7
 #: Passes that choose by size, or make views of what is no view in arrays of the bounds.
 _LEFT_OUT = ("fuse-expansions", "view-reshapes")
 #: What sizes may have to be multiples of.
@@ -137,7 +139,7 @@ class _Lowering:
         self._instruments, self._symbols = instruments, tuple(symbols)
         self._sizes = Sizes.of(self._symbols)
         self._probes, self._growth = probes_of(self._symbols), Growth()
-        self._solver = Solver(self._sizes, self._probes)
+        self._solver, self._small = Solver(self._sizes, self._probes), False
 
     def run(self, inputs: Sequence[TensorSpec]) -> Programs:
         """All passes; see :func:`lower_any_size`.
@@ -178,25 +180,33 @@ class _Lowering:
 
     def _proven(self, imports: Sequence[IRModule], alignment: Alignment) -> IRModule | None:
         """The model as it is imported at the smallest sizes, where everything follows from the sizes tried; None if it
-        does not, and a small size is tried from now on.
+        does not, or several expressions do: another size is tried from now on.
 
         Raises:
             NotAlike: a small size was tried, and it does not follow.
         """
         from ..passes.sizes.generalize import NotAlike
-        from ..passes.sizes.solver import Solver
 
         self._symbols = with_windows(self._symbols, alignment.windows)
         low = self._start(self._lows).mod
-        small = len(self._probes) > len(_PARTS) + 1
-        why = unlike(imports, low, self._lows, self._solver, ops=not small)
-        if not why:
+        if why := unlike(imports, low, self._lows, self._solver, ops=not self._small):
+            if self._small:
+                raise NotAlike(why)
+            self._small = True
+            self._try(probe_near(self._symbols, self._probes))
+            return None
+        telling = [probe for probe in self._solver.doubts.values() if probe not in self._probes]
+        if not telling or len(self._probes) == _MOST_PROBES:
             return low
-        if small:
-            raise NotAlike(why)
-        self._probes = (*self._probes, probe_near(self._symbols, self._probes))
-        self._solver = Solver(self._sizes, self._probes)
+        self._try(telling[0])
         return None
+
+    def _try(self, probe: Mapping[str, int]) -> None:
+        """Lower the model at one more size."""
+        from ..passes.sizes.solver import Solver
+
+        self._probes = (*self._probes[:-1], probe, self._probes[-1])  # the last one stays the small one
+        self._solver = Solver(self._sizes, self._probes)
 
     def _check_outputs(self, alignment: Alignment, low: IRModule) -> None:
         from ..passes.sizes.generalize import NotAlike

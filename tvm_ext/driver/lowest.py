@@ -60,26 +60,20 @@ def unlike(modules: Sequence[IRModule], low: IRModule, lows: Mapping[str, int], 
     Args:
         modules: of the model as it is imported, at the sizes of the solver's probes.
         low: as it is imported at `lows`, the smallest size of each symbol.
-        ops: whether other operators are a difference too.
+        ops: whether other operators are a difference; where they are none, there is nothing to compare.
     """
     from ..core.graph.relax_graph import main_bindings, op_name, shape_of
 
-    wanted = {b.var.name: b for b in main_bindings(low)}
-    rows = [{b.var.name: b for b in main_bindings(mod)} for mod in modules]
-    if ops and [op_name(b.value) for b in wanted.values()] != [op_name(b.value) for b in rows[0].values()]:
-        return "there are other operators at the smallest sizes"
-    for name, binding in wanted.items():
-        same = [row[name] for row in rows if name in row and op_name(row[name].value) == op_name(binding.value)]
-        shapes = [shape_of(b.var) for b in same]
-        own = shape_of(binding.var)
-        if len(same) < len(rows) or own is None or any(s is None or len(s) != len(own) for s in shapes):
-            continue
-        for axis, values in enumerate(zip(*shapes, strict=True)):
-            expr = solver.solve([int(v) for v in values])
-            if expr is not None and evaluate(expr, lows) != own[axis]:
-                return (
-                    f"dimension {axis} of {name!r} is {own[axis]} at {dict(lows)}, and {list(values)} at larger sizes"
-                )
+    wanted, *rows = ([(op_name(b.value), b.var) for b in main_bindings(mod)] for mod in (low, *modules))
+    kinds = [kind for kind, _ in wanted]
+    if any([kind for kind, _ in row] != kinds for row in rows):
+        return "there are other operators at the smallest sizes" if ops else ""
+    for place, (_, var) in enumerate(wanted):
+        shapes = [shape_of(row[place][1]) or () for row in rows]
+        for axis, values in enumerate(zip(shape_of(var) or (), *shapes, strict=False)):
+            expr = solver.solve(values[1:])
+            if expr is not None and evaluate(expr, lows) != values[0]:
+                return f"dimension {axis} of {var.name!r} is {values[0]} at {dict(lows)}; {list(values[1:])} elsewhere"
     return ""
 
 

@@ -118,6 +118,17 @@ def test_what_is_learned_is_checked() -> None:
         Solver(IMAGE, [{"H": 640, "W": 640}, {"H": 33, "W": 33}])
 
 
+@pytest.mark.parametrize(
+    "formula", [lambda n, s: min(s, 20), lambda n, s: min(s - 2, 20), lambda n, s: max(s - 9, 4)], ids=str
+)
+def test_a_clamp_holds_at_other_sizes(formula: Callable[[int, int], int]) -> None:
+    sizes = Sizes.of((Symbol("N", 1, 8), Symbol("S", 1, 64)))
+    probes = sizes_of([(8, 64), (3, 37), (5, 53), (7, 6), (2, 4)], sizes)
+    expr = Solver(sizes, probes).solve([formula(*probe.values()) for probe in probes])
+    for size in sizes_of([(1, 1), (2, 9), (4, 21), (6, 22), (8, 23)], sizes):
+        assert evaluate(expr, size) == formula(*size.values())
+
+
 def test_only_operations_on_sizes_have_a_value() -> None:
     n, s, _ = SIZES.vars
     expr = tirx.Cast("int32", tirx.max(tirx.min(n - 5, s % 7), tirx.floordiv(s, 4)))

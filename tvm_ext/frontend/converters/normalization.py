@@ -105,11 +105,20 @@ def _normal_groups(x: Any, groups: int, epsilon: float) -> Any:
 
 
 def rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """RMSNormalization; of float64, which the stock one would round to float32, or of a scale that broadcasts."""
+    """RMSNormalization; of float64, which the stock one would round to float32, or of a scale that broadcasts.
+
+    What has no other axis than those gets one: TVM has no kernel for a mean without axes.
+    """
     x, scale = inputs[0], inputs[1]
     shape = static_shape(x, "the input of RMSNormalization")
     axes = list(range(int(attributes.get("axis", -1)) % len(shape), len(shape)))
     if dtype_of(x) != "float64" and shape_of(scale) == shape[axes[0] :]:
+        if axes[0] == 0:
+            size = math.prod(shape)
+            rows = emit(relax.op.reshape(x, [1, size]))
+            flat = [rows, emit(relax.op.reshape(scale, [size]))]
+            normal = emit(stock("RMSNormalization", flat, {**attributes, "axis": -1}, opset))
+            return emit(relax.op.reshape(normal, shape))
         return stock("RMSNormalization", inputs, attributes, opset)
     square = emit(relax.op.mean(x * x, axes, keepdims=True))
     inverse = relax.op.rsqrt(square + scalar(float(attributes.get("epsilon", 1e-5)), x))

@@ -102,7 +102,10 @@ class Alignment:
         if len(kinds := {_what(value) for value in values}) > 1:
             raise NotAlike(f"{' and '.join(sorted(kinds))} stand here at different sizes", bindings[0].var.name)
         name, callees = bindings[0].var.name, _callees(values)
-        aligned = enumerate(zip(*map(_operands, values), strict=True))
+        rows = [_operands(value) for value in values]
+        if len({len(row) for row in rows}) > 1:
+            raise NotAlike(f"{_what(values[0])} has more operands at some sizes than at others", name)
+        aligned = enumerate(zip(*rows, strict=True))
         operands = [self._operand(operand, name, number) for number, operand in aligned]
         group = self._modules[0][callees[0]] if callees else None
         before = [dim for extents in operands for dim in extents]

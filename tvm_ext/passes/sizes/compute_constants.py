@@ -41,8 +41,10 @@ class ComputeConstants(Pass):
             for arg in getattr(call, "args", ()):
                 fields = []
                 for operand in getattr(arg, "fields", [arg]):
-                    fields.append(_computed(operand, rw) if (binding.var.name, count) in self._places else operand)
-                    count += isinstance(operand, relax.Var | GenericConst)
+                    tensor = isinstance(operand, relax.Var | GenericConst)
+                    varies = tensor and (binding.var.name, count) in self._places
+                    fields.append(_computed(operand, rw) if varies else operand)
+                    count += tensor
                 args.append(relax.Tuple(fields) if isinstance(arg, relax.Tuple) else fields[0])
             if all(new.same_as(old) for new, old in zip(args, getattr(call, "args", ()), strict=True)):
                 return None

@@ -263,6 +263,22 @@ def _float(values: Sequence[float], dtype: str, solver: Solver, near: Sequence[A
             numerator, denominator = solver.solve(above, near), solver.solve(below, near)
             if numerator is not None and denominator is not None:
                 return _quotient(numerator, denominator, dtype)
+    return _root(values, dtype, solver, near)
+
+
+def _root(values: Sequence[float], dtype: str, solver: Solver, near: Sequence[Any]) -> Any:
+    """Literals that are one over a square root or a fourth root of a size: attention's scales.
+
+    Whoever computed them rounded once or more often: they may be two units in the last place off.
+    """
+    for degree in (2, 4) if dtype == "float32" and all(value > 0 for value in values) else ():
+        sizes = [round(value**-degree) for value in values]
+        expr = solver.solve(sizes, near) if all(sizes) else None
+        off = [abs(size ** (-1 / degree) / value - 1) for size, value in zip(sizes, values, strict=True) if size]
+        if expr is not None and max(off) <= 2.0**-22:
+            root = tirx.sqrt(tirx.Cast("float64", _int64(expr)))
+            number = tirx.const(1.0, "float64") / (root if degree == 2 else tirx.sqrt(root))
+            return tirx.reinterpret(dtype, tirx.reinterpret(_BITS[dtype], tirx.Cast(dtype, number)))
     return None
 
 

@@ -26,8 +26,8 @@ Values = tuple[int, ...]
 _DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
 #: Largest factor of a known expression in a quotient; 3 is of a resize by 3/2.
 _MOST_FACTOR = 4
-#: Sizes, drawn once, at which expressions that fit the probes are told apart.
-_SAMPLES = 48
+#: Sizes, drawn once, at which expressions that fit the probes are told apart: how many, and the least of them.
+_SAMPLES, _LEAST = 48, 3
 
 
 @dataclass(frozen=True)
@@ -218,12 +218,14 @@ class Solver:
                 return
 
     def _clamped(self, wanted: Values) -> Iterator[Any]:
-        """Minima and maxima of a known expression and a number."""
+        """Minima and maxima of a number and of a known expression, or of what it is more or less; nearest first."""
+        fits: list[tuple[int, Any]] = []
         for known in self._base.values():
             for pick, make, limit in ((min, tirx.min, max(wanted)), (max, tirx.max, min(wanted))):
-                picked = tuple(pick(v, limit) for v in known.values)
-                if picked == wanted:
-                    yield make(known.expr, tirx.IntImm("int64", limit))
+                offset = next(w - v for v, w in zip(known.values, wanted, strict=True) if w != limit)
+                if tuple(pick(v + offset, limit) for v in known.values) == wanted:
+                    fits.append((abs(offset), make(_affine(1, known.expr, offset), tirx.IntImm("int64", limit))))
+        yield from (expr for _, expr in sorted(fits, key=lambda fit: fit[0]))
 
     def _rounded(self, wanted: Values) -> Iterator[Any]:
         """Affine expressions of a known one rounded up or down to a multiple, and of what that adds or leaves."""
@@ -239,11 +241,14 @@ class Solver:
 
 
 def _samples(sizes: Sizes) -> Iterable[Mapping[str, int]]:
-    """Sizes within the bounds; the same each time."""
-    draw = random.Random(0)
-    yield {symbol.name: symbol.low for symbol in sizes.symbols}
+    """Sizes at which a model can be lowered beside others; the same each time."""
+    draw, ends = random.Random(0), {}
+    for symbol in sizes.symbols:
+        low = -(-max(symbol.low, _LEAST) // symbol.multiple)
+        ends[symbol.name] = low, max(symbol.high // symbol.multiple, low), symbol.multiple
+    yield {name: low * step for name, (low, _, step) in ends.items()}
     for _ in range(_SAMPLES):
-        yield {symbol.name: draw.randint(symbol.low, symbol.high) for symbol in sizes.symbols}
+        yield {name: draw.randint(low, high) * step for name, (low, high, step) in ends.items()}
 
 
 def _steps(values: Values) -> Values:

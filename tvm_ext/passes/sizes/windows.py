@@ -26,7 +26,8 @@ def behind_windows(value: Any, function: relax.Function | None, before: Sequence
         for shift, stride in _windows(call):
             for dim in before:
                 if not isinstance(dim, int):
-                    yield tirx.floordiv(dim + shift, tirx.IntImm("int64", stride)) if stride > 1 else dim + shift
+                    moved = dim + shift if shift >= 0 else dim - (-shift)
+                    yield tirx.floordiv(moved, tirx.IntImm("int64", stride)) if stride > 1 else moved
 
 
 def _windows(call: Any) -> Iterator[tuple[int, int]]:
