@@ -15,9 +15,9 @@ MAX_MODULES_IN_A_FOLDER = 20
 #: Lines that a room of the library, and what stands beside it, may have. A change that needs more says why where it
 #: raises a number; one that needs less lowers it.
 BUDGET = {
-    "api": 350, "benchmarking": 1050, "byoc": 6200, "byoc.testing": 1100, "cli": 2100, "core": 5650, "driver": 4700,
-    "frontend": 12350, "inspection": 4550, "ops": 1200, "ops.scalars": 850, "passes": 10800, "precision": 550,
-    "quantization": 1250, "rates": 1000, "runtime": 4300, "schedules": 8850, "tuning": 7450, "verification": 2900,
+    "api": 360, "benchmarking": 1080, "byoc": 6200, "byoc.testing": 1100, "cli": 2130, "core": 5650, "driver": 4700,
+    "frontend": 12350, "inspection": 4600, "ops": 1200, "ops.scalars": 850, "passes": 10800, "precision": 550,
+    "quantization": 1250, "rates": 1000, "runtime": 4350, "schedules": 8850, "tuning": 7450, "verification": 2900,
     "benchmarks": 7050, "tests": 60000,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
