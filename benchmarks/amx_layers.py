@@ -1,43 +1,57 @@
-"""Each convolution of ResNet-18 alone on AMX tile registers, bf16 and int8, beside the rates of the tile instructions.
+"""Each convolution of ResNet-18 alone on AMX tile registers, bf16 and int8, beside the rates of the
+tile instructions.
 
-A line says microseconds with weights that the caches have and with cold ones (copies that fill more than L2), TFLOP/s
-(TOP/s) of the layer's own operations with cold weights, and how much of the warm time products alone would take, and
-tile loads if all came out of L1, or out of L2. Alternatives follow: threads that share pixels or outputs, each chunk of
-channels, each operand streamed past L1; with --ablate kernels with a part left out instead. Exits with 3 where there is
-no AMX.
+A line says microseconds with weights that the caches have and with cold ones (copies that fill
+more than L2), TFLOP/s (TOP/s) of the layer's own operations with cold weights, and how much of the
+warm time products alone would take, and tile loads if all came out of L1, or out of L2.
+Alternatives follow: threads that share pixels or outputs, each chunk of channels, each operand
+streamed past L1; with --ablate kernels with a part left out instead. Exits with 3 where there is no
+AMX.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import pathlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from _amx_ablations import ABLATIONS, without
-from _amx_kernels import COLD_BYTES, KINDS, LAYERS, Call, Layer, Work, group_of, layer_calls, rate_call
-from _common import machine_text, markdown_table, say, write_text
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config
+from tvm_ext.rates.instructions import PRODUCTS
+from tvm_ext.rates.loops import round_minimum
+from tvm_ext.rates.measure import Caches, measure
 from tvm_ext.runtime.cpu import cpu_flags
+from tvm_ext.runtime.pool.threads import dispatcher
 from tvm_ext.runtime.tiles import why_no_tiles
 from tvm_ext.schedules.amx.recipe import TileMatch
 from tvm_ext.schedules.recipes.convolution.conv2d_amx import Conv2dAmx
 from tvm_ext.verification.environment import describe_machine
 
+from benchmarks.common import arguments
+from benchmarks.common.machine import machine_text
+from benchmarks.common.results import say, write_json
+from benchmarks.common.rows import table
+from benchmarks.tiles.ablations import ABLATIONS, without
+from benchmarks.tiles.kernels import KINDS, LAYERS, Call, Layer, Work, group_of, layer_calls
+
 _UNSUPPORTED = 3
 #: Seconds of a figure, and of all of them: later alternatives are left out.
 _EACH, _LIMIT = 0.06, 110.0
+#: Weights that are read once before the first ones are read again: more than L2, as in a whole
+#: model.
+COLD_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Of all threads: products a second, bytes a second of tile loads out of 16 KiB and out of 512 KiB a thread."""
+    """Of all threads: products a second, bytes a second of tile loads out of 16 KiB and out of 512
+    KiB a thread."""
 
     products: float
     l1: float
@@ -46,9 +60,10 @@ class Rates:
 
 @dataclass(frozen=True)
 class Figure:
-    """A kernel's seconds, with warm and with cold weights, of so much work; `ablation` is what it lacks."""
+    """A kernel's seconds, with warm and with cold weights, of so much work; `ablation` is what it
+    lacks."""
 
-    layer: str
+    layer: Layer
     kind: str
     config: Config
     estimate: float
@@ -58,6 +73,16 @@ class Figure:
     ablation: str = ""
 
 
+@dataclass(frozen=True)
+class Bench:
+    """How figures are measured: on which machine, in how many seconds each, until when (by
+    `time.perf_counter`)."""
+
+    machine: Machine
+    seconds: float
+    end: float = float("inf")
+
+
 def main() -> int:
     """Measure and print; 3 where there are no tile registers."""
     args = _arguments()
@@ -65,34 +90,39 @@ def main() -> int:
     if machine is None:
         say(f"no AMX tile registers here: {why}")
         return _UNSUPPORTED
-    end = time.perf_counter() + args.limit
-    rates = {kind: measured_rates(machine, kind, args.seconds) for kind in args.kinds}
-    layers = [layer for layer in LAYERS if not args.only or any(text in layer.name for text in args.only)]
-    chosen = [figure_of(layer, kind, machine, args.seconds) for kind in args.kinds for layer in layers]
-    further = _ablations if args.ablate else _alternatives
-    others = list(further(chosen, layers, machine, args.seconds, end))
+    bench = Bench(machine, args.seconds, time.perf_counter() + args.limit)
+    measured = measured_rates(machine)
+    rates = {kind: measured[kind] for kind in args.kinds}
+    layers = [one for one in LAYERS if not args.only or any(text in one.name for text in args.only)]
+    chosen = [figure_of(layer, kind, bench) for kind in args.kinds for layer in layers]
+    others = list(_others(chosen, bench, args.ablate))
     print(_page(machine, rates, chosen, others))
     if args.json:
-        figures = [asdict(f) for f in (*chosen, *others)]
-        write_text(args.json, json.dumps({"rates": {k: asdict(r) for k, r in rates.items()}, "figures": figures}))
+        figures = [{**asdict(one), "layer": one.layer.name} for one in (*chosen, *others)]
+        plain = {kind: asdict(rate) for kind, rate in rates.items()}
+        write_json(args.json, {"rates": plain, "figures": figures})
     return 0
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", help="LLVM's name of the CPU, where its own hides AMX (default: found out)")
+    parser = arguments.parser(
+        __doc__, seconds=_EACH, limit=(_LIMIT, "seconds of all figures"),
+        ablate=(False, "leave parts of the chosen kernels out, one by one"),
+    )  # fmt: skip
+    target = "LLVM's name of the CPU, where its own hides AMX (default: found out)"
+    only = {"nargs": "+", "default": [], "metavar": "TEXT"}
+    kinds = {"nargs": "+", "choices": list(KINDS), "default": list(KINDS)}
+    parser.add_argument("--target", help=target)
     parser.add_argument("--threads", type=int, help="threads (default: all cores)")
-    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="types (default: all)")
-    parser.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="layers whose name has one of the texts")
-    parser.add_argument("--ablate", action="store_true", help="leave parts of the chosen kernels out, one by one")
-    parser.add_argument("--seconds", type=float, default=_EACH, help=f"of a figure (default: {_EACH})")
-    parser.add_argument("--limit", type=float, default=_LIMIT, help=f"seconds of all figures (default: {_LIMIT:.0f})")
+    parser.add_argument("--kinds", **kinds, help="types (default: all)")
+    parser.add_argument("--only", **only, help="layers whose name has one of the texts")
     parser.add_argument("--json", type=pathlib.Path, help="file for the figures")
     return parser.parse_args()
 
 
 def machine_with_tiles(target: str | None, threads: int | None) -> tuple[Machine | None, str]:
-    """The machine with its tile registers, also where a masked model number hides them from LLVM; or None and why."""
+    """The machine with its tile registers, also where a masked model number hides them from LLVM;
+    or None and why."""
     if "amx_tile" not in cpu_flags():
         return None, "this CPU has no amx-tile"
     if why := why_no_tiles():
@@ -104,55 +134,45 @@ def machine_with_tiles(target: str | None, threads: int | None) -> tuple[Machine
     return None, why
 
 
-# ------------------------------------------------------------ measuring
-def measured_rates(machine: Machine, kind: str, seconds: float) -> Rates:
-    """Rates of the tile instructions, on all threads."""
-    say(f"tile instructions of {kind}")
-    steps = 16 * 1024
-
-    def a_second(size: int, loads: bool, products: bool, each: float) -> float:
-        passes = max(1, steps * 4096 // size)
-        call = rate_call(machine, kind, size, loads, products, passes)
-        return each * machine.threads * passes * (size // 4096) / least([call], seconds)
-
-    products = a_second(4096, loads=False, products=True, each=4)
-    l1, l2 = (a_second(size, loads=True, products=False, each=4096) for size in (16 << 10, 512 << 10))
-    return Rates(products, l1, l2)
+def measured_rates(machine: Machine) -> dict[str, Rates]:
+    """Rates of the tile instructions on all threads, by the kind of numbers; the library measures
+    those of a core."""
+    say("tile instructions")
+    sizes = Caches(machine.l1d, machine.l2, machine.l3)
+    rates = dispatcher.call(measure, machine, sizes, machine.rates)
+    cycles = machine.threads * rates.hertz
+    loads = cycles * rates.tile_l1, cycles * rates.tile_l2
+    tiles = {kind: getattr(rates, PRODUCTS[dtypes].rate) for kind, dtypes in KINDS.items()}
+    return {kind: Rates(cycles / one, *loads) for kind, one in tiles.items()}
 
 
 def least(calls: Sequence[Call], seconds: float) -> float:
-    """The least mean seconds of a call, over passes through all calls within about so many seconds."""
-    for call in calls:
-        call()
-    best, end = float("inf"), time.perf_counter() + seconds
-    while True:
-        begin = time.perf_counter()
+    """The least mean seconds of a call, over passes through all calls within about so many
+    seconds."""
+
+    def all_calls() -> None:
         for call in calls:
             call()
-        now = time.perf_counter()
-        best = min(best, (now - begin) / len(calls))
-        if now >= end:
-            return best
+
+    all_calls()
+    return round_minimum(all_calls, seconds) / len(calls)
 
 
 def figure_of(
     layer: Layer,
     kind: str,
-    machine: Machine,
-    seconds: float,
+    bench: Bench,
     config: Config | None = None,
     cold_bytes: int = COLD_BYTES,
 ) -> Figure:
     """Seconds of a layer's kernel, of the configuration that a compile takes or of another one."""
-    match = _match(layer, kind, machine)
-    recipe = Conv2dAmx()
+    match, recipe, machine = _match(layer, kind, bench.machine), Conv2dAmx(), bench.machine
     config = config or recipe.default(match, machine)
     say(f"{kind} {layer.name}: {_text(config)}")
     warm, cold = layer_calls(match, config, machine, cold_bytes)
+    times = least([warm], bench.seconds), least(cold, bench.seconds)
     estimate = recipe.cost(match, config, machine)
-    return Figure(
-        layer.name, kind, config, estimate, least([warm], seconds), least(cold, seconds), Work.of(match, config)
-    )  # fmt: skip
+    return Figure(layer, kind, config, estimate, *times, Work.of(match, config))
 
 
 def _match(layer: Layer, kind: str, machine: Machine) -> TileMatch:
@@ -161,73 +181,62 @@ def _match(layer: Layer, kind: str, machine: Machine) -> TileMatch:
     return match
 
 
-def _ablations(
-    chosen: Sequence[Figure], layers: Sequence[Layer], machine: Machine, seconds: float, end: float
-) -> Iterator[Figure]:  # fmt: skip
-    """The chosen kernels with each part left out in turn, until the time is over."""
-    by_name = {layer.name: layer for layer in layers}
-    for what, figure in itertools.product(ABLATIONS, chosen):
-        if _is_over(end):
+def _others(chosen: Sequence[Figure], bench: Bench, ablate: bool) -> Iterator[Figure]:
+    """Other configurations of each layer, those of a rank in turn, or the chosen kernels with each
+    part left out in turn; until the time is over."""
+    jobs = [(figure, figure.config, what) for what in ABLATIONS for figure in chosen]
+    if not ablate:
+        queues = [[(f, c, "") for c in alternatives(f, bench.machine)] for f in chosen]
+        jobs = [job for rank in itertools.zip_longest(*queues) for job in rank if job]
+    for figure, config, what in jobs:
+        if time.perf_counter() > bench.end:
+            say("the time is over: other kernels are left out")
             return
-        say(what)
         with without(what):
-            other = figure_of(by_name[figure.layer], figure.kind, machine, seconds, figure.config)
+            other = figure_of(figure.layer, figure.kind, bench, config)
         yield replace(other, ablation=what)
 
 
-def _alternatives(
-    chosen: Sequence[Figure], layers: Sequence[Layer], machine: Machine, seconds: float, end: float
-) -> Iterator[Figure]:  # fmt: skip
-    """Other configurations of each layer, those of a rank in turn, until the time is over."""
-    by_name = {layer.name: layer for layer in layers}
-    queues = [(figure, alternatives(by_name[figure.layer], figure, machine)) for figure in chosen]
-    for rank in range(max((len(configs) for _, configs in queues), default=0)):
-        for figure, configs in (queue for queue in queues if rank < len(queue[1])):
-            if _is_over(end):
-                return
-            yield figure_of(by_name[figure.layer], figure.kind, machine, seconds, configs[rank])
-
-
-def _is_over(end: float) -> bool:
-    if over := time.perf_counter() > end:
-        say("the time is over: other kernels are left out")
-    return over
-
-
-def alternatives(layer: Layer, figure: Figure, machine: Machine) -> list[Config]:
-    """The best of each way to share, of each operand streamed, of each chunk, of each number of parts by estimate."""
-    recipe, match = Conv2dAmx(), _match(layer, figure.kind, machine)
-    points = [p for p in recipe.points(match, machine) if p["image"] == figure.config["image"]]
+def alternatives(figure: Figure, machine: Machine) -> list[Config]:
+    """The best of each way to share, of each operand streamed, of each chunk, of each number of
+    parts by estimate."""
+    recipe, match, own = Conv2dAmx(), _match(figure.layer, figure.kind, machine), figure.config
+    points = [p for p in recipe.points(match, machine) if p["image"] == own["image"]]
     configs: list[Config] = []
+
+    def rank(config: Config) -> tuple[int, float]:
+        changes = sum(config[knob] != value for knob, value in own.items())
+        return changes, recipe.cost(match, config, machine)
+
     for knob in ("share", "stream", "chunk", "parts"):
-        for value in sorted({p[knob] for p in points} - {figure.config[knob]}, reverse=True):
-            alike = [p for p in points if p[knob] == value]
-            best = min(alike, key=lambda p: (_changes(p, figure.config), recipe.cost(match, p, machine)))
+        for value in sorted({p[knob] for p in points} - {own[knob]}, reverse=True):
+            best = min((p for p in points if p[knob] == value), key=rank)
             configs += [best] if best not in configs else []
     return configs
 
 
-def _changes(config: Config, other: Config) -> int:
-    return sum(config[knob] != value for knob, value in other.items())
-
-
-# ------------------------------------------------------------ the page
-def _page(machine: Machine, rates: dict[str, Rates], chosen: Sequence[Figure], others: Sequence[Figure]) -> str:
-    lines = [f"{machine_text(describe_machine())}; {machine.threads} threads, compiled for {machine.mcpu}", ""]
+def _page(
+    machine: Machine, rates: dict[str, Rates], chosen: Sequence[Figure], others: Sequence[Figure]
+) -> str:
+    threads = f"{machine.threads} threads, compiled for {machine.mcpu}"
+    lines = [f"{machine_text(describe_machine())}; {threads}", ""]
     for kind, rate in rates.items():
-        loads = f"tile loads out of L1 {rate.l1 / 1e9:.0f} GB/s, out of L2 {rate.l2 / 1e9:.0f} GB/s"
-        lines.append(f"* {kind}: products {rate.products * _flops(kind) / 1e12:.2f} TFLOP/s; {loads}")
+        loads = f"out of L1 {rate.l1 / 1e9:.0f} GB/s, out of L2 {rate.l2 / 1e9:.0f} GB/s"
+        products = f"products {rate.products * _flops(kind) / 1e12:.2f} TFLOP/s"
+        lines.append(f"* {kind}: {products}; tile loads {loads}")
     for kind, rate in rates.items():
-        rows = [_row(f, rate) for f in chosen if f.kind == kind]
-        lines += ["", f"## {kind}, as a compile chooses", "", *markdown_table([_HEADER, *rows])]
-        rows = [_row(f, rate, _best(chosen, f)) for f in others if f.kind == kind]
-        head = [*_HEADER, "warm / chosen", "cold / chosen"]
-        lines += ["", f"## {kind}, other kernels", "", *markdown_table([head, *rows])]
+        own = {figure.layer: figure for figure in chosen if figure.kind == kind}
+        rows = [_row(figure, rate) for figure in own.values()]
+        lines += ["", f"## {kind}, as a compile chooses", "", table([_HEAD, *rows])]
+        rows = [_row(f, rate, own[f.layer]) for f in others if f.kind == kind]
+        head = [*_HEAD, "warm / chosen", "cold / chosen"]
+        lines += ["", f"## {kind}, other kernels", "", table([head, *rows])]
     return "\n".join(lines)
 
 
-_HEADER = [
-    "layer", "configuration", "estimate us", "warm us", "cold us", "TFLOP/s cold", "products", "loads, L1", "loads, L2",
+_HEAD = [
+    "layer", "configuration", "estimate us", "warm us", "cold us", "TFLOP/s cold", "products",
+    "loads, L1", "loads, L2",
 ]  # fmt: skip
 
 
@@ -235,17 +244,13 @@ def _flops(kind: str) -> int:
     return 2 * 16 * 16 * (32 if kind == "bf16" else 64)
 
 
-def _best(chosen: Sequence[Figure], figure: Figure) -> Figure:
-    return next(f for f in chosen if (f.layer, f.kind) == (figure.layer, figure.kind))
-
-
 def _row(figure: Figure, rate: Rates, beside: Figure | None = None) -> list[str]:
     work, warm, cold = figure.work, figure.warm, figure.cold
     times = [f"{1e6 * t:.1f}" for t in (figure.estimate, warm, cold)]
-    shares = [work.products / rate.products, work.load_bytes / rate.l1, work.load_bytes / rate.l2]
-    row = [figure.layer, figure.ablation or _text(figure.config), *times, f"{work.operations / cold / 1e12:.2f}"]
-    row += [f"{100 * share / warm:.0f} %" for share in shares]
-    return row + ([f"{warm / beside.warm:.2f}", f"{cold / beside.cold:.2f}"] if beside else [])
+    parts = [work.products / rate.products, work.load_bytes / rate.l1, work.load_bytes / rate.l2]
+    rates = [f"{work.operations / cold / 1e12:.2f}", *(f"{100 * p / warm:.0f} %" for p in parts)]
+    ratios = [f"{warm / beside.warm:.2f}", f"{cold / beside.cold:.2f}"] if beside else []
+    return [figure.layer.name, figure.ablation or _text(figure.config), *times, *rates, *ratios]
 
 
 def _text(config: Config) -> str:

@@ -1,14 +1,14 @@
-"""The results of all machines beside each other: writes results/README.md from the JSON files that are there.
+"""The results of all machines beside each other: writes results/README.md from the JSON files that
+are there.
 
-    python benchmarks/machines.py          after results were added, or taken away; suite.py does it by itself
+    python benchmarks/machines.py     after results were added, or taken away; suite.py does so
 
-A folder of results/ is a machine (`_machine.py` makes its name). The suite has its table; so has every other script
-whose rows state a bar, where two machines or more have its results.
+A folder of results/ is a machine (`common/machine.py` makes its name). The suite has its table; so
+has every other script whose rows state a bar, where two machines or more have its results.
 """
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
 import sys
@@ -16,14 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import _page
-from _common import ALL_RESULTS, markdown_table, write_text
-from _machine import instructions
-from _rows import ROWS
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from benchmarks.asked.rows import ROWS
+from benchmarks.common.machine import instructions
+from benchmarks.common.results import ALL_RESULTS, read_json, write_text
+from benchmarks.common.rows import filled, table
+from benchmarks.pages import suite_page
 
 Document = Mapping[str, Any]
 SUITE = "suite"
-#: What a row of a script has: `_common.Row`.
+#: What a row of a script has: `common.results.Row`.
 _ROW = {"what", "bar", "measured", "met"}
 
 
@@ -46,9 +49,8 @@ class Results:
         """What the documents say of the machine together."""
         found: dict[str, Any] = {}
         for document in self.documents.values():
-            parts = [document, *(part for part in _parts(document))]
-            for facts in (part.get("machine", {}) for part in parts):
-                found = {**facts, **found}
+            for part in (document, *_parts(document)):
+                found = {**part.get("machine", {}), **found}
         return found
 
     def suite(self) -> dict[str, dict[str, Any]]:
@@ -59,20 +61,23 @@ class Results:
         """Rows of another script by what they measure; empty if it has none with a bar."""
         document = self.documents.get(name, {})
         rows = [row for part in (document, *_parts(document)) for row in part.get("rows") or ()]
-        return {row["what"]: row for row in rows} if all(isinstance(r, dict) and r.keys() >= _ROW for r in rows) else {}
+        with_bars = all(isinstance(row, dict) and row.keys() >= _ROW for row in rows)
+        return {row["what"]: row for row in rows} if with_bars else {}
 
 
 def _parts(document: Document) -> list[Document]:
     """Parts of a document whose runs replace them one by one."""
-    return [part for part in document.get("parts", document).values() if isinstance(part, dict) and "machine" in part]
+    parts = document.get("parts", document).values()
+    return [part for part in parts if isinstance(part, dict) and "machine" in part]
 
 
 def read(folder: pathlib.Path = ALL_RESULTS) -> list[Results]:
     """The machines, by name."""
     found = []
     for place in sorted(path for path in folder.iterdir() if path.is_dir()):
-        documents = {path.stem: json.loads(path.read_text()) for path in sorted(place.glob("*.json"))}
-        found.append(Results(place.name, documents, tuple(path.name for path in sorted(place.glob("*.md")))))
+        documents = {path.stem: read_json(path) for path in sorted(place.glob("*.json"))}
+        pages = tuple(path.name for path in sorted(place.glob("*.md")))
+        found.append(Results(place.name, documents, pages))
     return found
 
 
@@ -85,21 +90,23 @@ def write(folder: pathlib.Path = ALL_RESULTS) -> pathlib.Path:
 
 def markdown(machines: Sequence[Results]) -> str:
     """The page."""
-    lines = ["# Results by machine", "", ABOUT, "", *markdown_table(list(_machine_cells(machines))), ""]
     timed = [one for one in machines if one.suite()]
-    lines += ["## Suite", "", SUITE_NOTE, "", *markdown_table(list(_suite_cells(timed))), ""]
+    parts = ["# Results by machine", filled(ABOUT), table(_machine_cells(machines))]
+    parts += ["## Suite", SUITE_NOTE, table(_suite_cells(timed))]
     for name in sorted({name for one in machines for name in one.documents} - {SUITE}):
         sides = [one for one in machines if one.rows(name)]
         if len(sides) > 1:
-            lines += [f"## {name}", "", *markdown_table(list(_row_cells(sides, name))), ""]
-    return "\n".join(lines)
+            parts += [f"## {name}", table(_row_cells(sides, name))]
+    return "\n\n".join(parts)
 
 
-ABOUT = """\
-`python benchmarks/machines.py` writes this page from the JSON files below it. A figure in bold misses its bar; what the
-profile says of it is on the machine's own page. A dash: not measured there."""
+ABOUT = """
+    `python benchmarks/machines.py` writes this page from the JSON files below it. A figure in bold
+    misses its bar; what the profile says of it is on the machine's own page. A dash: not measured
+    there."""
 SUITE_NOTE = (
-    "Time over onnxruntime's, unless the row says otherwise: our figure, by the rule of the [README](../README.md)."
+    "Time over onnxruntime's, unless the row says otherwise: our figure, by the rule of the "
+    "[README](../README.md)."
 )
 
 
@@ -113,19 +120,21 @@ def _machine_cells(machines: Sequence[Results]) -> Iterator[Sequence[str]]:
 
 def _facts(results: Results) -> dict[str, str]:
     machine = results.machine
-    sizes = [machine.get(key) for key in ("l1d", "l2", "l3")]
+    sizes = [_size(machine.get(key)) for key in ("l1d", "l2", "l3")]
+    pages = (f"[{name.removesuffix('.md')}]({results.name}/{name})" for name in results.pages)
     roofs, suite = machine.get("roofs", {}), results.suite()
     return {
-        "CPU": str(machine.get("cpu", "-")), "microarchitecture": machine.get("processor") or "masked",
+        "CPU": str(machine.get("cpu", "-")),
+        "microarchitecture": machine.get("processor") or "masked",
         "instructions": instructions(machine) if "features" in machine else "-",
         "cores; threads": f"{machine.get('cores', '-')}; {roofs.get('threads', '-')}",
-        "L1d, L2 a core; L3": "{}, {}; {}".format(*(_size(size) for size in sizes)),
+        "L1d, L2 a core; L3": "{}, {}; {}".format(*sizes),
         "float32 multiply-adds, GFLOP/s": _rate(roofs.get("flops")),
         "a read from L2, GB/s": _rate(roofs.get("cache_bandwidth")),
         "a read of 17 MB; of 201 MB, GB/s": "; ".join(_read(suite, key) for key in _READS),
         "a read that no cache holds, GB/s": _rate(roofs.get("bandwidth")),
-        "pages": ", ".join(f"[{page.removesuffix('.md')}]({results.name}/{page})" for page in results.pages),
-    }  # fmt: skip
+        "pages": ", ".join(pages),
+    }
 
 
 #: Rows of the suite that time a plain read beside a layer.
@@ -153,11 +162,11 @@ def _suite_cells(machines: Sequence[Results]) -> Iterator[Sequence[str]]:
     yield "what", "bar", *(f"`{one.name}`" for one in machines)
     for row in ROWS:
         plain = [one.get(row.key) for one in found]
-        shown = next((one for one in plain if one), None)
-        if shown is not None:
-            bar = {"bar": row.bar, "at_least": row.at_least}
-            cells = [_cell(_page.figure(one), row.met(one["value"])) if one else "-" for one in plain]
-            yield _page.what(shown), _page.bar_text(bar), *cells
+        if shown := next((one for one in plain if one), None):
+            bar = suite_page.bar_text({"bar": row.bar, "at_least": row.at_least})
+            met = [one and row.met(one["value"]) for one in plain]
+            texts = [suite_page.figure(one) if one else "-" for one in plain]
+            yield suite_page.what(shown), bar, *map(_cell, texts, met)
     met = [[row.met(one[row.key]["value"]) for row in ROWS if row.key in one] for one in found]
     yield "bars met", "", *(f"{sum(one)} of {len(one)}" for one in met)
 
@@ -169,7 +178,8 @@ def _row_cells(machines: Sequence[Results], name: str) -> Iterator[Sequence[str]
     for what in dict.fromkeys(what for one in found for what in one):
         rows = [one.get(what) for one in found]
         bars = dict.fromkeys(row["bar"] for row in rows if row)
-        yield what, " / ".join(bars), *(_cell(_short(row), row["met"]) if row else "-" for row in rows)
+        cells = (_cell(_short(row), row["met"]) if row else "-" for row in rows)
+        yield what, " / ".join(bars), *cells
 
 
 def _short(row: Mapping[str, Any]) -> str:

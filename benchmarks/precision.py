@@ -1,81 +1,96 @@
-"""Reduced precision: bf16 and int8 against OpenVINO as it comes, onnxruntime, and our own float32; and what they cost.
+"""Reduced precision: bf16 and int8 against OpenVINO as it comes, onnxruntime, and our own float32;
+and what they cost.
 
-Writes results/MACHINE/precision.md and .json. A ratio that misses its bar is followed by what the profile says of our
-program, taken then and there. A run of some parts (--only) replaces these in both and keeps the others; a
---quick one prints and writes nothing. OpenVINO is installed by pip into an environment of its own in
-benchmarks/.cache/; where that fails, its rows say so.
+Writes results/MACHINE/precision.md and .json. A ratio that misses its bar is followed by what the
+profile says of our program, taken then and there. A run of some parts (--only) replaces these in
+both and keeps the others; a --quick one prints and writes nothing. OpenVINO is installed by pip
+into an environment of its own in benchmarks/.cache/; where that fails, its rows say so.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import datetime
-import os
+import functools
 import pathlib
 import sys
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import _precision_page as page
-import machines
-from _accuracy import NOTES, accuracy
-from _common import Row, Unavailable, say
-from _machine import this_machine
-from _precision_models import MODELS
-from _precision_races import RACES, add_reasons
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from benchmarks import machines
+from benchmarks.asked.accuracy import NOTES, accuracy
+from benchmarks.asked.settings import Settings, run_folder
+from benchmarks.common import arguments
+from benchmarks.common.machine import instructions, machine_text, this_machine
+from benchmarks.common.results import RESULTS, read_json, say, today, write_json, write_text
+from benchmarks.common.rows import Row, Unavailable, filled, rows_table
+from benchmarks.measuring.contest import COSINE, WITHIN
+from benchmarks.measuring.races import RACES, RaceOf
+from benchmarks.models.models import MODELS
+from benchmarks.pages.answers import Answer, missed_text
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Of a run: a folder for models and compiled programs, and how to time."""
-
-    folder: pathlib.Path
-    threads: int
-    rounds: int
-    seconds: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Found:
-    """What a part found: rows with their bars, and the table of contenders below them."""
-
-    rows: list[Row]
-    notes: list[str] = dataclasses.field(default_factory=list)
-    details: dict[str, Any] = dataclasses.field(default_factory=dict)
+_RULE = """
+    Every program is a process of its own with the same threads, batch 1, stopped while another
+    one runs. A figure is the median over interleaved rounds of (our round's least time / the
+    other's round's least); below it least time, median and interquartile range over all calls.
+    Errors are the largest of any output against onnxruntime in float32, over that output's
+    range; a program whose outputs are farther off than {within:g}, or, in reduced precision,
+    have a cosine of less than {cosine:g} with onnxruntime's, has no time."""
+_FILES = """
+    All get the same files: quantized ones are `tvm_ext.quantize`'s (QDQ, min-max over 16
+    inputs, weights by channel). OpenVINO runs in an environment of its own, with its latency
+    hint, so many threads, and nothing else set: it takes the precision named below the table.
+    Nothing is tuned, no record is used."""
+INTRODUCTION = f"{filled(_RULE)}\n{filled(_FILES)}".format(within=WITHIN, cosine=COSINE)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Measure; 1 if a bar was missed or a row has no figure."""
-    args = _parser().parse_args(argv)
-    with tempfile.TemporaryDirectory(prefix="tvm-ext-precision-") as folder:
-        os.environ.setdefault("TVM_EXT_CACHE", str(pathlib.Path(folder, "cache")))  # compiled in this run, by this code
-        rounds, seconds = (7, 0.1) if args.quick else (args.rounds, args.seconds)
-        models = args.models or pathlib.Path(folder)
+    parser = arguments.parser(
+        __doc__, "precision.py --quick --only minilm matmul", only=list(PARTS), threads=2, rounds=9,
+        seconds=0.5, quick=(False, "7 short rounds: just to try"),
+    )  # fmt: skip
+    text = "keep models here, for a next run (default: a new folder)"
+    parser.add_argument("--models", type=pathlib.Path, help=text)
+    args = parser.parse_args(argv)
+    rounds, seconds = (7, 0.1) if args.quick else (args.rounds, args.seconds)
+    with run_folder("precision") as folder:
+        models = args.models or folder
         models.mkdir(parents=True, exist_ok=True)
         settings = Settings(models, args.threads, rounds, seconds)
-        found = {key: _part(key, settings) for key in args.only or PARTS}
-    print(page.markdown({"parts": found}))
+        found = {key: _part(key, settings) for key in args.only}
+    print(markdown(found))
     if not args.quick:
-        parts = {**page.read()["parts"], **found}
-        page.write({"parts": {key: parts[key] for key in PARTS if key in parts}})
-        machines.write()
-    return 0 if all(row["met"] is not False for part in found.values() for row in part["rows"]) else 1
+        write(found)
+    rows = (row for part in found.values() for row in part["rows"])
+    return 1 if any(row["met"] is False for row in rows) else 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="example:\n  python benchmarks/precision.py --quick --only minilm matmul",
-    )  # fmt: skip
-    parser.add_argument("--only", nargs="+", choices=list(PARTS), metavar="PART", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="7 short rounds: just to try")
-    parser.add_argument("--threads", type=int, default=2, help="of every contender (default: 2)")
-    parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds, 7 or more (default: 9)")
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each contender in a round (default: 0.5)")
-    parser.add_argument("--models", type=pathlib.Path, help="keep models here, for a next run (default: a new folder)")
-    return parser
+def write(found: Mapping[str, Any]) -> None:
+    """Replace parts of both files in the folder of this machine, and write the page of all."""
+    path = RESULTS / "precision.json"
+    stored = {**read_json(path).get("parts", {}), **found}
+    parts = {key: stored[key] for key in PARTS if key in stored}
+    write_json(path, {"parts": parts})
+    write_text(path.with_suffix(".md"), markdown(parts))
+    machines.write()
+
+
+def markdown(parts: Mapping[str, Any]) -> str:
+    """The page: all rows with their bars, then each part."""
+    rows = [row for part in parts.values() for row in part["rows"]]
+    lines = ["# Reduced precision", INTRODUCTION, rows_table(Row(**row) for row in rows)]
+    lines.append(missed_text(row for row in rows if "ratio" in row["details"]))
+    for part in parts.values():
+        machine = part["machine"]
+        about = f"{instructions(machine)}, {machine['threads']} threads; {part['date']}."
+        lines += [
+            f"## {part['title']}",
+            f"{machine_text(machine)}; {about}",
+            "\n".join(part["notes"]),
+        ]
+    return "\n\n".join(filter(None, lines))
 
 
 def _part(key: str, settings: Settings) -> dict[str, Any]:
@@ -85,29 +100,25 @@ def _part(key: str, settings: Settings) -> dict[str, Any]:
     try:
         found = measure(settings)
     except Exception as error:
-        kind = "not available" if isinstance(error, Unavailable) else f"failed: {type(error).__name__}"
-        found = Found([Row(title, "-", f"{kind}: {error}", False)])
+        missing = isinstance(error, Unavailable)
+        kind = "not available" if missing else f"failed: {type(error).__name__}"
+        found = Answer([Row(title, "-", f"{kind}: {error}", False)])
     machine = {**this_machine(), "threads": settings.threads}
-    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    return {"title": title, "date": date, "machine": machine, **dataclasses.asdict(found)}
+    plain = {"rows": [dataclasses.asdict(row) for row in found.rows], "notes": found.notes}
+    about = {"title": title, "date": today(), "machine": machine}
+    return {**about, **plain, "details": found.details}
 
 
-def _race(key: str) -> Callable[[Settings], Found]:
-    def measure(settings: Settings) -> Found:
-        model, race = MODELS[key], RACES[key]
-        contenders, standing = race.run(model, settings.folder / key, settings.threads, settings.rounds,
-                                        settings.seconds)  # fmt: skip
-        rows = [bar.row(model.title, standing) for bar in race.bars]
-        add_reasons(rows, contenders, model.inputs(0), settings.threads)
-        return Found(rows, page.contenders(contenders, standing), page.details(standing))
-
-    return measure
+def _race(race: RaceOf, settings: Settings) -> Answer:
+    found = race.answer(settings)
+    found.explain()
+    return found
 
 
 #: key -> title and how it is measured
-PARTS: dict[str, tuple[str, Callable[[Settings], Found]]] = {
-    **{key: (MODELS[key].title, _race(key)) for key in RACES},
-    "accuracy": ("Accuracy", lambda settings: Found(accuracy(settings.folder, settings.threads), list(NOTES))),
+PARTS: dict[str, tuple[str, Callable[[Settings], Answer]]] = {
+    **{k: (MODELS[race.model].title, functools.partial(_race, race)) for k, race in RACES.items()},
+    "accuracy": ("Accuracy", lambda settings: Answer(accuracy(settings), list(NOTES))),
 }
 
 

@@ -1,32 +1,44 @@
-"""What one asks a machine first, answered in five minutes, unattended. Writes results/MACHINE/questions.json and .md.
+"""What one asks a machine first, answered in five minutes, unattended. Writes
+results/MACHINE/questions.json and .md.
 
-    races        ResNet-18, -34, -50 and open-nsfw in float32 against onnxruntime; ResNet-18, open-nsfw, MiniLM and
-                 PP-OCR rec in bf16 and int8 against OpenVINO, where it is installed, and against our own float32
-    chains       convolutions whose weights no cache keeps: bytes a second, multiply-adds, each over the machine's own
-    layers       ResNet-18 in float32, bf16 and int8: every launch, its part of the time and of the roofs
+    races        ResNet-18, -34, -50 and open-nsfw in float32 against onnxruntime; ResNet-18,
+                 open-nsfw, MiniLM and PP-OCR rec in bf16 and int8 against OpenVINO, where it is
+                 installed, and against our own float32
+    chains       convolutions whose weights no cache keeps: bytes a second, multiply-adds, each over
+                 the machine's own
+    layers       ResNet-18 in float32, bf16 and int8: every launch, its part of the time and of the
+                 roofs
 
-Files of trained models are looked for before the clock starts, and downloaded; a model whose files cannot be had is
-left out, with a line. A question begins while time is left; what was answered is written at once. Bars are those of a
-machine with AMX, and only there they are judged; the bar of the chains is that of any machine.
+Files of trained models are looked for before the clock starts, and downloaded; a model whose files
+cannot be had is left out, with a line. A question begins while time is left; what was answered is
+written at once. Bars are those of a machine with AMX, and only there they are judged; the bar of
+the chains is that of any machine.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
+import dataclasses
+import functools
 import pathlib
 import sys
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-import _openvino
-from _common import RESULTS, Row, Unavailable, say
-from _measures import Settings
-from _pinned import PHOTOGRAPHS
-from _precision_models import MODELS
-from _question_page import Answer, Page
-from _questions import Question, questions
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from benchmarks import machines
+from benchmarks.asked import measures
+from benchmarks.asked.questions import Question, questions
+from benchmarks.asked.settings import Settings, run_folder
+from benchmarks.common import arguments
+from benchmarks.common.machine import instructions, machine_text, this_machine
+from benchmarks.common.results import RESULTS, say, today, write_json, write_text
+from benchmarks.common.rows import Row, Unavailable, rows_table
+from benchmarks.measuring import openvino
+from benchmarks.models.models import MODELS
+from benchmarks.models.pinned import PHOTOGRAPHS
+from benchmarks.pages.answers import Answer, missed_text
 
 ROUNDS = 7
 #: Part of the budget in which the contenders' calls are timed; the rest is preparing them.
@@ -35,40 +47,79 @@ TIMED = 0.25
 
 def main(argv: list[str] | None = None) -> int:
     """Ask; 1 if a bar was missed."""
-    args = _parser().parse_args(argv)
-    if args.openvino:
-        _openvino.use(args.openvino)
-    asked = [question for question in questions() if question.key in (args.only or [question.key])]
-    with tempfile.TemporaryDirectory(prefix="tvm-ext-questions-") as folder:
-        os.environ.setdefault("TVM_EXT_CACHE", str(pathlib.Path(folder, "cache")))  # compiled in this run, by this code
-        missing = lacking({question.model for question in asked if question.model}, pathlib.Path(folder))
-        seconds = max(0.05, min(0.5, TIMED * 60 * args.minutes / (ROUNDS * 4 * len(asked))))
-        settings = Settings(pathlib.Path(folder), args.threads, ROUNDS, seconds)
-        page = Page(args.output, args.minutes, args.threads)
-        answers = answered(asked, missing, settings, time.monotonic() + 60 * args.minutes, page)
-    print(page.markdown(answers))
-    return 1 if any(row.met is False for answer in answers.values() for row in answer.rows) else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="example:\n  python benchmarks/questions.py --minutes 1 --only f32-resnet18 layers-f32",
+    parser = arguments.parser(
+        __doc__, "questions.py --minutes 1 --only f32-resnet18 layers-f32",
+        only=[question.key for question in questions()], what="questions", threads=2,
+        output=RESULTS, minutes=(5.0, "budget, without downloads"),
     )  # fmt: skip
-    parser.add_argument("--minutes", type=float, default=5.0, help="budget, without downloads (default: 5)")
-    keys = [question.key for question in questions()]
-    parser.add_argument("--only", nargs="+", choices=keys, metavar="KEY", help=f"of {', '.join(keys)}")
-    parser.add_argument("--openvino", metavar="PYTHON", help="a Python that has OpenVINO and numpy, if not this one")
-    parser.add_argument("--threads", type=int, default=2, help="of every contender (default: 2)")
-    parser.add_argument("--output", type=pathlib.Path, default=RESULTS, help="folder of the two result files")
-    return parser
+    text = "a Python that has OpenVINO and numpy, if not this one"
+    parser.add_argument("--openvino", metavar="PYTHON", help=text)
+    args = parser.parse_args(argv)
+    if args.openvino:
+        openvino.use(args.openvino)
+    asked = [question for question in questions() if question.key in args.only]
+    with run_folder("questions") as folder:
+        missing = lacking({question.model for question in asked if question.model}, folder)
+        budget = 60 * args.minutes
+        seconds = max(0.05, min(0.5, TIMED * budget / (ROUNDS * 4 * len(asked))))
+        settings = Settings(folder, args.threads, ROUNDS, seconds)
+        page = Page(args.output, args.minutes, args.threads)
+        answers = answered(asked, missing, settings, time.monotonic() + budget, page)
+    print(page.markdown(answers))
+    missed = any(row.met is False for answer in answers.values() for row in answer.rows)
+    return 1 if missed else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """The two result files.
+
+    Attributes:
+        folder: where they are.
+        minutes, threads: of this run.
+    """
+
+    folder: pathlib.Path
+    minutes: float
+    threads: int
+
+    @functools.cached_property
+    def machine(self) -> dict[str, Any]:
+        """This machine with its roofs, measured once."""
+        return {**this_machine(), "roofs": measures.roofs(self.threads)}
+
+    def write(self, answers: Mapping[str, Answer]) -> None:
+        """Write what is known so far."""
+        rows = [dataclasses.asdict(row) for answer in answers.values() for row in answer.rows]
+        about = {"machine": self.machine, "date": today(), "minutes": self.minutes}
+        found = {key: answer.details for key, answer in answers.items() if answer.details}
+        document = {**about, "threads": self.threads, "rows": rows, "details": found}
+        write_json(self.folder / "questions.json", document)
+        write_text(self.folder / "questions.md", self.markdown(answers))
+        if self.folder == RESULTS:
+            machines.write()
+
+    def markdown(self, answers: Mapping[str, Answer]) -> str:
+        """The table, the reasons of missed bars, and the notes of each question."""
+        rows = [row for answer in answers.values() for row in answer.rows]
+        about = (
+            f"{machine_text(self.machine)}; {instructions(self.machine)}; {self.threads} threads."
+        )
+        reasons = missed_text(vars(row) for row in rows if row.details.get("reason"))
+        notes = "\n".join(line for answer in answers.values() for line in answer.notes)
+        parts = ["# Questions", about, rows_table(rows), reasons, notes]
+        return "\n\n".join(filter(None, parts))
 
 
 def answered(
-    asked: Sequence[Question], missing: Mapping[str, str], settings: Settings, end: float, page: Page
+    asked: Sequence[Question],
+    missing: Mapping[str, str],
+    settings: Settings,
+    end: float,
+    page: Page,
 ) -> dict[str, Answer]:
-    """Answers by key. A question begins while as much time is left as the longest one of its kind took; then bars that
-    were missed are explained. The page is written after each.
+    """Answers by key. A question begins while as much time is left as the longest one of its kind
+    took; then bars that were missed are explained. The page is written after each.
 
     Args:
         asked: in this order.
@@ -80,15 +131,15 @@ def answered(
     answers: dict[str, Answer] = {}
     took: dict[str, float] = {}
     for question in asked:
-        begin = time.monotonic()
+        begin, longest = time.monotonic(), took.get(question.kind, 0.0)
         if question.model in missing:
             answers[question.key] = skipped(question, missing[question.model])
-        elif end - begin < took.get(question.kind, 0.0) or begin > end:
+        elif end - begin < longest or begin > end:
             answers[question.key] = skipped(question, "no time was left")
         else:
             say(f"{question.key}: {question.title} ({end - begin:.0f} s left)")
             answers[question.key] = _asked(question, settings)
-            took[question.kind] = max(took.get(question.kind, 0.0), time.monotonic() - begin)
+            took[question.kind] = max(longest, time.monotonic() - begin)
         page.write(answers)
     for answer in answers.values():
         if time.monotonic() < end:
@@ -104,8 +155,9 @@ def _asked(question: Question, settings: Settings) -> Answer:
     except Unavailable as error:
         return skipped(question, str(error))
     except Exception as error:
-        text = f"{type(error).__name__}: {str(error).strip().splitlines()[-1] if str(error).strip() else ''}"
-        return Answer([Row(question.title, "-", f"failed: {text}", False)])
+        last = (str(error).strip().splitlines() or [""])[-1]
+        text = f"failed: {type(error).__name__}: {last}"
+        return Answer([Row(question.title, "-", text, False)])
 
 
 def skipped(question: Question, why: str) -> Answer:

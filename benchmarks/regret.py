@@ -1,32 +1,35 @@
-"""How much slower the configuration of least estimate is than the best one measured: the regret of the cost model.
+"""How much slower the configuration of least estimate is than the best one measured: the regret of
+the cost model.
 
-    python benchmarks/regret.py                          # the table, of all machines with measured points
+    python benchmarks/regret.py                       # the table, of all machines with points
     python benchmarks/regret.py --measure zen5 --minutes 4
 
-Points are candidates of ResNet-18's kernels: all recipes that take a group, the best by estimate and others at random,
-each measured as a tuner measures it, alone and with cold weights; `--measure` of a machine with points measures those
-again that decide. A file of data/points/ is a tuning log, named as the
-description of the machine it was measured on (tvm_ext/core/machines/); the points of zen4 are the frozen table of
-`tuning_table.py`. Kernels of xeon-amx and zen4 were measured before weights were prefetched, and before candidates were
-warmed up: one kernel stands there with times that differ by 1.7, which no model can foresee.
+Points are candidates of ResNet-18's kernels: all recipes that take a group, the best by estimate
+and others at random, each measured as a tuner measures it, alone and with cold weights; `--measure`
+of a machine with points measures those again that decide. A file of data/points/ is a tuning log,
+named as the description of the machine it was measured on (tvm_ext/core/machines/); the points of
+zen4 are the frozen table of `tuning_table.py`. Kernels of xeon-amx and zen4 were measured before
+weights were prefetched, and before candidates were warmed up: one kernel stands there with times
+that differ by 1.7, which no model can foresee.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import itertools
 import math
 import pathlib
+import statistics
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from _common import ALL_RESULTS, markdown_table, say, write_text
-from _tuning_table import read_table
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.machine_files import descriptions
@@ -43,8 +46,15 @@ from tvm_ext.tuning.measure import LocalMeasurer
 from tvm_ext.tuning.task import RecipeTask
 from tvm_ext.tuning.templates.space import ConfigSpace
 
-POINTS = pathlib.Path(__file__).resolve().parent / "data" / "points"
-#: Of each task: so many of least estimate, and so many at random of those within `WITHIN` times the least.
+from benchmarks.common import arguments
+from benchmarks.common.results import ALL_RESULTS, FOLDER, say, write_text
+from benchmarks.common.rows import filled, table
+from benchmarks.searching.table import read_table
+from benchmarks.tuning_table import LAYERS, layer_title, options_of
+
+POINTS = FOLDER / "data" / "points"
+#: Of each task: so many of least estimate, and so many at random of those within `WITHIN` times the
+#: least.
 BEST, RANDOM, WITHIN = 16, 24, 2.5
 #: Of each kernel, so many of least time and so many of least estimate are measured again.
 FINAL = 6
@@ -68,135 +78,138 @@ class Point:
         return self.recipe.cost(match, self.config, machine)
 
 
+Groups = Mapping[str, Sequence[Point]]
+"""Group -> its points."""
+
+
 def main() -> int:
-    args = _arguments()
+    """Write the page; measure before, if asked to."""
+    minutes, seed = (4.0, "stop after so many"), (0, "of the random points")
+    parser = arguments.parser(__doc__, minutes=minutes, seed=seed)
+    text, names = "measure points of this machine, described so", tuple(descriptions())
+    parser.add_argument("--measure", metavar="NAME", choices=names, help=text)
+    args = parser.parse_args()
     if args.measure:
         measure(Machine.detect(), args.measure, args.minutes, args.seed)
-    names = ["zen4", *(path.name.removesuffix(".json.gz") for path in sorted(POINTS.glob("*.json.gz")))]
-    groups = {name: points_of(name) for name in names}
-    header = ["points of", "kernels", "points", *(f"by rates of {name}" for name in names)]
-    rows = [
-        [name, str(len(groups[name])), str(sum(map(len, groups[name].values()))),
-         *(f"{regret(groups[name], Machine.described(rates), name not in WITHOUT_PREFETCH):.3f}" for rates in names)]
-        for name in names
-    ]  # fmt: skip
+    names = [
+        "zen4",
+        *(path.name.removesuffix(".json.gz") for path in sorted(POINTS.glob("*.json.gz"))),
+    ]
+    machines = [Machine.described(name) for name in names]
+    rows = [["points of", "kernels", "points", *(f"by rates of {name}" for name in names)]]
+    for name in names:
+        groups, prefetched = points_of(name), name not in WITHOUT_PREFETCH
+        counts = str(len(groups)), str(sum(map(len, groups.values())))
+        rows.append([name, *counts, *(f"{regret(groups, m, prefetched):.3f}" for m in machines)])
     about = (__doc__ or "").split("\n\n")[2]
-    text = "\n".join(["# Regret of the cost model", "", about.strip(), "", *markdown_table([header, *rows]), ""])
+    text = "\n\n".join(["# Regret of the cost model", filled(about), table(rows)])
     print(text)
     write_text(ALL_RESULTS / "regret.md", text)
     return 0
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    choices = tuple(descriptions())
-    parser.add_argument(
-        "--measure", metavar="NAME", choices=choices, help="measure points of this machine, described so"
-    )
-    parser.add_argument("--minutes", type=float, default=4.0, help="stop after so many (default: 4)")
-    parser.add_argument("--seed", type=int, default=0, help="of the random points (default: 0)")
-    return parser.parse_args()
-
-
-def regret(groups: Mapping[str, Sequence[Point]], machine: Machine, prefetched: bool) -> float:
+def regret(groups: Groups, machine: Machine, prefetched: bool) -> float:
     """Geometric mean over groups of the time of the point of least estimate over the least time."""
     ratios = []
     for points in groups.values():
         chosen = min(points, key=lambda point: point.estimate(machine, prefetched))
         ratios.append(chosen.seconds / min(point.seconds for point in points))
-    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+    return statistics.geometric_mean(ratios)
 
 
-def points_of(name: str) -> dict[str, list[Point]]:
+def points_of(name: str) -> Groups:
     """Group -> its points; several times of one candidate are the least of them."""
     groups: dict[str, list[Point]] = defaultdict(list)
     if name == "zen4":
-        for title, recipe, match, seconds in _of_table():
-            groups[title] += [Point(recipe, match, config, s) for config, s in seconds]
+        for title, point in _of_table():
+            groups[title].append(point)
         return groups
-    machine = Machine.described(name)
     times: dict[tuple[TaskKey, str], dict[str, tuple[Config, float]]] = defaultdict(dict)
     for record in _records(POINTS / f"{name}.json.gz"):
-        seen = times[record.task, record.recipe]
-        known = seen.get(str(record.config), (record.config, math.inf))
-        seen[str(record.config)] = (record.config, min(known[1], record.cost))
-    for key, recipe, match in _kernels(machine):
-        groups[key.short] += [Point(recipe, match, *one) for one in times[key, recipe.name].values()]
+        seen, text = times[record.task, record.recipe], str(record.config)
+        known = seen.get(text, (record.config, math.inf))
+        seen[text] = (record.config, min(known[1], record.cost))
+    for key, recipe, match in _kernels(Machine.described(name)):
+        seen = times[key, recipe.name]
+        groups[key.short] += [Point(recipe, match, *one) for one in seen.values()]
     return {title: points for title, points in groups.items() if points}
 
 
 def _kernels(machine: Machine) -> Iterator[tuple[TaskKey, Recipe, Match]]:
-    for work in workloads_of(MODELS["resnet18"](), CompileOptions.of(records=None), machine):
+    options = CompileOptions.of(records=None)
+    for work in workloads_of(MODELS["resnet18"](), options, machine):
         for recipe, match in matches(work.plan.match.group, machine):
             yield work.key, recipe, match
 
 
-def _of_table() -> Iterator[tuple[str, Recipe, Match, list[tuple[Config, float]]]]:
+def _of_table() -> Iterator[tuple[str, Point]]:
     """The frozen table of zen4: its entries are layers, each with a space of its own."""
-    from tuning_table import LAYERS, options_of
-
     _, entries = read_table()
     for layer in LAYERS:
         options = options_of(layer, Machine.described("zen4"))
         for entry in entries:
             title, _, name = entry.name.rpartition(": ")
             recipe, match = options[name]
-            height, width = match.group.shape[2:]
-            if title == f"{layer[2]}x{layer[2]} {layer[1]}->{layer[0]}, {height}x{width}":
+            if title == layer_title(layer, match):
                 space = ConfigSpace.of(entry.knobs)
-                times = zip(entry.points, entry.seconds, strict=True)
-                yield title, recipe, match, [(space.at(point), s) for point, s in times if s]
+                for point, seconds in zip(entry.points, entry.seconds, strict=True):
+                    if seconds:
+                        yield title, Point(recipe, match, space.at(point), seconds)
 
 
 def _records(path: pathlib.Path) -> Iterator[Record]:
-    text = gzip.decompress(path.read_bytes()).decode()
-    plain = path.with_suffix("")  # a log as tvm-ext writes it, for the reader of logs
-    plain.write_text(text)
-    try:
-        yield from (line.found for line in lines_of(plain) if isinstance(line.found, Record) and line.found.costs)
-    finally:
-        plain.unlink()
+    """Measured records of a log, which is written to a file as the reader of logs takes it."""
+    with tempfile.NamedTemporaryFile() as plain:
+        plain.write(gzip.decompress(path.read_bytes()))
+        plain.flush()
+        for line in lines_of(plain.name):
+            if isinstance(line.found, Record) and line.found.costs:
+                yield line.found
 
 
 def sample(task: RecipeTask, rng: np.random.Generator) -> list[Config]:
     """The configurations of a task that are measured, in random order."""
-    configs = [c for c in (task.space.at(i) for i in range(task.space.points)) if task.space.legal(c)]
-    configs.sort(key=task.prior)
-    rest = [c for c in configs[BEST:] if task.prior(c) <= WITHIN * task.prior(configs[0])]
+    configs = [task.space.at(i) for i in range(task.space.points)]
+    configs = sorted(filter(task.space.legal, configs), key=task.prior)
+    most = WITHIN * task.prior(configs[0])
+    rest = [config for config in configs[BEST:] if task.prior(config) <= most]
     chosen = configs[:BEST] + [rest[i] for i in rng.permutation(len(rest))[:RANDOM]]
     return [chosen[i] for i in rng.permutation(len(chosen))]
 
 
 def finalists(points: Sequence[Point], recipe: str, rates: Machine) -> list[Config]:
-    """Of a kernel's points those of a recipe that are among the `FINAL` of least time or of least estimate.
+    """Of a kernel's points those of a recipe that are among the `FINAL` of least time or of least
+    estimate.
 
-    A virtual machine changes its speed for seconds: candidates that decide the regret are measured again, all as often.
+    A virtual machine changes its speed for seconds: candidates that decide the regret are measured
+    again, all as often.
     """
-    ranked = [
-        sorted(points, key=lambda point: point.seconds)[:FINAL],
-        sorted(points, key=lambda point: point.estimate(rates, True))[:FINAL],
-    ]
-    configs = {str(point.config): point.config for half in ranked for point in half if point.recipe.name == recipe}
-    return list(configs.values())
+    fastest = sorted(points, key=lambda point: point.seconds)[:FINAL]
+    cheapest = sorted(points, key=lambda point: point.estimate(rates, True))[:FINAL]
+    chosen = [point for point in (*fastest, *cheapest) if point.recipe.name == recipe]
+    return list({str(point.config): point.config for point in chosen}.values())
 
 
 def measure(machine: Machine, name: str, minutes: float, seed: int) -> None:
-    """Add points of all kernels to a log: of a sample, or, where it has points, of its finalists again and again while
-    time is left."""
+    """Add points of all kernels to a log: of a sample, or, where it has points, of its finalists
+    again and again while time is left."""
     rng, end = np.random.default_rng(seed), time.monotonic() + 60 * minutes
-    path, known = POINTS / f"{name}.json.gz", {}
-    if path.exists():
-        known = points_of(name)
+    path = POINTS / f"{name}.json.gz"
+    known = points_of(name) if path.exists() else {}
     with LocalMeasurer(machine) as measurer, gzip.open(path, "at") as file:
         kernels = list(_kernels(machine))
-        for key, recipe, match in itertools.chain(kernels, itertools.cycle(kernels) if known else ()):
+        again = itertools.cycle(kernels) if known else ()
+        for key, recipe, match in itertools.chain(kernels, again):
             task = RecipeTask(match.group, recipe, match, machine)
-            again = finalists(known[key.short], recipe.name, Machine.described(name)) if known else None
-            for one in measurer.measure(task, sample(task, rng) if again is None else again):
-                record = Record(
-                    key, recipe.name, recipe.version, one.config, one.costs, one.error, one.detail, one.check,
-                    one.discarded, machine_fields(machine), "regret", round(time.time(), 3), round(one.seconds, 3),
-                )  # fmt: skip
+            if known:
+                configs = finalists(known[key.short], recipe.name, Machine.described(name))
+            else:
+                configs = sample(task, rng)
+            for one in measurer.measure(task, configs):
+                result = one.config, one.costs, one.error, one.detail, one.check, one.discarded
+                about = "regret", round(time.time(), 3), round(one.seconds, 3)
+                fields = machine_fields(machine)
+                record = Record(key, recipe.name, recipe.version, *result, fields, *about)
                 file.write(record.to_row() + "\n")
             say(f"{task.name}: measured, {end - time.monotonic():.0f} s left")
             if time.monotonic() > end:

@@ -2,210 +2,195 @@
 
 Writes results/MACHINE/tuning.*
 
-rate           our tuner over the recipes of ResNet-18's convolutions, and MetaSchedule over the same kernels
-models         shipped logs (tuning_logs/), where they were recorded on this machine: the whole model tuned / untuned,
-               paired rounds with an interval
-templates      conv2d, dense and batch_matmul by a template: unscheduled, and the best found
-beam           ResNet-18: no tuning, beam, xgb with as many trials
-kills          sessions killed at random moments, each going on with the log of the one before
+rate         our tuner over the recipes of ResNet-18's convolutions, and MetaSchedule over the same
+             kernels
+models       shipped logs (tuning_logs/), where they were recorded on this machine: the whole model
+             tuned / untuned, paired rounds with an interval
+templates    conv2d, dense and batch_matmul by a template: unscheduled, and the best found
+beam         ResNet-18: no tuning, beam, xgb with as many trials
+kills        sessions killed at random moments, each going on with the log of the one before
 """
 
 from __future__ import annotations
 
-import argparse
+import functools
 import json
 import math
 import pathlib
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from _common import RESULTS, markdown_table, say, write_text
-from _kills import kill_sessions
-from _machine import machine_text, this_machine
-from _templates import TASKS
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 import tvm_ext
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.tuning.in_model import Ratio, paired
 
-MODELS = ("resnet18", "resnet50", "mobilenet_v2")
-STORED = RESULTS / "tuning.json"
+from benchmarks.common import arguments
+from benchmarks.common.machine import machine_text
+from benchmarks.common.results import FOLDER, write_parts
+from benchmarks.common.rows import table
+from benchmarks.searching.kills import kill_sessions
+from benchmarks.searching.templates import TASKS
 
-Part = dict[str, Any]
+MODELS = ("resnet18", "resnet50", "mobilenet_v2")
+Plain = dict[str, Any]
 
 
 def main() -> int:
     """Measure the parts asked for; the others keep their stored results."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="example:\n  python benchmarks/tuning.py --only rate templates --trials 100",
+    parser = arguments.parser(
+        __doc__, "tuning.py --only rate templates --trials 100", only=list(PARTS),
+        trials=(0, "of each session, if not those of the table"),
     )  # fmt: skip
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts (default: all)")
-    parser.add_argument("--trials", type=int, default=0, help="trials of each session, if not those of the table")
     args = parser.parse_args()
-    results = json.loads(STORED.read_text()) if STORED.exists() else {}
-    for name in args.only:
-        say(f"{name} ...")
-        results[name] = {"machine": this_machine(), "rows": PARTS[name](args.trials)}
-        write_text(STORED, json.dumps(results, indent=1) + "\n")
-    write_text(RESULTS / "tuning.md", _page(results))
+
+    def measured(key: str) -> Plain:
+        with tempfile.TemporaryDirectory() as folder:
+            return {"rows": list(PARTS[key][1](args.trials, pathlib.Path(folder)))}
+
+    parts = {key: functools.partial(measured, key) for key in PARTS}
+    write_parts("tuning", parts, args.only, page)
     return 0
 
 
-def rate(trials: int) -> list[Part]:
-    """Trials a second, builds, checks and the search included; the session's start and the model at the end are not."""
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for tuner, count, bar in (("xgb", trials or 300, 5.0), ("metaschedule", trials or 500, 2.0)):
-            options: dict[str, Any] = {"tasks": ["conv2d"]} if tuner == "xgb" else {}
-            log = pathlib.Path(folder, tuner)
-            report = tvm_ext.tune(tvm_ext.zoo.resnet18(), trials=count, tuner=tuner, log=log, **options)
-            rows.append({
-                "tuner": tuner, "trials": report.trials, "seconds": report.seconds, "bar": bar,
-                "rate": report.trials / report.seconds, "failed": sum(r.failed for r in report.rows),
-                "ratio": _plain(report.ratio), "error": report.error,
-            })  # fmt: skip
-    return rows
+def rate(trials: int, folder: pathlib.Path) -> Iterator[Plain]:
+    """Trials a second, builds, checks and the search included; the session's start and the model at
+    the end are not."""
+    for tuner, count, bar in (("xgb", trials or 300, 5.0), ("metaschedule", trials or 500, 2.0)):
+        options: Plain = {"tuner": tuner, "trials": count, "log": folder / tuner}
+        options |= {"tasks": ["conv2d"]} if tuner == "xgb" else {}
+        report = tvm_ext.tune(tvm_ext.zoo.resnet18(), **options)
+        yield {
+            "tuner": tuner, "trials": report.trials, "seconds": report.seconds, "bar": bar,
+            "rate": report.trials / report.seconds, "failed": sum(r.failed for r in report.rows),
+            "ratio": _plain(report.ratio), "error": report.error,
+        }  # fmt: skip
 
 
-def models(trials: int) -> list[Part]:
+def models(trials: int, folder: pathlib.Path) -> Iterator[Plain]:
     """Shipped logs against none."""
-    machine = Machine.detect()
-    rows = []
+    machine, logs = Machine.detect(), FOLDER.parent / "tuning_logs"
     for name in MODELS:
-        log = pathlib.Path(__file__).parents[1] / "tuning_logs" / f"{name}.{machine.mcpu}-t{machine.threads}.json"
+        log = logs / f"{name}.{machine.mcpu}-t{machine.threads}.json"
         proto = tvm_ext.zoo.MODELS[name]()
         untuned = tvm_ext.compile(proto, records=None)
         tuned = tvm_ext.compile(proto, records=log) if log.exists() else untuned
         ratio = paired(tuned, untuned, seeded_inputs(untuned.inputs), rounds=21)
-        checked = tvm_ext.verify(tuned, proto)
-        changed = sum(bool(kernel["record"]) for kernel in tuned.report["kernels"])
-        kernels = len(tuned.report["kernels"])
-        rows.append({
-            "model": name, "log": log.name, "ratio": _plain(ratio), "changed": changed, "kernels": kernels,
+        checked, kernels = tvm_ext.verify(tuned, proto), tuned.report["kernels"]
+        yield {
+            "model": name, "log": log.name, "ratio": _plain(ratio),
+            "changed": sum(bool(kernel["record"]) for kernel in kernels), "kernels": len(kernels),
             "error": checked.worst.of_range if checked.worst else None, "ok": checked.ok,
-        })  # fmt: skip
-    return rows
+        }  # fmt: skip
 
 
-def templates(trials: int) -> list[Part]:
+def templates(trials: int, folder: pathlib.Path) -> Iterator[Plain]:
     """Unscheduled and tuned."""
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, make in TASKS.items():
-            log = pathlib.Path(folder, "log.json")
-            (row,) = tvm_ext.tune(make(), trials=trials or 120, log=log).rows
-            rows.append({
-                "task": name, "space": row.space, "trials": row.trials, "before": row.flops / row.before / 1e9,
-                "after": row.flops / row.after / 1e9, "config": row.config,
-            })  # fmt: skip
-    return rows
+    for name, make in TASKS.items():
+        (row,) = tvm_ext.tune(make(), trials=trials or 120, log=folder / "log.json").rows
+        before, after = (row.flops / seconds / 1e9 for seconds in (row.before, row.after))
+        yield {
+            "task": name, "space": row.space, "trials": row.trials, "before": before,
+            "after": after, "config": row.config,
+        }  # fmt: skip
 
 
-def beam(trials: int) -> list[Part]:
+def beam(trials: int, folder: pathlib.Path) -> Iterator[Plain]:
     """The same number of trials by beam search and by the rank model, against none."""
-    proto, rows = tvm_ext.zoo.resnet18(), []
+    proto = tvm_ext.zoo.resnet18()
     untuned = tvm_ext.compile(proto, records=None)
     inputs = seeded_inputs(untuned.inputs)
-    rows.append({"tuner": "none", "trials": 0, "ratio": None, "launches": untuned.report["launches"]})
-    with tempfile.TemporaryDirectory() as folder:
-        for tuner in ("beam", "xgb"):
-            log = pathlib.Path(folder, f"{tuner}.json")
-            report = tvm_ext.tune(proto, trials=trials or 600, tuner=tuner, log=log)
-            tuned = tvm_ext.compile(proto, records=log)
-            ratio: Ratio = paired(tuned, untuned, inputs)
-            rows.append({
-                "tuner": tuner, "trials": report.trials, "ratio": _plain(ratio), "launches": tuned.report["launches"]
-            })  # fmt: skip
-    return rows
+    yield {"tuner": "none", "trials": 0, "ratio": None, "launches": untuned.report["launches"]}
+    for tuner in ("beam", "xgb"):
+        log = folder / f"{tuner}.json"
+        report = tvm_ext.tune(proto, trials=trials or 600, tuner=tuner, log=log)
+        tuned = tvm_ext.compile(proto, records=log)
+        ratio = _plain(paired(tuned, untuned, inputs))
+        found = {"ratio": ratio, "launches": tuned.report["launches"]}
+        yield {"tuner": tuner, "trials": report.trials, **found}
 
 
-def kills(trials: int) -> list[Part]:
+def kills(trials: int, folder: pathlib.Path) -> Iterator[Plain]:
     """Twenty kills of whole sessions."""
-    return [kill_sessions(20)]
+    yield kill_sessions(20)
 
 
-PARTS: Mapping[str, Callable[[int], list[Part]]] = {
-    "rate": rate, "models": models, "templates": templates, "beam": beam, "kills": kills,
-}  # fmt: skip
+def _plain(ratio: Ratio | None) -> Plain | None:
+    if not ratio:
+        return None
+    about = {name: getattr(ratio, name) for name in ("median", "low", "high", "rounds")}
+    return {**about, "milliseconds": [1e3 * s for s in ratio.seconds]}
 
 
-def _plain(ratio: Ratio | None) -> dict[str, Any] | None:
-    return ratio and {
-        "median": ratio.median, "low": ratio.low, "high": ratio.high, "rounds": ratio.rounds,
-        "milliseconds": [1e3 * s for s in ratio.seconds],
-    }  # fmt: skip
-
-
-def _page(results: Mapping[str, Any]) -> str:
+def page(results: Mapping[str, Any]) -> str:
     """The results as Markdown."""
-    parts = ["# Tuning", "", "`python benchmarks/tuning.py` writes this page.", ""]
-    for name, title in _TITLES.items():
+    parts = ["# Tuning", "`python benchmarks/tuning.py` writes this page."]
+    for name, (title, _, head, cells) in PARTS.items():
         if name in results:
-            cells = _CELLS[name](results[name]["rows"])
-            parts += [f"## {title}", "", machine_text(results[name]["machine"]), "", *markdown_table(cells), ""]
-    return "\n".join(parts)
-
-
-_TITLES = {
-    "rate": "Trials a second, ResNet-18", "models": "Models with the shipped logs",
-    "templates": "Templates", "beam": "Beam search, ResNet-18", "kills": "Sessions killed at random moments",
-}  # fmt: skip
+            found = results[name]
+            rows = [head, *map(cells, found["rows"])]
+            parts += [f"## {title}", machine_text(found["machine"]), table(rows)]
+    return "\n\n".join(parts)
 
 
 def _ratio(ratio: Mapping[str, Any] | None) -> str:
     return f"{ratio['median']:.3f} ({ratio['low']:.3f} to {ratio['high']:.3f})" if ratio else ""
 
 
-def _rate_cells(rows: list[Part]) -> list[tuple[str, ...]]:
-    head = ("tuner", "trials", "seconds", "a second", "bar", "failed", "whole model, tuned / untuned")
-    return [head] + [
-        (r["tuner"], str(r["trials"]), f"{r['seconds']:.0f}", f"{r['rate']:.1f}", f"{r['bar']:g}", str(r["failed"]),
-         _ratio(r["ratio"]))
-        for r in rows
-    ]  # fmt: skip
+def _rate_cells(row: Plain) -> tuple[str, ...]:
+    speed = f"{row['seconds']:.0f}", f"{row['rate']:.1f}", f"{row['bar']:g}"
+    return row["tuner"], str(row["trials"]), *speed, str(row["failed"]), _ratio(row["ratio"])
 
 
-def _model_cells(rows: list[Part]) -> list[tuple[str, ...]]:
-    head = ("model", "log", "kernels with a record", "tuned / untuned", "ms tuned; untuned", "error of range")
-    return [head] + [
-        (r["model"], r["log"], f"{r['changed']} of {r['kernels']}", _ratio(r["ratio"]),
-         "; ".join(f"{m:.2f}" for m in r["ratio"]["milliseconds"]), f"{r['error']:.1e}")
-        for r in rows
-    ]  # fmt: skip
+def _model_cells(row: Plain) -> tuple[str, ...]:
+    times = "; ".join(f"{m:.2f}" for m in row["ratio"]["milliseconds"])
+    changed, ratio = f"{row['changed']} of {row['kernels']}", _ratio(row["ratio"])
+    return row["model"], row["log"], changed, ratio, times, f"{row['error']:.1e}"
 
 
-def _template_cells(rows: list[Part]) -> list[tuple[str, ...]]:
-    head = ("task", "configurations", "trials", "GFLOP/s unscheduled", "tuned", "configuration")
-    return [head] + [
-        (r["task"], str(r["space"]), str(r["trials"]), _number(r["before"]), _number(r["after"]),
-         json.dumps(r["config"]))
-        for r in rows
-    ]  # fmt: skip
+def _template_cells(row: Plain) -> tuple[str, ...]:
+    values = [row["before"], row["after"]]
+    rates = (f"{value:.1f}" if math.isfinite(value) else "not measured" for value in values)
+    return row["task"], str(row["space"]), str(row["trials"]), *rates, json.dumps(row["config"])
 
 
-def _beam_cells(rows: list[Part]) -> list[tuple[str, ...]]:
-    head = ("tuner", "trials", "whole model / untuned", "launches")
-    return [head] + [(r["tuner"], str(r["trials"]), _ratio(r["ratio"]) or "1", str(r["launches"])) for r in rows]
+def _beam_cells(row: Plain) -> tuple[str, ...]:
+    ratio = _ratio(row["ratio"]) or "1"
+    return row["tuner"], str(row["trials"]), ratio, str(row["launches"])
 
 
-def _kill_cells(rows: list[Part]) -> list[tuple[str, ...]]:
-    head = ("kills", "records", "known to the last session", "finished records lost", "duplicates", "lines cut off")
-    return [head] + [
-        tuple(str(r[key]) for key in ("kills", "records", "known", "lost", "duplicates", "cut")) for r in rows
-    ]  # fmt: skip
+_KILLS = ("kills", "records", "known", "lost", "duplicates", "cut")
 
 
-def _number(value: float) -> str:
-    return f"{value:.1f}" if math.isfinite(value) else "not measured"
+def _kill_cells(row: Plain) -> tuple[str, ...]:
+    return tuple(
+        str(row[key]) for key in ("kills", "records", "known", "lost", "duplicates", "cut")
+    )
 
 
-_CELLS: Mapping[str, Callable[[list[Part]], list[tuple[str, ...]]]] = {
-    "rate": _rate_cells, "models": _model_cells, "templates": _template_cells, "beam": _beam_cells,
-    "kills": _kill_cells,
+Measure = Callable[[int, pathlib.Path], Iterator[Plain]]
+#: Part -> title, what measures it (trials, a folder for logs), head of its table, cells of a row.
+PARTS: Mapping[str, tuple[str, Measure, tuple[str, ...], Callable[[Plain], tuple[str, ...]]]] = {
+    "rate": ("Trials a second, ResNet-18", rate,
+             ("tuner", "trials", "seconds", "a second", "bar", "failed",
+              "whole model, tuned / untuned"), _rate_cells),
+    "models": ("Models with the shipped logs", models,
+               ("model", "log", "kernels with a record", "tuned / untuned", "ms tuned; untuned",
+                "error of range"), _model_cells),
+    "templates": ("Templates", templates,
+                  ("task", "configurations", "trials", "GFLOP/s unscheduled", "tuned",
+                   "configuration"), _template_cells),
+    "beam": ("Beam search, ResNet-18", beam,
+             ("tuner", "trials", "whole model / untuned", "launches"), _beam_cells),
+    "kills": ("Sessions killed at random moments", kills,
+              ("kills", "records", "known to the last session", "finished records lost",
+               "duplicates", "lines cut off"), _kill_cells),
 }  # fmt: skip
 
+
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -16,6 +16,7 @@ from tvm_ext.core.graph.relax_graph import (
     attrs_of,
     bindings_of,
     dtype_of,
+    names_of,
     op_name,
     shape_of,
     static_tensor,
@@ -94,6 +95,4 @@ def _value(var: relax.Var) -> Value:
 
 
 def _attrs(call: Call) -> Mapping[str, Any]:
-    if call.attrs is None:
-        return {}
-    return attrs_of(call, [field.name for field in type(call.attrs).__tvm_ffi_type_info__.fields])
+    return attrs_of(call, names_of(call.attrs))

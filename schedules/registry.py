@@ -26,6 +26,7 @@ from .recipes.elementwise import Elementwise
 from .recipes.layer_norm import LayerNorm
 from .recipes.pad import Pad
 from .recipes.pool2d import Pool2d
+from .recipes.recurrent import Recurrent
 from .recipes.reduction import Reduction
 from .recipes.softmax import Softmax
 from .recipes.strided_slice import StridedSlice
@@ -53,6 +54,7 @@ def recipes() -> tuple[Recipe, ...]:
         DenseDot(),
         BatchMatmul(),
         Attention(),
+        Recurrent(),
         Pool2d(),
         Reduction(),
         Softmax(),

@@ -19,7 +19,6 @@ OPERATOR_NAMES = {
     "tvm_ext/frontend/checks/operators.py::_ALL_VERSIONS": "which own converters read more than the stock ones",
     "tvm_ext/frontend/converters/microsoft/nchwc.py::_POOLS": "a domain's operators",
     "tvm_ext/frontend/converters/microsoft/standard.py::_ACTIVATIONS": "how a domain passes parameters of activations",
-    "tvm_ext/frontend/converters/recurrent.py::lstm": "the activations of an LSTM's gates",
     "tvm_ext/frontend/empty.py::_SCATTERS": "what writes into its first operand: the rule of nothing written",
     "tvm_ext/passes/simplification/recognize_attention.py::_leads_to_matmul": "a pattern: scale and mask of attention",
     "tvm_ext/passes/simplification/reduce_strength.py::_is_not_negative": "sums and products of what is not negative",

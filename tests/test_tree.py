@@ -15,18 +15,19 @@ MAX_MODULES_IN_A_FOLDER = 20
 #: Lines that a room of the library, and what stands beside it, may have. A change that needs more says why where it
 #: raises a number; one that needs less lowers it.
 BUDGET = {
-    "api": 360, "benchmarking": 1080, "byoc": 6200, "byoc.testing": 1100, "cli": 2130, "core": 5650, "driver": 4700,
-    "frontend": 12350, "inspection": 4600, "ops": 1200, "ops.scalars": 850, "passes": 10800, "precision": 550,
-    "quantization": 1250, "rates": 1000, "runtime": 4350, "schedules": 8850, "tuning": 7450, "verification": 2900,
-    "benchmarks": 7050, "tests": 60000,
+    "api": 360, "benchmarking": 1150, "byoc": 6200, "byoc.testing": 1100, "cli": 2130, "core": 5700, "driver": 4900,
+    "frontend": 12100, "inspection": 4600, "ops": 1350, "ops.scalars": 900, "passes": 11200, "precision": 550,
+    "quantization": 1250, "rates": 1000, "runtime": 4400, "schedules": 9650, "tuning": 7450, "verification": 2900,
+    "benchmarks": 7050, "tests": 60900,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02
 
 
 def crowded(sources: Iterable[Source]) -> list[str]:
-    """Folders of library and tests with too many modules, each with their number."""
-    modules = [source for source in sources if not source.is_init and source.path.startswith(("tvm_ext/", "tests/"))]
+    """Folders of library, tests and benchmarks with too many modules, each with their number."""
+    tops = ("tvm_ext/", "tests/", "benchmarks/")
+    modules = [source for source in sources if not source.is_init and source.path.startswith(tops)]
     count = Counter(os.path.dirname(source.path) for source in modules)
     return [f"{folder}: {n} modules" for folder, n in count.items() if n > MAX_MODULES_IN_A_FOLDER]
 
@@ -62,5 +63,6 @@ def lines(sources: list[Source]) -> Counter[str]:
 
 def test_a_folder_has_few_modules(sources: list[Source]) -> None:
     assert not crowded(sources)
-    many = [Source(f"tvm_ext/a/m{k}.py", "", ast.parse("")) for k in range(MAX_MODULES_IN_A_FOLDER + 1)]
-    assert crowded(many) == ["tvm_ext/a: 21 modules"]
+    folders = ("tvm_ext/a", "benchmarks")
+    names = [f"{folder}/m{k}.py" for folder in folders for k in range(MAX_MODULES_IN_A_FOLDER + 1)]
+    assert crowded(Source(name, "", ast.parse("")) for name in names) == [f"{f}: 21 modules" for f in folders]

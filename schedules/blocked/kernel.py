@@ -236,6 +236,16 @@ class BlockedRecipe(Recipe[B]):
     def default(self, match: B, machine: Machine) -> Config:
         return dict(default(match.problem, machine))
 
+    def cuts(self, match: B, config: Config) -> bool:
+        """Of rows of run-time length, tiles and what a thread has of the image begin where rows do; no partial sums of
+        all pixels are kept."""
+        row, group = match.problem.row, match.group
+        if row == match.problem.pixels or isinstance(group.extent(None, len(group.shape) - 1), int):
+            return True
+        share = match.problem.pixels // config["parts"]
+        whole = row % config["tile_p"] == 0 and (share % row == 0 or row % share == 0)
+        return whole and config["chunk"] == match.problem.blocks
+
     def cost(self, match: B, config: Config, machine: Machine) -> float:
         return cost(match.problem, config, machine)
 

@@ -7,6 +7,7 @@ order they are stored, by as many accumulators as hide the latency of a multiply
 from __future__ import annotations
 
 import functools
+import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +36,18 @@ class MatmulRecipe(blocked.BlockedRecipe[blocked.B]):
             return dict(streamed(problem, machine))
         tile = blocked.default(problem, machine)
         return {**tile, "chunk": _longest_chunk(problem, tile["tile_o"], machine)}
+
+    def cuts(self, match: blocked.B, config: Config) -> bool:
+        """Tiles, and what a thread has of the rows, begin where rows of the innermost dimension of run-time extent do;
+        and no partial sums of all rows are kept."""
+        group, problem = match.group, match.problem
+        axes = [axis for axis in range(len(group.shape) - 1) if not isinstance(group.extent(None, axis), int)]
+        if not axes or problem.pixels == group.shape[-2]:  # the rows are one dimension
+            return True
+        inner = math.prod(group.shape[axes[-1] : -1])
+        share = problem.pixels // config["parts"]
+        whole = inner % config["tile_p"] == 0 and (share % inner == 0 or inner % share == 0)
+        return whole and config["chunk"] == problem.blocks
 
 
 def matmul_problem(batch: int, rows: int, k: int, n: int, machine: Machine) -> blocked.Problem:

@@ -22,7 +22,7 @@ from tvm_ext.core.layout import Layout
 
 from ..steps.arguments import Arguments
 from ..steps.loops import parallel_rows, unroll_and_vectorize
-from ..steps.storage import Reader
+from ..steps.storage import Decoding, Reader
 from . import kernel as blocked
 from .convolution import Conv2dMatch, image_in_use
 from .winograd import Transform, transformed
@@ -37,6 +37,15 @@ class WinogradMatch(Conv2dMatch):
     """
 
     sizes: tuple[int, ...]
+
+    @property
+    def behind(self) -> float | None:
+        """What has to stand in memory behind an image of run-time size, as it is stored, so that it is read as zero;
+        None if the size is known, or if that is a condition: in another order, or if only a call tells what is zero."""
+        used = image_in_use(self.group, self.data)
+        if all(isinstance(n, int) for n in used) or self.problem.inner != self.input_lanes:
+            return None
+        return Decoding.of(self.group, self.data).zero_point
 
 
 @dataclass(frozen=True)
@@ -132,8 +141,9 @@ def input_tiles(match: WinogradMatch, tiling: Tiling, args: Arguments) -> Callab
 
 
 def _from_blocks(match: WinogradMatch, tiling: Tiling, data: Reader) -> Element:
-    """Tiles of a blocked input; padding is a condition on whole vectors."""
-    ci, (h, w) = match.data.shape[1], image_in_use(match.group, match.data)
+    """Tiles of a blocked input; padding is a condition on whole vectors, or what :attr:`WinogradMatch.behind` says."""
+    ci = match.data.shape[1]
+    h, w = image_in_use(match.group, match.data) if match.behind is None else match.data.shape[2:]
     stride, m, (top, left) = tiling.stride, tiling.transform.m, match.window.pads[:2]
     blocks = ci // tiling.width
 

@@ -20,7 +20,7 @@ from tvm_ext.core.layout import Layout
 from tvm_ext.core.recipe import Layouts
 
 from .epilogue import Epilogue
-from .storage import Reader, reader
+from .storage import Reader, decoder, reader
 
 
 class Arguments:
@@ -60,6 +60,15 @@ class Arguments:
     def reader(self, param: Param) -> Reader:
         """Reads an operand of the anchor at physical indices, as numbers that the anchor computes with."""
         return reader(self.group, self.tensors, self.layouts.params, param)
+
+    def decode(self, param: Param, stored: Any, place: Sequence[Any]) -> Any:
+        """The number that an element of an operand stands for.
+
+        Args:
+            stored: what is stored.
+            place: its logical index.
+        """
+        return decoder(self.group, self.tensors, self.layouts.params, param)(stored, lambda: place)
 
     def decoded(self, param: Param) -> Any:
         """An operand whose elements are read many times: a stage "decoded" in its own layout, or as it is."""

@@ -20,7 +20,7 @@ def apply_schedule(function: tirx.PrimFunc, group: Group | None, schedule: Calla
         group: whose kernel it is; None of one without run-time sizes.
     """
     sizes = symbols_of(group) if group is not None else []
-    sch = Schedule(_with_params(function, [*function.params, *sizes]))
+    sch = Schedule(_with_params(function, [*function.params, *sizes]) if sizes else function)
     schedule(sch)
     made = sch.mod["main"].without_attr("global_symbol")
     return _with_params(made, made.params[: len(function.params)])

@@ -80,24 +80,34 @@ def reader(group: Group, tensors: Sequence[Any], layouts: Sequence[Layout], para
         tensors, layouts: of its parameters, in order.
         param: the operand.
     """
-    where = {p.var: k for k, p in enumerate(group.params)}
-    tensor, layout = tensors[where[param.var]], layouts[where[param.var]]
+    where = group.params.index(param)
+    tensor, layout = tensors[where], layouts[where]
+    decode = decoder(group, tensors, layouts, param)
+    return (lambda *index: decode(tensor(*index), lambda: layout.logical(index))) if param.decode else tensor
 
-    def parameter(call: Call, operand: Any, index: Sequence[Any]) -> Any:
+
+def decoder(
+    group: Group, tensors: Sequence[Any], layouts: Sequence[Layout], param: Param
+) -> Callable[[Any, Callable[[], Sequence[Any]]], Any]:
+    """(what is stored of an operand, where: its logical index) -> the number that it stands for."""
+    where = {p.var: k for k, p in enumerate(group.params)}
+
+    def parameter(call: Call, operand: Any, place: Sequence[Any]) -> Any:
         if (value := scalar_of(operand)) is not None:
             return tirx.const(value, dtype_of(operand))
         shape, axis = shape_of(operand) or (), int(call.attrs.axis) % max(len(param.shape), 1)
-        at = [tirx.min(layout.logical(index)[axis], d - 1) for d in shape]  # a lane beyond the last channel: the last
+        at = [tirx.min(place[axis], d - 1) for d in shape]  # a lane beyond the last channel: the last
         return tensors[where[operand]](*layouts[where[operand]].index(at))
 
-    def read(*index: Any) -> Any:
-        value = tensor(*index)
+    def decode(value: Any, place: Callable[[], Sequence[Any]]) -> Any:
         for call in param.decode:
-            rest = [parameter(call, a, index) for a in call.args[1:]] if of(op_name(call)).per_axis else _scalars(call)
+            rest = (
+                [parameter(call, a, place()) for a in call.args[1:]] if of(op_name(call)).per_axis else _scalars(call)
+            )
             value = scalar_call(call, [value, *rest])
         return value
 
-    return read if param.decode else tensor
+    return decode
 
 
 def schedule_decoded(sch: Schedule, param: Param, threads: int, lanes: int) -> None:

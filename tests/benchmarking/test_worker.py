@@ -75,14 +75,17 @@ def message(folder, contender):
 @pytest.mark.parametrize("contender", ["onnxruntime", "tvm"])
 def test_a_contender_saves_outputs_and_gives_samples(files, contender):
     folder, expected = files
-    requests = [message(folder, contender), {"round": {"seconds": 0.01}}]
+    again = {name: str(folder / f"{file}.npz") for name, file in (("inputs", "in"), ("outputs", "again"))}
+    requests = [message(folder, contender), {"run": again}, {"round": {"seconds": 0.01}}]
     answers = io.StringIO()
     worker._serve(io.StringIO("".join(json.dumps(r) + "\n" for r in requests)), answers)
-    ready, round_answer = [json.loads(line) for line in answers.getvalue().splitlines()]
+    ready, run_answer, round_answer = [json.loads(line) for line in answers.getvalue().splitlines()]
     assert ready["ready"]["version"].startswith({"onnxruntime": "onnxruntime 1", "tvm": "apache-tvm 0.27"}[contender])
     assert all(s > 0 for s in round_answer["samples"])
     assert ready["ready"]["outputs"] == ["file", "/sum"] and ready["ready"]["prepare_seconds"] > 0
-    with np.load(folder / "out.npz") as outputs:
+    assert run_answer["outputs"] == ready["ready"]["outputs"]
+    with np.load(folder / "out.npz") as outputs, np.load(folder / "again.npz") as others:
+        assert all((outputs[name] == others[name]).all() for name in outputs)
         np.testing.assert_allclose(outputs["arr_0"], expected, rtol=1e-5, atol=1e-5)
         np.testing.assert_array_equal(outputs["arr_1"], -outputs["arr_0"])
 

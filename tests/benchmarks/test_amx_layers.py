@@ -6,12 +6,12 @@ import json
 import sys
 from dataclasses import replace
 
-import amx_layers
 import numpy as np
 import pytest
-from _amx_ablations import without
-from _amx_kernels import LAYERS, Layer, Work, rate_call
 
+from benchmarks import amx_layers
+from benchmarks.tiles.ablations import without
+from benchmarks.tiles.kernels import LAYERS, Layer, Work
 from tests.emulation.execution import tile_instructions
 from tests.schedules.amx_cases import MACHINE, arrays_of, run_tiles
 
@@ -34,7 +34,7 @@ def test_the_layers_are_those_of_the_model() -> None:
 @pytest.mark.parametrize("layer", [SMALL, NARROW, EVEN])
 def test_work_is_what_the_machine_code_does(layer: Layer, kind: str) -> None:
     with tile_instructions() as amx:
-        figure = amx_layers.figure_of(layer, kind, MACHINE, 0.0, cold_bytes=1)
+        figure = amx_layers.figure_of(layer, kind, amx_layers.Bench(MACHINE, 0.0), cold_bytes=1)
     calls = 2 + 4  # one to warm up and one measured, of the warm weights and of two copies
     name = "tdpbf16ps" if kind == "bf16" else "tdpbusd"
     amx.assert_counts(**{name: calls * figure.work.products})
@@ -42,19 +42,13 @@ def test_work_is_what_the_machine_code_does(layer: Layer, kind: str) -> None:
     assert figure.cold > 0 and figure.warm > 0 and figure.estimate > 0
 
 
-def test_rates_run_the_instructions_that_they_count() -> None:
-    with tile_instructions() as amx:
-        rate_call(MACHINE, "int8", 8192, loads=True, products=True, steps=3)()
-    amx.assert_counts(tdpbusd=3 * 2 * 4, tileloadd=4 + 3 * 2 * 4)
-
-
 def test_alternatives_differ_from_the_choice_in_each_knob() -> None:
     machine = replace(MACHINE.with_threads(2), l1d=48 << 10, l2=2 << 20)
     layer = next(layer for layer in LAYERS if "64, 56x56" in layer.name)
     match = amx_layers._match(layer, "bf16", machine)
     config = amx_layers.Conv2dAmx().default(match, machine)
-    figure = amx_layers.Figure(layer.name, "bf16", config, 1.0, 1.0, 1.0, Work.of(match, config))
-    others = amx_layers.alternatives(layer, figure, machine)
+    figure = amx_layers.Figure(layer, "bf16", config, 1.0, 1.0, 1.0, Work.of(match, config))
+    others = amx_layers.alternatives(figure, machine)
     assert config not in others
     for knob in ("share", "stream", "chunk", "parts"):
         assert {c[knob] for c in others} - {config[knob]}
@@ -84,7 +78,7 @@ def test_ablations_leave_out_what_they_say(what: str, missing: str) -> None:
 def test_page(monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setattr(amx_layers, "machine_with_tiles", lambda target, threads: (MACHINE, ""))
     monkeypatch.setattr(amx_layers, "LAYERS", (NARROW,))
-    monkeypatch.setattr(amx_layers, "measured_rates", lambda *_: amx_layers.Rates(1e9, 1e11, 1e10))
+    monkeypatch.setattr(amx_layers, "measured_rates", lambda machine: {"bf16": amx_layers.Rates(1e9, 1e11, 1e10)})
     monkeypatch.setattr(amx_layers, "COLD_BYTES", 1)
     monkeypatch.setattr(amx_layers.figure_of, "__defaults__", (None, 1))
     path = tmp_path / "figures.json"

@@ -3,7 +3,8 @@
 from xml.etree import ElementTree
 
 import pytest
-from _chart import LABEL, RIGHT, WIDTH, Bar, chart
+
+from benchmarks.pages.chart import LABEL, RIGHT, WIDTH, Bar, chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 BARS = [

@@ -6,10 +6,10 @@ import json
 import sys
 import types
 
-import choose
 import pytest
 
 import tvm_ext
+from benchmarks import choose
 
 
 def standing(measure: float) -> types.SimpleNamespace:

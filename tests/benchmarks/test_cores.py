@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 
-import cores
 import pytest
 
 import tvm_ext
+from benchmarks import cores
 from tvm_ext.inspection.estimates import Estimate, KernelEstimate
 
 

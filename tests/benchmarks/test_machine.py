@@ -5,9 +5,10 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-import _machine
 import pytest
-from _common import RESULTS
+
+from benchmarks.common import machine
+from benchmarks.common.results import RESULTS
 
 FACTS = {"vendor": "amd", "processor": "znver4", "isa": "avx512", "features": "avx2 avx512f", "cores": 2}
 
@@ -23,15 +24,15 @@ FACTS = {"vendor": "amd", "processor": "znver4", "isa": "avx512", "features": "a
     ],
 )  # fmt: skip
 def test_names(changes: dict[str, Any], name: str) -> None:
-    assert _machine.machine_name({**FACTS, **changes}) == name
+    assert machine.machine_name({**FACTS, **changes}) == name
 
 
 def test_a_processor_with_features_that_its_name_does_not_imply_is_another_one() -> None:
     implied = {"avx2", "avx512f", "avx512vnni"}
-    assert _machine.known_name("rocketlake", implied, ["avx512f", "avx512vnni"]) == "rocketlake"
-    assert _machine.known_name("rocketlake", implied, ["avx512f", "amx-tile"]) == ""  # masked
-    assert _machine.known_name("rocketlake", implied, ["avx2"]) == "rocketlake"  # some of its features are hidden
-    assert _machine.known_name("generic", implied, []) == ""
+    assert machine.known_name("rocketlake", implied, ["avx512f", "avx512vnni"]) == "rocketlake"
+    assert machine.known_name("rocketlake", implied, ["avx512f", "amx-tile"]) == ""  # masked
+    assert machine.known_name("rocketlake", implied, ["avx2"]) == "rocketlake"  # some of its features are hidden
+    assert machine.known_name("generic", implied, []) == ""
 
 
 @pytest.mark.parametrize(
@@ -40,16 +41,16 @@ def test_a_processor_with_features_that_its_name_does_not_imply_is_another_one()
 )
 def test_vendors(text: str, vendor: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{text}")
-    assert _machine._vendor(str(tmp_path / "cpuinfo")) == vendor
-    assert _machine._vendor(str(tmp_path / "none")) == _machine.architecture()
+    assert machine._vendor(str(tmp_path / "cpuinfo")) == vendor
+    assert machine._vendor(str(tmp_path / "none")) == machine.architecture()
 
 
 def test_results_of_this_machine_go_to_its_folder() -> None:
-    facts = _machine.this_machine()
-    assert RESULTS.name == facts["name"] == _machine.machine_name(facts) and RESULTS.parent.name == "results"
-    assert facts["l1d"] > 0 and facts["name"] in _machine.machine_text(facts)
+    facts = machine.this_machine()
+    assert RESULTS.name == facts["name"] == machine.machine_name(facts) and RESULTS.parent.name == "results"
+    assert facts["l1d"] > 0 and facts["name"] in machine.machine_text(facts)
 
 
 def test_instructions_for_narrow_numbers_are_named() -> None:
     facts = {"isa": "avx512", "features": "avx2 avx512f avx512bf16 amx-tile amx-int8"}
-    assert _machine.instructions(facts) == "avx512, avx512bf16, amx-int8"
+    assert machine.instructions(facts) == "avx512, avx512bf16, amx-int8"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import pathlib
 
-import machines
 import pytest
-from _common import ALL_RESULTS
-from _rows import ROWS
+
+from benchmarks import machines
+from benchmarks.asked.rows import ROWS
+from benchmarks.common.results import ALL_RESULTS
 
 FACTS = {"cpu": "A CPU", "cores": 2, "processor": "znver4", "isa": "avx512", "features": "avx512f", "l2": 1 << 20}
 KEY = ROWS[0].key

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import pathlib
 
-import matmul_levels
 import pytest
+
+from benchmarks import matmul_levels
 
 
 @pytest.mark.parametrize("level", matmul_levels.LEVELS)
 def test_every_level_is_a_matmul(level: str) -> None:
-    answer = matmul_levels._measure(level, 64, 0.001)
+    answer = matmul_levels.measured(level, 64, 0.001)
     assert answer["error"] <= 64 * 2.0**-24 and answer["gflops"] > 0
 
 

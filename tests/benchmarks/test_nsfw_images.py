@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import _nsfw_images as pictures
-import _pinned as pinned
 import numpy as np
 import pytest
-from _common import Unavailable
 
 import tvm_ext
+from benchmarks.common.rows import Unavailable
+from benchmarks.models import nsfw_images as pictures
+from benchmarks.models import pinned
 from tvm_ext.verification.reference import onnxruntime_session
 
 

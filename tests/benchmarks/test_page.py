@@ -3,11 +3,12 @@
 import json
 import pathlib
 
-from _chart import Bar
-from _measures import Outcome, Settings
-from _page import document, line, plain, table, write
-from _reasons import NOT_PROFILED
-from _rows import SuiteRow
+from benchmarks.asked.measures import Outcome
+from benchmarks.asked.rows import SuiteRow
+from benchmarks.asked.settings import Settings
+from benchmarks.measuring.reasons import NOT_PROFILED
+from benchmarks.pages.chart import Bar
+from benchmarks.pages.suite_page import document, line, markdown, plain, write
 
 MACHINE = {
     "name": "some-avx2-2c", "cpu": "Some CPU", "cores": 2, "memory_gib": 8, "system": "Linux", "python": "3.11",
@@ -37,7 +38,7 @@ def found(*peers):
 
 
 def test_the_table_has_a_line_a_row():
-    lines = table(found("openvino", "torch"))
+    lines = markdown(found("openvino", "torch")).splitlines()
     cells = [text.strip("| ").split(" | ") for text in lines[2:6]]
     assert cells[0] == ["Model good", "0.500", "0.9 or less", "yes", "0.45 to 0.60", "1 / 2 ms", "1.0e-07", "0.75",
                         "missing"]  # fmt: skip

@@ -3,17 +3,18 @@
 import json
 import sys
 
-import _accuracy
-import _openvino
-import _precision_page as page
 import numpy as np
-import precision
 import pytest
-from _common import Row, Unavailable
-from _contest import Contender, Standing, contest
-from _precision_models import MODELS, outputs_of
-from _precision_races import RACES, Bar, add_reasons
 
+from benchmarks import precision
+from benchmarks.asked import accuracy
+from benchmarks.asked.settings import Settings
+from benchmarks.common.rows import Row, Unavailable
+from benchmarks.measuring import openvino
+from benchmarks.measuring.contest import Contender, Standing, contest
+from benchmarks.measuring.races import RACES, Bar, add_reasons
+from benchmarks.models.models import MODELS, outputs_of
+from benchmarks.pages import answers
 from tests.onnx_graphs import model, node, random, value
 from tvm_ext.benchmarking.table import BenchmarkRow
 
@@ -67,7 +68,7 @@ def fake(tmp_path, monkeypatch):
         program = tmp_path / "python"
         program.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{tmp_path}" exec "{sys.executable}" "$@"\n')
         program.chmod(0o755)
-        monkeypatch.setattr(_openvino, "python", lambda: str(program))
+        monkeypatch.setattr(openvino, "python", lambda: str(program))
 
     return put
 
@@ -78,7 +79,7 @@ def race(dense, folder):
         Contender("onnxruntime", "onnxruntime", "onnxruntime", dense, "f32"),
         Contender("openvino", "OpenVINO", "openvino", dense, "bf16"),
     ]
-    return entries, contest(entries, X, outputs_of(dense), folder, 2, 7, 0.001)
+    return entries, contest(entries, X, outputs_of(dense), Settings(folder, 2, 7, 0.001))
 
 
 def test_a_contest_times_what_agrees(dense, fake, tmp_path):
@@ -86,9 +87,9 @@ def test_a_contest_times_what_agrees(dense, fake, tmp_path):
     entries, found = race(dense, tmp_path / "race")
     assert all(row.ok and len(row.rounds) == 7 for row in found.rows.values()), found
     assert len(found.ratios("f32", "openvino")) == 7 and 1e-4 < found.rows["openvino"].of_range < 0.01
-    text = "\n".join(page.contenders(entries, found))
+    text = "\n".join(answers.contenders_table(entries, found))
     assert "* OpenVINO took bf16: 2 brgemm (FullyConnected, bf16)" in text and "| openvino 1.2.3 |" in text
-    assert json.dumps(page.details(found))
+    assert json.dumps(answers.details(found))
 
 
 def test_outputs_that_disagree_have_no_time(dense, fake, tmp_path):
@@ -104,7 +105,7 @@ def test_without_openvino_the_others_go_on(dense, tmp_path, monkeypatch):
     def missing():
         raise Unavailable("OpenVINO: no matching distribution")
 
-    monkeypatch.setattr(_openvino, "python", missing)
+    monkeypatch.setattr(openvino, "python", missing)
     _, found = race(dense, tmp_path / "race")
     assert found.rows["f32"].ok and found.rows["openvino"].reason == "OpenVINO: no matching distribution"
 
@@ -112,7 +113,7 @@ def test_without_openvino_the_others_go_on(dense, tmp_path, monkeypatch):
 def test_outputs_of_many_inputs(dense, fake):
     fake(0.0)
     sets = [{"x": random(3, 7, seed=seed)} for seed in range(3)]
-    found = _openvino.outputs(dense, ["y"], sets, 2)
+    found = openvino.outputs(dense, ["y"], sets, 2)
     assert [one["y"].shape for one in found] == [(3, 5)] * 3
     weight = random(7, 5)
     for one, given in zip(found, sets, strict=True):
@@ -122,18 +123,18 @@ def test_outputs_of_many_inputs(dense, fake):
 def test_a_failing_openvino_says_why(dense, fake):
     fake("1 / 0")
     with pytest.raises(Unavailable, match="ZeroDivisionError"):
-        _openvino.outputs(dense, ["y"], [X], 2)
+        openvino.outputs(dense, ["y"], [X], 2)
 
 
 def test_the_environment_is_made_once(tmp_path, monkeypatch):
     commands = []
-    monkeypatch.setattr(_openvino, "FOLDER", tmp_path)
-    monkeypatch.setattr(_openvino, "_told", commands.append)
-    folder = tmp_path / ".cache" / _openvino.REQUIREMENTS[0].replace("==", "-")
+    monkeypatch.setattr(openvino, "CACHE", tmp_path)
+    monkeypatch.setattr(openvino, "run", lambda what, command, timeout: commands.append(command))
+    folder = tmp_path / openvino.REQUIREMENTS[0].replace("==", "-")
     folder.mkdir(parents=True)
-    made = [_openvino.python.__wrapped__() for _ in range(2)]
+    made = [openvino.python.__wrapped__() for _ in range(2)]
     assert made == [str(folder / "bin" / "python")] * 2
-    assert [command[2] for command in commands] == ["venv", "pip"] and _openvino.REQUIREMENTS[0] in commands[1]
+    assert [command[2] for command in commands] == ["venv", "pip"] and openvino.REQUIREMENTS[0] in commands[1]
 
 
 def standing(**minima):
@@ -152,17 +153,17 @@ def test_a_bar_is_held_against_the_fastest():
 
 
 def test_races_are_of_known_models_and_contenders(dense, tmp_path, monkeypatch):
-    assert RACES.keys() <= MODELS.keys()
-    monkeypatch.setattr("_precision_races.quantized", lambda key, folder, activations: dense)
+    assert {race.model for race in RACES.values()} <= MODELS.keys()
+    monkeypatch.setattr("benchmarks.measuring.races.quantized", lambda key, folder, activations: dense)
     for name in ("resnet18", "matmul"):
-        keys = [entry.key for entry in RACES[name].contenders(tmp_path)]
+        keys = [entry.key for entry in RACES[name].contenders(RACES[name].model, tmp_path)]
         assert len(set(keys)) == len(keys) and "onnxruntime" in keys
         assert {key for bar in RACES[name].bars for key in (bar.ours, *bar.others)} <= set(keys)
 
 
 def test_missed_ratios_are_explained_by_a_profile_of_our_program(dense, monkeypatch):
     asked = []
-    monkeypatch.setattr("_precision_races.explained", lambda *args: asked.append(args) or "memory-bound")
+    monkeypatch.setattr("benchmarks.measuring.races.explained", lambda *args: asked.append(args) or "memory-bound")
     entry = Contender("bf16", "ours", "tvm_ext", dense, "bf16", {"precision": "bf16"})
     rows = [
         Row("met", "1", "0.5", True, {"ratio": 0.5, "ours": "bf16"}), Row("lost", "1", "drop", False),
@@ -175,7 +176,7 @@ def test_missed_ratios_are_explained_by_a_profile_of_our_program(dense, monkeypa
 
 def test_errors_are_of_floating_outputs():
     wanted = {"ids": np.array([1, 2]), "y": np.array([0.0, 4.0], np.float32)}
-    assert _accuracy.error({"ids": np.array([9, 9]), "y": np.array([0.0, 3.0], np.float32)}, wanted) == 0.25
+    assert accuracy.error({"ids": np.array([9, 9]), "y": np.array([0.0, 3.0], np.float32)}, wanted) == 0.25
 
 
 @pytest.fixture
@@ -189,12 +190,10 @@ def parts(monkeypatch, tmp_path):
         Row("g", "1 or less", "0.5", True),
         Row("slow", "1 or less", "2", False, {"ratio": 2, "reason": "L2-bound"}),
     ]
-    found = {"good": ("Good", lambda s: precision.Found(rows, ["a table"]))}
+    found = {"good": ("Good", lambda s: answers.Answer(rows, ["a table"]))}
     monkeypatch.setattr(precision, "PARTS", {**found, "bad": ("Bad", broken)})
-    read, write = page.read, page.write
     monkeypatch.setattr(precision.machines, "write", lambda: None)
-    monkeypatch.setattr(page, "read", lambda: read(tmp_path))
-    monkeypatch.setattr(page, "write", lambda document: write(document, tmp_path))
+    monkeypatch.setattr(precision, "RESULTS", tmp_path)
     return tmp_path
 
 

@@ -6,10 +6,10 @@ import json
 import sys
 from dataclasses import replace
 
-import profile_overhead
 import pytest
 
 import tvm_ext
+from benchmarks import profile_overhead
 from tests.inspection.profile.fakes import sample
 
 

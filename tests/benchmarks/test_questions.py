@@ -6,25 +6,25 @@ import json
 import pathlib
 import time
 
-import _chains
-import _question_page
-import _questions
 import onnx
 import pytest
-import questions
-from _chains import Chain
-from _common import Row, Unavailable
-from _measures import Settings
-from _question_page import Answer, Page
-from _questions import Question
+
+from benchmarks import questions
+from benchmarks.asked import chains
+from benchmarks.asked import questions as asked_questions
+from benchmarks.asked.chains import Chain
+from benchmarks.asked.questions import Question
+from benchmarks.asked.settings import Settings
+from benchmarks.common.rows import Row, Unavailable
+from benchmarks.pages.answers import Answer
 
 SETTINGS = Settings(pathlib.Path(), 2)
 
 
 @pytest.fixture
-def page(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Page:
-    monkeypatch.setattr(_question_page._measures, "roofs", lambda threads: {"threads": threads})
-    return Page(tmp_path, 5.0, 2)
+def page(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> questions.Page:
+    monkeypatch.setattr(questions.measures, "roofs", lambda threads: {"threads": threads})
+    return questions.Page(tmp_path, 5.0, 2)
 
 
 def question(key: str, seconds: float = 0.0, kind: str = "", model: str = "") -> Question:
@@ -51,7 +51,7 @@ def skipped(answers: dict[str, Answer]) -> list[str]:
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_question_begins_only_while_its_kind_has_time(page: Page) -> None:
+def test_a_question_begins_only_while_its_kind_has_time(page: questions.Page) -> None:
     asked = [
         question("a", 6, "slow"),
         question("b", 6, "slow"),
@@ -64,13 +64,13 @@ def test_a_question_begins_only_while_its_kind_has_time(page: Page) -> None:
     assert answers["b"].rows[0].met is None
 
 
-def test_a_model_without_its_file_is_left_out_with_a_line(page: Page) -> None:
+def test_a_model_without_its_file_is_left_out_with_a_line(page: questions.Page) -> None:
     answers = questions.answered([question("a", model="m"), question("b")], {"m": "no network"}, SETTINGS,
                                  time.monotonic() + 60, page)  # fmt: skip
     assert answers["a"].rows[0].measured == "skipped: no network" and answers["b"].rows[0].met
 
 
-def test_what_fails_is_an_answer_and_the_others_go_on(page: Page) -> None:
+def test_what_fails_is_an_answer_and_the_others_go_on(page: questions.Page) -> None:
     def broken(settings: Settings) -> Answer:
         raise ZeroDivisionError("division by zero")
 
@@ -85,7 +85,7 @@ def test_what_fails_is_an_answer_and_the_others_go_on(page: Page) -> None:
     assert "ZeroDivisionError: division by zero" in answers["a"].rows[0].measured
 
 
-def test_the_pages_hold_rows_reasons_and_notes(page: Page) -> None:
+def test_the_pages_hold_rows_reasons_and_notes(page: questions.Page) -> None:
     row = Row("slow", "1 or less", "2", False, {"reason": "memory-bound"})
     page.write({"a": Answer([row], ["## Layers"], {"x": 1})})
     document = json.loads((page.folder / "questions.json").read_text())
@@ -113,8 +113,8 @@ def test_files_that_cannot_be_had_are_known_before_the_clock_starts(
 
 def test_without_openvino_its_bars_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     for there, count in (("", 2), ("/usr/bin/python3", 0)):
-        monkeypatch.setattr(_questions._openvino, "installed", lambda there=there: there)
-        ask = _questions._narrow("minilm", 0.85, 0.85).ask
+        monkeypatch.setattr(asked_questions.openvino, "installed", lambda there=there: there)
+        ask = asked_questions._narrow("minilm", 0.85, 0.85).ask
         assert len(ask.keywords["left_out"]) == count  # type: ignore[attr-defined]
 
 
@@ -135,9 +135,9 @@ FOUND = {
 
 def test_a_chain_is_judged_by_its_nearer_roof() -> None:
     chain = Chain(8, 512, 7)
-    row = _chains.row_of(chain, "f32", dict(FOUND))
+    row = chains.row_of(chain, "f32", dict(FOUND))
     assert row.met and row.details["value"] == pytest.approx(0.9) and "20.0 / 40.0 GB/s" in row.measured
-    assert not _chains.row_of(chain, "f32", {**FOUND, "executed": 8e7}).met
-    assert _chains.row_of(chain, "f32", {**FOUND, "ok": False}).measured == "outputs disagree"
-    told = _chains.row_of(chain, "bf16", dict(FOUND))
+    assert not chains.row_of(chain, "f32", {**FOUND, "executed": 8e7}).met
+    assert chains.row_of(chain, "f32", {**FOUND, "ok": False}).measured == "outputs disagree"
+    told = chains.row_of(chain, "bf16", dict(FOUND))
     assert told.met is None and told.details["value"] == pytest.approx(0.5) and "GFLOP" not in told.measured

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-import _reasons
 import numpy as np
 import pytest
 
+from benchmarks.measuring import reasons
 from tests.inspection.profile.fakes import launch, profile
 from tests.onnx_graphs import model, node, random, value
 
@@ -18,8 +18,8 @@ L2 = {"executed": 1e7, "bytes": 45_000_000}  # 50 GB/s
 NEITHER = {"executed": 4e7, "bytes": 4_000_000}
 
 
-def share(work: dict[str, Any], **changes: Any) -> _reasons.Share:
-    (found,) = _reasons.shares(profile([launch(1, "k", ["n"], [1e-3], **work, **changes)]), [[1, 8, 7, 7]])
+def share(work: dict[str, Any], **changes: Any) -> reasons.Share:
+    (found,) = reasons.shares(profile([launch(1, "k", ["n"], [1e-3], **work, **changes)]), [[1, 8, 7, 7]])
     return found
 
 
@@ -54,7 +54,7 @@ def test_a_kernel_whose_work_is_not_known_is_near_no_roof() -> None:
 
 def test_launches_of_one_recipe_and_shape_are_told_together() -> None:
     launches = [launch(i, f"k{i}", [f"n{i}"], [1e-3], **work) for i, work in ((1, COMPUTE), (2, MEMORY), (3, COMPUTE))]
-    found = _reasons.shares(profile(launches), [[4, 4], [1, 2], [4, 4]])
+    found = reasons.shares(profile(launches), [[4, 4], [1, 2], [4, 4]])
     assert [one.label for one in found] == ["dense at 4x4 (2 launches)", "dense at 2"]
     assert [one.share for one in found] == pytest.approx([2 / 3.3, 1 / 3.3])
     assert found[0].roofs["multiply-add peak"] == pytest.approx(0.9)
@@ -62,27 +62,27 @@ def test_launches_of_one_recipe_and_shape_are_told_together() -> None:
 
 def test_near_a_roof_is_an_explanation_and_near_none_is_unexplained() -> None:
     fast, slow = (launch(1, "k", ["n"], [1e-3], **work) for work in (COMPUTE, NEITHER))
-    told = _reasons.reason_of(profile([fast], [1.02e-3]), [[8]])
+    told = reasons.reason_of(profile([fast], [1.02e-3]), [[8]])
     assert told.startswith(
         "dense at 8: 98 % of the time at 90 % of the multiply-add peak, 10 % of the memory roof: compute"
     )
     assert "in all 98 % of 1.02 ms" in told and "outside" not in told
-    assert _reasons.reason_of(profile([slow], [1.02e-3]), [[8]]).startswith("unexplained: dense at 8: 98 % of the time")
+    assert reasons.reason_of(profile([slow], [1.02e-3]), [[8]]).startswith("unexplained: dense at 8: 98 % of the time")
 
 
 def test_time_outside_of_kernels_is_told() -> None:
-    told = _reasons.reason_of(profile([launch(1, "k", ["n"], [1e-3], **COMPUTE)], [4e-3]), [[8]])
+    told = reasons.reason_of(profile([launch(1, "k", ["n"], [1e-3], **COMPUTE)], [4e-3]), [[8]])
     assert told.startswith("unexplained: ") and "outside of kernels (call, VM): 75 % of the time" in told
 
 
 def test_small_kernels_are_left_out() -> None:
     launches = [launch(1, "k", ["n"], [1e-3]), launch(2, "s", ["m"], [1e-5], recipe="pad")]
-    assert "pad" not in _reasons.reason_of(profile(launches), [[8], [8]])
+    assert "pad" not in reasons.reason_of(profile(launches), [[8], [8]])
 
 
 def test_a_model_that_cannot_be_profiled_says_why(tmp_path: pathlib.Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"no model")
-    assert _reasons.explained(tmp_path / "bad.onnx", 1, {}, {}).startswith("not profiled: ")
+    assert reasons.explained(tmp_path / "bad.onnx", 1, {}, {}).startswith("not profiled: ")
 
 
 @pytest.mark.long
@@ -90,7 +90,7 @@ def test_a_profile_has_a_shape_a_launch(tmp_path: pathlib.Path) -> None:
     graph = model([node("MatMul", "x w", "h"), node("Softmax", "h", "y")], [value("x", (3, 7))], [value("y", (3, 5))],
                   {"w": random(7, 5)})  # fmt: skip
     (tmp_path / "m.onnx").write_bytes(graph.SerializeToString())
-    found, shapes = _reasons.profiled(
+    found, shapes = reasons.profiled(
         tmp_path / "m.onnx", 1, {"precision": "float32"}, {"x": np.ones((3, 7), np.float32)}
     )
     assert len(shapes) == len(found.launches) and [3, 5] in shapes and found.threads == 1

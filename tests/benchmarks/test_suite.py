@@ -3,12 +3,13 @@
 import numpy as np
 import onnx
 import pytest
-import suite
-from _common import Unavailable
-from _measures import Outcome, Settings, of_table
-from _models import MODELS
-from _rows import RATIO, ROWS, SuiteRow
 
+from benchmarks import suite
+from benchmarks.asked.measures import Outcome, of_table
+from benchmarks.asked.rows import RATIO, ROWS, SuiteRow
+from benchmarks.asked.settings import Settings
+from benchmarks.common.rows import Unavailable
+from benchmarks.models.models import MODELS
 from tests.frontend.graphs import run_onnxruntime
 from tvm_ext.benchmarking.table import BenchmarkRow, BenchmarkTable
 from tvm_ext.core.sample_inputs import seeded_inputs
@@ -54,10 +55,18 @@ def seeded(proto):
 
 def test_inputs_of_trained_models_fit_their_shapes():
     for key in ("open-nsfw", "pp-ocr-rec", "minilm"):
-        model = MODELS[key]
-        assert {name: array.shape for name, array in model.inputs().items()} == dict(model.shapes)
-    ids = MODELS["minilm"].inputs()["input_ids"]
+        inputs, others = (MODELS[key].draw(seed) for seed in (0, 1))
+        assert {name: array.shape for name, array in inputs.items()} == MODELS[key].shapes
+        assert any((inputs[name] != others[name]).any() for name in inputs)
+    ids = MODELS["minilm"].draw(0)["input_ids"]
     assert ids.dtype == np.int64 and ids.min() >= 0 and ids.max() < 30522 and len(np.unique(ids)) > 50
+
+
+def test_what_a_model_does_not_draw_is_drawn_by_seed(tmp_path):
+    model = MODELS["matmul-512-inputs"]
+    first, again, other = (model.inputs(tmp_path, seed) for seed in (3, 3, 4))
+    assert {name: array.shape for name, array in first.items()} == {"a": (512, 512), "b": (512, 512)}
+    assert (first["a"] == again["a"]).all() and (first["a"] != other["a"]).any()
 
 
 def test_a_row_that_fails_is_an_outcome(tmp_path, capsys):
@@ -75,7 +84,7 @@ def test_a_row_that_fails_is_an_outcome(tmp_path, capsys):
 
 def test_a_missed_bar_is_profiled_then_and_there(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(suite._measures, "reason", lambda key, settings: asked.append(key) or "memory-bound")
+    monkeypatch.setattr(suite.measures, "reason", lambda key, settings: asked.append(key) or "memory-bound")
     rows = [SuiteRow(key, "t", 1.0, lambda s, v=v: Outcome(v), model=m) for key, v, m in
             (("slow", 1.5, "mlp"), ("fast", 0.5, "mlp"), ("large", 1.5, ""), ("none", None, "mlp"))]  # fmt: skip
     outcomes = [suite.measured(row, Settings(tmp_path), "") for row in rows]
@@ -111,9 +120,9 @@ def fake_rows(monkeypatch):
     )
     monkeypatch.setattr(suite, "ROWS", rows)
     written = []
-    monkeypatch.setattr(suite._page, "write", lambda *args: written.append(args))
+    monkeypatch.setattr(suite.suite_page, "write", lambda *args: written.append(args))
     monkeypatch.setattr(suite.machines, "write", lambda: "README.md")
-    monkeypatch.setattr(suite._measures, "roofs", lambda threads: {"threads": threads})
+    monkeypatch.setattr(suite.measures, "roofs", lambda threads: {"threads": threads})
     return written
 
 

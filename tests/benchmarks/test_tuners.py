@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-import tuners
-import tuning_table
-from _tuning_table import Entry, TableTask, read_table, write_table
 
+from benchmarks import tuners, tuning_table
+from benchmarks.searching.table import Entry, TableTask, read_table, write_table
 from tvm_ext.core.recipe import Config
 from tvm_ext.tuning.templates.space import ConfigSpace
 

@@ -6,7 +6,8 @@ import json
 import sys
 
 import pytest
-import waiting
+
+from benchmarks import waiting
 
 
 class FakeWorker:

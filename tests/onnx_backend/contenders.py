@@ -23,7 +23,7 @@ from .cases import Case
 
 def ours(case: Case) -> list[Any]:
     """`tvm_ext.compile`, with the inputs that decide a shape frozen."""
-    feeds = _feeds(case)
+    feeds = feeds_of(case)
     freeze = {name: feeds.pop(name) for name in case.frozen}
     program = compiled(case.model, threads=1, freeze=freeze)
     results = program.run(feeds)
@@ -38,7 +38,7 @@ def onnxruntime(case: Case, optimized: bool = True) -> list[Any]:
         session = session_of(case.model, optimized=optimized)
     except Exception as error:
         raise Refused(str(error)) from error
-    feeds = {name: value for name, value in _feeds(case).items() if value is not None}
+    feeds = {name: value for name, value in feeds_of(case).items() if value is not None}
     if all(isinstance(value, list) or _is_native(value) for value in (*feeds.values(), *case.outputs)):
         return list(session.run(None, feeds))
     values = {name: _ort_value(onnxruntime, value) for name, value in feeds.items()}
@@ -88,13 +88,13 @@ def _stock(case: Case, frozen: tuple[str, ...]) -> list[Any]:
     from tvm_ext.frontend.reading.freezing import frozen_source
     from tvm_ext.frontend.reading.reader import Source
 
-    feeds = _feeds(case)
+    feeds = feeds_of(case)
     freeze = frozen_inputs({name: feeds.pop(name) for name in frozen})
     source = Source(onnx.ModelProto.FromString(case.model), case.name, "", None)
     return stock_outputs(frozen_source(source, freeze).proto, feeds)
 
 
-def _feeds(case: Case) -> dict[str, Any]:
+def feeds_of(case: Case) -> dict[str, Any]:
     import onnx
 
     names = [value.name for value in onnx.ModelProto.FromString(case.model).graph.input]

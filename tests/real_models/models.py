@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import pathlib
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.common.rows import Unavailable
+from benchmarks.models import pinned
+from benchmarks.models.wheels import Wheel
+
 from . import inputs as draw
-
-_SCRIPTS = str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks")
-if _SCRIPTS not in sys.path:  # scripts import each other by bare names
-    sys.path.append(_SCRIPTS)
-
-import _pinned as pinned  # noqa: E402
-from _common import Unavailable  # noqa: E402
-from _wheels import Wheel  # noqa: E402
 
 __all__ = ["MODELS", "RealModel", "Unavailable"]
 

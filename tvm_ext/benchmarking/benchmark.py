@@ -142,16 +142,19 @@ class Race:
         return BenchmarkTable(**{**vars(table), "warnings": tuple(warned)})
 
     def _prepare_one(self, name: str) -> None:
-        options = self.options if name == OURS or not self.fixed else {**self.options, "shapes": self.fixed}
-        message = {
-            "contender": name, "model": self.path, "threads": self.threads, "options": _plain(options),
-            "inputs": str(self.folder / "inputs.npz"), "outputs": str(self._outputs(name)),
-        }  # fmt: skip
         worker = self.workers[name] = Worker(self.threads, python=self.pythons.get(name))
         self.stack.callback(worker.close)
         with self._dropping(name):
-            self.ready[name] = worker.ask(message, self.timeout)["ready"]
+            self.ready[name] = worker.ask(self._message(name), self.timeout)["ready"]
             self.samples[name] = []
+
+    def _message(self, name: str) -> dict[str, Any]:
+        """What a contender is asked to prepare."""
+        options = self.options if name == OURS or not self.fixed else {**self.options, "shapes": self.fixed}
+        return {
+            "contender": name, "model": self.path, "threads": self.threads, "options": _plain(options),
+            "inputs": str(self.folder / "inputs.npz"), "outputs": str(self._outputs(name)),
+        }  # fmt: skip
 
     def _check(self, name: str) -> None:
         tolerance = self.ready[name].get("details", {}).get("tolerance")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 
 Outputs = dict[str, np.ndarray]
+#: Operations, as OpenVINO's execution graph calls them, that do arithmetic; the others move data.
+_ARITHMETIC = ("Convolution", "FullyConnected", "FullyConnectedQuantizedLegacy", "MatMul", "Pooling", "Subgraph")
 
 
 @dataclass(frozen=True)
@@ -73,27 +76,42 @@ def prepare_onnxruntime(model: str, threads: int, options: dict[str, Any]) -> Pr
 
 
 def prepare_openvino(model: str, threads: int, options: dict[str, Any]) -> Prepared:
-    """OpenVINO's CPU plugin in float32: latency hint, one stream, inputs and outputs shared instead of copied."""
+    """OpenVINO's CPU plugin: latency hint, one stream, inputs and outputs shared instead of copied.
+
+    It computes in float32; with "inference_precision" None among the options in what it likes best, which the details
+    then name. The option "outputs" has the names of the graph's outputs for a Python without onnx.
+    """
     openvino = _needed("openvino")
     network = openvino.Core().read_model(model)
     if shapes := _shapes(options):
         network.reshape({name: openvino.PartialShape(shape) for name, shape in shapes.items()})
-    settings = {
-        "PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1,
-        "INFERENCE_PRECISION_HINT": "f32",
-    }  # fmt: skip
+    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
+    if precision := options.get("inference_precision", "f32"):
+        settings["INFERENCE_PRECISION_HINT"] = precision
     compiled = openvino.Core().compile_model(network, "CPU", settings)
     request = compiled.create_infer_request()
     # an output has every name that the model has for its value: take the one that is a graph output
-    _, wanted = _graph_names(model)
-    names = [next(iter(output.get_names() & set(wanted)), output.get_any_name()) for output in compiled.outputs]
+    wanted = set(options.get("outputs") or _graph_names(model)[1])
+    names = [next(iter(output.get_names() & wanted), output.get_any_name()) for output in compiled.outputs]
 
     def call(inputs: Mapping[str, np.ndarray]) -> Outputs:
         results = request.infer(dict(inputs), share_inputs=True, share_outputs=True)
         return dict(zip(names, results.values(), strict=True))
 
     version = openvino.__version__.partition("-")[0]
-    return Prepared(call, f"openvino {version}", {"settings": settings})
+    details = {"settings": settings, **({} if precision else _taken(compiled))}
+    return Prepared(call, f"openvino {version}", details)
+
+
+def _taken(compiled: Any) -> dict[str, Any]:
+    """The precision that OpenVINO says it has, and its kernels: "primitive (operation, precision)" -> how many."""
+    kernels: Counter[str] = Counter()
+    for node in compiled.get_runtime_model().get_ops():
+        facts = {key: value.astype(str) for key, value in node.get_rt_info().items() if hasattr(value, "astype")}
+        if facts.get("layerType") in _ARITHMETIC:
+            kernels[f"{facts['primitiveType']} ({facts['layerType']}, {facts['runtimePrecision']})"] += 1
+    hint = compiled.get_property("INFERENCE_PRECISION_HINT")
+    return {"precision": hint.get_type_name(), "kernels": dict(kernels.most_common())}
 
 
 def prepare_torch(model: str, threads: int, options: dict[str, Any]) -> Prepared:

@@ -2,6 +2,8 @@
 
     -> {"contender", "model", "inputs", "outputs", "threads", "options"}   prepares, runs once, saves the outputs
     <- {"ready": {"version", "details", "outputs", "prepare_seconds", "seconds"}}   their names: arr_0, arr_1, ...
+    -> {"run": {"inputs", "outputs"}}   runs once more, on other inputs
+    <- {"outputs": their names}
     -> {"round": {"seconds"}}
     <- {"samples": [seconds, ...]}
     -> {"paused": {"calls", "pause"}}
@@ -15,6 +17,7 @@ file needs numpy and the standard library only: it also runs where nothing else 
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import signal
@@ -25,6 +28,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+Arrays = dict[str, np.ndarray]
 #: a round of a contender so slow that it runs once needs no warm-up: caches are cold after a second anyway
 SLOW_SECONDS = 0.5
 MOST_SAMPLES = 100_000
@@ -46,36 +50,51 @@ def main() -> int:
 
 
 def _serve(requests: TextIO, answers: TextIO) -> None:
-    call: Callable[[], Any] | None = None
+    call: Callable[[Arrays], Arrays] | None = None
+    inputs: Arrays = {}
     for line in requests:
         message = json.loads(line)
-        if "round" in message:
-            if call is None:
-                raise RuntimeError("a round before the contender was prepared")
-            _answer(answers, {"samples": sample(call, float(message["round"]["seconds"]))})
-        elif "paused" in message:
-            if call is None:
-                raise RuntimeError("paused calls before the contender was prepared")
-            samples, cpu, work = paused(call, int(message["paused"]["calls"]), float(message["paused"]["pause"]))
-            _answer(answers, {"samples": samples, "cpu": cpu, "work": work})
+        if "contender" in message:
+            call, inputs, answer = _prepare(message)
+        elif call is None:
+            raise RuntimeError(f"{', '.join(message)}: before the contender was prepared")
+        elif asked := message.get("run"):
+            answer = {"outputs": _save(asked["outputs"], call(_load(asked["inputs"])))}
+        elif asked := message.get("round"):
+            answer = {"samples": sample(functools.partial(call, inputs), float(asked["seconds"]))}
         else:
-            call, ready = _prepare(message)
-            _answer(answers, {"ready": ready})
+            asked = message["paused"]
+            found = paused(functools.partial(call, inputs), int(asked["calls"]), float(asked["pause"]))
+            answer = dict(zip(("samples", "cpu", "work"), found, strict=True))
+        _answer(answers, answer)
 
 
-def _prepare(message: dict[str, Any]) -> tuple[Callable[[], Any], dict[str, Any]]:
+def _prepare(message: dict[str, Any]) -> tuple[Callable[[Arrays], Arrays], Arrays, dict[str, Any]]:
+    """A call of the contender, its inputs, and the answer."""
     from .contenders import CONTENDERS
 
     start = time.perf_counter()
     prepared = CONTENDERS[message["contender"]](message["model"], message["threads"], message["options"])
-    with np.load(message["inputs"], allow_pickle=False) as stored:
-        inputs = {name: stored[name] for name in stored.files}
+    inputs = _load(message["inputs"])
     begin = time.perf_counter()
     outputs = prepared.call(inputs)
     end = time.perf_counter()
-    np.savez(message["outputs"], *outputs.values())  # by position: savez takes no output that is called "file"
-    ready = {"version": prepared.version, "details": prepared.details, "outputs": list(outputs)}
-    return lambda: prepared.call(inputs), {**ready, "prepare_seconds": begin - start, "seconds": end - begin}
+    ready = {
+        "version": prepared.version, "details": prepared.details, "outputs": _save(message["outputs"], outputs),
+        "prepare_seconds": begin - start, "seconds": end - begin,
+    }  # fmt: skip
+    return prepared.call, inputs, {"ready": ready}
+
+
+def _load(path: str) -> Arrays:
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def _save(path: str, outputs: Arrays) -> list[str]:
+    """Store outputs by position, since savez takes none that is called "file"; their names."""
+    np.savez(path, *outputs.values())
+    return list(outputs)
 
 
 def sample(call: Callable[[], Any], seconds: float) -> list[float]:

@@ -23,6 +23,8 @@ GROUP, CONSTANTS = "tvm_ext.group", "tvm_ext.constants"
 WEIGHTS_IN = "tvm_ext.weights_in"
 #: Attributes of groups with a plan, and of the kernels that are made of them.
 RECIPE, CONFIG = "tvm_ext.recipe", "tvm_ext.config"
+#: Attribute of a kernel without blocks: the length of all its sums, one behind the other.
+SUMS = "tvm_ext.sums"
 #: TVM's operator pattern "opaque": its own fusion leaves kernels that have it alone.
 OPAQUE = 8
 

@@ -155,3 +155,48 @@ class PackedWeight(Layout):
             array = np.concatenate([array, np.zeros((short, i, h, w), array.dtype)])
         array = array.reshape(-1, self.out, i // self.inner, self.inner, h, w)
         return np.ascontiguousarray(array.transpose(0, 2, 4, 5, 3, 1))
+
+
+@dataclass(frozen=True)
+class PackedGates(Layout):
+    """The recurrent weight of an RNN, GRU or LSTM, laid out for a kernel that streams it once a step.
+
+    Logical (D, G * H, K) -> physical (D, ceil(H / lanes), K * G, lanes): for a block of `lanes` units, the weights of
+    the gates that are computed together stand side by side, for one of the K inputs after the other. Units beyond H
+    are zero.
+
+    Attributes:
+        gates: G.
+        lanes: units of a block.
+        first: gates that are computed together, before the others are.
+    """
+
+    gates: int = 1
+    lanes: int = 1
+    first: int = 1
+
+    def __str__(self) -> str:
+        return f"DGK{self.first}g{self.lanes}h"
+
+    @property
+    def phases(self) -> tuple[tuple[int, int], ...]:
+        """The gates that are computed together: (first of them, how many)."""
+        left = self.gates - self.first
+        return ((0, self.first), *(((self.first, left),) if left else ()))
+
+    def physical_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        directions, columns, inputs = shape
+        return (directions, -(-(columns // self.gates) // self.lanes), inputs * self.gates, self.lanes)
+
+    def index(self, logical: Sequence[Any]) -> tuple[Any, ...]:
+        raise TypeError("packed gates are read by their kernel only, through physical indices")
+
+    def pack(self, array: np.ndarray) -> np.ndarray:
+        directions, columns, inputs = array.shape
+        hidden = columns // self.gates
+        array = array.reshape(directions, self.gates, hidden, inputs)
+        array = np.pad(array, ((0, 0), (0, 0), (0, -hidden % self.lanes), (0, 0)))
+        array = array.reshape(directions, self.gates, -1, self.lanes, inputs).transpose(0, 2, 4, 1, 3)
+        parts = [array[:, :, :, first : first + count] for first, count in self.phases]
+        joined = [part.reshape(*part.shape[:2], inputs * part.shape[3], self.lanes) for part in parts]
+        return np.ascontiguousarray(np.concatenate(joined, axis=2))

@@ -147,6 +147,23 @@ class Recipe(abc.ABC, Generic[M]):
         """:meth:`sharing` as a function of the number of threads."""
         return lambda threads: self.sharing(match, {**(config or {}), "threads": threads}, machine)
 
+    def cuts(self, match: M, config: Config) -> bool:
+        """Whether the loops of a kernel of run-time extents end there; others compute up to the bounds what nothing
+        reads."""
+        return True
+
+    def points_of_any_size(self, match: M, machine: Machine) -> Iterator[Config]:
+        """The points of the space that :meth:`cuts`, for a group of run-time extents."""
+        return (point for point in self.points(match, machine) if self.cuts(match, point))
+
+    def default_of_any_size(self, match: M, machine: Machine) -> Config:
+        """:meth:`default`, for a group of run-time extents: one that :meth:`cuts`, if there is any."""
+        config = self.default(match, machine)
+        if self.cuts(match, config):
+            return config
+        points = self.points_of_any_size(match, machine)
+        return min(points, key=lambda point: self.cost(match, point, machine), default=config)
+
     def default(self, match: M, machine: Machine) -> Config:
         """The configuration of least estimated cost; no search on hardware."""
         return min(self.points(match, machine), key=lambda config: self.cost(match, config, machine))

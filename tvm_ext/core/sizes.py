@@ -77,6 +77,8 @@ def _text(expr: Any) -> str:
         return str(int(expr))
     if isinstance(expr, tirx.Var):
         return str(expr.name)
+    if isinstance(expr, tirx.Add) and isinstance(expr.b, tirx.IntImm) and int(expr.b) < 0:
+        return f"({_text(expr.a)} - {-int(expr.b)})"
     if type(expr) in _SIGNS:
         return f"({_text(expr.a)} {_SIGNS[type(expr)]} {_text(expr.b)})"
     if isinstance(expr, tirx.Min | tirx.Max):

@@ -7,7 +7,6 @@ sizes (:mod:`..passes.sizes`); the program of the bounds is what is built.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from ..frontend.reading.shapes import input_specs
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .lower import NO_INSTRUMENTS, Clock, Lowered, Programs, start
+from .lowest import probe_near, unlike, unlike_outputs, with_windows
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -31,13 +31,15 @@ if TYPE_CHECKING:
     from ..passes.sizes.alignment import Alignment
     from ..passes.sizes.solver import Solver
 
-#: Sizes of other programs, as parts of the largest size where that is not small.
-_PARTS = (0.55, 0.39, 0.68)
-#: Sizes of other programs where the largest size is small: nothing runs at them.
-_PRIMES = (37, 53, 61, 71, 83, 97, 103, 109)
-_SMALL = 16
-#: Bounds of so many tiles or more are planned at whole ones; no program is planned at fewer than `_LEAST`.
-_TILE, _LEAST = 16, 3
+#: Sizes of other programs, as parts of the largest size, of the first, second and third symbol: no two grow alike. The
+#: last program is small: configurations are chosen for it too.
+_PARTS = ((0.55, 0.39, 0.81), (0.39, 0.68, 0.3), (0.07, 0.09, 0.11))
+#: The same where the largest size is below `_FEW`; below `_FEWER` sizes are beyond it: nothing runs at them.
+_PARTS_OF_FEW, _FEW = ((0.9, 0.8, 0.7), (0.6, 0.7, 0.5), (0.4, 0.3, 0.5)), 16
+_ODD, _FEWER = (37, 53, 2), 5
+#: (largest size, multiple) at which programs are planned: tiles of 2, 3, 4, 6, 8 ... rows then end where a row of the
+#: next dimension does. No program is planned at fewer than `_LEAST`.
+_WHOLE_TILES, _LEAST = ((192, 96), (48, 12), (0, 1)), 3
 #: Passes that choose by size, or make views of what is no view in arrays of the bounds.
 _LEFT_OUT = ("fuse-expansions", "view-reshapes")
 #: What sizes may have to be multiples of.
@@ -63,14 +65,15 @@ def lower_any_size(
     reasons: list[str] = []
     for named in dict.fromkeys((options, _merged(options))):
         inputs = input_specs(graph, dict(named.shapes), source.name)
-        for symbols in _multiples(named):
+        for symbols in _plans(named):
             try:
                 return _Lowering(source, named, machine, clock, symbols, instruments).run(inputs)
-            except NotAlike as error:
-                reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
-                break
             except OptionError:
                 raise
+            except NotAlike as error:
+                reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
+                if len({symbol.bound for symbol in symbols}) == len(symbols):
+                    break  # no other sizes will make them one
             except TvmExtError as error:
                 reasons.append(error.message[:300])
     names = ", ".join(symbol.name for symbol in options.symbols)
@@ -78,6 +81,16 @@ def lower_any_size(
         f"{source.name}: it cannot be compiled for every size of {names}: {reasons[0]}",
         fix="give numbers for some dimensions: shapes=",
     )
+
+
+def _plans(options: CompileOptions) -> Iterator[tuple[Symbol, ...]]:
+    """The symbols with sizes to plan a program at: of whole tiles if a model takes them, different ones if it must."""
+    for symbols in _multiples(options):
+        for whole in (True, False):
+            equal, different = (planned(symbols, whole, apart) for apart in (False, True))
+            yield equal
+            if different != equal:
+                yield different
 
 
 def _multiples(options: CompileOptions) -> Iterator[list[Symbol]]:
@@ -121,7 +134,7 @@ class _Lowering:
         from ..passes.sizes.solver import Solver
 
         self._source, self._options, self._machine, self._clock = source, options, machine, clock
-        self._instruments, self._symbols = instruments, planned(symbols)
+        self._instruments, self._symbols = instruments, tuple(symbols)
         self._sizes = Sizes.of(self._symbols)
         self._probes, self._growth = probes_of(self._symbols), Growth()
         self._solver = Solver(self._sizes, self._probes)
@@ -140,10 +153,15 @@ class _Lowering:
         from ..passes.sizes.compute_constants import ComputeConstants
         from ..passes.sizes.generalize import NotAlike
 
-        programs = [self._start(number) for number in range(len(self._probes))]
+        programs = [self._start(probe) for probe in self._probes]
+        imports = [one.mod for one in programs]
         pipeline = Pipeline.of(self._options).before(ChooseRecipes).without(*_LEFT_OUT)
         programs = self._after(pipeline.before(GroupOperations), programs)
-        varying = Alignment([one.mod for one in programs], self._solver).varying
+        alignment = Alignment([one.mod for one in programs], self._solver)
+        varying = alignment.varying
+        lowest = self._proven(imports, alignment)
+        if lowest is None:
+            return self.run(inputs)
         programs = [replace(one, mod=ComputeConstants(varying)(one.mod, one.ctx).mod) for one in programs]
         programs = self._after(pipeline.from_("group-operations"), programs)
         alignment = Alignment([one.mod for one in programs], self._solver)
@@ -153,12 +171,45 @@ class _Lowering:
         programs = self._chosen(programs, {site.callees[0]: site.callees for site in alignment.sites})
         programs = self._with_kernels(programs, copied_reshapes(programs[0].mod, alignment, self._solver))
         alignment = Alignment([one.mod for one in programs], self._solver, values=False)
+        self._check_outputs(alignment, lowest)
         lowered = self._bound(programs, alignment)
         self._clock.lap("passes")
         return Programs(tuple(inputs), self._outputs(lowered, alignment), (lowered,), self._symbols)
 
-    def _start(self, number: int) -> Lowered:
-        """The model after its import, at one of the sizes.
+    def _proven(self, imports: Sequence[IRModule], alignment: Alignment) -> IRModule | None:
+        """The model as it is imported at the smallest sizes, where everything follows from the sizes tried; None if it
+        does not, and a small size is tried from now on.
+
+        Raises:
+            NotAlike: a small size was tried, and it does not follow.
+        """
+        from ..passes.sizes.generalize import NotAlike
+        from ..passes.sizes.solver import Solver
+
+        self._symbols = with_windows(self._symbols, alignment.windows)
+        low = self._start(self._lows).mod
+        small = len(self._probes) > len(_PARTS) + 1
+        why = unlike(imports, low, self._lows, self._solver, ops=not small)
+        if not why:
+            return low
+        if small:
+            raise NotAlike(why)
+        self._probes = (*self._probes, probe_near(self._symbols, self._probes))
+        self._solver = Solver(self._sizes, self._probes)
+        return None
+
+    def _check_outputs(self, alignment: Alignment, low: IRModule) -> None:
+        from ..passes.sizes.generalize import NotAlike
+
+        if why := unlike_outputs(alignment.results, low, self._lows):
+            raise NotAlike(why)
+
+    @property
+    def _lows(self) -> dict[str, int]:
+        return {symbol.name: symbol.low for symbol in self._symbols}
+
+    def _start(self, probe: Mapping[str, int]) -> Lowered:
+        """The model after its import, at some sizes.
 
         Raises:
             NotAlike: part of it has no program of its own.
@@ -167,8 +218,8 @@ class _Lowering:
         from ..frontend.importer import import_model
         from ..passes.sizes.generalize import NotAlike
 
-        instruments = self._instruments if number == 0 else NO_INSTRUMENTS
-        options, growth = self._options.at(self._probes[number]), self._growth.again()
+        instruments = self._instruments if probe is self._probes[0] else NO_INSTRUMENTS
+        options, growth = self._options.at(probe), self._growth.again()
         imported = import_model(self._source, options, growth=growth)
         begun = start(self._source, options, self._machine, self._clock, instruments, imported=imported)
         begun.ctx.facts[Growth] = growth
@@ -182,9 +233,15 @@ class _Lowering:
 
     def _chosen(self, programs: Sequence[Lowered], groups: Mapping[str, Sequence[str]]) -> list[Lowered]:
         """The programs with recipes for the groups of the first, and the same plans for those of the others."""
+        from ..core.graph.relax_graph import iter_groups
+        from ..core.group import Group
         from ..passes.lowering.choose_recipes import ChooseRecipes
+        from ..passes.sizes.choose_for_sizes import ChooseForSizes
 
-        first = replace(programs[0], mod=ChooseRecipes()(programs[0].mod, programs[0].ctx).mod)
+        known = {gvar.name_hint: Group(gvar.name_hint, function) for gvar, function in iter_groups(programs[-1].mod)}
+        small = {name: known[names[-1]] for name, names in groups.items() if names[-1] in known}
+        first, ctx = programs[0], programs[0].ctx
+        first = replace(first, mod=ChooseForSizes(small)(ChooseRecipes()(first.mod, ctx).mod, ctx).mod)
         for number, other in enumerate(programs[1:], start=1):
             other.ctx.plans.update((groups[name][number], plan) for name, plan in first.ctx.plans.items())
         return [first, *programs[1:]]
@@ -223,13 +280,19 @@ class _Lowering:
         )
 
 
-def planned(symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
-    """The symbols with the sizes at which programs are planned: at least the largest, no two the same."""
+def planned(symbols: Sequence[Symbol], whole: bool, apart: bool) -> tuple[Symbol, ...]:
+    """The symbols with the sizes at which programs are planned: at least the largest.
+
+    Args:
+        whole: they are rounded up to whole tiles.
+        apart: no two are the same: dimensions of one size may be taken for one another.
+    """
     out: list[Symbol] = []
     for symbol in symbols:
-        unit = math.lcm(symbol.multiple, _TILE if symbol.high >= 4 * _TILE else 1)
+        tiles = next(multiple for high, multiple in _WHOLE_TILES if symbol.high >= high) if whole else 1
+        unit = math.lcm(symbol.multiple, tiles)
         size = -(-max(symbol.high, _LEAST) // unit) * unit
-        while size in {one.bound for one in out}:
+        while apart and size in {one.bound for one in out}:
             size += unit
         out.append(replace(symbol, bound=size))
     return tuple(out)
@@ -239,20 +302,24 @@ def probes_of(symbols: Sequence[Symbol]) -> tuple[Mapping[str, int], ...]:
     """The sizes at which a model is lowered, the bounds first: all different, and of no size that simplifies."""
     taken = {symbol.bound for symbol in symbols}
     probes: list[dict[str, int]] = [{symbol.name: symbol.bound for symbol in symbols}]
-    primes = itertools.cycle(_PRIMES)
     for number in range(len(_PARTS)):
         probe = {}
         for place, symbol in enumerate(symbols):
-            part = _PARTS[(number + place) % len(_PARTS)]  # no two symbols grow alike
-            size = (
-                int(symbol.high * part) // symbol.multiple if symbol.high >= _SMALL * symbol.multiple else next(primes)
-            )
-            while size * symbol.multiple in taken or size < 3:
-                size += 1
-            probe[symbol.name] = size * symbol.multiple
+            count = _size_of(symbol.high // symbol.multiple, number, place)
+            while count * symbol.multiple in taken:
+                count += 1
+            probe[symbol.name] = count * symbol.multiple
             taken.add(probe[symbol.name])
         probes.append(probe)
     return tuple(probes)
+
+
+def _size_of(largest: int, number: int, place: int) -> int:
+    """A size of one of the other programs, for one of the symbols."""
+    if largest < _FEWER:
+        return _ODD[number] + 6 * place
+    parts = _PARTS if largest >= _FEW else _PARTS_OF_FEW
+    return max(round(largest * parts[number][place % len(parts[number])]), _LEAST)
 
 
 def copied_reshapes(mod: IRModule, alignment: Alignment, solver: Solver) -> frozenset[str]:

@@ -205,7 +205,7 @@ def start(
 
     sensitivity = sensitivity or measured(source, options)
     options = with_kept(options, sensitivity)
-    imported = imported or import_model(source, options, by_rows=batch > 0)
+    imported = imported or import_model(source, options)
     clock.lap("import")
     begun = Lowered(source, imported, imported.mod, _context(imported, options, machine, instruments), clock, batch)
     begun.ctx.states = state_pairs(options.state, imported.inputs, imported.outputs, source.name)
@@ -298,7 +298,7 @@ def _imported(source: Source, options: CompileOptions, size: int, fix: str) -> I
 
     wrong = f"{source.name}: it cannot be compiled for every batch: with {options.symbol} = {size}, "
     try:
-        found = import_model(source, options.bound(size), by_rows=True)
+        found = import_model(source, options.bound(size))
     except (ModelError, UnsupportedError) as error:
         raise UnsupportedError(wrong + error.message[:300], fix=fix) from error
     if found.regions:

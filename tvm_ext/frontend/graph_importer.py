@@ -66,11 +66,9 @@ _CONTROL_FLOW = {"If": convert_if, "Loop": convert_loop, "Scan": convert_scan}
 class GraphImporter(ONNXGraphImporter):
     """Converts a checked graph; see the module's docstring."""
 
-    def __init__(
-        self, checked: Checked, model: str, body: str = "", by_rows: bool = False, growth: Growth | None = None
-    ) -> None:
+    def __init__(self, checked: Checked, model: str, body: str = "", growth: Growth | None = None) -> None:
         super().__init__({}, None)
-        self.by_rows, self._growth = by_rows, growth
+        self._growth = growth
         self._checked, self._model, self._body = checked, model, body
         self.opset, self.opsets = checked.opset, checked.opsets
         self.names, self.inner = Names(), 0
@@ -79,6 +77,9 @@ class GraphImporter(ONNXGraphImporter):
         labels = node_labels(checked.graph.node)
         by_output = {tuple(node.output): label for node, label in zip(checked.graph.node, labels, strict=True)}
         self._labels = [by_output[tuple(node.output)] for node in checked.nodes]
+        made = {name for node in checked.nodes for name in node.output}
+        self._unread = made - {name for node in checked.nodes for name in reads_of(node)}
+        self._unread -= {output.name for output in checked.graph.output}
         self._top = self.label = ""  # of the node of the graph, and of what is converted in its place
         self.node = onnx.NodeProto()
         dtypes = {spec.name: spec.dtype for spec in checked.inputs}
@@ -221,13 +222,13 @@ class GraphImporter(ONNXGraphImporter):
         from .importer import import_body
 
         body = import_body(proto, self._model, self._body_name())
-        return self.add_body(body), body
-
-    def add_body(self, body: Imported) -> str:
-        """Take a function of its own into the program; its name."""
         name = self._body_name()
         self.trace.bodies[name] = body
-        return name
+        return name, body
+
+    def is_read(self, name: str) -> bool:
+        """Whether something may read a value: of those of inner nodes it is not known."""
+        return name not in self._unread
 
     def _body_name(self) -> str:
         return f"{self._body}body{len(self.trace.bodies)}"
@@ -293,6 +294,8 @@ class GraphImporter(ONNXGraphImporter):
     def _known(self, node: onnx.NodeProto) -> bool:
         """Make the outputs of a node constants, if they can be computed now."""
         arrays = known_outputs(node, [self._nodes[name] if name else None for name in node.input], self.opset)
+        if self._growth and self._growth.decided(f"known {self._top}", arrays is None):
+            return False
         if arrays is not None:
             self._nodes.update(zip(filter(None, node.output), map(constant_of, arrays), strict=True))
         return arrays is not None

@@ -72,16 +72,13 @@ class Imported:
             }
 
 
-def import_model(
-    source: Source, options: CompileOptions, by_rows: bool = False, growth: Growth | None = None
-) -> Imported:
+def import_model(source: Source, options: CompileOptions, growth: Growth | None = None) -> Imported:
     """Convert a model with the converters of `tvm.relax.frontend.onnx`.
 
     Args:
         source: the model.
         options: `shapes` binds free dimensions of inputs, `freeze` fixes values of them, `fallback` says what becomes
             of nodes that cannot be converted.
-        by_rows: steps of recurrent operators are written out, so that rows of a batch can be followed through them.
         growth: decides which constants the program computes, of one that is made for several sizes.
 
     Raises:
@@ -91,21 +88,21 @@ def import_model(
     """
     source = frozen_source(source, options.freeze)
     try:
-        return _import(source, options, by_rows, growth)
+        return _import(source, options, growth)
     except UnsupportedError as error:
         if options.fallback == "error":
             raise
         from .fallback.search import with_regions
 
-        return _import(with_regions(source, options, error), options, by_rows, growth)
+        return _import(with_regions(source, options, error), options, growth)
 
 
-def _import(source: Source, options: CompileOptions, by_rows: bool, growth: Growth | None) -> Imported:
+def _import(source: Source, options: CompileOptions, growth: Growth | None) -> Imported:
     from .graph_importer import GraphImporter
 
     with naming(UnsupportedError, lambda: f"{source.name}: its import failed"):
         checked = check_model(source, dict(options.shapes))
-        importer = GraphImporter(checked, source.name, by_rows=by_rows, growth=growth)
+        importer = GraphImporter(checked, source.name, growth=growth)
         return imported(checked, importer.trace_graph(), source.name)
 
 

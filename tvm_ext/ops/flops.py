@@ -41,6 +41,11 @@ def attention(call: Any, result: int, operands: Sequence[Sequence[int]]) -> int:
     return 2 * math.prod(queries[:3]) * keys[1] * (queries[3] + values[3])
 
 
+def recurrence(call: Any, result: int, operands: Sequence[Sequence[int]]) -> int:
+    """A multiplication and an addition of each gate of each step for each unit of the state before."""
+    return 2 * math.prod(operands[0]) * operands[1][-1]
+
+
 def window(call: Any, result: int, operands: Sequence[Sequence[int]]) -> int:
     """One of each result for each element of its window."""
     return result * math.prod(int(size) for size in call.attrs.pool_size)

@@ -166,6 +166,15 @@ def heads(site: Site) -> str | None:
     return None if all(cut is None or cut.axis == 0 for cut in site.operands) else "its rows are no batch"
 
 
+def sequences(site: Site) -> str | None:
+    """Rows are those of the batch: of (steps, batch, ..), of states (directions, batch, ..), of lengths (batch)."""
+    if site.attribute("quantized"):
+        return "it quantizes the states of all rows by one range"
+    cuts = [cut for cut in site.operands if cut is not None]
+    whole = all(cut.axis == min(len(cut.shape) - 1, 1) and cut.each == 1 for cut in cuts)
+    return None if whole and site.operands[1] is None else "its rows are not those of the batch"
+
+
 def free(_: Site) -> str | None:
     return None
 

@@ -32,6 +32,8 @@ from .vm import Caller, CallerPool, Hook, Observer, Places, Weights
 
 _Expected = tuple[str, tuple[Dim, ...], np.dtype[Any]]
 """Name, shape and dtype of an input, as `run` compares them."""
+#: Sets of input shapes that are remembered, of a model of symbolic sizes.
+_MOST_SHAPES = 256
 
 
 class CompiledModel:
@@ -69,6 +71,7 @@ class CompiledModel:
         self._callers = CallerPool(_caller_maker(module, metadata, held), max(4, available_cores()))
         self._expected = tuple((spec.name, spec.shape, spec.numpy_dtype) for spec in inputs)
         self._dimensions = dimensions_of(inputs, metadata.symbols)
+        self._expected_at: dict[tuple[tuple[int, ...], ...], tuple[int, tuple[_Expected, ...]]] = {}
         self._input_names = tuple(spec.name for spec in inputs)
         self._output_names = tuple(spec.name for spec in metadata.outputs)
         self._on_pool = metadata.parallel and metadata.threads > 1
@@ -240,10 +243,17 @@ class CompiledModel:
 
     def _expected_of(self, values: Sequence[Any]) -> tuple[int, tuple[_Expected, ...]]:
         """The size of a symbolic batch, 0 if there is none, and what all inputs must be for the sizes they have."""
-        shapes = [as_array(value, name).shape for value, name in zip(values, self._input_names, strict=True)]
-        sizes = named_sizes(self.inputs, shapes, self._dimensions)
-        rows = 0 if self.metadata.symbols else sizes[self._dimensions[0].name]
-        return rows, tuple((spec.name, spec.sized(sizes).shape, spec.numpy_dtype) for spec in self.inputs)
+        shapes = tuple(as_array(value, name).shape for value, name in zip(values, self._input_names, strict=True))
+        expected = self._expected_at.get(shapes)
+        if expected is None:
+            sizes = named_sizes(self.inputs, shapes, self._dimensions)
+            rows = 0 if self.metadata.symbols else sizes[self._dimensions[0].name]
+            specs = (spec.sized(sizes) for spec in self.inputs)
+            expected = rows, tuple((spec.name, spec.shape, spec.numpy_dtype) for spec in specs)
+            if len(self._expected_at) >= _MOST_SHAPES:
+                self._expected_at.clear()
+            self._expected_at[shapes] = expected
+        return expected
 
     # -------------------------------------------------------------------------------------------- exporting
     def export(self, path: str | os.PathLike[str]) -> None:

@@ -81,6 +81,9 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
             return Miss(f"{window.channels} input channels: more than {_FEW}, and no multiple of {machine.lanes} lanes")
         return WinogradMatch(**vars(direct), sizes=TILES[-(-kh // sy)])
 
+    def border(self, match: WinogradMatch) -> Mapping[int, float]:
+        return {} if match.behind is None else {match.group.params.index(match.data): match.behind}
+
     def space(self, match: WinogradMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         spaces = [
             blocked.space(Tiling.of(match, m, height).problem(match), machine)
@@ -106,6 +109,33 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
                 if not best or self.cost(match, config, machine) < cost:
                     best, cost = config, self.cost(match, config, machine)
         return best
+
+    def cuts(self, match: WinogradMatch, config: Config) -> bool:
+        """Register tiles begin where rows of tiles do, if those have run-time extents, else where images do; no partial
+        sums of all tiles are kept."""
+        tiling = Tiling.of(match, config["m"], config["rows"])
+        row = self._uncut(match, tiling, config["rows"])
+        return row == 1 or (row % config["tile_p"] == 0 and config["chunk"] == tiling.problem(match).blocks)
+
+    @staticmethod
+    def _uncut(match: WinogradMatch, tiling: Tiling, height: int) -> int:
+        """Tiles within which register tiles have to divide what there is; 1 if nothing is to be cut."""
+        group = match.group
+        batch, rows, columns = (not isinstance(group.extent(None, axis), int) for axis in (0, 2, 3))
+        if columns or (rows and not height):
+            return tiling.columns
+        return tiling.rows * tiling.columns if batch and not height else 1
+
+    def points_of_any_size(self, match: WinogradMatch, machine: Machine) -> Iterator[Config]:
+        for m, height in ((m, height) for m in match.sizes for height in self._heights(match, m)):  # noqa: B020
+            tiling = Tiling.of(match, m, height)
+            problem, row = tiling.problem(match), self._uncut(match, tiling, height)
+            knobs = dict(blocked.space(problem, machine))
+            knobs["chunk"] = [problem.blocks] if row > 1 else knobs["chunk"]
+            knobs["tile_p"] = [p for p in knobs["tile_p"] if row % p == 0 or row == 1]
+            threads = blocked.counts_for(match.problem, machine)[-1]
+            for values in itertools.product(*({**knobs, "threads": [threads]}).values()):
+                yield {"m": m, "rows": height, **dict(zip(knobs, values, strict=True)), "threads": threads}
 
     def candidates(self, match: WinogradMatch, machine: Machine) -> Iterator[Config]:
         """For each tile size and height, the configuration with the best register tile, on the default's threads."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,19 @@ SMALL_INT8 = Accelerator(rows=4, cols=4, scratchpad_bytes=2048, accumulator_byte
 SMALL_FLOAT = Accelerator(rows=4, cols=4, dtype="float32", scratchpad_bytes=4096, accumulator_bytes=1024)
 #: 1, primes, sizes that no array divides.
 SIZES = [(1, 1, 1), (1, 17, 5), (7, 13, 1), (33, 65, 17), (5, 127, 31), (64, 32, 48)]
+
+
+def scalesim_rows() -> list[dict[str, str]]:
+    """What SCALE-Sim 3.0.0 printed of GEMMs."""
+    path = Path(__file__).with_name("data") / "scalesim_3_0_0_gemm.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def gemm_of(row: dict[str, str]) -> tuple[str, int, int, int, int, int]:
+    """Dataflow, m, k, n, rows and columns of the array of a row."""
+    m, k, n, rows, cols = (int(row[name]) for name in ("M", "K", "N", "rows", "cols"))
+    return row["dataflow"], m, k, n, rows, cols
 
 
 def random_int8(rng: np.random.Generator, shape: Sequence[int]) -> np.ndarray:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_ext.core.settings import flags
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.options import FLAGS, CompileOptions
+from tvm_ext.core.settings import flags
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from onnx import TensorProto, numpy_helper
 
 import tvm_ext
 from tvm_ext.core.errors import UnsupportedError
-from tvm_ext.frontend.converters import recurrent as converter
-from tvm_ext.runtime import control_flow
+from tvm_ext.core.instruments import Instruments, Switches
+from tvm_ext.driver.compile import compile_model
 
 from ..graphs import check_numbers, imported, model, node, run_onnxruntime, value
 
@@ -89,10 +89,8 @@ def sequence(op_type, number, directions, parts, **attributes):
     return only, weights, [value(name, None) for name in only.output]
 
 
-def test_a_long_sequence_is_a_loop_of_calls(monkeypatch):
-    """Five steps are two calls of two and one more; seven are less than the real limit, and stand in the graph."""
-    monkeypatch.setattr(converter, "_UNROLLED", 4)
-    monkeypatch.setattr(converter, "_IN_A_CALL", range(2, 1, -1))
+def test_several_in_one_program():
+    """Weights that are computed, and one that is stored in 8 bits, among them."""
     sequences = (
         sequence("RNN", 0, 2, "xwrbn", direction="bidirectional", activations=["Relu", "Elu"], clip=0.9),
         sequence("GRU", 1, 1, "xwrbh", direction="reverse"),
@@ -114,19 +112,33 @@ def test_a_long_sequence_is_a_loop_of_calls(monkeypatch):
     compiled = tvm_ext.compile(proto, cache=False, threads=2)
     for name, wanted in zip([o.name for o in outputs], run_onnxruntime(proto, feeds), strict=True):
         np.testing.assert_allclose(compiled.run(feeds)[name], wanted, rtol=1e-5, atol=1e-6, err_msg=name)
-    loops = [kernel for kernel in compiled.report["kernels"] if kernel["recipe"] == f"offload:{control_flow.NAME}"]
-    assert len(loops) == len(compiled.report["bodies"]) == 7  # one a direction
-    recipes = [[kernel["recipe"] for kernel in body["kernels"]] for body in compiled.report["bodies"]]
-    assert ["dense" in names for names in recipes] == [True] * 3 + [False] + [True] * 3  # weights are packed once
+    recipes = [kernel["recipe"] for kernel in compiled.report["kernels"]]
+    assert recipes.count("recurrent") == len(sequences)
+    assert recipes.count("dense") == len(sequences) - 1  # the weight of one is computed
 
 
-def test_the_least_long_sequence():
-    steps = converter._UNROLLED + 1
+@pytest.mark.parametrize(("outputs", "kernels"), [("y", 2), (" y_h", 2), ("y y_h", 3), ("y  y_c", 4)])
+def test_any_number_of_steps_is_as_many_kernels(outputs, kernels):
+    """What nothing reads is not computed, and not copied."""
     proto = recurrent("LSTM")
-    for tensor in (proto.graph.input[0], proto.graph.output[0]):
-        tensor.type.tensor_type.shape.dim[0].dim_value = steps
-    feeds = {"x": RNG.standard_normal((steps, BATCH, INPUTS)).astype(np.float32)}
-    compiled = tvm_ext.compile(proto, cache=False, threads=1)
-    assert len(compiled.report["bodies"]) == 1
-    for name, wanted in zip(["y", "y_h", "y_c"], run_onnxruntime(proto, feeds), strict=True):
+    proto.graph.node[0].output[:] = outputs.split(" ")
+    kept = [output for output in proto.graph.output if output.name in outputs.split(" ")]
+    del proto.graph.output[:]
+    proto.graph.output.extend(kept)
+    for steps in (2, 100):
+        for tensor in (proto.graph.input[0], *(output for output in kept if output.name == "y")):
+            tensor.type.tensor_type.shape.dim[0].dim_value = steps
+        compiled, feeds = tvm_ext.compile(proto, cache=False, threads=1), {"x": weight(steps, BATCH, INPUTS)}
+        assert len(compiled.report["kernels"]) == kernels
+        for name, wanted in zip([o.name for o in kept], run_onnxruntime(proto, feeds), strict=True):
+            np.testing.assert_allclose(compiled.run(feeds)[name], wanted, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_without_a_recipe_a_kernel_of_one_thread():
+    proto, feeds = recurrent("GRU", inputs=("x", "w", "r", "b", "n")), {**x(), "n": np.int32([4, 5])}
+    off = Instruments(switches=Switches(recipes=frozenset({"recurrent"})))
+    compiled = compile_model(proto, instruments=off, cache=False, threads=2)
+    (kernel,) = (k for k in compiled.report["kernels"] if "recurrence" in k["name"])
+    assert kernel["recipe"] == "generic" and "switched off" in kernel["reason"]
+    for name, wanted in zip(["y", "y_h"], run_onnxruntime(proto, feeds), strict=True):
         np.testing.assert_allclose(compiled.run(feeds)[name], wanted, rtol=1e-5, atol=1e-6, err_msg=name)

@@ -1,9 +1,8 @@
 """Kernels of a recipe whose sizes arrive at run time: built at the bound, cut, and run with memory beyond the sizes
-poisoned, on one thread and on two."""
+poisoned."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,27 +10,17 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import tirx
-from tvm.ir import IRModule
 
 from tests.schedules.kernels import matched, scheduled
 from tvm_ext.core.group import Group
-from tvm_ext.core.kernel_pass import run_kernel_passes
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Recipe
 from tvm_ext.core.sizes import Sizes, Symbol
 from tvm_ext.driver.build import compile_kernels
 from tvm_ext.passes.steps.kernel_sizes import with_sizes
-from tvm_ext.passes.tir.kernel_passes import LOOPS
 
 Shape = tuple[Any, ...]
-
-
-@functools.cache
-def machine_of(threads: int) -> Machine:
-    """This CPU."""
-    return Machine.detect(None, threads)
 
 
 @dataclass(frozen=True)
@@ -60,15 +49,15 @@ class Sized:
 
 
 class Built:
-    """A kernel, compiled at the bound for a number of threads.
+    """A kernel, compiled at the bound.
 
     Attributes:
         kernel: before it is lowered.
         group, layouts: of it.
     """
 
-    def __init__(self, case: Sized, threads: int) -> None:
-        self._case, machine = case, machine_of(threads)
+    def __init__(self, case: Sized, machine: Machine) -> None:
+        self._case = case
         bound = case.shapes(**case.bounds)
         self.group = case.group(bound[:-1])
         match = matched(case.recipe, self.group, machine)
@@ -82,11 +71,6 @@ class Built:
         ]
         self.kernel = with_sizes(mod["main"], extents, sizes, border=case.border)
         self._function = compile_kernels({"main": self.kernel}, machine)["main"]
-
-    def lowered(self) -> tirx.PrimFunc:
-        """The kernel with its loops cut, its buffers not yet flat."""
-        end = [one.name for one in LOOPS].index("cut-loops") + 1
-        return run_kernel_passes(LOOPS[:end], IRModule({"main": self.kernel}), machine_of(1).target())[0]["main"]
 
     def run(self, arrays: Sequence[np.ndarray], sizes: Mapping[str, int], beyond: Any = None) -> np.ndarray:
         """The result at the bound, poisoned where nothing is written.

@@ -9,28 +9,45 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import relax, te
+from tvm import relax, te, tirx
 from tvm.ir import IRModule
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
 
-from tests.passes.tir.sized import Built, Shape, Sized, assert_agrees, computed
+from tests.passes.tir.sized import Built, Shape, Sized, assert_agrees, computed, physical
+from tests.schedules.convolutions import transposed_reference
 from tests.schedules.kernels import make_group
 from tests.schedules.recipes.convolution.test_conv2d_nchwc import conv_group
 from tests.schedules.recipes.convolution.test_conv2d_nchwc import reference as convolution
+from tests.schedules.recipes.test_attention import attention as attention_group
+from tests.schedules.recipes.test_attention import reference as attention_reference
 from tests.schedules.recipes.test_dense import dense_group
 from tests.schedules.recipes.test_layer_norm import group_of as norm_group
 from tests.schedules.recipes.test_pool2d import pool_group
+from tests.schedules.recipes.test_take import take_group
+from tests.schedules.test_many_cores import many
 from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Recipe
+from tvm_ext.core.sizes import Sizes, Symbol
+from tvm_ext.driver.build import compile_kernels
+from tvm_ext.passes.steps.kernel_sizes import with_sizes
 from tvm_ext.passes.tir import cut_loops
+from tvm_ext.schedules.recipes import layout_transform
+from tvm_ext.schedules.recipes.attention import Attention
 from tvm_ext.schedules.recipes.batch_matmul import BatchMatmul
+from tvm_ext.schedules.recipes.concat import Concat
 from tvm_ext.schedules.recipes.convolution.conv2d_depthwise import Conv2dDepthwise
 from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
+from tvm_ext.schedules.recipes.convolution.conv2d_transpose import Conv2dTranspose
 from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
 from tvm_ext.schedules.recipes.dense import Dense
 from tvm_ext.schedules.recipes.elementwise import Elementwise
 from tvm_ext.schedules.recipes.layer_norm import LayerNorm
 from tvm_ext.schedules.recipes.pool2d import Pool2d
 from tvm_ext.schedules.recipes.softmax import Softmax
+from tvm_ext.schedules.recipes.strided_slice import StridedSlice
+from tvm_ext.schedules.recipes.take import Take
 
 ROWS = {"N": 4, "S": 96}
 IMAGE = {"N": 2, "H": 24, "W": 20}
@@ -99,6 +116,43 @@ def conv(
     return Sized(recipe or Conv2dNCHWc(), group, shapes, bounds, exact, border={0: 0.0})
 
 
+def transposed() -> Sized:
+    options: dict[str, Any] = {"strides": (2, 2), "padding": (1, 1, 1, 1)}
+
+    def exact(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.maximum(transposed_reference(x, w, (2, 2), (1, 1, 1, 1), (0, 0), (1, 1)) + b, 0)
+
+    group = lambda s: conv_group(s[0], s[1], operator=relax.op.nn.conv2d_transpose, **options)  # noqa: E731
+    shapes = lambda N, H, W: [(N, 32, H, W), (32, 48, 4, 4), (1, 48, 1, 1), (N, 48, 2 * H, 2 * W)]  # noqa: E731
+    return Sized(Conv2dTranspose(), group, shapes, {"N": 2, "H": 12, "W": 10}, exact, border={0: 0.0})
+
+
+def attention() -> Sized:
+    """Of N sequences, with S queries each; keys are as many always."""
+    shapes = lambda N, S: [(N, S, 3, 32), (N, 40, 3, 32), (N, 40, 3, 32), (N, S, 3, 32)]  # noqa: E731
+    group = lambda s: attention_group(*s[:3])  # noqa: E731
+    return Sized(Attention(), group, shapes, ROWS, lambda *operands: attention_reference(*operands)[0])
+
+
+def take() -> Sized:
+    rows: Any = {1: lambda rng, shape: rng.integers(-30, 30, shape)}
+    shapes = lambda N, S: [(30, 96), (N, S), (N, S, 96), (N, S, 96)]  # noqa: E731
+    group = lambda s: take_group(s[0], s[1], 0, extra=s[2])  # noqa: E731
+    return Sized(Take(), group, shapes, ROWS, lambda t, i, e: np.take(t, i, 0) + e, operands=rows)
+
+
+def concat() -> Sized:
+    group = lambda s: make_group("relax.concat", s, lambda a, b: (yield relax.op.concat([a, b], axis=1)))  # noqa: E731
+    shapes = lambda N, H, W: [(N, 16, H, W), (N, 24, H, W), (N, 40, H, W)]  # noqa: E731
+    return Sized(Concat(), group, shapes, IMAGE, lambda a, b: np.concatenate([a, b], 1))
+
+
+def strided_slice() -> Sized:
+    body = lambda a: (yield relax.op.strided_slice(a, [2], [8], [40], [1]))  # noqa: E731
+    group = lambda s: make_group("relax.strided_slice", s, body)  # noqa: E731
+    return Sized(StridedSlice(), group, lambda N, S: [(N, S, 64), (N, S, 32)], ROWS, lambda a: a[:, :, 8:40])
+
+
 def max_pool(offered: Sequence[Layout] | None = None) -> Sized:
     options: dict[str, Any] = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1)}
 
@@ -115,6 +169,13 @@ def max_pool(offered: Sequence[Layout] | None = None) -> Sized:
 #: name -> (kernel, most that it stores for one element at sizes that are no small part of the bound).
 CASES: dict[str, tuple[Callable[[], Sized], float]] = {
     "dense": (lambda: dense(ROWS), 1.2),
+    "dense, tiles across rows": (lambda: dense({"N": 4, "S": 101}), 1.2),
+    "conv 1x1, tiles across rows": (lambda: conv((64, 64, 1, 1), {"N": 1, "H": 28, "W": 26}), 1.3),
+    "transposed": (transposed, 1.3),
+    "attention": (attention, 1.3),
+    "take": (take, 1.0),
+    "concat": (concat, 1.5),
+    "slice": (strided_slice, 1.0),
     "gelu": (lambda: gelu(100), 1.0),
     "gelu, whole vectors": (lambda: gelu(64), 1.0),
     "layer norm": (layer_norm, 1.0),
@@ -143,16 +204,73 @@ def points_of(bounds: Mapping[str, int]) -> list[dict[str, int]]:
     return [dict(bounds), *below]
 
 
+def check(name: str, machine: Machine) -> tuple[Sized, Built]:
+    """A kernel that agrees with float64 at all points."""
+    case = CASES[name][0]()
+    built = Built(case, machine)
+    for sizes in points_of(case.bounds):
+        assert_agrees(case, built, sizes, 1e-5 if "winograd" in name else 2e-6)
+    return case, built
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_agrees_with_float64(name: str, threads: int) -> None:
-    make, most = CASES[name]
-    case = make()
-    built = Built(case, threads)
-    for sizes in points_of(case.bounds):
-        assert_agrees(case, built, sizes, 1e-5 if "winograd" in name else 2e-6)
+    case, built = check(name, Machine.detect(None, threads))
     near = {key: max(1, high * 4 // 5) for key, high in case.bounds.items()}
-    assert computed(case, built, near) <= most
+    assert computed(case, built, near) <= CASES[name][1]
+
+
+@pytest.mark.parametrize("name", ["dense", "conv 3x3, chunks", "max pool, blocks"])
+def test_shares_that_do_not_divide(name: str) -> None:
+    check(name, many(5))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("target", [Layout.blocked(4, 8), Layout((0, 2, 3, 1))], ids=["blocks", "NHWC"])
+def test_layout_transforms(target: Layout, threads: int) -> None:
+    """Their loops walk flat memory."""
+    bound, plain = (4, 32, 96, 80), Layout.plain(4)
+    machine, sizes = Machine.detect(None, threads), Sizes.of([Symbol("N", 1, 4), Symbol("H", 1, 96)])
+    shape = (sizes.vars[0], 32, sizes.vars[1], 80)
+    kernel = layout_transform.compute(bound, "float32", plain, target, machine)
+    extents = [physical(layout, shape, bound) for layout in (plain, target)]
+    function = compile_kernels({"main": with_sizes(kernel, extents, sizes)}, machine)["main"]
+    x = np.random.default_rng(3).standard_normal(bound).astype("float32")
+    for n, h in ((1, 1), (3, 37), (4, 96)):
+        out = tvm.runtime.tensor(np.full(target.physical_shape(bound), np.nan, "float32"))
+        function(tvm.runtime.tensor(x), tvm.runtime.tensor(np.array([n, h], "int64")), out)
+        got = target.unpack(out.numpy(), bound)
+        assert np.array_equal(got[:n, :, :h], x[:n, :, :h])
+        assert np.isnan(got).sum() == x.size - n * 32 * h * 80
+
+
+def test_a_kernel_that_uses_the_sizes_itself() -> None:
+    """A masked sum over a symbolic dimension, in a buffer that is allocated around all of its loops."""
+    sizes = Sizes.of([Symbol("N", 1, 4), Symbol("S", 1, 70)])
+    n, s = sizes.vars
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        T.func_name("main")
+        x, out = (T.arg(name, T.buffer((4, 8, 70), "float32")) for name in ("x", "out"))
+        with T.sblock("root"), T.parallel(2) as t, T.serial(2) as i, T.serial(8) as row:
+            total = T.alloc_buffer((1,), "float32", scope="local")
+            T.buffer_store(total, T.float32(0), [0])
+            with T.serial(18) as k, T.serial(4) as j:
+                inside = tirx.Cast("int64", k * 4 + j) < s
+                value = tirx.if_then_else(inside, x[t * 2 + i, row, tirx.min(k * 4 + j, 69)], T.float32(0))
+                T.buffer_store(total, total[0] + value, [0])
+            with T.serial(70) as k:
+                T.buffer_store(out, x[t * 2 + i, row, k] / total[0], [t * 2 + i, row, k])
+    machine, extents = Machine.detect(None, 2), [[n, 8, s], [n, 8, s]]
+    function = compile_kernels({"main": with_sizes(builder.get(), extents, sizes)}, machine)["main"]
+    for count, length in ((1, 1), (4, 70), (3, 13)):
+        whole = np.full((4, 8, 70), np.nan, "float32")
+        whole[:count, :, :length] = np.random.default_rng(2).uniform(1, 2, (count, 8, length))
+        result = tvm.runtime.tensor(np.full(whole.shape, np.nan, "float32"))
+        function(tvm.runtime.tensor(whole), tvm.runtime.tensor(np.array([count, length], "int64")), result)
+        part = whole[:count, :, :length].astype("float64")
+        np.testing.assert_allclose(result.numpy()[:count, :, :length], part / part.sum(-1, keepdims=True), rtol=1e-6)
+        assert np.isnan(result.numpy()).sum() == whole.size - count * 8 * length
 
 
 def test_static_kernels_are_left_as_they_are() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.emulation.execution import tile_instructions
 from tests.schedules.narrow import needs
+from tests.schedules.recurrences import Case
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Recipe
 from tvm_ext.tuning.measure.timing import Repeats
@@ -59,6 +60,14 @@ def test_tasks_of_tile_registers(recipe: Recipe, kind: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("recipe", DOTS, ids=lambda recipe: recipe.name)
 def test_tasks_of_dot_products(recipe: Recipe, kind: str, tmp_path: Path) -> None:
     check(stored(recipe, kind), tmp_path)
+
+
+def test_a_recurrence_of_many_steps_does_not_drift(tmp_path: Path) -> None:
+    """Sums in another order differ by what roundings make, not by what steps make of those."""
+    case, machine = Case("RNN", (100, 2, 37), np.random.default_rng(0)), Machine.detect(None, 1)
+    point = {"lanes": machine.lanes, "threads": 1, "share": "rows"}
+    configs = [{**point, "blocks": blocks, "rows": rows} for blocks, rows in ((1, 1), (3, 2))]
+    check(Stored(GroupTask(case.group, "recurrent", machine), machine, configs), tmp_path)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "float32", "int32", "float64"])

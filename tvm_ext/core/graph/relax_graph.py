@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule, Op, TupleGetItem
 
 from ...ops.attributes import attrs_of as attrs_of
+from ...ops.attributes import names_of as names_of
 from ..numbers.precision import NARROW_FLOATS
 from ..passes import CompileContext, Event, PassResult
 from .provenance import Provenance, Step

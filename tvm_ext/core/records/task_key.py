@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...ops.attributes import names_of
+
 if TYPE_CHECKING:
     from ..group import Group
 
@@ -108,12 +110,7 @@ def _operand(expr: Any, names: dict[Any, str]) -> Any:
 
 
 def _attributes(attrs: Any) -> dict[str, Any]:
-    info = getattr(type(attrs), "__tvm_ffi_type_info__", None) if attrs is not None else None
-    found: dict[str, Any] = {}
-    while info is not None:
-        found.update({field.name: _plain(getattr(attrs, field.name)) for field in info.fields or ()})
-        info = getattr(info, "parent_type_info", None)
-    return dict(sorted(found.items()))
+    return {name: _plain(getattr(attrs, name)) for name in sorted(names_of(attrs))}
 
 
 def _plain(value: Any) -> Any:

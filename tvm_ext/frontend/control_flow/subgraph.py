@@ -33,7 +33,6 @@ class Graph(Protocol):
         node, label: that is converted, and its name in reports: that of the node of the graph that it stands for.
         inner: how many nodes branches, loops and definitions became so far.
         regions: that drivers run; calls of them are emitted.
-        by_rows: whether rows of a batch are to be followed: a loop that could be written out is.
     """
 
     opset: int
@@ -43,7 +42,6 @@ class Graph(Protocol):
     label: str
     inner: int
     regions: list[OffloadedRegion]
-    by_rows: bool
 
     def convert(self, nodes: Iterable[onnx.NodeProto]) -> None:
         """Convert nodes in order; the values they make have fresh names."""
@@ -63,8 +61,8 @@ class Graph(Protocol):
     def import_body(self, proto: onnx.ModelProto) -> tuple[str, Imported]:
         """Import a model of static shapes as a function of this one; its name, and what it is."""
 
-    def add_body(self, body: Imported) -> str:
-        """Take a function of its own into the program; its name."""
+    def is_read(self, name: str) -> bool:
+        """Whether something may read a value."""
 
 
 def run_body(graph: Graph, body: onnx.GraphProto, inputs: Sequence[str] = (), label: str | None = None) -> list[str]:

@@ -27,6 +27,7 @@ ROWS = (
     _triple("relax.nn.attention Attention", flops=flops.attention, rows=row_rules.heads),
     _triple("relax.nn.attention_bias", flops=flops.attention),
     _triple("GRU LSTM RNN"),
+    _product("relax.tvm_ext.recurrence", flops=flops.recurrence, rows=row_rules.sequences, rounding="whole"),
     _product("ConvInteger", rounding="convolution", int8="only"),
     _product("MatMulInteger QGemm DynamicQuantizeMatMul MatMulIntegerToFloat MatMulNBits", int8="only"),
     _product("QLinearConv", rounding="convolution", jump="quantized", int8="only"),

@@ -153,7 +153,8 @@ def least_cost(options: Matches, machine: Machine) -> Plan | None:
     """Each recipe's default, and of these the one of least estimated cost; None if no configuration is legal."""
     plans = []
     for recipe, match in options:
-        config = recipe.default(match, machine)
+        default = recipe.default if match.group.extents is None else recipe.default_of_any_size
+        config = default(match, machine)
         if math.isinf(cost := recipe.cost(match, config, machine)):
             options.reasons.append(f"{recipe.name}: no configuration is legal on {machine.isa}")
         else:

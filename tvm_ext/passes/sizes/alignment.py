@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tvm_ffi
@@ -69,6 +69,7 @@ class Alignment:
         extents: name of a variable of `main` -> its extents; a tuple of those, of a tuple of tensors.
         sites: calls of functions of the module, by `relax.call_tir` too.
         varying: (variable, number of an operand of its value) of small constants that differ.
+        windows: extents behind convolutions and pools, which have no result where these are less than 1.
 
     Raises:
         NotAlike: the programs differ in more than sizes.
@@ -80,6 +81,7 @@ class Alignment:
         self.extents: dict[str, Any] = {}
         self.sites: list[Site] = []
         self.varying: set[tuple[str, int]] = set()
+        self.windows: list[Any] = []
         for params in zip(*(mod["main"].params for mod in modules), strict=True):
             self._note(params)
         bodies = [main_bindings(mod) for mod in modules]
@@ -106,6 +108,8 @@ class Alignment:
         before = [dim for extents in operands for dim in extents]
         self._likely = tuple(behind_windows(values[0], group if isinstance(group, relax.Function) else None, before))
         self._note([b.var for b in bindings])
+        if self._likely and isinstance(own := self.extents[name], tuple):
+            self.windows += [dim for dim in own if not isinstance(dim, int)]
         if callees:
             own = self.extents[name]
             results = own if isinstance(own, list) else [own]
@@ -114,11 +118,16 @@ class Alignment:
     @property
     def results(self) -> list[Extents]:
         """The extents of the outputs of `main`."""
-        result = self._modules[0]["main"].body.body
-        if isinstance(result, relax.Tuple):
-            return [self.operand(field) for field in result.fields]
-        own = self.extents[result.name]
-        return own if isinstance(own, list) else [own]
+        bodies = [mod["main"].body.body for mod in self._modules]
+        if isinstance(bodies[0], relax.Var) and isinstance(own := self.extents[bodies[0].name], list):
+            return own
+        rows = [list(body.fields) if isinstance(body, relax.Tuple) else [body] for body in bodies]
+        return [self._result(fields) for fields in zip(*rows, strict=True)]
+
+    def _result(self, values: Sequence[Any]) -> Extents:
+        if isinstance(values[0], relax.Var):
+            return cast("Extents", self.extents[values[0].name])
+        return self._operand(values, "an output", 0)
 
     def operand(self, value: Any) -> Extents:
         """The extents of a variable, or of a constant that is the same at all sizes."""

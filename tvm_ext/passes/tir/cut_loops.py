@@ -18,6 +18,7 @@ from tvm.ir.expr import TensorLoad
 
 from ...core.sizes import BORDER, EXTENTS, SIZES, SYMBOLS, extents_of
 from .cutting.affine import Arithmetic, Extents, in_type
+from .cutting.bases import based
 from .cutting.border import borders
 from .cutting.crossings import cross
 from .cutting.guards import guarded
@@ -65,7 +66,7 @@ class _Cut:
         for extent, bound in zip(shape, param.ty.shape, strict=True):
             var = self.symbols.get(extent) if isinstance(extent, tirx.Var) else None
             if var is not None and var not in self._arithmetic.extents:
-                self._arithmetic.bind(var, int(bound) + 1)
+                self._arithmetic.bind(var, int(bound), 1)
 
     def _extent(self, extent: Any, bound: Any) -> Any:
         if isinstance(extent, tirx.IntImm) and int(extent) == int(bound):
@@ -78,11 +79,12 @@ class _Cut:
         body = normal(sunk(self._with_symbols(function.body)), self._arithmetic, self.extents)
         body = guarded(body, self.extents, self._arithmetic)
         body, crossed = cross(body, self.extents, Views(body, self._arithmetic), self._arithmetic)
+        body, bases = based(body, self.extents, Views(body, self._arithmetic), self._arithmetic)
         self._views = Views(body, self._arithmetic)
         nests: dict[Any, set[Any]] = {}
         self._find_nests(body, nests)
         symbols = {*self.symbols, *self.symbols.values()}
-        self._needs = Needs(body, self.extents, self._arithmetic, nests, crossed, self._views, symbols)
+        self._needs = Needs(body, self.extents, self._arithmetic, nests, crossed, self._views, symbols, bases)
         (sizes,) = (param for param in function.params if param.name == SIZES)
         binds = []
         for place, (wide, narrow) in enumerate(self.symbols.items()):

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ..spec import TensorSpec
 
 
+#: Sets of shapes whose plans are kept.
+_MOST_PLANS = 256
+
+
 @dataclass
 class SizedCall:
     """Calls of a function that is planned at the bounds of its symbols, with arrays of any size within them.
@@ -38,6 +42,7 @@ class SizedCall:
 
     def __post_init__(self) -> None:
         bounds = {symbol.name: symbol.bound for symbol in self.symbols}
+        self._plans: dict[tuple[tuple[int, ...], ...], _Plan] = {}
         self._sizes = aligned_empty((len(self.symbols),), np.dtype("int64"))
         self._inputs = [_zeros(shape_at(spec.shape, bounds), spec.numpy_dtype) for spec in self.inputs]
         self._outputs = [_zeros(shape_at(spec.shape, bounds), spec.numpy_dtype) for spec in self.outputs]
@@ -58,15 +63,47 @@ class SizedCall:
         Raises:
             InputError: see :func:`named_sizes`.
         """
-        sizes = named_sizes(self.inputs, [array.shape for array in arrays], self.symbols)
-        self._sizes[:] = list(sizes.values())
-        fed = [_filled(memory, array) for memory, array in zip(self._inputs, arrays, strict=True)]
+        shapes = tuple(array.shape for array in arrays)
+        plan = self._plans.get(shapes) or self._planned(shapes)
+        self._sizes[:] = plan.sizes
+        fed = [
+            array if whole is None else _filled(memory, array, whole)
+            for memory, array, whole in zip(self._inputs, arrays, plan.inputs, strict=True)
+        ]
         results = self.function.call([*fed, self._sizes], self._outputs)
         places = into or [None] * len(results)
         return [
-            _copied(result[tuple(slice(0, size) for size in shape_at(spec.shape, sizes))], place)
-            for spec, result, place in zip(self.outputs, results, places, strict=True)
+            _copied(result[index], place) for index, result, place in zip(plan.outputs, results, places, strict=True)
         ]
+
+    def _planned(self, shapes: tuple[tuple[int, ...], ...]) -> _Plan:
+        sizes = named_sizes(self.inputs, shapes, self.symbols)
+        inputs = [None if shape == memory.shape else _beginning(shape)
+                  for shape, memory in zip(shapes, self._inputs, strict=True)]  # fmt: skip
+        plan = _Plan(tuple(sizes.values()), inputs, [_beginning(shape_at(spec.shape, sizes)) for spec in self.outputs])
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        self._plans[shapes] = plan
+        return plan
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What a call with arrays of some shapes does.
+
+    Attributes:
+        sizes: of the symbols.
+        inputs: where each input lies in an array of the bounds; None of one that is such an array.
+        outputs: where each output lies.
+    """
+
+    sizes: tuple[int, ...]
+    inputs: Sequence[tuple[slice, ...] | None]
+    outputs: Sequence[tuple[slice, ...]]
+
+
+def _beginning(shape: Sequence[int]) -> tuple[slice, ...]:
+    return tuple(slice(0, size) for size in shape)
 
 
 def _copied(array: np.ndarray, place: np.ndarray | None) -> np.ndarray:
@@ -82,9 +119,6 @@ def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     return memory
 
 
-def _filled(memory: np.ndarray, array: np.ndarray) -> np.ndarray:
-    """An array of the bounds that begins with `array`: itself if it has that shape already."""
-    if array.shape == memory.shape:
-        return array
-    memory[tuple(slice(0, size) for size in array.shape)] = array
+def _filled(memory: np.ndarray, array: np.ndarray, index: tuple[slice, ...]) -> np.ndarray:
+    memory[index] = array
     return memory

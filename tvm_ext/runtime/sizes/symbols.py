@@ -10,7 +10,7 @@ import functools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import ArtifactError, InputError, OptionError
@@ -57,6 +57,10 @@ class Symbol:
         if not all(type(n) is int for n in row[1:]) or not 1 <= row[1] <= row[2] <= row[4] < 1 << 31 or row[3] < 1:
             raise ArtifactError(f"metadata field 'symbols' has {row!r:.300}: 1 <= low <= high <= bound is needed")
         return cls(*row)
+
+    def at_least(self, low: int) -> Symbol:
+        """The symbol with another smallest size, which is no larger than its largest."""
+        return self if low == self.low else replace(self, low=min(low, self.high))
 
     def row(self) -> list[Any]:
         """Plain values for JSON."""

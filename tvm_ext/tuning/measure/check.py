@@ -27,6 +27,7 @@ from tvm import tirx
 from tvm.ir import IRModule
 from tvm.s_tir import SBlock
 
+from ...core.group import SUMS
 from ...core.numbers.precision import UNIT_ROUNDOFF
 from ...verification import metrics
 from .dtypes import is_float
@@ -90,6 +91,7 @@ def accumulated_length(mod: IRModule) -> int:
     for _, function in mod.functions_items():
         if isinstance(function, tirx.PrimFunc):
             tvm_ffi.structural_walk(function.body, (SBlock, visit))
+            lengths.append(int((function.attrs or {}).get(SUMS, 0)))
     return sum(lengths)
 
 

@@ -26,6 +26,7 @@ from ...core.layout import Layout
 from ...core.machine import Machine
 from ...core.recipe import Match, Miss, Recipe
 from ...core.sizes import EXTENTS
+from ...ops.recurrence import NAME as RECURRENCE
 from ...runtime.cpu import why_not_here
 from ...schedules.registry import recipes
 from .check import accumulated_length
@@ -42,7 +43,7 @@ class Argument:
         shape: logical.
         constant: in the model.
         written: by the function.
-        scale: a typical value of a scale, which is positive; 0 of any other argument.
+        scale: a typical value of a scale or recurrent weight, which is positive; 0 of any other argument.
     """
 
     shape: tuple[int, ...]
@@ -136,10 +137,11 @@ class GroupProgram(Program):
 
 
 def scales_of(group: Group, length: int) -> dict[relax.Var, float]:
-    """Parameter -> a typical value, of those that are scales of bytes.
+    """Parameter -> a typical value, of scales of bytes and of recurrent weights.
 
     Any bytes (whose standard deviation is 74) become numbers of about 1. Of a weight, which sums multiply, so small
     ones that sums are about 1 too, as trained ones do: else nearly all quantized results are the largest or the least.
+    A recurrent weight is such that an error does not grow from step to step.
 
     Args:
         length: of the group's sums.
@@ -151,6 +153,9 @@ def scales_of(group: Group, length: int) -> dict[relax.Var, float]:
             owner = group.param(data)
             summed = length if owner is not None and owner.constant else 1
             scales[scale] = 1 / (_DEVIATION * math.sqrt(max(summed, 1)))
+        elif op_name(binding.value) == RECURRENCE:
+            weight = binding.value.args[1]
+            scales[weight] = 1 / int(weight.ty.shape.values[2])
     return {p.var: scales[p.var] for p in group.params if p.var in scales}
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
-from pathlib import Path
 
 import pytest
 
+from tests.byoc.systolic.cases import gemm_of, scalesim_rows
 from tvm_ext.byoc.systolic.simulation.cycles import (
     fold_count,
     gemm_cycles,
@@ -17,18 +16,7 @@ from tvm_ext.byoc.systolic.simulation.cycles import (
 )
 from tvm_ext.core.errors import OptionError
 
-SCALESIM = Path(__file__).parents[1] / "data" / "scalesim_3_0_0_gemm.csv"
 MODELS = ("scalesim", "paper", "physical", "overlapped")
-
-
-def scalesim_rows() -> list[dict[str, str]]:
-    with SCALESIM.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def gemm_of(row: dict[str, str]) -> tuple[str, int, int, int, int, int]:
-    m, k, n, rows, cols = (int(row[name]) for name in ("M", "K", "N", "rows", "cols"))
-    return row["dataflow"], m, k, n, rows, cols
 
 
 def test_every_printed_row_of_scalesim() -> None:

@@ -4,23 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..base import Attributes, Converter, emit, static_shape
-from ..recurrent import Weights, lstm, row
+from tvm import relax
+
+from ....core.graph.relax_graph import numpy_of
+from ....ops.quantized_numpy import dequantized
+from ..base import Attributes, Converter, constant, emit, static_shape
+from ..quantize import dequantize_linear
+from ..recurrent import Weights, between, converted
 from .quantized import dynamic_matmul
-
-
-def _quantized(inputs: Any, number: int) -> Weights:
-    """The products of a direction: inputs 8 to 11 are scales and zero points of both weights."""
-    products = []
-    for weight, scale, zero in ((inputs[1], inputs[8], inputs[9]), (inputs[2], inputs[10], inputs[11])):
-        own = [row(part, number) for part in (weight, scale, zero)]
-        products.append(lambda x, own=own: emit(dynamic_matmul([x, *own, None], {}, 11)))
-    return Weights(products[0], products[1], static_shape(inputs[2], "the recurrent weight")[1])
 
 
 def dynamic_lstm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DynamicQuantizeLSTM: an LSTM whose inputs, all steps together, and states are quantized by their own range."""
-    return lstm(_quantized)(inputs, attributes, opset)
+    directions = range(static_shape(inputs[1], "the weight")[0])
+
+    def of_input(x: Any) -> Any:
+        parts = [[_of_direction(inputs[i], number) for i in (1, 8, 9)] for number in directions]
+        return emit(relax.op.concat([emit(dynamic_matmul([x, *part, None], {}, 11)) for part in parts], axis=-1))
+
+    matrices = [_decoded(*(_of_direction(inputs[i], number) for i in (2, 10, 11))) for number in directions]
+    return converted("LSTM", inputs, attributes, Weights(of_input, emit(relax.op.stack(matrices, axis=0)), True))
+
+
+def _of_direction(x: Any, number: int) -> Any:
+    """x[number]; None of None."""
+    if x is None:
+        return None
+    array = numpy_of(x)
+    return emit(relax.op.squeeze(between(x, number, number + 1), [0])) if array is None else constant(array[number])
+
+
+def _decoded(matrix: Any, scale: Any, zero: Any) -> Any:
+    """The recurrent weight of a direction, (H, 4 * H), as numbers (4 * H, H)."""
+    q, factor, point = (numpy_of(x) for x in (matrix, scale, zero))
+    if q is None or factor is None or point is None:
+        real = emit(dequantize_linear([matrix, scale, zero], {"axis": 1}, 0))
+        return emit(relax.op.permute_dims(real))
+    return constant(dequantized(q, factor, point, 1).T)
 
 
 #: Operator of the domain com.microsoft -> converter.

@@ -49,6 +49,13 @@ class Affine:
         else:
             self.rest.append((expr, factor))
 
+    def expr(self, dtype: str) -> Any:
+        """The sum as an expression of a type."""
+        out = tirx.const(self.constant, dtype)
+        for part, k in [*self.terms.items(), *self.rest]:
+            out = out + part * k
+        return out
+
     def without(self, var: Any) -> Affine:
         """The sum but for one variable."""
         return Affine({v: k for v, k in self.terms.items() if not v.same_as(var)}, self.rest, self.constant)
@@ -66,7 +73,7 @@ def sums_of(expr: Any) -> Iterator[Affine]:
 def _operands(expr: Any) -> list[Any]:
     if isinstance(expr, Call):
         return [a for a in expr.args if _is_integer(a)]
-    return [e for name in ("a", "b", "value", "condition", "true_value", "false_value", "body")
+    return [e for name in ("a", "b", "base", "stride", "value", "condition", "true_value", "false_value", "body")
             if (e := getattr(expr, name, None)) is not None and _is_integer(e)]  # fmt: skip
 
 
@@ -168,6 +175,16 @@ class Arithmetic:
 
 
 _SAME = {tirx.Add: lambda a, b: a + b, tirx.Min: tirx.min, tirx.Max: tirx.max}
+
+
+def least_of(expr: Any) -> list[Any]:
+    """Expressions whose least is an expression: of a + min(b, c) these are a + b and a + c."""
+    form = Affine.of(expr)
+    for place, (part, k) in enumerate(form.rest):
+        if isinstance(part, tirx.Min) and k > 0:
+            rest = Affine(form.terms, [*form.rest[:place], *form.rest[place + 1 :]], form.constant).expr(expr.ty.dtype)
+            return [*least_of(rest + part.a * k), *least_of(rest + part.b * k)]
+    return [expr]
 
 
 def ceildiv(value: Any, by: int) -> Any:

@@ -3,12 +3,12 @@
     for m in range(51): for i in unroll(5): y[(m * 5 + i) // 37, (m * 5 + i) % 37] = ...           y: (7, 37)
 ->  for row in range(7): for j in range(9): m = first(row) + j; if m <= last(row): for i ...
 
-Of y[:N, :S], rows are cut to N and tiles of a row to ceildiv(S - 1, 5) + 1. A tile that touches two rows is the first's.
+Of y[:N, :S], rows are cut to N and tiles of a row to ceildiv(S - 1, 5) + 1. A tile in two rows is the first one's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,8 @@ from tvm import tirx
 from .affine import Affine, Arithmetic, Extents
 from .normal import shareable
 from .shares import SHARED, THREADS
+from .statements import PARALLEL, SERIAL, chain_of, descend, in_chain, is_kind, loop_like, named, sequence
 from .views import Views
-from .statements import PARALLEL, SERIAL, chain_of, descend, in_chain, is_kind, loop_like, sequence
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def cross(body: Any, extents: Extents, views: Views, arithmetic: Arithmetic) -> 
             crossing = _crossing(loop, extents, views, arithmetic)
             if crossing is not None:
                 free = is_kind(stmt, PARALLEL) and place < len(shareable(loops, inner, views, arithmetic))
-                digits, bind, inside = _rows(loop, crossing, free, arithmetic, crossed)
-                inner = sequence(bind, tirx.IfThenElse(inside, visit(inner), None))
+                digits, binds, inside = _rows(loop, crossing, free, arithmetic, crossed)
+                inner = sequence(*binds, tirx.IfThenElse(inside, visit(inner), None))
                 return in_chain([*loops[:place], *digits, *loops[place + 1 :]], inner)
         return in_chain(loops, descend(inner, visit))
 
@@ -113,29 +113,31 @@ def _of_store(buffer: Any, indices: Any, var: Any, extents: Any, arithmetic: Ari
             tile = form.terms.get(var, 0)
             ends = arithmetic.range(form.without(var))
             if tile > 1 and row % tile and ends is not None and ends[0] >= 0 and ends[1] < tile:
-                return Crossing(tile, row, extent, tuple(_levels(dims, index.a, row)))
+                levels = _levels(dims, index.a, row, arithmetic)
+                return None if levels is None else Crossing(tile, row, extent, levels)
     return None
 
 
-def _levels(dims: Any, element: Any, row: int) -> Iterator[Level]:
-    """The dimensions that count rows, outermost first; of (index, extent, size) of all."""
-    for index, extent, size in dims:
-        if tvm_ffi.structural_equal(index, tirx.FloorDiv(element, tirx.const(row, element.ty.dtype))):
-            yield Level(size, extent)
-            return
+def _levels(dims: Any, element: Any, row: int, arithmetic: Arithmetic) -> tuple[Level, ...] | None:
+    """The dimensions that count rows of an element, outermost first, of (index, extent, size) of all; None if they are
+    not all there."""
+    if arithmetic.analyzer.const_int_bound(element).max_value < row:
+        return ()
     quotient = tirx.FloorDiv(element, tirx.const(row, element.ty.dtype))
     for index, extent, size in dims:
-        if isinstance(index, tirx.FloorMod) and tvm_ffi.structural_equal(index.a, quotient):
-            yield from _levels(dims, element, row * size)
-            yield Level(size, extent)
-            return
-    yield Level(1, None)
+        if tvm_ffi.structural_equal(index, quotient):
+            return (Level(size, extent),)
+    for index, extent, size in dims:
+        if isinstance(index, tirx.FloorMod) and tvm_ffi.structural_equal(index.a, quotient) and int(index.b) == size:
+            outer = _levels(dims, element, row * size, arithmetic)
+            return None if outer is None else (*outer, Level(size, extent))
+    return None
 
 
 def _rows(
     loop: tirx.For, crossing: Crossing, free: bool, arithmetic: Arithmetic, crossed: Crossed
-) -> tuple[list[tirx.For], Any, Any]:
-    """Loops over rows and the tiles of each, the statement that binds the tile, and the condition that it is needed."""
+) -> tuple[list[tirx.For], list[Any], Any]:
+    """Loops over rows and the tiles of each, the statements that bind the tile, and the condition that it is needed."""
     var, tile, row, extent = loop.loop_var, crossing.tile, crossing.row, crossing.extent
     dtype = var.ty.dtype
     digits: list[tirx.For] = []
@@ -158,9 +160,15 @@ def _rows(
     count = tirx.floordiv(extent + (tile - 2), tile) + 1
     step = add("tile", (row + tile - 2) // tile + 1, count, {**rest, **shared})
     last = tirx.floordiv(place * row + (extent - 1), tile)
+    if int(loop.extent) * tile < row * math.prod(level.size for level in crossing.levels):  # others do what is left
+        last = tirx.min(last, loop.extent - 1)
     done = tirx.floordiv(place * row - row + (extent - 1), tile) + 1
     first = tirx.max(tirx.floordiv(place * row, tile), tirx.Select(before, done, tirx.const(0, dtype)))
     crossed.tops[var] = last
-    head = {**digits[0].annotations, **({THREADS: loop.annotations.get(THREADS, loop.extent)} if is_kind(loop, PARALLEL) else {})}
+    head = {
+        **digits[0].annotations,
+        **({THREADS: loop.annotations.get(THREADS, loop.extent)} if is_kind(loop, PARALLEL) else {}),
+    }
     digits[0] = loop_like(digits[0], loop.body, kind=loop.kind, annotations=head)
-    return digits, tirx.Bind(var, arithmetic.simplify(first) + step), var <= arithmetic.simplify(last)
+    tile_var, binds = named(var.name, arithmetic.simplify(first) + step)
+    return digits, [*binds, tirx.Bind(var, tile_var)], var <= arithmetic.simplify(last)

@@ -16,7 +16,6 @@ from tvm import tirx
 from tvm.ir import Var
 from tvm.ir.expr import TensorLoad
 
-from ....core.errors import BuildError
 from .affine import Arithmetic, Extents, variables_of
 
 _DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
@@ -26,15 +25,16 @@ def guarded(body: Any, extents: Extents, arithmetic: Arithmetic) -> Any:
     """A body whose stores read foreign memory, or divide by it, only inside the extents.
 
     Raises:
-        BuildError: what the kernel's own buffer holds is read at indices of its own, of which there are no extents.
+        ValueError: what the kernel's own buffer holds is read at indices of its own, of which there are no extents.
     """
+
     def store(stmt: Any) -> Any:
         conditions: list[Any] = []
         for load in _deciding([stmt.value, *stmt.indices], arithmetic):
             place = load if load.source in extents else stmt
             buffer = load.source if load.source in extents else stmt.buffer
             if buffer not in extents:
-                raise BuildError(
+                raise ValueError(
                     f"what {stmt.buffer.name!r} holds is read at indices of the kernel's own buffer "
                     f"{load.source.name!r}, whose sizes at run time are not known: read them from a parameter"
                 )

@@ -6,6 +6,7 @@ buffer of the kernel. What is called needed may be more than is, and never less.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +16,12 @@ from tvm import tirx
 from tvm.ir import Call, Var
 from tvm.ir.expr import TensorLoad
 
-from .affine import Affine, Arithmetic, Extents, UnboundedError, ceildiv, variables_of
+from .affine import Affine, Arithmetic, Extents, UnboundedError, ceildiv, least_of, variables_of
+from .bases import TILE, Base
 from .crossings import Crossed
-from .views import Views
 from .statements import SERIAL, children, is_kind
+from .views import Views
 
-#: A loop over up to so many elements inside another one over the same dimension is a tile, which stays whole.
-_TILE = 16
 #: Calls that change nothing by themselves.
 _HARMLESS = ("tirx.prefetch",)
 
@@ -54,6 +54,7 @@ class Needs:
         crossed: of tiles that cross rows.
         views: of the body.
         symbols: variables that are known everywhere.
+        bases: variable of a loop over threads -> what its body calls the share of a thread.
 
     Attributes:
         loops: variable -> (loop, variables of the loops around it).
@@ -63,13 +64,14 @@ class Needs:
 
     def __init__(
         self, body: Any, extents: Extents, arithmetic: Arithmetic, nests: dict[Any, set[Any]], crossed: Crossed,
-        views: Views, symbols: set[Any],
+        views: Views, symbols: set[Any], bases: dict[Any, Base],
     ) -> None:  # fmt: skip
         self._extents, self._arithmetic, self._nests = extents, arithmetic, nests
         self.loops: dict[Any, tuple[tirx.For, tuple[Any, ...]]] = {}
         self.loads: list[Access] = []
         self.stores: list[Access] = []
-        self._tops, self.counts = crossed.tops, crossed.counts
+        self._tops, self.counts, self._bases = crossed.tops, crossed.counts, bases
+        self._shares = {var: base for base in bases.values() for var in (base.first, base.end)}
         self._required: dict[tuple[Any, int], Any] = {}
         self._allocated: dict[Any, tuple[Any, ...]] = {}
         self._effects: list[tuple[Any, ...]] = []
@@ -90,6 +92,8 @@ class Needs:
             self.loops[stmt.loop_var] = (stmt, loops)
             self._collect_loads([stmt.extent], loops, None)
             loops = (*loops, stmt.loop_var)
+            if stmt.loop_var in self._bases:
+                loops = (*loops, self._bases[stmt.loop_var].first)
         else:
             names = ("value", "condition")
             self._collect_loads([e for n in names if (e := getattr(stmt, n, None)) is not None], loops, None)
@@ -156,19 +160,26 @@ class Needs:
             while extent is not None and isinstance(index, tirx.FloorDiv) and isinstance(index.b, tirx.IntImm):
                 index, extent = index.a, extent * int(index.b)
             form = Affine.of(index)
-            if extent is not None and form.terms.get(var, 0) > 0:
-                around = {*self.loops[var][1], *self._tops}
-                outer = (k for v, k in form.terms.items() if v in around)
-                covered = self._arithmetic.extents[var] * form.terms[var]
-                tile = covered <= _TILE and any(k > form.terms[var] for k in outer)
-                if not tile and (end := self._end(index, form, var, extent, store.loops)) is not None:
-                    ends.append(end)
+            for share in () if extent is None else self._bases.values():
+                if (k := form.terms.get(share.first, 0)) > 0:
+                    extent = tirx.min(extent, share.end * k)
+            if extent is None or form.terms.get(var, 0) <= 0 or self._is_tile(form, var):
+                continue
+            if (end := self._end(index, form, var, extent, store.loops)) is not None:
+                ends.append(end)
         if not ends:
             return None
         smallest = ends[0]
         for end in ends[1:]:
             smallest = tirx.min(smallest, end)
         return smallest
+
+    def _is_tile(self, form: Affine, var: Any) -> bool:
+        """Whether a loop is over few neighbours, inside another one over the same dimension and around no other one."""
+        around = {*self.loops[var][1], *self._tops}
+        outer = any(k > form.terms[var] for v, k in form.terms.items() if v in around)
+        few = outer and self._arithmetic.extents[var] * form.terms[var] <= TILE
+        return few and not any(var in loops and is_kind(loop, SERIAL) for loop, loops in self.loops.values())
 
     def _end(self, index: Any, form: Affine, var: Any, extent: Any, loops: Sequence[Any]) -> Any:
         """The first value of a variable with which an index is beyond an extent, whatever inner variables are."""
@@ -213,14 +224,27 @@ class Needs:
         Raises:
             UnboundedError: the index is read from memory.
         """
-        return self._arithmetic.extreme(index, True, self._limit(set(loops)))
+        gone = set(loops)
+        firsts = {base.first for base in self._bases.values()} & gone
+        top = self._arithmetic.extreme(index, True, self._limit(gone - firsts))
+        if firsts:  # of a share and what is in it, together
+            parts = [self._arithmetic.simplify(part) for part in least_of(top)]
+            parts = [self._arithmetic.extreme(part, True, self._limit(firsts)) for part in parts]
+            top = functools.reduce(tirx.min, parts)
+        return top
 
     def _limit(self, gone: set[Any]) -> Any:
         def limit(var: Any, largest: bool) -> Any:
+            if var in self._shares:
+                if self._shares[var].first not in gone:
+                    return None
+                return self._shares[var].total if largest else tirx.const(0, var.ty.dtype)
             if var in self._views.lanes:
                 return self._views.lanes[var] if largest else tirx.const(0, var.ty.dtype)
             if var in self._tops:
-                return self._arithmetic.extreme(self._tops[var], True, limit) if largest else tirx.const(0, var.ty.dtype)
+                return (
+                    self._arithmetic.extreme(self._tops[var], True, limit) if largest else tirx.const(0, var.ty.dtype)
+                )
             if var not in gone:
                 if var in self.loops or var in self._symbols:
                     return None
@@ -238,9 +262,10 @@ class Needs:
         ends = []
         for load in self.loads:
             for d, index in enumerate(load.indices if load.buffer in self._extents and var in load.loops else ()):
-                names = variables_of(index)
-                if var in names and (extent := self._extents[load.buffer][d]) is not None and not names & spatial:
-                    ends.append(self._end(index, Affine.of(index), var, extent, load.loops))
+                names, form, extent = variables_of(index), Affine.of(index), self._extents[load.buffer][d]
+                if var in names and extent is not None and not names & spatial:
+                    whole = form.terms.get(var, 0) <= 0 or self._is_tile(form, var)
+                    ends.append(None if whole else self._end(index, form, var, extent, load.loops))
         return self._largest(ends)
 
 

@@ -18,8 +18,20 @@ from tvm.ir.expr import TensorLoad
 
 from .affine import Affine, Arithmetic, Extents, sums_of, unwrapped, variables_of
 from .shares import SHARED, THREADS
+from .statements import (
+    COMPARISONS,
+    PARALLEL,
+    SERIAL,
+    chain_of,
+    descend,
+    in_chain,
+    is_kind,
+    loop_like,
+    reads,
+    replaced,
+    sequence,
+)
 from .views import Views
-from .statements import COMPARISONS, PARALLEL, SERIAL, chain_of, descend, in_chain, is_kind, loop_like, reads, replaced
 
 #: Rounds of splitting and joining; each is due to the one before.
 _ROUNDS = 4
@@ -49,8 +61,13 @@ def _inlined(body: Any, arithmetic: Arithmetic) -> Any:
             earlier = lambda v: values.get(v, v)  # noqa: E731
             values[stmt.var] = tvm_ffi.structural_map(stmt.value, (Var, earlier))
 
+    def visit(stmt: Any) -> Any:
+        if isinstance(stmt, tirx.SeqStmt):
+            return sequence(*[visit(s) for s in stmt.seq if not isinstance(s, tirx.Bind) or s.var not in values])
+        return descend(stmt, visit)
+
     tvm_ffi.structural_walk(body, (tirx.Bind, bind), order="pre")
-    return replaced(body, values, arithmetic) if values else body
+    return replaced(visit(body), values, arithmetic) if values else body
 
 
 def symbolic_variables(body: Any, extents: Extents, views: Views) -> set[Any]:
@@ -214,7 +231,9 @@ def shareable(loops: list[tirx.For], inner: Any, views: Views, arithmetic: Arith
         all(tvm_ffi.structural_equal(a, b) for a, b in zip(load.indices, stored[load.source], strict=True))
         for load in loads
         if load.source in stored
-    ) and not any(views.buffer(load.source) is not load.source and views.buffer(load.source) in stored for load in loads)
+    ) and not any(
+        views.buffer(load.source) is not load.source and views.buffer(load.source) in stored for load in loads
+    )
     places = [_places(indices) for _, indices in at]
     for place, loop in enumerate(loops):
         if is_kind(loop, PARALLEL) or SHARED in loop.annotations:
@@ -238,10 +257,7 @@ def _places(indices: Any) -> list[Any]:
             for index in indices
         )
 
-    for index in indices:
-        if isinstance(index, tirx.FloorMod) and known(index.a):
-            out.append(index.a)
-    return out
+    return [*out, *(index.a for index in out if isinstance(index, tirx.FloorMod) and known(index.a))]
 
 
 def _quotient(value: Any, by: Any) -> Any:

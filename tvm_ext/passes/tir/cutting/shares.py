@@ -21,7 +21,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
-from .statements import PARALLEL, SERIAL, is_kind, loop_like, sequence
+from .statements import PARALLEL, SERIAL, is_kind, loop_like, named, sequence
 
 #: Annotation of the outermost loop of a nest that threads share: how many they are.
 THREADS = "tvm_ext.threads"
@@ -57,6 +57,11 @@ def shared(digits: Sequence[Digit], threads: int, inner: Any) -> Any:
     return _Shares(digits, threads).loop(inner)
 
 
+def start_of(total: Any, thread: Any, threads: int) -> Any:
+    """The first iteration of a thread, if threads share `total`: shares differ by one at most."""
+    return tirx.floordiv(total, threads) * thread + tirx.min(tirx.floormod(total, threads), thread)
+
+
 def plain(loop: tirx.For, body: Any, **changed: Any) -> tirx.For:
     """A loop that threads do not share; with what is named by arguments of `tirx.For`."""
     annotations = {k: v for k, v in loop.annotations.items() if k not in (THREADS, SHARED)}
@@ -75,31 +80,26 @@ class _Shares:
         extents = [digit.extent for digit in digits]
         products = [_product(extents[i:]) for i in range(len(extents))]
         self._widths = [self._named("width", tirx.max(product, 1)) for product in products[1:]]
-        rest = self._named("rest", products[self._lead])
-        self._rest = (self._start(rest, 0), self._start(rest, 1))
         total = self._named("total", products[0])
-        rounded = tirx.floordiv(rest + (threads - 1), threads) * threads
-        self._even = rounded * 100 <= rest * (100 + _UNEVEN)
         self._all = (self._start(total, 0), self._start(total, 1))
         if self._lead:
-            self._even = self._named("even", self._even)
+            rest = self._named("rest", products[self._lead])
+            rounded = tirx.floordiv(rest + (threads - 1), threads) * threads
+            self._even = self._named("even", rounded * 100 <= rest * (100 + _UNEVEN))
+            self._rest = (self._start(rest, 0), self._start(rest, 1))
             first, end = self._all
             self._all = (tirx.Select(self._even, self._zero, first), tirx.Select(self._even, total, end))
 
     def _named(self, name: str, value: Any) -> Any:
         if isinstance(value, tirx.IntImm):
             return value
-        var = tirx.Var(name, value.ty.dtype)
-        self._binds.append(tirx.Bind(var, value))
+        var, stmts = named(name, value)
+        self._binds += stmts
         return var
 
     def _start(self, total: Any, after: int) -> Any:
-        """The first of the iterations of a thread; they differ by one at most."""
-        thread, many = self._thread + after, self._threads
-        return self._named(
-            "end" if after else "first",
-            tirx.floordiv(total, many) * thread + tirx.min(tirx.floormod(total, many), thread),
-        )
+        """The first of the iterations of this thread, or of one after it."""
+        return self._named("end" if after else "first", start_of(total, self._thread + after, self._threads))
 
     def loop(self, inner: Any) -> tirx.For:
         """The loop over threads."""
@@ -113,13 +113,13 @@ class _Shares:
             first, end = (tirx.Select(self._even, a, b) for a, b in zip(self._rest, (first, end), strict=True))
         if level == len(self._digits) - 1:
             return plain(digit, inner, min=first, extent=end - first, kind=SERIAL)
-        width, binds = self._widths[level], []
-        low, high, begin, after = (tirx.Var(n, width.ty.dtype) for n in ("low", "high", "begin", "after"))
-        done = digit.loop_var * width
-        binds = [tirx.Bind(low, tirx.max(first - done, 0)), tirx.Bind(high, tirx.min(end - done, width))]
-        body = sequence(*binds, self._nested(level + 1, low, high, inner))
-        outer = [tirx.Bind(begin, tirx.floordiv(first, width)), tirx.Bind(after, tirx.floordiv(end + width - 1, width))]
-        return sequence(*outer, plain(digit, body, min=begin, extent=after - begin, kind=SERIAL))
+        width, done = self._widths[level], digit.loop_var * self._widths[level]
+        begin, outer = named("begin", tirx.floordiv(first, width))
+        after, last = named("after", tirx.floordiv(end + width - 1, width))
+        low, lower = named("low", tirx.max(first - done, 0))
+        high, upper = named("high", tirx.min(end - done, width))
+        body = sequence(*lower, *upper, self._nested(level + 1, low, high, inner))
+        return sequence(*outer, *last, plain(digit, body, min=begin, extent=after - begin, kind=SERIAL))
 
 
 def _product(extents: Sequence[Any]) -> Any:

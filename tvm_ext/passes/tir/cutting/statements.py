@@ -28,6 +28,15 @@ def serial(var: Any, extent: Any, body: Any) -> tirx.For:
     return tirx.For(var, tirx.const(0, var.ty.dtype), extent, SERIAL, body)
 
 
+def named(name: str, value: Any) -> tuple[Any, list[Any]]:
+    """A variable of an integer, and the statements that give it its value, through memory: TVM's analyzer would put the
+    value in the place of the variable, everywhere, and stumbles over what comes of it. LLVM keeps it in a register."""
+    var = tirx.Var(name, value.ty.dtype)
+    memory, at = tirx.decl_buffer((1,), value.ty.dtype, f"{name}_value", scope="local"), [tirx.const(0, "int32")]
+    store = tirx.BufferStore(memory, value, at)
+    return var, [tirx.AllocBuffer(memory), store, tirx.Bind(var, tirx.BufferLoad(memory, at))]
+
+
 def is_kind(stmt: Any, *kinds: Any) -> bool:
     """Whether a statement is a loop of one of these kinds."""
     return isinstance(stmt, tirx.For) and int(stmt.kind) in [int(k) for k in kinds]
@@ -86,7 +95,11 @@ def replaced(body: Any, values: Mapping[Any, Any], arithmetic: Arithmetic) -> An
         return values.get(var, var) if kind == DefRegionKind.NONE else var
 
     new = {v for value in values.values() for v in variables_of(value)}
-    simpler = lambda e: arithmetic.simplify(e) if _is_scalar(e) and variables_of(e) & new else e  # noqa: E731
+
+    def simpler(expr: Any) -> Any:
+        if isinstance(expr, tirx.Ramp):
+            return tirx.Ramp(simpler(expr.base), expr.stride, expr.lanes)
+        return arithmetic.simplify(expr) if _is_scalar(expr) and variables_of(expr) & new else expr
 
     def load(expr: Any) -> Any:
         return tirx.BufferLoad(expr.source, [simpler(i) for i in expr.indices])

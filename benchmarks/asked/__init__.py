@@ -1,0 +1,1 @@
+"""What is asked of a machine: rows of the suite, questions, accuracy."""

@@ -1,0 +1,1 @@
+"""What all scripts share: arguments, the machine, results as files."""

@@ -1,0 +1,1 @@
+"""Programs timed in processes of their own, and what a profile says of them."""

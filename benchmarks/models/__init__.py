@@ -1,0 +1,1 @@
+"""The models that are timed: made by seed, or trained ones out of wheels."""

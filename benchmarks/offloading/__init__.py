@@ -1,0 +1,1 @@
+"""What offloading to the simulated accelerator must show."""

@@ -1,0 +1,1 @@
+"""Searches: the frozen table, templates, sessions that are killed."""

@@ -1,0 +1,1 @@
+"""Kernels on AMX tile registers."""

@@ -1,0 +1,1 @@
+"""Tests of the steps of the pass `cut-loops`."""
