@@ -176,7 +176,8 @@ def resume(path: str | os.PathLike[str]) -> CompiledModel:
 def benchmark(
     model: Any, against: Sequence[str] = ("onnxruntime",), threads: int | None = None, *, rounds: int = 9,
     seconds_per_round: float = 0.5, seed: int = 0, timeout: float = 600.0,
-    inputs: Mapping[str, np.ndarray] | None = None, python: str | Mapping[str, str] | None = None, **options: Any,
+    inputs: Mapping[str, np.ndarray] | None = None, python: str | Mapping[str, str] | None = None,
+    sizes: Mapping[str, int] | None = None, **options: Any,
 ) -> BenchmarkTable:  # fmt: skip
     """Time a model against other runtimes, each in a process of its own, in interleaved rounds.
 
@@ -195,6 +196,8 @@ def benchmark(
         inputs: name -> array for inputs whose values matter, such as token ids; the others are drawn.
         python: the Python that has the peers: one path for all but onnxruntime, or contender -> path. It needs
             numpy and the peer's packages, and nothing of this library.
+        sizes: of symbolic dimensions, `{"N": 3, "S": 37}`, at which all are timed; None takes those of `inputs`, or the
+            largest. Peers that compile get them as fixed sizes.
         **options: compile options of our side, as for :func:`compile`.
 
     Returns:
@@ -210,7 +213,7 @@ def benchmark(
     _measure_choices(model, {**options, "threads": threads})
     return run_benchmark(
         model, against, threads, rounds=rounds, seconds_per_round=seconds_per_round, seed=seed, timeout=timeout,
-        inputs=inputs, python=python, **options,
+        inputs=inputs, python=python, sizes=sizes, **options,
     )  # fmt: skip
 
 
@@ -277,6 +280,7 @@ def profile(
     rounds: int = 7,
     seconds: float = 0.1,
     batch: int | None = None,
+    sizes: Mapping[str, int] | None = None,
     seed: int = 0,
     code: bool = True,
     **options: Any,
@@ -293,6 +297,8 @@ def profile(
         rounds: interleaved rounds; intervals of 95 % need 6.
         seconds: how long each side runs in a round, once at least.
         batch: rows of a symbolic batch; None takes those of `inputs`, or the largest size there is a program for.
+        sizes: of symbolic dimensions, `{"N": 3, "S": 37}`; None takes those of `inputs`, or the largest. Operations and
+            bytes of kernels are known at the bounds alone.
         seed: of the drawn inputs.
         code: count instructions in the assembly of the kernels; the model is then compiled in this process.
         **options: compile options, as for :func:`compile`; none for a model that is compiled already.
@@ -309,7 +315,9 @@ def profile(
     from .inspection.profile import profile_model
 
     _measure_choices(model, options)
-    return profile_model(model, inputs, rounds=rounds, seconds=seconds, batch=batch, seed=seed, code=code, **options)
+    return profile_model(
+        model, inputs, rounds=rounds, seconds=seconds, batch=batch, sizes=sizes, seed=seed, code=code, **options
+    )  # fmt: skip
 
 
 def _measure_choices(model: Any, options: Mapping[str, Any]) -> None:

@@ -7,11 +7,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from tests.onnx_graphs import model, node, random, value
 from tests.verification.fakes import dense_model
 from tvm_ext.benchmarking import benchmark as module
 from tvm_ext.benchmarking.benchmark import Race, benchmark
 from tvm_ext.benchmarking.process import WorkerError
 from tvm_ext.core.errors import InputError, ModelError, OptionError
+from tvm_ext.core.options import CompileOptions
+from tvm_ext.frontend.reading.reader import read_model
 from tvm_ext.runtime.spec import TensorSpec
 
 
@@ -48,10 +51,11 @@ def race(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "calibrate", lambda threads: 0.01)
     FakeWorker.log = []
 
-    def make(script, names, pythons=None):
+    def make(script, names, pythons=None, options=(), fixed=()):
         FakeWorker.script = script
         with contextlib.ExitStack() as stack:
-            one = Race("m.onnx", tmp_path, 2, {}, 1.0, lambda _: None, stack, pythons)
+            one = Race("m.onnx", tmp_path, 2, dict(options), 1.0, lambda _: None, stack, pythons)
+            one.fixed = dict(fixed)
             one.prepare(names)
             one.run(7, 0.1)
             return one.table("m", names)
@@ -129,9 +133,46 @@ def test_inputs_that_do_not_fit_are_refused(inputs, message):
         module._inputs([TensorSpec("x", (2,), "float32")], inputs, 0)
 
 
-def test_a_symbolic_batch_is_refused():
-    with pytest.raises(OptionError, match="one size is timed"):
-        module._inputs([TensorSpec("x", ("N", 2), "float32")], {}, 0)
+def sized(options, inputs=(), sizes=None):
+    """Shapes of the inputs of a model at one size, and the size."""
+    nodes = [node("MatMul", "x w", "h"), node("Add", "h b", "y")]
+    free = [value("x", ["N", "S", 7]), value("b", ["N", "S", 5])]
+    proto = model(nodes, free, [value("y", ["N", "S", 5])], {"w": random(7, 5)})
+    specs, at = module._sized_specs(read_model(proto), CompileOptions(**options), dict(inputs), sizes)
+    return [spec.shape for spec in specs], at
+
+
+def test_symbolic_sizes_are_the_stated_or_those_of_inputs_or_the_largest():
+    assert sized({}) == ([(8, 512, 7), (8, 512, 5)], {"N": 8, "S": 512})
+    assert sized({"dims": {"S": (1, 40)}}, sizes={"S": 3, "N": 2}) == ([(2, 3, 7), (2, 3, 5)], {"N": 2, "S": 3})
+    assert sized({}, {"x": random(2, 9, 7)}) == ([(2, 9, 7), (2, 9, 5)], {"N": 2, "S": 9})
+    assert sized({"shapes": {"x": (2, 9, 7)}}) == ([(2, 9, 7), (2, 9, 5)], {})
+    batch = {"shapes": {"x": ("N", 9, 7)}}
+    assert sized(batch)[1] == {"N": 4}, "also where its program has the default bounds of a batch"
+    assert (
+        sized({**batch, "specialize": {"N": (1, 32)}})[1] == {"N": 32} and sized(batch, sizes={"N": 99})[1]["N"] == 99
+    )
+    for sizes, inputs in (({"N": 2}, {}), ({"N": 9, "S": 1}, {}), ({"N": 2, "S": 9}, {"x": random(2, 9, 7)})):
+        with pytest.raises(OptionError, match="sizes="):
+            sized({}, inputs, sizes)
+    with pytest.raises(OptionError, match="no symbolic dimension"):
+        sized({"shapes": {"x": (2, 9, 7)}}, sizes={"N": 2})
+    with pytest.raises(InputError, match="N is 3 here and 2 in"):
+        sized({}, {"x": random(2, 9, 7), "b": random(3, 9, 5)})
+
+
+def test_peers_have_the_sizes_as_numbers(race, monkeypatch):
+    asked = {}
+    ask = FakeWorker.ask
+
+    def noting(self, message, timeout):
+        asked.update({message["contender"]: message["options"]["shapes"]} if "contender" in message else {})
+        return ask(self, message, timeout)
+
+    monkeypatch.setattr(FakeWorker, "ask", noting)
+    race({name: {"y": [1.0], "time": 1.0} for name in ("tvm_ext", "onnxruntime", "tvm")}, ["tvm_ext", "tvm"],
+         options={"shapes": {"x": ("N", 7)}}, fixed={"x": [3, 7]})  # fmt: skip
+    assert asked == {"tvm_ext": {"x": ["N", 7]}, "onnxruntime": {"x": [3, 7]}, "tvm": {"x": [3, 7]}}
 
 
 def test_nothing_left_to_run_is_no_hang(race):
@@ -162,15 +203,13 @@ def test_bad_options_are_refused(kwargs, message):
 def test_bad_models_are_refused(tmp_path):
     with pytest.raises(ModelError, match="no file"):
         benchmark(tmp_path / "missing.onnx")
-    with pytest.raises(ModelError, match="free"):
-        benchmark(dense_model(free=True)[0])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("others", [("onnxruntime",), ("onnxruntime", "tvm")], ids=len)
 def test_real_processes(others):
-    model = dense_model(free=True)[0]
-    source = model.SerializeToString() if len(others) == 1 else model
+    proto = dense_model(free=True)[0]
+    source = proto.SerializeToString() if len(others) == 1 else proto
     told = []
     table = benchmark(source, others, 1, rounds=7, seconds_per_round=0.01, progress=told.append, shapes={"x": (3, 7)})
     assert table.ok, str(table)

@@ -15,11 +15,12 @@ import numpy as np
 from ..byoc.registry import backend_named
 from ..core.errors import InputError, OptionError
 from ..core.machine import available_cores
-from ..core.options import CompileOptions
+from ..core.options import DEFAULT_BATCH, DEFAULT_SIZES, CompileOptions
 from ..core.sample_inputs import seeded_inputs
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
-from ..frontend.reading.shapes import input_specs
+from ..frontend.reading.shapes import free_shapes, input_specs
+from ..runtime.sizes.symbols import checked_sizes, dimensions_of, named_sizes, sizes_text
 from ..runtime.spec import TensorSpec
 from ..verification.arrays import load_npz, save_npz
 from ..verification.environment import describe_machine
@@ -44,6 +45,7 @@ def benchmark(
     timeout: float = 600.0,
     inputs: Mapping[str, np.ndarray] | None = None,
     python: str | Mapping[str, str] | None = None,
+    sizes: Mapping[str, int] | None = None,
     progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> BenchmarkTable:
@@ -64,12 +66,13 @@ def benchmark(
     busy = load_warning(available_cores())
     with tempfile.TemporaryDirectory(prefix="tvm-ext-bench-") as folder, contextlib.ExitStack() as stack:
         path = _stored(model, source, pathlib.Path(folder))
-        specs = input_specs(source.proto.graph, dict(settings.shapes), source.name)
+        specs, at = _sized_specs(source, settings, inputs or {}, sizes)
         save_npz(pathlib.Path(folder) / "inputs.npz", _inputs(specs, inputs or {}, seed))
         race = Race(path, pathlib.Path(folder), threads, options, timeout, progress or (lambda _: None), stack, pythons)
+        race.fixed = {spec.name: list(spec.sizes) for spec in specs} if at else {}
         race.prepare(names)
         race.run(rounds, seconds_per_round)
-        table = race.table(source.name, names)
+        table = race.table(", ".join(filter(None, (source.name, sizes_text(at)))), names)
     warned = [*([busy] if busy else []), *table.warnings]
     return BenchmarkTable(**{**vars(table), "warnings": tuple(warned)})
 
@@ -90,6 +93,7 @@ class Race:
     ) -> None:
         self.path, self.folder, self.threads, self.options = path, folder, threads, dict(options)
         self.pythons = dict(pythons or {})
+        self.fixed: dict[str, list[int]] = {}  # shapes for peers, where ours are symbolic
         self.timeout, self.progress, self.stack = timeout, progress, stack
         self.workers: dict[str, Worker] = {}
         self.ready: dict[str, dict[str, Any]] = {}
@@ -146,8 +150,9 @@ class Race:
 
     def _message(self, name: str) -> dict[str, Any]:
         """What a contender is asked to prepare."""
+        options = self.options if name == OURS or not self.fixed else {**self.options, "shapes": self.fixed}
         return {
-            "contender": name, "model": self.path, "threads": self.threads, "options": _plain(self.options),
+            "contender": name, "model": self.path, "threads": self.threads, "options": _plain(options),
             "inputs": str(self.folder / "inputs.npz"), "outputs": str(self._outputs(name)),
         }  # fmt: skip
 
@@ -213,14 +218,34 @@ def _pythons(python: str | Mapping[str, str] | None, names: Sequence[str]) -> di
     return {name: runnable(path) for name, path in (python or {}).items()}
 
 
+def _sized_specs(
+    source: Source, settings: CompileOptions, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None
+) -> tuple[list[TensorSpec], dict[str, int]]:
+    """The inputs at one size of their symbolic dimensions, and the sizes.
+
+    They are those that are stated, else those of the given inputs, else the largest; of a batch without bounds the
+    largest default one that a program with bounds takes too.
+
+    Raises:
+        OptionError: a size is missing, unknown or out of its bounds, or stated beside inputs that have it.
+        InputError: a given input fits no sizes.
+    """
+    named = settings.named(free_shapes(source.proto.graph, dict(settings.shapes)))
+    specs = input_specs(source.proto.graph, dict(named.shapes), source.name)
+    dimensions = dimensions_of(specs, () if named.by_rows else named.symbols)
+    known = [spec for spec in specs if spec.name in inputs]
+    found = named_sizes(known, [np.shape(inputs[spec.name]) for spec in known], dimensions) if dimensions else {}
+    if sizes is not None and found:
+        raise OptionError(f"sizes={sizes!r}, and the inputs have {sizes_text(found)}", fix="leave the sizes out")
+    batches = [n for n in named.sizes if named.sizes != DEFAULT_SIZES or n <= DEFAULT_BATCH[1]]
+    largest = {one.name: max(batches) if named.by_rows else one.most for one in dimensions}
+    at = checked_sizes(dimensions, {**largest, **found} if sizes is None else sizes)
+    return [spec.sized(at) for spec in specs], at
+
+
 def _inputs(specs: Sequence[TensorSpec], given: Mapping[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
     """The given inputs, and seeded ones for the rest."""
     known = {spec.name: spec for spec in specs}
-    for spec in specs:
-        if spec.batch_axis is not None:
-            raise OptionError(
-                f"input {spec.name!r} has shape {spec.shape}: one size is timed", fix="give it by shapes="
-            )
     for name, array in given.items():
         if name not in known:
             raise InputError(f"inputs: the model has no input {name!r}", fix=f"the model takes {sorted(known)}")
@@ -241,7 +266,8 @@ def _stored(model: Any, source: Source, folder: pathlib.Path) -> str:
 
 def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as JSON values; a back end by its name, with the module that a worker imports for it, and from where."""
-    shapes = {name: list(map(int, shape)) for name, shape in dict(options.get("shapes") or {}).items()}
+    stated = dict(options.get("shapes") or {}).items()
+    shapes = {name: [dim if isinstance(dim, str) else int(dim) for dim in shape] for name, shape in stated}
     plain = {**options, "shapes": shapes}
     if (offload := options.get("offload")) is not None:
         backend = backend_named(offload) if isinstance(offload, str) else offload

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
 from ..runtime.files import write_text
-from .shared.common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_result
+from .shared.common import (
+    Progress,
+    add_input_arguments,
+    add_size_argument,
+    given_inputs,
+    measure_with_progress,
+    model_of,
+    print_result,
+    refuse_sizes_of_inputs,
+)
 from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
@@ -17,6 +26,7 @@ if TYPE_CHECKING:
 SUMMARY = "time a model against onnxruntime and other runtimes, each in a process of its own"
 EXAMPLE = """\
   tvm-ext bench resnet18.onnx --threads 2
+  tvm-ext bench bert.onnx --dims N=1,8 --dims S=1,384 --size N=1,S=128
   tvm-ext bench zoo:resnet18 --against onnxruntime tvm -o resnet18.md
   tvm-ext bench resnet18.onnx --against onnxruntime openvino --python openvino=/opt/openvino/bin/python"""
 PEERS = ("onnxruntime", "openvino", "torch", "tvm")
@@ -35,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default: 0)")
     parser.add_argument("-o", "--output", metavar="OUT.md|OUT.json", help="also write the table here")
     add_input_arguments(parser)
+    add_size_argument(parser, default="those of --input, else the largest; the peers get them as fixed sizes")
     add_compile_arguments(parser)
 
 
@@ -65,13 +76,14 @@ def run(args: argparse.Namespace) -> int:
     """Measure and print; 1 if a contender has no time because it failed or its outputs disagree."""
     from ..benchmarking.benchmark import benchmark
 
+    refuse_sizes_of_inputs(args)
     model = model_of(args.model)
     with Progress("starting") as progress:
         measure_with_progress(args, model, progress)
         table = benchmark(
             model, args.against, rounds=args.rounds, seconds_per_round=args.seconds, seed=args.seed,
             timeout=args.timeout, inputs=given_inputs(args), python=pythons(args), progress=progress.tell,
-            **compile_options(args),
+            sizes=args.sizes, **compile_options(args),
         )  # fmt: skip
     if args.output:
         _write(args.output, table)

@@ -8,7 +8,7 @@ from ..runtime.files import write_text
 from .shared.common import compile_with_progress, model_of, print_result
 from .shared.options import add_compile_arguments
 
-SUMMARY = "the memory plan of a model: arena, lower bound, what lives when"
+SUMMARY = "the memory plan of a model: arena, lower bound, what lives when; of symbolic sizes, at their bounds"
 EXAMPLE = """\
   tvm-ext memory resnet18.onnx
   tvm-ext memory zoo:mobilenet_v2 --svg arena.svg"""

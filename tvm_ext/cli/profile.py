@@ -9,11 +9,13 @@ from ..core.errors import OptionError
 from .shared.common import (
     Progress,
     add_input_arguments,
+    add_size_argument,
     given_inputs,
     measure_with_progress,
     model_of,
     print_json,
     print_result,
+    refuse_sizes_of_inputs,
 )
 from .shared.options import add_compile_arguments, compile_options
 
@@ -24,6 +26,7 @@ SUMMARY = "time every kernel of a model, against what this machine can do; compa
 EXAMPLE = """\
   tvm-ext profile resnet18.onnx
   tvm-ext profile zoo:resnet18 --group-by recipe --trace trace.json --roofline roofline.svg -o before.json
+  tvm-ext profile bert.onnx --size N=3,S=37
   tvm-ext profile resnet18.onnx --machine cluster64-xeon --estimate
   tvm-ext profile --compare before.json after.json --fail-on-regress 5"""
 GROUPINGS = ("launch", "kernel", "node", "recipe")
@@ -55,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default: 7)")
     parser.add_argument("--seconds", type=float, default=0.1, help="time of each side in a round (default: 0.1)")
     parser.add_argument("--batch", type=int, metavar="N", help="rows of a symbolic batch (default: its largest size)")
+    add_size_argument(
+        parser, default="those of --input, else the largest; operations and bytes are known of that alone"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default: 0)")
     parser.add_argument("--no-code", action="store_true", help="no facts of the machine code: quicker, by the cache")
     add_input_arguments(parser)
@@ -112,7 +118,10 @@ def _estimate(args: argparse.Namespace) -> int:
     """
     from .. import estimate
 
-    files = {"--output": args.output, "--trace": args.trace, "--roofline": args.roofline, "--input": args.input}
+    files = {
+        "--output": args.output, "--trace": args.trace, "--roofline": args.roofline, "--input": args.input,
+        "--size": args.sizes,
+    }  # fmt: skip
     if useless := [name for name, value in files.items() if value]:
         raise OptionError(f"--estimate runs nothing: no use for {', '.join(useless)}", fix="leave out one of both")
     with Progress(f"estimating {args.model}"):
@@ -124,12 +133,13 @@ def _estimate(args: argparse.Namespace) -> int:
 def _profile(args: argparse.Namespace) -> Profile:
     from .. import profile
 
+    refuse_sizes_of_inputs(args)
     model, options = model_of(args.model), compile_options(args)
     with Progress(f"profiling {args.model}") as progress:
         measure_with_progress(args, model, progress)
         return profile(
             model, given_inputs(args), rounds=args.rounds, seconds=args.seconds,
-            batch=args.batch, seed=args.seed, code=not args.no_code, **options,
+            batch=args.batch, sizes=args.sizes, seed=args.seed, code=not args.no_code, **options,
         )  # fmt: skip
 
 

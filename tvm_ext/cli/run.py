@@ -7,7 +7,16 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ToolError
-from .shared.common import add_input_arguments, compile_with_progress, given_inputs, model_of, print_json, print_table
+from .shared.common import (
+    add_input_arguments,
+    add_size_argument,
+    compile_with_progress,
+    given_inputs,
+    model_of,
+    print_json,
+    print_table,
+    refuse_sizes_of_inputs,
+)
 from .shared.options import add_compile_arguments, compile_options, refuse_compile_options
 
 if TYPE_CHECKING:
@@ -18,13 +27,15 @@ if TYPE_CHECKING:
 SUMMARY = "run an ONNX model or an exported artifact once"
 EXAMPLE = """\
   tvm-ext run resnet18.so --input input=image.npy -o outputs.npz
-  tvm-ext run zoo:resnet18 --seed 3"""
+  tvm-ext run zoo:resnet18 --seed 3
+  tvm-ext run bert.onnx --dims S=1,384 --size N=3,S=37"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
     parser.add_argument("model", metavar="MODEL|ARTIFACT", help="path of an ONNX file or an artifact, or zoo:NAME")
     add_input_arguments(parser)
+    add_size_argument(parser, default="the largest")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
     parser.add_argument("-o", "--output", metavar="OUT.npz", help="write all outputs by name to one file")
     parser.add_argument("--output-dir", metavar="DIR", help="write each output to DIR/NAME.npy")
@@ -34,11 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run, save, print a line per output."""
     from ..core.sample_inputs import seeded_inputs
+    from ..verification.sizes import sizes_of
 
+    refuse_sizes_of_inputs(args)
     feeds = given_inputs(args)
     compiled = opened(args)
     if feeds is None:
-        feeds = seeded_inputs(compiled.inputs, args.seed, max(compiled.batches, default=1))
+        feeds = seeded_inputs(compiled.inputs, args.seed, sizes=sizes_of(compiled, args.sizes))
     outputs = compiled.run(feeds)
     written = _save(args, outputs)
     rows = [_summary(name, value) for name, value in outputs.items()]

@@ -6,8 +6,8 @@ threads take from pools of their own beside it. Inputs, weights and outputs are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.errors import OptionError
@@ -15,6 +15,7 @@ from ..core.pages.charts import Box, boxes_chart
 from ..core.pages.page import Facts, Figure, Note, Part, Shown
 from ..driver.compile import compile_model
 from ..runtime.model import CompiledModel
+from ..runtime.sizes.symbols import Symbol, sizes_text
 from ..runtime.table import Cell, Markup, Table, plain, size_text
 
 
@@ -55,6 +56,7 @@ class MemoryPlan(Shown):
         buffers: what lies in the arena.
         launches: kernels in the order they run.
         pooled: bytes that threads take from their pools in each launch.
+        sizes: bounds of symbolic dimensions, which the plan is of: calls of smaller sizes take the same memory.
     """
 
     model: str
@@ -66,10 +68,11 @@ class MemoryPlan(Shown):
     buffers: tuple[Buffer, ...]
     launches: tuple[str, ...]
     pooled: tuple[int, ...]
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, report: Mapping[str, Any], model: str, batch: int = 0) -> MemoryPlan:
-        """From the report of a compiled model.
+    def of(cls, report: Mapping[str, Any], model: str, batch: int = 0, symbols: Sequence[Symbol] = ()) -> MemoryPlan:
+        """From the report of a compiled model, and its symbols.
 
         Raises:
             OptionError: it has no program for such a batch, or no plan.
@@ -85,7 +88,7 @@ class MemoryPlan(Shown):
                         for b in plan["buffers"])  # fmt: skip
         return cls(
             model, batch, plan["bytes"], plan["lower_bound"], plan["no_reuse"], plan["arena_bytes"], buffers,
-            tuple(plan["steps"]), tuple(plan["pooled"]),
+            tuple(plan["steps"]), tuple(plan["pooled"]), {symbol.name: symbol.bound for symbol in symbols},
         )  # fmt: skip
 
     @property
@@ -104,6 +107,7 @@ class MemoryPlan(Shown):
             "model": self.model, "batch": self.batch, "bytes": self.nbytes, "lower_bound": self.lower_bound,
             "no_reuse": self.no_reuse, "arena_bytes": self.arena_bytes, "ratio": round(self.ratio, 4),
             "buffers": plain(self.buffers), "launches": list(self.launches), "pooled": list(self.pooled),
+            "sizes": dict(self.sizes),
         }  # fmt: skip
 
     def summary(self) -> list[tuple[str, str]]:
@@ -129,7 +133,8 @@ class MemoryPlan(Shown):
     def parts(self) -> list[Part]:
         """The plan in a few lines, its picture, and a row a buffer."""
         rows = [(b.name, b.nbytes, b.offset, Cell(f"{b.first} to {b.last}", b.first), b.kind) for b in self.buffers]
-        head = Note(f"memory of {self.model}" + (f", batch {self.batch}" if self.batch else ""))
+        bounds = f", planned at {sizes_text(self.sizes)}: smaller sizes take as much" if self.sizes else ""
+        head = Note(f"memory of {self.model}" + (f", batch {self.batch}" if self.batch else bounds))
         table = Table(("buffer", "bytes", "offset", "launches", "kind"), rows)
         caption = "the arena: launches from left to right, addresses from bottom to top"
         return [head, Facts(self.summary()), *([Figure(self.svg, caption)] if self.buffers else []), table]
@@ -159,7 +164,8 @@ def memory_plan(model: Any, *, batch: int = 0, **options: Any) -> MemoryPlan:
         **options: compile options, as for :func:`tvm_ext.compile`; not for a compiled model.
 
     Returns:
-        A plan: `str()` prints it, `svg()` draws the arena, `ratio` is its size over the lower bound.
+        A plan, of a model of symbolic sizes at their bounds: `str()` prints it, `svg()` draws the arena, `ratio` is its
+        size over the lower bound.
 
     Raises:
         OptionError: options for a compiled model, or no program for this batch.
@@ -171,4 +177,4 @@ def memory_plan(model: Any, *, batch: int = 0, **options: Any) -> MemoryPlan:
         compiled = model
     else:
         compiled = compile_model(model, **options)
-    return MemoryPlan.of(compiled.report, str(compiled.metadata.model["name"]), batch)
+    return MemoryPlan.of(compiled.report, str(compiled.metadata.model["name"]), batch, compiled.symbols)

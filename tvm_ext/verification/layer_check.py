@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import InputError, OptionError, ToolError
+from ..core.errors import InputError, OptionError, ToolError, UnsupportedError
 from ..core.graph.call_site import Written
 from ..core.sample_inputs import seeded_inputs
 from ..frontend.reading.reader import read_model
@@ -50,12 +50,15 @@ def check_layers(
     Raises:
         OptionError: no model was given, or a reference, or the artifact says nothing of its kernels.
         InputError: the inputs do not fit.
-        UnsupportedError: onnxruntime cannot run the model.
+        UnsupportedError: onnxruntime cannot run the model, or it is compiled for any size.
     """
     if model is None:
         raise OptionError("layers=True compares with values of the model", fix="give model=, the ONNX file it was of")
     if reference is not None:
         raise OptionError("layers=True takes values within the model from onnxruntime", fix="leave reference out")
+    if compiled.symbols:
+        wrong = "layers=True compares arrays of one size, and a program of any size works on those of its bounds"
+        raise UnsupportedError(wrong, fix="compile the model with numbers for its dimensions: shapes=")
     batch = _batch_of(compiled, inputs)
     feeds = seeded_inputs(compiled.inputs, seed, batch or 1) if inputs is None else dict(inputs)
     program, graph = KernelCalls(compiled, batch), Graph(read_model(model).proto.graph)

@@ -1,4 +1,4 @@
-"""Sizes of symbolic dimensions at which a model is checked."""
+"""Sizes of symbolic dimensions at which a model is run, or checked."""
 
 from __future__ import annotations
 
@@ -30,6 +30,22 @@ def sizes_to_check(
         return _drawn(symbols, seed) if symbols else []
     dimensions = dimensions_of(compiled.inputs, symbols)
     return [checked_sizes(dimensions, one) for one in sizes]
+
+
+def sizes_of(compiled: CompiledModel, sizes: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Sizes of a program's symbolic dimensions to run it once at; none of a program of numbers.
+
+    Args:
+        compiled: the program.
+        sizes: of each dimension; None takes the largest that they can have, or that there is a program for.
+
+    Raises:
+        OptionError: a size is missing, unknown, no whole number, or out of its bounds.
+    """
+    dimensions = dimensions_of(compiled.inputs, compiled.symbols)
+    if sizes is not None:
+        return checked_sizes(dimensions, sizes)
+    return {one.name: one.most if compiled.symbols else max(compiled.batches) for one in dimensions}
 
 
 def _drawn(symbols: Sequence[Symbol], seed: int) -> list[Mapping[str, int]]:

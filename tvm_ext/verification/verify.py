@@ -127,6 +127,8 @@ def verify(
         )
     if tolerance is not None and not (isinstance(tolerance, Real) and tolerance >= 0.0):
         raise OptionError(f"tolerance={tolerance!r}: a part of the output's range, 0 or more, is needed")
+    if sizes is not None and (inputs is not None or reference is not None):
+        raise OptionError("sizes and given inputs or outputs, which have sizes of their own", fix="give one of both")
     checked = sizes_to_check(compiled, sizes, seed)
     if inputs is None and reference is None and any(spec.batch_axis is not None for spec in compiled.inputs):
         return _verify_sizes(compiled, model, seed, tolerance, checked)

@@ -124,7 +124,8 @@ def test_shapes_that_were_compiled_for_keep_their_program(make, compiler: Fake) 
     programs.compile_any_size()
     assert isinstance(programs.compile_for(length(3)), Program) and compiler.compiled == [0, 3]
     assert ask(programs, 3, 4) == ["own", "any"]
-    with pytest.raises(InputError, match=r"N is 9; it can be 1 to 8\); compiled: any size: N 1 to 8; x \[3, 4\]"):
+    there = r"'x' \(9, 4\): dimension 0: N is 9; it can be 1 to 8\); compiled: any size: N 1 to 8; x \[3, 4\]"
+    with pytest.raises(InputError, match=rf"{there}\n.*compile_for.*dims="):
         programs.program_for(length(9))
 
 

@@ -126,9 +126,44 @@ def test_a_symbolic_batch_is_profiled_at_a_size():
     assert five.batch == 5 and [launch.batch for launch in five.launches] == [4, 4, 1, 1]
     assert all(launch.kernel.endswith(f"_n{launch.batch}") for launch in five.launches)
     assert tvm_ext.profile(compiled, {"x": random(2, 7)}, rounds=1, seconds=0).batch == 2
-    for batch, message in ((0, "a whole number"), (3, "input 'x' has 2 rows")):
+    assert tvm_ext.profile(compiled, sizes={"N": 2}, rounds=1, seconds=0).batch == 2
+    for batch, message in ((0, "a whole number"), (3, "the inputs have N 2, not N 3")):
         with pytest.raises(OptionError, match=message):
             tvm_ext.profile(compiled, {"x": random(2, 7)}, batch=batch)
+    with pytest.raises(OptionError, match="batch=2 and sizes="):
+        tvm_ext.profile(compiled, batch=2, sizes={"N": 2})
+
+
+def test_a_program_of_any_size_is_profiled_at_sizes_and_has_figures_at_its_bounds(tmp_path):
+    whole = tvm_ext.profile(two_layers("N"), dims={"N": (1, 4)}, threads=1, records=None, cache=False,
+                            rounds=1, seconds=0)  # fmt: skip
+    assert whole.sizes == {"N": 4} and whole.batch == 0 and whole.name == "small, N 4" and whole.notes == ()
+    assert [launch.flops for launch in whole.launches] == [2 * 4 * 7 * 13 + 2 * 4 * 13, 2 * 4 * 13 * 5]
+    assert all(launch.code for launch in whole.launches)
+    compiled = tvm_ext.compile(two_layers("N"), dims={"N": (1, 4)}, threads=1, records=None)
+    part = tvm_ext.profile(compiled, sizes={"N": 3}, rounds=1, seconds=0)
+    assert part.sizes == {"N": 3} and len(part.launches) == 2 and part.in_kernels > 0
+    assert all(launch.flops is launch.executed is launch.bytes is None for launch in part.launches)
+    assert any("planned at, N 4, and not at N 3" in note for note in part.notes)
+    assert tvm_ext.profile(compiled, {"x": random(2, 7)}, rounds=1, seconds=0).sizes == {"N": 2}
+    part.save(tmp_path / "p.json")
+    assert Profile.load(tmp_path / "p.json").sizes == {"N": 3}
+    with pytest.raises(OptionError, match=r"different sizes: 'small, N 3' and 'small, N 4'"):
+        part.compare(whole)
+    with pytest.raises(UnsupportedError, match="small, N 3: no kernel's operations"):
+        part.roofline()
+    with pytest.raises(OptionError, match=r"no symbolic batch\n.*sizes of N"):
+        tvm_ext.profile(compiled, batch=2)
+    for wrong in ({"N": 5}, {"M": 1}):
+        with pytest.raises(OptionError, match="sizes="):
+            tvm_ext.profile(compiled, sizes=wrong)
+
+
+def test_a_memory_plan_is_that_of_the_bounds():
+    compiled = tvm_ext.compile(two_layers("N"), dims={"N": (1, 4)}, threads=1, records=None)
+    plan = tvm_ext.memory_plan(compiled)
+    assert plan.sizes == {"N": 4} == plan.as_dict()["sizes"] and "planned at N 4" in str(plan)
+    assert next(b for b in plan.buffers if not b.workspace).nbytes >= 4 * 13 * 4
 
 
 def test_an_offloaded_region_is_a_row():

@@ -36,6 +36,41 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def size_argument(text: str) -> dict[str, int]:
+    """Parse NAME=N,NAME=N."""
+    sizes: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, size = part.partition("=")
+        if not (name.isidentifier() and size.isdecimal()) or name in sizes:
+            raise argparse.ArgumentTypeError(f"{text!r}: NAME=N of each symbolic dimension is needed, as N=3,S=37")
+        sizes[name] = int(size)
+    return sizes
+
+
+def add_size_argument(parser: argparse.ArgumentParser, *, default: str, several: bool = False) -> None:
+    """`--size`: sizes of symbolic dimensions, of a model that takes many.
+
+    Args:
+        default: which sizes there are without it, for the help.
+        several: whether it may be given several times.
+    """
+    more = "; any number of times" if several else ""
+    parser.add_argument(
+        "--size", metavar="NAME=N,...", dest="sizes", type=size_argument, action="append" if several else "store",
+        help=f"size of each symbolic dimension, such as N=3,S=37{more} (default: {default})",
+    )  # fmt: skip
+
+
+def refuse_sizes_of_inputs(args: argparse.Namespace) -> None:
+    """Check that sizes are not stated beside inputs, which have their own.
+
+    Raises:
+        OptionError: both --size and --input.
+    """
+    if args.sizes and args.input:
+        raise OptionError("--size and --input: the inputs have sizes of their own", fix="give one of both")
+
+
 def given_inputs(args: argparse.Namespace) -> dict[str, np.ndarray] | None:
     """The arrays of `--input`; None if there are none."""
     from ...verification.arrays import load_npy

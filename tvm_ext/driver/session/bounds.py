@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...core.errors import InputError
 from ...core.options import Shapes
 from ...runtime.model import CompiledModel
 from ...runtime.sizes.symbols import Symbol, dimensions_of, named_sizes
 from ...runtime.spec import TensorSpec
+
+#: Sets of shapes whose answer is remembered.
+_REMEMBERED = 256
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Bounds:
 
     inputs: dict[str, TensorSpec]
     symbols: tuple[Symbol, ...]
+    _known: dict[Shapes, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: CompiledModel) -> Bounds:
@@ -35,6 +39,13 @@ class Bounds:
         Args:
             shapes: of the inputs with free dimensions.
         """
+        if (known := self._known.get(shapes)) is not None:
+            return known
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        return self._known.setdefault(shapes, self._why_not(shapes))
+
+    def _why_not(self, shapes: Shapes) -> str:
         named = [(self.inputs[name], shape) for name, shape in shapes if name in self.inputs]
         try:
             named_sizes([spec for spec, _ in named], [shape for _, shape in named], self.symbols)  # type: ignore[misc]

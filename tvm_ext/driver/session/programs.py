@@ -123,8 +123,9 @@ class Programs:
         """
         with self._changed:
             entry = self._entry_for(shapes, never)
+            unknown = entry.any_size and entry.bounds is None
         program = self._program_of(entry, shapes)
-        beyond = entry.why_not(shapes) if entry.any_size else ""
+        beyond = entry.why_not(shapes) if unknown else ""
         if beyond or (entry.any_size and program is None and self._on_miss == "wait"):
             with self._changed:  # it was compiled meanwhile, and is not for these shapes
                 entry = self._asked(shapes, never, beyond)
@@ -249,7 +250,8 @@ class Programs:
         there = "; ".join(one.text for one in self._held) or "none"
         reason = entry.reason or entry.beyond
         wrong = f"no program for the inputs {text_of(shapes)}{f' ({reason})' if reason else ''}; compiled: {there}"
-        return InputError(wrong, fix="session.compile_for(shapes) compiles for more")
+        wider = ", and dims= states wider bounds" if entry.beyond else ""
+        return InputError(wrong, fix=f"session.compile_for(shapes) compiles for more{wider}")
 
     # ------------------------------------------------------------------------------------------- compiling
     def _enqueue(self, entry: _Entry) -> None:

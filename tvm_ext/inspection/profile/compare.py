@@ -165,6 +165,8 @@ def _check_same(before: Profile, after: Profile) -> None:
         raise OptionError(wrong, fix="compare two profiles of one model")
     if before.batch != after.batch:
         raise OptionError(f"profiles of different batches: {before.batch} and {after.batch}", fix="profile at one")
+    if before.sizes != after.sizes:
+        raise OptionError(f"profiles of different sizes: {before.name!r} and {after.name!r}", fix="profile at one")
 
 
 def _notes(before: Profile, after: Profile) -> Iterable[str]:

@@ -7,13 +7,14 @@ import json
 import os
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...core.errors import OptionError, UnsupportedError
 from ...core.pages.page import Figure, Part, Shown
 from ...runtime.files import write_text
+from ...runtime.sizes.symbols import sizes_text
 from ...runtime.table import plain
 from ...tuning.in_model import Ratio
 from .clock import Overhead, Span
@@ -44,6 +45,7 @@ class Profile(Shown):
         roofs: what the machine can do at most.
         overhead: what looking costs.
         notes: what a reader must know, such as why there are no facts of the machine code.
+        sizes: of symbolic dimensions that were profiled; none of a model of numbers, or of a batch.
     """
 
     model: str
@@ -57,6 +59,13 @@ class Profile(Shown):
     roofs: Roofs
     overhead: Overhead
     notes: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The model and its sizes: "bert, N 3, S 37", "resnet18, batch 4"."""
+        at = sizes_text(self.sizes or ({"batch": self.batch} if self.batch else {}))
+        return f"{self.model}, {at}" if at else self.model
 
     @property
     def seconds(self) -> float:
@@ -145,6 +154,7 @@ class Profile(Shown):
             "seconds": list(self.whole), "median": self.seconds, "outside": self.outside,
             "kernels_over_run": self.coverage.median, "timelines": plain(self.timelines),
             "roofs": self.roofs.as_dict(), "overhead": vars(self.overhead), "notes": list(self.notes),
+            "sizes": dict(self.sizes),
         }  # fmt: skip
 
     @classmethod
@@ -171,6 +181,7 @@ class Profile(Shown):
                 int(fields["batch"]), tuple(Launch.from_dict(row) for row in fields["launches"]),
                 tuple(float(s) for s in fields["seconds"]), timelines,
                 Roofs(**fields["roofs"]), Overhead(**fields["overhead"]), tuple(map(str, fields["notes"])),
+                {str(name): int(size) for name, size in dict(fields.get("sizes", {})).items()},
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise OptionError(f"{name} is no profile: {type(error).__name__}: {error}", fix=_FIX) from error

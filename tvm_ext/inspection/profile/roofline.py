@@ -121,13 +121,14 @@ def roofline_of(profile: Profile, group_by: str = "launch") -> Roofline:
     drawn = [(number, row) for number, row in enumerate(rows, start=1) if row.executed and row.work.bytes]
     drawn = [(number, row) for number, row in drawn if row.median]
     if not drawn:
-        raise UnsupportedError(f"{profile.model}: no kernel's operations and bytes are known: there is nothing to draw")
+        fix = "profile it at the sizes that it is planned at: those of its bounds" if profile.sizes else ""
+        wrong = f"{profile.name}: no kernel's operations and bytes are known: there is nothing to draw"
+        raise UnsupportedError(wrong, fix=fix)
     numbers = {number for number, _ in drawn}
     threads = f"{profile.threads} thread{'s' if profile.threads > 1 else ''}"
-    batch = f", batch {profile.batch}" if profile.batch else ""
     products = "".join(f"{rate / 1e9:.0f} by {name}, " for name, rate in profile.roofs.instructions.items())
     return Roofline(
-        f"{profile.model}{batch}: {'launches' if group_by == 'launch' else f'by {group_by}'} on the roofline",
+        f"{profile.name}: {'launches' if group_by == 'launch' else f'by {group_by}'} on the roofline",
         f"{profile.machine.get('cpu', '')}, {profile.machine.get('isa', '')}, {threads}; "
         f"{profile.roofs.flops / 1e9:.0f} GFLOP/s, {products}memory {profile.roofs.bandwidth / 1e9:.1f} GB/s, "
         f"L2 {profile.roofs.cache_bandwidth / 1e9:.0f} GB/s",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from ...passes.pipeline import LOWER
 from ...passes.tir.shares import kernels_of
 from ...runtime.library import is_artifact
 from ...runtime.model import CompiledModel, load
+from ...runtime.sizes.symbols import dimensions_of, named_sizes, sizes_text
 from ...verification.environment import describe_machine
+from ...verification.sizes import sizes_of
 from .clock import measured_overhead
 from .code_facts import CodeFacts, facts_of_kernels
-from .launch import launches_of, with_seconds
+from .launch import Launch, launches_of, with_seconds
 from .measure import measure
 from .profile import Profile
 from .roofs import RoofMeter
@@ -32,13 +35,13 @@ NO_FACTS = "no facts of the machine code: {}"
 
 def profile_model(
     model: Any, inputs: Mapping[str, np.ndarray] | None = None, *, rounds: int = 7, seconds: float = 0.1,
-    batch: int | None = None, seed: int = 0, code: bool = True, **options: Any,
+    batch: int | None = None, seed: int = 0, code: bool = True, sizes: Mapping[str, int] | None = None, **options: Any,
 ) -> Profile:  # fmt: skip
     """Profile a model; see :func:`tvm_ext.profile`."""
     _check(rounds, seconds)
     compiled, facts, note = _compiled(model, code, options)
-    rows = _rows(compiled, inputs, batch)
-    feeds = inputs if inputs is not None else seeded_inputs(compiled.inputs, seed, rows or 1)
+    at = _sizes(compiled, inputs, batch, sizes)
+    feeds = inputs if inputs is not None else seeded_inputs(compiled.inputs, seed, sizes=at)
     name, kernels = str(compiled.metadata.model["name"]), frozenset(k["name"] for k in compiled.report["kernels"])
     if not kernels:
         raise UnsupportedError(f"{name} has no kernels: nothing of it is left to compute when it runs")
@@ -48,15 +51,13 @@ def profile_model(
     overhead, meter = measured_overhead(), RoofMeter(compiled.threads, machine, instructions)
     meter.measure()
     measured = measure(compiled, feeds, kernels, rounds, seconds)
-    launches = launches_of(measured.order, compiled.report, facts)
-    unknown = sorted({launch.kernel for launch in launches if launch.flops is None or launch.bytes is None})
-    figures = f"operations of {', '.join(unknown)} are not known" if unknown else ""
+    launches, figures = _with_figures(launches_of(measured.order, compiled.report, facts), compiled, at)
     times = measured.seconds(overhead, [launch.arguments for launch in launches])
+    bounded = at if compiled.symbols else {}
     return Profile(
         name, str(compiled.metadata.model["sha256"]), {**describe_machine(), "isa": compiled.metadata.machine["isa"]},
-        compiled.threads, rows, with_seconds(launches, times), measured.whole, measured.timelines, meter.measure(),
-        overhead,
-        tuple(text for text in (note, figures) if text),
+        compiled.threads, 0 if bounded else max(at.values(), default=0), with_seconds(launches, times), measured.whole,
+        measured.timelines, meter.measure(), overhead, tuple(text for text in (note, figures) if text), bounded,
     )  # fmt: skip
 
 
@@ -98,24 +99,55 @@ def _compiled_with_facts(model: Any, options: dict[str, Any]) -> tuple[CompiledM
     return compiled, facts, why and NO_FACTS.format(why)
 
 
-def _rows(compiled: CompiledModel, inputs: Mapping[str, np.ndarray] | None, batch: int | None) -> int:
-    """Rows of the symbolic batch; 0 if no dimension is symbolic.
+def _with_figures(
+    launches: tuple[Launch, ...], compiled: CompiledModel, at: Mapping[str, int]
+) -> tuple[tuple[Launch, ...], str]:
+    """The launches with operations and bytes that are theirs at these sizes, and which have none.
+
+    A program of any size is planned at the bounds of its symbols, and the report is of that.
+    """
+    bounds = {symbol.name: symbol.bound for symbol in compiled.symbols}
+    if bounds and bounds != at:
+        note = (
+            f"operations and bytes of kernels are known at the sizes that the program is planned at, "
+            f"{sizes_text(bounds)}, and not at {sizes_text(at)}"
+        )
+        return tuple(replace(launch, flops=None, executed=None, bytes=None) for launch in launches), note
+    unknown = sorted({launch.kernel for launch in launches if launch.flops is None or launch.bytes is None})
+    return launches, f"operations of {', '.join(unknown)} are not known" if unknown else ""
+
+
+def _sizes(
+    compiled: CompiledModel, inputs: Mapping[str, np.ndarray] | None, batch: int | None, sizes: Mapping[str, int] | None
+) -> dict[str, int]:
+    """Sizes of the symbolic dimensions; none of a model of numbers.
 
     Raises:
-        OptionError: a batch for a model that has none, or no whole number, or one that the inputs contradict.
+        OptionError: a batch for a model that has none, or no whole number; sizes that do not fit; or either, and the
+            inputs have others.
+        InputError: the inputs fit no sizes.
     """
-    spec = next((batched for batched in compiled.inputs if batched.batch_axis is not None), None)
-    if spec is None:
-        if batch is not None:
+    dimensions = dimensions_of(compiled.inputs, compiled.symbols)
+    if batch is not None:
+        if compiled.symbols or not dimensions:
             wrong = f"batch={batch!r}, and {compiled.metadata.model['name']!r} has no symbolic batch"
-            raise OptionError(wrong, fix=f"compile it with shapes={{{compiled.inputs[0].name!r}: ('N', ...)}}")
-        return 0
-    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
-        raise OptionError(f"batch={batch!r}: a whole number of 1 or more is needed")
-    if inputs is None or spec.name not in inputs:
-        return batch or max(compiled.batches)
-    shape, axis = np.shape(inputs[spec.name]), spec.batch_axis or 0
-    size = shape[axis] if len(shape) > axis else 0
-    if batch not in (None, size):
-        raise OptionError(f"batch={batch}, and input {spec.name!r} has {size} rows", fix="leave batch out")
-    return size
+            raise OptionError(wrong, fix=_fix_of(compiled))
+        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+            raise OptionError(f"batch={batch!r}: a whole number of 1 or more is needed")
+        if sizes is not None:
+            raise OptionError(f"batch={batch} and sizes={sizes!r}", fix="give one of both")
+        sizes = {dimensions[0].name: batch}
+    stated = sizes_of(compiled, sizes)
+    if inputs is None or any(spec.name not in inputs for spec in compiled.inputs):
+        return stated
+    shapes = [np.shape(inputs[spec.name]) for spec in compiled.inputs]
+    found = named_sizes(compiled.inputs, shapes, dimensions) if dimensions else {}
+    if sizes is not None and found != stated:
+        raise OptionError(f"the inputs have {sizes_text(found)}, not {sizes_text(stated)}", fix="leave the sizes out")
+    return found
+
+
+def _fix_of(compiled: CompiledModel) -> str:
+    if compiled.symbols:
+        return f"give sizes of {', '.join(symbol.name for symbol in compiled.symbols)}: sizes="
+    return f"compile it with shapes={{{compiled.inputs[0].name!r}: ('N', ...)}}"

@@ -45,12 +45,11 @@ def profile_text(profile: Profile, group_by: str = "launch", top: int = 0, detai
 
 def head(profile: Profile) -> list[Part]:
     """What was measured and how."""
-    batch = f", batch {profile.batch}" if profile.batch else ""
     threads = f"{profile.threads} thread{'s' if profile.threads > 1 else ''}"
     counts = [launch.arguments for launch in profile.launches]
     machine = f"{profile.machine.get('cpu', '')}, {profile.machine.get('isa', '')}, {threads}"
     return wrapped_notes(
-        f"{profile.model}{batch}: {profile.seconds * 1e3:.3f} ms undisturbed (median of {len(profile.whole)} rounds), "
+        f"{profile.name}: {profile.seconds * 1e3:.3f} ms undisturbed (median of {len(profile.whole)} rounds), "
         f"{len(profile.launches)} launch{'es' if len(profile.launches) > 1 else ''}; {machine}",
         f"kernels / undisturbed run: {profile.coverage}",
         overhead_text(profile.overhead, counts),

@@ -186,10 +186,15 @@ def checked_sizes(symbols: Sequence[Symbol], sizes: Mapping[str, int]) -> dict[s
     return {name: sizes[name] for name in names}
 
 
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """Sizes in a line: "N 3, S 37"."""
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())
+
+
 def named_sizes(
     inputs: Sequence[TensorSpec], shapes: Sequence[tuple[int, ...]], symbols: Sequence[Symbol]
 ) -> dict[str, int]:
-    """The size of each symbol in a call, by name, in the order of `symbols`.
+    """The size of each symbol that the inputs have, by name, in the order of `symbols`.
 
     Args:
         inputs: of the program; a dimension is a number or the name of a symbol.
@@ -216,4 +221,4 @@ def named_sizes(
             if before != size:
                 raise InputError(f"{where}: {dim} is {size} here and {before} in {owner}",
                                  fix="give all inputs the same size of it")  # fmt: skip
-    return {symbol.name: sizes[symbol.name][0] for symbol in symbols}
+    return {symbol.name: sizes[symbol.name][0] for symbol in symbols if symbol.name in sizes}
