@@ -16,7 +16,7 @@ from tvm_ext.passes.steps.kernel_sizes import with_sizes
 
 @pytest.mark.parametrize("columns", [1, 4, 7])
 def test_no_tile_is_beyond_its_loop(columns: int) -> None:
-    """Of 21 elements 16 are two tiles, and the others a loop of their own: a third tile would write behind the array."""
+    """Of 21 elements 16 are two tiles, and the others a loop of their own: a third tile is too much."""
     x = te.placeholder((3, 7), "float32", "x")
     sch = Schedule(te.create_prim_func([x, te.compute((3, 7), lambda i, j: x[i, j] * 2.0, name="y")]))
     fused = sch.fuse(*sch.get_loops(sch.get_sblock("y")))
