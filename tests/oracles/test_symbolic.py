@@ -18,14 +18,8 @@ def answer(model: bytes, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def variants(text: str, **feeds: np.ndarray) -> Variants:
-<<<<<<< HEAD
-    return Variants(
-        text_model(f'<ir_version: 8, opset_import: ["": 17]> {text}', {}).SerializeToString(), feeds, answer
-    )
-=======
     model = text_model(f'<ir_version: 8, opset_import: ["": 17]> {text}', {})
     return Variants(model.SerializeToString(), feeds, answer)
->>>>>>> pro
 
 
 def test_dimensions_that_must_agree_have_one_symbol() -> None:
