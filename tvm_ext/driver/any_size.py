@@ -233,8 +233,9 @@ class _Lowering:
         imported = import_model(self._source, options, growth=growth)
         begun = start(self._source, options, self._machine, self._clock, instruments, imported=imported)
         begun.ctx.facts[Growth] = growth
-        if begun.imported.bodies or begun.imported.regions:
-            raise NotAlike("a loop, or a region that another program runs, has one size only")
+        if begun.imported.regions:
+            region = begun.imported.regions[0]
+            raise NotAlike(f"node {region.nodes[0]!r} runs in {region.backend}, at one size only")
         return begun
 
     @staticmethod
