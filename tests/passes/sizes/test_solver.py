@@ -119,7 +119,9 @@ def test_what_is_learned_is_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    "formula", [lambda n, s: min(s, 20), lambda n, s: min(s - 2, 20), lambda n, s: max(s - 9, 4)], ids=str
+    "formula",
+    [lambda n, s: min(s, 20), lambda n, s: min(s - 2, 20), lambda n, s: max(s - 9, 4)],
+    ids=["least", "least of a difference", "most of a difference"],
 )
 def test_a_clamp_holds_at_other_sizes(formula: Callable[[int, int], int]) -> None:
     sizes = Sizes.of((Symbol("N", 1, 8), Symbol("S", 1, 64)))
