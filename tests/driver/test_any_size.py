@@ -324,3 +324,52 @@ def test_what_depends_on_sizes_by_value_is_refused_with_the_node() -> None:
     )
     with pytest.raises((UnsupportedError, ModelError), match="follow from no symbol"):
         tvm_ext.compile(model, dims={"S": (2, 40)}, cache=False)
+
+
+def test_what_only_small_sizes_show_is_computed_or_refused() -> None:
+    """A branch by the size, and a number that is clamped below all sizes that programs are compared at."""
+    least = text_model(
+        """
+        <ir_version: 8, opset_import: ["": 17]>
+        least (float[S, 4] x) => (float[S, 4] y) {
+          shape = Shape(x)
+          first = Constant <value_int = 0> ()
+          n = Gather(shape, first)
+          limit = Constant <value_int = 20> ()
+          m = Min(n, limit)
+          f = Cast <to = 1> (m)
+          y = Div(x, f)
+        }
+        """,
+        {},
+    )
+    compiled = tvm_ext.compile(least, dims={"S": (1, 512)}, cache=False, records=None, threads=1)
+    for size in (1, 5, 20, 300):
+        x = np.ones((size, 4), "float32")
+        np.testing.assert_allclose(compiled.run(x)["y"], x / min(size, 20), rtol=1e-6)
+
+
+def test_sizes_that_do_not_fit_each_other_are_errors_and_numbers_are_arrays() -> None:
+    model = text_model(
+        """
+        <ir_version: 8, opset_import: ["": 17]>
+        rest (float[S, 4] x, float[N, 4] n) => (float[R, 4] y, float total) {
+          count = Shape <start = 0, end = 1> (n)
+          end = Constant <value_ints = [9223372036854775807]> ()
+          axis = Constant <value_ints = [0]> ()
+          y = Slice(x, count, end, axis)
+          all = Constant <value_ints = [0, 1]> ()
+          total = ReduceSum <keepdims = 0> (x, all)
+        }
+        """,
+        {},
+    )
+    try:
+        compiled = tvm_ext.compile(model, dims={"S": (1, 64), "N": (1, 8)}, cache=False, records=None, threads=1)
+    except (ModelError, UnsupportedError):
+        return  # as good an answer
+    x = np.ones((9, 4), "float32")
+    outputs = compiled.run({"x": x, "n": np.ones((3, 4), "float32")})
+    assert outputs["y"].shape == (6, 4) and isinstance(outputs["total"], np.ndarray) and outputs["total"] == 36
+    with pytest.raises(InputError, match="do not fit each other"):
+        compiled.run({"x": x[:2], "n": np.ones((8, 4), "float32")})

@@ -19,6 +19,7 @@ from ..core.options import CompileOptions
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import input_specs
+from ..precision.decide import measured
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .lower import NO_INSTRUMENTS, Clock, Lowered, Programs, start
@@ -65,7 +66,8 @@ def lower_any_size(
             fix="give numbers for all dimensions: shapes=",
         )
     reasons: list[str] = []
-    for named in dict.fromkeys((options, _merged(options))):
+    merged = _merged(options)
+    for named in (options, merged) if merged != options else (options,):
         inputs = input_specs(graph, dict(named.shapes), source.name)
         for symbols in _plans(named):
             try:
@@ -137,6 +139,8 @@ class _Lowering:
 
         self._source, self._options, self._machine, self._clock = source, options, machine, clock
         self._instruments, self._symbols = instruments, tuple(symbols)
+        bounds = {symbol.name: symbol.bound for symbol in symbols}
+        self._sensitivity = measured(source, options.at(bounds))  # once: what keeps float32 is the same at all sizes
         self._sizes = Sizes.of(self._symbols)
         self._probes, self._growth = probes_of(self._symbols), Growth()
         self._solver, self._small = Solver(self._sizes, self._probes), False
@@ -188,8 +192,12 @@ class _Lowering:
         from ..passes.sizes.generalize import NotAlike
 
         self._symbols = with_windows(self._symbols, alignment.windows)
-        low = self._start(self._lows).mod
-        if why := unlike(imports, low, self._lows, self._solver, ops=not self._small):
+        low, strict = self._start(self._lows).mod, not self._small or self._chooses
+        why = unlike(imports, low, self._lows, self._solver, ops=strict)
+        if not why and len(self._symbols) > 1:
+            mixed = self._mixed
+            why = unlike(imports, self._start(mixed).mod, mixed, self._solver, ops=strict)
+        if why:
             if self._small:
                 raise NotAlike(why)
             self._small = True
@@ -215,6 +223,17 @@ class _Lowering:
             raise NotAlike(why)
 
     @property
+    def _chooses(self) -> bool:
+        """Whether the model has branches: then other operators compute something else."""
+        return any(node.op_type == "If" for node in self._source.proto.graph.node)
+
+    @property
+    def _mixed(self) -> dict[str, int]:
+        """The largest symbol at its smallest size, with the others at their largest ones."""
+        largest = max(self._symbols, key=lambda symbol: symbol.bound)
+        return {**self._probes[0], largest.name: largest.low}
+
+    @property
     def _lows(self) -> dict[str, int]:
         return {symbol.name: symbol.low for symbol in self._symbols}
 
@@ -231,7 +250,10 @@ class _Lowering:
         instruments = self._instruments if probe is self._probes[0] else NO_INSTRUMENTS
         options, growth = self._options.at(probe), self._growth.again()
         imported = import_model(self._source, options, growth=growth)
-        begun = start(self._source, options, self._machine, self._clock, instruments, imported=imported)
+        begun = start(
+            self._source, options, self._machine, self._clock, instruments, sensitivity=self._sensitivity,
+            imported=imported,
+        )  # fmt: skip
         begun.ctx.facts[Growth] = growth
         if begun.imported.regions:
             region = begun.imported.regions[0]

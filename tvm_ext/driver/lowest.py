@@ -63,17 +63,23 @@ def unlike(modules: Sequence[IRModule], low: IRModule, lows: Mapping[str, int], 
         ops: whether other operators are a difference; where they are none, there is nothing to compare.
     """
     from ..core.graph.relax_graph import main_bindings, op_name, shape_of
+    from ..passes.sizes.alignment import begins_alike, constants_of
 
-    wanted, *rows = ([(op_name(b.value), b.var) for b in main_bindings(mod)] for mod in (low, *modules))
-    kinds = [kind for kind, _ in wanted]
-    if any([kind for kind, _ in row] != kinds for row in rows):
+    wanted, *rows = (main_bindings(mod) for mod in (low, *modules))
+    kinds = [op_name(binding.value) for binding in wanted]
+    if any([op_name(binding.value) for binding in row] != kinds for row in rows):
         return "there are other operators at the smallest sizes" if ops else ""
-    for place, (_, var) in enumerate(wanted):
-        shapes = [shape_of(row[place][1]) or () for row in rows]
-        for axis, values in enumerate(zip(shape_of(var) or (), *shapes, strict=False)):
+    for place, binding in enumerate(wanted):
+        name, shapes = binding.var.name, [shape_of(row[place].var) or () for row in (wanted, *rows)]
+        if len({len(shape) for shape in shapes}) > 1:
+            return f"{name!r} has another number of dimensions at {dict(lows)}"
+        for axis, values in enumerate(zip(*shapes, strict=True)):
             expr = solver.solve(values[1:])
             if expr is not None and evaluate(expr, lows) != values[0]:
-                return f"dimension {axis} of {var.name!r} is {values[0]} at {dict(lows)}; {list(values[1:])} elsewhere"
+                return f"dimension {axis} of {name!r} is {values[0]} at {dict(lows)}; {list(values[1:])} elsewhere"
+        for own, *others in zip(*(constants_of(row[place].value) for row in (wanted, *rows)), strict=False):
+            if begins_alike(others) and not begins_alike([others[0], own]):
+                return f"a constant of {name!r} has another value at {dict(lows)} than at larger sizes"
     return ""
 
 

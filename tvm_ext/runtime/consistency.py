@@ -85,13 +85,15 @@ def _check_symbols(metadata: Metadata) -> None:
     stated = {dim for spec in metadata.inputs for dim in spec.shape if isinstance(dim, str)}
     if len(set(names)) < len(names) or stated != set(names):
         raise ArtifactError(f"metadata field 'symbols' has {names}; the dimensions of inputs are {sorted(stated)}")
+    if metadata.state:
+        raise ArtifactError("metadata field 'state' pairs tensors of a program whose sizes are known at run time")
     for sizes in ({symbol.name: symbol.bound for symbol in metadata.symbols}, dict.fromkeys(names, 1)):
-        for spec in metadata.outputs:
+        for key, spec in (*(("inputs", s) for s in metadata.inputs), *(("outputs", s) for s in metadata.outputs)):
             try:
                 shape = shape_at(spec.shape, sizes)
-            except (KeyError, ZeroDivisionError) as error:
-                raise ArtifactError(f"metadata field 'outputs': {spec.name!r} has dimensions {spec.shape}") from error
-            check_tensor(replace(spec, shape=tuple(max(size, 0) for size in shape)))
+                check_tensor(replace(spec, shape=tuple(max(size, 0) for size in shape)))
+            except (KeyError, ArithmeticError, ValueError, TypeError, RecursionError) as error:
+                raise ArtifactError(f"metadata field {key!r}: {spec.name!r} has dimensions {spec.shape}") from error
 
 
 def _check_multiple(dim: int | str, key: str) -> None:

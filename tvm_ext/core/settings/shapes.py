@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -44,8 +45,12 @@ def _dims(shape: Any) -> tuple[int | str, ...] | None:
     if isinstance(shape, str):
         return None
     dims = tuple(d if isinstance(d, str) else int(d) for d in shape)
-    fit = all(d.isidentifier() if isinstance(d, str) else d >= 0 for d in dims)
-    return dims if fit else None
+    return dims if all(is_name(d) if isinstance(d, str) else d >= 0 for d in dims) else None
+
+
+def is_name(text: str) -> bool:
+    """Whether a symbolic dimension can have this name: letters, digits and underscores, and no word of Python's."""
+    return text.isascii() and text.isidentifier() and not keyword.iskeyword(text)
 
 
 def names_in(shapes: Shapes) -> dict[str, bool]:

@@ -108,7 +108,8 @@ class Compiler:
 
     def _options_for(self, shapes: Shapes, any_size: bool) -> CompileOptions:
         if any_size:
-            return replace(self._options, dims=tuple(wide_enough(self._options, shapes).items()))
+            bounds = tuple(wide_enough(self._options, shapes).items())
+            return replace(self._options, dims=bounds, specialize=() if bounds else self._options.specialize)
         numbers = {**dict(self._options.shapes), **dict(shapes)}
         return replace(self._options, shapes=tuple(numbers.items()), dims=(), specialize=())
 

@@ -216,8 +216,8 @@ class Programs:
         """The entry of these shapes alone, after one more question for them."""
         entry = self._entries.get(shapes)
         if entry is None:
-            entry = self._entries[shapes] = _Entry(shapes, deque(maxlen=self._after))
             self._forget()
+            entry = self._entries[shapes] = _Entry(shapes, deque(maxlen=self._after))
         self._entries.move_to_end(shapes)
         self._clock += 1
         entry.asked.append(self._clock)
@@ -239,8 +239,8 @@ class Programs:
 
     def _forget(self) -> None:
         """Drop the rows asked for longest ago, but those that say something that lasts."""
-        if len(self._entries) > _REMEMBERED + len(self._held):
-            oldest = next((one for one in self._entries.values() if one.state in (*_OPEN, NEVER)), None)
+        if len(self._entries) >= _REMEMBERED + len(self._held):
+            oldest = next((one for one in self._entries.values() if one.state in (*_OPEN, NEVER, FAILED)), None)
             if oldest is not None:
                 del self._entries[oldest.shapes]
                 sets, calls = self._forgotten
@@ -320,7 +320,8 @@ class Programs:
             if self._closed:
                 entry.state, entry.reason = MISSED, "the session was closed meanwhile"
                 return
-            entry.error, entry.state, entry.reason = error, FAILED, essence(error)
+            # its frames hold the compile, model and all
+            entry.error, entry.state, entry.reason = error.with_traceback(None), FAILED, essence(error)
             if entry.any_size:
                 return
             self._failures += 1

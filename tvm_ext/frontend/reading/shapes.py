@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from ...core.errors import ModelError, OptionError, UnsupportedError
+from ...core.settings.shapes import is_name
 from ...runtime.spec import TensorSpec
 from .tensors import NO_NUMBERS, type_name
 
@@ -72,8 +73,8 @@ def named_dims(name: str, dims: Sequence[Dim]) -> tuple[int | str, ...]:
 def _named(input_name: str, axis: int, dim: Dim) -> int | str:
     if isinstance(dim, int):
         return dim
-    plain = re.sub(r"\W", "_", dim if dim is not None else f"{input_name}_{axis}")
-    return plain if plain.isidentifier() else f"_{plain}"
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", dim if dim is not None else f"{input_name}_{axis}")
+    return plain if is_name(plain) else f"_{plain}"
 
 
 def bound_dims(

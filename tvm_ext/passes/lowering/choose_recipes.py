@@ -146,6 +146,8 @@ def _recorded(
     if off and choice.record.to_row() in off:
         return None, (*choice.reasons, f"record of {choice.record.recipe}: switched off")
     plan = plan_of(choice.record, options, machine)
+    if isinstance(plan, Plan) and plan.match.group.extents and not plan.recipe.cuts(plan.match, plan.config):
+        plan = f"record of {plan.recipe.name}: its loops would not end at sizes that are known at run time"
     return (plan, choice.reasons) if isinstance(plan, Plan) else (None, (*choice.reasons, plan))
 
 

@@ -168,14 +168,14 @@ class Alignment:
             known = self.extents.get(values[0].name)
             return known if isinstance(known, tuple) else ()
         extents = self._shape([value.ty for value in values], variable)
-        if self._values and not _begins_alike(values):
+        if self._values and not begins_alike(values):
             if any(not isinstance(dim, int) for dim in extents) or math.prod(extents) > MOST_ELEMENTS:
                 raise NotAlike("a constant has other values at other sizes", variable)
             self.varying.add((variable, number))
         return extents
 
 
-def _begins_alike(constants: Sequence[GenericConst]) -> bool:
+def begins_alike(constants: Sequence[GenericConst]) -> bool:
     """Whether arrays have the same values where the first and another one both have any."""
     whole, *rest = (array_of(constant) for constant in constants)
     for part in rest:
@@ -183,6 +183,11 @@ def _begins_alike(constants: Sequence[GenericConst]) -> bool:
         if not np.array_equal(_bits(whole[common]), _bits(part[common])):
             return False
     return True
+
+
+def constants_of(value: Any) -> list[GenericConst]:
+    """The constants among the operands of a value, in order."""
+    return [operand for operand in _operands(value) if isinstance(operand, GenericConst)]
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
@@ -282,7 +287,7 @@ def _varying(functions: Sequence[relax.Function]) -> str:
         if not all(tvm_ffi.structural_equal(call.attrs, calls[0].attrs) for call in calls):
             return f"{op_name(calls[0]).removeprefix('relax.')} has attributes that depend on sizes"
         for operands in zip(*(_plain_operands(call) for call in calls), strict=True):
-            if isinstance(operands[0], GenericConst) and not _begins_alike(operands):
+            if isinstance(operands[0], GenericConst) and not begins_alike(operands):
                 raise NotAlike("a constant has other values at other sizes")
             if isinstance(operands[0], relax.ShapeExpr | tirx.IntImm) and not all(
                 tvm_ffi.structural_equal(operand, operands[0]) for operand in operands

@@ -36,7 +36,7 @@ class ChooseForSizes(Pass):
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         fired, out = [], IRModule(dict(mod.functions_items()), attrs=mod.attrs)
         for name, plan in ctx.plans.items():
-            if plan.choice.get("by") != "estimate":
+            if plan.choice.get("by") != "estimate" or name not in self._small:
                 continue
             better = _for_both(plan, self._small[name], ctx.machine)
             if better is None:

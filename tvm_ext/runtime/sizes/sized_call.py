@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.errors import InputError
 from ..memory.arrays import aligned_empty
 from .symbols import Symbol, named_sizes, shape_at
 
@@ -80,7 +81,13 @@ class SizedCall:
         sizes = named_sizes(self.inputs, shapes, self.symbols)
         inputs = [None if shape == memory.shape else _beginning(shape)
                   for shape, memory in zip(shapes, self._inputs, strict=True)]  # fmt: skip
-        plan = _Plan(tuple(sizes.values()), inputs, [_beginning(shape_at(spec.shape, sizes)) for spec in self.outputs])
+        outputs = [shape_at(spec.shape, sizes) for spec in self.outputs]
+        for spec, shape in zip(self.outputs, outputs, strict=True):
+            if min(shape, default=0) < 0:
+                raise InputError(
+                    f"output {spec.name!r} would be {shape} for {sizes}: these sizes do not fit each other"
+                )
+        plan = _Plan(tuple(sizes.values()), inputs, [_beginning(shape) for shape in outputs])
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
         self._plans[shapes] = plan
@@ -108,7 +115,7 @@ def _beginning(shape: Sequence[int]) -> tuple[slice, ...]:
 
 def _copied(array: np.ndarray, place: np.ndarray | None) -> np.ndarray:
     if place is None:
-        return array.copy()
+        return np.array(array)
     np.copyto(place, array)
     return place
 

@@ -119,6 +119,10 @@ _OPERATORS: Mapping[type, Callable[[int, int], int]] = {
 _FUNCTIONS: Mapping[str, Callable[..., int]] = {"min": min, "max": max}
 
 
+#: Characters of a dimension, at most: what is longer was not written by this library.
+_LONGEST = 1000
+
+
 @functools.lru_cache(maxsize=1024)
 def dimension(text: str) -> Callable[[Mapping[str, int]], int]:
     """A dimension as a function of the sizes of symbols.
@@ -130,6 +134,8 @@ def dimension(text: str) -> Callable[[Mapping[str, int]], int]:
         ValueError: it is something else.
     """
     try:
+        if len(text) > _LONGEST:
+            raise ValueError(f"a dimension of {len(text)} characters; {_LONGEST} can be")
         return _compiled(ast.parse(text, mode="eval").body)
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError(f"{text!r} is no dimension such as 'N' or '(W + 7) // 8'") from error
@@ -152,7 +158,9 @@ def _compiled(node: ast.AST) -> Callable[[Mapping[str, int]], int]:
 
 def shape_at(shape: Sequence[int | str], sizes: Mapping[str, int]) -> tuple[int, ...]:
     """A shape for these sizes of symbols."""
-    return tuple(dimension(dim)(sizes) if isinstance(dim, str) else dim for dim in shape)
+    return tuple(
+        dim if isinstance(dim, int) else sizes[dim] if dim in sizes else dimension(dim)(sizes) for dim in shape
+    )
 
 
 def dimensions_of(inputs: Sequence[TensorSpec], symbols: Sequence[Symbol]) -> tuple[Symbol, ...]:
