@@ -80,6 +80,8 @@ def lower_any_size(
                     break  # no other sizes will make them one
             except TvmExtError as error:
                 reasons.append(error.message[:300])
+                if isinstance(error, UnsupportedError) and any(symbol.multiple > 1 for symbol in symbols):
+                    break  # coarser sizes help branches that do not meet, and no converter
     names = ", ".join(symbol.name for symbol in options.symbols)
     raise UnsupportedError(
         f"{source.name}: it cannot be compiled for every size of {names}: {reasons[0]}",
@@ -115,10 +117,11 @@ def _merged(options: CompileOptions) -> CompileOptions:
     """
     first: dict[int, str] = {}
     names: dict[str, str] = {}
+    stated = dict(options.dims)  # what has bounds of its own is a dimension of its own
     for _, shape in options.shapes:
         for axis, dim in enumerate(shape):
             if isinstance(dim, str):
-                names.setdefault(dim, first.setdefault(axis, dim))
+                names.setdefault(dim, dim if dim in stated else first.setdefault(axis, dim))
     shapes = tuple(
         (name, tuple(names[dim] if isinstance(dim, str) else dim for dim in shape)) for name, shape in options.shapes
     )
