@@ -81,16 +81,23 @@ def _refusal(error: Exception) -> Outcome:
 
 def _run(model: Any, mutant: Mutant, path: str) -> Outcome:
     facts = model.report
-    size = facts["activation_bytes"] + sum(spec.nbytes for spec in (*model.inputs, *model.outputs))
+    inputs, outputs = sized(model, model.inputs), sized(model, model.outputs)
+    size = facts["activation_bytes"] + sum(spec.nbytes for spec in (*inputs, *outputs))
     if size > LARGEST_RUN:
         return Outcome("large", f"a run takes {size} bytes")
     try:
-        feeds = feeds_of(mutant, model.inputs)
-        outputs = model.run(feeds)
+        feeds = feeds_of(mutant, inputs)
+        results = model.run(feeds)
     except Exception as error:
         return failed("run", error)
-    pathlib.Path(path).write_bytes(pickle.dumps(Answer(feeds, [outputs[spec.name] for spec in model.outputs])))
+    pathlib.Path(path).write_bytes(pickle.dumps(Answer(feeds, [results[spec.name] for spec in model.outputs])))
     return Outcome("compiled")
+
+
+def sized(model: Any, specs: Any) -> list[Any]:
+    """Inputs or outputs of a model with numbers for all dimensions: the smallest sizes, of a batch of rows two."""
+    lows = {symbol.name: -(-symbol.low // symbol.multiple) * symbol.multiple for symbol in model.symbols}
+    return [spec.sized(lows) if lows else spec.at(2) for spec in specs]
 
 
 def feeds_of(mutant: Mutant, specs: Any) -> dict[str, np.ndarray]:

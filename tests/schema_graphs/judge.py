@@ -89,13 +89,13 @@ def _onnxruntime(case: Case) -> list[Any]:
 
 
 def _float64(case: Case) -> list[Any]:
-    return list(float64_outputs(case.model, contenders._feeds(case)).values())
+    return list(float64_outputs(case.model, contenders.feeds_of(case)).values())
 
 
 def _reference(case: Case) -> list[Any]:
     from onnx.reference import ReferenceEvaluator
 
-    return list(ReferenceEvaluator(onnx.ModelProto.FromString(case.model)).run(None, contenders._feeds(case)))
+    return list(ReferenceEvaluator(onnx.ModelProto.FromString(case.model)).run(None, contenders.feeds_of(case)))
 
 
 def _precision(operator: str, dtype: str) -> str:
@@ -107,7 +107,7 @@ def _precision(operator: str, dtype: str) -> str:
 def _different(name: str, case: Case, found: Sequence[Any], wanted: Sequence[Any]) -> str:
     """What of the outputs differs first by more than roundings explain; "" if nothing does."""
     graph = onnx.ModelProto.FromString(case.model).graph
-    arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer} | contenders._feeds(case)
+    arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer} | contenders.feeds_of(case)
     arrays |= dict(zip([o.name for o in graph.output], found, strict=True))
     chain = Chain(graph.node, arrays)
     for i, (mine, theirs) in enumerate(zip(found, map(np.asarray, wanted), strict=True)):
