@@ -69,7 +69,7 @@ def test_a_failure_shrinks_to_a_small_graph_that_can_be_run_again() -> None:
         seen.extend([size(case)] if case.operators()["Conv"] else [])
         return Outcome("wrong" if case.operators()["Conv"] else "pass", "a fault for a test")
 
-    @settings(SETTINGS, max_examples=100)
+    @settings(SETTINGS, max_examples=1000)
     @given(case=CASES)
     def run(case: Case) -> None:
         check(strict, case)
