@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import tvm_ffi
@@ -24,6 +24,7 @@ from tvm_ext.ops.scalars.strict_floats import strict
 
 from .steps.empty_reductions import started
 from .steps.loops import bounded, parallel_largest, parallel_rows
+from .steps.sizes import with_params
 
 NAME = "generic"
 _SPATIAL = 0
@@ -47,13 +48,13 @@ def schedule(function: tirx.PrimFunc, machine: Machine, sizes: Sizes | None = No
     if not isinstance(function.body, SBlockRealize) or function.body.block.name_hint != "root":
         return function, "none: loops that TVM wrote by hand"
     try:
-        sch = Schedule(_with_params(function, [*function.params, *(sizes.vars if sizes else ())]))
+        sch = Schedule(with_params(function, [*function.params, *(sizes.vars if sizes else ())]))
         blocks = sch.get_child_blocks(sch.get_sblock("root"))
         parallel = [_block(sch, block, machine, sizes.bound if sizes else {}) for block in blocks]
         how = "parallel" if any(parallel) else "serial"
         scheduled = sch.mod["main"].without_attr("global_symbol")
         if sizes is not None:
-            scheduled = bounded(_with_params(scheduled, scheduled.params[: len(function.params)]))
+            scheduled = bounded(with_params(scheduled, scheduled.params[: len(function.params)]))
         return scheduled, how
     except (ScheduleError, ValueError, TypeError) as error:
         return function, f"none: {essence(error)}"
@@ -72,10 +73,6 @@ def _serial(function: tirx.PrimFunc) -> tirx.PrimFunc:
         return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
 
     return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, serial)))
-
-
-def _with_params(function: tirx.PrimFunc, params: Sequence[Any]) -> tirx.PrimFunc:
-    return tirx.PrimFunc(list(params), function.body, function.ret_type, function.attrs)
 
 
 def _block(sch: Schedule, block: Any, machine: Machine, bound: Mapping[str, int]) -> bool:

@@ -227,6 +227,17 @@ class BlockedMatch(Match):
 B = TypeVar("B", bound=BlockedMatch)
 
 
+def ends_with_rows(problem: Problem, row: int, config: Config) -> bool:
+    """Whether tiles, and what a thread has of the pixels, begin where rows do, and no partial sums of all are kept.
+
+    Args:
+        row: pixels of a row whose length is known at run time.
+    """
+    share = problem.pixels // config["parts"]
+    whole = row % config["tile_p"] == 0 and (share % row == 0 or row % share == 0)
+    return whole and config["chunk"] == problem.blocks
+
+
 class BlockedRecipe(Recipe[B]):
     """A recipe of one blocked reduction."""
 
@@ -242,9 +253,7 @@ class BlockedRecipe(Recipe[B]):
         row, group = match.problem.row, match.group
         if row == match.problem.pixels or isinstance(group.extent(None, len(group.shape) - 1), int):
             return True
-        share = match.problem.pixels // config["parts"]
-        whole = row % config["tile_p"] == 0 and (share % row == 0 or row % share == 0)
-        return whole and config["chunk"] == match.problem.blocks
+        return ends_with_rows(match.problem, row, config)
 
     def cost(self, match: B, config: Config, machine: Machine) -> float:
         return cost(match.problem, config, machine)

@@ -44,10 +44,7 @@ class MatmulRecipe(blocked.BlockedRecipe[blocked.B]):
         axes = [axis for axis in range(len(group.shape) - 1) if not isinstance(group.extent(None, axis), int)]
         if not axes or problem.pixels == group.shape[-2]:  # the rows are one dimension
             return True
-        inner = math.prod(group.shape[axes[-1] : -1])
-        share = problem.pixels // config["parts"]
-        whole = inner % config["tile_p"] == 0 and (share % inner == 0 or inner % share == 0)
-        return whole and config["chunk"] == problem.blocks
+        return blocked.ends_with_rows(problem, math.prod(group.shape[axes[-1] : -1]), config)
 
 
 def matmul_problem(batch: int, rows: int, k: int, n: int, machine: Machine) -> blocked.Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tvm import tirx
@@ -20,10 +20,10 @@ def apply_schedule(function: tirx.PrimFunc, group: Group | None, schedule: Calla
         group: whose kernel it is; None of one without run-time sizes.
     """
     sizes = symbols_of(group) if group is not None else []
-    sch = Schedule(_with_params(function, [*function.params, *sizes]) if sizes else function)
+    sch = Schedule(with_params(function, [*function.params, *sizes]) if sizes else function)
     schedule(sch)
     made = sch.mod["main"].without_attr("global_symbol")
-    return _with_params(made, made.params[: len(function.params)])
+    return with_params(made, made.params[: len(function.params)])
 
 
 def symbols_of(group: Group) -> list[Any]:
@@ -32,5 +32,6 @@ def symbols_of(group: Group) -> list[Any]:
     return list(dict.fromkeys(var for e in extents for var in tirx.analysis.undefined_vars(e)))
 
 
-def _with_params(function: tirx.PrimFunc, params: Any) -> tirx.PrimFunc:
-    return tirx.PrimFunc(params, function.body, function.ret_type, function.attrs)
+def with_params(function: tirx.PrimFunc, params: Iterable[Any]) -> tirx.PrimFunc:
+    """The function with other parameters."""
+    return tirx.PrimFunc(list(params), function.body, function.ret_type, function.attrs)

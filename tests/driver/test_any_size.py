@@ -364,10 +364,7 @@ def test_sizes_that_do_not_fit_each_other_are_errors_and_numbers_are_arrays() ->
         """,
         {},
     )
-    try:
-        compiled = tvm_ext.compile(model, dims={"S": (1, 64), "N": (1, 8)}, cache=False, records=None, threads=1)
-    except (ModelError, UnsupportedError):
-        return  # as good an answer
+    compiled = tvm_ext.compile(model, dims={"S": (1, 64), "N": (1, 8)}, cache=False, records=None, threads=1)
     x = np.ones((9, 4), "float32")
     outputs = compiled.run({"x": x, "n": np.ones((3, 4), "float32")})
     assert outputs["y"].shape == (6, 4) and isinstance(outputs["total"], np.ndarray) and outputs["total"] == 36

@@ -62,7 +62,7 @@ class Caller:
             into: one an output: aligned memory to write it to, or None. An output that no kernel writes is elsewhere.
         """
         if self._sized is not None:
-            return self._sized(arrays, into)
+            return self._sized(arrays)
         if (function := self._functions.get(rows)) is not None:
             return function.call(arrays, into)
         sizes = split_batch(rows, self._costs)

@@ -46,20 +46,11 @@ class SizedCall:
         self._plans: dict[tuple[tuple[int, ...], ...], _Plan] = {}
         self._sizes = aligned_empty((len(self.symbols),), np.dtype("int64"))
         self._inputs = [_zeros(shape_at(spec.shape, bounds), spec.numpy_dtype) for spec in self.inputs]
-        self._outputs = [_zeros(shape_at(spec.shape, bounds), spec.numpy_dtype) for spec in self.outputs]
-        self._outputs = [
-            memory if memory is not None and self.function.takes(index, memory) else None
-            for index, memory in enumerate(self._outputs)
-        ]
+        outputs = [aligned_empty(shape_at(spec.shape, bounds), spec.numpy_dtype) for spec in self.outputs]
+        self._outputs = [memory if self.function.takes(index, memory) else None for index, memory in enumerate(outputs)]
 
-    def __call__(
-        self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None] | None = None
-    ) -> list[np.ndarray]:
-        """Run once; what comes back shares memory with nothing else, but for `into`.
-
-        Args:
-            arrays: one an input.
-            into: one an output: memory of its shape to write it to, or None.
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run once; what comes back shares memory with nothing else.
 
         Raises:
             InputError: see :func:`named_sizes`.
@@ -72,10 +63,7 @@ class SizedCall:
             for memory, array, whole in zip(self._inputs, arrays, plan.inputs, strict=True)
         ]
         results = self.function.call([*fed, self._sizes], self._outputs)
-        places = into or [None] * len(results)
-        return [
-            _copied(result[index], place) for index, result, place in zip(plan.outputs, results, places, strict=True)
-        ]
+        return [np.array(result[index]) for index, result in zip(plan.outputs, results, strict=True)]
 
     def _planned(self, shapes: tuple[tuple[int, ...], ...]) -> _Plan:
         sizes = named_sizes(self.inputs, shapes, self.symbols)
@@ -111,13 +99,6 @@ class _Plan:
 
 def _beginning(shape: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(0, size) for size in shape)
-
-
-def _copied(array: np.ndarray, place: np.ndarray | None) -> np.ndarray:
-    if place is None:
-        return np.array(array)
-    np.copyto(place, array)
-    return place
 
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
