@@ -31,6 +31,7 @@ from .tasks import CALLS, PLUGIN, SECONDS, TOLD, GroupTask, MatmulTask, children
 pytestmark = pytest.mark.long
 #: Seconds that something may take on a machine that does much else.
 _PATIENCE = 300
+_LIMITS = {"build_timeout": _PATIENCE, "run_timeout": _PATIENCE}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def machine() -> Machine:
 
 @pytest.fixture(scope="module")
 def pool(machine: Machine) -> Iterator[LocalMeasurer]:
-    with LocalMeasurer(machine, 2, build_timeout=_PATIENCE, run_timeout=_PATIENCE, plugins=[PLUGIN]) as measurer:
+    with LocalMeasurer(machine, 2, plugins=[PLUGIN], **_LIMITS) as measurer:
         yield measurer
 
 
@@ -149,15 +150,19 @@ def test_a_reader_that_stops_leaves_a_pool_that_works(pool, machine) -> None:
 
 def test_builds_go_on_beside_kernels_of_fewer_threads(machine) -> None:
     serial = machine.with_threads(1)
-    with LocalMeasurer(serial, 2, plugins=[PLUGIN]) as measurer:
+    with LocalMeasurer(serial, 2, plugins=[PLUGIN], **_LIMITS) as measurer:
         found = by_number(measurer.measure(misbehaving(serial), how(*["right", "wrong", "bad schedule"] * 6)))
     assert [one.error for one in found] == ["", "wrong", "schedule"] * 6
 
 
-def test_those_close_to_the_fastest_are_timed_in_several_rounds(machine) -> None:
-    """The second is as fast as the first but for its first round; the fourth is not; times are those told."""
-    with LocalMeasurer(machine, 2, plugins=[PLUGIN, TOLD], rounds=3) as measurer:
-        found = by_number(measurer.measure(misbehaving(machine), how("right", "right", "wrong", "right")))
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (1, 3, 0, 2), (3, 2, 1, 0)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_those_close_to_the_fastest_are_timed_in_several_rounds(machine, threads, order) -> None:
+    """The second is as fast as the first but for its first round; the fourth is not, whoever is built first; times are
+    those told."""
+    configs, machine = how("right", "right", "wrong", "right"), machine.with_threads(threads)
+    with LocalMeasurer(machine, 1, plugins=[PLUGIN, TOLD], rounds=3, **_LIMITS) as measurer:
+        found = by_number(measurer.measure(misbehaving(machine), [configs[n] for n in order]))
     assert [one.error for one in found] == ["", "", "wrong", ""]
     for one, rounds in zip(found, (3, 3, 0, 1), strict=True):
         assert one.costs == tuple(seconds for seconds in SECONDS[one.config["n"]][:rounds] for _ in range(CALLS))
@@ -191,7 +196,7 @@ def test_an_unknown_recipe_is_said(pool, machine) -> None:
 
 def test_closing_leaves_nothing(machine) -> None:
     before, files = set(children()), set(os.listdir(tempfile.gettempdir()))
-    measurer = LocalMeasurer(machine, 2, plugins=[PLUGIN])
+    measurer = LocalMeasurer(machine, 2, plugins=[PLUGIN], **_LIMITS)
     reading = measurer.measure(misbehaving(machine), how("right", "hang in run"))
     next(reading)
     folder = Path(measurer._folder.name)

@@ -133,10 +133,24 @@ class Batch:
 
     def _wants_to_run(self) -> bool:
         """Whether runs come before builds. They alternate where a run takes all cores: all that was built is run."""
-        built = sum(len(s.built) for s in self._slots)
-        full = not self._pending or all(len(s.built) >= _KEPT for s in self._slots)
-        self._running_phase = built > 0 and (self._running_phase or full or self._limits.spare > 0)
+        ready = any(self._ready(s) for s in self._slots)
+        full = not self._pending or self._full()
+        self._running_phase = ready and (self._running_phase or full or self._limits.spare > 0)
         return self._running_phase and self._reference.exists()
+
+    def _full(self) -> bool:
+        return all(len(s.built) >= _KEPT for s in self._slots)
+
+    def _ready(self, slot: Slot) -> list[int]:
+        """What a worker has built and may run: a second round begins when the first one of all is over."""
+        return slot.built if self._compared() else [t for t in slot.built if not self._trials[t].runs]
+
+    def _compared(self) -> bool:
+        """Whether each candidate was timed once, so that none falls behind by who was built first; or no worker has
+        room for those that were not."""
+        waiting = (*self._pending, *(t for s in self._slots for t in s.built))
+        running = (s.job.trial for s in self._slots if s.job is not None and s.job.trial >= 0)
+        return self._full() or all(self._trials[t].runs for t in (*waiting, *running))
 
     def _ask_for_reference(self) -> None:
         idle = self._idle()
@@ -148,10 +162,9 @@ class Batch:
         crowded = (self._busy("run") and not self._limits.remote) or len(
             self._busy("build", "reference")
         ) > self._limits.spare
-        able = [s for s in self._idle() if s.built]
-        if not able or crowded or not self._wants_to_run():
+        built = [(slot, trial) for slot in self._idle() for trial in self._ready(slot)]
+        if not built or crowded or not self._wants_to_run():
             return False
-        built = [(slot, trial) for slot in able for trial in slot.built]
         slot, trial = min(built, key=lambda pair: (self._trials[pair[1]].runs, -len(pair[0].built)))
         slot.built.remove(trial)
         runs = self._trials[trial].runs
@@ -161,8 +174,8 @@ class Batch:
         return True
 
     def _leave_behind(self) -> None:
-        """Candidates that were timed, and lie behind a faster one by now, get no further round."""
-        for slot in self._slots:
+        """Candidates that were timed, and lie behind the fastest, get no further round."""
+        for slot in self._slots if self._compared() else ():
             for trial in [t for t in slot.built if self._trials[t].runs and not self._close(t)]:
                 slot.built.remove(trial)
                 self._finish(trial, self._trials[trial].answer)
