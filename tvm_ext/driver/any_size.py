@@ -155,6 +155,13 @@ class _Lowering:
             NotAlike: the programs of different sizes are not one.
             TvmExtError: the model cannot be imported at a size.
         """
+        lowered = None
+        while lowered is None:
+            lowered = self._attempt(inputs)
+        return lowered
+
+    def _attempt(self, inputs: Sequence[TensorSpec]) -> Programs | None:
+        """All passes; None if another size is tried from now on."""
         from ..passes.lowering.choose_recipes import ChooseRecipes
         from ..passes.lowering.group_operations import GroupOperations
         from ..passes.pipeline import Pipeline
@@ -170,7 +177,7 @@ class _Lowering:
         varying = alignment.varying
         lowest = self._proven(imports, alignment)
         if lowest is None:
-            return self.run(inputs)
+            return None
         programs = [replace(one, mod=ComputeConstants(varying)(one.mod, one.ctx).mod) for one in programs]
         programs = self._after(pipeline.from_("group-operations"), programs)
         alignment = Alignment([one.mod for one in programs], self._solver)
@@ -182,6 +189,8 @@ class _Lowering:
         alignment = Alignment([one.mod for one in programs], self._solver, values=False)
         self._check_outputs(alignment, lowest)
         lowered = self._bound(programs, alignment)
+        if self._tries():
+            return None
         self._clock.lap("passes")
         return Programs(tuple(inputs), self._outputs(lowered, alignment), (lowered,), self._symbols)
 
@@ -190,7 +199,7 @@ class _Lowering:
         does not, or several expressions do: another size is tried from now on.
 
         Raises:
-            NotAlike: a small size was tried, and it does not follow.
+            NotAlike: a small size was tried, and it does not follow; or several expressions fit at the most sizes.
         """
         from ..passes.sizes.generalize import NotAlike
 
@@ -206,11 +215,29 @@ class _Lowering:
             self._small = True
             self._try(probe_near(self._symbols, self._probes))
             return None
-        telling = [probe for probe in self._solver.doubts.values() if probe not in self._probes]
-        if not telling or len(self._probes) == _MOST_PROBES:
-            return low
-        self._try(telling[0])
-        return None
+        return None if self._tries(bool(alignment.varying)) else low
+
+    def _tries(self, varying: bool = False) -> bool:
+        """Whether another size is tried from now on: several expressions fit, or a constant that varies is guessed.
+
+        Raises:
+            NotAlike: several fit, and the most sizes were tried.
+        """
+        from ..passes.sizes.generalize import NotAlike
+
+        solver = self._solver
+        telling = [probe for probe in solver.doubts.values() if probe not in self._probes]
+        if len(self._probes) == _MOST_PROBES:
+            if telling:
+                raise NotAlike(
+                    f"several expressions have the values {list(next(iter(solver.doubts)))} at the sizes tried"
+                )
+            return False
+        if varying and solver.guessed:
+            telling += [sample for sample in solver.samples if sample not in self._probes]
+        if telling:
+            self._try(telling[0])
+        return bool(telling)
 
     def _try(self, probe: Mapping[str, int]) -> None:
         """Lower the model at one more size."""

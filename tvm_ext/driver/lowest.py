@@ -12,6 +12,7 @@ from ..core.sizes import evaluate
 from ..runtime.sizes.symbols import Symbol
 
 if TYPE_CHECKING:
+    import numpy as np
     from tvm.ir import IRModule
 
     from ..passes.sizes.solver import Solver
@@ -62,7 +63,7 @@ def unlike(modules: Sequence[IRModule], low: IRModule, lows: Mapping[str, int], 
         low: as it is imported at `lows`, the smallest size of each symbol.
         ops: whether other operators are a difference; where they are none, there is nothing to compare.
     """
-    from ..core.graph.relax_graph import main_bindings, op_name, shape_of
+    from ..core.graph.relax_graph import array_of, main_bindings, op_name, shape_of
     from ..passes.sizes.alignment import begins_alike, constants_of
 
     wanted, *rows = (main_bindings(mod) for mod in (low, *modules))
@@ -78,9 +79,27 @@ def unlike(modules: Sequence[IRModule], low: IRModule, lows: Mapping[str, int], 
             if expr is not None and evaluate(expr, lows) != values[0]:
                 return f"dimension {axis} of {name!r} is {values[0]} at {dict(lows)}; {list(values[1:])} elsewhere"
         for own, *others in zip(*(constants_of(row[place].value) for row in (wanted, *rows)), strict=False):
-            if begins_alike(others) and not begins_alike([others[0], own]):
+            if begins_alike(others):
+                other = not begins_alike([others[0], own])
+            else:
+                other = not _follows([array_of(one) for one in (own, *others)], lows, solver)
+            if other:
                 return f"a constant of {name!r} has another value at {dict(lows)} than at larger sizes"
     return ""
+
+
+def _follows(arrays: Sequence[np.ndarray], lows: Mapping[str, int], solver: Solver) -> bool:
+    """Whether integers at the smallest sizes are those that follow from others, where any expression is known."""
+    from ..passes.sizes.compute_constants import MOST_ELEMENTS
+
+    own = arrays[0]
+    if own.dtype.kind not in "iub" or own.size > MOST_ELEMENTS or len({array.shape for array in arrays}) > 1:
+        return True
+    for wanted, *values in zip(*(array.reshape(-1).tolist() for array in arrays), strict=True):
+        expr = solver.solve(values)
+        if expr is not None and evaluate(expr, lows) != int(wanted):
+            return False
+    return True
 
 
 def unlike_outputs(shapes: Sequence[Sequence[Any]], low: IRModule, lows: Mapping[str, int]) -> str:

@@ -11,8 +11,14 @@ from tvm_ext.tuning.measure.workbench import Built, Workbench
 
 from .tasks import CALLS, SECONDS
 
-_run = Workbench.run
+_run, _build = Workbench.run, Workbench.build
+_numbers: dict[int, int] = {}
 _rounds = {number: iter(rounds) for number, rounds in SECONDS.items()}
+
+
+def _numbered(self: Any, trial: int, task: str, candidate: Mapping[str, Any]) -> None:
+    _numbers[trial] = candidate["config"]["n"]
+    _build(self, trial, task, candidate)
 
 
 def _noted(self: Any, trial: int, *given: Any) -> dict[str, Any]:
@@ -22,7 +28,7 @@ def _noted(self: Any, trial: int, *given: Any) -> dict[str, Any]:
 
 def _told(self: Any, built: Built, outputs: Mapping[int, np.ndarray], best: float) -> tuple[tuple[float, ...], bool]:
     built.function(*self._calls(built, outputs)[0])
-    return (next(_rounds[self.trial]),) * CALLS, False
+    return (next(_rounds[_numbers[self.trial]]),) * CALLS, False
 
 
-Workbench.run, Workbench._timed = _noted, _told  # type: ignore[method-assign]
+Workbench.build, Workbench.run, Workbench._timed = _numbered, _noted, _told  # type: ignore[method-assign]

@@ -77,7 +77,7 @@ class Alignment:
 
     def __init__(self, modules: Sequence[IRModule], solver: Solver, values: bool = True) -> None:
         self._modules, self._solver, self._values = modules, solver, values
-        self._likely: tuple[Any, ...] = ()
+        self._likely: tuple[tuple[int, Any], ...] = ()
         self.extents: dict[str, Any] = {}
         self.sites: list[Site] = []
         self.varying: set[tuple[str, int]] = set()
@@ -107,9 +107,10 @@ class Alignment:
             raise NotAlike(f"{_what(values[0])} has more operands at some sizes than at others", name)
         aligned = enumerate(zip(*rows, strict=True))
         operands = [self._operand(operand, name, number) for number, operand in aligned]
-        group = self._modules[0][callees[0]] if callees else None
+        functions = [mod[callee] for mod, callee in zip(self._modules, callees, strict=False)]
+        groups = [function for function in functions if isinstance(function, relax.Function)]
         before = [dim for extents in operands for dim in extents]
-        self._likely = tuple(behind_windows(values[0], group if isinstance(group, relax.Function) else None, before))
+        self._likely = tuple(behind_windows(values, groups, before, self._solver))
         self._note([b.var for b in bindings])
         if self._likely and isinstance(own := self.extents[name], tuple):
             self.windows += [dim for dim in own if not isinstance(dim, int)]
@@ -148,10 +149,11 @@ class Alignment:
         shapes = [_dims(ty) for ty in types]
         if len({len(shape) for shape in shapes}) > 1:
             raise NotAlike("it has another number of dimensions at other sizes", variable)
-        return tuple(self._extent(values, variable) for values in zip(*shapes, strict=True))
+        return tuple(self._extent(values, axis, variable) for axis, values in enumerate(zip(*shapes, strict=True)))
 
-    def _extent(self, values: Sequence[int], variable: str) -> Any:
-        likely = (one for one in self._likely if self._solver.at_probes(one) == tuple(values))
+    def _extent(self, values: Sequence[int], axis: int, variable: str) -> Any:
+        stated = (extent for place, extent in self._likely if place == axis)
+        likely = (one for one in stated if self._solver.at_probes(one) == tuple(values))
         extent = values[0] if len(set(values)) == 1 else next(likely, None)
         if extent is None:
             extent = self._solver.solve(values)

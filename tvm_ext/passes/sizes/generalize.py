@@ -273,9 +273,9 @@ def _root(values: Sequence[float], dtype: str, solver: Solver, near: Sequence[An
     """
     for degree in (2, 4) if dtype == "float32" and all(value > 0 for value in values) else ():
         sizes = [round(value**-degree) for value in values]
-        expr = solver.solve(sizes, near) if all(sizes) else None
         off = [abs(size ** (-1 / degree) / value - 1) for size, value in zip(sizes, values, strict=True) if size]
-        if expr is not None and max(off) <= 2.0**-22:
+        expr = solver.solve(sizes, near) if all(sizes) and max(off) <= 2.0**-22 else None
+        if expr is not None:
             root = tirx.sqrt(tirx.Cast("float64", _int64(expr)))
             number = tirx.const(1.0, "float64") / (root if degree == 2 else tirx.sqrt(root))
             return tirx.reinterpret(dtype, tirx.reinterpret(_BITS[dtype], tirx.Cast(dtype, number)))

@@ -2,7 +2,7 @@
 
     sizes N, S at (8, 512), (3, 37), (2, 53):   (4096, 111, 106)  ->  N * S      (513, 38, 54)  ->  S + 1
 
-What fits is not proven: more probes make a chance agreement less likely, and a value that several quotients fit is
+What fits is not proven: more probes make a chance agreement less likely, and a value that several expressions fit is
 ambiguous until a probe tells them apart.
 """
 
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import tvm_ffi
 from tvm import tirx
 
 from ...core.sizes import Sizes, evaluate
@@ -26,8 +27,11 @@ Values = tuple[int, ...]
 _DIVISORS = (2, 3, 4, 5, 6, 7, 8, 16, 32)
 #: Largest factor of a known expression in a quotient; 3 is of a resize by 3/2.
 _MOST_FACTOR = 4
-#: Sizes, drawn once, at which expressions that fit the probes are told apart: how many, and the least of them.
-_SAMPLES, _LEAST = 48, 3
+#: Sizes, drawn once, at which expressions that fit the probes are told apart: how many, and the least of them; all that
+#: there are if they are no more than so many.
+_SAMPLES, _LEAST, _ALL = 48, 3, 64
+#: Sums of two known expressions that are told apart, the simplest first.
+_SUMS = 6
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,9 @@ class Solver:
         probes: of each symbol its size, by name; the first is the bound. Four or more, no size 1, even and odd ones.
 
     Attributes:
-        doubts: values that were solved by one of several quotients -> the probe that tells them apart.
+        samples: sizes at which expressions are told apart.
+        doubts: values that were solved by one of several expressions -> the probe that tells them apart.
+        guessed: values that are no affine function of one known expression, or of a product.
     """
 
     def __init__(self, sizes: Sizes, probes: Sequence[Mapping[str, int]]) -> None:
@@ -91,8 +97,10 @@ class Solver:
         self._base: dict[Values, _Known] = {}
         self._products: dict[Values, list[_Known]] = {}
         self._solved: dict[tuple[Values, tuple[Values, ...]], Any] = {}
-        self._samples = tuple(_samples(sizes))
+        self._kin: dict[Values, _Known] = {}
+        self.samples = tuple(_samples(sizes))
         self.doubts: dict[Values, Mapping[str, int]] = {}
+        self.guessed: set[Values] = set()
         self._symbols = [_Known((var,), self.at_probes(var)) for var in sizes.vars]
         for symbol in self._symbols:
             if symbol.values in self._base:
@@ -113,13 +121,26 @@ class Solver:
 
     def _enter(self, known: _Known) -> None:
         """Know an expression, its products with the others, and those times a symbol."""
-        if not any(known.steps) or known.values in self._base:
+        if not any(known.steps):
+            return
+        kin = self._base.get(known.values) or self._kin.setdefault(_direction(known.steps), known)
+        if kin is not known and not tvm_ffi.structural_equal(kin.expr, known.expr):
+            self._check_kin(kin, known)
+        if known.values in self._base:
             return
         self._base[known.values] = known
         self._solved.clear()
         for pair in [other.times(known) for other in self._base.values()]:
             for product in (pair, *(symbol.times(pair) for symbol in self._symbols)):
                 self._products.setdefault(_direction(product.steps), []).append(product)
+
+    def _check_kin(self, kin: _Known, known: _Known) -> None:
+        """Doubt an expression that is affine in another one at the probes, and elsewhere is not."""
+        for sample in self.samples:
+            steps = [_steps((*one.values, evaluate(one.expr, sample))) for one in (kin, known)]
+            if _direction(steps[0]) != _direction(steps[1]):
+                self.doubts[known.values] = sample
+                return
 
     def at_probes(self, expr: Any) -> Values:
         """The values of an expression at the probes."""
@@ -147,7 +168,7 @@ class Solver:
         return self._solved[key]
 
     def ambiguous(self, values: Sequence[int], near: Sequence[Any] = ()) -> bool:
-        """Whether quotients fit that differ at other sizes, and nothing simpler does: one more probe tells.
+        """Whether expressions fit that differ at other sizes, and nothing simpler does: one more probe tells.
 
         Args:
             values, near: see :meth:`solve`.
@@ -155,45 +176,59 @@ class Solver:
         return self.telling(values, near) is not None
 
     def telling(self, values: Sequence[int], near: Sequence[Any] = ()) -> Mapping[str, int] | None:
-        """The size at which the quotients that fit differ most: the probe to add; None if all are the same.
+        """The size at which the expressions that fit differ most: the probe to add; None if all are the same.
 
         Args:
             values, near: see :meth:`solve`.
         """
         wanted = tuple(int(v) for v in values)
-        if len(set(wanted)) == 1 or next(self._exact(wanted), None) is not None:
+        if len(set(wanted)) == 1 or self._affine(wanted) is not None:
             return None
-        fits = list(self._quotients(wanted, self._known_of(near)))
-        exprs = [q.expr(offset) for q in fits for offset in range(q.low, q.high + 1)]
-        most, size = max(((len({evaluate(e, at) for e in exprs}), i) for i, at in enumerate(self._samples)))
-        return self._samples[size] if most > 1 else None
+        return self._apart(self._fits(wanted, self._known_of(near)))
+
+    def _apart(self, exprs: Sequence[Any]) -> Mapping[str, int] | None:
+        """The sample at which expressions differ most; None if they do at none."""
+        most, size = max(((len({evaluate(e, at) for e in exprs}), i) for i, at in enumerate(self.samples)))
+        return self.samples[size] if most > 1 else None
 
     def _known_of(self, near: Sequence[Any]) -> tuple[_Known, ...]:
         return tuple(_Known((e,), self.at_probes(e)) for e in near if not isinstance(e, int | tirx.IntImm))
 
     def _search(self, wanted: Values, close: Sequence[_Known]) -> Any:
-        expr = next(self._exact(wanted), None)
+        expr = self._affine(wanted)
         if expr is not None:
             return expr
-        quotient = next(self._quotients(wanted, close), None)
-        if quotient is not None:
-            probe = self.telling(wanted, [known.expr for known in close])
-            if probe is not None:
-                self.doubts[wanted] = probe
-            return quotient.expr(quotient.offset)
-        return next(itertools.chain(self._clamped(wanted), self._rounded(wanted)), None)
+        fits = self._fits(wanted, close)
+        if not fits:
+            return None
+        self.guessed.add(wanted)
+        probe = self._apart(fits)
+        if probe is not None:
+            self.doubts[wanted] = probe
+        return fits[0]
 
-    def _exact(self, wanted: Values) -> Iterator[Any]:
-        """Affine expressions: of a known one, of a product, of two known ones; the simplest of each kind."""
+    def _fits(self, wanted: Values, close: Sequence[_Known]) -> list[Any]:
+        """All expressions of these values but affine ones; the simplest first."""
+        quotients = list(self._quotients(wanted, close))
+        first = [quotient.expr(quotient.offset) for quotient in quotients[:1]]
+        rest = [q.expr(offset) for q in quotients for offset in range(q.low, q.high + 1)]
+        fits = [*itertools.islice(self._sums(wanted), _SUMS), *first, *rest, *self._clamped(wanted)]
+        return fits or list(self._rounded(wanted))
+
+    def _affine(self, wanted: Values) -> Any:
+        """The simplest affine expression of a known one, or else of a product; None if there is none."""
         for group in (self._base.values(), self._products.get(_direction(_steps(wanted)), ())):
             fits = [fit for known in group if (fit := _fit(known, wanted))]
             if fits:
                 _, factor, offset, known = min(fits, key=lambda fit: fit[0])
-                yield _affine(factor, known.expr, offset)
+                return _affine(factor, known.expr, offset)
+        return None
+
+    def _sums(self, wanted: Values) -> Iterator[Any]:
+        """Affine expressions of two known ones, the simplest first."""
         pairs = itertools.combinations(self._addends(), 2)
         sums = [(*total, pair) for pair in pairs if (total := _fit_sum(*pair, wanted))]
-        if sums:
-            _, factors, offset, (first, second) = min(sums, key=lambda total: total[0])
+        for _, factors, offset, (first, second) in sorted(sums, key=lambda total: total[0]):
             yield _affine(1, _affine(factors[0], first.expr, 0) + _affine(factors[1], second.expr, 0), offset)
 
     def _addends(self) -> Iterable[_Known]:
@@ -241,11 +276,15 @@ class Solver:
 
 
 def _samples(sizes: Sizes) -> Iterable[Mapping[str, int]]:
-    """Sizes at which a model can be lowered beside others; the same each time."""
+    """Sizes at which a model can be lowered beside others; the same each time; all if they are few."""
     draw, ends = random.Random(0), {}
     for symbol in sizes.symbols:
         low = -(-max(symbol.low, _LEAST) // symbol.multiple)
         ends[symbol.name] = low, max(symbol.high // symbol.multiple, low), symbol.multiple
+    if math.prod(high - low + 1 for low, high, _ in ends.values()) <= _ALL:
+        rows = itertools.product(*(range(low, high + 1) for low, high, _ in ends.values()))
+        yield from ({n: size * ends[n][2] for n, size in zip(ends, row, strict=True)} for row in rows)
+        return
     yield {name: low * step for name, (low, _, step) in ends.items()}
     for _ in range(_SAMPLES):
         yield {name: draw.randint(low, high) * step for name, (low, high, step) in ends.items()}

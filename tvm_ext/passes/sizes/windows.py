@@ -13,25 +13,31 @@ from tvm.ir import Call
 
 from tvm_ext.core.graph.relax_graph import bindings_of, op_name, shape_of
 
+from .solver import Solver
 
-def behind_windows(value: Any, function: relax.Function | None, before: Sequence[Any]) -> Iterator[Any]:
-    """What dimensions of a result may be: of each symbolic dimension before, as each window rounds it.
+
+def behind_windows(
+    values: Sequence[Any], functions: Sequence[relax.Function], before: Sequence[Any], solver: Solver
+) -> Iterator[tuple[int, Any]]:
+    """(axis, extent) of results of convolutions and pools: what their windows make of the dimension before.
 
     Args:
-        value: what is bound; of a call of a group, `function` is the group.
+        values: what is bound, at each size; of calls of groups, `functions` are the groups.
         before: extents of the operands' dimensions.
     """
-    calls = [value] if function is None else [b.value for b in bindings_of(function)]
-    for call in calls:
-        for shift, stride in _windows(call):
-            for dim in before:
-                if not isinstance(dim, int):
-                    moved = dim + shift if shift >= 0 else dim - (-shift)
-                    yield tirx.floordiv(moved, tirx.IntImm("int64", stride)) if stride > 1 else moved
+    rows = [[b.value for b in bindings_of(function)] for function in functions] or [[value] for value in values]
+    for calls in zip(*rows, strict=False):
+        windows = [tuple(_windows(call)) for call in calls]
+        for axis, shift, stride in windows[0] if len(set(windows)) == 1 else ():  # not of pads that grow with the size
+            sizes = tuple((shape_of(call.args[0]) or ())[axis] for call in calls)
+            dim = next((d for d in before if not isinstance(d, int) and solver.at_probes(d) == sizes), None)
+            if dim is not None:
+                moved = dim + shift if shift >= 0 else dim - (-shift)
+                yield axis, tirx.floordiv(moved, tirx.IntImm("int64", stride)) if stride > 1 else moved
 
 
-def _windows(call: Any) -> Iterator[tuple[int, int]]:
-    """(c, s) of each axis of a convolution's or pool's window: n elements become (n + c) // s."""
+def _windows(call: Any) -> Iterator[tuple[int, int, int]]:
+    """(axis, c, s) of each dimension of a convolution's or pool's window: n elements become (n + c) // s."""
     attrs = call.attrs if isinstance(call, Call) and op_name(call).startswith("relax.nn.") else None
     if (
         attrs is None
@@ -47,8 +53,10 @@ def _windows(call: Any) -> Iterator[tuple[int, int]]:
     else:
         weight = shape_of(call.args[1]) or ()
         kernel = [weight[str(attrs.kernel_layout).index(axis)] for axis in "DHW"[3 - count :]]
-    for axis in range(count):
+    layout = str(attrs.layout if hasattr(attrs, "pool_size") else attrs.data_layout)
+    for axis, name in enumerate("DHW"[3 - count :]):
         padded = padding[axis] + padding[axis + count if len(padding) == 2 * count else axis]
-        rounded = strides[axis] - 1 if getattr(attrs, "ceil_mode", False) else 0
-        shift = padded - dilation[axis] * (kernel[axis] - 1) - 1 + strides[axis] + rounded
-        yield shift, strides[axis]
+        shift = padded - dilation[axis] * (kernel[axis] - 1) - 1 + strides[axis]
+        if getattr(attrs, "ceil_mode", False):  # a last window that would begin behind the input is none
+            shift = min(shift, padding[axis]) + strides[axis] - 1
+        yield layout.index(name), shift, strides[axis]
