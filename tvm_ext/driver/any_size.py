@@ -42,7 +42,7 @@ _ODD, _FEWER = (37, 53, 2), 5
 #: next dimension does. No program is planned at fewer than `_LEAST`.
 _WHOLE_TILES, _LEAST = ((192, 96), (48, 12), (0, 1)), 3
 #: Sizes at which a model is lowered, at most: a small one and those that tell quotients apart are added.
-_MOST_PROBES = 7
+_MOST_PROBES = 10
 #: Passes that choose by size, or make views of what is no view in arrays of the bounds.
 _LEFT_OUT = ("fuse-expansions", "view-reshapes")
 #: What sizes may have to be multiples of.

@@ -22,7 +22,7 @@ from tvm import relax, tirx
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
 from tvm_ext.core.graph.relax_graph import array_of, bindings_of, main_bindings, op_name
-from tvm_ext.core.sizes import EXTENTS
+from tvm_ext.core.sizes import EXTENTS, evaluate
 
 from .compute_constants import MOST_ELEMENTS
 from .generalize import NotAlike
@@ -114,10 +114,23 @@ class Alignment:
         self._note([b.var for b in bindings])
         if self._likely and isinstance(own := self.extents[name], tuple):
             self.windows += [dim for dim in own if not isinstance(dim, int)]
+        if op_name(values[0]) == "relax.image.resize2d" and values[0].attrs.method == "nearest_neighbor":
+            self._check_repeats(operands[0], name)
         if callees:
             own = self.extents[name]
             results = own if isinstance(own, list) else [own]
             self.sites.append(Site(name, callees, (*operands, *results), len(results)))
+
+    def _check_repeats(self, before: Extents, name: str) -> None:
+        """TVM's kernel for nearest elements repeats each as often as the others.
+
+        Raises:
+            NotAlike: at a size it would not.
+        """
+        for sizes in self._solver.samples:
+            for dim, out in zip(before, self.extents[name], strict=True):
+                if evaluate(out, sizes) % max(evaluate(dim, sizes), 1):
+                    raise NotAlike(f"elements are repeated by no whole number at {dict(sizes)}", name)
 
     @property
     def results(self) -> list[Extents]:

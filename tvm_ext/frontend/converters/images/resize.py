@@ -25,8 +25,10 @@ _ROUND: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-#: Modes of coordinates that TVM's kernel has right.
+#: Modes of coordinates that TVM's kernel has right; and those with roundings of nearest elements at whole ratios: others
+#: round a coordinate that may be an integer, or the middle of two, but for an error of float32.
 _PLAIN = ("half_pixel", "asymmetric", "align_corners")
+_PLAIN_NEAREST = (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil"))
 #: Taps up to which a sum is written out.
 _WRITTEN_OUT = 4
 
@@ -116,7 +118,9 @@ def _is_common(axes: Sequence[_Axis], shape: Sequence[int], mode: _Mode) -> bool
         return False
     if len(shape) != 4 or [a.axis for a in axes] != [0, 1, 2, 3] or any(a.wanted != a.size for a in axes[:2]):
         return False
-    if mode.kind == "nearest" and any(a.wanted % a.size for a in axes):
+    if mode.kind == "nearest" and (
+        any(a.wanted % a.size for a in axes) or (mode.coordinates, mode.rounding) not in _PLAIN_NEAREST
+    ):
         return False  # coordinates may lie in the middle of two elements, where rounding decides
     whole = all(math.isclose(a.scale * a.size, a.wanted, rel_tol=1e-7) for a in axes)
     return whole and mode.kind in ("nearest", "linear") and mode.coordinates in _PLAIN and not mode.antialias

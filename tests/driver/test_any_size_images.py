@@ -1,0 +1,128 @@
+"""Windows and resized images as programs of any size, at every size within bounds, against onnxruntime."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import tvm_ext
+from tests.onnx_graphs import text_model
+from tvm_ext.core.errors import ModelError, UnsupportedError
+
+#: Largest size of the symbolic dimension: sizes of each remainder of strides up to 4, several times.
+_HIGH = 19
+#: Attributes of a window.
+WINDOWS = [
+    "kernel_shape = [3, 3], strides = [3, 3], pads = [1, 1, 1, 1], ceil_mode = 1",
+    "kernel_shape = [3, 2], strides = [3, 2], pads = [1, 0, 2, 1], ceil_mode = 1",
+    "kernel_shape = [2, 3], strides = [4, 2], pads = [0, 1, 1, 1], ceil_mode = 1",
+    "kernel_shape = [3, 3], strides = [2, 2], pads = [0, 0, 0, 0], ceil_mode = 1",
+    "kernel_shape = [2, 2], strides = [3, 2], auto_pad = \"SAME_UPPER\"",
+    "kernel_shape = [3, 3], strides = [2, 2], auto_pad = \"SAME_LOWER\"",
+    "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]",
+]  # fmt: skip
+#: Of these TVM's kernels are not written alike at all sizes.
+REFUSED = {
+    ("MaxPool", WINDOWS[4]), ("MaxPool", WINDOWS[5]), ("AveragePool", WINDOWS[3]), ("AveragePool", WINDOWS[4]),
+    ("AveragePool", WINDOWS[5]),
+}  # fmt: skip
+
+
+def agrees_at_all_sizes(text: str, high: int = _HIGH) -> list[int]:
+    """The sizes of H that a program takes; at each it is compared.
+
+    Raises:
+        ModelError, UnsupportedError: it is refused.
+    """
+    model = text_model(text, {})
+    compiled = tvm_ext.compile(model, dims={"H": (1, high)}, threads=1, cache=False, records=None)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (symbol,) = compiled.symbols
+    sizes = [size for size in range(symbol.low, symbol.high + 1) if not symbol.why_not(size)]
+    for size in sizes:
+        x = np.random.default_rng(size).standard_normal((1, 2, size, 6)).astype("float32")
+        for spec, wanted in zip(compiled.outputs, session.run(None, {"x": x}), strict=True):
+            own = compiled.run(x)[spec.name]
+            assert own.shape == wanted.shape, size
+            np.testing.assert_allclose(own, wanted, rtol=0, atol=1e-5, err_msg=f"{size}")
+    return sizes
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("operator", ["MaxPool", "AveragePool", "LpPool"])
+def test_windows_are_right_at_all_sizes(operator: str, window: str) -> None:
+    text = f"""
+        <ir_version: 10, opset_import: ["": 22]>
+        pool (float[1, 2, H, 6] x) => (float[1, 2, A, B] y) {{ y = {operator} <{window}> (x) }}
+    """
+    if (operator, window) in REFUSED:
+        with pytest.raises((ModelError, UnsupportedError), match="cannot be compiled for every size of H"):
+            agrees_at_all_sizes(text)
+    else:
+        sizes = agrees_at_all_sizes(text)
+        assert sizes[0] <= 3 and sizes[-1] >= _HIGH - 1
+
+
+def test_two_windows_of_the_same_counts_at_the_sizes_tried_are_told_apart() -> None:
+    """Both of 8, 7, 5 and 3 rows are 3, 3, 2 and 1 or 2 rows; of 6 they are not the same."""
+    assert agrees_at_all_sizes(
+        """
+        <ir_version: 10, opset_import: ["": 22]>
+        pools (float[1, 2, H, 6] x) => (float[1, 2, A, 6] y, float[1, 2, B, 6] z, float[1, 2, C, 6] w) {
+          y = MaxPool <kernel_shape = [3, 1], strides = [3, 1], pads = [1, 0, 1, 0], ceil_mode = 1> (x)
+          z = MaxPool <kernel_shape = [3, 1], strides = [3, 1], pads = [2, 0, 1, 0]> (x)
+          w = MaxPool <kernel_shape = [2, 1], strides = [3, 1], pads = [1, 0, 1, 0]> (x)
+        }
+        """,
+        7,
+    )
+
+
+def resized(attributes: str, operand: str) -> str:
+    name = "scales" if "float" in operand else "sizes"
+    return f"""
+        <ir_version: 10, opset_import: ["": 19]>
+        resized (float[1, 2, H, 6] x) => (float[1, 2, A, B] y) {{
+          {name} = Constant <{operand}> ()
+          y = Resize <{attributes}> (x, , {"scales" if name == "scales" else ", sizes"})
+        }}
+    """
+
+
+@pytest.mark.parametrize("attributes", [
+    'mode = "linear"', 'mode = "linear", coordinate_transformation_mode = "align_corners"',
+    'mode = "linear", coordinate_transformation_mode = "asymmetric"',
+    'mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"', 'mode = "nearest"',
+])  # fmt: skip
+def test_whole_scales_are_right_at_all_sizes(attributes: str) -> None:
+    assert len(agrees_at_all_sizes(resized(attributes, "value_floats = [1.0, 1.0, 2.0, 2.0]"))) >= _HIGH - 2
+
+
+@pytest.mark.parametrize("wanted", [1, 4, 8, 12, 5040])
+@pytest.mark.parametrize(("coordinates", "rounding"), [
+    *itertools.product(["asymmetric", "align_corners"], ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]),
+    *itertools.product(["half_pixel", "pytorch_half_pixel"], ["round_prefer_floor", "round_prefer_ceil"]),
+])  # fmt: skip
+def test_nearest_elements_of_a_constant_size_are_right_or_refused(coordinates: str, rounding: str, wanted: int) -> None:
+    attributes = f'mode = "nearest", coordinate_transformation_mode = "{coordinates}", nearest_mode = "{rounding}"'
+    for high in (7, 16):
+        try:
+            sizes = agrees_at_all_sizes(resized(attributes, f"value_ints = [1, 2, {wanted}, 6]"), high)
+        except (ModelError, UnsupportedError) as refused:
+            assert "cannot be compiled for every size of H" in str(refused)
+        else:
+            assert len(sizes) > 1
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("wanted", [4, 8, 30])
+def test_interpolation_to_a_constant_size_is_right_or_refused(mode: str, wanted: int) -> None:
+    try:
+        sizes = agrees_at_all_sizes(resized(f'mode = "{mode}"', f"value_ints = [1, 2, {wanted}, 6]"))
+    except (ModelError, UnsupportedError) as refused:
+        assert mode == "cubic", refused
+    else:
+        assert mode == "linear" and sizes[-1] == _HIGH
