@@ -54,6 +54,15 @@ def test_nearest(rounding):
     check([2, 3, 8], (1.0, 1.0, 1.7), mode="nearest", nearest_mode=rounding)
 
 
+@pytest.mark.parametrize("ratio", [2, 5, 6, 14])
+@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+@pytest.mark.parametrize("coordinates", ["asymmetric", "align_corners"])
+def test_the_middle_of_two_elements(coordinates, rounding, ratio):
+    """At whole ratios coordinates are integers, or lie between two: no error of float32 decides."""
+    scales = (1.0, 1.0, ratio, ratio)
+    check([1, 1, 5, 7], scales, mode="nearest", nearest_mode=rounding, coordinate_transformation_mode=coordinates)
+
+
 def test_a_crop_with_a_value_outside():
     check([1, 1, 6, 5], sizes=[1, 1, 4, 3], roi=[0, 0, -0.2, 0.3, 1, 1, 0.8, 1.4], mode="linear",
           coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0)  # fmt: skip

@@ -25,8 +25,8 @@ _ROUND: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-#: Modes of coordinates that TVM's kernel has right; and those with roundings of nearest elements at whole ratios: others
-#: round a coordinate that may be an integer, or the middle of two, but for an error of float32.
+#: Modes of coordinates that TVM's kernel has right; and those with roundings of nearest elements at whole ratios:
+#: others round a coordinate that may be an integer, or the middle of two, but for an error of float32.
 _PLAIN = ("half_pixel", "asymmetric", "align_corners")
 _PLAIN_NEAREST = (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil"))
 #: Taps up to which a sum is written out.
