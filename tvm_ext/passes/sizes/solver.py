@@ -97,7 +97,6 @@ class Solver:
         self._base: dict[Values, _Known] = {}
         self._products: dict[Values, list[_Known]] = {}
         self._solved: dict[tuple[Values, tuple[Values, ...]], Any] = {}
-        self._kin: dict[Values, _Known] = {}
         self.samples = tuple(_samples(sizes))
         self.doubts: dict[Values, Mapping[str, int]] = {}
         self.guessed: set[Values] = set()
@@ -123,24 +122,16 @@ class Solver:
         """Know an expression, its products with the others, and those times a symbol."""
         if not any(known.steps):
             return
-        kin = self._base.get(known.values) or self._kin.setdefault(_direction(known.steps), known)
-        if kin is not known and not tvm_ffi.structural_equal(kin.expr, known.expr):
-            self._check_kin(kin, known)
-        if known.values in self._base:
+        if (same := self._base.get(known.values)) is not None:
+            probe = None if tvm_ffi.structural_equal(same.expr, known.expr) else self._apart([same.expr, known.expr])
+            if probe is not None:
+                self.doubts[known.values] = probe
             return
         self._base[known.values] = known
         self._solved.clear()
         for pair in [other.times(known) for other in self._base.values()]:
             for product in (pair, *(symbol.times(pair) for symbol in self._symbols)):
                 self._products.setdefault(_direction(product.steps), []).append(product)
-
-    def _check_kin(self, kin: _Known, known: _Known) -> None:
-        """Doubt an expression that is affine in another one at the probes, and elsewhere is not."""
-        for sample in self.samples:
-            steps = [_steps((*one.values, evaluate(one.expr, sample))) for one in (kin, known)]
-            if _direction(steps[0]) != _direction(steps[1]):
-                self.doubts[known.values] = sample
-                return
 
     def at_probes(self, expr: Any) -> Values:
         """The values of an expression at the probes."""
