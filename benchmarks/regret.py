@@ -8,9 +8,9 @@ Points are candidates of ResNet-18's kernels: all recipes that take a group, the
 and others at random, each measured as a tuner measures it, alone and with cold weights; `--measure`
 of a machine with points measures those again that decide. A file of data/points/ is a tuning log,
 named as the description of the machine it was measured on (tvm_ext/core/machines/); the points of
-zen4 are the frozen table of `tuning_table.py`. Kernels of xeon-amx and zen4 were measured before
-weights were prefetched, and before candidates were warmed up: one kernel stands there with times
-that differ by 1.7, which no model can foresee.
+zen4 are the frozen table of `tuning_table.py`. They were measured before weights were prefetched,
+and before candidates were warmed up: one kernel stands there with times that differ by 1.7, which
+no model can foresee.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ BEST, RANDOM, WITHIN = 16, 24, 2.5
 #: Of each kernel, so many of least time and so many of least estimate are measured again.
 FINAL = 6
 #: Machines whose points are kernels that prefetch nothing.
-WITHOUT_PREFETCH = ("zen4", "xeon-amx")
+WITHOUT_PREFETCH = ("zen4",)
 
 
 @dataclass(frozen=True)

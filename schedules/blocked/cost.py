@@ -22,7 +22,7 @@ _POINTERS = 6
 _LATENCY, _LATENCY_OF_SUMS = 4.5, 1.0
 #: The exposed share of the time of weights that are not prefetched, of weights that units read again, and of inputs
 #: that come out of another core's cache.
-_COLD, _AGAIN, _FOREIGN = 0.5, 0.5, 0.5
+_COLD, _AGAIN, _FOREIGN = 0.5, 1.0, 0.5
 #: Cycles that widening a vector of narrow floats takes: two instructions of a port that multiply-adds want too; and of
 #: bytes, one instruction.
 _WIDENING, _WIDENING_BYTES = 1.0, 0.5

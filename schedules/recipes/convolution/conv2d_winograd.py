@@ -159,13 +159,8 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
             return math.inf
         if config["rows"] and tiling.units % threads:
             return math.inf
-        held = problem.products_bytes
-        sharing = threads if not config["rows"] else 1
-        level = level_of(held // sharing, machine)
-        times = _MOVED if level in ("l1", "l2") else _MOVED_OUT
-        moved = Stream(times * tiling.units * held / threads, level, 1.0)
         transforms = tiling.units * tiling.vectors(problem) / _OPERATIONS / threads
-        extra = seconds(transforms, [moved], machine, 1)
+        extra = seconds(transforms, _moved(tiling, problem, config, machine), machine, 1)
         extra += (0 if config["rows"] else 2) * launch_seconds(machine, threads)
         return extra + blocked.cost(problem, config, machine, units=tiling.units, apart=bool(config["rows"]))
 
@@ -226,6 +221,17 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
             sch.compute_at(sch.get_sblock("v"), unit, preserve_unit_loops=True)
         schedule_input(sch, tiling, 1 if config["rows"] else threads)
         schedule_planes(sch, tiling, threads)
+
+
+def _moved(tiling: Tiling, problem: blocked.Problem, config: Config, machine: Machine) -> list[Stream]:
+    """V and M of a thread, written once and read once. Of a unit that all threads share, what others wrote comes out of
+    their caches, if those hold it."""
+    threads, held = config["threads"], problem.products_bytes
+    level = level_of(held // (1 if config["rows"] else threads), machine)
+    kept = level in ("l1", "l2")
+    moved = Stream((_MOVED if kept else _MOVED_OUT) * tiling.units * held / threads, level, 1.0)
+    exchanged = held / threads * (1 - 1 / threads) if kept and not config["rows"] else 0.0
+    return [moved, Stream(exchanged, "foreign", 1.0)]
 
 
 def _inside(config: Config) -> Config:
