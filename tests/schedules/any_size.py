@@ -52,7 +52,9 @@ class AnySize:
         shapes = (*(p.shape for p in group.params), group.shape)
         assert group.extents is not None
         extents = [_physical(*each) for each in zip(layouts, shapes, group.extents, strict=True)]
-        sizes = Sizes(tuple(Symbol(var.name, 1, 0) for var in self._symbols), tuple(self._symbols))
+        pairs = zip(itertools.chain(*group.extents), itertools.chain(*shapes), strict=True)
+        bounds = {extent: int(size) for extent, size in pairs if isinstance(extent, tirx.Var)}
+        sizes = Sizes(tuple(Symbol(var.name, 1, bounds[var]) for var in self._symbols), tuple(self._symbols))
         kernel = with_sizes(mod["main"], extents, sizes, border=self._border)
         self._run = compile_kernels({"main": kernel}, machine)["main"]
 

@@ -21,7 +21,7 @@ from ..runtime.sizes.symbols import Symbol as Symbol
 #: Attribute of a grouped function, and of a kernel: of each parameter in order, then of each result, the run-time
 #: extent of each dimension: int64, over the variables of :class:`Sizes`; a number where it is the buffer's own.
 EXTENTS = "tvm_ext.extents"
-#: Attribute of a kernel that has :data:`EXTENTS`: the variables in them, in the order of the elements of `sizes`.
+#: Attribute of a kernel that has :data:`EXTENTS`: of each element of `sizes` the variable in them, and its bound.
 SYMBOLS = "tvm_ext.symbols"
 #: Attribute of a kernel: index of a parameter (a string) -> the number that its operation reads beyond the edge of an
 #: image, and that is written behind the extents before the kernel reads them.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+import tvm
 import tvm_ffi
 from tvm import te, tirx
 from tvm.ir.expr import TensorLoad
@@ -10,7 +12,8 @@ from tvm.s_tir import Schedule
 
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.sizes import BORDER, EXTENTS, SIZES, SYMBOLS, Sizes, Symbol, extents_of
-from tvm_ext.passes.steps.kernel_sizes import with_sizes
+from tvm_ext.driver.build import compile_kernels
+from tvm_ext.passes.steps.kernel_sizes import bind_sizes, with_sizes
 from tvm_ext.passes.tir.kernel_passes import lower_to_loops
 
 
@@ -27,7 +30,10 @@ def test_sizes_stand_before_the_results() -> None:
     assert tuple(kernel.params[1].ty.shape) == (2,) and str(kernel.params[1].ty.dtype) == "int64"
     extents = extents_of(kernel)
     assert extents is not None and extents[0][0].same_as(n) and extents[1][0].same_as(n)
-    assert [v.same_as(u) for v, u in zip(kernel.attrs[SYMBOLS], (n, w), strict=True)] == [True, True]
+    assert [(v.same_as(u), int(bound)) for (v, bound), u in zip(kernel.attrs[SYMBOLS], (n, w), strict=True)] == [
+        (True, 4),
+        (True, 8),
+    ]
     assert {k: float(v) for k, v in kernel.attrs[BORDER].items()} == {"0": -1.5}
     assert EXTENTS not in _kernel().attrs
 
@@ -63,3 +69,22 @@ def test_extents_that_do_not_fit_are_an_error() -> None:
     sizes = Sizes.of([Symbol("N", 1, 4)])
     with pytest.raises(ValueError, match="one extent for each dimension"):
         with_sizes(_kernel(), [[sizes.vars[0]], [sizes.vars[0], 16]], sizes)
+
+
+@pytest.mark.parametrize("cut", [True, False], ids=["cut", "generic"])
+def test_quotients_of_a_size_by_constants_times_a_stride(cut: bool) -> None:
+    """TVM shifts what may be negative by a multiple of the divisor; times the stride it is beyond an index."""
+    sizes, stride = Sizes.of([Symbol("S", 1, 131)]), 7860
+    blocks = (tirx.min(sizes.vars[0].astype("int32"), 131) + 15) // 16
+    x = te.placeholder((5 * stride,), name="x")
+    first = lambda i: (i * blocks * 3 // 2 + i) // 3 * stride  # noqa: E731
+    out = te.compute((2, 4), lambda i, j: x[first(i) + j * 2] + x[first(i) + j * 2 + 1], name="out")
+    function = te.create_prim_func([x, out]).without_attr("global_symbol")
+    kernel = with_sizes(function, [[5 * stride], [2, 4]], sizes) if cut else bind_sizes(function, sizes)
+    run = compile_kernels({"main": kernel}, Machine.detect())["main"]
+    data = np.arange(5 * stride, dtype="float32")
+    for size in (1, 16, 17, 131):
+        got = tvm.runtime.tensor(np.zeros((2, 4), "float32"))
+        run(tvm.runtime.tensor(data), tvm.runtime.tensor(np.array([size], "int64")), got)
+        starts = np.array([[0], [(-(-size // 16) * 3 // 2 + 1) // 3 * stride]]) + [0, 2, 4, 6]
+        assert np.array_equal(got.numpy(), data[starts] + data[starts + 1])

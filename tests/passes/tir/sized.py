@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,14 @@ class Sized:
     offered: Sequence[Layout] | None = None
     border: Mapping[int, float] | None = None
     operands: Mapping[int, Callable[[np.random.Generator, Shape], np.ndarray]] = field(default_factory=dict)
+
+
+def planned(name: str, threads: int) -> Machine:
+    """A described machine, for whose registers kernels are planned, with the instructions of the CPU at hand, which
+    runs them."""
+    here = Machine.detect()
+    described = Machine.described(name, threads)
+    return replace(described, mcpu=here.mcpu, triple=here.triple, features=here.features)
 
 
 class Built:

@@ -11,6 +11,7 @@ from tvm import relax, tirx
 
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
+from tvm_ext.core.machine_files import descriptions
 from tvm_ext.core.recipe import Miss
 from tvm_ext.schedules.recipes.attention import Attention
 
@@ -153,24 +154,31 @@ ANY_SIZE = {
 }
 
 
+def any_size_shapes(case: str, d: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    bias = ANY_SIZE[case][2]
+    mask = [(d[bias[0]], 1, d[bias[1]], d[bias[2]])] if bias else []
+    return [(d["N"], d["S"], 3, 16), (d["N"], d["T"], 3, 16), (d["N"], d["T"], 3, 20), *mask]
+
+
+def any_size(case: str, machine: Machine, threads: int) -> tuple[AnySize, dict[str, int]]:
+    """A kernel in blocks of 64 keys, of which the last is cut, and the bounds of all symbols."""
+    (batch, rows, keys), names, *_ = ANY_SIZE[case]
+    bound = {"N": batch, "S": rows, "T": keys, "1": 1}
+    used = {**bound, **dict(zip(names, symbols(names), strict=True))}
+    group = attention(*any_size_shapes(case, bound))
+    group = with_extents(group, *any_size_shapes(case, used), (used["N"], used["S"], 3, 20))
+    config = {**RECIPE.default(matched(RECIPE, group, machine), machine), "keys": 64, "threads": threads}
+    return AnySize(RECIPE, group, machine, config), bound
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("case", ANY_SIZE)
 def test_any_size(case: str, threads: int, case_machine: Machine, rng: np.random.Generator) -> None:
-    """NaN behind the extents; blocks of 64 keys, of which the last is cut."""
-    (batch, rows, keys), names, bias, causal = ANY_SIZE[case]
-    bound = {"N": batch, "S": rows, "T": keys, "1": 1}
-    used = {**bound, **dict(zip(names, symbols(names), strict=True))}
-
-    def shapes(d: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        mask = [(d[bias[0]], 1, d[bias[1]], d[bias[2]])] if bias else []
-        return [(d["N"], d["S"], 3, 16), (d["N"], d["T"], 3, 16), (d["N"], d["T"], 3, 20), *mask]
-
-    group = attention(*shapes(bound))
-    group = with_extents(group, *shapes(used), (used["N"], used["S"], 3, 20))
-    config = {**RECIPE.default(matched(RECIPE, group, case_machine), case_machine), "keys": 64, "threads": threads}
-    kernel = AnySize(RECIPE, group, case_machine, config)
+    """NaN behind the extents."""
+    _, names, bias, causal = ANY_SIZE[case]
+    kernel, bound = any_size(case, case_machine, threads)
     for size in each_size(**{n: {1, (bound[n] + 1) // 2, bound[n] - 1, bound[n]} - {0} for n in names}):
-        arrays = [random(rng, *s) for s in shapes({**bound, **size})]
+        arrays = [random(rng, *s) for s in any_size_shapes(case, {**bound, **size})]
         if causal:
             arrays[3][:] = np.where(np.tri(*arrays[3].shape[2:]) > 0, 0, -np.inf)
         elif bias:
@@ -178,6 +186,13 @@ def test_any_size(case: str, threads: int, case_machine: Machine, rng: np.random
         exact, magnitude = reference(*arrays)
         got = kernel(size, exact.shape, *arrays)
         assert np.all(np.abs(got - exact) <= 2.0**-16 * np.maximum(magnitude, np.abs(exact))), size
+
+
+@pytest.mark.parametrize("name", descriptions())
+def test_any_size_compiles_for_every_described_machine(name: str) -> None:
+    """TVM computes with what quotients of sizes and blocks may be; it raises where that is beyond an index."""
+    for case in ANY_SIZE:
+        any_size(case, Machine.described(name), 2)
 
 
 def test_refuses_a_query_of_any_length() -> None:

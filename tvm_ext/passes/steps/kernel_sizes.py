@@ -5,7 +5,7 @@ with_sizes(f(x, out), [["N", 64], ["N", 80]], sizes)   ->   f(x, sizes, out), wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tvm_ffi
@@ -40,7 +40,8 @@ def with_sizes(
             f"{[len(shape) for shape in shapes]}: state one extent for each dimension of each parameter, in order"
         )
     params, _ = _with_parameter(function, sizes, results)
-    attrs: dict[str, Any] = {EXTENTS: [[_int64(d) for d in extent] for extent in extents], SYMBOLS: [*sizes.vars]}
+    bounds = [[var, symbol.bound] for var, symbol in zip(sizes.vars, sizes.symbols, strict=True)]
+    attrs: dict[str, Any] = {EXTENTS: [[_int64(d) for d in extent] for extent in extents], SYMBOLS: bounds}
     if border:
         attrs[BORDER] = {str(index): float(number) for index, number in border.items()}
     brought = params[-1 - results]
@@ -58,8 +59,26 @@ def bind_sizes(function: tirx.PrimFunc, sizes: Sizes, results: int = 1) -> tirx.
         function, sizes, results: as for :func:`with_sizes`.
     """
     params, buffer = _with_parameter(function, sizes, results)
-    binds = [tirx.Bind(var, tirx.BufferLoad(buffer, [index])) for index, var in enumerate(sizes.vars)]
+    binds = reading(buffer, [(var, symbol.bound) for var, symbol in zip(sizes.vars, sizes.symbols, strict=True)])
     return tirx.PrimFunc(params, tirx.SeqStmt([*binds, function.body]), function.ret_type, function.attrs)
+
+
+def reading(buffer: Any, bounds: Iterable[tuple[Any, int]]) -> list[Any]:
+    """Statements that give each symbol its size, as bits that hold its bound: of what is only loaded, TVM does not know
+    that it is not negative. It then divides by a constant c as (x + n c) / c - n, where x has a least value, and n
+    times a stride is beyond what an index holds.
+
+    Args:
+        buffer: the parameter that brings the sizes.
+        bounds: each variable, with its largest value, in the order of the elements.
+    """
+    statements = []
+    for place, (var, bound) in enumerate(bounds):
+        loaded = tirx.Var(f"{var.name}_loaded", var.ty.dtype)
+        bits = tirx.const((1 << int(bound).bit_length()) - 1, var.ty.dtype)
+        statements.append(tirx.Bind(loaded, tirx.BufferLoad(buffer, [tirx.const(place, "int32")])))
+        statements.append(tirx.Bind(var, tirx.bitwise_and(loaded, bits)))
+    return statements
 
 
 def _with_parameter(function: tirx.PrimFunc, sizes: Sizes, results: int) -> tuple[list[Any], Any]:

@@ -17,6 +17,7 @@ from tvm import tirx
 from tvm.ir.expr import TensorLoad
 
 from ...core.sizes import BORDER, EXTENTS, SIZES, SYMBOLS, extents_of
+from ..steps.kernel_sizes import reading
 from .cutting.affine import Arithmetic, Extents, in_type
 from .cutting.bases import based
 from .cutting.border import borders
@@ -52,7 +53,7 @@ class _Cut:
 
     def __init__(self, function: tirx.PrimFunc) -> None:
         self._function, self._arithmetic = function, Arithmetic()
-        self.symbols = {var: tirx.Var(var.name, _INDEX) for var in function.attrs[SYMBOLS]}
+        self.symbols = {var: tirx.Var(var.name, _INDEX) for var, _ in function.attrs[SYMBOLS]}
         self._params = params = [param for param in function.params if param.name != SIZES]
         stated = extents_of(function) or ()
         for param, shape in zip(params, stated, strict=True):
@@ -86,10 +87,8 @@ class _Cut:
         symbols = {*self.symbols, *self.symbols.values()}
         self._needs = Needs(body, self.extents, self._arithmetic, nests, crossed, self._views, symbols, bases)
         (sizes,) = (param for param in function.params if param.name == SIZES)
-        binds = []
-        for place, (wide, narrow) in enumerate(self.symbols.items()):
-            binds.append(tirx.Bind(wide, tirx.BufferLoad(sizes, [tirx.const(place, _INDEX)])))
-            binds.append(tirx.Bind(narrow, tirx.Cast(_INDEX, wide)))
+        binds = reading(sizes, function.attrs[SYMBOLS])
+        binds += [tirx.Bind(narrow, tirx.Cast(_INDEX, wide)) for wide, narrow in self.symbols.items()]
         numbers = {self._params[int(at)]: float(number) for at, number in function.attrs.get(BORDER, {}).items()}
         edges = borders(numbers, self.extents, self._needs, self._arithmetic)
         body = sequence(*binds, *edges, self._visit(body))

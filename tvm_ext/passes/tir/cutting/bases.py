@@ -14,11 +14,10 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Var
-from tvm.ir.expr import TensorLoad
 
 from .affine import Affine, Arithmetic, Extents, ceildiv, variables_of
 from .shares import THREADS, start_of
-from .statements import COMPARISONS, PARALLEL, SERIAL, descend, is_kind, loop_like, named, sequence
+from .statements import PARALLEL, SERIAL, descend, is_kind, loop_like, named, sequence, with_indices
 from .views import Views
 
 #: A loop over up to so many elements inside another one over the same dimension is a tile, which stays whole.
@@ -123,16 +122,7 @@ def _with_first(body: Any, var: Any, first: Any, count: int) -> Any:
         terms = {**form.without(var).terms, **({first: factor // count} if factor else {})}
         return Affine(terms, rest, form.constant).expr(expr.ty.dtype)
 
-    def load(expr: Any) -> Any:
-        return tirx.BufferLoad(expr.source, [sums(i) for i in expr.indices])
-
-    def store(stmt: Any) -> Any:
-        return tirx.BufferStore(stmt.buffer, stmt.value, [sums(i) for i in stmt.indices])
-
-    def comparison(expr: Any) -> Any:
-        return type(expr)(sums(expr.a), sums(expr.b)) if "int" in str(expr.a.ty.dtype) else expr
-
-    new = tvm_ffi.structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store), (COMPARISONS, comparison)])
+    new = with_indices(body, sums)
     left: list[Any] = []
     tvm_ffi.structural_walk(new, (Var, lambda v: left.append(v) if v.same_as(var) else None))
     return None if left else new

@@ -30,6 +30,7 @@ from .statements import (
     reads,
     replaced,
     sequence,
+    with_indices,
 )
 from .views import Views
 
@@ -192,18 +193,23 @@ def _joined(body: Any, views: Views, arithmetic: Arithmetic, symbolic: set[Any])
     def visit(stmt: Any) -> Any:
         if not is_kind(stmt, PARALLEL):
             return descend(stmt, visit)
-        loops, inner = chain_of(stmt)
-        pair = _pair(shareable(loops, inner, views, arithmetic), in_chain(loops, inner), arithmetic, symbolic)
+        pair = _pair(stmt, views, arithmetic, symbolic)
         if pair is None:
             return stmt
-        first, second = pair
-        size = arithmetic.extents[first.loop_var] * arithmetic.extents[second.loop_var]
-        var = tirx.Var(second.loop_var.name, second.loop_var.ty.dtype)
+        first, second, nest = pair
+        loops, inner = chain_of(nest)
+        size = arithmetic.extents[first] * arithmetic.extents[second]
+        var = tirx.Var(second.name, second.ty.dtype)
         arithmetic.bind(var, size)
-        values.update({first.loop_var: tirx.const(0, var.ty.dtype), second.loop_var: var})
+        values.update({first: tirx.const(0, var.ty.dtype), second: var})
         changed = {"loop_var": var, "extent": tirx.const(size, var.ty.dtype), "kind": SERIAL}
-        joined = loop_like(second, second.body, annotations={**second.annotations, SHARED: 1}, **changed)
-        rest = [joined if loop is second else loop for loop in loops if loop is not first]
+        joined = [
+            loop_like(loop, loop.body, annotations={**loop.annotations, SHARED: 1}, **changed)
+            if loop.loop_var.same_as(second)
+            else loop
+            for loop in loops
+        ]
+        rest = [loop for loop in joined if not loop.loop_var.same_as(first)]
         head = {**rest[0].annotations, THREADS: stmt.annotations.get(THREADS, stmt.extent)}
         return in_chain([loop_like(rest[0], rest[0].body, kind=PARALLEL, annotations=head), *rest[1:]], inner)
 
@@ -278,21 +284,54 @@ def _apart(index: Any, var: Any, arithmetic: Arithmetic) -> bool:
     return ends is not None and ends[1] - ends[0] < k and not any(var in variables_of(e) for e, _ in form.rest)
 
 
-def _pair(
-    loops: list[tirx.For], inner: Any, arithmetic: Arithmetic, symbolic: set[Any]
-) -> tuple[tirx.For, tirx.For] | None:
-    """A loop over shares and the loop over what is in one: all indices have them as k (size * first + second)."""
-    sums = list(_sums(inner))
+def _pair(nest: tirx.For, views: Views, arithmetic: Arithmetic, symbolic: set[Any]) -> tuple[Any, Any, Any] | None:
+    """The variables of a loop over shares and of the loop over what is in one, and the nest in which all indices have
+    them as k (size * first + second); None if there are none."""
+    loops, _ = chain_of(nest)
     for first in loops:
         shares = SHARED in first.annotations or is_kind(first, PARALLEL)
         if not shares or first.loop_var not in arithmetic.extents or first.loop_var not in symbolic:
             continue
         for second in loops[loops.index(first) + 1 :]:
             size = arithmetic.extents.get(second.loop_var)
-            factors = [(s.terms.get(first.loop_var, 0), s.terms.get(second.loop_var, 0)) for s in sums]
-            if size is not None and any(f for f, _ in factors) and all(f == size * s for f, s in factors):
-                return first, second
+            if size is None:
+                continue
+            whole = _whole(nest, first.loop_var, second.loop_var, size)
+            factors = [(s.terms.get(first.loop_var, 0), s.terms.get(second.loop_var, 0)) for s in _sums(whole)]
+            if not any(f for f, _ in factors) or not all(f == size * s for f, s in factors):
+                continue
+            if any(loop.loop_var.same_as(second.loop_var) for loop in shareable(*chain_of(whole), views, arithmetic)):
+                return first.loop_var, second.loop_var, whole
     return None
+
+
+def _whole(nest: Any, first: Any, second: Any, size: int) -> Any:
+    """Loops in which quotients of what is in a share are those of the whole, where shares are whole quotients:
+    14 first + (4 second + i) // 26 of 91 tiles a share is (4 (91 first + second) + i) // 26."""
+
+    def sums(expr: Any) -> Any:
+        if second not in variables_of(expr):
+            return expr
+        form = Affine.of(expr)
+        rest = [_of_whole(part, k, form.terms) for part, k in form.rest]
+        same = all(new.same_as(part) for (new, _), (part, _) in zip(rest, form.rest, strict=True))
+        return expr if same else Affine(form.terms, rest, form.constant).expr(expr.ty.dtype)
+
+    def _of_whole(part: Any, k: int, terms: dict[Any, int]) -> tuple[Any, int]:
+        if not isinstance(part, tirx.FloorDiv | tirx.FloorMod) or not isinstance(part.b, tirx.IntImm):
+            return part, k
+        inner, row = sums(part.a), int(part.b)
+        form = Affine.of(inner)
+        tile = form.terms.get(second, 0)
+        step = size * tile
+        over = k * (step // row) if isinstance(part, tirx.FloorDiv) else 0
+        crosses = tile and row % tile and first not in form.terms  # else the loop is split by the row
+        if not crosses or step % row or over not in (0, terms.get(first)):
+            return part if inner.same_as(part.a) else type(part)(inner, part.b), k
+        terms[first] = terms.get(first, 0) - over
+        return type(part)(inner + first * step, part.b), k
+
+    return with_indices(nest, sums)
 
 
 def _sums(body: Any) -> Iterator[Affine]:

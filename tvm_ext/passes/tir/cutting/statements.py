@@ -101,19 +101,27 @@ def replaced(body: Any, values: Mapping[Any, Any], arithmetic: Arithmetic) -> An
             return tirx.Ramp(simpler(expr.base), expr.stride, expr.lanes)
         return arithmetic.simplify(expr) if _is_scalar(expr) and variables_of(expr) & new else expr
 
+    def comparison(expr: Any) -> Any:
+        return simpler(expr) if not reads(expr) else expr
+
+    return with_indices(tvm_ffi.structural_map(body, with_def_region_kind=(Var, variable)), simpler, comparison)
+
+
+def with_indices(body: Any, change: Callable[[Any], Any], compare: Callable[[Any], Any] | None = None) -> Any:
+    """A body with its indices changed, and its comparisons of integers; without `compare` what these compare is."""
+
     def load(expr: Any) -> Any:
-        return tirx.BufferLoad(expr.source, [simpler(i) for i in expr.indices])
+        return tirx.BufferLoad(expr.source, [change(i) for i in expr.indices])
 
     def store(stmt: Any) -> Any:
-        return tirx.BufferStore(stmt.buffer, stmt.value, [simpler(i) for i in stmt.indices])
+        return tirx.BufferStore(stmt.buffer, stmt.value, [change(i) for i in stmt.indices])
 
     def comparison(expr: Any) -> Any:
-        return simpler(expr) if "int" in str(expr.a.ty.dtype) and not reads(expr) else expr
+        if "int" not in str(expr.a.ty.dtype):
+            return expr
+        return compare(expr) if compare is not None else type(expr)(change(expr.a), change(expr.b))
 
-    body = tvm_ffi.structural_map(body, with_def_region_kind=(Var, variable))
-    return tvm_ffi.structural_map(
-        body, [(TensorLoad, load), (tirx.BufferStore, store), (COMPARISONS, comparison)]
-    )  # fmt: skip
+    return tvm_ffi.structural_map(body, [(TensorLoad, load), (tirx.BufferStore, store), (COMPARISONS, comparison)])
 
 
 def _is_scalar(expr: Any) -> bool:
