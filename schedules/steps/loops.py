@@ -166,6 +166,10 @@ def flat_map(sch: Schedule, block: Any, threads: int, lanes: int) -> None:
     vectorize_all(sch, last, lanes, threads)
 
 
+#: Vectors from which on the last loop stays alone: the index of a fused loop that threads cut is one of divisions.
+_LONG = 4
+
+
 def _merged(sch: Schedule, block: Any, lanes: int) -> list[Any]:
     """The loops of a block; neighbours are fused where every operand walks both alike.
 
@@ -177,7 +181,8 @@ def _merged(sch: Schedule, block: Any, lanes: int) -> list[Any]:
     regions = [*sch.get(block).reads, *sch.get(block).writes]
     out: list[Any] = []
     merged, inner, fused = loops[-1], len(loops) - 1, 1
-    most = len(loops) if next((s for s in reversed(sizes) if s > 1), 1) % lanes == 0 else 2
+    whole = next((s for s in reversed(sizes) if s > 1), 1)
+    most = 2 if whole % lanes else 1 if whole >= _LONG * lanes else len(loops)
     for i in range(len(loops) - 2, -1, -1):
         unit = 1 in (sizes[i], sizes[inner])
         if unit or (fused < most and all(_alike(r, iterators[i], iterators[inner], sizes[inner]) for r in regions)):
