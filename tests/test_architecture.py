@@ -86,13 +86,8 @@ def read_tree(root: Path) -> list[Source]:
     return sorted(sources, key=lambda source: source.path)
 
 
-@functools.cache  # seven rules ask for them
-def imports(source: Source) -> tuple[tuple[int, str, bool], ...]:
+def imports(source: Source) -> Iterator[tuple[int, str, bool]]:
     """(line, absolute name, done later or never) of each import; `from a import b` gives "a.b"."""
-    return tuple(_imports(source))
-
-
-def _imports(source: Source) -> Iterator[tuple[int, str, bool]]:
     lazy = {id(inner) for outer in ast.walk(source.tree) if _is_lazy(outer) for inner in ast.walk(outer)}
     package = source.module.split(".") if source.is_init else source.module.split(".")[:-1]
     for node in ast.walk(source.tree):
