@@ -10,9 +10,10 @@ RUN := $(VENV)/bin/python
 # Tried in this order; `make PYTHON=/path/to/python3.12 test` puts one first.
 PYTHON ?=
 CANDIDATES := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.10 python
-# Processes that run tests; each file in one of them, because tests of a file share what is dear to make.
+# Processes that run tests; each file in one of them, because tests of a file share what is dear to make. They take
+# files in the order of tests/conftest.py, and not those of few tests last, which may be long ones.
 WORKERS ?= 2
-PARALLEL := --numprocesses $(WORKERS) --dist loadfile
+PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 SUITABLE := import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 
 .PHONY: help setup demo bench docs test test-all lint format clean

@@ -1,4 +1,7 @@
-"""For all tests: estimates at the rates of described machines, so that no result depends on what was measured where."""
+"""For all tests: estimates at the rates of described machines, so that no result depends on what was measured where.
+
+Files with long tests are run first, so that no process waits at the end for one long file of another.
+"""
 
 import os
 import tempfile
@@ -7,6 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 os.environ.setdefault("TVM_EXT_RATES", "typical")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m takes long tests away: the others of their files are no short ones
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sorts by whether the file has a long test; the order within both halves, and within a file, is kept."""
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -37,6 +37,14 @@ def tasks_of(cases: Iterable[Case]) -> Iterator[Task]:
             yield case, (axes[zlib.crc32(case.name.encode()) % len(axes)],)
 
 
+def some_of(tasks: Iterable[Task], count: int = 2) -> list[Task]:
+    """So many tasks, chosen by a hash that never changes, of each operator with each number of symbolic dimensions."""
+    chosen: dict[tuple[str, int], list[Task]] = {}
+    for case, axes in sorted(tasks, key=lambda task: zlib.crc32(repr((task[0].name, task[1])).encode())):
+        chosen.setdefault((case.operator, len(axes)), []).append((case, axes))
+    return [task for group in chosen.values() for task in group[:count]]
+
+
 def _axes(case: Case) -> list[int]:
     free = [x for name, x in feeds_of(case).items() if name not in case.frozen and isinstance(x, np.ndarray) and x.ndim]
     return [axis for axis, size in enumerate(free[0].shape) if size > 1] if free else []

@@ -19,7 +19,7 @@ from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.driver.compile import compile_model
 from tvm_ext.passes.conditions import well_formed
 from tvm_ext.passes.lowering.lower_precision import LowerPrecision
-from tvm_ext.passes.pipeline import LOWER, SIMPLIFY, pipeline
+from tvm_ext.passes.pipeline import LOWER, SIMPLIFY, entry_points, pipeline
 
 RELU = model([node("Relu", "x", "y")], [value("x", (4, 6))], [value("y", (4, 6))])
 
@@ -45,6 +45,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
             return made
 
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [Entry] if group == "tvm_ext.passes" else [])
+    monkeypatch.setattr("tvm_ext.passes.pipeline.entry_points", entry_points.__wrapped__)  # they are kept otherwise
 
 
 def test_simplification_comes_before_lowering() -> None:

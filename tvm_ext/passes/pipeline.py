@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -216,6 +217,12 @@ PLACING = Pipeline((Phase("states", (UpdateStates(),)), Phase("loops", LOOPS), P
 TO_VM, TO_CODE = Phase("vm", VM), Phase("code", CODE)
 
 
+@functools.cache
+def entry_points() -> tuple[importlib.metadata.EntryPoint, ...]:
+    """Those of `tvm_ext.passes`, read once a process: with a hundred packages that takes a tenth of a small compile."""
+    return tuple(importlib.metadata.entry_points(group="tvm_ext.passes"))
+
+
 def pipeline(offloading: Offloading | None = None) -> Pipeline:
     """The pipeline. Passes of installed packages (entry points `tvm_ext.passes`) run after simplification.
 
@@ -226,7 +233,7 @@ def pipeline(offloading: Offloading | None = None) -> Pipeline:
         OptionError: an entry point is no pass.
     """
     extra = []
-    for entry in importlib.metadata.entry_points(group="tvm_ext.passes"):
+    for entry in entry_points():
         made = entry.load()()
         if not isinstance(made, Pass):
             raise OptionError(f"entry point {entry.value!r} in tvm_ext.passes gives {type(made).__name__}, no Pass")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +28,7 @@ from tvm_ext.core.recipe import Layouts, Recipe
 from tvm_ext.core.records.record import Record
 from tvm_ext.core.records.record_book import machine_fields
 from tvm_ext.core.records.task_key import TaskKey
+from tvm_ext.passes import pipeline
 from tvm_ext.passes.lowering.choose_recipes import matches
 from tvm_ext.passes.lowering.group_operations import GroupOperations
 from tvm_ext.passes.simplification import (
@@ -107,13 +107,8 @@ def from_package(*passes: type[Pass]) -> Plant:
     """Passes that another package brings."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        right = importlib.metadata.entry_points
         entries = [types.SimpleNamespace(value=f"package:{one.__name__}", load=lambda one=one: one) for one in passes]
-
-        def entry_points(**given: Any) -> Any:
-            return entries if given.get("group") == "tvm_ext.passes" else right(**given)
-
-        patch.setattr(importlib.metadata, "entry_points", entry_points)
+        patch.setattr(pipeline, "entry_points", lambda: entries)
 
     return plant
 
