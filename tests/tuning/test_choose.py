@@ -301,11 +301,12 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch
 # ------------------------------------------------------------------------------------------------ for real
 @pytest.mark.long
 def test_a_convolution_is_measured_by_workers_with_both_recipes() -> None:
-    program = agrees(CONV, choose="measure", seconds=4.0, threads=2)
+    """Within more time than a busy machine takes: it ends when nothing is left to measure."""
+    program = agrees(CONV, choose="measure", seconds=40.0, threads=2)
     (kernel,) = [k for k in program.report["kernels"] if k["choice"].get("candidates")]
     assert kernel["choice"]["by"] == "measure" and kernel["choice"]["measured"] >= 2
     records = book().records
     assert {r.recipe for r in records} >= {"conv2d_winograd", "conv2d_nchwc"}
     assert all(r.check is not None and r.check < 1e-5 for r in records if not r.error)
     assert any(len(r.costs) > 10 for r in records), "the close ones are timed in several rounds"
-    assert agrees(CONV, choose="measure", seconds=4.0, threads=2).report["kernels"] == program.report["kernels"]
+    assert agrees(CONV, choose="measure", seconds=40.0, threads=2).report["kernels"] == program.report["kernels"]
