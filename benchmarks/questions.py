@@ -105,7 +105,7 @@ class Page:
         about = (
             f"{machine_text(self.machine)}; {instructions(self.machine)}; {self.threads} threads."
         )
-        reasons = missed_text(vars(row) for row in rows if row.details.get("reason"))
+        reasons = missed_text(vars(row) for row in rows)
         notes = "\n".join(line for answer in answers.values() for line in answer.notes)
         parts = ["# Questions", about, rows_table(rows), reasons, notes]
         return "\n\n".join(filter(None, parts))

@@ -10,7 +10,7 @@ of a machine with points measures those again that decide. A file of data/points
 named as the description of the machine it was measured on (tvm_ext/core/machines/); the points of
 zen4 are the frozen table of `tuning_table.py`. They were measured before weights were prefetched,
 and before candidates were warmed up: one kernel stands there with times that differ by 1.7, which
-no model can foresee.
+no model can foresee. Those of zen5 and zen4-avx2 are of kernels whose reductions were not unrolled.
 """
 
 from __future__ import annotations

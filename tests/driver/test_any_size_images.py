@@ -67,14 +67,34 @@ def test_windows_are_right_at_all_sizes(operator: str, window: str) -> None:
 
 
 def test_two_windows_of_the_same_counts_at_the_sizes_tried_are_told_apart() -> None:
-    """Both of 8, 7, 5 and 3 rows are 3, 3, 2 and 1 or 2 rows; of 6 they are not the same."""
+    """Of 7, 6, 4 and 3 rows, which are tried, all are 3, 3, 2 and 2 rows; of 5 they are not the same."""
     assert agrees_at_all_sizes(
         """
         <ir_version: 10, opset_import: ["": 22]>
         pools (float[1, 2, H, 6] x) => (float[1, 2, A, 6] y, float[1, 2, B, 6] z, float[1, 2, C, 6] w) {
           y = MaxPool <kernel_shape = [3, 1], strides = [3, 1], pads = [1, 0, 1, 0], ceil_mode = 1> (x)
-          z = MaxPool <kernel_shape = [3, 1], strides = [3, 1], pads = [2, 0, 1, 0]> (x)
+          z = MaxPool <kernel_shape = [3, 1], strides = [3, 1], pads = [2, 0, 2, 0]> (x)
           w = MaxPool <kernel_shape = [2, 1], strides = [3, 1], pads = [1, 0, 1, 0]> (x)
+        }
+        """,
+        7,
+    )
+
+
+def test_a_slice_of_the_counts_of_a_window_at_the_sizes_tried_is_told_apart() -> None:
+    """Of 7, 6, 4 and 3 rows both are 3, 3, 2 and 2 rows; of 5 and 2 they are not the same."""
+    assert agrees_at_all_sizes(
+        """
+        <ir_version: 10, opset_import: ["": 22]>
+        rows (float[1, 2, H, 6] x) => (float[1, 2, A, 6] y, float[1, 2, B, 6] z) {
+          y = MaxPool <kernel_shape = [3, 1], strides = [3, 1], pads = [1, 0, 1, 0], ceil_mode = 1> (x)
+          pads = Constant <value_ints = [0, 0, 1, 0, 0, 0, 1, 0]> ()
+          p = Pad (x, pads)
+          first = Constant <value_ints = [0]> ()
+          last = Constant <value_ints = [1000]> ()
+          axis = Constant <value_ints = [2]> ()
+          step = Constant <value_ints = [3]> ()
+          z = Slice (p, first, last, axis, step)
         }
         """,
         7,
@@ -115,6 +135,14 @@ def test_nearest_elements_of_a_constant_size_are_right_or_refused(coordinates: s
             assert "cannot be compiled for every size of H" in str(refused)
         else:
             assert len(sizes) > 1
+
+
+@pytest.mark.parametrize(("coordinates", "rounding"), [
+    ("asymmetric", "floor"), ("asymmetric", "ceil"), ("align_corners", "floor"), ("half_pixel", "round_prefer_floor"),
+])  # fmt: skip
+def test_the_nearest_row_is_right_at_all_sizes(coordinates: str, rounding: str) -> None:
+    attributes = f'mode = "nearest", coordinate_transformation_mode = "{coordinates}", nearest_mode = "{rounding}"'
+    assert list(agrees_at_all_sizes(resized(attributes, "value_ints = [1, 2, 1, 6]"), 7)) == [1, 2, 3, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic"])

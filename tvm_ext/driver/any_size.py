@@ -41,7 +41,7 @@ _ODD, _FEWER = (37, 53, 2), 5
 #: (largest size, multiple) at which programs are planned: tiles of 2, 3, 4, 6, 8 ... rows then end where a row of the
 #: next dimension does. No program is planned at fewer than `_LEAST`.
 _WHOLE_TILES, _LEAST = ((192, 96), (48, 12), (0, 1)), 3
-#: Sizes at which a model is lowered, at most: a small one and those that tell quotients apart are added.
+#: Sizes at which a model is lowered, at most: a small one is added, and those that tell expressions apart.
 _MOST_PROBES = 10
 #: Passes that choose by size, or make views of what is no view in arrays of the bounds.
 _LEFT_OUT = ("fuse-expansions", "view-reshapes")
@@ -215,7 +215,42 @@ class _Lowering:
             self._small = True
             self._try(probe_near(self._symbols, self._probes))
             return None
-        return None if self._tries(bool(alignment.varying)) else low
+        if self._tries(bool(alignment.varying)) or (self._solver.leans and self._differs(imports, strict)):
+            return None
+        return low
+
+    def _differs(self, imports: Sequence[IRModule], strict: bool) -> bool:
+        """Whether something does not follow at one of two sizes between; that is tried from now on.
+
+        Raises:
+            NotAlike: the most sizes were tried.
+        """
+        from ..passes.sizes.generalize import NotAlike
+
+        between = self._between
+        for sizes in (between[len(between) // 2 :][:1], between[len(between) // 4 :][:1]) if between else ():
+            try:
+                other = self._start(sizes[0]).mod
+            except TvmExtError:
+                continue  # no size of the model: there is nothing to compare
+            if why := unlike(imports, other, sizes[0], self._solver, ops=strict):
+                if len(self._probes) >= _MOST_PROBES:
+                    raise NotAlike(why)
+                self._try(sizes[0])
+                return True
+        return False
+
+    @property
+    def _between(self) -> list[Mapping[str, int]]:
+        """Sizes beside those that were tried, no smaller than windows, and no two the same."""
+        lows = self._lows
+        return [
+            sizes
+            for sizes in self._solver.samples
+            if sizes not in self._probes
+            and len({*sizes.values()}) == len(sizes)
+            and all(lows[name] < size for name, size in sizes.items())
+        ]
 
     def _tries(self, varying: bool = False) -> bool:
         """Whether another size is tried from now on: several expressions fit, or a constant that varies is guessed.
@@ -226,15 +261,15 @@ class _Lowering:
         from ..passes.sizes.generalize import NotAlike
 
         solver = self._solver
-        telling = [probe for probe in solver.doubts.values() if probe not in self._probes]
-        if len(self._probes) == _MOST_PROBES:
+        telling = [*solver.doubts.values()]
+        if len(self._probes) >= _MOST_PROBES:
             if telling:
                 raise NotAlike(
                     f"several expressions have the values {list(next(iter(solver.doubts)))} at the sizes tried"
                 )
             return False
         if varying and solver.guessed:
-            telling += [sample for sample in solver.samples if sample not in self._probes]
+            telling += self._between
         if telling:
             self._try(telling[0])
         return bool(telling)

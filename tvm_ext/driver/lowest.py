@@ -80,10 +80,10 @@ def unlike(modules: Sequence[IRModule], low: IRModule, lows: Mapping[str, int], 
                 return f"dimension {axis} of {name!r} is {values[0]} at {dict(lows)}; {list(values[1:])} elsewhere"
         for own, *others in zip(*(constants_of(row[place].value) for row in (wanted, *rows)), strict=False):
             if begins_alike(others):
-                other = not begins_alike([others[0], own])
+                follows = begins_alike([others[0], own])
             else:
-                other = not _follows([array_of(one) for one in (own, *others)], lows, solver)
-            if other:
+                follows = _follows([array_of(constant) for constant in (own, *others)], lows, solver)
+            if not follows:
                 return f"a constant of {name!r} has another value at {dict(lows)} than at larger sizes"
     return ""
 
@@ -92,9 +92,11 @@ def _follows(arrays: Sequence[np.ndarray], lows: Mapping[str, int], solver: Solv
     """Whether integers at the smallest sizes are those that follow from others, where any expression is known."""
     from ..passes.sizes.compute_constants import MOST_ELEMENTS
 
-    own = arrays[0]
-    if own.dtype.kind not in "iub" or own.size > MOST_ELEMENTS or len({array.shape for array in arrays}) > 1:
+    own, shapes = arrays[0], {array.shape for array in arrays[1:]}
+    if own.dtype.kind not in "iub" or own.size > MOST_ELEMENTS or len(shapes) > 1:
         return True
+    if own.shape not in shapes:
+        return False
     for wanted, *values in zip(*(array.reshape(-1).tolist() for array in arrays), strict=True):
         expr = solver.solve(values)
         if expr is not None and evaluate(expr, lows) != int(wanted):

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm_ffi
+from tvm import tirx
 
 from tvm_ext.core.machine import Machine
 from tvm_ext.schedules.blocked import kernel as blocked
@@ -15,6 +17,7 @@ from tvm_ext.schedules.blocked.kernel import Problem, Units, shares_pixels
 from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
 
 from ..convolutions import check_against, grouped_reference
+from ..kernels import matched, scheduled
 from ..recipes.convolution.test_conv2d_nchwc import conv_group
 
 #: A 1x1 convolution of 64 channels on 24x160 pixels: 16 KB of weights, 983 KB of pixels.
@@ -40,6 +43,23 @@ def test_the_default_cuts_a_large_image_among_threads() -> None:
     machine = Machine.detect("skylake-avx512", 2)
     config = blocked.default(LARGE_IMAGE, machine)
     assert shares_pixels(LARGE_IMAGE, Units.of(LARGE_IMAGE, config), 2)
+
+
+@pytest.mark.parametrize(("channels", "unrolled"), [(16, True), (3, False)])
+def test_steps_of_a_reduction_are_unrolled_by_four(channels: int, unrolled: bool) -> None:
+    """Three channels stand together in one block."""
+    attrs: dict[str, Any] = {"strides": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "groups": 1}
+    group, machine = conv_group((1, channels, 8, 8), (16, channels, 3, 3), **attrs), Machine.described("zen5")
+    config = {"tile_o": 1, "tile_p": 6, "parts": 1, "chunk": 1, "threads": 1}
+    _, mod = scheduled(Conv2dNCHWc(), matched(Conv2dNCHWc(), group, machine), config, machine, None)
+    extents: list[int] = []
+
+    def note(loop: tirx.For) -> None:
+        if int(loop.kind) == int(tirx.ForKind.UNROLLED):
+            extents.append(int(loop.extent))
+
+    tvm_ffi.structural_walk(mod["main"].body, (tirx.For, note))
+    assert (4 in extents) is unrolled and 6 in extents
 
 
 def test_pixels_of_threads_agree_with_float64(machine: Machine, rng: np.random.Generator) -> None:

@@ -166,7 +166,7 @@ class Alignment:
 
     def _extent(self, values: Sequence[int], axis: int, variable: str) -> Any:
         stated = (extent for place, extent in self._likely if place == axis)
-        likely = (one for one in stated if self._solver.at_probes(one) == tuple(values))
+        likely = (extent for extent in stated if self._solver.at_probes(extent) == tuple(values))
         extent = values[0] if len(set(values)) == 1 else next(likely, None)
         if extent is None:
             extent = self._solver.solve(values)

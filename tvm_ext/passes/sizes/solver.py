@@ -86,6 +86,8 @@ class Solver:
         samples: sizes at which expressions are told apart.
         doubts: values that were solved by one of several expressions -> the probe that tells them apart.
         guessed: values that are no affine function of one known expression, or of a product.
+        leans: whether values were solved by an affine function of a quotient, minimum or the like: what else has its
+            values at the probes is not looked for.
     """
 
     def __init__(self, sizes: Sizes, probes: Sequence[Mapping[str, int]]) -> None:
@@ -100,6 +102,7 @@ class Solver:
         self.samples = tuple(_samples(sizes))
         self.doubts: dict[Values, Mapping[str, int]] = {}
         self.guessed: set[Values] = set()
+        self.leans = False
         self._symbols = [_Known((var,), self.at_probes(var)) for var in sizes.vars]
         for symbol in self._symbols:
             if symbol.values in self._base:
@@ -199,7 +202,8 @@ class Solver:
         return fits[0]
 
     def _fits(self, wanted: Values, close: Sequence[_Known]) -> list[Any]:
-        """All expressions of these values but affine ones; the simplest first."""
+        """Sums of two known expressions (six at most), quotients, and clamps of these values, the simplest first;
+        roundings where there is nothing else."""
         quotients = list(self._quotients(wanted, close))
         first = [quotient.expr(quotient.offset) for quotient in quotients[:1]]
         rest = [q.expr(offset) for q in quotients for offset in range(q.low, q.high + 1)]
@@ -212,6 +216,7 @@ class Solver:
             fits = [fit for known in group if (fit := _fit(known, wanted))]
             if fits:
                 _, factor, offset, known = min(fits, key=lambda fit: fit[0])
+                self.leans = self.leans or any(map(_has_steps, known.factors))
                 return _affine(factor, known.expr, offset)
         return None
 
@@ -279,6 +284,13 @@ def _samples(sizes: Sizes) -> Iterable[Mapping[str, int]]:
     yield {name: low * step for name, (low, _, step) in ends.items()}
     for _ in range(_SAMPLES):
         yield {name: draw.randint(low, high) * step for name, (low, high, step) in ends.items()}
+
+
+def _has_steps(expr: Any) -> bool:
+    """Whether an expression is no polynomial."""
+    steps: list[Any] = []
+    tvm_ffi.structural_walk(expr, ((tirx.FloorDiv, tirx.FloorMod, tirx.Min, tirx.Max, tirx.Select), steps.append))
+    return bool(steps)
 
 
 def _steps(values: Values) -> Values:

@@ -27,7 +27,7 @@ GRIDS = [
     ("bfloat16", "bilinear", "zeros", 1), ("bfloat16", "nearest", "border", 0),
 ]  # fmt: skip
 BICUBIC = [
-    ("float32", "bicubic", "reflection", 0), ("float64", "bicubic", "border", 0), ("bfloat16", "bicubic", "zeros", 1),
+    ("float32", "bicubic", "reflection", 0), ("float64", "bicubic", "border", 1), ("bfloat16", "bicubic", "zeros", 1),
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -128,3 +129,13 @@ def test_the_larger_tile_is_for_larger_images() -> None:
         group = conv_group((1, channels, size, size), (channels, channels, 3, 3), padding=(1, 1))
         chosen[size] = RECIPE.default(matched(RECIPE, group, machine), machine)["m"]
     assert chosen == {56: 4, 7: 2}
+
+
+@pytest.mark.parametrize(("rows", "exchanges"), [(0, True), (1, False)])
+def test_what_cores_exchange_costs_where_all_threads_share_a_unit(rows: int, exchanges: bool) -> None:
+    machine = Machine.described("xeon-amx")
+    slower = replace(machine, rates=replace(machine.rates, foreign=machine.rates.foreign / 2))
+    group = conv_group((1, 128, 28, 28), (128, 128, 3, 3), padding=(1, 1, 1, 1))
+    match = matched(RECIPE, group, machine)
+    config = next(c for c in RECIPE._by_height(match, machine, 4, 2) if c["rows"] == rows)
+    assert (RECIPE.cost(match, config, slower) > RECIPE.cost(match, config, machine)) is exchanges
