@@ -157,10 +157,8 @@ def flat_map(sch: Schedule, block: Any, threads: int, lanes: int) -> None:
 
     for n, c, h, w: y[n, c, h, w] = x[n, c, h, w] + b[c]
     ->  for nc in parallel: for hw in range(H * W / 16): for v in vectorized(16): ...
-
-    Rows of some whole vectors, of three dimensions and more, stay loops of their own: :data:`_LONG`.
     """
-    *rows, last = _merged(sch, block, lanes, threads)
+    *rows, last = _merged(sch, block, lanes)
     rows = [row for row in rows if int(sch.get(row).extent) > 1]
     if rows and math.prod(int(sch.get(row).extent) for row in rows) >= threads:
         parallel_rows(sch, rows, threads)
@@ -168,16 +166,10 @@ def flat_map(sch: Schedule, block: Any, threads: int, lanes: int) -> None:
     vectorize_all(sch, last, lanes, threads)
 
 
-#: Vectors of a row from which on it stays a loop, if threads have whole rows: of three loops that are fused and then
-#: cut among threads, the index is one of divisions for each vector.
-_LONG = 4
-
-
-def _merged(sch: Schedule, block: Any, lanes: int, threads: int) -> list[Any]:
+def _merged(sch: Schedule, block: Any, lanes: int) -> list[Any]:
     """The loops of a block; neighbours are fused where every operand walks both alike.
 
-    TVM finds that an index of a fused loop is a plain one if two loops are fused, or if all have whole vectors and no
-    thread's share cuts them.
+    TVM finds that an index of a fused loop is a plain one if two loops are fused, or if all have whole vectors.
     """
     loops = sch.get_loops(block) or [sch.add_unit_loop(block)]
     sizes = [int(sch.get(loop).extent) for loop in loops]
@@ -185,9 +177,7 @@ def _merged(sch: Schedule, block: Any, lanes: int, threads: int) -> list[Any]:
     regions = [*sch.get(block).reads, *sch.get(block).writes]
     out: list[Any] = []
     merged, inner, fused = loops[-1], len(loops) - 1, 1
-    *outer, whole = [s for s in sizes if s > 1] or [1]
-    rows = len(outer) > 1 and whole >= _LONG * lanes and not math.prod(outer) % threads
-    most = 2 if whole % lanes else 1 if rows else len(loops)
+    most = len(loops) if next((s for s in reversed(sizes) if s > 1), 1) % lanes == 0 else 2
     for i in range(len(loops) - 2, -1, -1):
         unit = 1 in (sizes[i], sizes[inner])
         if unit or (fused < most and all(_alike(r, iterators[i], iterators[inner], sizes[inner]) for r in regions)):

@@ -10,7 +10,7 @@ import tvm
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.schedules.steps.loops import flat_map, parallel_image
+from tvm_ext.schedules.steps.loops import parallel_image
 
 Shape = tuple[int, ...]
 
@@ -53,18 +53,3 @@ def test_images_are_shared_by_rows(shape: Shape, threads: int, extents: list[int
 
 def test_one_thread_shares_nothing() -> None:
     assert not shared((1, 3, 8, 5, 4), 1)[2]
-
-
-@pytest.mark.parametrize(
-    ("shape", "extents"),
-    [
-        ((1, 3, 8, 64), [2, 12, 4, 16]),  # whole vectors, and several: a loop of its own, whose index has no division
-        ((1, 3, 8, 48), [2, 36, 16]),  # of few vectors the loops are one
-        ((1, 3, 5, 64), [2, 30, 16]),  # so they are where threads have no whole rows
-        ((1, 1, 3, 640), [2, 60, 16]),  # the index of two loops is plain
-    ],
-)
-def test_long_rows_of_whole_vectors_stay_loops(shape: Shape, extents: list[int]) -> None:
-    sch = image(shape)
-    flat_map(sch, sch.get_sblock("y"), 2, 16)
-    assert [int(sch.get(loop).extent) for loop in sch.get_loops(sch.get_sblock("y"))] == extents
