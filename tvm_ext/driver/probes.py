@@ -1,0 +1,88 @@
+"""The sizes at which a model of symbolic sizes is planned and lowered.
+
+S from 1 to 512: planned at 576, whole tiles; lowered at 576, 282, 200 and 36
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ..core.options import CompileOptions
+from ..runtime.sizes.symbols import Symbol
+
+#: Sizes of other programs, as parts of the largest size, of the first, second and third symbol: no two grow alike. The
+#: last program is small: configurations are chosen for it too.
+_PARTS = ((0.55, 0.39, 0.81), (0.39, 0.68, 0.3), (0.07, 0.09, 0.11))
+#: The same where the largest size is below `_FEW`; below `_FEWER` sizes are beyond it: nothing runs at them.
+_PARTS_OF_FEW, _FEW = ((0.9, 0.8, 0.7), (0.6, 0.7, 0.5), (0.4, 0.3, 0.5)), 16
+_ODD, _FEWER = (37, 53, 2), 5
+#: (largest size, multiple) at which programs are planned: tiles of 2, 3, 4, 6, 8 ... rows then end where a row of the
+#: next dimension does. No program is planned at fewer than `_LEAST`.
+_WHOLE_TILES, _LEAST = ((192, 96), (48, 12), (0, 1)), 3
+#: What sizes may have to be multiples of.
+_STEPS = (2, 4, 8, 16, 32, 64)
+
+
+def plans_of(options: CompileOptions) -> Iterator[tuple[Symbol, ...]]:
+    """The symbols with sizes to plan a program at: of whole tiles if a model takes them, different ones if it must."""
+    for symbols in _multiples(options):
+        for whole in (True, False):
+            equal, different = (planned(symbols, whole, apart) for apart in (False, True))
+            yield equal
+            if different != equal:
+                yield different
+
+
+def _multiples(options: CompileOptions) -> Iterator[list[Symbol]]:
+    """The symbols, with any size; then with multiples of 2, 4, ..., but for batches: branches may round otherwise."""
+    batches = {shape[0] for _, shape in options.shapes if shape}
+    yield list(options.symbols)
+    for step in _STEPS:
+        coarse = [one.name for one in options.symbols if one.name not in batches and one.high >= 3 * step]
+        if not coarse:
+            return
+        yield [replace(one, multiple=step if one.name in coarse else 1) for one in options.symbols]
+
+
+def planned(symbols: Sequence[Symbol], whole: bool, apart: bool) -> tuple[Symbol, ...]:
+    """The symbols with the sizes at which programs are planned: at least the largest.
+
+    Args:
+        whole: they are rounded up to whole tiles.
+        apart: no two are the same: dimensions of one size may be taken for one another.
+    """
+    out: list[Symbol] = []
+    for symbol in symbols:
+        tiles = next(multiple for high, multiple in _WHOLE_TILES if symbol.high >= high) if whole else 1
+        unit = math.lcm(symbol.multiple, tiles)
+        size = -(-max(symbol.high, _LEAST) // unit) * unit
+        while apart and size in {one.bound for one in out}:
+            size += unit
+        out.append(replace(symbol, bound=size))
+    return tuple(out)
+
+
+def probes_of(symbols: Sequence[Symbol]) -> tuple[Mapping[str, int], ...]:
+    """The sizes at which a model is lowered, the bounds first: all different, and of no size that simplifies."""
+    taken = {symbol.bound for symbol in symbols}
+    probes: list[dict[str, int]] = [{symbol.name: symbol.bound for symbol in symbols}]
+    for number in range(len(_PARTS)):
+        probe = {}
+        for place, symbol in enumerate(symbols):
+            count = _size_of(symbol.high // symbol.multiple, number, place)
+            while count * symbol.multiple in taken:
+                count += 1
+            probe[symbol.name] = count * symbol.multiple
+            taken.add(probe[symbol.name])
+        probes.append(probe)
+    return tuple(probes)
+
+
+def _size_of(largest: int, number: int, place: int) -> int:
+    """A size of one of the other programs, for one of the symbols."""
+    if largest < _FEWER:
+        return _ODD[number] + 6 * place
+    parts = _PARTS if largest >= _FEW else _PARTS_OF_FEW
+    return max(round(largest * parts[number][place % len(parts[number])]), _LEAST)
