@@ -54,8 +54,8 @@ def drawn(model: str) -> tuple[list[pictures.Inputs], list[pictures.Inputs]]:
 
 @pytest.mark.long
 def test_no_picture_is_used_twice(drawn: tuple[list[pictures.Inputs], ...]) -> None:
-    found = [image[pictures.INPUT].tobytes() for images in drawn for image in images]
-    assert len(found) == 264 == len(set(found))
+    pixels = [image[pictures.INPUT].tobytes() for images in drawn for image in images]
+    assert len(pixels) == 264 == len(set(pixels))
 
 
 @pytest.mark.long
@@ -68,7 +68,7 @@ def test_int8_scores_are_near_those_of_float32(model: str, drawn: tuple[list[pic
     floats, session = onnxruntime_session(model), onnxruntime_session(quantized, optimized=False)
     reference = pictures.scores(lambda x: floats.run(None, x), images)
     for chosen, mean in ((np.arange(0, len(images), 5), 0.01), (np.argsort(abs(reference - 0.5))[:10], np.inf)):
-        found = pictures.scores(lambda x: session.run(None, x), [images[at] for at in chosen])
-        one = pictures.difference(reference[chosen], found)
-        assert one.mean <= mean and one.crossed == 0, one
+        scores = pictures.scores(lambda x: session.run(None, x), [images[at] for at in chosen])
+        difference = pictures.difference(reference[chosen], scores)
+        assert difference.mean <= mean and difference.crossed == 0, difference
     assert reference.max() > 0.6 and (reference > 0.5).sum() >= 2

@@ -196,15 +196,16 @@ class _Lowering:
         from ..passes.sizes.generalize import NotAlike
 
         between = self._between
-        for sizes in (between[len(between) // 2 :][:1], between[len(between) // 4 :][:1]) if between else ():
+        for place in dict.fromkeys((len(between) // 2, len(between) // 4)) if between else ():
+            sizes = between[place]
             try:
-                other = self._start(sizes[0]).mod
+                other = self._start(sizes).mod
             except TvmExtError:
                 continue  # no size of the model: there is nothing to compare
-            if why := unlike(imports, other, sizes[0], self._solver, ops=strict):
+            if why := unlike(imports, other, sizes, self._solver, ops=strict):
                 if len(self._probes) >= _MOST_PROBES:
                     raise NotAlike(why)
-                self._try(sizes[0])
+                self._try(sizes)
                 return True
         return False
 

@@ -228,9 +228,9 @@ def _moved(tiling: Tiling, problem: blocked.Problem, config: Config, machine: Ma
     their caches, if those hold it."""
     threads, held = config["threads"], problem.products_bytes
     level = level_of(held // (1 if config["rows"] else threads), machine)
-    kept = level in ("l1", "l2")
-    moved = Stream((_MOVED if kept else _MOVED_OUT) * tiling.units * held / threads, level, 1.0)
-    exchanged = held / threads * (1 - 1 / threads) if kept and not config["rows"] else 0.0
+    in_own_cache = level in ("l1", "l2")
+    moved = Stream((_MOVED if in_own_cache else _MOVED_OUT) * tiling.units * held / threads, level, 1.0)
+    exchanged = held / threads * (1 - 1 / threads) if in_own_cache and not config["rows"] else 0.0
     return [moved, Stream(exchanged, "foreign", 1.0)]
 
 

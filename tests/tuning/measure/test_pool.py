@@ -162,11 +162,11 @@ def test_those_close_to_the_fastest_are_timed_in_several_rounds(machine, threads
     those told."""
     configs, machine = how("right", "right", "wrong", "right"), machine.with_threads(threads)
     with LocalMeasurer(machine, 1, plugins=[PLUGIN, TOLD], rounds=3, **_LIMITS) as measurer:
-        found = by_number(measurer.measure(misbehaving(machine), [configs[n] for n in order]))
-    assert [one.error for one in found] == ["", "", "wrong", ""]
-    for one, rounds in zip(found, (3, 3, 0, 1), strict=True):
+        measurements = by_number(measurer.measure(misbehaving(machine), [configs[n] for n in order]))
+    assert [one.error for one in measurements] == ["", "", "wrong", ""]
+    for one, rounds in zip(measurements, (3, 3, 0, 1), strict=True):
         assert one.costs == tuple(seconds for seconds in SECONDS[one.config["n"]][:rounds] for _ in range(CALLS))
-    assert not any(one.discarded for one in found)
+    assert not any(one.discarded for one in measurements)
     with pytest.raises(OptionError, match="rounds"):
         LocalMeasurer(machine, 2, rounds=0)
 

@@ -161,25 +161,6 @@ class Solver:
             self._solved[key] = expr
         return self._solved[key]
 
-    def ambiguous(self, values: Sequence[int], near: Sequence[Any] = ()) -> bool:
-        """Whether expressions fit that differ at other sizes, and nothing simpler does: one more probe tells.
-
-        Args:
-            values, near: see :meth:`solve`.
-        """
-        return self.telling(values, near) is not None
-
-    def telling(self, values: Sequence[int], near: Sequence[Any] = ()) -> Mapping[str, int] | None:
-        """The size at which the expressions that fit differ most: the probe to add; None if all are the same.
-
-        Args:
-            values, near: see :meth:`solve`.
-        """
-        wanted = tuple(int(v) for v in values)
-        if len(set(wanted)) == 1 or self._affine(wanted) is not None:
-            return None
-        return self._apart(self._fits(wanted, self._known_of(near)))
-
     def _apart(self, exprs: Sequence[Any]) -> Mapping[str, int] | None:
         """The sample at which expressions differ most; None if they do at none."""
         most, size = max(((len({evaluate(e, at) for e in exprs}), i) for i, at in enumerate(self.samples)))

@@ -328,7 +328,8 @@ def _whole(nest: Any, first: Any, second: Any, size: int) -> Any:
         crosses = tile and row % tile and first not in form.terms  # else the loop is split by the row
         if not crosses or step % row or over not in (0, terms.get(first)):
             return part if inner.same_as(part.a) else type(part)(inner, part.b), k
-        terms[first] = terms.get(first, 0) - over
+        if over:
+            del terms[first]  # what the quotient brings itself now
         return type(part)(inner + first * step, part.b), k
 
     return with_indices(nest, sums)
