@@ -193,7 +193,7 @@ def test_other_formats(artifact: Path, tmp_path: Path, never_loads: None, monkey
 def test_metadata_that_fits_no_model(artifact: Path, tmp_path: Path, never_loads: None, monkeypatch) -> None:
     path = tmp_path / "model.so"
     monkeypatch.setattr(Metadata, "to_json", lambda self: '{"format": 1}')
-    refused(rewritten(artifact, path), "metadata field 'threads' is None; int is needed")
+    refused(rewritten(artifact, path), "metadata field 'inputs': None: a list is needed")
     monkeypatch.undo()
     monkeypatch.setattr("tvm_ext.runtime.model.load_library", lambda *_: pytest.fail("loaded"))
     monkeypatch.setattr(artifact_module, "_check_weights", lambda *_: None)

@@ -20,7 +20,7 @@ from tests.onnx_graphs import model, node, random, value
 from tvm_ext.byoc import register
 from tvm_ext.core.errors import ArtifactError, DriverError
 from tvm_ext.runtime import drivers
-from tvm_ext.runtime.drivers import Offload, driver_named
+from tvm_ext.runtime.drivers import driver_named
 from tvm_ext.runtime.model import CompiledModel
 
 NAME = "driver_test"
@@ -45,13 +45,6 @@ def test_a_missing_driver_names_its_module() -> None:
     with pytest.raises(ArtifactError, match="driver of back end 'nobody' is missing") as caught:
         driver_named("nobody", "some.module")
     assert "`import some.module`" in caught.value.fix
-
-
-@pytest.mark.parametrize("row", [None, [], [0, "a", "b"], [9, "a", "b", "c"], ["0", "a", "b", "c"], [0, 1, "b", "c"]])
-def test_damaged_metadata_is_refused(row: Any) -> None:
-    assert Offload.of_row([0, "a", "b", "c"], 1).row() == [0, "a", "b", "c"]
-    with pytest.raises(ArtifactError, match="offloads"):
-        Offload.of_row(row, 2)
 
 
 def test_runners_go_with_their_model() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from tvm_ext.core.errors import ArtifactError
 from tvm_ext.core.machine import Machine
-from tvm_ext.runtime.spec import Metadata, Program, TensorSpec, installed_versions
+from tvm_ext.runtime.sizes.symbols import Symbol
+from tvm_ext.runtime.spec import Metadata, Program, TensorSpec, View, installed_versions
 
 from .programs import metadata
 
@@ -40,26 +41,27 @@ def test_tensor_spec() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"threads": "2"}, "'threads' is '2'; int is needed"),
-        ({"threads": True}, "'threads' is True"),
-        ({"parallel": 1}, "'parallel' is 1; bool"),
+        ({"threads": "2"}, "'threads': '2': int is needed"),
+        ({"threads": True}, "'threads': True"),
+        ({"parallel": 1}, "'parallel': 1: bool"),
         ({"inputs": {}}, "'inputs'"),
-        ({"weights": [["w", [1], "float31"]]}, "'weights' has the tensor"),
+        ({"weights": [["w", [1], "float31"]]}, "'weights' has the tensor 'w'"),
         ({"weights": [["w", [-1], "float32"]]}, "0 or more"),
-        ({"weights": [["w", [True], "float32"]]}, "whole numbers"),
-        ({"weights": [["w", 3, "float32"]]}, "a row is"),
-        ({"outputs": [["w", [1]]]}, "'outputs' has the tensor"),
+        ({"weights": [["w", [True], "float32"]]}, "'weights': True"),
+        ({"weights": [["w", ["N"], "float32"]]}, "'weights' has the tensor 'w'"),
+        ({"weights": [["w", 3, "float32"]]}, "'weights': 3"),
+        ({"outputs": [["w", [1]]]}, r"'outputs': \['w', \[1\]\]: \[name, shape, dtype\] is needed"),
         ({"outputs": [["w", [1], "object"]]}, "no dtype of numbers"),
-        ({"outputs": ["abc"]}, "a row is"),
-        ({"outputs": [None]}, "'outputs' has the tensor None"),
+        ({"outputs": ["abc"]}, "'outputs': 'abc'"),
+        ({"outputs": [None]}, "'outputs': None"),
         ({"machine": {}}, r"machine\['isa'\] is not text"),
         ({"machine": {"isa": "a", "mcpu": "b", "triple": "", "features": ["x", 1]}}, "no list of names"),
         ({"versions": {"tvm": "1"}}, r"versions\['tvm_ffi'\] is not text"),
-        ({"model": {"name": 1, "sha256": ""}}, r"model\['name'\] is not text"),
-        ({"report": None}, "'report' is None"),
-        ({"format": None}, "'format' is None"),
-        ({"state": {}}, "'state' is {}"),
-        ({"state": [["out"]]}, r"'state' has \['out'\]: \[output, input\]"),
+        ({"model": {"name": 1, "sha256": ""}}, "'model': 1: str"),
+        ({"report": None}, "'report': None"),
+        ({"format": None}, "'format': None"),
+        ({"state": {}}, "'state': {}"),
+        ({"state": [["out"]]}, r"'state': \['out'\]"),
         ({"state": [["out", "in"]]}, "'state' pairs 'out' with 'in'"),
         ({"state": [["out", "input ☃"]]}, r"'out' is int64\[\], and 'input ☃' is float32"),
     ],
@@ -79,8 +81,8 @@ PAIR = metadata(
 @pytest.mark.parametrize(
     ("destinations", "updates", "state", "message"),
     [
-        ([[1, [3]]], [[1]], [["hn", "h"]], "'programs' has"),
-        ([[1, [3]]], [["hn", "h"]], [["hn", "h"]], "an update is"),
+        ([[1, [3]]], [[1]], [["hn", "h"]], "'programs'"),
+        ([[1, [3]]], [["hn", "h"]], [["hn", "h"]], "'programs'"),
         ([[1, [3]]], [[1, 1]], [], "updates"),
         ([[1, [3]]], [[0, 0]], [["hn", "h"]], "updates"),
         ([[1, [3]]], [[1, 1], [1, 1]], [["hn", "h"]], "updates"),
@@ -94,6 +96,34 @@ def test_updates_are_of_states_that_a_program_writes(destinations: Any, updates:
     fields["programs"][0][2], fields["programs"][0][6], fields["state"] = destinations, updates, state
     with pytest.raises(ArtifactError, match=message):
         Metadata.from_json(json.dumps(fields))
+
+
+SIZED = metadata(
+    [("x", ("N", 3), "float32")],  # type: ignore[list-item]
+    [("y", ("2*N",), "float32")],  # type: ignore[list-item]
+    symbols=(Symbol("N", 1, 500, 4, 512),), programs=(Program("main", (), arena=(View(64, (3, 4), "float32"),)),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "rows"),
+    [
+        ("symbols", [["N", 1, 8, 1], ["N.x", 1, 8, 1, 8], ["N", 0, 8, 1, 8], ["N", 4, 2, 1, 8], ["N", 1, 8, 0, 8]]),
+        ("symbols", [["N", 1, 8, 1, 4], 5, None, {"name": "N"}]),
+        ("offloads", [None, [], [0, "a", "b"], [9, "a", "b", "c"], ["0", "a", "b", "c"], [0, 1, "b", "c"]]),
+        ("programs", [["main", [0], [], 0, 0.0, [], []], ["main", [], [], 0, 0.0, [[-1, [3], "float32"]], []]]),
+        ("programs", [["main", [], [], 0, 0.0, [[0, [3], "object"]], []], ["main", [], [], 0, 10**400, [], []]]),
+        ("bodies", [["body", [["x", ["N"], "float32"]], [], ["body", [], [], 0, 0.0, [], []]], ["body", [], []]]),
+    ],
+)
+def test_rows_that_say_what_cannot_be_are_refused(field: str, rows: list[Any]) -> None:
+    fields = json.loads(SIZED.to_json())
+    assert Metadata.from_json(SIZED.to_json()) == SIZED
+    assert fields["symbols"] == [["N", 1, 500, 4, 512]]
+    assert fields["programs"] == [["main", [], [], 0, 0.0, [[64, [3, 4], "float32"]], []]]
+    for wrong in rows:
+        with pytest.raises(ArtifactError, match=f"'{field}'"):
+            Metadata.from_json(json.dumps({**fields, field: [wrong]}))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", b"\xff\xfe", "[" * 100000])

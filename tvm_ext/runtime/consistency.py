@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..core.errors import ArtifactError
-from .sizes.symbols import multiple_of_symbol, shape_at
+from .sizes.symbols import dimension, multiple_of_symbol, shape_at
 
 if TYPE_CHECKING:
     from .expansion import Compact
@@ -29,12 +29,17 @@ _MOST_ARENA = 1 << 40
 _MOST_EXPANSION = 16
 
 
-def check_tensor(spec: TensorSpec) -> None:
+def check_tensor(spec: TensorSpec, symbolic: bool = False) -> None:
     """See that numpy can have such an array.
 
+    Args:
+        symbolic: whether dimensions may be symbolic.
+
     Raises:
-        TypeError, ValueError: its dtype is none of numbers, or its shape is too large.
+        TypeError, ValueError: its dtype is none of numbers, or its shape is none, or too large.
     """
+    if any(dim < 0 if isinstance(dim, int) else not symbolic for dim in spec.shape):
+        raise ValueError("dimensions are whole numbers, 0 or more")
     dtype = spec.numpy_dtype
     numeric = dtype.kind in "biuf" or dtype.type.__module__.startswith("ml_dtypes")
     if not numeric or dtype.name != spec.dtype:
@@ -50,6 +55,10 @@ def check_consistency(metadata: Metadata) -> None:
     Raises:
         ArtifactError: they do not; names the field.
     """
+    _check_texts(metadata)
+    _check_tensors(metadata)
+    if not metadata.programs:
+        raise ArtifactError("metadata field 'programs' is empty")
     for key, specs in (("inputs", metadata.inputs), ("outputs", metadata.outputs)):
         if len({spec.name for spec in specs}) < len(specs):
             raise ArtifactError(f"metadata field {key!r} has a name twice")
@@ -67,15 +76,56 @@ def check_consistency(metadata: Metadata) -> None:
         _check_program(program, metadata.interface(program)[1], pairs)
     for body in metadata.bodies:
         _check_program(body.program, body.outputs, frozenset())
-    weights = [one.weight for one in metadata.compact]
-    if weights != sorted(set(weights)):
-        raise ArtifactError(f"metadata field 'compact' has weights {weights}, which do not ascend")
+    _check_weights(metadata)
+
+
+#: What must be there, as text.
+_TEXTS = {"machine": ("isa", "mcpu", "triple"), "versions": ("tvm", "tvm_ffi"), "model": ("name", "sha256")}
+
+
+def _check_texts(metadata: Metadata) -> None:
+    for field, keys in _TEXTS.items():
+        for key in keys:
+            if not isinstance(getattr(metadata, field).get(key), str):
+                raise ArtifactError(f"metadata field {field}[{key!r}] is not text")
+    features = metadata.machine.get("features")
+    if not isinstance(features, list) or not all(isinstance(feature, str) for feature in features):
+        raise ArtifactError("metadata field machine['features'] is no list of names")
+
+
+def _check_tensors(metadata: Metadata) -> None:
+    bodies = [spec for body in metadata.bodies for spec in (*body.inputs, *body.outputs)]
+    sides = {"inputs": metadata.inputs, "outputs": metadata.outputs, "weights": metadata.weights, "bodies": bodies}
+    for key, spec in ((key, spec) for key, specs in sides.items() for spec in specs):
+        try:
+            for dim in spec.shape:
+                if isinstance(dim, str) and key in ("inputs", "outputs"):
+                    dimension(dim)
+            check_tensor(spec, symbolic=key in ("inputs", "outputs"))
+        except Exception as error:  # numpy reads odd dtypes as Python literals, with whatever that raises
+            raise ArtifactError(f"metadata field {key!r} has the tensor {spec.name!r}, {spec}: {error}") from error
+
+
+def _check_weights(metadata: Metadata) -> None:
+    """See that programs, regions and stored forms are of weights that there are."""
+    programs = (*metadata.programs, *(body.program for body in metadata.bodies))
+    used = {"programs": [i for program in programs for i in program.weights]}
+    used["offloads"] = [one.weight for one in metadata.offloads]
+    used["compact"] = [one.weight for one in metadata.compact]
+    for key, weights in used.items():
+        if not set(weights) <= set(range(len(metadata.weights))):
+            raise ArtifactError(f"metadata field {key!r} has weights {weights} of {len(metadata.weights)}")
+    if used["compact"] != sorted(set(used["compact"])):
+        raise ArtifactError(f"metadata field 'compact' has weights {used['compact']}, which do not ascend")
     for one in metadata.compact:
-        _check_expansion(one)
+        _check_expansion(one, metadata.weights[one.weight])
 
 
 def _check_symbols(metadata: Metadata) -> None:
     names = [symbol.name for symbol in metadata.symbols]
+    for one in metadata.symbols:
+        if not one.name.isidentifier() or not 1 <= one.low <= one.high <= one.bound < 1 << 31 or one.multiple < 1:
+            raise ArtifactError(f"metadata field 'symbols' has {one}: 1 <= low <= high <= bound is needed")
     if not names:
         for key in ("inputs", "outputs"):
             for spec in getattr(metadata, key):
@@ -123,6 +173,13 @@ def _checked_pairs(metadata: Metadata) -> frozenset[tuple[int, int]]:
 
 def _check_program(program: Program, outputs: Sequence[TensorSpec], pairs: frozenset[tuple[int, int]]) -> None:
     where = f"metadata field 'programs': {program.function!r}"
+    for view in program.arena:
+        try:
+            check_tensor(view.spec)
+        except Exception as error:  # see :func:`_check_tensors`
+            raise ArtifactError(f"{where} works in {view}: {error}") from error
+        if view.offset < 0:
+            raise ArtifactError(f"{where} works in {view}, which begins before its arena")
     if not 0 <= program.cost < math.inf:
         raise ArtifactError(f"{where} costs {program.cost} seconds")
     if program.arena_bytes > _MOST_ARENA:
@@ -139,10 +196,16 @@ def _check_program(program: Program, outputs: Sequence[TensorSpec], pairs: froze
         raise ArtifactError(f"{where} updates {list(program.updates)}, which are no states that it writes")
 
 
-def _check_expansion(one: Compact) -> None:
-    matrix = np.array(one.expansion.matrix)
+def _check_expansion(one: Compact, weight: TensorSpec) -> None:
+    lines, (taps, *more) = one.expansion.matrix, (*one.shape, 0)
+    square = len(one.shape) >= 2 and more[0] == taps and min(one.shape) >= 0
+    if not square or not lines or any(len(line) != taps for line in lines):
+        raise ArtifactError(f"metadata field 'compact': a matrix of {one.shape[:2]} columns is needed")
+    matrix = np.array(lines)
     rows, columns = matrix.shape
     used = np.isfinite(matrix).all() and matrix.any(axis=1).all()
     if not used or columns < 1 or rows < columns or rows**2 > _MOST_EXPANSION * columns**2:
         wrong = f"a matrix of {matrix.shape} expands no weight"
         raise ArtifactError(f"metadata field 'compact', weight {one.weight}: {wrong}")
+    if math.prod(weight.sizes) != one.count:
+        raise ArtifactError(f"metadata field 'compact': it expands to {one.count} values, not to {weight}")

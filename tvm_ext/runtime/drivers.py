@@ -51,23 +51,6 @@ class Offload:
     region: str
     module: str
 
-    @classmethod
-    def of_row(cls, row: Any, weights: int) -> Offload:
-        """One entry of an artifact's metadata, checked.
-
-        Raises:
-            ArtifactError: a field is missing or of another type.
-        """
-        texts = row[1:] if isinstance(row, list) and len(row) == 4 else []
-        fits = texts and all(isinstance(t, str) for t in texts) and type(row[0]) is int and 0 <= row[0] < weights
-        if not fits:
-            raise ArtifactError(f"metadata field 'offloads' has {row!r}: [weight, backend, region, module] is needed")
-        return cls(row[0], *texts)
-
-    def row(self) -> list[Any]:
-        """Plain values for JSON."""
-        return [self.weight, self.backend, self.region, self.module]
-
 
 def register_driver(name: str, driver: Driver) -> None:
     """Make the driver of a back end known in this process; one of the same name is replaced for models loaded later."""

@@ -77,22 +77,3 @@ class Compact:
     def count(self) -> int:
         """Values of the weight."""
         return len(self.expansion.matrix) ** 2 * math.prod(self.shape[2:])
-
-    def row(self) -> list[Any]:
-        """Plain values for JSON."""
-        return [self.weight, list(self.shape), [list(row) for row in self.expansion.matrix]]
-
-    @staticmethod
-    def of_row(row: Any) -> Compact:
-        """From what :meth:`row` gave.
-
-        Raises:
-            TypeError, ValueError: it is something else.
-        """
-        weight, shape, matrix = row
-        if type(weight) is not int or not all(type(d) is int and d >= 0 for d in shape):
-            raise TypeError("a row is [weight, shape, matrix]")
-        rows = tuple(tuple(map(float, line)) for line in matrix)
-        if len(shape) < 2 or not rows or any(len(line) != shape[0] for line in rows) or shape[0] != shape[1]:
-            raise ValueError(f"a matrix of {shape[:2]} columns is needed")
-        return Compact(weight, tuple(shape), Expansion(rows))

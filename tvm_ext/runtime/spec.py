@@ -6,16 +6,17 @@ import functools
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from ..core.errors import ArtifactError
-from .consistency import check_consistency, check_tensor
+from .consistency import check_consistency
 from .drivers import Offload
 from .expansion import Compact
-from .sizes.symbols import Symbol, dimension, multiple_of_symbol, shape_at
+from .plain import read, row
+from .sizes.symbols import Symbol, multiple_of_symbol, shape_at
 from .tvm_runtime import tvm_version
 
 FORMAT_VERSION = 6
@@ -91,26 +92,14 @@ class View:
     dtype: str
 
     @property
+    def spec(self) -> TensorSpec:
+        """Shape and dtype."""
+        return TensorSpec("", self.shape, self.dtype)
+
+    @property
     def end(self) -> int:
         """Where it ends, in bytes from the start of the arena."""
-        return self.offset + TensorSpec("", self.shape, self.dtype).nbytes
-
-    @classmethod
-    def of(cls, row: Any) -> View:
-        """From the JSON.
-
-        Raises:
-            TypeError, ValueError: it is none.
-        """
-        offset, shape, dtype = row
-        if not all(type(n) is int and n >= 0 for n in (offset, *shape)):
-            raise TypeError("a view is [offset, shape, dtype]")
-        check_tensor(TensorSpec("", tuple(shape), dtype))
-        return cls(offset, tuple(shape), dtype)
-
-    def row(self) -> list[Any]:
-        """Plain values for JSON."""
-        return [self.offset, list(self.shape), self.dtype]
+        return self.offset + self.spec.nbytes
 
 
 @dataclass(frozen=True)
@@ -137,39 +126,6 @@ class Program:
     arena: tuple[View, ...] = ()
     updates: tuple[tuple[int, int], ...] = ()
 
-    @classmethod
-    def of(cls, row: Any, weights: int) -> Program:
-        """One program of the JSON, checked.
-
-        Args:
-            row: what the JSON holds.
-            weights: how many weights there are.
-
-        Raises:
-            ArtifactError: a field is missing or of another type.
-        """
-        try:
-            function, indices, destinations, batch, cost, arena, updates = row
-            if not (isinstance(function, str) and type(batch) is int and isinstance(cost, int | float)):
-                raise TypeError("a row is [function, weights, destinations, batch, cost, arena, updates]")
-            if not all(type(i) is int and 0 <= i < weights for i in indices):
-                raise ValueError(f"weights are numbers below {weights}")
-            into = tuple((output, tuple(shape)) for output, shape in destinations)
-            if not all(type(n) is int for output, shape in into for n in (output, *shape)):
-                raise TypeError("a destination is [output, shape]")
-            pairs = tuple((output, taken) for output, taken in updates)
-            if not all(type(n) is int for pair in pairs for n in pair):
-                raise TypeError("an update is [output, input]")
-            return cls(function, tuple(indices), into, batch, float(cost), tuple(map(View.of, arena)), pairs)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ArtifactError(f"metadata field 'programs' has {row!r:.300}: {error}") from error
-
-    def row(self) -> list[Any]:
-        """Plain values for JSON."""
-        into = [[output, list(shape)] for output, shape in self.destinations]
-        arena, updates = [view.row() for view in self.arena], [list(pair) for pair in self.updates]
-        return [self.function, list(self.weights), into, self.batch, self.cost, arena, updates]
-
     @property
     def arena_bytes(self) -> int:
         """Size of the arena."""
@@ -190,23 +146,6 @@ class Body:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     program: Program
-
-    @classmethod
-    def of(cls, row: Any, weights: int) -> Body:
-        """One body of the JSON, checked.
-
-        Raises:
-            ArtifactError: a field is missing or of another type.
-        """
-        if not (isinstance(row, list) and len(row) == 4 and isinstance(row[0], str)):
-            raise ArtifactError(f"metadata field 'bodies' has {row!r:.300}: [name, inputs, outputs, program] is needed")
-        inputs, outputs = (tuple(_tensor("bodies", one) for one in side) for side in row[1:3])
-        return cls(row[0], inputs, outputs, Program.of(row[3], weights))
-
-    def row(self) -> list[Any]:
-        """Plain values for JSON."""
-        sides = [[[t.name, list(t.shape), t.dtype] for t in side] for side in (self.inputs, self.outputs)]
-        return [self.name, *sides, self.program.row()]
 
 
 @dataclass(frozen=True)
@@ -273,17 +212,7 @@ class Metadata:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        tensors = {key: [[t.name, list(t.shape), t.dtype] for t in getattr(self, key)] for key in _TENSORS}
-        plain = {key: dict(getattr(self, key)) for key in ("machine", "versions", "model", "report")}
-        rest: dict[str, Any] = {"format": self.format, "threads": self.threads, "parallel": self.parallel}
-        rest["programs"] = [program.row() for program in self.programs]
-        rest["compact"] = [one.row() for one in self.compact]
-        rest["expanded"] = self.expanded
-        rest["offloads"] = [one.row() for one in self.offloads]
-        rest["bodies"] = [one.row() for one in self.bodies]
-        rest["symbols"] = [one.row() for one in self.symbols]
-        rest["state"] = [list(pair) for pair in self.state]
-        return json.dumps({**rest, **tensors, **plain}, separators=(",", ":"))
+        return json.dumps({field.name: row(getattr(self, field.name)) for field in fields(self)}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Metadata:
@@ -294,81 +223,20 @@ class Metadata:
                 message names it.
         """
         try:
-            fields = json.loads(text)
+            values = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ArtifactError(f"the metadata is not JSON: {error}") from error
-        if not isinstance(fields, dict):
-            raise ArtifactError(f"the metadata is no JSON object but {type(fields).__name__}")
-        for key, kind in _FIELDS.items():
-            value = fields.get(key)
-            if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-                raise ArtifactError(f"metadata field {key!r} is {value!r:.100}; {kind.__name__} is needed")
-        for group, keys in _TEXTS.items():
-            for key in keys:
-                if not isinstance(fields[group].get(key), str):
-                    raise ArtifactError(f"metadata field {group}[{key!r}] is not text")
-        features = fields["machine"].get("features")
-        if not isinstance(features, list) or not all(isinstance(f, str) for f in features):
-            raise ArtifactError("metadata field machine['features'] is no list of names")
-        for key in _TENSORS:
-            fields[key] = tuple(_tensor(key, row) for row in fields[key])
-        fields["programs"] = tuple(Program.of(row, len(fields["weights"])) for row in fields["programs"])
-        fields["offloads"] = tuple(Offload.of_row(row, len(fields["weights"])) for row in fields["offloads"])
-        fields["bodies"] = tuple(Body.of(row, len(fields["weights"])) for row in fields["bodies"])
-        fields["symbols"] = tuple(Symbol.of(row) for row in fields["symbols"])
-        fields["compact"] = _compact(fields["compact"], fields["weights"])
-        fields["state"] = tuple(_state_pair(row) for row in fields["state"])
-        if not fields["programs"]:
-            raise ArtifactError("metadata field 'programs' is empty")
-        found = cls(**{key: fields[key] for key in _FIELDS})
+        if not isinstance(values, dict):
+            raise ArtifactError(f"the metadata is no JSON object but {type(values).__name__}")
+        stated = {}
+        for key, kind in get_type_hints(cls).items():
+            try:
+                stated[key] = read(kind, values.get(key))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ArtifactError(f"metadata field {key!r}: {error}") from error
+        found = cls(**stated)
         check_consistency(found)
         return found
-
-
-_TENSORS = ("inputs", "outputs", "weights")
-_FIELDS: dict[str, type] = {
-    "format": int, "threads": int, "parallel": bool, "inputs": list, "outputs": list, "weights": list,
-    "programs": list, "compact": list, "expanded": bool, "offloads": list, "bodies": list, "symbols": list,
-    "state": list, "machine": dict, "versions": dict, "model": dict, "report": dict,
-}  # fmt: skip
-_TEXTS = {"machine": ("isa", "mcpu", "triple"), "versions": ("tvm", "tvm_ffi"), "model": ("name", "sha256")}
-
-
-def _tensor(key: str, row: Any) -> TensorSpec:
-    """One tensor of the JSON, checked."""
-    try:
-        name, shape, dtype = row
-        if not (isinstance(name, str) and isinstance(dtype, str) and isinstance(shape, list)):
-            raise TypeError("a row is [name, shape, dtype]")
-        for dim in shape:
-            if isinstance(dim, str) and key in ("inputs", "outputs"):
-                dimension(dim)
-            elif type(dim) is not int or dim < 0:
-                raise ValueError("dimensions are whole numbers, 0 or more")
-        spec = TensorSpec(name, tuple(shape), dtype)
-        check_tensor(spec)
-        return spec
-    except Exception as error:  # numpy reads odd dtypes as Python literals, with whatever that raises
-        raise ArtifactError(f"metadata field {key!r} has the tensor {row!r:.300}: {error}") from error
-
-
-def _state_pair(row: Any) -> tuple[str, str]:
-    """One pair of the JSON, checked."""
-    if not (isinstance(row, list) and len(row) == 2 and all(isinstance(name, str) for name in row)):
-        raise ArtifactError(f"metadata field 'state' has {row!r:.300}: [output, input] is needed")
-    return row[0], row[1]
-
-
-def _compact(rows: Any, weights: tuple[TensorSpec, ...]) -> tuple[Compact, ...]:
-    """The compact weights of the JSON, checked."""
-    try:
-        found = tuple(Compact.of_row(row) for row in rows)
-        for one in found:
-            if math.prod(weights[one.weight].sizes) != one.count:
-                raise ValueError(f"it expands to {one.count} values, not to {weights[one.weight]}")
-        return found
-    except (TypeError, ValueError, IndexError, OverflowError) as error:
-        raise ArtifactError(f"metadata field 'compact': {error}") from error
 
 
 def installed_versions() -> dict[str, str]:

@@ -11,9 +11,9 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...core.errors import ArtifactError, InputError, OptionError
+from ...core.errors import InputError, OptionError
 
 if TYPE_CHECKING:
     from ..spec import TensorSpec
@@ -43,28 +43,9 @@ class Symbol:
     def __post_init__(self) -> None:
         object.__setattr__(self, "bound", self.bound or self.high)
 
-    @classmethod
-    def of(cls, row: Any) -> Symbol:
-        """One symbol of an artifact's JSON, checked.
-
-        Raises:
-            ArtifactError: a field is missing or of another type.
-        """
-        if not (isinstance(row, list) and len(row) == 5 and isinstance(row[0], str) and row[0].isidentifier()):
-            raise ArtifactError(
-                f"metadata field 'symbols' has {row!r:.300}: [name, low, high, multiple, bound] is needed"
-            )
-        if not all(type(n) is int for n in row[1:]) or not 1 <= row[1] <= row[2] <= row[4] < 1 << 31 or row[3] < 1:
-            raise ArtifactError(f"metadata field 'symbols' has {row!r:.300}: 1 <= low <= high <= bound is needed")
-        return cls(*row)
-
     def at_least(self, low: int) -> Symbol:
         """The symbol with another smallest size, which is no larger than its largest."""
         return self if low == self.low else replace(self, low=min(low, self.high))
-
-    def row(self) -> list[Any]:
-        """Plain values for JSON."""
-        return [self.name, self.low, self.high, self.multiple, self.bound]
 
     @property
     def bounds(self) -> str:

@@ -1,0 +1,59 @@
+"""Dataclasses as plain values and back: lists or names, and everything that is of another type refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tvm_ext.runtime.plain import read, row
+
+
+@dataclass(frozen=True)
+class Matrix:
+    lines: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    shape: tuple[int | str, ...]
+    at: tuple[int, int] | None = None
+    matrix: Matrix = Matrix(())
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+EXAMPLE = Part("x", (1, "N"), (3, 4), Matrix(((1.0, 2.0), (0.5, 1e300))), {"deep": [{"a": None}]})
+
+
+def test_there_and_back_through_json() -> None:
+    plain = json.loads(json.dumps(row(EXAMPLE)))
+    assert plain == ["x", [1, "N"], [3, 4], [[1.0, 2.0], [0.5, 1e300]], {"deep": [{"a": None}]}]
+    assert read(Part, plain) == EXAMPLE
+    assert read(tuple[Part, ...], [plain, ["y", [], None, [[2]], {}]]) == (
+        EXAMPLE,
+        Part("y", (), None, Matrix(((2.0,),))),
+    )
+
+
+def test_fields_may_stand_by_name() -> None:
+    assert read(Part, {"name": "x", "shape": [True]} | {"shape": [2]}) == Part("x", (2,))
+    assert read(Mapping[str, Part], {"a": {"name": "x", "shape": []}}) == {"a": Part("x", ())}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (int, True), (int, 1.0), (int, "1"), (bool, 1), (float, True), (float, "1"), (str, None), (str, b""),
+        (tuple[int, ...], "12"), (tuple[int, ...], {}), (tuple[int, int], [1]), (int | str, True), (int | str, None),
+        (int | None, "1"), (Mapping[str, int], []), (Mapping[str, int], {"a": "b"}), (Mapping[str, int], {1: 1}),
+        (Part, "xy"), (Part, ["x"]), (Part, {"name": "x"}), (Part, {"name": "x", "shape": [], "more": 1}), (Part, None),
+        (Matrix, [1]), (Matrix, None), (float, 10**400),
+    ],
+)  # fmt: skip
+def test_another_type_is_refused(kind: Any, value: Any) -> None:
+    with pytest.raises((TypeError, OverflowError)):
+        read(kind, value)
