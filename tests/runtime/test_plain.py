@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -26,6 +26,12 @@ class Part:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Pair(NamedTuple):
+    first: int
+    second: float = 0.5
+    third: str = ""
+
+
 EXAMPLE = Part("x", (1, "N"), (3, 4), Matrix(((1.0, 2.0), (0.5, 1e300))), {"deep": [{"a": None}]})
 
 
@@ -41,6 +47,8 @@ def test_there_and_back_through_json() -> None:
 
 def test_fields_may_stand_by_name() -> None:
     assert read(Part, {"name": "x", "shape": [True]} | {"shape": [2]}) == Part("x", (2,))
+    assert read(Part, {"name": "x", "shape": [], "later": 1}) == Part("x", ())
+    assert read(Pair, {"second": 1}) == Pair(1) and read(tuple[Pair, ...], [[1, 2, "x"]]) == (Pair(1, 2.0, "x"),)
     assert read(Mapping[str, Part], {"a": {"name": "x", "shape": []}}) == {"a": Part("x", ())}
 
 
@@ -50,7 +58,7 @@ def test_fields_may_stand_by_name() -> None:
         (int, True), (int, 1.0), (int, "1"), (bool, 1), (float, True), (float, "1"), (str, None), (str, b""),
         (tuple[int, ...], "12"), (tuple[int, ...], {}), (tuple[int, int], [1]), (int | str, True), (int | str, None),
         (int | None, "1"), (Mapping[str, int], []), (Mapping[str, int], {"a": "b"}), (Mapping[str, int], {1: 1}),
-        (Part, "xy"), (Part, ["x"]), (Part, {"name": "x"}), (Part, {"name": "x", "shape": [], "more": 1}), (Part, None),
+        (Part, "xy"), (Part, ["x"]), (Part, {"name": "x"}), (Pair, [1]), (Pair, {"second": 1}), (Part, None),
         (Matrix, [1]), (Matrix, None), (float, 10**400),
     ],
 )  # fmt: skip

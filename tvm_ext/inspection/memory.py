@@ -15,8 +15,9 @@ from ..core.pages.charts import Box, boxes_chart
 from ..core.pages.page import Facts, Figure, Note, Part, Shown
 from ..driver.compile import compile_model
 from ..runtime.model import CompiledModel
+from ..runtime.plain import read
 from ..runtime.sizes.symbols import Symbol, sizes_text
-from ..runtime.table import Cell, Markup, Table, plain, size_text
+from ..runtime.table import Cell, Markup, Table, plain_fields, size_text
 
 
 @dataclass(frozen=True)
@@ -84,12 +85,9 @@ class MemoryPlan(Shown):
             raise OptionError(f"{model} has no program for a batch of {batch}", fix=f"choose one of {sizes}")
         if (plan := chosen[0].get("memory")) is None:
             raise OptionError(f"the report of {model} has no memory plan", fix="compile it again")
-        buffers = tuple(Buffer(b["name"], b["nbytes"], b["offset"], b["first"], b["last"], b["workspace"])
-                        for b in plan["buffers"])  # fmt: skip
-        return cls(
-            model, batch, plan["bytes"], plan["lower_bound"], plan["no_reuse"], plan["arena_bytes"], buffers,
-            tuple(plan["steps"]), tuple(plan["pooled"]), {symbol.name: symbol.bound for symbol in symbols},
-        )  # fmt: skip
+        named: dict[str, Any] = {"model": model, "batch": batch, "nbytes": plan["bytes"], "launches": plan["steps"]}
+        named["sizes"] = {symbol.name: symbol.bound for symbol in symbols}
+        return read(cls, {**plan, **named})
 
     @property
     def ratio(self) -> float:
@@ -103,12 +101,8 @@ class MemoryPlan(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "model": self.model, "batch": self.batch, "bytes": self.nbytes, "lower_bound": self.lower_bound,
-            "no_reuse": self.no_reuse, "arena_bytes": self.arena_bytes, "ratio": round(self.ratio, 4),
-            "buffers": plain(self.buffers), "launches": list(self.launches), "pooled": list(self.pooled),
-            "sizes": dict(self.sizes),
-        }  # fmt: skip
+        fields = plain_fields(self)
+        return {"bytes": fields.pop("nbytes"), **fields, "ratio": round(self.ratio, 4)}
 
     def summary(self) -> list[tuple[str, str]]:
         """The plan in a few lines."""

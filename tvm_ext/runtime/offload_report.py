@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import OptionError
+from .plain import read
 from .table import Column, Table, plain
 
 
@@ -72,7 +73,8 @@ class OffloadReport:
         if found is None:
             wrong = f"model {model!r} was compiled without offload, and all of it is computed here"
             raise OptionError(wrong, fix="compile(model, offload='systolic')")
-        return cls(model, found["backend"], tuple(OpRow(*row) for row in found["ops"]), _regions(found["regions"]))
+        ops, regions = read(tuple[OpRow, ...], found["ops"]), read(tuple[RegionRow, ...], found["regions"])
+        return cls(model, found["backend"], ops, regions)
 
     @property
     def offloaded(self) -> tuple[OpRow, ...]:
@@ -120,16 +122,6 @@ class OffloadReport:
             for one in self.regions
         ]  # fmt: skip
         return Table(columns, rows)
-
-
-def _regions(rows: Any) -> tuple[RegionRow, ...]:
-    return tuple(
-        RegionRow(
-            row["name"], row["backend"], tuple(row["nodes"]), tuple((p, tuple(ops)) for p, ops in row["composites"]),
-            row["seconds"], row["host_seconds"], row["program_bytes"], row["facts"],
-        )
-        for row in rows
-    )  # fmt: skip
 
 
 def _micros(seconds: float | None) -> float | None:

@@ -10,7 +10,9 @@ import functools
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def row(value: Any) -> Any:
@@ -23,8 +25,8 @@ def row(value: Any) -> Any:
     return [row(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def read(kind: Any, value: Any) -> Any:
-    """The inverse of :func:`row`; the fields of a dataclass may also stand by their names, and defaults be left out.
+def read(kind: type[T], value: Any) -> T:
+    """The inverse of :func:`row`; the fields of a dataclass may also stand by name, defaults left out and others added.
 
     Args:
         kind: the type that is wanted: a dataclass, a tuple, a mapping, a union of these, or one of JSON's own.
@@ -33,10 +35,15 @@ def read(kind: Any, value: Any) -> Any:
     Raises:
         TypeError, ValueError, OverflowError: it is none of that type; says what is needed.
     """
+    found: T = _read(kind, value)
+    return found
+
+
+def _read(kind: Any, value: Any) -> Any:
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any or (value is None and type(None) in parts):
         return value
-    if dataclasses.is_dataclass(kind):
+    if _is_record(kind):
         return _read_fields(kind, value)
     if origin in (typing.Union, types.UnionType):
         return read(next((part for part in parts if _fits(part, value)), parts[0]), value)
@@ -44,12 +51,12 @@ def read(kind: Any, value: Any) -> Any:
         each = parts[:1] * len(value) if parts[-1] is ... else parts
         if len(each) == len(value):
             return tuple(map(read, each, value))
-    elif origin is Mapping and isinstance(value, Mapping):
+    elif origin in (Mapping, dict) and isinstance(value, Mapping):
         return {read(parts[0], key): read(parts[1], item) for key, item in value.items()}
     elif kind is float and type(value) is int:
         return float(value)
-    elif type(value) is kind:
-        return value
+    elif not parts and _fits(kind, value):  # TVM's strings become Python's
+        return value if type(value) is kind else kind(value)
     raise TypeError(f"{value!r:.300}: {_name(kind)} is needed")
 
 
@@ -62,22 +69,39 @@ def _read_fields(kind: Any, value: Any) -> Any:
     if len(names) == 1 and not isinstance(value, Mapping):
         return kind(*(read(wanted, value) for wanted in names.values()))
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == len(names):
-        return kind(*map(read, names.values(), value))
-    if isinstance(value, Mapping) and _needed(kind) <= value.keys() <= names.keys():
-        return kind(**{name: read(names[name], item) for name, item in value.items()})
+        value = dict(zip(names, value, strict=True))
+    if isinstance(value, Mapping):
+        if missing := _needed(kind) - value.keys():
+            raise TypeError(f"{', '.join(sorted(missing))}: missing")
+        return kind(**{name: _read_field(name, wanted, value[name]) for name, wanted in names.items() if name in value})
     raise TypeError(f"{value!r:.300}: {_name(kind)} is needed")
 
 
+def _read_field(name: str, kind: Any, value: Any) -> Any:
+    try:
+        return read(kind, value)
+    except TypeError as error:
+        raise TypeError(f"{name}: {error}") from error
+
+
+def _is_record(kind: Any) -> bool:
+    """Whether it is a dataclass, or a named tuple."""
+    return dataclasses.is_dataclass(kind) or hasattr(kind, "_field_defaults")
+
+
 @functools.cache
-def _fields(kind: type) -> dict[str, Any]:
+def _fields(kind: Any) -> dict[str, Any]:
     """Field -> its type."""
     hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    names = getattr(kind, "_fields", None) or [field.name for field in dataclasses.fields(kind)]
+    return {name: hints[name] for name in names}
 
 
 @functools.cache
 def _needed(kind: Any) -> frozenset[str]:
     """Fields without a default."""
+    if not dataclasses.is_dataclass(kind):
+        return frozenset(kind._fields).difference(kind._field_defaults)
     none = dataclasses.MISSING
     fields = dataclasses.fields(kind)
     return frozenset(field.name for field in fields if field.default is none and field.default_factory is none)
@@ -85,7 +109,7 @@ def _needed(kind: Any) -> frozenset[str]:
 
 def _name(kind: Any) -> str:
     """What a type is, for a message."""
-    if dataclasses.is_dataclass(kind):
-        return f"[{', '.join(_fields(kind))}]"  # type: ignore[arg-type]
-    origin = typing.get_origin(kind)
-    return "a list" if origin is tuple else "an object" if origin is Mapping else str(getattr(kind, "__name__", kind))
+    if _is_record(kind):
+        return f"[{', '.join(_fields(kind))}]"
+    words = {tuple: "a list", dict: "an object", Mapping: "an object"}
+    return words.get(typing.get_origin(kind)) or str(getattr(kind, "__name__", kind))

@@ -10,6 +10,7 @@ from ..core.errors import OptionError
 from ..core.graph.call_site import CallSite
 from ..core.numbers.precision import STORED_IN
 from ..frontend.naming import node_labels
+from ..runtime.plain import read
 
 if TYPE_CHECKING:
     import onnx
@@ -56,7 +57,7 @@ class KernelCalls:
         self.by_kernel: dict[str, list[Call]] = {}
         for row in rows:
             sites = zip(row["sites"], row["call_sites"], strict=True)
-            self.by_kernel[row["name"]] = [Call(CallSite.from_dict(site, tuple(nodes)), row) for site, nodes in sites]
+            self.by_kernel[row["name"]] = [Call(read(CallSite, {**site, "nodes": nodes}), row) for site, nodes in sites]
         every = [call for calls in self.by_kernel.values() for call in calls]
         self.calls: tuple[Call, ...] = tuple(sorted(every, key=lambda call: call.site.order))
         plan = compiled.report.get("precision")

@@ -16,6 +16,7 @@ from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
 from ..core.settings.frozen import FrozenInput
 from ..ops.table import of
+from ..runtime.plain import read
 from ..runtime.table import Cell, Column, Table, Value, plain_fields
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
@@ -185,7 +186,7 @@ def tolerance_of(compiled: CompiledModel, stated: float | None = None) -> float 
 
 def frozen_inputs(compiled: CompiledModel) -> dict[str, np.ndarray]:
     """Inputs of the ONNX model that were frozen when it was compiled."""
-    frozen = (FrozenInput.from_dict(row) for row in compiled.report.get("frozen", ()))
+    frozen = read(tuple[FrozenInput, ...], compiled.report.get("frozen", ()))
     return {frozen_input.name: frozen_input.array() for frozen_input in frozen}
 
 

@@ -14,13 +14,14 @@ from tvm_ext.core.graph.relax_graph import Rewriter, op_name
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext
+from tvm_ext.runtime.plain import read, row
 
 
 def test_steps_make_the_array_and_are_json() -> None:
     held = Held("v").then(("transpose", (2, 0, 1))).then(("reshape", (4, 6)))
     array = np.arange(24.0).reshape(2, 3, 4)
     assert np.array_equal(held.apply(array), array.transpose(2, 0, 1).reshape(4, 6))
-    assert Held.of_list(json.loads(json.dumps(held.as_list()))) == held
+    assert read(Held, json.loads(json.dumps(row(held)))) == held
     with pytest.raises(ValueError):
         held.apply(np.zeros((5, 5)))
 

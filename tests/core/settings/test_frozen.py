@@ -12,6 +12,7 @@ import pytest
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.core.settings.frozen import FrozenInput
+from tvm_ext.runtime.plain import read
 
 
 def test_equal_values_are_equal_options() -> None:
@@ -25,7 +26,7 @@ def test_equal_values_are_equal_options() -> None:
 @pytest.mark.parametrize("value", [np.float32([[1.5, -0.0], [np.nan, 2]]), np.int64(7), np.zeros((0, 3), bool)])
 def test_a_report_keeps_the_value(value: Any) -> None:
     frozen = FrozenInput.of("x", np.asarray(value))
-    again = FrozenInput.from_dict(json.loads(json.dumps(dataclasses.asdict(frozen)))).array()
+    again = read(FrozenInput, json.loads(json.dumps(dataclasses.asdict(frozen)))).array()
     assert again.dtype == np.asarray(value).dtype
     np.testing.assert_array_equal(again, value)
 

@@ -14,6 +14,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.inspection.profile.launch import Launch, launches_of, with_seconds
 from tvm_ext.inspection.profile.roofs import RoofMeter
 from tvm_ext.inspection.profile.rows import Work, total
+from tvm_ext.runtime.plain import read
 from tvm_ext.schedules.dots.instructions import dot_of
 
 
@@ -116,7 +117,7 @@ def test_call_sites_go_by_the_order_of_the_run():
     assert (region.region, region.backend, region.flops, region.code) == ("region_0", "npu", None, None)
     timed = with_seconds([first, region, second], [(1.0, 2.0, 3.0), (4.0, 5.0, 6.0)])
     assert [one.seconds for one in timed] == [(1.0, 4.0), (2.0, 5.0), (3.0, 6.0)]
-    assert [Launch.from_dict(one.as_dict()) for one in timed] == list(timed)
+    assert [read(Launch, one.as_dict()) for one in timed] == list(timed)
 
 
 def test_roofs_allow_the_least_of_both():

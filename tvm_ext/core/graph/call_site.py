@@ -5,10 +5,10 @@ Plain data, kept in the report of a compiled model, so that what runs can be com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...runtime.plain import row
 from ..layout import Layout
 from .provenance import Held
 
@@ -37,23 +37,8 @@ class Written:
         return self.layout.physical_shape(self.shape) if self.layout else self.shape
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        made: dict[str, Any] = {"variable": self.variable, "shape": list(self.shape), "dtype": self.dtype}
-        if self.held:
-            made["held"] = [one.as_list() for one in self.held]
-        if self.layout:
-            made["layout"] = [list(self.layout.order), list(self.layout.block) if self.layout.block else None]
-        return made
-
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> Written:
-        """The inverse of :meth:`as_dict`."""
-        layout = None
-        if "layout" in row:
-            order, block = row["layout"]
-            layout = Layout(tuple(map(int, order)), (int(block[0]), int(block[1])) if block else None)
-        held = tuple(map(Held.of_list, row.get("held", ())))
-        return cls(str(row["variable"]), tuple(map(int, row["shape"])), str(row["dtype"]), held, layout)
+        """Plain values for JSON, which :func:`tvm_ext.runtime.plain.read` reads."""
+        return {name: row(value) for name, value in vars(self).items() if name not in ("held", "layout") or value}
 
 
 @dataclass(frozen=True)
@@ -75,9 +60,3 @@ class CallSite:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; the nodes stand in the kernel's `call_sites`."""
         return {"order": self.order, "reads": list(self.reads), "writes": [one.as_dict() for one in self.writes]}
-
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any], nodes: tuple[str, ...]) -> CallSite:
-        """The inverse of :meth:`as_dict`."""
-        writes = tuple(map(Written.from_dict, row["writes"]))
-        return cls(int(row["order"]), nodes, tuple(map(int, row["reads"])), writes)

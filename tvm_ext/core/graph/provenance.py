@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...runtime.plain import read, row
 from ..layout import Layout
 
 Step = tuple[str, tuple[int, ...]]
@@ -39,16 +40,6 @@ class Held:
         for kind, numbers in self.steps:
             array = array.reshape(numbers) if kind == "reshape" else array.transpose(numbers)
         return array
-
-    def as_list(self) -> list[Any]:
-        """Plain values for JSON."""
-        return [self.value, [[kind, list(numbers)] for kind, numbers in self.steps]]
-
-    @classmethod
-    def of_list(cls, row: Any) -> Held:
-        """The inverse of :meth:`as_list`."""
-        value, steps = row
-        return cls(str(value), tuple((str(kind), tuple(map(int, numbers))) for kind, numbers in steps))
 
 
 class Provenance:
@@ -120,18 +111,13 @@ class Provenance:
 
     def state(self) -> dict[str, Any]:
         """All of it as plain JSON values."""
-        placed = {
-            name: [list(layout.order), list(layout.block) if layout.block else None, list(shape)]
-            for name, (layout, shape) in self._placed.items()
-        }
-        held = {name: [one.as_list() for one in values] for name, values in self._held.items()}
-        return {"nodes": self.as_dict(), "held": held, "placed": placed, "narrow": dict(self._narrow)}
+        placed = {name: [*row(layout), list(shape)] for name, (layout, shape) in self._placed.items()}
+        return {"nodes": self.as_dict(), "held": row(self._held), "placed": placed, "narrow": dict(self._narrow)}
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> Provenance:
         """The inverse of :meth:`state`."""
-        held = {name: [Held.of_list(row) for row in rows] for name, rows in state["held"].items()}
-        made = cls(state["nodes"], held, state.get("narrow", {}))
-        for name, (order, block, shape) in state["placed"].items():
-            made.place(name, Layout(tuple(order), tuple(block) if block else None), shape)
+        made = cls(state["nodes"], read(dict[str, tuple[Held, ...]], state["held"]), state.get("narrow", {}))
+        for name, (*layout, shape) in state["placed"].items():
+            made.place(name, read(Layout, layout), shape)
         return made

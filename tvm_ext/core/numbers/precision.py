@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.plain import read
+from ...runtime.table import plain_fields
 from ..errors import OptionError
 
 if TYPE_CHECKING:
@@ -101,23 +103,12 @@ class PrecisionPlan:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        rows = [
-            {
-                "nodes": list(one.nodes), "operator": one.operator, "precision": one.precision, "why": one.why,
-                "error": one.error,
-            }
-            for one in self.layers
-        ]  # fmt: skip
-        return {
-            "precision": self.precision, "layers": rows, "kept": self.kept, "depth": self.depth,
-            "max_error": self.max_error, "measured": self.measured, "tolerance": self.tolerance,
-        }  # fmt: skip
+        return plain_fields(self, "kept", "tolerance")
 
     @classmethod
     def of_dict(cls, state: Mapping[str, Any]) -> PrecisionPlan:
         """The inverse of :meth:`as_dict`."""
-        layers = tuple(Layer(**{**row, "nodes": tuple(row["nodes"])}) for row in state["layers"])
-        return cls(state["precision"], layers, state["depth"], state["max_error"], state["measured"])
+        return read(cls, state)
 
 
 def checked_kept(given: Any) -> Kept:

@@ -39,11 +39,6 @@ class FrozenInput:
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
         return cls(name, str(value.dtype), tuple(value.shape), data)
 
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> FrozenInput:
-        """From the plain values that `dataclasses.asdict` makes, as a report keeps them."""
-        return cls(str(row["name"]), str(row["dtype"]), tuple(map(int, row["shape"])), str(row["data"]))
-
     def array(self) -> np.ndarray:
         """The value; it cannot be written."""
         import ml_dtypes  # noqa: F401  (it gives numpy the names of the small floats)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from ...core.errors import StageError
 from ...runtime.cpu import OTHER_MACHINE_FIX, why_not_here
 from ...runtime.files import whole_file
+from ...runtime.plain import read
 from ...runtime.spec import TensorSpec, installed_versions
 
 FORMAT = 1
@@ -96,28 +96,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
         raise StageError(f"{path}:{error.lineno}: no JSON: {error.msg}", fix=_AGAIN) from error
     if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
         raise StageError(f"{path}:1: no manifest of format {FORMAT}", fix=_AGAIN)
-    return _checked(values, path)
-
-
-_TYPES: dict[str, type] = {
-    "stage": str, "model": dict, "options": dict, "machine": dict, "versions": dict, "inputs": list, "outputs": list,
-    "warnings": list,
-    "context": dict, "tensors": str, "constants": dict, "text_sha256": str, "gaps": dict, "base": str, "closed": str,
-}  # fmt: skip
-
-
-def _checked(values: Mapping[str, Any], path: Path) -> Manifest:
-    for name, kind in _TYPES.items():
-        if not isinstance(values.get(name), kind):
-            raise StageError(f"{path}: {name!r} is missing or no {kind.__name__}", fix=_AGAIN)
     try:
-        inputs, outputs = (tuple(_spec(row) for row in values[side]) for side in ("inputs", "outputs"))
-    except (KeyError, TypeError, ValueError) as error:
-        raise StageError(f"{path}: inputs or outputs are no tensors: {error!r}", fix=_AGAIN) from error
-    made = {**values, "inputs": inputs, "outputs": outputs, "warnings": tuple(map(str, values["warnings"]))}
-    return Manifest(**{name: made[name] for name in _TYPES})
-
-
-def _spec(row: Mapping[str, Any]) -> TensorSpec:
-    shape: Sequence[Any] = row["shape"]
-    return TensorSpec(str(row["name"]), tuple(map(int, shape)), str(row["dtype"]))
+        return read(Manifest, {**dict.fromkeys(one.name for one in dataclasses.fields(Manifest)), **values})
+    except (TypeError, ValueError) as error:
+        raise StageError(f"{path}: a field is missing, or of another type: {error}", fix=_AGAIN) from error

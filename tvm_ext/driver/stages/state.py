@@ -15,6 +15,7 @@ from ...core.options import CompileOptions
 from ...core.passes import CompileContext, Event, PassReport
 from ...core.plan import Kernel
 from ...core.settings.frozen import FrozenInput
+from ...runtime.plain import read
 from ..lower import new_context
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def options_of(state: Mapping[str, Any]) -> CompileOptions:
         OptionError: a value does not fit.
     """
     values = dict(state)
-    values["freeze"] = tuple(FrozenInput.from_dict(row) for row in values.get("freeze", ()))
+    values["freeze"] = read(tuple[FrozenInput, ...], values.get("freeze", ()))
     values["shapes"] = [(name, tuple(shape)) for name, shape in values.get("shapes", ())]
     values["offload_options"] = dict(values.get("offload_options", ()))
     return CompileOptions.of(**values)

@@ -61,17 +61,6 @@ class Launch(Plain):
         """Seconds, median of the rounds."""
         return statistics.median(self.seconds)
 
-    @classmethod
-    def from_dict(cls, row: Mapping[str, Any]) -> Launch:
-        """What :meth:`as_dict` made.
-
-        Raises:
-            TypeError, KeyError, ValueError: it is something else.
-        """
-        code = CodeFacts(**row["code"]) if row["code"] is not None else None
-        seconds = tuple(float(s) for s in row["seconds"])
-        return cls(**{**row, "nodes": tuple(map(str, row["nodes"])), "seconds": seconds, "code": code})
-
 
 def launches_of(order: Sequence[str], report: Mapping[str, Any], code: Mapping[str, CodeFacts]) -> tuple[Launch, ...]:
     """The launches of a run, without times.

@@ -14,10 +14,11 @@ from typing import Any
 from ...core.errors import OptionError, UnsupportedError
 from ...core.pages.page import Figure, Part, Shown
 from ...runtime.files import write_text
+from ...runtime.plain import read
 from ...runtime.sizes.symbols import sizes_text
-from ...runtime.table import plain
+from ...runtime.table import plain_fields
 from ...tuning.in_model import Ratio
-from .clock import Overhead, Span
+from .clock import Overhead
 from .compare import Comparison, compare
 from .launch import Launch
 from .measure import Timeline
@@ -148,13 +149,9 @@ class Profile(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
+        fields = {**plain_fields(self), "median": self.seconds, "outside": self.outside}
         return {
-            "format": FORMAT, "model": self.model, "sha256": self.sha256, "machine": dict(self.machine),
-            "threads": self.threads, "batch": self.batch, "launches": plain(self.launches),
-            "seconds": list(self.whole), "median": self.seconds, "outside": self.outside,
-            "kernels_over_run": self.coverage.median, "timelines": plain(self.timelines),
-            "roofs": self.roofs.as_dict(), "overhead": vars(self.overhead), "notes": list(self.notes),
-            "sizes": dict(self.sizes),
+            "format": FORMAT, "seconds": fields.pop("whole"), **fields, "kernels_over_run": self.coverage.median
         }  # fmt: skip
 
     @classmethod
@@ -172,18 +169,8 @@ class Profile(Shown):
             stated = fields.get("format") if isinstance(fields, Mapping) else type(fields).__name__
             raise OptionError(f"{name} is no profile: its format is {stated!r}, not {FORMAT!r}", fix=_FIX)
         try:
-            timelines = tuple(
-                Timeline(float(run["seconds"]), tuple(Span(str(n), float(a), float(b)) for n, a, b in run["spans"]))
-                for run in fields["timelines"]
-            )
-            profile = cls(
-                str(fields["model"]), str(fields["sha256"]), dict(fields["machine"]), int(fields["threads"]),
-                int(fields["batch"]), tuple(Launch.from_dict(row) for row in fields["launches"]),
-                tuple(float(s) for s in fields["seconds"]), timelines,
-                Roofs(**fields["roofs"]), Overhead(**fields["overhead"]), tuple(map(str, fields["notes"])),
-                {str(name): int(size) for name, size in dict(fields.get("sizes", {})).items()},
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError) as error:
+            profile = read(cls, {**fields, "whole": fields.get("seconds")})
+        except (TypeError, ValueError, OverflowError) as error:
             raise OptionError(f"{name} is no profile: {type(error).__name__}: {error}", fix=_FIX) from error
         lengths = {len(launch.seconds) for launch in profile.launches}
         if not profile.whole or lengths != {len(profile.whole)}:
