@@ -48,7 +48,7 @@ def test_there_and_back_through_json() -> None:
 def test_fields_may_stand_by_name() -> None:
     assert read(Part, {"name": "x", "shape": [True]} | {"shape": [2]}) == Part("x", (2,))
     assert read(Part, {"name": "x", "shape": [], "later": 1}) == Part("x", ())
-    assert read(Pair, {"second": 1}) == Pair(1) and read(tuple[Pair, ...], [[1, 2, "x"]]) == (Pair(1, 2.0, "x"),)
+    assert read(Pair, {"first": 1}) == Pair(1) and read(tuple[Pair, ...], [[1, 2, "x"]]) == (Pair(1, 2.0, "x"),)
     assert read(Mapping[str, Part], {"a": {"name": "x", "shape": []}}) == {"a": Part("x", ())}
 
 
