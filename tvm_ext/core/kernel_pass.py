@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import tvm
+
 from .passes import Event, PassReport
 
 if TYPE_CHECKING:
-    import tvm
     from tvm.ir import IRModule
     from tvm.target import Target
 
@@ -44,8 +45,6 @@ def run_kernel_passes(
     passes: Iterable[KernelPass], module: IRModule, target: Target
 ) -> tuple[IRModule, list[PassReport]]:
     """A module of kernels after passes, with a report of each: the kernels whose statements it made anew."""
-    import tvm
-
     reports = []
     with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
         for one in passes:

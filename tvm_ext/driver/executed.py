@@ -12,12 +12,11 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import IRModule
+from tvm.s_tir.analysis import estimate_tir_flops
 
 
 def executed_flops(kernel: tirx.PrimFunc) -> float | None:
     """Operations on values of one call, comparisons and index arithmetic left out; None where TVM cannot count them."""
-    from tvm.s_tir.analysis import estimate_tir_flops
-
     try:
         body = tvm_ffi.structural_map(kernel.body, (tirx.BufferStore, _without_lets))
         plain = tirx.PrimFunc(kernel.params, body, kernel.ret_type, kernel.attrs)

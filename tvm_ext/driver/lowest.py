@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tvm import relax, tirx
+from tvm.tirx.analysis import undefined_vars
+
+from ..core.graph.relax_graph import array_of, main_bindings, op_name, shape_of
 from ..core.sizes import evaluate
+from ..passes.sizes.alignment import begins_alike, constants_of
+from ..passes.sizes.compute_constants import MOST_ELEMENTS
 from ..runtime.sizes.symbols import Symbol
 
 if TYPE_CHECKING:
@@ -30,9 +36,6 @@ def with_windows(symbols: Sequence[Symbol], windows: Sequence[Any]) -> tuple[Sym
     Returns:
         The same symbols with other smallest sizes, no larger than their largest ones.
     """
-    from tvm import tirx
-    from tvm.tirx.analysis import undefined_vars
-
     known = {symbol.name: symbol for symbol in symbols}
     lows = {symbol.name: -(-symbol.low // symbol.multiple) * symbol.multiple for symbol in symbols}
     for extent in windows:
@@ -63,9 +66,6 @@ def unlike(modules: Sequence[IRModule], low: IRModule, lows: Mapping[str, int], 
         low: as it is imported at `lows`, the smallest size of each symbol.
         ops: whether other operators are a difference; where they are none, there is nothing to compare.
     """
-    from ..core.graph.relax_graph import array_of, main_bindings, op_name, shape_of
-    from ..passes.sizes.alignment import begins_alike, constants_of
-
     wanted, *rows = (main_bindings(mod) for mod in (low, *modules))
     kinds = [op_name(binding.value) for binding in wanted]
     if any([op_name(binding.value) for binding in row] != kinds for row in rows):
@@ -90,8 +90,6 @@ def unlike(modules: Sequence[IRModule], low: IRModule, lows: Mapping[str, int], 
 
 def _follows(arrays: Sequence[np.ndarray], lows: Mapping[str, int], solver: Solver) -> bool:
     """Whether integers at the smallest sizes are those that follow from others, where any expression is known."""
-    from ..passes.sizes.compute_constants import MOST_ELEMENTS
-
     own, shapes = arrays[0], {array.shape for array in arrays[1:]}
     if own.dtype.kind not in "iub" or own.size > MOST_ELEMENTS or len(shapes) > 1:
         return True
@@ -111,10 +109,6 @@ def unlike_outputs(shapes: Sequence[Sequence[Any]], low: IRModule, lows: Mapping
         shapes: the extents of each output, expressions over the symbols.
         low: the model as it is imported at `lows`.
     """
-    from tvm import relax
-
-    from ..core.graph.relax_graph import shape_of
-
     body = low["main"].body.body
     fields = list(body.fields) if isinstance(body, relax.Tuple) else [body]
     for number, (extents, field) in enumerate(zip(shapes, fields, strict=False)):

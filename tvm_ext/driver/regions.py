@@ -10,8 +10,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..byoc import Lowered
+from ..byoc.partition import Partitioner
+from ..byoc.relax_view import RelaxView
+from ..byoc.settings import offloading_of
 from ..core.machine import machine_for
 from ..core.options import CompileOptions
+from ..passes.lowering.offload import Offload
 from .lower import lower
 
 if TYPE_CHECKING:
@@ -33,12 +38,6 @@ def regions_of(
         OptionError: there is no such back end or option.
         ModelError: as `tvm_ext.compile`.
     """
-    from ..byoc import Lowered
-    from ..byoc.partition import Partitioner
-    from ..byoc.relax_view import RelaxView
-    from ..byoc.settings import offloading_of
-    from ..passes.lowering.offload import Offload
-
     wanted = {**(offload_options or {}), "when": "always"}
     compiled = CompileOptions.of(**options, offload=offload, offload_options=wanted)
     offloading = offloading_of(offload, wanted)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import onnx
+from tvm import relax
 
 if TYPE_CHECKING:
     from ..core.graph.provenance import Provenance
@@ -31,8 +32,6 @@ def folded_nodes(nodes: Iterable[onnx.NodeProto], trace: Trace, provenance: Prov
 
 
 def _reason(node: onnx.NodeProto, outputs: Iterable[str], trace: Trace) -> str:
-    from tvm import relax
-
     if node.op_type == "Constant":
         return "a constant of the model"
     for name in outputs:

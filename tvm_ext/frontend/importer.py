@@ -12,6 +12,7 @@ from ..core.errors import UnsupportedError, naming
 from ..core.graph.offload_plan import OffloadedRegion, OffloadPlan
 from ..core.graph.ownership import OFFLOAD, Ownership
 from ..core.graph.provenance import Provenance
+from ..core.graph.relax_graph import dtype_of, shape_of
 from ..core.options import CompileOptions
 from ..core.plan import Kernel
 from ..runtime.spec import TensorSpec
@@ -21,10 +22,14 @@ from .checks.ranks import wrong_rank
 from .checks.refusal import UNFIT
 from .fallback.node import operators_of
 from .folded import folded_nodes
+from .graph_importer import GraphImporter
 from .naming import node_labels
 from .reading.freezing import frozen_source
+from .reading.narrow import NARROW
 from .reading.reader import Source
 from .reading.shapes import agree, dims_of, text_of
+from .reading.tensors import type_name
+from .relax_names import named_module
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -98,8 +103,6 @@ def import_model(source: Source, options: CompileOptions, growth: Growth | None 
 
 
 def _import(source: Source, options: CompileOptions, growth: Growth | None) -> Imported:
-    from .graph_importer import GraphImporter
-
     with naming(UnsupportedError, lambda: f"{source.name}: its import failed"):
         checked = check_model(source, dict(options.shapes))
         importer = GraphImporter(checked, source.name, growth=growth)
@@ -116,8 +119,6 @@ def import_body(proto: onnx.ModelProto, model: str, name: str) -> Imported:
     Raises:
         ModelError, UnsupportedError: see :func:`import_model`.
     """
-    from .graph_importer import GraphImporter
-
     checked = check_model(Source(proto, model, "", None), {})
     return imported(checked, GraphImporter(checked, model, f"{name}_").trace_graph(), model)
 
@@ -128,8 +129,6 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
     Raises:
         UnsupportedError: a value has not the shape that ONNX says, or an output's is only known at run time.
     """
-    from .relax_names import named_module
-
     check_shapes(checked.types, trace.values, trace.makers, model)
     outputs = []
     warnings = [*checked.warnings, *(_told(region) for region in trace.regions if "body" not in region.facts)]
@@ -155,8 +154,6 @@ def _told(region: OffloadedRegion) -> str:
 
 
 def _output_spec(stated: onnx.ValueInfoProto, var: Any, maker: str, model: str) -> TensorSpec:
-    from ..core.graph.relax_graph import dtype_of, shape_of
-
     shape, dtype = shape_of(var), dtype_of(var)
     if shape is None or not dtype:
         raise UnsupportedError(
@@ -168,9 +165,6 @@ def _output_spec(stated: onnx.ValueInfoProto, var: Any, maker: str, model: str) 
 
 def _narrow(stated: onnx.ValueInfoProto) -> str:
     """The dtype of an output of less than 8 bits, which the program holds in bytes; "" of any other."""
-    from .reading.narrow import NARROW
-    from .reading.tensors import type_name
-
     name = type_name(stated.type.tensor_type.elem_type).lower()
     return name if name in NARROW else ""
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx.reference import ReferenceEvaluator
 from tvm import relax, tirx
 from tvm.ir import GenericConst
 
@@ -63,8 +64,6 @@ def _positive(values: Sequence[Any]) -> bool:
 
 
 def _run(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
-    from onnx.reference import ReferenceEvaluator
-
     feeds = {name: value for name, value in zip(node.input, values, strict=True) if name}
     wanted = [name for name in node.output if name]
     try:

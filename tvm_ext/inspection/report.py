@@ -16,6 +16,7 @@ from ..core.errors import TvmExtError
 from ..core.options import CompileOptions
 from ..core.pages.page import Facts, Fold, Note, Page, Part, Shown
 from ..driver.compile import compile_model
+from ..passes.lowering.choose_recipes import ChooseRecipes
 from ..runtime.files import write_text
 from ..runtime.model import CompiledModel
 from ..runtime.offload_report import OffloadReport
@@ -252,8 +253,6 @@ def _passes(rows: Sequence[Mapping[str, Any]]) -> list[Part]:
 
 
 def _records(report: Mapping[str, Any]) -> list[Part]:
-    from ..passes.lowering.choose_recipes import ChooseRecipes
-
     used = [(row["name"], row["recipe"], row["record"], _config(row["config"])) for row in report["kernels"]
             if row["record"]]  # fmt: skip
     chosen = [row for row in report["passes"] if row["name"] == ChooseRecipes.name]

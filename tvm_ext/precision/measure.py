@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..core.errors import OptionError
+from ..core.options import CompileOptions
+from ..frontend.reading.reader import read_model
+from .sensitivity import sensitivity_of
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -44,11 +49,6 @@ def sensitivity(
         InputError: `inputs` do not fit the model.
         ModelError, UnsupportedError: the model cannot be read, or onnxruntime cannot run it.
     """
-    from ..core.errors import OptionError
-    from ..core.options import CompileOptions
-    from ..frontend.reading.reader import read_model
-    from .sensitivity import sensitivity_of
-
     samples = [] if inputs is None else [inputs] if isinstance(inputs, Mapping) else list(inputs)
     chosen = CompileOptions.of(precision=precision, max_error=max_error, **options)
     if chosen.precision == "float32":

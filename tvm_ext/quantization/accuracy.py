@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx
 
 from ..verification.reference import onnxruntime_session
 from .calibration import Sample
 
 if TYPE_CHECKING:
-    import onnx
-
     from .ranges import Tell
 
 #: Samples that are compared, evenly picked of those given: more of them change the figures' last digits only.
@@ -124,8 +123,6 @@ def _pairs(original: onnx.ModelProto, quantized: onnx.ModelProto, reasons: Mappi
 
 def _rounded(model: onnx.ModelProto) -> dict[str, tuple[str, str]]:
     """Value that QuantizeLinear reads -> what DequantizeLinear makes of it, and the type between."""
-    import onnx
-
     types = {one.name: one.data_type for one in model.graph.initializer}
     decoded = {one.input[0]: one.output[0] for one in model.graph.node if one.op_type == "DequantizeLinear"}
     found: dict[str, tuple[str, str]] = {}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 
 from ..core.errors import InputError, OptionError
 from ..verification.arrays import load_npy, load_npz
@@ -32,8 +33,6 @@ class InputSpec:
 
 def input_specs(model: Any) -> tuple[InputSpec, ...]:
     """The inputs of an `onnx.ModelProto` that are no weights."""
-    import onnx
-
     weights = {one.name for one in model.graph.initializer}
     return tuple(
         InputSpec(one.name, np.dtype(onnx.helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type)), _shape(one))

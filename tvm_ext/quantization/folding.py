@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from ..ops import Kind, Operator, of
 
@@ -49,8 +51,6 @@ def uses_of(graph: onnx.GraphProto) -> Counter[str]:
 
 def _fold_constants(graph: onnx.GraphProto) -> int:
     """Constant nodes, and what only reorders a weight, become initializers; returns how many of the latter."""
-    from onnx import numpy_helper
-
     known = {one.name: one for one in graph.initializer}
     outputs = {one.name for one in graph.output}
     kept, computed = [], 0
@@ -70,8 +70,6 @@ def _fold_constants(graph: onnx.GraphProto) -> int:
 
 
 def _constant(node: onnx.NodeProto) -> np.ndarray | None:
-    from onnx import helper, numpy_helper
-
     attribute = node.attribute[0]
     value = helper.get_attribute_value(attribute)
     if attribute.name == "value":
@@ -81,9 +79,6 @@ def _constant(node: onnx.NodeProto) -> np.ndarray | None:
 
 
 def _reordered(node: onnx.NodeProto, known: dict[str, onnx.TensorProto]) -> np.ndarray | None:
-    from onnx import numpy_helper
-    from onnx.reference import ReferenceEvaluator
-
     if not _reorders(of(node.op_type)) or not all(name in known for name in node.input if name):
         return None
     feeds = {name: numpy_helper.to_array(known[name]) for name in node.input if name}
@@ -130,7 +125,6 @@ def _fold_one(
     uses: Counter[str],
 ) -> None:  # fmt: skip
     """layer, then (x - mean) * scale + bias -> layer with weight * scale and (its bias - mean) * scale + bias."""
-    from onnx import numpy_helper
 
     def of(name: str) -> np.ndarray:
         return np.asarray(numpy_helper.to_array(weights[name]), np.float64)
@@ -170,8 +164,6 @@ def _along_outputs(layer: onnx.NodeProto, weight: np.ndarray, scale: np.ndarray)
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    from onnx import helper
-
     return next((helper.get_attribute_value(one) for one in node.attribute if one.name == name), default)
 
 

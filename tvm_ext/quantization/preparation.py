@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from ..core.errors import ModelError, UnsupportedError
 from ..frontend.naming import node_labels
 from ..frontend.reading.reader import LIMIT, read_model
 from ..ops.table import of
 from .folding import fold
-
-if TYPE_CHECKING:
-    import onnx
 
 #: The first opset whose QuantizeLinear and DequantizeLinear take a scale for each channel.
 OPSET = 13
@@ -73,8 +72,6 @@ def _check_float(proto: onnx.ModelProto, name: str) -> None:
 
 def _upgraded(proto: onnx.ModelProto, name: str) -> tuple[onnx.ModelProto, list[str]]:
     """A copy of opset 13 or newer."""
-    import onnx
-
     opset = next((one.version for one in proto.opset_import if one.domain in ("", "ai.onnx")), OPSET)
     if opset >= OPSET:
         copy = type(proto)()
@@ -100,8 +97,6 @@ def _weights_are_constants(proto: onnx.ModelProto) -> None:
 
 
 def _with_types(proto: onnx.ModelProto) -> onnx.ModelProto:
-    import onnx
-
     try:
         return onnx.shape_inference.infer_shapes(proto)
     except Exception:  # nodes of unknown domains: what has no type is left in float32, and the report says so

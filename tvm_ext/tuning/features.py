@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .loop_analysis import statements
 from .templates.entities import ANNOTATIONS
 
 if TYPE_CHECKING:
@@ -54,8 +55,6 @@ def loop_features(function: tirx.PrimFunc) -> np.ndarray:
     Returns:
         float32, (len(:data:`LOOP_FEATURES`),), of any function; zeros stand for statements and loops it has not.
     """
-    from .loop_analysis import statements
-
     found = statements(function)
     heaviest = sorted(found, key=lambda one: -one.work)[:_STATEMENTS]
     rows = [_totals(found), *(_of_statement(one) for one in heaviest)]

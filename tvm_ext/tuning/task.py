@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import tvm
+from tvm.ir import GlobalVar, IRModule
 
 from ..core.cost.work import flops_of
 from ..core.group import Group
@@ -124,9 +126,6 @@ class RecipeTask:
 
     @functools.cached_property
     def _module(self) -> str:
-        import tvm
-        from tvm.ir import GlobalVar, IRModule
-
         return str(tvm.ir.save_json(IRModule({GlobalVar(self._group.name): self._group.function})))
 
     def candidate(self, config: Config) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ..core.records.task_key import TaskKey
 from ..frontend.reading.reader import read_model
 from ..rates.loops import call_of_fma, round_minimum
 from ..runtime.cpu import why_not_here
+from .by_metaschedule import MetaScheduleRun
 from .extract import Workload, workloads_of
 from .log import TuningLog
 from .measure import LocalMeasurer, RPCMeasurer
@@ -163,8 +164,6 @@ def _judged(given: _Tuned, session: Session, book: TuningLog, setup: _Setup) -> 
 def _by_metaschedule(
     model: Any, options: CompileOptions, setup: _Setup, log: Any, wanted: Sequence[str], resume: bool, dry_run: bool
 ) -> TuneReport:
-    from .by_metaschedule import MetaScheduleRun
-
     if _is_template(model) or options.symbol is not None:
         raise OptionError("tuner='metaschedule' takes a model of static shapes", fix="bind all of its shapes")
     name = Path(read_model(model).name).stem

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onnx import numpy_helper
+
 from ..core.errors import OptionError
 from ..core.graph.call_site import CallSite
 from ..core.numbers.precision import STORED_IN
@@ -78,8 +80,6 @@ class Graph:
     """
 
     def __init__(self, graph: onnx.GraphProto) -> None:
-        from onnx import numpy_helper
-
         labels = node_labels(graph.node)
         self.nodes = dict(zip(labels, graph.node, strict=True))
         self._position = {label: at for at, label in enumerate(labels)}

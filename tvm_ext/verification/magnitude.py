@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx import helper
 
 from ..ops import Kind, of
 from .tolerance import FUNCTION_LENGTH
@@ -78,8 +79,6 @@ class _Operands:
 
 def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
     """An attribute of a node as a Python value."""
-    from onnx import helper
-
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 

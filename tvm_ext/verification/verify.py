@@ -15,6 +15,7 @@ from ..core.errors import InputError, OptionError
 from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
 from ..core.settings.frozen import FrozenInput
+from ..driver.compile import compile_model
 from ..ops.table import of
 from ..runtime.plain import read
 from ..runtime.table import Cell, Column, Table, Value, plain_fields
@@ -105,8 +106,6 @@ def compiled_of(compiled: Any, model: Any, *, needs_model: bool = True) -> tuple
     is_proto = onnx is not None and isinstance(compiled, onnx.ModelProto)
     if not (is_proto or isinstance(compiled, str | bytes | bytearray | os.PathLike)):
         return compiled, model
-    from ..driver.compile import compile_model
-
     return compile_model(compiled), compiled if model is None and needs_model else model
 
 

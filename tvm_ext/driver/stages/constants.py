@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tvm
+from tvm import relax
 
 from ...core.errors import StageError, did_you_mean
 from .manifest import read_manifest
@@ -94,13 +96,8 @@ def from_bytes(data: np.ndarray, dtype: str, shape: tuple[int, ...]) -> np.ndarr
 
 @functools.cache
 def _numpy_dtype(name: str) -> np.dtype[Any]:
-    import ml_dtypes  # noqa: F401  (it gives numpy the names of the small floats)
-
     return np.dtype(name)
 
 
 def _constant(array: np.ndarray) -> GenericConst:
-    import tvm
-    from tvm import relax
-
     return relax.const(tvm.runtime.tensor(np.ascontiguousarray(array).reshape(array.shape)))

@@ -17,7 +17,7 @@ from ...core.passes import CompileContext
 from ...core.plan import Kernel, Plan
 from ...core.recipe import Config, Match, Miss, Recipe
 from ...passes.tir.shares import kernels_of
-from ...schedules import generic
+from ...schedules import generic, recipes
 from ...schedules.recipes import layout_transform
 from .file import StageFile
 
@@ -63,8 +63,6 @@ def _attach(
 
 
 def _recipe(kernel: Kernel, base: StageFile) -> Recipe:
-    from ...schedules import recipes
-
     known = {recipe.name: recipe for recipe in recipes()}
     if kernel.recipe not in known:
         fix = f"{did_you_mean(kernel.recipe, known)}recipes: {', '.join(known)}"

@@ -18,6 +18,7 @@ import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import Call, GlobalVar, IRModule
 
+from ...byoc.registry import backend_named
 from ...core.errors import OptionError, ProgramError, StageError
 from ...core.graph.offload_plan import OffloadedRegion
 from ...core.graph.relax_graph import Rewriter, array_of, op_name
@@ -46,8 +47,6 @@ def program_text(region: OffloadedRegion) -> str:
     Raises:
         OptionError: its back end has no disassembler.
     """
-    from ...byoc.registry import backend_named
-
     if region.backend == control_flow.NAME:
         return program_bytes(region).decode()
     disassemble = backend_named(region.backend).disassemble
@@ -129,8 +128,6 @@ def _assembled(region: OffloadedRegion, text: str, given: StageFile, line: int) 
     Raises:
         StageError: it is none, or its back end has no assembler.
     """
-    from ...byoc.registry import backend_named
-
     backend = None if region.backend == control_flow.NAME else backend_named(region.backend)
     if backend is None or backend.assemble is None:
         wrong = f"{given.path}:{line}: back end {region.backend!r} has no assembler for what was changed"

@@ -9,15 +9,22 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import onnx
+from tvm import relax
+
 from ...core.errors import OptionError, PassError, StageError, TvmExtError
 from ...core.graph.ownership import Role
+from ...core.graph.relax_graph import dtype_of, shape_of
 from ...core.machine import Machine
 from ...core.passes import CompileContext
 from ...core.settings.states import state_pairs
 from ...frontend.importer import Imported
 from ...frontend.reading.narrow import computed, stored
 from ...frontend.reading.reader import Source
+from ...passes.pipeline import LOWER, Pipeline
 from ...runtime.model import CompiledModel
+from ..assemble import assemble
+from ..compile import in_memory
 from ..lower import SCHEDULED, Clock, Lowered, Programs
 from .catalog import Stage, stage_named
 from .file import StageFile, read_stage
@@ -31,9 +38,6 @@ if TYPE_CHECKING:
 
 def resume(path: str | os.PathLike[str]) -> CompiledModel:
     """Compile on from a stage file; see :func:`tvm_ext.resume`."""
-    from ..assemble import assemble
-    from ..compile import in_memory
-
     lowered = lower_from(path)
     return in_memory(assemble(Programs(lowered.imported.inputs, lowered.imported.outputs, (lowered,))))
 
@@ -66,8 +70,6 @@ def lower_from(path: str | os.PathLike[str]) -> Lowered:
 
 def _role(stage: Stage) -> Role:
     """What the work of nodes is in the module of a stage."""
-    from ...passes.pipeline import LOWER
-
     count = next((number for number, one in enumerate(LOWER, start=1) if one.stage == stage.name), 0)
     return functools.reduce(operator.or_, (one.role for one in LOWER[:count]), Role.NONE)
 
@@ -98,8 +100,6 @@ def _go_on(stage: Stage, mod: IRModule, ctx: CompileContext, base: StageFile) ->
     Raises:
         StageError: a pass failed, on what the file says.
     """
-    from ...passes.pipeline import Pipeline
-
     options = ctx.options if stage.name == "relax" else replace(ctx.options, offload=None, offload_options=())
     passes = Pipeline.of(options).before(SCHEDULED).after(stage.after)
     try:
@@ -131,18 +131,12 @@ def _check_main(base: StageFile) -> None:
 
 
 def _text(ty: Any) -> str:
-    from tvm import relax
-
-    from ...core.graph.relax_graph import dtype_of, shape_of
-
     value = relax.Var("value", ty)
     return f"{dtype_of(value)}{list(shape_of(value) or ())}"
 
 
 def _source(base: StageFile) -> Source:
     """Stands for the model, which is not read again."""
-    import onnx
-
     return Source(onnx.ModelProto(), base.manifest.model["name"], base.manifest.model["sha256"], None)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
+from ...byoc.onnxruntime.driver import session_of
 from ...core.errors import ArtifactError, ProgramError
 from .graph_order import reads_of
 from .inference import dims_known, types_of_outputs
@@ -122,8 +123,6 @@ def _inferred(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
 
 def _by_onnxruntime(model: onnx.ModelProto, probe: bool) -> dict[str, onnx.TypeProto]:
     """What onnxruntime says; it does not tell a scalar from an unknown number of axes."""
-    from ...byoc.onnxruntime.driver import session_of
-
     try:
         session = session_of(model.SerializeToString(), 1)
     except (ArtifactError, ProgramError):

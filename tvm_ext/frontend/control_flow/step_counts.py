@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from ..checks.graph_order import reads_of
 from ..checks.refusal import Refusal
@@ -62,8 +63,6 @@ def behind_identities(body: onnx.GraphProto, name: str) -> str:
 
 def _counted(node: onnx.NodeProto, graph: Graph, body: onnx.GraphProto, most: int | None) -> int | None:
     """The steps of a body whose condition is computed: None if it looks at what is not known, or they are too many."""
-    from onnx.reference import ReferenceEvaluator
-
     nodes, outputs, reads = _behind_condition(body)
     states = {value.name: name for value, name in zip(body.input[2:], node.input[2:], strict=True)}
     heads = [value.name for value in body.input[:2]]

@@ -10,6 +10,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from tvm import relax, te, tirx
@@ -48,8 +49,6 @@ class _Float8:
     @classmethod
     @functools.cache
     def of(cls, name: str) -> _Float8:
-        import ml_dtypes
-
         with np.errstate(all="ignore"):
             values = np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, name)).astype(np.float32)
         signed = name != "float8_e8m0fnu"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx.helper import tensor_dtype_to_np_dtype
 from tvm import relax
 
 from ...core.graph.relax_graph import dtype_of
@@ -106,8 +107,6 @@ def _window(*terms: float) -> Converter:
     """
 
     def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
-        from onnx.helper import tensor_dtype_to_np_dtype
-
         size = int(known(inputs[0], "size").reshape(()))
         with np.errstate(all="ignore"):  # a window of one that is not periodic
             turns = 2 * np.pi * np.arange(size) / np.float64(size if attributes.get("periodic", 1) else size - 1)

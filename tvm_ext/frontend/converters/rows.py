@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from tvm.ir import Call, Op
+from tvm.relax.frontend.onnx import onnx_frontend
 
 from ...ops import Kind, Operator, of
 from ...ops.operator import imported
@@ -17,8 +18,6 @@ def converter_of_row(op_type: str) -> Converter | None:
 
     What a row is composed of goes before TVM's converter; the Relax operator of the same elements stands in for one.
     """
-    from tvm.relax.frontend.onnx import onnx_frontend
-
     row = of(op_type)
     if row.composed is not None:
         return functools.wraps(imported(row.composed))(functools.partial(_composed, row))

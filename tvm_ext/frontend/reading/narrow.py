@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx import helper
 from tvm import relax
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ def with_stated_dtype(node: onnx.NodeProto, narrow_types: Mapping[str, str]) -> 
     narrow = [narrow_types[name] for name in node.input[1:] if name in narrow_types]
     if not narrow or node.op_type not in ("CastLike", "QuantizeLinear"):
         return node
-    from onnx import helper
-
     to = helper.np_dtype_to_tensor_dtype(np.dtype(narrow[0]))
     if node.op_type == "CastLike":
         return helper.make_node("Cast", node.input[:1], node.output, node.name, to=to)

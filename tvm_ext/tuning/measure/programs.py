@@ -26,6 +26,7 @@ from ...core.layout import Layout
 from ...core.machine import Machine
 from ...core.recipe import Match, Miss, Recipe
 from ...core.sizes import EXTENTS
+from ...driver.build import compile_kernels
 from ...ops.recurrence import NAME as RECURRENCE
 from ...runtime.cpu import why_not_here
 from ...schedules.registry import recipes
@@ -177,8 +178,6 @@ class ModuleProgram(Program):
         return Kernel(function, tuple(Layout.plain(len(a.shape)) for a in self.arguments))
 
     def reference(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        from ...driver.build import compile_kernels
-
         given = iter(inputs)
         tensors = [
             tvm.runtime.empty(a.shape, a.dtype) if a.written else tvm.runtime.tensor(next(given))

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+from tvm.rpc import connect_tracker
 
 from ...core.errors import essence
 from ...core.machine import Machine
@@ -74,8 +75,6 @@ def connected(host: str, port: int, wait: float) -> Any:
     Raises:
         OSError: it does not answer within `wait` seconds; TVM would try for a minute.
     """
-    from tvm.rpc import connect_tracker
-
     socket.create_connection((host, port), wait).close()
     return connect_tracker(host, port)
 

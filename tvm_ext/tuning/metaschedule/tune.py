@@ -13,6 +13,7 @@ from tvm import tirx
 
 from ...core.errors import OptionError
 from ...core.machine import Machine
+from ..measure import LocalMeasurer
 from .files import DatabaseFiles, make_folder
 from .logs import logged_to
 from .measuring import Measurer
@@ -74,7 +75,5 @@ def _measurer(machine: Machine, given: Measurer | None) -> Iterator[Measurer]:
     if given is not None:
         yield given
         return
-    from ..measure import LocalMeasurer
-
     with LocalMeasurer(machine) as own:
         yield own

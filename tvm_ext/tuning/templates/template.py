@@ -33,6 +33,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import tvm
+from tvm import te, tirx
+from tvm.ir import IRModule
+from tvm.s_tir import Schedule
+from tvm.s_tir.analysis import estimate_tir_flops
 
 from ...core.errors import OptionError
 from ...core.recipe import Config
@@ -45,7 +50,6 @@ from .space import ConfigSpace
 
 if TYPE_CHECKING:
     from tvm import tirx
-    from tvm.ir import IRModule
 
 ScheduleFunction = Callable[[Any, Any], object]
 """(Schedule, ConfigSpace or ConfigEntity): schedules the function in place."""
@@ -126,9 +130,6 @@ class Template:
         Raises:
             OptionError: `compute` returns neither a PrimFunc nor TE tensors.
         """
-        from tvm import te, tirx
-        from tvm.ir import IRModule
-
         made = self._compute(*args)
         if isinstance(made, Sequence) and made and all(isinstance(t, te.Tensor) for t in made):
             made = te.create_prim_func(list(made))
@@ -166,8 +167,6 @@ class TemplateTask:
         self._features: dict[int, np.ndarray] = {}
 
     def _collected(self) -> ConfigSpace:
-        from tvm.s_tir import Schedule
-
         sch = Schedule(self._reference)
         space = ConfigSpace(sch)
         try:
@@ -180,8 +179,6 @@ class TemplateTask:
         return space
 
     def _counted(self) -> float:
-        from tvm.s_tir.analysis import estimate_tir_flops
-
         return float(estimate_tir_flops(self._reference))
 
     def scheduled(self, config: Mapping[str, Any]) -> tirx.PrimFunc:
@@ -192,8 +189,6 @@ class TemplateTask:
             InstantiationError: the template refuses it.
             tvm.s_tir.ScheduleError: a step of the schedule is not possible.
         """
-        from tvm.s_tir import Schedule
-
         point = self.space.at(self.space.index(config))
         sch = Schedule(self._reference)
         self._template(sch, ConfigEntity(self.space, point))
@@ -230,11 +225,7 @@ class TemplateTask:
         Raises:
             InstantiationError: the template refuses the configuration.
         """
-        from tvm.ir import IRModule
-
         return {"module": self._json(IRModule({FUNCTION: self.scheduled(config)}))}
 
     def _json(self, module: IRModule) -> str:
-        import tvm
-
         return str(tvm.ir.save_json(module))
