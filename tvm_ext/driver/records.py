@@ -18,7 +18,7 @@ from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.records.record import Record
 from ..core.records.record_book import RecordBook, lines_of
-from ..runtime.host import host_identity
+from ..runtime.cpu import host_identity
 from ..runtime.spec import installed_versions
 from .cache import TIMINGS, default_folder
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ..core.errors import OptionError, TvmExtError
+from ..runtime.cpu import host_identity
 from ..runtime.files import default_folder, whole_file
-from ..runtime.host import host_identity
 from ..runtime.spec import installed_versions
 from .rates import Rates
 

@@ -1,8 +1,10 @@
-"""Whether this CPU can run code compiled for given features: LLVM's names against what the kernel reports."""
+"""What the kernel reports of this CPU: whether it can run code for features by LLVM's names, and which one it is."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import os
 import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,6 +27,11 @@ FLAGS_OF_FEATURE: dict[str, tuple[str, ...]] = {
     "neon": ("asimd",), "dotprod": ("asimddp",), "fullfp16": ("fphp", "asimdhp"),
 }  # fmt: skip
 
+#: Fields of /proc/cpuinfo that tell one model of a CPU from another, on x86 and on Arm.
+_FIELDS = (
+    "vendor_id", "cpu family", "model", "stepping", "model name",
+    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision",
+)  # fmt: skip
 _SAME_ARCHITECTURE = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
 
 
@@ -35,17 +42,36 @@ def architecture(name: str | None = None) -> str:
 
 
 @functools.cache
-def cpu_flags(cpuinfo: str = "/proc/cpuinfo") -> frozenset[str]:
-    """Flags the kernel reports for the first core; empty if it reports none."""
+def first_core(cpuinfo: str = "/proc/cpuinfo") -> Mapping[str, str]:
+    """What Linux says of the first core; nothing if it says nothing."""
     try:
         text = Path(cpuinfo).read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return frozenset()
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in ("flags", "Features"):
-            return frozenset(value.split())
-    return frozenset()
+        return {}
+    pairs = (line.partition(":") for line in text.strip().split("\n\n")[0].splitlines())
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+@functools.cache
+def cpu_flags(cpuinfo: str = "/proc/cpuinfo") -> frozenset[str]:
+    """Flags the kernel reports for the first core; empty if it reports none."""
+    core = first_core(cpuinfo)
+    return frozenset(core.get("flags", core.get("Features", "")).split())
+
+
+@functools.cache
+def host_identity(cpuinfo: str = "/proc/cpuinfo") -> str:
+    """The CPU's vendor, family, model, stepping and name, a hash of its instructions, and the number of cores.
+
+    "AuthenticAMD 25 17 1 AMD EPYC, 1f6a09c2, 2 cores". A cloud may mask the name and the model number of a CPU, which
+    is why the instructions count; that two machines have one identity means that times of one say what pays on the
+    other.
+    """
+    facts = first_core(cpuinfo)
+    known = sorted(cpu_flags(cpuinfo) & {flag for names in FLAGS_OF_FEATURE.values() for flag in names})
+    digest = hashlib.sha256(" ".join(known).encode()).hexdigest()[:8]
+    name = " ".join(facts[field] for field in _FIELDS if facts.get(field)) or architecture()
+    return f"{name}, {digest}, {os.cpu_count()} cores"
 
 
 def missing_features(features: Iterable[str], flags: frozenset[str] | None = None) -> list[str]:

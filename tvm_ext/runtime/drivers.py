@@ -9,11 +9,9 @@ function; that function is found by the program's address in each call.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import importlib
 import importlib.metadata
-import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import ArtifactError, DriverError
+from .memory.arrays import memory_at
 
 Runner = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], None]
 Driver = Callable[[bytes], Runner]
@@ -122,19 +121,8 @@ def _register_trampoline() -> None:
 def _offload(inputs: int, program: Any, *tensors: Any) -> None:
     """One call of a region by compiled code."""
     name, runner = _runners[program.data_ptr()]
-    arrays = [_view(tensor) for tensor in tensors]
+    arrays = [memory_at(t.data_ptr(), t.shape, np.dtype(str(t.dtype))) for t in tensors]
     try:
         runner(arrays[:inputs], arrays[inputs:])
     except Exception as error:
         raise DriverError(f"{name}: {type(error).__name__}: {error}") from error
-
-
-def _view(tensor: Any) -> np.ndarray:
-    """A tensor's memory as an array. By its address: numpy's own way to it (DLPack) crashes the process on an argument
-    that compiled code passes, which is a view on its stack."""
-    shape, dtype = tuple(map(int, tensor.shape)), np.dtype(str(tensor.dtype))
-    count = math.prod(shape)
-    if not count:
-        return np.empty(shape, dtype)
-    memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(tensor.data_ptr())
-    return np.ndarray(shape, dtype, memory)

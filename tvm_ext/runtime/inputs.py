@@ -25,12 +25,23 @@ def as_array(value: Any, name: str) -> np.ndarray:
         raise InputError(f"input {name!r}: {type(value).__name__} is no array: {error}") from error
 
 
-def names_error(names: Sequence[Any], expected: Sequence[str]) -> InputError:
+def names_error(names: Sequence[Any], expected: Sequence[str], fix: str = "") -> InputError:
     """The error of inputs whose names are not those that the model has."""
     missing = [name for name in expected if name not in names]
     unknown = [name for name in names if name not in expected]
     parts = [f"missing {missing}"] * bool(missing) + [f"unknown {unknown}"] * bool(unknown)
-    return InputError(f"inputs do not fit: {' and '.join(parts)}", fix=f"the model takes {list(expected)}")
+    return InputError(f"inputs do not fit: {' and '.join(parts)}", fix=fix or f"the model takes {list(expected)}")
+
+
+def in_native_order(value: Any, array: np.ndarray, name: str, dtype: np.dtype[Any]) -> np.ndarray:
+    """The array in a dtype that it has already, or has in the other byte order.
+
+    Raises:
+        InputError: it has another one; `array` is the value as numpy sees it.
+    """
+    if array.dtype.newbyteorder("=") != dtype:
+        raise dtype_error(value, array, name, dtype)
+    return array.astype(dtype, copy=False)
 
 
 def dtype_error(value: Any, array: np.ndarray, name: str, dtype: np.dtype[Any]) -> InputError:

@@ -18,7 +18,7 @@ from .artifact import read_artifact, write_artifact
 from .cpu import OTHER_MACHINE_FIX, why_not_here
 from .drivers import connect
 from .files import path_of
-from .inputs import as_array, dtype_error, names_error, shape_error
+from .inputs import as_array, in_native_order, names_error, shape_error
 from .library import load_library, write_library
 from .linker import find_linker
 from .memory.kernel_memory import Inspector, hook_of
@@ -343,9 +343,7 @@ def _checked(values: Sequence[Any], expected: Sequence[_Expected]) -> list[np.nd
     for value, (name, shape, dtype) in zip(values, expected, strict=False):
         array = value if type(value) is np.ndarray else as_array(value, name)
         if array.dtype is not dtype and array.dtype != dtype:
-            if array.dtype.newbyteorder("=") != dtype:
-                raise dtype_error(value, array, name, dtype)
-            array = array.astype(dtype)  # the other byte order
+            array = in_native_order(value, array, name, dtype)
         if array.shape != shape:
             raise shape_error(array, name, shape)
         arrays.append(array)

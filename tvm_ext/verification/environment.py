@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import platform
 from importlib import metadata
 from typing import Any
 
 from ..core.machine import available_cores
+from ..runtime.cpu import first_core
 
 PACKAGES = ("tvm-ext", "apache-tvm", "apache-tvm-ffi", "onnx", "onnxruntime", "numpy")
 
@@ -24,13 +24,7 @@ def describe_machine() -> dict[str, Any]:
 
 def cpu_name() -> str:
     """The CPU's name as the kernel gives it, or its architecture."""
-    try:
-        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    return first_core().get("model name") or platform.processor() or platform.machine()
 
 
 def package_version(name: str) -> str:

@@ -30,7 +30,7 @@ ERRORS: Mapping[str, int] = {
     "unknown": 8,
 }  # fmt: skip
 _NAMES = {number: name for name, number in reversed(list(ERRORS.items()))} | {3: "build"}
-#: Fields of a machine that a record keeps, beside "cpu": which CPU it ran on (:func:`..host.host_identity`).
+#: Fields of a machine that a record keeps, beside "cpu": which CPU it ran on (:func:`..runtime.cpu.host_identity`).
 MACHINE_FIELDS = ("isa", "mcpu", "lanes", "threads", "l1d", "l2", "l3")
 #: AutoTVM writes this in place of the times of a candidate that failed.
 _NO_TIME = 1e9

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.host import host_identity
+from ...runtime.cpu import host_identity
 from ..errors import OptionError
 from ..machine import Machine
 from .log_line import RecordError, parse, typed

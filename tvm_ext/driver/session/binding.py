@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InputError
-from .ort_values import memory_at, memory_of, ort_value_of
+from ...runtime.memory.arrays import memory_at
+from .ort_values import memory_of, ort_value_of
 
 
 @dataclass

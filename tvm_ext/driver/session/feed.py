@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.errors import InputError
 from ...core.options import Shapes
-from ...runtime.inputs import as_array, dtype_error, names_error, shape_error
+from ...runtime.inputs import as_array, dtype_error, in_native_order, names_error, shape_error
 from .ort_values import array_of, is_ort_value
 
 
@@ -162,11 +162,7 @@ def _fitted(value: Any, expected: Input) -> Any:
     dtype, dims = expected.dtype, expected.dims
     if dtype is None:
         return value
-    array = converted(value, expected.name, dtype)
-    if array.dtype != dtype:
-        if array.dtype.newbyteorder("=") != dtype:
-            raise dtype_error(value, array, expected.name, dtype)
-        array = array.astype(dtype)  # the other byte order
+    array = in_native_order(value, converted(value, expected.name, dtype), expected.name, dtype)
     if dims is None:
         return array
     sizes = array.shape

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...core.errors import InputError
+from ...runtime.memory.arrays import memory_at
 from .node_args import dtype_of
 
 _CODES = {"bfloat16": 16, "float8_e4m3fn": 17, "float8_e4m3fnuz": 18, "float8_e5m2": 19, "float8_e5m2fnuz": 20}
@@ -70,13 +68,3 @@ def memory_of(value: Any, what: str) -> np.ndarray:
     if dtype is None or value.device_name().lower() != "cpu":
         raise InputError(f"{what} is an OrtValue that is no tensor of numbers on the CPU")
     return memory_at(value.data_ptr(), value.shape(), dtype, value)
-
-
-def memory_at(address: int, shape: Sequence[int], dtype: np.dtype[Any], owner: Any = None) -> np.ndarray:
-    """The memory at an address as an array, which keeps its owner alive."""
-    count = math.prod(shape) * dtype.itemsize
-    if not count:
-        return np.empty(tuple(shape), dtype)
-    memory: Any = (ctypes.c_char * count).from_address(address)
-    memory.owner = owner
-    return np.ndarray(tuple(shape), dtype, memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
 from collections.abc import Iterable
@@ -93,3 +94,18 @@ def to_array(tensor: Any, *, copy: bool) -> np.ndarray:
     if copy or not array.flags.writeable:
         return array.copy()
     return array
+
+
+def memory_at(address: int, shape: Iterable[int], dtype: np.dtype[Any], owner: Any = None) -> np.ndarray:
+    """The memory at an address as a writable array, which keeps its owner alive.
+
+    By its address: an argument that compiled code passes is a view on its stack, without an owner, and numpy's own way
+    to it (DLPack) ends the process.
+    """
+    shape = tuple(map(int, shape))
+    nbytes = math.prod(shape) * dtype.itemsize
+    if not nbytes:
+        return np.empty(shape, dtype)
+    memory: Any = (ctypes.c_char * nbytes).from_address(address)
+    memory.owner = owner
+    return np.ndarray(shape, dtype, memory)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..spec import TensorSpec
+from .arrays import memory_at
 
 Inspector = Callable[[str, bool, Sequence[np.ndarray]], None]
 """Called with a kernel's name, whether it is about to run or has run, and its arguments as arrays over their memory."""
@@ -29,14 +28,5 @@ def hook_of(inspect: Inspector) -> Callable[[str, bool, Sequence[Any]], None]:
 
 
 def array_over(tensor: Any) -> np.ndarray:
-    """A writable array over a tensor's memory, found by its address.
-
-    An argument of a packed function is a view without an owner: `numpy.from_dlpack` of one ends the process.
-    """
-    shape = tuple(int(d) for d in tensor.shape)
-    dtype = TensorSpec("", shape, str(tensor.dtype)).numpy_dtype
-    nbytes = math.prod(shape) * dtype.itemsize
-    if not nbytes:
-        return np.empty(shape, dtype)
-    memory = (ctypes.c_ubyte * nbytes).from_address(tensor.data_ptr())
-    return np.frombuffer(memoryview(memory), np.uint8).view(dtype).reshape(shape)
+    """A writable array over a tensor's memory."""
+    return memory_at(tensor.data_ptr(), tensor.shape, TensorSpec("", (), str(tensor.dtype)).numpy_dtype)

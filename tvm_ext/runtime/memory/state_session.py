@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import InputError, RunError
+from ..inputs import names_error
 from ..spec import Metadata, TensorSpec
 from .arrays import aligned_empty
 
@@ -176,12 +177,9 @@ class StateSession:
             raise RunError(f"session of model {self._model!r}: {self._lost}")
 
     def _names_error(self, feeds: Mapping[str, Any]) -> InputError:
-        missing = [name for name in self._inputs if name not in feeds]
-        unknown = [name for name in feeds if name not in self._inputs]
-        parts = [f"missing {missing}"] * bool(missing) + [f"unknown {unknown}"] * bool(unknown)
-        kept = sorted(set(unknown) & set(self._states))
+        kept = sorted(feeds.keys() & self._states.keys())
         fix = f"the session keeps {kept}: give them to reset()" if kept else f"a step takes {list(self._inputs)}"
-        return InputError(f"inputs do not fit: {' and '.join(parts)}", fix=fix)
+        return names_error(list(feeds), list(self._inputs), fix)
 
 
 def _updated(metadata: Metadata) -> set[tuple[int, int]]:
