@@ -12,8 +12,8 @@ from tvm.relax import op as R
 
 from tests.passes.helpers import build, const
 from tvm_ext.core.errors import PassError
-from tvm_ext.core.passes import CompileContext
-from tvm_ext.passes.conditions import has_main, no_dead_bindings, no_inference_batch_norm, unique_names, well_formed
+from tvm_ext.core.passes import CompileContext, has_main
+from tvm_ext.passes.conditions import no_dead_bindings, no_inference_batch_norm, unique_names, well_formed
 from tvm_ext.passes.simplification.fold_constants import FoldConstants
 
 GOOD = build(lambda emit, x: emit(R.nn.relu(x)), (3, 5))

@@ -14,7 +14,8 @@ from tvm.relax.frontend.onnx import from_onnx
 from tests.onnx_graphs import model, node, value
 from tests.oracles.reference import onnxruntime_outputs
 from tests.passes.helpers import apply, build, const, execute, ops, random
-from tvm_ext.passes.conditions import has_main, no_dead_bindings, unique_names
+from tvm_ext.core.passes import has_main
+from tvm_ext.passes.conditions import no_dead_bindings, unique_names
 from tvm_ext.passes.pipeline import SIMPLIFY
 
 

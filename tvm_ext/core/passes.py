@@ -169,13 +169,23 @@ Condition = Callable[["IRModule"], "str | None"]
 """Returns None if the module is fine, else what is wrong with it."""
 
 
+def has_main(mod: IRModule) -> str | None:
+    """The module has a Relax function called `main`."""
+    from tvm import relax
+
+    functions = {gvar.name_hint: function for gvar, function in mod.functions_items()}
+    if isinstance(functions.get("main"), relax.Function):
+        return None
+    return f"the module's functions are {sorted(functions) or 'none'}"
+
+
 class Pass(abc.ABC):
     """A Relax -> Relax rewrite.
 
     Attributes:
         name: unique, lower case with dashes; reports and errors use it.
         needed: why a compile cannot do without it; "" of a pass that may be switched off to find a culprit.
-        requires: conditions on the module before.
+        requires: conditions on the module before; that there is a `main` unless a pass says otherwise.
         ensures: conditions on the module after.
         role: what the work of nodes is after it.
         stage: the form of a model that the module has after it, by the name that users write; "" if it has no name.
@@ -185,7 +195,7 @@ class Pass(abc.ABC):
     needed: str = ""
     role: Role = Role.NONE
     stage: str = ""
-    requires: tuple[Condition, ...] = ()
+    requires: tuple[Condition, ...] = (has_main,)
     ensures: tuple[Condition, ...] = ()
 
     @abc.abstractmethod
@@ -257,6 +267,8 @@ class TvmPass(Pass):
         name, needed, stage: see :class:`Pass`.
         make: makes TVM's pass.
     """
+
+    requires = ()
 
     def __init__(self, name: str, make: Callable[[], tvm.transform.Pass], needed: str, stage: str = "") -> None:
         self.name, self._make, self.needed, self.stage = name, make, needed, stage

@@ -15,14 +15,6 @@ from ..core.graph.relax_graph import main_bindings, op_name
 from .steps.liveness import live_variables
 
 
-def has_main(mod: IRModule) -> str | None:
-    """The module has a Relax function called `main`."""
-    functions = {gvar.name_hint: function for gvar, function in mod.functions_items()}
-    if isinstance(functions.get("main"), relax.Function):
-        return None
-    return f"the module's functions are {sorted(functions) or 'none'}"
-
-
 def well_formed(mod: IRModule) -> str | None:
     """Variables are defined before they are read, every expression has a type, bodies are in normal form."""
     try:

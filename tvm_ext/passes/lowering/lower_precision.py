@@ -13,7 +13,6 @@ from ...core.errors import OptionError
 from ...core.graph.relax_graph import Rewriter, array_of, main_bindings, uses_of
 from ...core.numbers.precision import STORED_IN, Layer, PrecisionPlan, rounded
 from ...core.passes import CompileContext, Pass, PassResult
-from ..conditions import has_main
 from ..steps.constants import constant
 from ..steps.products import Product, products_of
 from ..steps.rounded_values import Roundings, roundings_of
@@ -39,7 +38,6 @@ class LowerPrecision(Pass):
     """
 
     name = "lower-precision"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         lowers = ctx.options.precision != "float32"

@@ -14,7 +14,6 @@ from ...core.numbers.storage import STORED
 from ...core.passes import CompileContext, Pass, PassResult
 from ...ops.quantized_numpy import along, dequantized
 from ...ops.table import of
-from ..conditions import has_main
 from ..simplification.fold_constants import fold
 from ..simplification.rules import Rule, Site
 from ..steps.constants import constant, view_of
@@ -43,7 +42,6 @@ class PrepareStorage(Pass):
     """
 
     name = "prepare-storage"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         rw = Rewriter(mod, ctx)

@@ -13,7 +13,6 @@ from tvm.ir import Call, GenericConst, IRModule
 from ...core.graph.relax_graph import Rewriter, op_name, tuple_item
 from ...core.passes import CompileContext, Pass, PassResult
 from ...ops.table import of
-from ..conditions import has_main
 from ..steps.constants import view_of
 from ..steps.liveness import is_pure
 
@@ -39,7 +38,6 @@ class EliminateCommonSubexpressions(Pass):
     """
 
     name = "eliminate-common-subexpressions"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         keys, first = _Keys(), dict[Hashable, relax.Var]()

@@ -8,7 +8,7 @@ from tvm.ir import IRModule
 from ...core.graph.ownership import Role
 from ...core.graph.relax_graph import main_bindings, op_name
 from ...core.passes import CompileContext, Event, Pass, PassResult
-from ..conditions import has_main, no_dead_bindings
+from ..conditions import no_dead_bindings
 
 
 class EliminateDeadCode(Pass):
@@ -31,7 +31,6 @@ class EliminateDeadCode(Pass):
 
     name = "eliminate-dead-code"
     role = Role.TELLS_NOTHING
-    requires = (has_main,)
     ensures = (no_dead_bindings,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:

@@ -11,7 +11,6 @@ from tvm.ir import Call, IRModule
 from ...core.graph.relax_graph import dtype_of, op_name
 from ...core.passes import CompileContext, Pass, PassResult
 from ...ops.table import operators
-from ..conditions import has_main
 from ..steps.constants import channel_constant, channel_vector, same_type
 from ..steps.linear import Linear, linear_of
 from .rules import Rule, Site, rewrite_by_rules
@@ -34,7 +33,6 @@ class FoldAffine(Pass):
     """
 
     name = "fold-affine"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         return rewrite_by_rules(mod, ctx, _RULES)

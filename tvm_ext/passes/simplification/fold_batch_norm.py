@@ -13,7 +13,6 @@ from tvm.ir import Call, GenericConst, IRModule
 from ...core.graph.relax_graph import Rewriter, bindings_of, dtype_of, op_name
 from ...core.passes import CompileContext, Pass, PassResult
 from ...ops.table import of
-from ..conditions import has_main
 from ..steps.batch_norm import BatchNorm, match_batch_norm
 from ..steps.constants import channel_constant, channel_vector, constant, same_type, view_of
 from ..steps.linear import output_factor
@@ -41,7 +40,6 @@ class FoldBatchNorm(Pass):
     """
 
     name = "fold-batch-norm"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         rw = Rewriter(mod, ctx)

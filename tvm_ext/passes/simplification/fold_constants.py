@@ -16,7 +16,6 @@ from ...core.numbers.storage import Growth, outgrows
 from ...core.passes import CompileContext, Pass, PassResult
 from ...ops.evaluators import NotEvaluated, evaluate
 from ...ops.table import of
-from ..conditions import has_main
 from ..steps.constants import NUMPY_DTYPES, constant, view_of
 from ..steps.integer_weights import is_integer_weight
 from ..steps.liveness import drop_leftovers
@@ -45,7 +44,6 @@ class FoldConstants(Pass):
     """
 
     name = "fold-constants"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         result = Rewriter(mod, ctx).rewrite(fold)

@@ -20,7 +20,6 @@ from tvm.ir import Call, GenericConst, IRModule
 from ...core.graph.relax_graph import DROP, Rewriter, attrs_of, dtype_of, numpy_of, op_name, shape_of, static_tensor
 from ...core.passes import CompileContext, Pass, PassResult
 from ...ops.table import of
-from ..conditions import has_main
 
 _CONV = "relax.nn.conv2d"
 _ATTRIBUTES = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout", "out_dtype")
@@ -34,7 +33,6 @@ class MoveStrides(Pass):
     """Images are computed at the pixels that are read."""
 
     name = "move-strides"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         rewriter = Rewriter(mod, ctx)

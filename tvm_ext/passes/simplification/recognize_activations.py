@@ -12,7 +12,6 @@ from tvm.ir import Call, IRModule
 
 from ...core.graph.relax_graph import dtype_of, op_name
 from ...core.passes import CompileContext, Pass, PassResult
-from ..conditions import has_main
 from ..steps.constants import constant
 from ..steps.expressions import factors, is_polynomial
 from .rules import Site, rewrite_by_rules
@@ -35,7 +34,6 @@ class RecognizeActivations(Pass):
     """
 
     name = "recognize-activations"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         return rewrite_by_rules(mod, ctx, {"relax.multiply": (_activation,)})

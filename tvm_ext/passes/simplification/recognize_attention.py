@@ -21,7 +21,6 @@ from tvm.ir import Call, IRModule
 
 from ...core.graph.relax_graph import attrs_of, dtype_of, op_name, scalar_of, shape_of
 from ...core.passes import CompileContext, Pass, PassResult
-from ..conditions import has_main
 from .rules import Rule, Site, rewrite_by_rules
 
 #: Swaps sequence and heads; its own inverse.
@@ -42,7 +41,6 @@ class RecognizeAttention(Pass):
     """
 
     name = "recognize-attention"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         return rewrite_by_rules(mod, ctx, _RULES)

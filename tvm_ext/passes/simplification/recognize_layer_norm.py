@@ -11,7 +11,6 @@ from tvm.ir import Call, GenericConst, IRModule
 
 from ...core.graph.relax_graph import attrs_of, dtype_of, op_name, scalar_of, shape_of
 from ...core.passes import CompileContext, Pass, PassResult
-from ..conditions import has_main
 from ..steps.constants import constant, view_of
 from .rules import Site, rewrite_by_rules
 
@@ -34,7 +33,6 @@ class RecognizeLayerNorm(Pass):
     """
 
     name = "recognize-layer-norm"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         return rewrite_by_rules(mod, ctx, _RULES)

@@ -11,7 +11,6 @@ from tvm.ir import Call, IRModule
 from ...core.graph.relax_graph import attrs_of, dtype_of, op_name, scalar_of, shape_of
 from ...core.passes import CompileContext, Pass, PassResult
 from ...ops.table import of
-from ..conditions import has_main
 from ..steps.batch_norm import match_batch_norm
 from ..steps.constants import channel_constant, constant, view_of
 from .rules import Rule, Site, rewrite_by_rules
@@ -36,7 +35,6 @@ class ReduceStrength(Pass):
     """
 
     name = "reduce-strength"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         return rewrite_by_rules(mod, ctx, _RULES)

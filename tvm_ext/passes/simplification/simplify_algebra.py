@@ -10,7 +10,6 @@ from tvm.ir import Call, GenericConst, IRModule
 
 from ...core.graph.relax_graph import dtype_of, op_name, scalar_of
 from ...core.passes import CompileContext, Pass, PassResult
-from ..conditions import has_main
 from ..steps.constants import constant, filled_with, view_of
 from .data_movement_rules import DATA_MOVEMENT_RULES, broadcast_operand
 from .rules import Rule, Site, rewrite_by_rules
@@ -42,7 +41,6 @@ class SimplifyAlgebra(Pass):
     """
 
     name = "simplify-algebra"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         return rewrite_by_rules(mod, ctx, _RULES)

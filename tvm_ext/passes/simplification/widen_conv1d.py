@@ -11,7 +11,6 @@ from tvm.ir import Call, GenericConst, IRModule
 from ...core.graph.relax_graph import Rewriter, attrs_of, dtype_of, numpy_of, op_name, shape_of, static_tensor
 from ...core.passes import CompileContext, Pass, PassResult
 from ...ops.table import of
-from ..conditions import has_main
 
 _CONV, _TRANSPOSE = "relax.nn.conv1d", "relax.nn.conv1d_transpose"
 _ATTRIBUTES = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
@@ -30,7 +29,6 @@ class WidenConv1d(Pass):
     """
 
     name = "widen-conv1d"
-    requires = (has_main,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         wide: dict[relax.Var, relax.Var] = {}
