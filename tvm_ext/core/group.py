@@ -90,11 +90,6 @@ class Group:
         return self.call.attrs if self.call is not None else None
 
     @functools.cached_property
-    def definitions(self) -> Mapping[relax.Var, Any]:
-        """Variable -> the operator call it is bound to."""
-        return {b.var: b.value for b in self.bindings}
-
-    @functools.cached_property
     def _chains(self) -> Mapping[relax.Var, tuple[Call, ...]]:
         """Variable -> the decodes that make it of a stored tensor."""
         found: dict[relax.Var, tuple[Call, ...]] = {}

@@ -17,9 +17,10 @@ from ..core.sample_inputs import seeded_inputs
 from ..driver.compile import compile_model
 from ..verification.verify import verify
 from .in_model import Ratio, paired
+from .measure import Measurer
 from .metaschedule import Trial, Workload, kernels_of, tune_kernels
 from .report import INTERRUPTED, INTERRUPTED_LATE, TaskRow, TuneReport
-from .session import Budget, Event, Measurer, session_name
+from .session import Budget, Event, session_name
 
 Measuring = Callable[[], AbstractContextManager[Measurer]]
 """Opens a measurer."""

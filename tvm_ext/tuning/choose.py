@@ -31,8 +31,8 @@ from ..schedules import recipes
 from .candidates import Candidates
 from .extract import workloads_of
 from .log import TuningLog, locked
-from .measure import LocalMeasurer, MeasureError, Measurement, TaskError
-from .session import Measurer, session_name
+from .measure import LocalMeasurer, MeasureError, Measurement, Measurer, TaskError, measuring
+from .session import session_name
 from .task import GroupTask
 
 #: Candidates that are measured at once, beside the fastest so far.
@@ -99,19 +99,15 @@ def _measured(
     seconds = options.seconds or 0.0
     deadline = time.monotonic() + seconds
     timeout = min(10.0, max(2.0, seconds / 4))
-    own = None if measurer else LocalMeasurer(machine, None, timeout, timeout, rounds=ROUNDS)
-    try:
+    with measuring(measurer, lambda: LocalMeasurer(machine, None, timeout, timeout, rounds=ROUNDS)) as pool:
         books = timings_of(options, machine), book_of(options)
         groups = [Candidates.of(work, machine, *books) for work in workloads_of(model, options, machine)]
         log, name = TuningLog(timing_log(machine)), session_name()
         log.begin(name, machine, {"choose": seconds})
-        choice = Choice(groups, machine, measurer or own, log, name, tell)
+        choice = Choice(groups, machine, pool, log, name, tell)
         if choice.run(deadline, seconds):
             done = {"seconds": seconds, "complete": not any(group.left for group in groups), "session": name}
             log.comment({"kind": "choice", "of": digest, **done})
-    finally:
-        if own is not None:
-            own.close()
 
 
 class Choice:

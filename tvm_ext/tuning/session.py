@@ -16,7 +16,7 @@ from ..core.recipe import Config
 from ..core.records.record import Record
 from ..core.records.record_book import machine_fields
 from ..core.records.task_key import TaskKey
-from .measure import MeasureError, Measurement, TaskError
+from .measure import MeasureError, Measurement, Measurer, TaskError
 from .state import TaskState, next_state
 from .task import Task
 from .tuners import make_tuner
@@ -28,14 +28,6 @@ Event = Mapping[str, Any]
 
 #: Results of another task that a tuner learns from at most.
 _LESSON = 100
-
-
-class Measurer(Protocol):
-    """Builds, checks and times candidates: on this machine, or on many."""
-
-    def measure(self, task: Task, configs: Sequence[Config], best: float = math.inf) -> Any:
-        """A :class:`Measurement` of each configuration, as they finish."""
-        ...
 
 
 class Log(Protocol):
@@ -184,9 +176,9 @@ class Session:
                 better = state.take(record)
                 self._tell({"event": "trial", **self._facts(state, record, better)})
         except TaskError as error:  # the others can go on
-            for one in self.states:
-                if one.task.key == state.task.key:  # another recipe for it has the same unscheduled function
-                    one.unusable = error.message
+            for other in self.states:
+                if other.task.key == state.task.key:  # another recipe for it has the same unscheduled function
+                    other.unusable = error.message
             self._tell({"event": "unusable", "task": state.task.name, "reason": error.message})
         finally:  # interrupted or not, what was measured is not proposed again
             state.tuner.update(found)

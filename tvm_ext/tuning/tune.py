@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,10 @@ from ..runtime.cpu import why_not_here
 from .by_metaschedule import MetaScheduleRun
 from .extract import Workload, workloads_of
 from .log import TuningLog
-from .measure import LocalMeasurer, RPCMeasurer
+from .measure import LocalMeasurer, Measurer, RPCMeasurer, measuring
 from .report import INTERRUPTED, INTERRUPTED_LATE, TaskRow, TuneReport
 from .resume import Known, known_of
-from .session import Budget, Event, Measurer, Session, session_name
+from .session import Budget, Event, Session, session_name
 from .task import Task
 from .verdict import Judgement, judge, why_elsewhere
 
@@ -90,14 +90,12 @@ class _Setup:
         """Why the whole model cannot be timed here as it would run there; "" if it can."""
         return why_elsewhere(self.machine) if self.rpc else ""
 
-    @contextlib.contextmanager
-    def measuring(self) -> Iterator[Measurer]:
+    def measuring(self) -> AbstractContextManager[Measurer]:
         """The measurer, for as long as it is needed."""
-        if self.measurer is not None:
-            yield self.measurer
-            return
-        with RPCMeasurer(self.machine, *self.rpc) if self.rpc else LocalMeasurer(self.machine) as own:
-            yield own
+        rpc = self.rpc
+        return measuring(
+            self.measurer, lambda: RPCMeasurer(self.machine, *rpc) if rpc else LocalMeasurer(self.machine)
+        )  # fmt: skip
 
 
 def _carried_out(given: _Tuned, setup: _Setup, path: Path, known: Known) -> TuneReport:

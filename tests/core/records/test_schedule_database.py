@@ -69,14 +69,14 @@ def test_a_record_for_another_machine_is_refused(tmp_path: Path, machine: Machin
 def test_records_of_several_machines_are_told_apart(tmp_path: Path) -> None:
     write(tmp_path, 1.0)
     write(tmp_path, 5.0, machine=MACHINE.with_threads(1), factor=4)
-    assert inner_extent(MetaScheduleDatabase(tmp_path).schedule_for(kernel(), MACHINE.with_threads(1))) == 4
+    assert inner_extent(MetaScheduleDatabase(tmp_path).find(kernel(), MACHINE.with_threads(1)).schedule) == 4
 
 
 def test_the_kernel_itself_stays_as_it_is(tmp_path: Path) -> None:
     write(tmp_path, 1.0)
     function = kernel()
     before = str(function)
-    found = MetaScheduleDatabase(tmp_path).schedule_for(function, MACHINE)
+    found = MetaScheduleDatabase(tmp_path).find(function, MACHINE).schedule
     found.vectorize(found.get_loops(found.get_sblock("y"))[1])
     assert str(function) == before
 

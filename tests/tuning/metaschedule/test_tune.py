@@ -73,7 +73,7 @@ def test_a_kernel_of_a_compile_is_found_whatever_its_attributes(tmp_path: Path) 
     tune(tmp_path, 2)
     function = blocked_workload("dense", MACHINE).function
     noted = function.with_attr({"global_symbol": "matmul_3", "op_pattern": 8, "tvm_ext.recipe": "dense"})
-    assert MetaScheduleDatabase(tmp_path).schedule_for(noted, MACHINE) is not None
+    assert MetaScheduleDatabase(tmp_path).find(noted, MACHINE).schedule is not None
 
 
 def test_a_wrong_candidate_is_a_failed_one(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_wrong_candidate_is_a_failed_one(tmp_path: Path) -> None:
     assert summary.kernels["k"].best == 1.0
     assert [t.error for t in trials] == ["", "", "wrong", "", ""]
     assert [seconds_of(line) for line in lines(tmp_path)][2] == [FAILED_SECONDS]
-    schedule = MetaScheduleDatabase(tmp_path).schedule_for(blocked_workload("dense", MACHINE).function, MACHINE)
+    schedule = MetaScheduleDatabase(tmp_path).find(blocked_workload("dense", MACHINE).function, MACHINE).schedule
     assert schedule is not None
     assert str(schedule.mod) not in measurer.wrong
 
@@ -133,7 +133,7 @@ def test_a_line_that_a_kill_cut_off_costs_that_line(tmp_path: Path) -> None:
     text = (tmp_path / RECORDS).read_text()
     (tmp_path / RECORDS).write_text(text[:-40])
     database = MetaScheduleDatabase(tmp_path)
-    assert database.schedule_for(blocked_workload("dense", MACHINE).function, MACHINE) is not None
+    assert database.find(blocked_workload("dense", MACHINE).function, MACHINE).schedule is not None
     assert len(database.problems) == 1
     summary = tune(tmp_path, 2)
     assert (summary.repaired, summary.kernels["k"].known) == (1, 2)
@@ -154,7 +154,7 @@ def test_rules_tune_any_function(tmp_path: Path) -> None:
     summary = tune_kernels({"mine": function}, MACHINE, tmp_path, 3, measurer=InProcess(MACHINE), space="rules")
     assert (summary.trials, summary.kernels["mine"].space) == (3, "rules")
     assert summary.kernels["mine"].flops == 2 * 16 * 24 * 8
-    assert MetaScheduleDatabase(tmp_path).schedule_for(function, MACHINE) is not None
+    assert MetaScheduleDatabase(tmp_path).find(function, MACHINE).schedule is not None
 
 
 def test_rules_take_a_recipes_kernel_too(tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from tvm_ext.core.errors import OptionError
+from tvm_ext.core.records.record import Record
+from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.tuning.templates.entities import InstantiationError
-from tvm_ext.tuning.templates.space import ConfigSpace, from_entities, to_entities
+from tvm_ext.tuning.templates.space import ConfigSpace
 
 
 @pytest.fixture
@@ -148,20 +150,13 @@ def test_crossover_takes_each_knob_of_a_parent(rng: np.random.Generator) -> None
     assert {tuple(child.values()) for child in children} == {(a, b, a) for a, b in itertools.product((0, 1), (0, 1))}
 
 
-def test_rows_of_autotvm_and_back() -> None:
+def test_a_point_is_read_back_from_a_row_of_autotvm() -> None:
     space = small()
-    config = space.at(17)
-    rows = to_entities(config, space)
-    assert [row[:2] for row in rows] == [("tile_x", "sp"), ("order", "re"), ("ann", "an"), ("layout", "ot")]
-    assert from_entities(json.loads(json.dumps(rows))) == config
-    assert {kind for _, kind, _ in to_entities(config)} == {"ot"}
-
-
-def test_foreign_rows() -> None:
-    rows = [["tile_x", "sp", [-1, 2, 3]], ["new", "??", {"a": 1}], ["vec", "ot", None]]
-    assert from_entities(rows) == {"tile_x": [-1, 2, 3], "new": {"a": 1}, "vec": None}
-    with pytest.raises(OptionError, match=r"\['a', 'sp'\] is no knob of a log"):
-        from_entities([["a", "sp"]])
+    kinds = {knob: kind for knob, kind in space.kinds.items() if kind != "ot"}
+    assert kinds == {"tile_x": "sp", "order": "re", "ann": "an"}
+    record = Record(TaskKey.of("template:t", []), "t", 1, space.at(17), (1e-3,), kinds=kinds, index=17)
+    again = Record.from_row(record.to_row())
+    assert space.index(again.config) == 17 and again.config == space.at(17) and again.kinds == kinds
 
 
 def test_the_outermost_size_of_autotvms_rows_is_left_open() -> None:

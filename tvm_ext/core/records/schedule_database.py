@@ -90,12 +90,11 @@ class MetaScheduleDatabase:
         states = (os.stat(path) for path in self._paths)
         return " ".join(f"{state.st_size}:{state.st_mtime_ns}" for state in states)
 
-    def schedule_for(
-        self, function: tirx.PrimFunc, machine: Machine, result: Sequence[int] | None = None
-    ) -> Schedule | None:
-        """The fastest right schedule of an unscheduled kernel that was measured on such a machine; None without one.
+    def find(self, function: tirx.PrimFunc, machine: Machine, result: Sequence[int] | None = None) -> Found:
+        """The fastest right schedule of an unscheduled kernel that was measured on such a machine, and its time.
 
-        The module of the schedule has the kernel as "main", without the attributes a compile gave it.
+        The module of the schedule has the kernel as "main", without the attributes a compile gave it. Without one,
+        there is the reason.
 
         Args:
             function: unscheduled.
@@ -103,10 +102,6 @@ class MetaScheduleDatabase:
             result: shape that the last parameter must have once the kernel is scheduled. A recipe's schedule may give
                 it another shape and order in memory than the unscheduled kernel has; MetaSchedule's own rules do not.
         """
-        return self.find(function, machine, result).schedule
-
-    def find(self, function: tirx.PrimFunc, machine: Machine, result: Sequence[int] | None = None) -> Found:
-        """:meth:`schedule_for`, with its time, or with the reason why there is none."""
         mod = normalized(function)
         kernels = {number for number, stored in self._kernels.items() if tvm_ffi.structural_equal(stored, mod)}
         records = sorted((r for r in self._records if r.kernel in kernels), key=lambda r: r.seconds)

@@ -1,10 +1,14 @@
-"""What is known of one candidate after it was measured."""
+"""What is known of one candidate after it was measured, and what measures it."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from ...core.errors import TvmExtError
 from ...core.recipe import Config
@@ -48,3 +52,21 @@ class Measurement:
     def cost(self) -> float:
         """Seconds: the median repeat; infinite if there is no time."""
         return statistics.median(self.costs) if self.costs else math.inf
+
+
+class Measurer(Protocol):
+    """Builds, checks and times candidates: on this machine, or on many."""
+
+    def measure(self, task: Any, configs: Sequence[Config], best: float = ...) -> Iterable[Measurement]:
+        """A :class:`Measurement` of each configuration, as they finish."""
+        ...
+
+
+@contextlib.contextmanager
+def measuring(given: Measurer | None, make: Callable[[], AbstractContextManager[Measurer]]) -> Iterator[Measurer]:
+    """The measurer of a caller, which stays open, or one of our own for as long as it is needed."""
+    if given is not None:
+        yield given
+        return
+    with make() as own:
+        yield own

@@ -1,36 +1,21 @@
-"""The two files of a MetaSchedule database, and their repair after a session that was killed."""
+"""The folder of a MetaSchedule database, and the repair of its files after a session that was killed."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import ToolError
 from ...core.records.schedule_database import RECORDS, WORKLOADS
 
 
-@dataclass(frozen=True)
-class DatabaseFiles:
-    """Where a database is."""
+def repair(folder: Path) -> int:
+    """Cut off a last line that was not written whole: TVM reads all lines or nothing.
 
-    folder: Path
-
-    @property
-    def workloads(self) -> Path:
-        return self.folder / WORKLOADS
-
-    @property
-    def records(self) -> Path:
-        return self.folder / RECORDS
-
-    def repair(self) -> int:
-        """Cut off a last line that was not written whole: TVM reads all lines or nothing.
-
-        Returns:
-            How many lines were cut off.
-        """
-        return sum(_cut_off(path) for path in (self.workloads, self.records) if path.is_file())
+    Returns:
+        How many lines were cut off.
+    """
+    return sum(_cut_off(folder / name) for name in (WORKLOADS, RECORDS) if (folder / name).is_file())
 
 
 def _cut_off(path: Path) -> int:

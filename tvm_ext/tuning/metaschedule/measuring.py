@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tvm
@@ -26,24 +26,7 @@ from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
 from ...core.recipe import Config
 from ...core.records.schedule_database import FAILED_SECONDS
 from ...core.records.task_key import TaskKey
-
-
-class Measured(Protocol):
-    """What is read of a measurement: see `tvm_ext.tuning.measure.Measurement`."""
-
-    config: Config
-    costs: Sequence[float]
-    error: str
-    detail: str
-    discarded: bool
-
-
-class Measurer(Protocol):
-    """Measures candidates; `tvm_ext.tuning.measure.LocalMeasurer` is one."""
-
-    def measure(self, task: Any, configs: Sequence[Config], best: float = ...) -> Iterable[Any]:
-        """The measurements, as they finish."""
-        ...
+from ..measure.measurement import Measurement, Measurer
 
 
 class ModuleTask:
@@ -163,7 +146,7 @@ class Recorder:
     batch: Batch
     budget: Budget
     target: Any
-    on_trial: Callable[[str, Measured], None]
+    on_trial: Callable[[str, Measurement], None]
     best: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -199,7 +182,7 @@ class Recorder:
         self.database.commit_tuning_record(record)
 
 
-def _message(one: Measured) -> str:
+def _message(one: Measurement) -> str:
     return f"{one.error or 'no time'}: {one.detail}"
 
 

@@ -6,6 +6,7 @@ import math
 import random
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tvm.s_tir import Schedule
@@ -17,12 +18,12 @@ from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
 from tvm.s_tir.meta_schedule.task_scheduler import GradientBased
 
 from ...core.machine import Machine
-from ...core.records.schedule_database import FAILED_SECONDS, normalized
+from ...core.records.schedule_database import FAILED_SECONDS, RECORDS, WORKLOADS, normalized
+from ..measure.measurement import Measurement, Measurer
 from .context import context_of, space_of
 from .cost_model import BoundedModel, train_with
 from .designs import Design
-from .files import DatabaseFiles
-from .measuring import Batch, Budget, Measured, Measurer, ModuleTask, NumberingBuilder, PoolRunner, Recorder
+from .measuring import Batch, Budget, ModuleTask, NumberingBuilder, PoolRunner, Recorder
 from .strategy import NewCandidates, trace_text
 from .summary import KernelSummary, Trial
 from .workload import Workload
@@ -37,7 +38,7 @@ class Session:
     """Kernels that share a budget of trials.
 
     Args:
-        files: of the database.
+        folder: of the database.
         machine: to tune for.
         designs: whether a workload's own designs are used, where it has some.
         seed: of the search.
@@ -49,12 +50,12 @@ class Session:
     """
 
     def __init__(
-        self, files: DatabaseFiles, machine: Machine, designs: bool, seed: int, measurer: Measurer,
+        self, folder: Path, machine: Machine, designs: bool, seed: int, measurer: Measurer,
         progress: Callable[[Trial], None] | None,
     ) -> None:  # fmt: skip
         self._machine, self._designs, self._progress = machine, designs, progress
         self._random = random.Random(seed)
-        self._database = JSONDatabase(str(files.workloads), str(files.records))
+        self._database = JSONDatabase(str(folder / WORKLOADS), str(folder / RECORDS))
         self._model = BoundedModel(seed)
         self._batch, self._budget = Batch(), Budget()
         self._target = machine.target()
@@ -124,7 +125,7 @@ class Session:
     def _seed(self) -> int:
         return self._random.randrange(1, 2**30)
 
-    def _on_trial(self, kernel: str, one: Measured) -> None:
+    def _on_trial(self, kernel: str, one: Measurement) -> None:
         summary = self.kernels[kernel]
         summary.trials += 1
         summary.best = self._recorder.best[kernel]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,10 +12,9 @@ from tvm import tirx
 
 from ...core.errors import OptionError
 from ...core.machine import Machine
-from ..measure import LocalMeasurer
-from .files import DatabaseFiles, make_folder
+from ..measure import LocalMeasurer, Measurer, measuring
+from .files import make_folder, repair
 from .logs import logged_to
-from .measuring import Measurer
 from .session import Session
 from .summary import Trial, TuneSummary
 from .workload import Workload
@@ -50,12 +48,12 @@ def tune_kernels(
         ToolError: the folder cannot be made.
     """
     _check(kernels, trials, space)
-    make_folder(Path(folder))
-    files = DatabaseFiles(Path(folder))
-    repaired = files.repair()
+    folder = Path(folder)
+    make_folder(folder)
+    repaired = repair(folder)
     start = time.perf_counter()
-    with logged_to(files.folder / "metaschedule.log"), _measurer(machine, measurer) as pool:
-        session = Session(files, machine, space == "recipes", seed, pool, progress)
+    with logged_to(folder / "metaschedule.log"), measuring(measurer, lambda: LocalMeasurer(machine)) as pool:
+        session = Session(folder, machine, space == "recipes", seed, pool, progress)
         workloads = {name: k if isinstance(k, Workload) else Workload(k) for name, k in kernels.items()}
         session.tune(workloads, trials)
     return TuneSummary(session.kernels, time.perf_counter() - start, session.measuring, repaired)
@@ -68,12 +66,3 @@ def _check(kernels: Mapping[str, Any], trials: int, space: str) -> None:
         raise OptionError(f"trials={trials!r}: a whole number of 1 or more is needed")
     if space not in ("recipes", "rules"):
         raise OptionError(f"space={space!r}: choose 'recipes' or 'rules'")
-
-
-@contextlib.contextmanager
-def _measurer(machine: Machine, given: Measurer | None) -> Iterator[Measurer]:
-    if given is not None:
-        yield given
-        return
-    with LocalMeasurer(machine) as own:
-        yield own

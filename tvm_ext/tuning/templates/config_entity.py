@@ -1,14 +1,12 @@
-"""One configuration as a template sees it, and as AutoTVM's logs have it."""
+"""One configuration as a template sees it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import OptionError
-from ...core.recipe import Config
 from .choices import Axis
-from .entities import ENTITIES, Entity, InstantiationError, OtherOptionEntity
+from .entities import Entity, InstantiationError
 
 if TYPE_CHECKING:
     from .space import ConfigSpace
@@ -54,33 +52,3 @@ class ConfigEntity:
             InstantiationError: always.
         """
         raise InstantiationError(message)
-
-
-Row = tuple[str, str, Any]
-"""A knob in a log of AutoTVM: name, kind, value."""
-
-
-def to_entities(config: Mapping[str, Any], space: ConfigSpace | None = None) -> list[Row]:
-    """A configuration as AutoTVM's logs have it.
-
-    Args:
-        space: tells the kinds; without it every knob is "ot".
-    """
-    kinds = space.kinds if space is not None else {}
-    return [(name, kinds.get(name, "ot"), value) for name, value in config.items()]
-
-
-def from_entities(rows: Iterable[Sequence[Any]]) -> Config:
-    """The configuration of AutoTVM's rows `[name, kind, value]`; a kind that is not known is taken for "ot".
-
-    Raises:
-        OptionError: a row is no such list.
-    """
-    config: Config = {}
-    for row in rows:
-        if not isinstance(row, list | tuple) or len(row) != 3 or not isinstance(row[0], str):
-            raise OptionError(f"{row!r} is no knob of a log: [name, kind, value] is expected")
-        name, kind, value = row
-        entity = ENTITIES.get(str(kind), OtherOptionEntity)
-        config[name] = list(value) if entity is not OtherOptionEntity and isinstance(value, list | tuple) else value
-    return config

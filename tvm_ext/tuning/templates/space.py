@@ -24,8 +24,6 @@ from ...core.errors import OptionError
 from ...core.recipe import Config
 from .choices import Choices
 from .config_entity import ConfigEntity
-from .config_entity import from_entities as from_entities
-from .config_entity import to_entities as to_entities
 from .definitions import Definitions
 from .entities import Entity
 
