@@ -18,15 +18,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ..core.errors import (
-    ArtifactError,
-    InputError,
-    ModelError,
-    OptionError,
-    StageError,
-    TvmExtError,
-    UnsupportedError,
-)
+from ..core import errors
+from ..core.errors import TvmExtError
 from .shared.options import import_modules
 
 GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
@@ -131,7 +124,10 @@ def _report(args: argparse.Namespace, error: Exception) -> None:
         print(json.dumps({"ok": False, "error": {"type": type(error).__name__, "message": message, "fix": fix}}))
 
 
+_OF_THE_USER = (errors.OptionError, errors.ModelError, errors.InputError, errors.ArtifactError, errors.StageError)
+
+
 def _code_of(error: Exception) -> int:
-    if isinstance(error, UnsupportedError):
+    if isinstance(error, errors.UnsupportedError):
         return UNSUPPORTED
-    return USAGE if isinstance(error, OptionError | ModelError | InputError | ArtifactError | StageError) else FAILED
+    return USAGE if isinstance(error, _OF_THE_USER) else FAILED

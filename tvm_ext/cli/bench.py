@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
 from ..runtime.files import write_text
-from .shared.common import (
-    Progress,
-    add_input_arguments,
-    add_size_argument,
-    given_inputs,
-    measure_with_progress,
-    model_of,
-    print_result,
-    refuse_sizes_of_inputs,
-)
+from .shared.common import Progress, add_input_arguments, given_inputs, measure_with_progress, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
@@ -42,10 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds, 7 or more (default: 9)")
     parser.add_argument("--seconds", type=float, default=0.5, help="time of each contender in a round (default: 0.5)")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds a contender may take to answer")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default: 0)")
     parser.add_argument("-o", "--output", metavar="OUT.md|OUT.json", help="also write the table here")
-    add_input_arguments(parser)
-    add_size_argument(parser, default="those of --input, else the largest; the peers get them as fixed sizes")
+    add_input_arguments(parser, sizes="those of --input, else the largest; the peers get them as fixed sizes")
     add_compile_arguments(parser)
 
 
@@ -76,13 +65,12 @@ def run(args: argparse.Namespace) -> int:
     """Measure and print; 1 if a contender has no time because it failed or its outputs disagree."""
     from ..benchmarking.benchmark import benchmark
 
-    refuse_sizes_of_inputs(args)
-    model = model_of(args.model)
+    inputs, model = given_inputs(args), model_of(args.model)
     with Progress("starting") as progress:
         measure_with_progress(args, model, progress)
         table = benchmark(
             model, args.against, rounds=args.rounds, seconds_per_round=args.seconds, seed=args.seed,
-            timeout=args.timeout, inputs=given_inputs(args), python=pythons(args), progress=progress.tell,
+            timeout=args.timeout, inputs=inputs, python=pythons(args), progress=progress.tell,
             sizes=args.sizes, **compile_options(args),
         )  # fmt: skip
     if args.output:

@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="path of the ONNX file, or zoo:NAME")
     parser.add_argument("--by", choices=KINDS, help="what to switch off (default: one kind after the other)")
     add_input_arguments(parser)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
     parser.add_argument(
         "--tolerance", type=float, metavar="PART",
         help="largest error of the output's range (default: by dtype; 1e-5 for float32)",

@@ -9,13 +9,11 @@ from ..core.errors import OptionError
 from .shared.common import (
     Progress,
     add_input_arguments,
-    add_size_argument,
     given_inputs,
     measure_with_progress,
     model_of,
     print_json,
     print_result,
-    refuse_sizes_of_inputs,
 )
 from .shared.options import add_compile_arguments, compile_options
 
@@ -58,12 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default: 7)")
     parser.add_argument("--seconds", type=float, default=0.1, help="time of each side in a round (default: 0.1)")
     parser.add_argument("--batch", type=int, metavar="N", help="rows of a symbolic batch (default: its largest size)")
-    add_size_argument(
-        parser, default="those of --input, else the largest; operations and bytes are known of that alone"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs (default: 0)")
     parser.add_argument("--no-code", action="store_true", help="no facts of the machine code: quicker, by the cache")
-    add_input_arguments(parser)
+    add_input_arguments(parser, sizes="those of --input, else the largest; operations and bytes are known of it alone")
     add_compile_arguments(parser)
 
 
@@ -133,12 +127,12 @@ def _estimate(args: argparse.Namespace) -> int:
 def _profile(args: argparse.Namespace) -> Profile:
     from .. import profile
 
-    refuse_sizes_of_inputs(args)
+    inputs = given_inputs(args)
     model, options = model_of(args.model), compile_options(args)
     with Progress(f"profiling {args.model}") as progress:
         measure_with_progress(args, model, progress)
         return profile(
-            model, given_inputs(args), rounds=args.rounds, seconds=args.seconds,
+            model, inputs, rounds=args.rounds, seconds=args.seconds,
             batch=args.batch, sizes=args.sizes, seed=args.seed, code=not args.no_code, **options,
         )  # fmt: skip
 

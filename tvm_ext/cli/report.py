@@ -20,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-check", action="store_true", help="leave out the comparison with onnxruntime")
     parser.add_argument("--no-profile", action="store_true", help="leave out the times")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="of the profile (default: 7)")
-    parser.add_argument("--seed", type=int, default=0, help="of the inputs (default: 0)")
     add_input_arguments(parser)
     add_compile_arguments(parser)
 

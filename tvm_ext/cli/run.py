@@ -7,16 +7,7 @@ import pathlib
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ToolError
-from .shared.common import (
-    add_input_arguments,
-    add_size_argument,
-    compile_with_progress,
-    given_inputs,
-    model_of,
-    print_json,
-    print_table,
-    refuse_sizes_of_inputs,
-)
+from .shared.common import add_input_arguments, compile_with_progress, given_inputs, model_of, print_json, print_table
 from .shared.options import add_compile_arguments, compile_options, refuse_compile_options
 
 if TYPE_CHECKING:
@@ -34,9 +25,7 @@ EXAMPLE = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
     parser.add_argument("model", metavar="MODEL|ARTIFACT", help="path of an ONNX file or an artifact, or zoo:NAME")
-    add_input_arguments(parser)
-    add_size_argument(parser, default="the largest")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
+    add_input_arguments(parser, sizes="the largest")
     parser.add_argument("-o", "--output", metavar="OUT.npz", help="write all outputs by name to one file")
     parser.add_argument("--output-dir", metavar="DIR", help="write each output to DIR/NAME.npy")
     add_compile_arguments(parser)
@@ -47,7 +36,6 @@ def run(args: argparse.Namespace) -> int:
     from ..core.sample_inputs import seeded_inputs
     from ..verification.sizes import sizes_of
 
-    refuse_sizes_of_inputs(args)
     feeds = given_inputs(args)
     compiled = opened(args)
     if feeds is None:

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.errors import OptionError
 from ..core.instruments import KINDS, Instruments
 from .run import opened
-from .shared.common import (
-    Progress,
-    add_input_arguments,
-    add_size_argument,
-    given_inputs,
-    model_of,
-    print_result,
-    refuse_sizes_of_inputs,
-)
+from .shared.common import Progress, add_input_arguments, given_inputs, model_of, print_result
 from .shared.options import add_compile_arguments, compile_options
 
 if TYPE_CHECKING:
@@ -39,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
     parser.add_argument("model", metavar="MODEL", help="path of the ONNX file, or zoo:NAME")
     parser.add_argument("--artifact", metavar="FILE.so", help="check this artifact instead of compiling the model")
-    add_input_arguments(parser)
-    add_size_argument(parser, default="the ends of the bounds, and two that are drawn by the seed", several=True)
+    sizes = "the ends of the bounds, and two that are drawn by the seed"
+    add_input_arguments(parser, sizes=sizes, several=True, seed=False)
     parser.add_argument("--seed", type=int, nargs="+", default=[0], help="one check for each seed (default: 0)")
     parser.add_argument(
         "--tolerance", type=float, metavar="PART",
@@ -60,7 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check for every seed (or once, on given inputs); 1 if any output disagrees."""
-    refuse_sizes_of_inputs(args)
     feeds, model = given_inputs(args), model_of(args.model)
     compiled = _compiled(args, model)
     reports = [_report(args, compiled, model, feeds, seed) for seed in (args.seed if feeds is None else [0])]

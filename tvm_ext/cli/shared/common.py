@@ -28,14 +28,6 @@ def input_argument(text: str) -> tuple[str, str]:
     return name, path
 
 
-def add_input_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--input`: arrays instead of seeded ones."""
-    parser.add_argument(
-        "--input", metavar="NAME=FILE.npy", type=input_argument, action="append", default=[],
-        help="an input's array; once per input (default: random arrays of --seed)",
-    )  # fmt: skip
-
-
 def size_argument(text: str) -> dict[str, int]:
     """Parse NAME=N,NAME=N."""
     sizes: dict[str, int] = {}
@@ -47,32 +39,38 @@ def size_argument(text: str) -> dict[str, int]:
     return sizes
 
 
-def add_size_argument(parser: argparse.ArgumentParser, *, default: str, several: bool = False) -> None:
-    """`--size`: sizes of symbolic dimensions, of a model that takes many.
+def add_input_arguments(
+    parser: argparse.ArgumentParser, *, sizes: str = "", several: bool = False, seed: bool = True
+) -> None:
+    """`--input`: arrays instead of random ones; `--seed`: of these; `--size`: of symbolic dimensions.
 
     Args:
-        default: which sizes there are without it, for the help.
-        several: whether it may be given several times.
+        sizes: of a verb that takes `--size`: which sizes there are without it, for the help.
+        several: whether `--size` may be given several times.
+        seed: whether there is one seed.
     """
-    more = "; any number of times" if several else ""
     parser.add_argument(
-        "--size", metavar="NAME=N,...", dest="sizes", type=size_argument, action="append" if several else "store",
-        help=f"size of each symbolic dimension, such as N=3,S=37{more} (default: {default})",
+        "--input", metavar="NAME=FILE.npy", type=input_argument, action="append", default=[],
+        help="an input's array; once per input (default: random arrays of --seed)",
     )  # fmt: skip
-
-
-def refuse_sizes_of_inputs(args: argparse.Namespace) -> None:
-    """Check that sizes are not stated beside inputs, which have their own.
-
-    Raises:
-        OptionError: both --size and --input.
-    """
-    if args.sizes and args.input:
-        raise OptionError("--size and --input: the inputs have sizes of their own", fix="give one of both")
+    if seed:
+        parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
+    if sizes:
+        more, action = ("; any number of times", "append") if several else ("", "store")
+        parser.add_argument(
+            "--size", metavar="NAME=N,...", dest="sizes", type=size_argument, action=action,
+            help=f"size of each symbolic dimension, such as N=3,S=37{more} (default: {sizes})",
+        )  # fmt: skip
 
 
 def given_inputs(args: argparse.Namespace) -> dict[str, np.ndarray] | None:
-    """The arrays of `--input`; None if there are none."""
+    """The arrays of `--input`; None if there are none.
+
+    Raises:
+        OptionError: sizes are stated beside them, which have their own.
+    """
+    if args.input and getattr(args, "sizes", None):
+        raise OptionError("--size and --input: the inputs have sizes of their own", fix="give one of both")
     from ...verification.arrays import load_npy
 
     return {name: load_npy(path) for name, path in args.input} or None
