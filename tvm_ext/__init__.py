@@ -144,9 +144,7 @@ def verify(
 
     compiled, model = compiled_of(compiled, model, needs_model=reference is None)
     if not layers:
-        return run_verify(
-            compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance, sizes=sizes
-        )  # fmt: skip
+        return run_verify(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance, sizes=sizes)
     from .verification.layer_check import check_layers
 
     return check_layers(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)
@@ -317,7 +315,7 @@ def profile(
     _measure_choices(model, options)
     return profile_model(
         model, inputs, rounds=rounds, seconds=seconds, batch=batch, sizes=sizes, seed=seed, code=code, **options
-    )  # fmt: skip
+    )
 
 
 def _measure_choices(model: Any, options: Mapping[str, Any]) -> None:

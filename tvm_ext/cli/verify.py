@@ -80,9 +80,7 @@ def _report(
     from .. import verify
 
     with Progress("comparing with onnxruntime"):
-        return verify(
-            compiled, model, feeds, seed=seed, tolerance=args.tolerance, layers=args.layers, sizes=args.sizes
-        )  # fmt: skip
+        return verify(compiled, model, feeds, seed=seed, tolerance=args.tolerance, layers=args.layers, sizes=args.sizes)
 
 
 def switch_argument(text: str) -> tuple[str, str]:

@@ -197,7 +197,7 @@ def _sections(report: Report) -> list[tuple[str, Sequence[Part], bool]]:
     warnings = dict.fromkeys([*facts.get("warnings", ()), *report.analysis.warnings])
     sections: list[tuple[str, Sequence[Part], bool]] = [
         ("Summary", [Facts(report.summary()), *(Note(text, "warn") for text in warnings)], False)
-    ]  # fmt: skip
+    ]
     if report.profile is not None:
         sections.append(("Profile", report.profile.parts(), False))
     if report.layers is not None:

@@ -115,9 +115,7 @@ def _pairs(original: onnx.ModelProto, quantized: onnx.ModelProto, reasons: Mappi
                 continue
             last = makers[value].name  # an activation that went into the rounding, or a batch norm that was folded
             nodes = (node.name, last) if last != node.name and last not in kept else (node.name,)
-            pairs.append(
-                _Pair(nodes, node.op_type, value, counterpart, dtype, reasons[node.name], value in outputs)
-            )  # fmt: skip
+            pairs.append(_Pair(nodes, node.op_type, value, counterpart, dtype, reasons[node.name], value in outputs))
     return pairs
 
 

@@ -68,8 +68,8 @@ def read_kernel(lanes: int) -> tvm.tirx.PrimFunc:
 
     @T.prim_func(s_tir=True)
     def read(  # type: ignore[no-untyped-def]
-        threads: T.int32, passes: T.int32, start: T.int32, steps: T.int32, x_of: T.handle, out_of: T.handle,
-    ):  # fmt: skip
+        threads: T.int32, passes: T.int32, start: T.int32, steps: T.int32, x_of: T.handle, out_of: T.handle
+    ):
         T.func_attr({"global_symbol": "read", "tirx.noalias": True})
         size = T.int32()
         x = T.match_buffer(x_of, (size,), "float32")

@@ -33,7 +33,7 @@ from .instructions import (
     vdpbf16ps,
     vpdpbusd,
     vpmaddwd,
-)  # fmt: skip
+)
 from .loops import Vectors
 
 #: Accumulators of a loop of dot products: six cycles of latency, two a cycle, and some to spare.

@@ -211,7 +211,7 @@ class CompiledModel:
 
     def _call(
         self, arrays: Sequence[np.ndarray], rows: int, hook: Hook | None = None, into: Places = None
-    ) -> list[np.ndarray]:  # fmt: skip
+    ) -> list[np.ndarray]:
         try:
             if self._on_pool:
                 results: list[np.ndarray] = dispatcher.call(self._callers.call, arrays, rows, hook, into)

@@ -139,9 +139,7 @@ class Table:
             f'<th scope="col" class="{name}"><span>{escape(column.head)}</span></th>'
             for column, name in zip(self.columns, classes, strict=True)
         )
-        lines = "".join(
-            "<tr>" + "".join(map(_html, row, self.columns, classes)) + "</tr>\n" for row in self.rows
-        )  # fmt: skip
+        lines = "".join("<tr>" + "".join(map(_html, row, self.columns, classes)) + "</tr>\n" for row in self.rows)
         above = f"<caption>{escape(self.caption)}</caption>" if self.caption else ""
         inside = f"{above}<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}</tbody>"
         return Markup(f'<div class="wide" style="--rows:{len(self.rows)}"><table>{inside}</table></div>\n')

@@ -108,7 +108,7 @@ class CallerPool:
 
     def call(
         self, arrays: Sequence[np.ndarray], rows: int = 0, hook: Hook | None = None, into: Places = None
-    ) -> list[np.ndarray]:  # fmt: skip
+    ) -> list[np.ndarray]:
         """:meth:`Caller.call` (or :meth:`Caller.observed`) through a free caller."""
         try:
             caller = self._idle.pop()

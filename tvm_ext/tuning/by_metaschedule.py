@@ -64,9 +64,7 @@ class MetaScheduleRun:
     def plan(self) -> TuneReport:
         """What would be tuned."""
         rows = (TaskRow(kernel, int(w.weight), 0, recipe="MetaSchedule") for kernel, w in self._kernels.items())
-        return TuneReport(
-            self._name, session_name(), str(self._folder), tuple(rows), notes=("nothing was measured",)
-        )  # fmt: skip
+        return TuneReport(self._name, session_name(), str(self._folder), tuple(rows), notes=("nothing was measured",))
 
     def tune(
         self, budget: Budget, seed: int, measuring: Measuring, tell: Callable[[Event], None], elsewhere: str = ""

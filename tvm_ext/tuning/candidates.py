@@ -167,9 +167,7 @@ class Candidates:
         times = {"seconds": self.seconds(self.best), "default_seconds": self.seconds(self.default)}
         every = {*self.known, *map(config_text, [self.default, *self.queue])}
         measured = sum(record.usable for record in self.known.values())
-        return {
-            "measured": measured, "candidates": len(every), **{k: v for k, v in times.items() if v is not None}
-        }  # fmt: skip
+        return {"measured": measured, "candidates": len(every), **{k: v for k, v in times.items() if v is not None}}
 
     @property
     def kernel(self) -> TaskKey:

@@ -44,9 +44,7 @@ class Ratio:
         """From the seconds of both in each round."""
         ratios = sorted(a / b for a, b in zip(first, second, strict=True))
         low, high = quantile_interval(len(ratios))
-        return cls(
-            statistics.median(ratios), ratios[low], ratios[high], len(ratios), (min(first), min(second)),
-        )  # fmt: skip
+        return cls(statistics.median(ratios), ratios[low], ratios[high], len(ratios), (min(first), min(second)))
 
     def __str__(self) -> str:
         return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f}, {self.rounds} rounds)"

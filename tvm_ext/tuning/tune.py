@@ -93,9 +93,7 @@ class _Setup:
     def measuring(self) -> AbstractContextManager[Measurer]:
         """The measurer, for as long as it is needed."""
         rpc = self.rpc
-        return measuring(
-            self.measurer, lambda: RPCMeasurer(self.machine, *rpc) if rpc else LocalMeasurer(self.machine)
-        )  # fmt: skip
+        return measuring(self.measurer, lambda: RPCMeasurer(self.machine, *rpc) if rpc else LocalMeasurer(self.machine))
 
 
 def _carried_out(given: _Tuned, setup: _Setup, path: Path, known: Known) -> TuneReport:
@@ -231,7 +229,7 @@ class _Model(_Tuned):
         best = {key: state.record for key, state in session.best().items() if state.record is not None}
         return judge(
             self._model, self._options, self._machine, self._workloads, best, session.name, seed=seed, tell=tell
-        )  # fmt: skip
+        )
 
 
 class _Template(_Tuned):

@@ -78,7 +78,7 @@ def inferred_types(
 
 def check_inner(
     node: onnx.NodeProto, versions: Mapping[str, int], types: Mapping[str, onnx.TypeProto], model: str
-) -> None:  # fmt: skip
+) -> None:
     """See that a node of a branch, a loop or a definition takes what it gets.
 
     Args:

@@ -104,7 +104,7 @@ def _behind_condition(body: onnx.GraphProto) -> tuple[list[onnx.NodeProto], list
 
 def _model(
     graph: Graph, body: onnx.GraphProto, nodes: list[onnx.NodeProto], inputs: list[str], outputs: list[str]
-) -> onnx.ModelProto:  # fmt: skip
+) -> onnx.ModelProto:
     """A model for the reference evaluator, which asks for no types."""
     stated, computed = (
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names] for names in (inputs, outputs)

@@ -82,9 +82,7 @@ def _notes(ctx: CompileContext) -> dict[str, tuple[str, ...]]:
 
 
 def _becomes(mod: IRModule, ctx: CompileContext) -> dict[str, str]:
-    becomes = {
-        node: f"folded by {owner.name}" for node, owner in ctx.ownership.gone.items() if owner.kind == FOLD
-    }  # fmt: skip
+    becomes = {node: f"folded by {owner.name}" for node, owner in ctx.ownership.gone.items() if owner.kind == FOLD}
     for binding in main_bindings(mod):
         kind = _kind(binding.value, ctx)
         for node in ctx.provenance.of(binding.var.name):

@@ -60,9 +60,7 @@ def survey(source: Source, options: CompileOptions) -> Survey:
         checked = check_model(frozen, shapes, operators=False)
     surveyor = Surveyor(checked, source.name, frozen.proto)
     trace = surveyor.trace_graph()
-    return Survey(
-        checked, tuple(surveyor.labels), trace, tuple(surveyor.refused), tuple(surveyor.unseen), free
-    )  # fmt: skip
+    return Survey(checked, tuple(surveyor.labels), trace, tuple(surveyor.refused), tuple(surveyor.unseen), free)
 
 
 def _bound(source: Source, shapes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

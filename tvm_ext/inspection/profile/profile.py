@@ -150,9 +150,7 @@ class Profile(Shown):
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         fields = {**plain_fields(self), "median": self.seconds, "outside": self.outside}
-        return {
-            "format": FORMAT, "seconds": fields.pop("whole"), **fields, "kernels_over_run": self.coverage.median
-        }  # fmt: skip
+        return {"format": FORMAT, "seconds": fields.pop("whole"), **fields, "kernels_over_run": self.coverage.median}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], name: str = "the profile") -> Profile:

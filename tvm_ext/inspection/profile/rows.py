@@ -136,9 +136,7 @@ def _row(launches: Sequence[Launch], by: str, whole: float, roofs: Roofs) -> Row
     first = launches[0]
     same = all((launch.config, launch.kernel) == (first.config, first.kernel) for launch in launches)
     nodes = tuple(dict.fromkeys(node for launch in launches for node in launch.nodes))
-    labels = {
-        "launch": first.region or first.kernel, "recipe": first.recipe, "node": ", ".join(nodes) or first.kernel
-    }  # fmt: skip
+    labels = {"launch": first.region or first.kernel, "recipe": first.recipe, "node": ", ".join(nodes) or first.kernel}
     return Row(
         label=labels.get(by, first.kernel), launches=tuple(launch.number for launch in launches),
         kernels=tuple(dict.fromkeys(launch.kernel for launch in launches)), nodes=nodes,

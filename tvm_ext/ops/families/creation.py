@@ -26,4 +26,4 @@ ROWS = (
     _create("relax.arange", numpy=evaluators.arange),
     _create("relax.shape_to_tensor", numpy=evaluators.shape_to_tensor),
     _create("RandomNormal RandomNormalLike RandomUniform RandomUniformLike", random=True),
-)  # fmt: skip
+)

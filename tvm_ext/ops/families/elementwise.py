@@ -67,7 +67,7 @@ FUNCTIONS = (
     _whole("relax.ceil Ceil", numpy=on_floats(np.ceil), tir="tvm.tirx:ceil"),
     _whole("relax.round Round"),
     _whole("relax.trunc", numpy=on_floats(np.trunc)),
-)  # fmt: skip
+)
 
 ACTIVATIONS = (
     _row("relax.sigmoid Sigmoid", numpy=on_floats(evaluators.sigmoid), tir="functions:sigmoid", vector_work=8,
@@ -112,7 +112,7 @@ LOGIC = (
     _exact("relax.bitwise_and BitwiseAnd relax.bitwise_or BitwiseOr relax.bitwise_xor BitwiseXor"),
     _exact("relax.bitwise_not BitwiseNot"),
     _row("relax.left_shift relax.right_shift BitShift", rounding="exact"),
-)  # fmt: skip
+)
 
 CONVERSIONS = (
     _exact("relax.astype Cast CastLike", numpy=evaluators.astype, tir="functions:cast", types="conversion",

@@ -42,7 +42,7 @@ ALONG_AN_AXIS = (
     _along("relax.nn.log_softmax LogSoftmax", rounding="axis"),
     _reduction("LRN", rounding="axis"),
     _reduction("Hardmax", jump="step"),
-)  # fmt: skip
+)
 
 WINDOWS = (
     _pool("relax.nn.max_pool1d relax.nn.max_pool2d relax.nn.max_pool3d MaxPool", flops=flops.window, selects=True,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def on_all_cores(
     mod: IRModule, work: Callable[[Mapping[str, tirx.PrimFunc], bool, int], Any], known: Mapping[str, Kernel]
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """What `work` makes of the kernels of a module, a share of them on each core: LLVM works without Python's lock.
 
     Args:

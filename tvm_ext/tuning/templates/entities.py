@@ -77,8 +77,8 @@ class AnnotateEntity:
     anns: list[str]
 
     def apply(
-        self, sch: Schedule, loops: Sequence[LoopRV], max_unroll: int | None = None, vec_size: Sequence[int] = (),
-    ) -> list[LoopRV]:  # fmt: skip
+        self, sch: Schedule, loops: Sequence[LoopRV], max_unroll: int | None = None, vec_size: Sequence[int] = ()
+    ) -> list[LoopRV]:
         """Annotate the loops, which are returned.
 
         Args:

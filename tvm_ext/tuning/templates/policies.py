@@ -143,8 +143,8 @@ def _merged(chains: Sequence[Sequence[int]]) -> list[int]:
 
 # ------------------------------------------------------------------------------------------------ annotations
 def annotate_choices(
-    name: str, axes: Sequence[Any], policy: str, candidate: Sequence[Sequence[str]] | None, keep: Filter | None,
-) -> Choices:  # fmt: skip
+    name: str, axes: Sequence[Any], policy: str, candidate: Sequence[Sequence[str]] | None, keep: Filter | None
+) -> Choices:
     """Choices of annotations; see :meth:`ConfigSpace.define_annotate`."""
     words = policy.replace("try", "none").split("_")
     if candidate is not None:
