@@ -107,8 +107,7 @@ class MemoryPlan(Shown):
     def summary(self) -> list[tuple[str, str]]:
         """The plan in a few lines."""
         whole, arena, pool, bound, alone = map(
-            size_text,
-            (self.nbytes, self.arena_bytes, max(self.pooled, default=0), self.lower_bound, self.no_reuse),
+            size_text, (self.nbytes, self.arena_bytes, max(self.pooled, default=0), self.lower_bound, self.no_reuse)
         )
         return [
             ("in all", f"{whole}: {arena} of arena, {pool} of threads' pools"),

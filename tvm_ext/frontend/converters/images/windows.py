@@ -91,7 +91,4 @@ def deform_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 #: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "Col2Im": col2im,
-    "DeformConv": deform_conv,
-}
+CONVERTERS: dict[str, Converter] = {"Col2Im": col2im, "DeformConv": deform_conv}

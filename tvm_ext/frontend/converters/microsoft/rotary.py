@@ -73,10 +73,7 @@ def turn(x: Any, tables: tuple[Any, Any], interleaved: bool) -> Any:
         first, second = (emit(relax.op.reshape(columns(pairs, i, i + 1), (*lead, half))) for i in (0, 1))
     else:
         first, second = columns(part, 0, half), columns(part, half, 2 * half)
-    turned = [
-        emit(first * cos - second * sin),
-        emit(second * cos + first * sin),
-    ]
+    turned = [emit(first * cos - second * sin), emit(second * cos + first * sin)]
     if interleaved:
         whole = emit(relax.op.reshape(relax.op.stack(turned, axis=-1), (*lead, 2 * half)))
     else:
