@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .core import errors as errors
     from .core.options import CompileOptions as CompileOptions
     from .driver.session import InferenceSession as InferenceSession
+    from .driver.stages.resume import resume as resume
     from .frontend import zoo as zoo
     from .inspection.analysis import analyze as analyze
     from .inspection.estimates import estimate as estimate
@@ -62,6 +63,7 @@ _LAZY = {
     "memory_plan": ("tvm_ext.inspection.memory", "memory_plan"),
     "quantize": ("tvm_ext.quantization.quantize", "quantize"),
     "report": ("tvm_ext.inspection.report", "report"),
+    "resume": ("tvm_ext.driver.stages.resume", "resume"),
     "sensitivity": ("tvm_ext.precision.measure", "sensitivity"),
     "template": ("tvm_ext.tuning.templates.template", "template"),
     "zoo": ("tvm_ext.frontend.zoo", ""),
@@ -148,27 +150,6 @@ def verify(
     from .verification.layer_check import check_layers
 
     return check_layers(compiled, model, inputs, seed=seed, reference=reference, tolerance=tolerance)
-
-
-def resume(path: str | os.PathLike[str]) -> CompiledModel:
-    """Compile on from a stage that :meth:`Inspection.dump` or `Inspection.write` wrote, edited or not.
-
-    A stage file is Python, and reading it runs it: go on only from files of your own, as with any program.
-
-    Args:
-        path: of a stage's text: "relax", "grouped", "layout", "scheduled" or "program". Its manifest (.json) and its
-            tensors (.npz), which are read without pickle, lie beside it. Options are those of the first compile.
-
-    Returns:
-        A program, as of :func:`compile`; of a file that was not edited, its outputs are the same bit by bit.
-
-    Raises:
-        StageError: the file, its tensors or its manifest is missing or damaged, is of other versions or of a machine
-            that this one cannot stand for, or says what does not hold (names file and line).
-    """
-    from .driver.stages.resume import resume as run_resume
-
-    return run_resume(path)
 
 
 def benchmark(

@@ -37,7 +37,21 @@ if TYPE_CHECKING:
 
 
 def resume(path: str | os.PathLike[str]) -> CompiledModel:
-    """Compile on from a stage file; see :func:`tvm_ext.resume`."""
+    """Compile on from a stage that `dump` or `write` of :func:`tvm_ext.inspect` wrote, edited or not.
+
+    A stage file is Python, and reading it runs it: go on only from files of your own, as with any program.
+
+    Args:
+        path: of a stage's text: "relax", "grouped", "layout", "scheduled" or "program". Its manifest (.json) and its
+            tensors (.npz), which are read without pickle, lie beside it. Options are those of the first compile.
+
+    Returns:
+        A program, as of :func:`tvm_ext.compile`; of a file that was not edited, its outputs are the same bit by bit.
+
+    Raises:
+        StageError: the file, its tensors or its manifest is missing or damaged, is of other versions or of a machine
+            that this one cannot stand for, or says what does not hold (names file and line).
+    """
     lowered = lower_from(path)
     return in_memory(assemble(Programs(lowered.imported.inputs, lowered.imported.outputs, (lowered,))))
 
