@@ -23,6 +23,7 @@ from tvm_ext.core.graph.relax_graph import (
     uses_of,
 )
 
+from ..core.graph.nodes import nodes_of
 from .region import Operand, Operation, Value
 
 
@@ -54,14 +55,7 @@ class RelaxView:
 
     def operands(self, name: str) -> tuple[str, ...]:
         """Names of the values that a binding reads, each once."""
-        names: dict[str, None] = {}
-
-        def visit(node: Any) -> None:
-            if isinstance(node, relax.Var):
-                names.setdefault(node.name)
-
-        relax.analysis.post_order_visit(self.bindings[name].value, visit)
-        return tuple(names)
+        return tuple(dict.fromkeys(var.name for var in nodes_of(self.bindings[name].value, relax.Var)))
 
     @functools.cache  # noqa: B019  (a view lives as long as one pass)
     def operation(self, name: str) -> Operation | str:

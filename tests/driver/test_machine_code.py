@@ -9,12 +9,13 @@ import pytest
 
 from tests.onnx_graphs import model, node, random, value
 from tvm_ext.core.errors import OptionError
+from tvm_ext.core.graph.nodes import kernels_of
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.driver.build import compile_kernels
 from tvm_ext.driver.lower import Lowered, lower
 from tvm_ext.driver.machine_code import functions_of, machine_code, own_assembly
-from tvm_ext.passes.tir.shares import is_scheduled, kernels_of
+from tvm_ext.passes.tir.shares import is_scheduled
 
 
 @pytest.fixture(scope="module")

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import GlobalVar, IRModule
 
 from ..core.errors import BuildError, naming
+from ..core.graph.nodes import kernels_of, nodes_of
 from ..core.kernel_pass import KernelPass, run_kernel_passes
 from ..core.machine import Machine
 from ..core.passes import CompileContext, PassReport, run_passes
 from ..passes.pipeline import IN_PLACE, TO_CODE, TO_VM
 from ..passes.tir.buffers import with_stack_buffers
 from ..passes.tir.kernel_passes import CODE, is_lowered, lower_to_loops
-from ..passes.tir.shares import kernels_of, note_reports, on_all_cores
+from ..passes.tir.shares import note_reports, on_all_cores
 
 if TYPE_CHECKING:
     from tvm.relax import VMExecutable
@@ -117,8 +117,5 @@ def _nothing() -> tirx.PrimFunc:
 
 def has_parallel_loops(mod: IRModule) -> bool:
     """Whether any kernel runs on the thread pool."""
-    kinds = set()
-    for _, function in mod.functions_items():
-        if isinstance(function, tirx.PrimFunc):
-            tvm_ffi.structural_walk(function.body, (tirx.For, lambda loop: kinds.add(int(loop.kind))))
-    return int(tirx.ForKind.PARALLEL) in kinds
+    loops = (loop for kernel in kernels_of(mod).values() for loop in nodes_of(kernel.body, tirx.For))
+    return any(int(loop.kind) == int(tirx.ForKind.PARALLEL) for loop in loops)

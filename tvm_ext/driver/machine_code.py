@@ -16,9 +16,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError
+from ..core.graph.nodes import kernels_of
 from ..core.machine import Machine, available_cores
 from ..passes.pipeline import PLACING
-from ..passes.tir.shares import is_scheduled, kernels_of
+from ..passes.tir.shares import is_scheduled
 from .build import compile_kernels
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import relax, s_tir, tirx
 from tvm.ir import GenericConst, IRModule
 
+from ..core.graph.nodes import nodes_of
 from ..core.graph.relax_graph import bindings_of
 
 #: What stands for a constant while TVM prints; it declares such free variables at the top of a function.
@@ -72,9 +73,8 @@ def _readers(name: str, function: relax.Function) -> Iterator[tuple[GenericConst
     """Each constant with the variable of its first reader; in reverse, so that the first is kept."""
     prefix = "" if name == "main" else f"{name}_"
     for binding in reversed(bindings_of(function)):
-        constants: list[GenericConst] = []
-        tvm_ffi.structural_walk(binding.value, (GenericConst, constants.append))
-        yield from ((constant, f"{prefix}{binding.var.name}") for constant in reversed(constants))
+        for constant in reversed(nodes_of(binding.value, GenericConst)):
+            yield constant, f"{prefix}{binding.var.name}"
 
 
 def canonical(mod: IRModule) -> IRModule:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import relax, tirx
+from tvm import relax
 from tvm.ir import GenericConst, IRModule
 
+from ..core.graph.nodes import kernels_of
 from ..core.passes import CompileContext
 from ..driver.stages.catalog import STAGES, stage_named
 from ..driver.stages.state import context_state
@@ -68,8 +69,5 @@ def all_kernels_unscheduled(snapshots: Snapshots) -> dict[str, Any]:
     """
     layout, rest = snapshots.of(stage_named("layout").after), snapshots.of(stage_named("tir").after)
     assert layout is not None and rest is not None
-    kernels: dict[str, Any] = {}
-    for gvar, function in (*layout.mod.functions_items(), *rest.mod.functions_items()):
-        if isinstance(function, tirx.PrimFunc):
-            kernels.setdefault(gvar.name_hint, function)
-    return kernels
+    first = kernels_of(layout.mod)
+    return {**first, **kernels_of(rest.mod), **first}

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import did_you_mean
+from ...core.graph.nodes import kernels_of
 from ...core.group import CONFIG, RECIPE, Group
 from ...core.passes import CompileContext
 from ...core.plan import Kernel, Plan
 from ...core.recipe import Config, Match, Miss, Recipe
-from ...passes.tir.shares import kernels_of
 from ...schedules import generic, recipes
 from ...schedules.recipes import layout_transform
 from .file import StageFile

@@ -10,6 +10,7 @@ import numpy as np
 from tvm.ir import IRModule
 
 from ...core.errors import OptionError, UnsupportedError
+from ...core.graph.nodes import kernels_of
 from ...core.instruments import Instruments
 from ...core.machine import Machine
 from ...core.passes import CompileContext
@@ -17,7 +18,6 @@ from ...core.sample_inputs import seeded_inputs
 from ...driver.compile import compile_model
 from ...driver.machine_code import code_of
 from ...passes.pipeline import LOWER
-from ...passes.tir.shares import kernels_of
 from ...runtime.library import is_artifact
 from ...runtime.model import CompiledModel, load
 from ...runtime.sizes.symbols import dimensions_of, named_sizes, sizes_text

@@ -22,6 +22,7 @@ from tvm import tirx
 from tvm.ir import Call
 from tvm.s_tir import SBlock
 
+from ...core.graph.nodes import nodes_of
 from .expressions import dtype_of, like
 
 _LOWEST = {"float16": -65504.0, "float32": -3.4028234663852886e38, "float64": -1.7976931348623157e308}
@@ -147,14 +148,8 @@ def _if_float(strictly: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
 
 def _finds_extremes(function: tirx.PrimFunc) -> bool:
     """Whether some block starts from the largest finite number."""
-    starts: list[Any] = []
-
-    def look(block: SBlock) -> None:
-        if block.init is not None:
-            tvm_ffi.structural_walk(block.init, (tirx.FloatImm, starts.append))
-
-    tvm_ffi.structural_walk(function.body, (SBlock, look))
-    return any(_infinite(value) is not value for value in starts)
+    inits = (block.init for block in nodes_of(function.body, SBlock) if block.init is not None)
+    return any(_infinite(value) is not value for init in inits for value in nodes_of(init, tirx.FloatImm))
 
 
 def _infinite(value: tirx.FloatImm) -> tirx.FloatImm:

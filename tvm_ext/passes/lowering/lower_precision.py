@@ -10,6 +10,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, IRModule
 
 from ...core.errors import OptionError
+from ...core.graph.nodes import nodes_of
 from ...core.graph.relax_graph import Rewriter, array_of, main_bindings, uses_of
 from ...core.numbers.precision import STORED_IN, Layer, PrecisionPlan, rounded
 from ...core.passes import CompileContext, Pass, PassResult
@@ -179,12 +180,6 @@ def _depth(mod: IRModule, products: Sequence[Product]) -> int:
     lowered = {product.var for product in products if not product.kept}
     depth: dict[relax.Var, int] = {}
     for binding in main_bindings(mod):
-        before: list[int] = [0]
-
-        def note(node: Any, before: list[int] = before) -> None:
-            if isinstance(node, relax.Var):
-                before.append(depth.get(node, 0))
-
-        relax.analysis.post_order_visit(binding.value, note)
-        depth[binding.var] = max(before) + (binding.var in lowered)
+        before = max((depth.get(var, 0) for var in nodes_of(binding.value, relax.Var)), default=0)
+        depth[binding.var] = before + (binding.var in lowered)
     return max(depth.values(), default=0)

@@ -6,7 +6,6 @@ of the same memory.
 
 from __future__ import annotations
 
-from tvm import tirx
 from tvm.ir import IRModule
 
 from tvm_ext.core.graph.ownership import Role
@@ -15,6 +14,7 @@ from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Kernel
 from tvm_ext.schedules import generic
 
+from ...core.graph.nodes import kernels_of
 from ..conditions import unique_names
 from .choose_recipes import ChooseRecipes
 
@@ -30,14 +30,14 @@ class LowerRest(Pass):
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         out, fired = IRModule(dict(mod.functions_items()), attrs=mod.attrs), _views(mod, ctx)
-        for gvar, function in mod.functions_items():
-            if not isinstance(function, tirx.PrimFunc) or gvar.name_hint in ctx.kernels:
+        for name, kernel in kernels_of(mod).items():
+            if name in ctx.kernels:
                 continue
-            scheduled, how = generic.schedule(function, ctx.machine)
-            out.update_func(gvar, scheduled)
-            reason = ctx.why_skipped(ChooseRecipes, value=gvar.name_hint) or "no recipe for this operation"
-            ctx.kernels[gvar.name_hint] = Kernel(gvar.name_hint, generic.NAME, {"schedule": how}, reason)
-            fired.append(Event(gvar.name_hint, f"generic schedule ({how}): {reason}"))
+            scheduled, how = generic.schedule(kernel, ctx.machine)
+            out.update_func(out.get_global_var(name), scheduled)
+            reason = ctx.why_skipped(ChooseRecipes, value=name) or "no recipe for this operation"
+            ctx.kernels[name] = Kernel(name, generic.NAME, {"schedule": how}, reason)
+            fired.append(Event(name, f"generic schedule ({how}): {reason}"))
         return PassResult(out, tuple(fired))
 
 

@@ -20,6 +20,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, GlobalVar, IRModule
 
+from ...core.graph.nodes import nodes_of
 from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of, with_main
 from ...core.passes import CompileContext, Event, Pass, PassResult
 from ...runtime.spec import View
@@ -88,7 +89,7 @@ def _lifetimes(function: relax.Function) -> dict[relax.Var, Interval]:
     root: dict[relax.Var, relax.Var] = {}
     steps: dict[relax.Var, list[int]] = {}
     names: dict[relax.Var, str] = {}
-    kept = set(_variables(function.body.body))
+    kept = set(nodes_of(function.body.body, relax.Var))
     step = -1
     for binding in bindings_of(function):
         value = binding.value
@@ -101,11 +102,11 @@ def _lifetimes(function: relax.Function) -> dict[relax.Var, Interval]:
                 names.setdefault(root[source], binding.var.name)
         elif _is_kernel(value):
             step += 1
-            for var in _variables(value):
+            for var in nodes_of(value, relax.Var):
                 if var in root:
                     steps[root[var]].append(step)
         else:
-            kept.update(_variables(value))
+            kept.update(nodes_of(value, relax.Var))
     own = {root[var] for var in kept if var in root}
     return {v: _interval(v, names.get(v, v.name), found) for v, found in steps.items() if found and v not in own}
 
@@ -118,10 +119,3 @@ def _interval(var: relax.Var, name: str, steps: list[int]) -> Interval:
     bits = tvm.DataType(dtype_of(var)).bits
     nbytes = math.prod(shape_of(var) or ()) * -(-bits // 8)
     return Interval(name, nbytes, min(steps), max(steps), var.name.startswith(WORKSPACE))
-
-
-def _variables(expr: Any) -> list[relax.Var]:
-    """All variables in an expression."""
-    found: list[relax.Var] = []
-    tvm_ffi.structural_walk(expr, (relax.Var, found.append))
-    return found

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 from tvm import relax
 from tvm.ir import Call, GlobalVar, IRModule
 
 from ...core.cost.work import bytes_of
+from ...core.graph.nodes import nodes_of
 from ...core.graph.relax_graph import Rewriter, bindings_of, dtype_of, op_name, shape_of
 from ...core.passes import CompileContext, Pass, PassResult
 from ...runtime.memory.arrays import zero_copy
@@ -119,9 +119,8 @@ def _last_readers(function: relax.Function, values: dict[Any, Any]) -> dict[rela
     last: dict[relax.Var, str] = {}
     params = set(function.params)
     for binding in bindings_of(function):
-        found: list[relax.Var] = []
-        tvm_ffi.structural_walk(binding.value, (relax.Var, found.append))
-        last |= {root: str(binding.var.name) for one in found if (root := root_of(one, values)) in params}
+        read = nodes_of(binding.value, relax.Var)
+        last |= {root: str(binding.var.name) for one in read if (root := root_of(one, values)) in params}
     returned = (root_of(one, values) for one in results_of(function.body.body, values))
     return last | {root: "the result" for root in returned if root in params}
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tvm import relax, tirx
+from tvm import relax
 from tvm.ir import Call, GlobalVar, IRModule
 
+from ...core.graph.nodes import kernels_of
 from ...core.graph.relax_graph import bindings_of, op_name
 from ...core.passes import CompileContext, Event, Pass, PassResult
 from ..tir.buffers import Kernel, with_workspace
-from ..tir.shares import kernels_of
 from .arena import WORKSPACE, Pooled
 
 #: Attribute of a kernel: how many of its last parameters are outputs.
@@ -49,9 +49,8 @@ class CountOutputs(Pass):
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         outputs, out = _outputs(mod["main"]), IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-        for gvar, function in mod.functions_items():
-            if isinstance(function, tirx.PrimFunc):
-                out.update_func(gvar, function.with_attr(_OUTPUTS, outputs.get(gvar.name_hint, 1)))
+        for name, kernel in kernels_of(mod).items():
+            out.update_func(out.get_global_var(name), kernel.with_attr(_OUTPUTS, outputs.get(name, 1)))
         return PassResult(out)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import relax
 from tvm.ir import IRModule
 
 from ...core.graph.call_site import CallSite, Written
+from ...core.graph.nodes import nodes_of
 from ...core.graph.relax_graph import dtype_of, main_bindings, op_name, shape_of, tuple_item
 from ...core.passes import CompileContext
 
@@ -20,7 +19,7 @@ def note_call_sites(mod: IRModule, ctx: CompileContext) -> None:
     order = 0
     for binding in bindings:
         name, value = binding.var.name, binding.value
-        reads = sorted({one for source in _variables(value) for one in made.get(source, ())})
+        reads = sorted({one for source in nodes_of(value, relax.Var) for one in made.get(source.name, ())})
         made[name] = set(reads)
         if op_name(value) != "relax.call_tir":
             continue
@@ -43,12 +42,6 @@ def _items(bindings: list[relax.VarBinding]) -> dict[str, list[relax.Var]]:
         name: [taken.get(name, {}).get(i, relax.Var(f"{name}.{i}", field)) for i, field in enumerate(ty.fields)]
         for name, ty in types.items()
     }
-
-
-def _variables(value: Any) -> list[str]:
-    found: list[str] = []
-    relax.analysis.post_order_visit(value, lambda e: found.append(e.name) if isinstance(e, relax.Var) else None)
-    return found
 
 
 def _written(var: relax.Var, ctx: CompileContext) -> Written:

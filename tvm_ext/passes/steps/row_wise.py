@@ -25,6 +25,7 @@ from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.core.graph.provenance import Provenance
 from tvm_ext.core.graph.relax_graph import bindings_of, op_name, shape_of
 
+from ...core.graph.nodes import nodes_of
 from ...ops.row_rules import Cut, Rows, Site
 from ...ops.table import of
 
@@ -190,9 +191,7 @@ def _sizes(ty: relax.TensorType) -> tuple[int, ...] | None:
 
 def _stored(kernel: tirx.PrimFunc) -> list[str]:
     """What a kernel stores, as text."""
-    found: list[str] = []
-    tvm_ffi.structural_walk(kernel.body, (tirx.BufferStore, lambda store: found.append(str(store.value))))
-    return found
+    return [str(store.value) for store in nodes_of(kernel.body, tirx.BufferStore)]
 
 
 def _row(value: np.ndarray, cut: Cut) -> np.ndarray | None:

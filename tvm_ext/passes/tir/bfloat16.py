@@ -18,6 +18,7 @@ from tvm import tirx
 from tvm.ir import Call, StringImm
 from tvm.target import codegen
 
+from ...core.graph.nodes import nodes_of
 from ...rates import instructions
 
 #: Lanes -> suffix of LLVM's name of the instruction.
@@ -76,14 +77,11 @@ def bring_dots() -> tvm.transform.Pass:
     """
 
     def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        found: list[Call] = []
-
-        def note(call: Call) -> None:
-            if getattr(call.op, "name", "") == "tirx.call_pure_extern" and str(call.args[0].value) == instructions.BF16:
-                found.append(call)
-
-        tvm_ffi.structural_walk(function.body, (Call, note))
-        return function.with_body(_with_functions(function.body, [instructions.BF16_SOURCE])) if found else function
+        dots = any(
+            getattr(call.op, "name", "") == "tirx.call_pure_extern" and str(call.args[0].value) == instructions.BF16
+            for call in nodes_of(function.body, Call)
+        )
+        return function.with_body(_with_functions(function.body, [instructions.BF16_SOURCE])) if dots else function
 
     return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.BringDots")
 

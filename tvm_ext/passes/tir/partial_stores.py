@@ -21,6 +21,7 @@ from tvm.ir import Call, Op, Var
 from tvm.ir.expr import TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 
+from ...core.graph.nodes import mentions, nodes_by_kind, nodes_of
 from ...core.group import RECIPE
 
 #: Elements that are stored at a time.
@@ -46,7 +47,7 @@ def without_copy(kernel: tirx.PrimFunc, data: int) -> tirx.PrimFunc | None:
         )
     else:
         body = _guarded(kernel, old, out)
-    if body is None or _mentions(body, old):
+    if body is None or mentions(body, old):
         return None
     params = [*kernel.params[:data], *kernel.params[data + 1 :]]
     return tirx.PrimFunc(params, body, kernel.ret_type, kernel.attrs).without_attr(RECIPE)
@@ -60,7 +61,7 @@ def _copies(stmt: Any, old: Any, out: Any) -> Iterator[Any]:
         yield from _copies(stmt.body, old, out)
     elif isinstance(stmt, tirx.SeqStmt):
         for one in stmt.seq:
-            if _mentions(one, out):
+            if mentions(one, out):
                 yield from [one] if _is_copy(one, old, out) else _copies(one, old, out)
                 return
 
@@ -90,12 +91,8 @@ def _guarded(kernel: tirx.PrimFunc, old: Any, out: Any) -> Any:
     The block stores, of each point of its space, one element, either a new value or the old one. The condition is asked
     outside of all loops that it does not depend on.
     """
-    blocks: list[Any] = []
-    stores: list[Any] = []
-    tvm_ffi.structural_walk(kernel.body, [
-        (SBlock, lambda block: blocks.append(block) if block.iter_vars else None),
-        (_EFFECTS, stores.append),
-    ])  # fmt: skip
+    blocks, stores = nodes_by_kind(kernel.body, SBlock, _EFFECTS)
+    blocks = [block for block in blocks if block.iter_vars]
     store: Any = blocks[0].body if len(blocks) == len(stores) == 1 else None
     choice = _choice(store.value) if isinstance(store, tirx.BufferStore) and store.buffer.same_as(out) else None
     if choice is None or not _is_elementwise(blocks[0], store) or not _is_closed(store, blocks[0], kernel):
@@ -112,8 +109,8 @@ def _guarded(kernel: tirx.PrimFunc, old: Any, out: Any) -> Any:
     if _loads(new, old, indices):
         condition, new, kept = tirx.Not(condition), kept, new
     axes = [one for one in blocks[0].iter_vars if int(one.dom.extent) > 1]
-    outer = [one for one in axes if _mentions(condition, one.var)]
-    if not _loads(kept, old, indices) or (axes and _mentions(condition, axes[-1].var)):
+    outer = [one for one in axes if mentions(condition, one.var)]
+    if not _loads(kept, old, indices) or (axes and mentions(condition, axes[-1].var)):
         return None
     inner = _nest([one for one in axes if one not in outer], tirx.BufferStore(out, new, indices), vector=True)
     return _nest(outer, tirx.IfThenElse(condition, inner, None))
@@ -139,9 +136,7 @@ def _is_elementwise(block: Any, store: Any) -> bool:
 def _is_closed(store: Any, block: Any, kernel: tirx.PrimFunc) -> bool:
     """Whether a store reads parameters of its kernel alone, and variables of its block."""
     known = {*kernel.params, *(one.var for one in block.iter_vars)}
-    read: list[Any] = []
-    tvm_ffi.structural_walk(store, (Var, read.append))
-    return known.issuperset(read)
+    return known.issuperset(nodes_of(store, Var))
 
 
 def _nest(axes: list[Any], body: Any, vector: bool = False) -> Any:
@@ -163,9 +158,3 @@ def _nest(axes: list[Any], body: Any, vector: bool = False) -> Any:
             body = tirx.For(axis.var, 0, extent, tirx.ForKind.SERIAL, body)
         vector = False
     return body
-
-
-def _mentions(node: Any, var: Any) -> bool:
-    found: list[bool] = []
-    tvm_ffi.structural_walk(node, (Var, lambda one: found.append(True) if one.same_as(var) else None))
-    return bool(found)

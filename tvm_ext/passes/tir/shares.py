@@ -10,6 +10,7 @@ from tvm import tirx
 from tvm.ir import IRModule
 
 from ...core.errors import BuildError, at_nodes, naming
+from ...core.graph.nodes import kernels_of
 from ...core.group import RECIPE
 from ...core.kernel_pass import KernelPass, run_kernel_passes
 from ...core.machine import available_cores
@@ -104,11 +105,6 @@ def _shares(kernels: Mapping[str, tirx.PrimFunc], *, scheduled: bool) -> list[tu
     chosen = [(name, f) for name, f in kernels.items() if is_scheduled(f) == scheduled]
     workers = min(available_cores(), len(chosen))
     return [(dict(chosen[index::workers]), scheduled) for index in range(workers)]
-
-
-def kernels_of(mod: IRModule) -> dict[str, tirx.PrimFunc]:
-    """The kernels of a module, by name."""
-    return {g.name_hint: f for g, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)}
 
 
 def is_scheduled(kernel: tirx.PrimFunc) -> bool:

@@ -17,16 +17,17 @@ quantized to bytes fall to either side of a tie too: some few may be off by one.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 from tvm import tirx
 from tvm.ir import IRModule
 from tvm.s_tir import SBlock
 
+from ...core.graph.nodes import kernels_of, nodes_of
 from ...core.group import SUMS
 from ...core.numbers.precision import UNIT_ROUNDOFF
 from ...verification import metrics
@@ -81,41 +82,27 @@ class Rounding:
 
 def accumulated_length(mod: IRModule) -> int:
     """Steps of all sums of the TIR functions of a module, one behind the other."""
-    lengths: list[int] = []
-
-    def visit(block: Any) -> None:
-        extents = [v.dom.extent for v in block.iter_vars if int(v.iter_type) == _REDUCE]
-        if extents and all(isinstance(e, tirx.IntImm) for e in extents):
-            lengths.append(math.prod(int(e) for e in extents))
-
-    for _, function in mod.functions_items():
-        if isinstance(function, tirx.PrimFunc):
-            tvm_ffi.structural_walk(function.body, (SBlock, visit))
-            lengths.append(int((function.attrs or {}).get(SUMS, 0)))
-    return sum(lengths)
+    length = 0
+    for kernel in kernels_of(mod).values():
+        length += int((kernel.attrs or {}).get(SUMS, 0))
+        for block in nodes_of(kernel.body, SBlock):
+            extents = [v.dom.extent for v in block.iter_vars if int(v.iter_type) == _REDUCE]
+            if extents and all(isinstance(e, tirx.IntImm) for e in extents):
+                length += math.prod(int(e) for e in extents)
+    return length
 
 
 def narrowings(mod: IRModule) -> dict[str, int]:
     """dtype -> how many tensors of the TIR functions of a module are floats made of it: of those that lose digits."""
-    counts: dict[str, int] = {}
-
-    def visit(store: Any) -> None:
-        for dtype in {str(cast.ty.dtype) for cast in _casts(store.value)}:
-            counts[dtype] = counts.get(dtype, 0) + 1
-
-    for _, function in mod.functions_items():
-        if isinstance(function, tirx.PrimFunc):
-            tvm_ffi.structural_walk(function.body, (tirx.BufferStore, visit))
-    return counts
+    stores = (store for kernel in kernels_of(mod).values() for store in nodes_of(kernel.body, tirx.BufferStore))
+    return dict(Counter(dtype for store in stores for dtype in {str(cast.ty.dtype) for cast in _casts(store.value)}))
 
 
 def _casts(value: Any) -> list[Any]:
     """Casts of wider floats to narrow ones or bytes in an expression."""
-    casts: list[Any] = []
-    tvm_ffi.structural_walk(value, (tirx.Cast, casts.append))
     return [
         c
-        for c in casts
+        for c in nodes_of(value, tirx.Cast)
         if str(c.ty.dtype) in (*UNIT_ROUNDOFF, *BYTES) and str(c.value.ty.dtype) in ("float32", "float64")
     ]
 

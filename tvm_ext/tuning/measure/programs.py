@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import relax, tirx
 from tvm.ir import IRModule
 from tvm.s_tir import Schedule
 
+from ...core.graph.nodes import kernels_of, nodes_of
 from ...core.graph.relax_graph import op_name
 from ...core.group import Group
 from ...core.layout import Layout
@@ -209,7 +209,7 @@ def _recipe(name: str) -> Recipe:
 
 
 def _only_function(mod: IRModule) -> tirx.PrimFunc:
-    functions = [f for _, f in mod.functions_items() if isinstance(f, tirx.PrimFunc)]
+    functions = list(kernels_of(mod).values())
     if len(functions) != 1:
         raise ValueError(f"a module with one TIR function is needed, this one has {len(functions)}")
     return functions[0]
@@ -217,8 +217,7 @@ def _only_function(mod: IRModule) -> tirx.PrimFunc:
 
 def _arguments(function: tirx.PrimFunc) -> list[Argument]:
     """Arguments of a TIR function; those it stores to are written."""
-    written: list[Any] = []
-    tvm_ffi.structural_walk(function.body, (tirx.BufferStore, lambda store: written.append(store.buffer)))
+    written = [store.buffer for store in nodes_of(function.body, tirx.BufferStore)]
     return [
         Argument(
             tuple(int(d) for d in p.ty.shape), str(p.ty.dtype), written=any(p.same_as(buffer) for buffer in written)

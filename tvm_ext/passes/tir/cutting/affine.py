@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import tvm_ffi
 from tvm import sym, tirx
 from tvm.ir import Call, Range, Var
+
+from ....core.graph.nodes import nodes_of
 
 _WRAPPED = tirx.Min | tirx.Max
 
@@ -84,9 +85,7 @@ def _is_integer(expr: Any) -> bool:
 
 def variables_of(expr: Any) -> set[Any]:
     """The variables that an expression reads."""
-    found: set[Any] = set()
-    tvm_ffi.structural_walk(expr, (Var, found.add))
-    return found
+    return set(nodes_of(expr, Var))
 
 
 def unwrapped(expr: Any) -> Any:

@@ -13,8 +13,8 @@ from typing import Any
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Var
 
+from ....core.graph.nodes import mentions, nodes_by_kind
 from .affine import Affine, Arithmetic, Extents, ceildiv, variables_of
 from .shares import THREADS, start_of
 from .statements import PARALLEL, SERIAL, descend, is_kind, loop_like, named, sequence, with_indices
@@ -64,14 +64,9 @@ def based(body: Any, extents: Extents, views: Views, arithmetic: Arithmetic) -> 
 
 def _unit(loop: tirx.For, extents: Extents, views: Views, arithmetic: Arithmetic) -> tuple[int, Any] | None:
     """Units of a share at the bound, and the run-time count of all; None if the loop is over no such shares."""
-    own: set[Any] = set()
-    stores: list[Any] = []
-    loops: dict[Any, tirx.For] = {}
-    tvm_ffi.structural_walk(
-        loop.body,
-        [(tirx.AllocBuffer, lambda alloc: own.add(alloc.buffer)), (tirx.BufferStore, stores.append),
-         (tirx.For, lambda inner: loops.update({inner.loop_var: inner}))],
-    )  # fmt: skip
+    allocations, stores, nested = nodes_by_kind(loop.body, tirx.AllocBuffer, tirx.BufferStore, tirx.For)
+    own = {allocation.buffer for allocation in allocations}
+    loops = {inner.loop_var: inner for inner in nested}
     found: list[tuple[int, Any]] = []
     for buffer, indices in (views.of(store) for store in stores if store.buffer not in own):
         if buffer not in extents:
@@ -123,9 +118,7 @@ def _with_first(body: Any, var: Any, first: Any, count: int) -> Any:
         return Affine(terms, rest, form.constant).expr(expr.ty.dtype)
 
     new = with_indices(body, sums)
-    left: list[Any] = []
-    tvm_ffi.structural_walk(new, (Var, lambda v: left.append(v) if v.same_as(var) else None))
-    return None if left else new
+    return None if mentions(new, var) else new
 
 
 def _operands(expr: Any, change: Any) -> Any:

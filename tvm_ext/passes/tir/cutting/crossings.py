@@ -15,6 +15,7 @@ from typing import Any
 import tvm_ffi
 from tvm import tirx
 
+from ....core.graph.nodes import nodes_by_kind
 from .affine import Affine, Arithmetic, Extents
 from .normal import shareable
 from .shares import SHARED, THREADS
@@ -86,10 +87,8 @@ def cross(body: Any, extents: Extents, views: Views, arithmetic: Arithmetic) -> 
 
 def _crossing(loop: tirx.For, extents: Extents, views: Views, arithmetic: Arithmetic) -> Crossing | None:
     """The rows that all stores of a loop's iterations are in; None if they are in none, or in several kinds."""
-    own: set[Any] = set()
-    stores: list[Any] = []
-    callbacks = [(tirx.AllocBuffer, lambda alloc: own.add(alloc.buffer)), (tirx.BufferStore, stores.append)]
-    tvm_ffi.structural_walk(loop.body, callbacks)
+    allocations, stores = nodes_by_kind(loop.body, tirx.AllocBuffer, tirx.BufferStore)
+    own = {allocation.buffer for allocation in allocations}
     places = [views.of(store) for store in stores if store.buffer not in own]
     if loop.loop_var not in arithmetic.extents or not all(buffer in extents for buffer, _ in places):
         return None

@@ -16,6 +16,7 @@ from tvm import tirx
 from tvm.ir import Var
 from tvm.ir.expr import TensorLoad
 
+from ....core.graph.nodes import nodes_of
 from .affine import Arithmetic, Extents, variables_of
 
 _DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
@@ -81,8 +82,7 @@ def _inside(index: Any, size: Any, arithmetic: Arithmetic) -> bool:
 
 def _loads(expr: Any, names: dict[Any, Any]) -> list[Any]:
     """The loads in an expression, and in what its variables stand for."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expr, (TensorLoad, found.append))
+    found = nodes_of(expr, TensorLoad)
     for var in variables_of(expr):
         if isinstance(var, Var) and var in names:
             found.extend(_loads(names[var], names))

@@ -16,6 +16,7 @@ from tvm import tirx
 from tvm.ir import Call, Var
 from tvm.ir.expr import TensorLoad
 
+from ....core.graph.nodes import nodes_by_kind, nodes_of
 from .affine import Affine, Arithmetic, Extents, sums_of, unwrapped, variables_of
 from .shares import SHARED, THREADS
 from .statements import (
@@ -36,6 +37,8 @@ from .views import Views
 
 #: Rounds of splitting and joining; each is due to the one before.
 _ROUNDS = 4
+_ACCESSES = (TensorLoad, tirx.BufferStore)
+_DIVISIONS = (tirx.FloorDiv, tirx.FloorMod)
 
 
 def normal(body: Any, arithmetic: Arithmetic, extents: Extents) -> Any:
@@ -73,13 +76,8 @@ def _inlined(body: Any, arithmetic: Arithmetic) -> Any:
 
 def symbolic_variables(body: Any, extents: Extents, views: Views) -> set[Any]:
     """The variables in indices of symbolic dimensions, and of those of other buffers that they index too."""
-    places: list[tuple[tuple[Any, int], set[Any]]] = []
-
-    def access(node: Any) -> None:
-        buffer, indices = views.of(node)
-        places.extend(((buffer, d), variables_of(index)) for d, index in enumerate(indices))
-
-    tvm_ffi.structural_walk(body, ((TensorLoad, tirx.BufferStore), access))
+    accesses = map(views.of, nodes_of(body, _ACCESSES))
+    places = [((buffer, d), variables_of(index)) for buffer, indices in accesses for d, index in enumerate(indices)]
     dims = {(buffer, d) for buffer, shape in extents.items() for d, extent in enumerate(shape) if extent is not None}
     found: set[Any] = set()
     while True:
@@ -92,12 +90,9 @@ def symbolic_variables(body: Any, extents: Extents, views: Views) -> set[Any]:
 
 def bind_loops(body: Any, arithmetic: Arithmetic) -> None:
     """Bind the ranges of all loops of constant extent."""
-
-    def bind(loop: tirx.For) -> None:
+    for loop in nodes_of(body, tirx.For):
         if isinstance(loop.extent, tirx.IntImm) and loop.loop_var not in arithmetic.extents:
             arithmetic.bind(loop.loop_var, int(loop.extent))
-
-    tvm_ffi.structural_walk(body, (tirx.For, bind))
 
 
 def _split(body: Any, views: Views, arithmetic: Arithmetic, symbolic: set[Any]) -> Any:
@@ -143,15 +138,9 @@ def _digits(loop: tirx.For, divisors: list[int], arithmetic: Arithmetic) -> tupl
 
 def _quotients(body: Any, views: Views) -> Iterator[tuple[Affine, int]]:
     """What is divided in a body, or whose remainder is taken, as a sum, with the divisor."""
-    nodes: list[Any] = []
-    divisions = ((tirx.FloorDiv, tirx.FloorMod), nodes.append)
-
-    def access(node: Any) -> None:
-        for index in views.of(node)[1]:
-            tvm_ffi.structural_walk(index, divisions)
-
-    tvm_ffi.structural_walk(body, [divisions, ((TensorLoad, tirx.BufferStore), access)])
-    for node in nodes:
+    nodes, accesses = nodes_by_kind(body, _DIVISIONS, _ACCESSES)
+    indices = [index for access in accesses for index in views.of(access)[1]]
+    for node in (*nodes, *(node for index in indices for node in nodes_of(index, _DIVISIONS))):
         if isinstance(node.b, tirx.IntImm) and int(node.b) > 1 and "int" in str(node.a.ty.dtype):
             yield Affine.of(unwrapped(node.a)), int(node.b)
 
@@ -159,8 +148,7 @@ def _quotients(body: Any, views: Views) -> Iterator[tuple[Affine, int]]:
 def _divisors(body: Any, views: Views, arithmetic: Arithmetic) -> dict[Any, list[int]]:
     """Of each loop's variable the numbers that quotients divide it by, each a multiple of the one before."""
     found: dict[Any, set[int]] = {}
-    loops: set[Any] = set()
-    tvm_ffi.structural_walk(body, (tirx.For, lambda loop: loops.add(loop.loop_var)))
+    loops = {loop.loop_var for loop in nodes_of(body, tirx.For)}
     for form, divisor in _quotients(body, views):
         for var, k in form.terms.items():
             if var in loops and var in arithmetic.extents and divides(form, var, divisor, arithmetic):
@@ -223,14 +211,8 @@ def shareable(loops: list[tirx.For], inner: Any, views: Views, arithmetic: Arith
     Args:
         loops: nested, around `inner`; what a recipe made parallel is independent.
     """
-    own: set[Any] = set()
-    stores: list[Any] = []
-    loads: list[Any] = []
-    tvm_ffi.structural_walk(
-        inner,
-        [(tirx.AllocBuffer, lambda alloc: own.add(alloc.buffer)), (tirx.BufferStore, stores.append),
-         (TensorLoad, loads.append)],
-    )  # fmt: skip
+    allocations, stores, loads = nodes_by_kind(inner, tirx.AllocBuffer, tirx.BufferStore, TensorLoad)
+    own = {allocation.buffer for allocation in allocations}
     at = [views.of(store) for store in stores if store.buffer not in own]
     stored = dict(at)
     alone = all(

@@ -16,6 +16,7 @@ from tvm import tirx
 from tvm.ir import Var
 from tvm.ir.expr import TensorLoad
 
+from ....core.graph.nodes import nodes_of
 from .affine import Affine
 from .statements import PARALLEL, SERIAL, chain_of, children, descend, in_chain, is_kind, sequence
 
@@ -54,8 +55,7 @@ class _Access:
 def _is_private(buffer: Any, body: Any) -> bool:
     """Whether a body writes all of a buffer before it reads any of it."""
     accesses: list[_Access] = []
-    uses: list[Any] = []
-    tvm_ffi.structural_walk(body, (Var, lambda var: uses.append(var) if var.same_as(buffer) else None))
+    uses = [var for var in nodes_of(body, Var) if var.same_as(buffer)]
     _collect(body, buffer, (), True, accesses)
     if not accesses or len(uses) != len(accesses):  # its address is taken
         return False
@@ -69,13 +69,10 @@ def _is_private(buffer: Any, body: Any) -> bool:
 
 
 def _collect(stmt: Any, buffer: Any, loops: tuple[tirx.For, ...], sure: bool, out: list[_Access]) -> None:
-    def load(expr: TensorLoad) -> None:
-        if expr.source.same_as(buffer):
-            out.append(_Access(expr.indices, loops, False, sure))
-
     for name in ("value", "condition", "extent", "indices"):
         if (expr := getattr(stmt, name, None)) is not None:
-            tvm_ffi.structural_walk(expr, (TensorLoad, load))
+            loads = (load for load in nodes_of(expr, TensorLoad) if load.source.same_as(buffer))
+            out.extend(_Access(load.indices, loops, False, sure) for load in loads)
     if isinstance(stmt, tirx.BufferStore) and stmt.buffer.same_as(buffer):
         out.append(_Access(stmt.indices, loops, True, sure))
     inside = (*loops, stmt) if isinstance(stmt, tirx.For) else loops

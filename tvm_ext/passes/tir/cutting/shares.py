@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
 from tvm import tirx
 
+from ....core.graph.nodes import nodes_of
 from .statements import PARALLEL, SERIAL, is_kind, loop_like, named, sequence
 
 #: Annotation of the outermost loop of a nest that threads share: how many they are.
@@ -128,6 +128,4 @@ def _product(extents: Sequence[Any]) -> Any:
 
 def _is_work(body: Any) -> bool:
     """Whether an iteration takes long: it has a loop."""
-    loops: list[Any] = []
-    tvm_ffi.structural_walk(body, (tirx.For, loops.append))
-    return any(is_kind(loop, SERIAL) for loop in loops)
+    return any(is_kind(loop, SERIAL) for loop in nodes_of(body, tirx.For))

@@ -11,6 +11,7 @@ from tvm.ir import Var
 from tvm.ir.expr import TensorLoad
 from tvm_ffi import DefRegionKind
 
+from ....core.graph.nodes import nodes_of
 from .affine import Arithmetic, variables_of
 
 SERIAL, PARALLEL = tirx.ForKind.SERIAL, tirx.ForKind.PARALLEL
@@ -130,6 +131,4 @@ def _is_scalar(expr: Any) -> bool:
 
 def reads(expr: Any) -> bool:
     """Whether an expression reads memory."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expr, (TensorLoad, found.append))
-    return bool(found)
+    return bool(nodes_of(expr, TensorLoad))
