@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from ..core.pages.page import Note, Part, Shown
-from ..runtime.table import Column, Table, Value
+from ..runtime.table import Column, Table, Value, plain_named
 from .noise import RATIO_SPREAD, quartiles, spread
 
 
@@ -107,11 +107,9 @@ class BenchmarkTable(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; times in milliseconds."""
-        return {
-            "model": self.model, "machine": self.machine, "threads": self.threads, "reference": self.reference,
-            "warnings": list(self.warnings), "calibration_ms": [_ms(c) for c in self.calibration],
-            "rows": [self._row_dict(row) for row in self.rows],
-        }  # fmt: skip
+        fields = plain_named(self, "model", "machine", "threads", "reference", "warnings")
+        rows = [self._row_dict(row) for row in self.rows]
+        return {**fields, "calibration_ms": [_ms(seconds) for seconds in self.calibration], "rows": rows}
 
     def parts(self) -> list[Part]:
         """The machine, a row a contender, and what to know of the figures."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.table import plain_named
 from .graph.call_site import CallSite
 from .recipe import Config, Match, Recipe
 from .records.record import Record
@@ -78,10 +79,6 @@ class Kernel:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "name": self.name, "recipe": self.recipe, "config": self.config, "layouts": self.layouts,
-            "calls": len(self.calls), "nodes": self.nodes, "call_sites": [list(c) for c in self.calls],
-            "sites": [site.as_dict() for site in self.sites], "reason": self.reason,
-            "estimated_us": round(self.estimate * 1e6, 1), "record": self.record,
-            "choice": dict(self.choice),
-        }  # fmt: skip
+        names = ("name", "recipe", "config", "layouts", "nodes", "sites", "reason", "record", "choice")
+        calls = {"calls": len(self.calls), "call_sites": [list(call) for call in self.calls]}
+        return {**plain_named(self, *names), **calls, "estimated_us": round(self.estimate * 1e6, 1)}

@@ -20,7 +20,7 @@ from ..passes.lowering.choose_recipes import ChooseRecipes
 from ..runtime.files import write_text
 from ..runtime.model import CompiledModel
 from ..runtime.offload_report import OffloadReport
-from ..runtime.table import Cell, Column, Table
+from ..runtime.table import Cell, Column, Table, plain_fields
 from ..verification.environment import describe_machine
 from ..verification.layer_check import check_layers
 from ..verification.layers import LayerReport
@@ -75,14 +75,9 @@ class Report(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "ok": self.ok, "model": self.model, "analysis": self.analysis.as_dict(), "compile": dict(self.facts),
-            "isa": self.isa, "threads": self.threads, "inputs": list(self.inputs), "outputs": list(self.outputs),
-            "nodes": self.owners.as_dict(), "environment": dict(self.environment),
-            "profile": self.profile.as_dict() if self.profile else None,
-            "layers": self.layers.as_dict() if self.layers else None, "failed": dict(self.failed),
-            "path": str(self.path) if self.path else None,
-        }  # fmt: skip
+        fields = plain_fields(self, "ok", "model")
+        owners, facts, path = fields.pop("owners"), fields.pop("facts"), str(self.path) if self.path else None
+        return {**fields, "compile": facts, "nodes": owners, "path": path}
 
     def html(self) -> str:
         """The page: self-contained, without network.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
+from ..runtime.table import Plain, plain_fields
 from ..verification.reference import onnxruntime_session
 from .calibration import Sample
 
@@ -25,7 +26,7 @@ SAMPLES = 8
 
 
 @dataclass(frozen=True)
-class LayerAccuracy:
+class LayerAccuracy(Plain):
     """A value of the float32 model, and the same one of the quantized model.
 
     Attributes:
@@ -52,11 +53,8 @@ class LayerAccuracy:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite SQNR (no error at all) is None."""
-        return {
-            "nodes": list(self.nodes), "operator": self.operator, "value": self.value, "dtype": self.dtype,
-            "reason": self.reason, "sqnr_db": self.sqnr if math.isfinite(self.sqnr) else None,
-            "of_range": self.of_range, "cosine": self.cosine, "output": self.output,
-        }  # fmt: skip
+        fields = {name: value for name, value in plain_fields(self).items() if name != "sqnr"}
+        return {**fields, "sqnr_db": self.sqnr if math.isfinite(self.sqnr) else None}
 
 
 @dataclass(frozen=True)

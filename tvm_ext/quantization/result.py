@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.pages.page import Fold, Note, Part, Shown
 from ..runtime.files import write_whole
-from ..runtime.table import Cell, Column, Table, Value
+from ..runtime.table import Cell, Column, Table, Value, plain_named
 from .accuracy import LayerAccuracy
 from .settings import QuantizeSettings
 
@@ -74,12 +74,9 @@ class QuantizeResult(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without the model."""
-        return {
-            "model": self.name, "settings": self.settings.as_dict(), "quantized": self.quantized,
-            "samples": self.samples, "compared": self.compared, "bytes": list(self.size), "notes": list(self.notes),
-            "outputs": [row.as_dict() for row in self.outputs], "layers": [row.as_dict() for row in self.layers],
-            "left": [{"node": node, "operator": operator, "reason": why} for node, operator, why in self.left],
-        }  # fmt: skip
+        names = ("settings", "quantized", "samples", "compared", "notes", "outputs", "layers")
+        left = [{"node": node, "operator": operator, "reason": why} for node, operator, why in self.left]
+        return {"model": self.name, "bytes": list(self.size), **plain_named(self, *names), "left": left}
 
     def parts(self) -> list[Part]:
         """What is quantized, and the outputs; on a page every layer, and what stays in float32 with the reason.

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import OptionError, did_you_mean
-from ..runtime.table import plain
+from ..runtime.table import Plain
 
 METHODS = ("minmax", "entropy", "percentile")
 ACTIVATIONS = ("uint8", "int8")
 
 
 @dataclass(frozen=True)
-class QuantizeSettings:
+class QuantizeSettings(Plain):
     """How a model is quantized.
 
     Attributes:
@@ -57,10 +57,6 @@ class QuantizeSettings:
             raise OptionError(
                 f"percentile={number!r}: a number above 50, up to 100, is needed", fix="99.999 is the default"
             )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return dict(plain(self))
 
 
 @functools.cache

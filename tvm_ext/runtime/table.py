@@ -242,7 +242,11 @@ def plain(value: Any, *properties: str) -> Any:
 
 def plain_fields(value: Any, *properties: str) -> dict[str, Any]:
     """The fields of a dataclass, and properties of it, as :func:`plain` values by name."""
-    names = (*(field.name for field in dataclasses.fields(value)), *properties)
+    return plain_named(value, *(field.name for field in dataclasses.fields(value)), *properties)
+
+
+def plain_named(value: Any, *names: str) -> dict[str, Any]:
+    """Attributes of an object of these names, as :func:`plain` values."""
     return {name: plain(getattr(value, name)) for name in names}
 
 

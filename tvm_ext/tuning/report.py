@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..core.pages.page import Note, Part, Shown
-from ..runtime.table import Column, Table, Value
+from ..runtime.table import Column, Plain, Table, Value, plain_fields
 from .in_model import Ratio
 
 #: Why a session stopped that Ctrl-C ended: while it measured, and while it timed the whole model.
@@ -16,7 +16,7 @@ INTERRUPTED_LATE = "interrupted while the whole model was timed: a compile takes
 
 
 @dataclass(frozen=True)
-class TaskRow:
+class TaskRow(Plain):
     """One task.
 
     Attributes:
@@ -52,13 +52,9 @@ class TaskRow:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "task": self.name, "calls": self.calls, "space": self.space, "trials": self.trials, "failed": self.failed,
-            "wrong": self.wrong, "seconds_before": _or_none(self.before), "seconds_after": _or_none(self.after),
-            "in_model": self.in_model and list(self.in_model), "recipe": self.recipe, "config": self.config,
-            "kept": self.kept, "flops": self.flops, "curve": [list(point) for point in self.curve], "known": self.known,
-            "unusable": self.unusable,
-        }  # fmt: skip
+        times = {"seconds_before": _or_none(self.before), "seconds_after": _or_none(self.after)}
+        fields = {name: value for name, value in plain_fields(self).items() if name not in ("name", "before", "after")}
+        return {"task": self.name, **times, **fields}
 
 
 @dataclass(frozen=True)
@@ -103,16 +99,9 @@ class TuneReport(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        ratio = self.ratio and {
-            "median": self.ratio.median, "low": self.ratio.low, "high": self.ratio.high, "rounds": self.ratio.rounds,
-            "seconds": list(self.ratio.seconds),
-        }  # fmt: skip
-        return {
-            "model": self.model, "session": self.session, "log": self.log, "trials": self.trials,
-            "seconds": self.seconds, "stopped": self.stopped, "ratio": ratio,
-            "error": None if self.error is None else _or_none(self.error), "ok": self.ok, "failed": self.failed,
-            "notes": list(self.notes), "tasks": [row.as_dict() for row in self.rows],
-        }  # fmt: skip
+        fields = plain_fields(self, "trials", "ok")
+        error = None if self.error is None else _or_none(self.error)
+        return {"tasks": fields.pop("rows"), **fields, "error": error}
 
     def parts(self) -> list[Part]:
         """A row a task: times of one call alone, and of all calls inside the model; then the session in words."""

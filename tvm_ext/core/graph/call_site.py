@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.plain import row
+from ...runtime.table import Plain
 from ..layout import Layout
 from .provenance import Held
 
@@ -42,7 +43,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class CallSite:
+class CallSite(Plain):
     """One call of a kernel.
 
     Attributes:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.table import plain_named
+
 if TYPE_CHECKING:
     from tvm.ir import GenericConst
 
@@ -46,12 +48,8 @@ class OffloadedRegion:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "name": self.name, "backend": self.backend, "kernel": self.kernel, "nodes": list(self.nodes),
-            "composites": [[pattern, list(ops)] for pattern, ops in self.composites], "seconds": self.seconds,
-            "host_seconds": self.host_seconds, "program_bytes": int(self.program.value.shape[0]),
-            "facts": dict(self.facts),
-        }  # fmt: skip
+        names = ("name", "backend", "kernel", "nodes", "composites", "seconds", "host_seconds", "facts")
+        return {**plain_named(self, *names), "program_bytes": int(self.program.value.shape[0])}
 
 
 @dataclass

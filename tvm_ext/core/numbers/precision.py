@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.plain import read
-from ...runtime.table import plain_fields
+from ...runtime.table import Plain
 from ..errors import OptionError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class PrecisionPlan:
+class PrecisionPlan(Plain):
     """What precision="bf16" or "fp16" came to.
 
     Attributes:
@@ -80,6 +80,8 @@ class PrecisionPlan:
     depth: int
     max_error: float | None = None
     measured: float | None = None
+
+    derived = ("kept", "tolerance")
 
     @property
     def tolerance(self) -> float | None:
@@ -100,10 +102,6 @@ class PrecisionPlan:
     def kept(self) -> dict[str, str]:
         """An ONNX node of each product that keeps float32, and why: as `keep_float32` takes them."""
         return {one.nodes[0]: one.why for one in self.layers if one.precision == "float32" and one.nodes}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return plain_fields(self, "kept", "tolerance")
 
     @classmethod
     def of_dict(cls, state: Mapping[str, Any]) -> PrecisionPlan:
