@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
-from ..runtime.table import knobs_text
+from ..runtime.table import knobs_text, plain_named
 from .shared.common import print_json, print_result, print_table
 from .shared.options import add_options, compile_options
 
@@ -221,9 +221,6 @@ def _task_dict(summary: TaskSummary) -> dict[str, Any]:
 
 
 def _record_dict(record: Record) -> dict[str, Any]:
-    return {
-        "recipe": record.recipe, "version": record.version, "config": record.config, "costs": list(record.costs),
-        "seconds": record.cost if record.costs else None, "error": record.error, "detail": record.detail,
-        "check": record.check, "discarded": record.discarded, "machine": dict(record.machine),
-        "session": record.session, "timestamp": record.timestamp,
-    }  # fmt: skip
+    names = ("recipe", "version", "config", "costs", "error", "detail", "check", "discarded", "machine", "session")
+    fields = plain_named(record, *names, "timestamp")
+    return {**fields, "seconds": record.cost if record.costs else None}
