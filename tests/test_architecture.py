@@ -34,9 +34,7 @@ LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 OPEN_TO_ALL = ("tvm_ext.core.errors",)
 RUNTIME_MAY_IMPORT = ("numpy", "tvm_ffi", "tvm.runtime", "tvm_ext.core.errors", "tvm_ext.runtime")
 TOP_LEVEL_FOLDERS = ("byoc", "schedules", "tuning_logs")
-DISTRIBUTION_OF = {
-    "tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi", "google": "protobuf", "xgboost": "xgboost-cpu",
-}  # fmt: skip
+DISTRIBUTION_OF = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi", "google": "protobuf", "xgboost": "xgboost-cpu"}
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAX_FILE_LINES = 400

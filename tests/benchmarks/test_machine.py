@@ -22,7 +22,7 @@ FACTS = {"vendor": "amd", "processor": "znver4", "isa": "avx512", "features": "a
         ({"vendor": "intel", "processor": "diamond", "features": "amx-tile"}, "intel-diamond-avx512-amx-2c"),
         ({"vendor": "intel", "processor": "skylake-avx512"}, "intel-skylake-avx512-2c"),
     ],
-)  # fmt: skip
+)
 def test_names(changes: dict[str, Any], name: str) -> None:
     assert machine.machine_name({**FACTS, **changes}) == name
 

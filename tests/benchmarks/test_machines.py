@@ -39,7 +39,7 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
         "a/precision": {"machine": FACTS, "rows": [row("bf16", "0.5 (rounds)", True), row("alone", "2; more", None)]},
         "b/precision": {"parts": {"x": {"machine": FACTS, "rows": [row("bf16", "1.5 (rounds)", False)]}}},
         "c/tuning": {"rate": {"machine": {"cpu": "Other CPU"}, "rows": [{"tuner": "xgb"}]}},
-    }  # fmt: skip
+    }
     for name, document in documents.items():
         path = tmp_path / f"{name}.json"
         path.parent.mkdir(exist_ok=True)

@@ -22,7 +22,7 @@ REPORT = {
     "passes": [{"name": "dead-code", "seconds": 0.001, "fired": [["x", "dropped"]], "skipped": [["y", "used"]]}],
     "timing": {"import": 0.5, "build": 1.25},
     "warnings": ["NaN in weight 'w'"],
-}  # fmt: skip
+}
 
 
 class Fake(FakeCompiled):

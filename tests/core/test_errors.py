@@ -24,13 +24,13 @@ def test_an_operator_that_tvm_prints_is_its_name() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("Traceback (most recent call last):\n  File \"a.cc\", line 3\n\nInternalError: no\n", "InternalError: no"),
+        ('Traceback (most recent call last):\n  File "a.cc", line 3\n\nInternalError: no\n', "InternalError: no"),
         ("from tvm.script import ir as I\n@I.ir_module\nError message: too few axes\n", "too few axes"),
         ("shapes are R.shape([1, 2]) and T.int64(3) of T.float32", "shapes are [1, 2] and 3 of float32"),
         ('Cannot parse attribute: \nname: "axes"\ntype: INTS\n', 'Cannot parse attribute: name: "axes"'),
         ("x" * 5000, "x" * 300),
     ],
-)  # fmt: skip
+)
 def test_the_line_that_says_something(text: str, line: str) -> None:
     assert essence(ValueError(text)) == f"ValueError: {line}"
 

@@ -20,10 +20,10 @@ WINDOWS = [
     "kernel_shape = [3, 2], strides = [3, 2], pads = [1, 0, 2, 1], ceil_mode = 1",
     "kernel_shape = [2, 3], strides = [4, 2], pads = [0, 1, 1, 1], ceil_mode = 1",
     "kernel_shape = [3, 3], strides = [2, 2], pads = [0, 0, 0, 0], ceil_mode = 1",
-    "kernel_shape = [2, 2], strides = [3, 2], auto_pad = \"SAME_UPPER\"",
-    "kernel_shape = [3, 3], strides = [2, 2], auto_pad = \"SAME_LOWER\"",
+    'kernel_shape = [2, 2], strides = [3, 2], auto_pad = "SAME_UPPER"',
+    'kernel_shape = [3, 3], strides = [2, 2], auto_pad = "SAME_LOWER"',
     "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]",
-]  # fmt: skip
+]
 #: Of these TVM's kernels are not written alike at all sizes.
 REFUSED = {
     ("MaxPool", WINDOWS[4]), ("MaxPool", WINDOWS[5]), ("AveragePool", WINDOWS[3]), ("AveragePool", WINDOWS[4]),

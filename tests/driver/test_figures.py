@@ -47,9 +47,9 @@ def test_the_instruction_of_the_products_is_named(target, recipe, instruction):
 
 
 def test_of_a_table_only_the_rows_that_are_read_count():
-    taken = figures(
-        [node("Gather", "w i", "y")], [value("i", [5], 7)], [value("y", [5, 24])], {"w": random(1000, 24)}
-    )["take"]  # fmt: skip
+    taken = figures([node("Gather", "w i", "y")], [value("i", [5], 7)], [value("y", [5, 24])], {"w": random(1000, 24)})[
+        "take"
+    ]
     assert taken["bytes"] == 4 * 5 * 24 + 8 * 5 + 4 * 5 * 24 and taken["flops"] == 0
 
 

@@ -80,7 +80,7 @@ def test_is_what_onnxruntime_computes(name: str) -> None:
 @pytest.mark.parametrize(
     ("attribute", "want"),
     [({"value_int": 3}, 3), ({"value_ints": [3, 4]}, [3, 4]), ({"value_float": 2}, 2), ({"value_floats": [2]}, [2])],
-)  # fmt: skip
+)
 def test_constants_of_every_kind(attribute: Any, want: Any) -> None:
     (got,) = known_outputs(node("Constant", [], ["y"], **attribute), [], 17) or []
     np.testing.assert_array_equal(got, want)

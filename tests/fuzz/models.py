@@ -143,7 +143,7 @@ _TEXTS = {
     "transpose": """<ir_version: 8, opset_import: ["" : 15]> g (float[2, 3, 4] x) => (float[4, 2] y)
       { a = Transpose <perm = [2, 0, 1]> (x)  ax = Constant <value_ints = [2]> ()  b = ReduceSum <keepdims = 0> (a, ax)
         c = Einsum <equation = "ab->ba"> (b)  d = Transpose (c)  y = LeakyRelu <alpha = 0.2> (d) }""",
-}  # fmt: skip
+}
 
 
 def from_text(name: str) -> onnx.ModelProto:

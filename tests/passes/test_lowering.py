@@ -114,9 +114,7 @@ GENERIC = {
     "cumsum": [node("CumSum", "x axis", "y")],
     "resize": [node("Resize", "x  scales", "y", mode="nearest")],
 }
-CONSTANTS = {
-    "axis": np.array(2, np.int64), "scales": np.array([1, 1, 2, 2], np.float32),
-}  # fmt: skip
+CONSTANTS = {"axis": np.array(2, np.int64), "scales": np.array([1, 1, 2, 2], np.float32)}
 
 
 @pytest.mark.parametrize("name", GENERIC)

@@ -126,7 +126,7 @@ def summary(table: Table) -> str:
         f"\n## {len(nodes)} operators, {sum(nodes.values())} nodes\n\n{_tally(nodes)}",
         "\n## Other than pass\n",
         *(f"* seed {seed}: {kind}: {reason}" for seed, (kind, reason) in sorted(table.others.items())),
-    ]  # fmt: skip
+    ]
     return "\n".join(parts) + "\n"
 
 

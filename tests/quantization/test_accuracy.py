@@ -50,5 +50,5 @@ def test_a_better_model_has_better_rows() -> None:
     fine, coarse = (
         {row.value: row.sqnr for row in quantize(model, samples(model), reduce_range=bits == 7).layers}
         for bits in (8, 7)
-    )  # fmt: skip
+    )
     assert fine["r1"] > coarse["r1"] and fine["r2"] > coarse["r2"] > 15

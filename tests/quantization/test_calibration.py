@@ -78,7 +78,7 @@ def test_nothing_is_no_calibration(tmp_path: Path) -> None:
         ([np.full_like(X[:1], np.nan)], "NaN or infinite"),
         ([X[:0]], r"float32\[0, 5, 9, 11\]"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_named(given: list, said: str) -> None:
     with pytest.raises(InputError, match=said):
         read_samples(given, residual())

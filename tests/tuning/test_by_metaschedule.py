@@ -22,9 +22,7 @@ MACHINE = Machine.detect(threads=1)
 def tiny():
     """A convolution and a matmul, of odd sizes."""
     weights = {"w": random(17, 5, 3, 3), "b": random(17), "v": random(13, 11)}
-    nodes = [
-        node("Conv", "x w b", "a", pads=[1, 1, 1, 1]), node("Relu", "a", "c"), node("MatMul", "c v", "y"),
-    ]  # fmt: skip
+    nodes = [node("Conv", "x w b", "a", pads=[1, 1, 1, 1]), node("Relu", "a", "c"), node("MatMul", "c v", "y")]
     return model(nodes, [value("x", (1, 5, 7, 13))], [value("y", (1, 17, 7, 11))], weights)
 
 

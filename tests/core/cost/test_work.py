@@ -33,7 +33,7 @@ def conv(groups=1, strides=1, padding=0):
         (lambda x: relax.op.nn.max_pool2d(x, (3, 3), (2, 2)), [(1, 4, 9, 9)], 4 * 4 * 4 * 9),
         (lambda x: relax.op.mean(x, [2, 3]), [(1, 4, 9, 7)], 4 * 9 * 7),  # each element is read once
     ],
-)  # fmt: skip
+)
 def test_sums_of_products_count_twice_and_others_once(op, shapes, expected):
     assert flops(op, shapes) == expected
 

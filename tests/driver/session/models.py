@@ -15,9 +15,7 @@ from tvm_ext import InferenceSession
 
 def affine() -> onnx.ModelProto:
     """y = relu(x w) + b, with `N` rows, and z = -k, with a dimension without a name."""
-    nodes = [
-        node("MatMul", "x w", "h"), node("Relu", "h", "r"), node("Add", "r b", "y"), node("Neg", "k", "z"),
-    ]  # fmt: skip
+    nodes = [node("MatMul", "x w", "h"), node("Relu", "h", "r"), node("Add", "r b", "y"), node("Neg", "k", "z")]
     inputs = [value("x", ["N", 8]), value("b", ["N", 4]), value("k", [None, 2], TensorProto.INT64)]
     outputs = [value("y", ["N", 4]), value("z", [None, 2], TensorProto.INT64)]
     proto = model(nodes, inputs, outputs, {"w": random(8, 4)})

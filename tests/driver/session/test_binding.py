@@ -111,7 +111,7 @@ def test_inputs_are_read_when_it_runs(both: list[Any]) -> None:
         (lambda b: b.bind_cpu_input("x", random(2, 8).astype(np.float64)), "'x' has dtype float64"),
         (lambda b: b.clear_binding_inputs(), r"missing \['x', 'b', 'k'\]"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit(both: list[Any], bind: Callable[[Any], None], message: str) -> None:
     binding = both[0].io_binding()
     bind_feed(binding, feed(2))

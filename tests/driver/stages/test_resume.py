@@ -197,7 +197,7 @@ Damage = Callable[[Path], int]
         ("06_scheduled.py", "T.vectorized(", "T.vektorized(", "no attribute 'vektorized'"),
         ("06_scheduled.py", "constants(__file__)", "constants('nowhere.py')", "there is no 'nowhere.json'"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_with_its_line(copy: Path, file: str, old: str, new: str, message: str) -> None:
     line = edit(copy / file, old, new)
     with pytest.raises(StageError) as caught:

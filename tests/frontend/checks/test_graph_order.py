@@ -98,7 +98,7 @@ def test_an_output_that_no_node_makes():
         (model([node("Split", ["x"], ["y", "y"], "twins")], [value("x", [2])], []), ["'twins'", "twice"]),
         (model([], [value("x", [2]), value("x", [2])], [value("x", [2])]), ["'x'", "an input twice"]),
     ],
-)  # fmt: skip
+)
 def test_a_value_made_twice_names_both_makers(proto, words):
     with pytest.raises(ModelError) as error:
         check_names(proto.graph, "m")

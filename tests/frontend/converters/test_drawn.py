@@ -125,7 +125,7 @@ FLOAT8 = np.ones((2, 2), ml_dtypes.float8_e4m3fn)
         (node("Col2Im", ["x", "n", "n"], ["y"]), [np.ones((1, 4, 1), bool), np.array([2, 2])], 18, "bool"),
         (node("QLinearMatMul", ["x", "s", "n", "x", "s", "n", "s", "n"], ["y"]), [FLOAT8, FLOAT8[0, 0]], 21, "float8"),
     ],
-)  # fmt: skip
+)
 def test_what_has_no_one_meaning_is_refused(one: Any, inputs: Any, opset: int, part: str) -> None:
     x, n = inputs
     weights = {"n": np.asarray(n), "s": np.float32(0.5)}

@@ -32,7 +32,7 @@ def members(reads: list[str], makes: list[str], closed: str, apart: list[int]) -
         (["x", "x", "a", "b", "cs", "dt"], ["sa", "tb", "d", "c", "y", "z"], "st", [0, 1], [[0, 1, 2, 3, 4, 5]]),
         (["x", "x", "a", "b", "s", "t"], ["sa", "tb", "d", "c", "y", "z"], "st", [0, 1], [[0, 4], [1, 5]]),
     ],
-)  # fmt: skip
+)
 def test_members(reads: list[str], makes: list[str], closed: str, apart: list[int], wanted: list[list[int]]) -> None:
     assert members(reads, makes, closed, apart) == wanted
 

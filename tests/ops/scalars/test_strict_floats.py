@@ -219,7 +219,7 @@ def test_truth_of_nan(dtype: str, fusion: str) -> None:
         "b": ([node("Cast", "y", "b1", to=TensorProto.BOOL), node("Not", "b1", "b")], lambda x, y: y == 0),
         "c": ([node("Equal", "x y", "c1"), node("Not", "c1", "c")], lambda x, y: x != y),
         "d": ([node("Sign", "x", "d1"), node("Cast", "d1", "d", to=TensorProto.BOOL)], lambda x, y: np.sign(x) != 0),
-    }  # fmt: skip
+    }
     check(chains, dtype, "bool", fusion=fusion)
 
 

@@ -21,9 +21,7 @@ def compiled(nodes: list[onnx.NodeProto], outputs: str, **weights: np.ndarray) -
 
 
 def test_outputs_of_kernels_are_written_in_place_even_behind_a_reshape() -> None:
-    nodes = [
-        node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("Reshape", "b s", "y"), node("Softmax", "a", "z"),
-    ]  # fmt: skip
+    nodes = [node("MatMul", "x w", "a"), node("Relu", "a", "b"), node("Reshape", "b s", "y"), node("Softmax", "a", "z")]
     made = compiled(nodes, "y z a", w=random(6, 6), s=np.array([2, -1]))
     (program,) = made.metadata.programs
     assert program.destinations == ((0, (4, 6)), (1, (4, 6)), (2, (4, 6)))

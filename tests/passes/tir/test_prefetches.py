@@ -78,7 +78,7 @@ STREAMING: dict[str, tuple[Recipe, Callable[[], Group]]] = {
     "conv2d_dot, bf16": (Conv2dDot(), lambda: narrow_conv(BF16)),
     "dense_dot, int8": (DenseDot(), lambda: narrow_matmul(TYPES["int8"])),
     "dense_dot, bf16": (DenseDot(), lambda: narrow_matmul(BF16)),
-}  # fmt: skip
+}
 CASES = [
     pytest.param(kernel, machine, id=f"{kernel}, {machine}")
     for kernel in STREAMING

@@ -75,9 +75,7 @@ def test_orders() -> None:
 
 def test_interleave_takes_from_the_longest_chain() -> None:
     axes = ["y0", "y1", "x0", "x1", "k0", "k1"]
-    found = choices(
-        "define_reorder", axes, "interleave", spatial=[["y0", "y1"], ["x0", "x1"]], reduce=[["k0", "k1"]],
-    )  # fmt: skip
+    found = choices("define_reorder", axes, "interleave", spatial=[["y0", "y1"], ["x0", "x1"]], reduce=[["k0", "k1"]])
     assert [[axes[i] for i in order] for order in found] == [["y0", "x0", "k0", "y1", "x1", "k1"]]
 
 

@@ -117,9 +117,7 @@ def test_a_model_without_a_region_says_what_to_do() -> None:
 def test_layers_of_equal_shape_with_weights_of_more_bits_are_not_equal() -> None:
     """A weight that does not fit int8 takes two passes through k."""
     weights = {"w": np.full((8, 8), 3, np.int8), "v": np.full((8, 8), 200, np.uint8)}
-    nodes = [
-        graphs.node("MatMulInteger", "x w", "y1", "narrow"), graphs.node("MatMulInteger", "x v", "y2", "wide"),
-    ]  # fmt: skip
+    nodes = [graphs.node("MatMulInteger", "x w", "y1", "narrow"), graphs.node("MatMulInteger", "x v", "y2", "wide")]
     outputs = [graphs.value(name, [4, 8], TensorProto.INT32) for name in ("y1", "y2")]
     proto = graphs.model(nodes, [graphs.value("x", [4, 8], TensorProto.INT8)], outputs, weights)
     found = regions_of(proto, offload_options={"dtype": "int8"})

@@ -56,7 +56,7 @@ def floats(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 def built(
     operator: str, cases: Sequence[Case], domain: str, stated: str = ""
-) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:  # fmt: skip
+) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     """A model of all nodes, whose outputs have no types yet or this one, and what it is fed with."""
     nodes, feeds, weights, outputs = [], {}, {}, []
     for number, one in enumerate(cases):
