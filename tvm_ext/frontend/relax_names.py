@@ -10,7 +10,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from ..core.graph.provenance import Held, Provenance
-from ..core.graph.relax_graph import dtype_of, uses_of
+from ..core.graph.relax_graph import dtype_of, uses_of, with_body, with_main
 from ..core.numbers.precision import NARROW_FLOATS
 from .converters import unread
 from .naming import Names, identifier
@@ -36,12 +36,8 @@ def named_module(trace: Trace, output_names: Iterable[str]) -> tuple[IRModule, P
     outputs = set(trace.outputs)
     fresh = {var: _renamed(var, name, var in outputs) for var, name in names.items()}
     body = relax.SeqExpr(_blocks(function, origins), _result(trace))
-    unnamed = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
-    mod = IRModule(dict(trace.mod.functions_items()), attrs=trace.mod.attrs)
-    mod.update_func(
-        trace.mod.get_global_var("main"), tvm_ffi.structural_map(unnamed, (relax.Var, lambda var: fresh.get(var, var)))
-    )
-    mod = relax.transform.Normalize()(mod)  # gives the new body its type
+    named = tvm_ffi.structural_map(with_body(function, body), (relax.Var, lambda var: fresh.get(var, var)))
+    mod = relax.transform.Normalize()(with_main(trace.mod, named))  # gives the new body its type
     held = _held(trace, names, output_names, list(function.params))
     return mod, Provenance({names[var]: labels for var, labels in origins.items()}, held, _narrow(trace))
 

@@ -15,7 +15,7 @@ from tvm import relax, s_tir, tirx
 from tvm.ir import GenericConst, IRModule
 
 from ..core.graph.nodes import nodes_of
-from ..core.graph.relax_graph import bindings_of
+from ..core.graph.relax_graph import bindings_of, with_body
 
 #: What stands for a constant while TVM prints; it declares such free variables at the top of a function.
 _PLACE = "tvm_ext_constant_"
@@ -65,8 +65,7 @@ def _with_places(name: str, function: Any, constants: list[tuple[GenericConst, s
             constants.append((constant, readers.get(constant, name)))
         return places[constant]
 
-    body = tvm_ffi.structural_map(function.body, (GenericConst, place))
-    return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+    return with_body(function, tvm_ffi.structural_map(function.body, (GenericConst, place)))
 
 
 def _readers(name: str, function: relax.Function) -> Iterator[tuple[GenericConst, str]]:

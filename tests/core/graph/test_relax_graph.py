@@ -19,6 +19,8 @@ from tvm_ext.core.graph.relax_graph import (
     shape_of,
     static_tensor,
     uses_of,
+    with_body,
+    with_functions,
 )
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext
@@ -46,6 +48,16 @@ def test_uses(mod: IRModule) -> None:
     uses = uses_of(mod["main"])
     names = {v.name: [u.name if u is not None else None for u in readers] for v, readers in uses.items()}
     assert names == {"x": ["a"], "a": ["b", "c"], "b": ["c"], "c": [None]}
+
+
+def test_a_function_with_another_body_keeps_the_rest(mod: IRModule) -> None:
+    main, x = mod["main"].with_attr("k", 1), relax.Var("x", relax.TensorType((5,), "int32"))
+    shorter = with_body(main, relax.SeqExpr(main.body.blocks, main.params[0]))
+    assert shorter.body.body.same_as(main.params[0]) and shorter.ret_ty.same_as(main.ret_ty) and shorter.attrs["k"] == 1
+    other = with_body(main, relax.SeqExpr([], x), [x], x.ty)
+    assert list(other.params) == [x] and other.ret_ty.same_as(x.ty)
+    changed = with_functions(mod, {"main": shorter})
+    assert changed["main"].same_as(shorter) and not mod["main"].same_as(shorter)
 
 
 def test_nothing_fired_is_the_same_module(mod: IRModule, ctx: CompileContext) -> None:

@@ -6,11 +6,10 @@ caches between two calls of it: what counts is whether all of them fit together.
 
 from __future__ import annotations
 
-from tvm import relax
 from tvm.ir import GenericConst, IRModule
 
-from ..graph.relax_graph import main_bindings
-from ..group import GROUP, WEIGHTS_IN
+from ..graph.relax_graph import iter_groups, main_bindings, with_functions
+from ..group import WEIGHTS_IN
 from ..machine import Machine
 from .estimate import level_of
 from .work import bytes_of
@@ -37,8 +36,4 @@ def with_residence(mod: IRModule, machine: Machine) -> IRModule:
     level = weights_level(sum(bytes_of(constant) for constant in constants), machine)
     if level == "memory":
         return mod
-    out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    for gvar, function in mod.functions_items():
-        if isinstance(function, relax.Function) and function.attrs and GROUP in function.attrs:
-            out.update_func(gvar, function.with_attr(WEIGHTS_IN, level))
-    return out
+    return with_functions(mod, {g.name_hint: group.with_attr(WEIGHTS_IN, level) for g, group in iter_groups(mod)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,23 @@ def main_bindings(mod: IRModule) -> list[relax.VarBinding]:
 
 def with_main(mod: IRModule, function: relax.Function) -> IRModule:
     """The module with another function for `main`."""
+    return with_functions(mod, {"main": function})
+
+
+def with_functions(mod: IRModule, functions: Mapping[str, Any]) -> IRModule:
+    """The module with other functions of these names, which it has."""
     out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    out.update_func(out.get_global_var("main"), function)
+    for name, function in functions.items():
+        out.update_func(out.get_global_var(name), function)
     return out
+
+
+def with_body(
+    function: relax.Function, body: Any, params: Sequence[relax.Var] | None = None, ty: Any = None
+) -> relax.Function:
+    """The function with another body; with other parameters and another type of its result, where these are stated."""
+    own = function.params if params is None else params
+    return relax.Function(own, body, ty or function.ret_ty, function.is_pure, function.attrs)
 
 
 def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
@@ -79,9 +93,7 @@ def prefix_of(mod: IRModule, count: int) -> IRModule:
     made = relax.Tuple([binding.var for binding in bindings])
     out = relax.Var("result", relax.TupleType([binding.var.ty for binding in bindings]))
     body = relax.SeqExpr([relax.DataflowBlock([*bindings, relax.VarBinding(out, made)])], out)
-    shortened = relax.Function(main.params, body, out.ty, main.is_pure, main.attrs)
-    functions = {**dict(mod.functions_items()), mod.get_global_var("main"): shortened}
-    return relax.transform.DeadCodeElimination(["main"])(IRModule(functions, attrs=mod.attrs))
+    return relax.transform.DeadCodeElimination(["main"])(with_main(mod, with_body(main, body, ty=out.ty)))
 
 
 def scalar_of(expr: Any) -> float | int | None:
@@ -236,8 +248,7 @@ class Rewriter:
         self._current, self.ctx.at = None, ""
 
     def _finish(self, blocks: list[Any]) -> IRModule:
-        f = self.function
-        new = relax.Function(f.params, relax.SeqExpr(blocks, f.body.body), f.ret_ty, f.is_pure, f.attrs)
+        new = with_body(self.function, relax.SeqExpr(blocks, self.function.body.body))
         kept = {g: function for g, function in self.mod.functions_items() if g not in self._replaced}
         mod = IRModule(kept, attrs=self.mod.attrs)
         mod.update_func(self.gvar, new)

@@ -29,6 +29,7 @@ from tvm_ext.core.records.record_book import RecordBook
 from tvm_ext.core.records.task_key import TaskKey
 from tvm_ext.schedules import recipes
 
+from ...core.graph.relax_graph import with_functions
 from ..sizes.alignment import VARYING
 
 
@@ -39,8 +40,7 @@ class ChooseRecipes(Pass):
     needed = "without it no recipe is used: switch recipes off instead"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        fired, skipped = [], []
-        out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+        fired, skipped, chosen = [], [], {}
         for gvar, function in iter_groups(mod):
             group = Group(gvar.name_hint, function)
             options = allowed_matches(group, ctx)
@@ -51,10 +51,10 @@ class ChooseRecipes(Pass):
                 continue
             ctx.plans[group.name] = plan
             text = config_text(plan.config)
-            out.update_func(gvar, function.with_attr({RECIPE: plan.recipe.name, CONFIG: text}))
+            chosen[group.name] = function.with_attr({RECIPE: plan.recipe.name, CONFIG: text})
             source = f" from a record of {plan.record.cost * 1e6:.1f} us" if plan.record else ""
             fired.append(Event(group.name, f"{plan.recipe.name} {text}{source}"))
-        return PassResult(out, tuple(fired), tuple(skipped))
+        return PassResult(with_functions(mod, chosen), tuple(fired), tuple(skipped))
 
 
 @dataclass(frozen=True)

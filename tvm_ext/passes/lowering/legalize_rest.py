@@ -15,6 +15,7 @@ from tvm_ext.core.graph.relax_graph import Rewriter, bindings_of
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.ops.scalars.legalize import legalizations
 
+from ...core.graph.relax_graph import with_body
 from .kernel_interfaces import check_kept, check_kernels
 from .named_fusion import fuse
 
@@ -100,5 +101,4 @@ def _lifted(function: relax.Function) -> tuple[relax.Function, list[GenericConst
         value = Call(call.op, [operand(a) for a in call.args], call.attrs, call.ty_args, ret_ty=call.ty)
         bindings.append(relax.VarBinding(binding.var, value))
     body = relax.SeqExpr([relax.DataflowBlock(bindings)], function.body.body)
-    lifted = relax.Function([*function.params, *params], body, function.ret_ty, function.is_pure, function.attrs)
-    return lifted, constants
+    return with_body(function, body, [*function.params, *params]), constants

@@ -14,6 +14,7 @@ from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 from tvm_ext.core.graph.relax_graph import Rewriter, array_of, op_name
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 
+from ...core.graph.relax_graph import with_body, with_main
 from ..steps.call_sites import note_call_sites
 from .kernel_interfaces import check_kernels
 
@@ -33,14 +34,10 @@ class LiftWeights(Pass):
         note_call_sites(result.mod, ctx)
         if not lifter.params:
             return result
-        out = IRModule(dict(result.mod.functions_items()), attrs=result.mod.attrs)
-        main = out["main"]
-        params = [*main.params, *lifter.params]
-        out.update_func(
-            out.get_global_var("main"), relax.Function(params, main.body, main.ret_ty, main.is_pure, main.attrs)
-        )
+        main = result.mod["main"]
+        lifted = with_body(main, main.body, [*main.params, *lifter.params])
         ctx.weights.extend(lifter.values)
-        return PassResult(out, result.fired, result.skipped)
+        return PassResult(with_main(result.mod, lifted), result.fired, result.skipped)
 
 
 class _Lifter:

@@ -15,6 +15,7 @@ from tvm_ext.core.plan import Kernel
 from tvm_ext.schedules import generic
 
 from ...core.graph.nodes import kernels_of
+from ...core.graph.relax_graph import with_functions
 from ..conditions import unique_names
 from .choose_recipes import ChooseRecipes
 
@@ -29,16 +30,15 @@ class LowerRest(Pass):
     ensures = (unique_names,)
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        out, fired = IRModule(dict(mod.functions_items()), attrs=mod.attrs), _views(mod, ctx)
+        kernels, fired = {}, _views(mod, ctx)
         for name, kernel in kernels_of(mod).items():
             if name in ctx.kernels:
                 continue
-            scheduled, how = generic.schedule(kernel, ctx.machine)
-            out.update_func(out.get_global_var(name), scheduled)
+            kernels[name], how = generic.schedule(kernel, ctx.machine)
             reason = ctx.why_skipped(ChooseRecipes, value=name) or "no recipe for this operation"
             ctx.kernels[name] = Kernel(name, generic.NAME, {"schedule": how}, reason)
             fired.append(Event(name, f"generic schedule ({how}): {reason}"))
-        return PassResult(out, tuple(fired))
+        return PassResult(with_functions(mod, kernels), tuple(fired))
 
 
 def _views(mod: IRModule, ctx: CompileContext) -> list[Event]:

@@ -14,7 +14,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule, Tuple
 
 from tvm_ext.core.graph.provenance import Provenance
-from tvm_ext.core.graph.relax_graph import bindings_of, main_bindings, tuple_item, uses_of
+from tvm_ext.core.graph.relax_graph import bindings_of, main_bindings, tuple_item, uses_of, with_body, with_main
 
 _Names = Any
 """Name of the variable of before that a value is; a tuple of them for a tuple."""
@@ -38,10 +38,7 @@ def _renamed(mod: IRModule, names: dict[relax.Var, str]) -> IRModule:
     new = {var: type(var)(name, var.ty) for var, name in names.items()}
     main = mod["main"]
     body = tvm_ffi.structural_map(main.body, ((relax.Var, relax.DataflowVar), lambda var: new.get(var, var)))
-    out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    renamed = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    out.update_func(mod.get_global_var("main"), renamed)
-    return out
+    return with_main(mod, with_body(main, body))
 
 
 def _trace_new_names(mod: IRModule, provenance: Provenance) -> None:

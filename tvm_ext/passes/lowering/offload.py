@@ -27,6 +27,7 @@ from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.plan import Kernel
 
+from ...core.graph.relax_graph import with_body, with_main
 from ..conditions import unique_names
 from .choose_recipes import least_cost, matches
 from .group_operations import grouped_function
@@ -128,11 +129,7 @@ def _reordered(mod: IRModule, partition: Partition) -> IRModule:
     blocks = [
         type(block)(sorted(block.bindings, key=lambda binding: rank[binding.var.name])) for block in main.body.blocks
     ]
-    out = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    body = relax.SeqExpr(blocks, main.body.body)
-    function = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    out.update_func(out.get_global_var("main"), function)
-    return out
+    return with_main(mod, with_body(main, relax.SeqExpr(blocks, main.body.body)))
 
 
 def _places(view: RelaxView, partition: Partition, ctx: CompileContext) -> dict[str, tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from ...ops.table import of
 from ..simplification.fold_constants import fold
 from ..simplification.rules import Rule, Site
 from ..steps.constants import constant, view_of
-from ..steps.liveness import Readers, drop_leftovers
+from ..steps.liveness import Readers, without_leftovers
 from ..steps.movement import is_movement
 from ..steps.storage_movement import Movement
 from ..steps.stored_values import CAST, DEQUANTIZE, QUANTIZE, decode_of, encode_of, is_constant
@@ -60,8 +59,7 @@ class PrepareStorage(Pass):
                 made.add(binding.var)
             return changed
 
-        result = rw.rewrite(visit)
-        return replace(result, mod=drop_leftovers(mod, result.mod)) if result.modified else result
+        return without_leftovers(mod, rw.rewrite(visit))
 
 
 def _operands(value: Any) -> list[relax.Var]:

@@ -16,7 +16,7 @@ import tvm_ffi
 from tvm import relax
 from tvm.ir import IRModule
 
-from ...core.graph.relax_graph import bindings_of, op_name, shape_of, with_main
+from ...core.graph.relax_graph import bindings_of, op_name, shape_of, with_body, with_main
 from ...core.passes import CompileContext, Event, Pass, PassResult
 from .updates import Updates, can_lend, results_of, root_of
 
@@ -73,8 +73,7 @@ def _with_destinations(
     body = tvm_ffi.structural_map(body, (relax.Var, lambda var: params.get(var, var)))
     types = [r.ty for r in rest]
     ret = types[0] if len(types) == 1 else relax.TupleType(types)
-    new = relax.Function([*function.params, *params.values()], body, ret, function.is_pure, function.attrs)
-    return new, tuple(destinations)
+    return with_body(function, body, [*function.params, *params.values()], ret), tuple(destinations)
 
 
 def _memory_of(result: Any, values: dict[Any, Any]) -> relax.Var | None:

@@ -21,7 +21,7 @@ from tvm import relax
 from tvm.ir import Call, GlobalVar, IRModule
 
 from ...core.graph.nodes import nodes_of
-from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of, with_main
+from ...core.graph.relax_graph import bindings_of, dtype_of, op_name, shape_of, with_body, with_main
 from ...core.passes import CompileContext, Event, Pass, PassResult
 from ...runtime.spec import View
 from .arena import WORKSPACE, Arena, Interval, Memory, Pooled, plan
@@ -77,8 +77,7 @@ def _with_arena(function: relax.Function) -> tuple[relax.Function, Arena, tuple[
     body = tvm_ffi.structural_map(
         relax.SeqExpr(blocks, function.body.body), (relax.Var, lambda var: memory.get(var, var))
     )
-    new = relax.Function([*function.params, *params.values()], body, function.ret_ty, function.is_pure, function.attrs)
-    return new, arena, tuple(params)
+    return with_body(function, body, [*function.params, *params.values()]), arena, tuple(params)
 
 
 def _lifetimes(function: relax.Function) -> dict[relax.Var, Interval]:

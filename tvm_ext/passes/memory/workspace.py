@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.ir import Call, GlobalVar, IRModule
 
 from ...core.graph.nodes import kernels_of
-from ...core.graph.relax_graph import bindings_of, op_name
+from ...core.graph.relax_graph import bindings_of, op_name, with_body, with_functions
 from ...core.passes import CompileContext, Event, Pass, PassResult
 from ..tir.buffers import Kernel, with_workspace
 from .arena import WORKSPACE, Pooled
@@ -48,10 +48,9 @@ class CountOutputs(Pass):
     needed = "workspace stands before the outputs"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        outputs, out = _outputs(mod["main"]), IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-        for name, kernel in kernels_of(mod).items():
-            out.update_func(out.get_global_var(name), kernel.with_attr(_OUTPUTS, outputs.get(name, 1)))
-        return PassResult(out)
+        outputs, kernels = _outputs(mod["main"]), kernels_of(mod).items()
+        said = {name: kernel.with_attr(_OUTPUTS, outputs.get(name, 1)) for name, kernel in kernels}
+        return PassResult(with_functions(mod, said))
 
 
 def kernels_with_workspace(mod: IRModule) -> dict[str, Kernel]:
@@ -93,8 +92,7 @@ def _with_allocations(
             call = Call(gvar, args, value.attrs, value.ty_args, ret_ty=value.ty)
             bindings.append(relax.VarBinding(binding.var, call))
         blocks.append(relax.BindingBlock(bindings))
-    body = relax.SeqExpr(blocks, function.body.body)
-    return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+    return with_body(function, relax.SeqExpr(blocks, function.body.body))
 
 
 def _allocated(param: Any, name: str, bindings: list[Any]) -> relax.Var:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from ...ops.table import of
 from ..steps.batch_norm import BatchNorm, match_batch_norm
 from ..steps.constants import channel_constant, channel_vector, constant, same_type, view_of
 from ..steps.linear import output_factor
-from ..steps.liveness import Readers, drop_leftovers
+from ..steps.liveness import Readers, without_leftovers
 
 
 class FoldBatchNorm(Pass):
@@ -45,7 +45,7 @@ class FoldBatchNorm(Pass):
         rw = Rewriter(mod, ctx)
         plan = _plan(rw)
         result = rw.rewrite(lambda binding, rw: plan[binding.var](rw) if binding.var in plan else None)
-        return replace(result, mod=drop_leftovers(mod, result.mod)) if result.modified else result
+        return without_leftovers(mod, result)
 
 
 @dataclass(frozen=True)

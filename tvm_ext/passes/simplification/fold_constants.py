@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from ...ops.evaluators import NotEvaluated, evaluate
 from ...ops.table import of
 from ..steps.constants import NUMPY_DTYPES, constant, view_of
 from ..steps.integer_weights import is_integer_weight
-from ..steps.liveness import drop_leftovers
+from ..steps.liveness import without_leftovers
 
 _KEPT = {"relax.dequantize": "relax.dequantize is kept: folding it would turn quantized weights into floats"}
 
@@ -46,8 +45,7 @@ class FoldConstants(Pass):
     name = "fold-constants"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        result = Rewriter(mod, ctx).rewrite(fold)
-        return replace(result, mod=drop_leftovers(mod, result.mod)) if result.modified else result
+        return without_leftovers(mod, Rewriter(mod, ctx).rewrite(fold))
 
 
 def fold(binding: relax.VarBinding, rw: Rewriter) -> Any:

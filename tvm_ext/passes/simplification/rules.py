@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import relax
@@ -12,7 +12,7 @@ from tvm.ir import Call, IRModule
 from ...core.graph.relax_graph import Rewriter, op_name, tuple_item
 from ...core.passes import CompileContext, PassResult
 from ..steps.constants import same_type
-from ..steps.liveness import Readers, drop_leftovers
+from ..steps.liveness import Readers, without_leftovers
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,7 @@ def rewrite_by_rules(mod: IRModule, ctx: CompileContext, rules: Mapping[str, Seq
             value = changed = new
         return changed
 
-    result = rw.rewrite(visit)
-    return replace(result, mod=drop_leftovers(mod, result.mod)) if result.modified else result
+    return without_leftovers(mod, rw.rewrite(visit))
 
 
 def _first_that_fits(rules: Mapping[str, Sequence[Rule]], value: Any, site: Site) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from tvm import relax
 from tvm.ir import Call, IRModule, Op
 
-from ...core.graph.relax_graph import Rewriter, bindings_of, remove_aliases, uses_of
+from ...core.graph.relax_graph import Rewriter, bindings_of, remove_aliases, uses_of, with_body, with_main
+from ...core.passes import PassResult
 
 
 def is_pure(expr: Any) -> bool:
@@ -53,9 +55,11 @@ class Readers:
         return all(r is not None and r in allowed for r in self.of(var))
 
 
-def drop_leftovers(before: IRModule, after: IRModule) -> IRModule:
-    """`after` without those bindings of `main` that a pass made dead; what was dead before it stays, to be reported."""
-    gvar, function = after.get_global_var("main"), after["main"]
+def without_leftovers(before: IRModule, result: PassResult) -> PassResult:
+    """A result without those bindings of `main` that a pass made dead; what was dead before stays, to be reported."""
+    if not result.modified:
+        return result
+    function = result.mod["main"]
     live, uses = live_variables(function), uses_of(function)
     names = {b.var.name for b in bindings_of(before["main"])} - {v.name for v in live_variables(before["main"])}
     dropped: set[Any] = set()
@@ -68,7 +72,5 @@ def drop_leftovers(before: IRModule, after: IRModule) -> IRModule:
             else:
                 dropped.update(uses.get(binding.var, ()))  # who reads a dead variable is dead too
         blocks.append(type(block)(kept))
-    body = relax.SeqExpr(blocks, function.body.body)
-    new = IRModule(dict(after.functions_items()), attrs=after.attrs)
-    new.update_func(gvar, relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs))
-    return remove_aliases(new)  # which also types the new body
+    new = with_main(result.mod, with_body(function, relax.SeqExpr(blocks, function.body.body)))
+    return replace(result, mod=remove_aliases(new))  # which also types the new body

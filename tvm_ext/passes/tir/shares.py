@@ -11,6 +11,7 @@ from tvm.ir import IRModule
 
 from ...core.errors import BuildError, at_nodes, naming
 from ...core.graph.nodes import kernels_of
+from ...core.graph.relax_graph import with_functions
 from ...core.group import RECIPE
 from ...core.kernel_pass import KernelPass, run_kernel_passes
 from ...core.machine import available_cores
@@ -63,9 +64,7 @@ def run_on_kernels(passes: Iterable[KernelPass], mod: IRModule, ctx: CompileCont
             return after
 
         shares = on_all_cores(mod, work, ctx.kernels)
-        mod = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-        for gvar, function in (pair for share in shares for pair in share.functions_items()):
-            mod.update_func(mod.get_global_var(gvar.name_hint), function)
+        mod = with_functions(mod, {name: kernel for share in shares for name, kernel in kernels_of(share).items()})
         note_reports(ctx, reports)
         for one in part:
             ctx.instruments.see(one.name, mod, ctx)
