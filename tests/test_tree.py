@@ -19,9 +19,9 @@ MAX_MODULES_IN_A_FOLDER = 20
 #: raises a number; one that needs less lowers it.
 BUDGET = {
     "api": 350, "benchmarking": 1125, "byoc": 6200, "byoc.testing": 1100, "cli": 2075, "core": 5700, "driver": 5000,
-    "frontend": 12100, "inspection": 4550, "ops": 1300, "ops.scalars": 875, "passes": 11200, "precision": 550,
-    "quantization": 1225, "rates": 1000, "runtime": 4350, "schedules": 9650, "tuning": 7350, "verification": 2850,
-    "benchmarks": 7250, "tests": 61600,
+    "frontend": 12100, "inspection": 4550, "ops": 1310, "ops.scalars": 875, "passes": 11250, "precision": 550,
+    "quantization": 1230, "rates": 1000, "runtime": 4350, "schedules": 9750, "tuning": 7350, "verification": 2850,
+    "benchmarks": 7260, "tests": 61700,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02
