@@ -15,6 +15,7 @@ from tvm import tirx
 from tvm.ir import Var
 from tvm.ir.expr import TensorLoad
 
+from ...core.graph.nodes import nodes_by_kind
 from ...schedules.blocked.problem import ROWS_INSIDE
 
 #: The dimension of the rows in an image, (N, C, H, W) or in blocks of channels.
@@ -35,20 +36,12 @@ def _conditional(loop: tirx.For) -> Any:
     if ROWS_INSIDE not in loop.annotations:
         return loop
     name, first, end = loop.annotations[ROWS_INSIDE]
-    rows: list[Any] = []
-    low: dict[Any, Any] = {}
-    high: dict[Any, Any] = {}
-
-    def load(expr: TensorLoad) -> None:
-        if expr.source.name == name:
-            rows.append(expr.indices[_ROW])
-
-    def bounds(inner: tirx.For) -> None:
-        low[inner.loop_var], high[inner.loop_var] = inner.min, inner.min + inner.extent - 1
-
     rest = {key: value for key, value in loop.annotations.items() if key != ROWS_INSIDE}
     loop = tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, loop.body, loop.thread_binding, rest, loop.step)
-    tvm_ffi.structural_walk(loop, [(TensorLoad, load), (tirx.For, bounds)])
+    loads, loops = nodes_by_kind(loop, TensorLoad, tirx.For)
+    rows = [load.indices[_ROW] for load in loads if load.source.name == name]
+    low = {inner.loop_var: inner.min for inner in loops}
+    high = {inner.loop_var: inner.min + inner.extent - 1 for inner in loops}
     assert rows, f"no load of {name} in the loop whose rows of padding are left out"
     least, most = _at(rows[0], low), _at(rows[0], high)
     return tirx.IfThenElse(tirx.all(most >= int(first), least < int(end)), loop, None)
