@@ -108,7 +108,7 @@ class Row(Plain):
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         row = plain_fields(self, "median")
-        return {**row, "min": self.least, **row.pop("work")}
+        return {**row, **row.pop("work"), "min": self.least}
 
 
 def rows_of(launches: Sequence[Launch], by: str, whole: float, roofs: Roofs) -> tuple[Row, ...]:
