@@ -85,7 +85,7 @@ def _merged(options: CompileOptions) -> CompileOptions:
     """
     first: dict[int, str] = {}
     names: dict[str, str] = {}
-    stated = dict(options.dims)  # what has bounds of its own is a dimension of its own
+    stated = {**dict(options.dims), **dict(options.specialize)}  # what has sizes of its own is a dimension of its own
     for _, shape in options.shapes:
         for axis, dim in enumerate(shape):
             if isinstance(dim, str):
@@ -94,7 +94,7 @@ def _merged(options: CompileOptions) -> CompileOptions:
         (name, tuple(names[dim] if isinstance(dim, str) else dim for dim in shape)) for name, shape in options.shapes
     )
     bounds = tuple((name, bounds) for name, bounds in options.dims if names.get(name, name) == name)
-    return replace(options, shapes=shapes, dims=bounds, specialize=())
+    return replace(options, shapes=shapes, dims=bounds)
 
 
 class _Lowering:
@@ -160,7 +160,8 @@ class _Lowering:
         if self._tries():
             return None
         self._clock.lap("passes")
-        return Programs(tuple(inputs), self._outputs(lowered, alignment), (lowered,), self._symbols)
+        outputs = self._outputs(lowered, alignment)
+        return Programs(tuple(inputs), outputs, (replace(lowered, symbols=self._symbols),), self._symbols)
 
     def _proven(self, imports: Sequence[IRModule], alignment: Alignment) -> IRModule | None:
         """The model as it is imported at the smallest sizes, where everything follows from the sizes tried; None if it

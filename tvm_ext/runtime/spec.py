@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import ArtifactError
+from ..core.errors import ArtifactError, InputError
 from .consistency import check_consistency, check_tensor
 from .drivers import Offload
 from .expansion import Compact
 from .sizes.symbols import Symbol, dimension, multiple_of_symbol, shape_at
 from .tvm_runtime import tvm_version
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 
 Dim = int | str
 """A number, or for a symbolic dimension its name, "N", or what it is of others: "12*N", "(W + 7) // 8"."""
@@ -115,7 +115,7 @@ class View:
 
 @dataclass(frozen=True)
 class Program:
-    """One function of the library: the whole model, for one size of the batch if that is symbolic.
+    """One function of the library: the whole model, for one size of a batch of rows, or sizes within bounds.
 
     Attributes:
         function: its name. It takes the inputs, its weights, memory for the outputs of `destinations`, and `arena`.
@@ -127,6 +127,8 @@ class Program:
         arena: memory that it works in.
         updates: (output, input) of each destination that must hold the input's values before the call: the function
             writes only what changes.
+        fixed: (name, size) of symbols of the model that have this size in it, and no other.
+        symbols: the others, within its bounds; it takes their sizes as one more argument.
     """
 
     function: str
@@ -136,6 +138,8 @@ class Program:
     cost: float = 0.0
     arena: tuple[View, ...] = ()
     updates: tuple[tuple[int, int], ...] = ()
+    fixed: tuple[tuple[str, int], ...] = ()
+    symbols: tuple[Symbol, ...] = ()
 
     @classmethod
     def of(cls, row: Any, weights: int) -> Program:
@@ -149,9 +153,11 @@ class Program:
             ArtifactError: a field is missing or of another type.
         """
         try:
-            function, indices, destinations, batch, cost, arena, updates = row
+            function, indices, destinations, batch, cost, arena, updates, fixed, symbols = row
             if not (isinstance(function, str) and type(batch) is int and isinstance(cost, int | float)):
-                raise TypeError("a row is [function, weights, destinations, batch, cost, arena, updates]")
+                raise TypeError(
+                    "a row is [function, weights, destinations, batch, cost, arena, updates, fixed, symbols]"
+                )
             if not all(type(i) is int and 0 <= i < weights for i in indices):
                 raise ValueError(f"weights are numbers below {weights}")
             into = tuple((output, tuple(shape)) for output, shape in destinations)
@@ -160,7 +166,11 @@ class Program:
             pairs = tuple((output, taken) for output, taken in updates)
             if not all(type(n) is int for pair in pairs for n in pair):
                 raise TypeError("an update is [output, input]")
-            return cls(function, tuple(indices), into, batch, float(cost), tuple(map(View.of, arena)), pairs)
+            sizes = tuple((name, size) for name, size in fixed)
+            if not all(isinstance(name, str) and type(size) is int and 0 <= size < 1 << 31 for name, size in sizes):
+                raise TypeError("what is fixed is [name, size]")
+            views, free = tuple(map(View.of, arena)), tuple(map(Symbol.of, symbols))
+            return cls(function, tuple(indices), into, batch, float(cost), views, pairs, sizes, free)
         except (TypeError, ValueError, OverflowError) as error:
             raise ArtifactError(f"metadata field 'programs' has {row!r:.300}: {error}") from error
 
@@ -168,7 +178,19 @@ class Program:
         """Plain values for JSON."""
         into = [[output, list(shape)] for output, shape in self.destinations]
         arena, updates = [view.row() for view in self.arena], [list(pair) for pair in self.updates]
-        return [self.function, list(self.weights), into, self.batch, self.cost, arena, updates]
+        fixed, symbols = [list(pair) for pair in self.fixed], [symbol.row() for symbol in self.symbols]
+        return [self.function, list(self.weights), into, self.batch, self.cost, arena, updates, fixed, symbols]
+
+    def takes(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it runs calls of these sizes of the model's symbols."""
+        return all(sizes[name] == size for name, size in self.fixed) and not any(
+            symbol.why_not(sizes[symbol.name]) for symbol in self.symbols
+        )
+
+    @property
+    def planned(self) -> dict[str, int]:
+        """The sizes that its arrays have: those that are fixed, and the bounds of the others."""
+        return {**dict(self.fixed), **{symbol.name: symbol.bound for symbol in self.symbols}}
 
     @property
     def arena_bytes(self) -> int:
@@ -219,7 +241,8 @@ class Metadata:
         compact: weights that an exported file stores smaller, ascending.
         expanded: whether this file holds them as kernels read them too, behind all others: an entry of the cache,
             which is mapped, and ready at once.
-        programs: the compiled functions: one, or one for each size of a symbolic batch, ascending.
+        programs: the compiled functions: one, or one for each size of a symbolic batch, ascending; or the one of any
+            size, and behind it those of which some sizes are fixed.
         threads: threads the kernels were made for.
         parallel: whether any kernel runs on the thread pool.
         machine: the machine compiled for: "isa", "mcpu", "triple", "features" and more.
@@ -228,7 +251,7 @@ class Metadata:
         report: what the compiler did; plain JSON that the runtime does not look into.
         offloads: regions that back ends run, and those of control flow.
         bodies: functions of loops.
-        symbols: sizes that one program takes within bounds; none of a program of numbers, or of a batch of rows.
+        symbols: sizes that it takes within bounds; none of a program of numbers, or of a batch of rows.
         state: names of each output that is an input of the next call, and of that input.
         format: version of the artifact format.
     """
@@ -257,9 +280,22 @@ class Metadata:
         if not self.symbols:
             inputs, outputs = ([spec.at(program.batch) for spec in side] for side in sides)
             return inputs, outputs
-        bounds = {symbol.name: symbol.bound for symbol in self.symbols}
-        inputs, outputs = ([spec.sized(bounds) for spec in side] for side in sides)
-        return [*inputs, TensorSpec("sizes", (len(self.symbols),), "int64")], outputs
+        inputs, outputs = ([spec.sized(program.planned) for spec in side] for side in sides)
+        free = [TensorSpec("sizes", (len(program.symbols),), "int64")] if program.symbols else []
+        return [*inputs, *free], outputs
+
+    def program_at(self, sizes: Mapping[str, int]) -> Program:
+        """The program of symbolic sizes that runs a call: of those that take its sizes, the one with most fixed.
+
+        Raises:
+            InputError: none takes them.
+        """
+        able = [program for program in self.programs if program.takes(sizes)]
+        if not able:
+            wrong = [(one, one.why_not(sizes[one.name])) for one in self.programs[0].symbols]
+            symbol, why = next((pair for pair in wrong if pair[1]), (self.symbols[0], ""))
+            raise InputError(f"sizes {dict(sizes)}: {why or 'no program'}", fix=symbol.fix_for(sizes[symbol.name]))
+        return max(able, key=lambda program: len(program.fixed))
 
     def stored(self) -> tuple[TensorSpec, ...]:
         """The arrays in an artifact, in order."""

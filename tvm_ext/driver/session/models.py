@@ -219,7 +219,8 @@ def _free_model(
     options = options.named(
         {**dict(options.shapes), **{one.name: named_dims(one.name, one.dims or ()) for one in free}}
     )
-    check_names(options.dims, [symbol.name for symbol in options.symbols], name)
+    for option, pairs in (("dims", options.dims), ("specialize", options.specialize)):
+        check_names(option, pairs, [symbol.name for symbol in options.symbols], name)
     programs = Programs(Compiler(source, options), *policy)
     if policy[0] == "error":
         programs.compile_any_size()

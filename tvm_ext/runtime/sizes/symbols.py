@@ -54,8 +54,12 @@ class Symbol:
             raise ArtifactError(
                 f"metadata field 'symbols' has {row!r:.300}: [name, low, high, multiple, bound] is needed"
             )
-        if not all(type(n) is int for n in row[1:]) or not 1 <= row[1] <= row[2] <= row[4] < 1 << 31 or row[3] < 1:
-            raise ArtifactError(f"metadata field 'symbols' has {row!r:.300}: 1 <= low <= high <= bound is needed")
+        if (
+            not all(type(n) is int for n in row[1:])
+            or not 0 <= row[1] <= row[2] <= row[4] < 1 << 31
+            or min(row[2:4]) < 1
+        ):
+            raise ArtifactError(f"metadata field 'symbols' has {row!r:.300}: 0 <= low <= high <= bound is needed")
         return cls(*row)
 
     def at_least(self, low: int) -> Symbol:
@@ -90,11 +94,9 @@ class Symbol:
 
     def fix_for(self, size: int) -> str:
         """What to do about a size that cannot be."""
-        if size < 1:
-            return "a size known at run time is 1 or more; compile the model for this one by numbers: shapes="
         if self.low <= size <= self.high:
             return f"fill the inputs up to a multiple of {self.multiple}, or compile the model for this size: shapes="
-        return f"compile the model with dims={{{self.name!r}: ({min(self.low, size)}, {max(self.high, size)})}}"
+        return f"compile the model with dims={{{self.name!r}: ({max(min(self.low, size), 0)}, {max(self.high, size)})}}"
 
 
 _SYMBOLIC = re.compile(r"(?:([1-9]\d*)\*)?([^\W\d]\w*)")
@@ -171,7 +173,7 @@ def dimensions_of(inputs: Sequence[TensorSpec], symbols: Sequence[Symbol]) -> tu
         symbols: of the program; none of one whose batch is composed of several sizes.
     """
     names = dict.fromkeys(dim for spec in inputs for dim in spec.shape if isinstance(dim, str))
-    return tuple(symbols) or tuple(Symbol(name, 1, UNBOUNDED) for name in names)
+    return tuple(symbols) or tuple(Symbol(name, 0, UNBOUNDED) for name in names)
 
 
 def checked_sizes(symbols: Sequence[Symbol], sizes: Mapping[str, int]) -> dict[str, int]:
