@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,8 +13,12 @@ import onnxruntime
 import pytest
 
 import tvm_ext
+from tests.driver.test_any_size import feeds_of as feeds_at
+from tests.driver.test_any_size import model_named
 from tests.onnx_graphs import text_model
-from tvm_ext.core.errors import InputError
+from tvm_ext.cli.app import main
+from tvm_ext.core.errors import InputError, OptionError
+from tvm_ext.runtime.model import CompiledModel
 
 #: Kind of operator -> opset, inputs, outputs, nodes. The bounds of each symbol are 0 and 6.
 KINDS: dict[str, tuple[int, str, str, str]] = {
@@ -55,7 +60,7 @@ def feeds_of(model: onnx.ModelProto, sizes: Mapping[str, int]) -> dict[str, np.n
     return feeds
 
 
-def agrees(compiled: tvm_ext.CompiledModel, model: onnx.ModelProto, sizes: Mapping[str, int]) -> None:
+def agrees(compiled: CompiledModel, model: onnx.ModelProto, sizes: Mapping[str, int]) -> None:
     feeds = feeds_of(model, sizes)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     outputs = compiled.run(feeds)
@@ -107,3 +112,116 @@ def test_nothing_in_a_file_and_in_verify(tmp_path: Path, monkeypatch: pytest.Mon
     compiled = tvm_ext.compile(sums, dims={"N": (0, 6), "S": (0, 6)}, cache=False, threads=1)
     report = tvm_ext.verify(compiled, sums)
     assert report.ok and "S 0)" in str(report)
+
+
+BOUNDS = {"N": (1, 4), "S": (1, 70)}
+#: Sizes of a call of "tokens" -> what the names of the kernels that run end with.
+RUNS = [({"N": 1, "S": 32}, "_S32"), ({"N": 3, "S": 64}, "_S64"), ({"N": 2, "S": 33}, "")]
+
+
+@pytest.fixture(scope="module")
+def exact() -> CompiledModel:
+    return tvm_ext.compile(
+        model_named("tokens"), dims=BOUNDS, specialize={"S": (64, 32)}, cache=False, records=None, threads=2
+    )
+
+
+def kernels_of(compiled: CompiledModel, sizes: Mapping[str, int]) -> set[str]:
+    """The sizes that the names of kernels of a call end with."""
+    names = {kernel["name"]: kernel.get("sizes", {}) for kernel in compiled.report["kernels"]}
+    ran: set[str] = set()
+
+    def note(kernel: str, before: bool) -> None:
+        if kernel in names:
+            ran.add("".join(f"_{name}{size}" for name, size in names[kernel].items()))
+
+    compiled.run_observed(feeds_at(compiled, sizes), note)
+    return ran
+
+
+@pytest.mark.parametrize(("sizes", "program"), RUNS)
+def test_a_call_runs_the_program_of_its_size(exact: CompiledModel, sizes: dict[str, int], program: str) -> None:
+    assert kernels_of(exact, sizes) == {program}
+    assert tvm_ext.verify(exact, model_named("tokens"), sizes=[sizes]).ok
+
+
+def test_programs_of_fixed_sizes_say_so_and_share_weights(exact: CompiledModel) -> None:
+    assert [row["sizes"] for row in exact.report["programs"]] == [{}, {"S": 32}, {"S": 64}]
+    general, *others = exact.metadata.programs
+    nbytes = [spec.nbytes for spec in exact.metadata.weights]
+    added = {weight for program in others for weight in program.weights} - {*general.weights}
+    assert (
+        len(others) == 2
+        and sum(nbytes[weight] for weight in added) <= sum(nbytes[weight] for weight in general.weights) / 2
+    )
+    report = tvm_ext.verify(exact, model_named("tokens"))
+    assert report.ok and all(f"S {size})" in str(report) for size in (1, 70, 32, 64))
+
+
+def test_several_names_have_a_program_for_each_combination(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
+    model = model_named("rows")
+    options = {"dims": {"N": (1, 5), "S": (0, 40)}, "specialize": {"N": (1,), "S": (16, 40)}, "records": None}
+    made, hit = (tvm_ext.compile(model, **options, threads=2) for _ in range(2))
+    made.export(tmp_path / "a.so")
+    loaded = tvm_ext.load(tmp_path / "a.so")
+    fixed = [dict(program.fixed) for program in made.metadata.programs]
+    assert fixed == [{}, {"N": 1, "S": 16}, {"N": 1, "S": 40}, {"S": 0}]
+    for sizes in ({"N": 1, "S": 16}, {"N": 1, "S": 40}, {"N": 2, "S": 16}, {"N": 1, "S": 0}, {"N": 5, "S": 39}):
+        feeds = feeds_at(made, sizes)
+        wanted = made.run(feeds)["y"]
+        assert wanted.shape == (sizes["N"], sizes["S"], 40)
+        assert all(np.array_equal(program.run(feeds)["y"], wanted) for program in (hit, loaded))
+        assert tvm_ext.verify(made, model, sizes=[sizes]).ok
+    session = tvm_ext.InferenceSession(tmp_path / "a.so")
+    for _ in range(2):
+        session.run(None, feeds_at(made, {"N": 1, "S": 40}))
+    session.run(None, feeds_at(made, {"N": 3, "S": 40}))
+    (row,) = session.report().rows
+    assert row.compiled == 3 and row.fixed == (("N 1, S 40", 2),) and "of them N 1, S 40" in str(session.report())
+
+
+def test_a_session_says_which_program_ran() -> None:
+    options: dict[str, Any] = {
+        "dims": BOUNDS,
+        "specialize": {"S": (32,)},
+        "on_miss": "wait",
+        "threads": 1,
+        "cache": False,
+    }
+    session = tvm_ext.InferenceSession(model_named("tokens").SerializeToString(), **options)
+    for size in (32, 7, 32):
+        session.run(None, {"ids": np.ones((2, size), "int64"), "mask": np.ones((2, size), "float32")})
+    row = session.report().any_size
+    assert row is not None and row.compiled == 3 and row.fixed == (("S 32", 2),)
+
+
+def test_other_names_and_sizes_are_errors() -> None:
+    model = model_named("rows")
+    with pytest.raises(OptionError, match=r"specialize: no dimension of .* is 'T'"):
+        tvm_ext.compile(model, dims={"S": (1, 8)}, specialize={"T": (1,)}, cache=False)
+    with pytest.raises(OptionError, match=r"S is 41, and dims has 1 to 40"):
+        tvm_ext.compile(model, dims={"S": (1, 40)}, specialize={"S": (41,)}, cache=False)
+    with pytest.raises(OptionError, match=r"specialize: no dimension of .* is 'T'"):
+        tvm_ext.InferenceSession(model.SerializeToString(), specialize={"T": (1,)})
+    windows = model_of(17, "float[1, 1, H, 9] x", "float[1, 1, A, 7] y", "y = AveragePool <kernel_shape = [3, 3]> (x)")
+    with pytest.raises(OptionError, match=r"specialize: H is 2; it can be 3 to 20"):
+        tvm_ext.compile(windows, dims={"H": (1, 20)}, specialize={"H": (2,)}, cache=False)
+
+
+def test_the_command_line_makes_exact_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(model_named("rows"), tmp_path / "m.onnx")
+    arguments = [
+        str(tmp_path / "m.onnx"),
+        "--dims",
+        "N=1,4",
+        "--dims",
+        "S=1,40",
+        "--specialize",
+        "S=16,32",
+        "--no-cache",
+    ]
+    assert main(["compile", *arguments, "-o", str(tmp_path / "m.so")]) == 0
+    said = capsys.readouterr().out
+    assert all(f"\n{which}: " in said for which in ("any size", "S 16", "S 32"))
+    assert main(["run", str(tmp_path / "m.so"), "--size", "N=2,S=16"]) == 0

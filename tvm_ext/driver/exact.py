@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError, TvmExtError, UnsupportedError
 from ..core.instruments import Instruments
@@ -20,7 +21,10 @@ from ..frontend.reading.reader import Source
 from ..runtime.sizes.symbols import Symbol, sizes_text
 from ..runtime.spec import TensorSpec
 from .any_size import lower_any_size
-from .lower import Clock, Lowered, Programs, run_pipeline, start
+from .lower import SCHEDULED, Clock, Lowered, Programs, run_pipeline, start
+
+if TYPE_CHECKING:
+    from ..passes.sizes.share_layouts import StoredWeights
 
 
 def lower_with_exact(
@@ -34,9 +38,12 @@ def lower_with_exact(
         UnsupportedError: there is no program of any size, or none of a size that `specialize` names.
         OptionError: a size of `specialize` is none that the program of any size takes.
     """
+    from ..passes.sizes.share_layouts import StoredWeights
+
     positive = tuple((name, (max(low, 1), high)) for name, (low, high) in options.dims)
     general = lower_any_size(source, replace(options, dims=positive), machine, clock, instruments)
-    beside = _Beside(source, options, machine, clock, instruments, general)
+    stored = StoredWeights(general.lowered[0].ctx)
+    beside = _Beside(source, options, machine, clock, instruments, general, stored)
     exact = [beside.lowered(sizes) for sizes in _asked(options, general.symbols)]
     empty, warnings = beside.empty([name for name, (low, _) in options.dims if low == 0])
     nothing = {name for one in empty for name in one.fixed}
@@ -64,7 +71,7 @@ def _asked(options: CompileOptions, symbols: Sequence[Symbol]) -> Iterator[dict[
 
 @dataclass(frozen=True)
 class _Beside:
-    """Programs of one model in which sizes are fixed."""
+    """Programs of one model in which sizes are fixed, over the weights of the program of any size."""
 
     source: Source
     options: CompileOptions
@@ -72,6 +79,7 @@ class _Beside:
     clock: Clock
     instruments: Instruments
     general: Programs
+    stored: StoredWeights
 
     def lowered(self, fixed: Mapping[str, int]) -> Lowered:
         """The program in which some symbols have these sizes.
@@ -93,14 +101,25 @@ class _Beside:
             sizes = {**fixed, **{symbol.name: getattr(symbol, end) for symbol in one.symbols}}
             if why := _unlike(one.outputs, self.general.outputs, sizes):
                 raise UnsupportedError(f"{self.source.name}: with {sizes_text(sizes)}: {why}")
+        self.stored.add(lowered.ctx)
         return replace(lowered, fixed=dict(fixed), symbols=one.symbols)
 
     def _programs(self, own: CompileOptions) -> Programs:
+        from ..passes.lowering.assign_layouts import AssignLayouts
+        from ..passes.pipeline import Pipeline
+        from ..passes.sizes.share_layouts import ShareLayouts
+
+        how = self.machine, self.clock, self.instruments
         if own.symbols:
-            return lower_any_size(self.source, own, self.machine, self.clock, self.instruments)
-        lowered = run_pipeline(start(self.source, own, self.machine, self.clock, self.instruments))
-        if lowered.imported.regions or lowered.bodies:
+            return lower_any_size(self.source, own, *how, self.stored)
+        begun = run_pipeline(start(self.source, own, *how), AssignLayouts.name)
+        if begun.imported.regions or begun.bodies:
             raise UnsupportedError(f"{self.source.name}: a part of it runs beside the program")
+        mod, rest = (
+            ShareLayouts(self.stored)(begun.mod, begun.ctx).mod,
+            Pipeline.of(begun.ctx.options).before(SCHEDULED),
+        )
+        lowered = replace(begun, mod=rest.from_(AssignLayouts.name).run(mod, begun.ctx))
         return Programs(lowered.imported.inputs, lowered.imported.outputs, (lowered,))
 
     def empty(self, names: Sequence[str]) -> tuple[tuple[Lowered, ...], tuple[str, ...]]:
