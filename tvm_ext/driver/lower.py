@@ -152,7 +152,17 @@ def lower_all(
     if not named.symbols:
         one = run_pipeline(start(source, options, machine, clock, instruments))
         return Programs(one.imported.inputs, one.imported.outputs, (one,))
+    with source.sharing() as shared:
+        return _programs_of(shared, options, named, machine, clock, instruments)
+
+
+def _programs_of(
+    source: Source, options: CompileOptions, named: CompileOptions, machine: Machine, clock: Clock,
+    instruments: Instruments,
+) -> Programs:  # fmt: skip
+    """The programs of a model with symbolic dimensions, for which `named` has names; see :func:`lower_all`."""
     if named.by_rows:
+        graph = frozen_source(source, options.freeze).proto.graph
         inputs = input_specs(graph, dict(named.shapes), source.name)
         try:
             outputs = _row_wise_outputs(source, named, machine, inputs)

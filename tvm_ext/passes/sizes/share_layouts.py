@@ -6,10 +6,11 @@ a convolution: Winograd's weights are none of those stored, and save half of the
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +20,10 @@ from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 from tvm_ext.core.graph.relax_graph import array_of, main_bindings, shape_of
 from tvm_ext.core.group import CONFIG, RECIPE
 from tvm_ext.core.layout import Layout
+from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.core.plan import Plan
-from tvm_ext.core.recipe import config_text
+from tvm_ext.core.recipe import Config, Match, Recipe, config_text
 
 from ..lowering.choose_recipes import allowed_matches
 
@@ -30,8 +32,8 @@ _MORE = 0.5
 #: What a packing of its own must save of the time of a group with stored weights.
 _WORTH = 0.1
 
-#: What a plan of few changed knobs may take of the least time with stored weights.
-_NEARLY = 1.05
+#: The part of the time that is left where a knob of a default is changed.
+_MUCH = 0.95
 
 _Key = tuple[tuple[int, ...], str, bytes]
 
@@ -143,25 +145,60 @@ class ShareLayouts(Pass):
         )
 
     def _shared(self, plan: Plan, sites: Sequence[Call], ctx: CompileContext) -> Plan | None:
-        """A plan for the same group that adds nothing; None if there is none.
+        """The plan of least cost for the same group, near a default, that adds nothing; None if there is none."""
+        plans = [
+            one
+            for recipe, match in allowed_matches(plan.match.group, ctx)
+            for one in _Choices(recipe, match, ctx.machine).plans(sites[0], lambda one: not self._added(one, sites))
+        ]
+        return min(plans, key=lambda one: one.cost, default=None)
 
-        Of those of nearly the least cost it is the one with fewest knobs that differ from the default, which knows more
-        than costs.
-        """
-        plans: list[tuple[Plan, int]] = []
-        for recipe, match in allowed_matches(plan.match.group, ctx):
-            points, default = (recipe.points, recipe.default) if match.group.extents is None else (
-                recipe.points_of_any_size, recipe.default_of_any_size)  # fmt: skip
-            base = default(match, ctx.machine)
-            for config in points(match, ctx.machine):
-                if not math.isinf(cost := recipe.cost(match, config, ctx.machine)):
-                    changes = sum(base[knob] != value for knob, value in config.items())
-                    plans.append((Plan(recipe, match, config, cost, choice={"by": "estimate"}), changes))
-        ranked = (one for one in sorted(plans, key=lambda one: one[0].cost) if not self._added(one[0], sites))
-        if (first := next(ranked, None)) is None:
-            return None
-        near = itertools.takewhile(lambda one: one[0].cost <= _NEARLY * first[0].cost, ranked)
-        return min([first, *near], key=lambda one: one[1])[0]
+
+@dataclass(frozen=True)
+class _Choices:
+    """The space of a recipe for a group, walked from its default: that knows more than costs, and spaces are large."""
+
+    recipe: Recipe[Any]
+    match: Match
+    machine: Machine
+
+    @functools.cached_property
+    def _space(self) -> Mapping[str, Sequence[Any]]:
+        return self.recipe.space(self.match, self.machine)
+
+    @functools.cached_property
+    def _default(self) -> Config:
+        of = self.recipe.default if self.match.group.extents is None else self.recipe.default_of_any_size
+        return of(self.match, self.machine)
+
+    def plans(self, call: Call, fits: Callable[[Plan], bool]) -> Iterator[Plan]:
+        """Legal plans: the default with each combination of the knobs that decide layouts of a call, where it fits."""
+        deciding = [
+            knob
+            for knob, choices in self._space.items()
+            if len({_layouts(self._plan({**self._default, knob: choice}), call) for choice in choices}) > 1
+        ]
+        for values in itertools.product(*(self._space[knob] for knob in deciding)):
+            plan = self._plan({**self._default, **dict(zip(deciding, values, strict=True))})
+            if fits(plan) and not math.isinf((best := self._settled(plan.config, deciding)).cost):
+                yield best
+
+    def _settled(self, config: Config, fixed: Sequence[str]) -> Plan:
+        """The plan of a configuration whose other knobs are changed, one by one and twice, where that saves much."""
+        cost = self._cost(config)
+        for knob in [knob for knob in self._space if knob not in fixed] * 2:
+            other = min(({**config, knob: choice} for choice in self._space[knob]), key=self._cost)
+            if (less := self._cost(other)) < _MUCH * cost:
+                config, cost = other, less
+        return self._plan(config, cost)
+
+    def _plan(self, config: Config, cost: float = math.inf) -> Plan:
+        return Plan(self.recipe, self.match, config, cost, choice={"by": "estimate"})
+
+    def _cost(self, config: Config) -> float:
+        if self.match.group.extents is not None and not self.recipe.cuts(self.match, config):
+            return math.inf
+        return self.recipe.cost(self.match, config, self.machine)
 
 
 def _layouts(plan: Plan, call: Call) -> tuple[Layout, ...]:
