@@ -19,9 +19,9 @@ MAX_MODULES_IN_A_FOLDER = 20
 #: raises a number; one that needs less lowers it.
 BUDGET = {
     "api": 400, "benchmarking": 1150, "byoc": 6200, "byoc.testing": 1100, "cli": 2150, "core": 5700, "driver": 5300,
-    "frontend": 12200, "inspection": 4600, "ops": 1350, "ops.scalars": 900, "passes": 11500, "precision": 550,
-    "quantization": 1250, "rates": 1000, "runtime": 4500, "schedules": 9650, "tuning": 7450, "verification": 2900,
-    "benchmarks": 7300, "tests": 62000,
+    "frontend": 12200, "inspection": 4600, "ops": 1350, "ops.scalars": 900, "passes": 11550, "precision": 550,
+    "quantization": 1250, "rates": 1000, "runtime": 4500, "schedules": 9750, "tuning": 7450, "verification": 2900,
+    "benchmarks": 7300, "tests": 62100,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02
