@@ -175,8 +175,14 @@ def _file(key: str, folder: pathlib.Path) -> pathlib.Path:
         for axis, name in enumerate(CASES[key].shapes.get(value.name, ("N",))):
             if isinstance(name, str) and axis < len(value.type.tensor_type.shape.dim):
                 value.type.tensor_type.shape.dim[axis].dim_param = name
-    for name in {node.input[1] for node in model.graph.node if node.op_type == "Reshape"}:
-        _copy_leading(next(t for t in model.graph.initializer if t.name == name))
+    nodes = model.graph.node
+    targets = {node.input[1] for node in nodes if node.op_type == "Reshape"}
+    for tensor in model.graph.initializer:
+        if tensor.name in targets:
+            _copy_leading(tensor)
+    for node in nodes:
+        if node.op_type == "Constant" and node.output[0] in targets:
+            _copy_leading(node.attribute[0].t)
     del model.graph.value_info[:]
     path = folder / f"{key}.onnx"
     onnx.save(model, path)

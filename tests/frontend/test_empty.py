@@ -51,6 +51,7 @@ FLOAT_CASES: list[tuple[str, list[Any], str, dict[str, Any], int, Any]] = [
     ("MaxPool", [empty(0, 2, 4, 4)], "", {"kernel_shape": [2, 2], "strides": [3, 3], "ceil_mode": 1}, 12,
      empty(0, 2, 2, 2)),
     ("GlobalAveragePool", [empty(1, 2, 0, 3)], "", {}, 13, np.full((1, 2, 1, 1), np.nan)),
+    ("ReduceMean", [empty(3, 0, 2)], "", {"axes": [1], "keepdims": 0}, 13, np.zeros((3, 2))),
     ("GlobalMaxPool", [empty(1, 2, 0, 3)], "", {}, 13, np.full((1, 2, 1, 1), -np.inf)),
     ("Hardmax", [empty(3, 0)], "", {}, 13, empty(3, 0)),
     ("LayerNormalization", [empty(0, 3), np.ones(3)], "", {}, 17, empty(0, 3)),
@@ -101,6 +102,17 @@ def test_nothing_to_pick(op_type: str) -> None:
         compiled([node(op_type, ["x"], ["y"], axis=0)], {"x": empty(0, 4)}, {"y": "int64"}, 13)
     (got,) = compiled([node(op_type, ["x"], ["y"], axis=1)], {"x": empty(0, 4)}, {"y": "int64"}, 13).values()
     assert got.shape == (0, 1)
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+def test_nothing_to_repeat(mode: str) -> None:
+    pads = {"p": ints(1, 0, 1, 0)}
+    with pytest.raises(UnsupportedError, match=r"node .*Pad.*nothing to repeat"):
+        compiled([node("Pad", ["x", "p"], ["y"], mode=mode)], {"x": empty(0, 4)}, {"y": "float32"}, 19, pads)
+    got = compiled(
+        [node("Pad", ["x", "p"], ["y"], mode=mode)], {"x": np.ones((2, 0), "f4")}, {"y": "float32"}, 19, pads
+    )
+    assert got["y"].shape == (4, 0)
 
 
 def test_an_empty_list_of_axes_is_no_empty_operand() -> None:

@@ -186,8 +186,8 @@ def test_other_version_of_tvm_ext_is_fine(artifact: Path, tmp_path: Path) -> Non
 
 
 def test_other_formats(artifact: Path, tmp_path: Path, never_loads: None, monkeypatch) -> None:
-    monkeypatch.setattr(artifact_module, "FORMAT_VERSION", 7)
-    refused(artifact, f"artifact format {FORMAT_VERSION}; this installation reads 7")
+    monkeypatch.setattr(artifact_module, "FORMAT_VERSION", FORMAT_VERSION + 1)
+    refused(artifact, f"artifact format {FORMAT_VERSION}; this installation reads {FORMAT_VERSION + 1}")
 
 
 def test_metadata_that_fits_no_model(artifact: Path, tmp_path: Path, never_loads: None, monkeypatch) -> None:

@@ -101,26 +101,61 @@ def test_updates_are_of_states_that_a_program_writes(destinations: Any, updates:
 SIZED = metadata(
     [("x", ("N", 3), "float32")],  # type: ignore[list-item]
     [("y", ("2*N",), "float32")],  # type: ignore[list-item]
-    symbols=(Symbol("N", 1, 500, 4, 512),), programs=(Program("main", (), arena=(View(64, (3, 4), "float32"),)),),
+    symbols=(Symbol("N", 0, 500, 4, 512),),
+    programs=(
+        Program("main", (), arena=(View(64, (3, 4), "float32"),), symbols=(Symbol("N", 1, 500, 4, 512),)),
+        Program("main0", (), fixed=(("N", 0),)),
+    ),
 )  # fmt: skip
+
+#: What is fixed, and symbols, of a program of any size.
+_ANY = [[], [["N", 1, 500, 4, 512]]]
 
 
 @pytest.mark.parametrize(
     ("field", "rows"),
     [
-        ("symbols", [["N", 1, 8, 1], ["N.x", 1, 8, 1, 8], ["N", 0, 8, 1, 8], ["N", 4, 2, 1, 8], ["N", 1, 8, 0, 8]]),
+        (
+            "symbols",
+            [
+                ["N", 1, 8, 1],
+                ["N.x", 1, 8, 1, 8],
+                ["N", -1, 8, 1, 8],
+                ["N", 0, 0, 1, 0],
+                ["N", 4, 2, 1, 8],
+                ["N", 1, 8, 0, 8],
+            ],
+        ),
         ("symbols", [["N", 1, 8, 1, 4], 5, None, {"name": "N"}]),
         ("offloads", [None, [], [0, "a", "b"], [9, "a", "b", "c"], ["0", "a", "b", "c"], [0, 1, "b", "c"]]),
-        ("programs", [["main", [0], [], 0, 0.0, [], []], ["main", [], [], 0, 0.0, [[-1, [3], "float32"]], []]]),
-        ("programs", [["main", [], [], 0, 0.0, [[0, [3], "object"]], []], ["main", [], [], 0, 10**400, [], []]]),
-        ("bodies", [["body", [["x", ["N"], "float32"]], [], ["body", [], [], 0, 0.0, [], []]], ["body", [], []]]),
+        (
+            "programs",
+            [["main", [0], [], 0, 0.0, [], [], *_ANY], ["main", [], [], 0, 0.0, [[-1, [3], "float32"]], [], *_ANY]],
+        ),
+        (
+            "programs",
+            [["main", [], [], 0, 0.0, [[0, [3], "object"]], [], *_ANY], ["main", [], [], 0, 10**400, [], [], *_ANY]],
+        ),
+        ("programs", [["main", [], [], 0, 0.0, [], [], [], []], ["main", [], [], 0, 0.0, [], [], [["M", 2]], []]]),
+        (
+            "programs",
+            [["main", [], [], 0, 0.0, [], [], [["N", 3]], []], ["main", [], [], 0, 0.0, [], [], [["N", -1]], []]],
+        ),
+        ("programs", [["main", [], [], 0, 0.0, [], [], [], [["N", 0, 8, 1, 8]]], ["main", [], [], 0, 0.0, [], []]]),
+        (
+            "bodies",
+            [["body", [["x", ["N"], "float32"]], [], ["body", [], [], 0, 0.0, [], [], [], []]], ["body", [], []]],
+        ),
     ],
 )
 def test_rows_that_say_what_cannot_be_are_refused(field: str, rows: list[Any]) -> None:
     fields = json.loads(SIZED.to_json())
     assert Metadata.from_json(SIZED.to_json()) == SIZED
-    assert fields["symbols"] == [["N", 1, 500, 4, 512]]
-    assert fields["programs"] == [["main", [], [], 0, 0.0, [[64, [3, 4], "float32"]], []]]
+    assert fields["symbols"] == [["N", 0, 500, 4, 512]]
+    assert fields["programs"] == [
+        ["main", [], [], 0, 0.0, [[64, [3, 4], "float32"]], [], [], [["N", 1, 500, 4, 512]]],
+        ["main0", [], [], 0, 0.0, [], [], [["N", 0]], []],
+    ]
     for wrong in rows:
         with pytest.raises(ArtifactError, match=f"'{field}'"):
             Metadata.from_json(json.dumps({**fields, field: [wrong]}))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import OptionError
+from ..runtime.sizes.symbols import sizes_text
 from ..runtime.table import Cell, Column, few, knobs_text, percent
 from .shared.common import Progress, compile_with_progress, model_of, print_json, print_table, spec_dicts
 from .shared.options import add_compile_arguments, refuse_compile_options
@@ -144,13 +145,14 @@ def _print_precision(plan: dict[str, Any], every: bool) -> None:
 
 def _facts(program: dict[str, Any]) -> str:
     """What one program does in a run and holds."""
-    batch = f"batch {program['batch']}: {program['launches']} launches, " if "batch" in program else ""
+    which = f"batch {program['batch']}" if program.get("batch") else sizes_text(program.get("sizes", {})) or "any size"
+    head = f"{which}: {program['launches']} launches, " if "batch" in program else ""
     parts = (
         ("bytes_moved", "moved by kernels"),
         ("activation_bytes", "of activations"),
         ("weight_bytes", "of weights"),
     )
-    return batch + ", ".join(f"{program[key] / 1e6:.1f} MB {what}" for key, what in parts)
+    return head + ", ".join(f"{program[key] / 1e6:.1f} MB {what}" for key, what in parts)
 
 
 def _by_recipe(kernels: list[dict[str, Any]]) -> list[tuple[str, int, int]]:

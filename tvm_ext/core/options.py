@@ -46,9 +46,12 @@ class CompileOptions:
             as in `{"input": ("N", 3, 224, 224)}`, is the batch: the program takes any number of rows, 1 or more.
         dims: name of a symbolic dimension -> its smallest and largest size, as in `{"N": (1, 8), "S": (1, 512)}`: one
             program, planned at the largest sizes, runs all of them. With `dims`, or with several names in `shapes`, a
-            name without bounds has those of a batch, 1 to 8, if it stands first in a shape, else 1 to 512.
-        specialize: name of the batch -> sizes that programs are made for, as in `{"N": (1, 4, 16)}`, which is the
-            default; other sizes are composed of them. It takes a model that works on each row by itself.
+            name without bounds has those of a batch, 1 to 8, if it stands first in a shape, else 1 to 512. A size of 0
+            is among them where it is the stated smallest one, and the model is defined there.
+        specialize: name of a symbolic dimension -> sizes that have programs of their own, as in `{"S": (32, 128)}`:
+            beside the one of any size, in the same artifact, over the same weights. With several names there is one for
+            each combination. Of a batch without bounds, of a model that works on each row by itself, all other sizes
+            are composed of them; the default is then (1, 4, 16).
         freeze: input name -> value, for inputs that are the same in every run: they are inputs no more. What decides a
             shape (axes, pads, repeats, k, sizes) must be an initializer of the model, or be frozen.
         state: output name -> input name, for outputs of a call that are inputs of the next: caches, hidden states.
@@ -107,8 +110,10 @@ class CompileOptions:
         parse=flags.dims, join=dict, write=flags.write_dims,
     ))  # fmt: skip
     specialize: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=_flag(
-        "--specialize", "N=1,4,16", "sizes of a symbolic batch to make programs for (default: 1,4,16)",
-        example="--shape input=N,3,224,224 --specialize N=1,8", parse=flags.dims, join=dict, write=flags.write_dims,
+        "--specialize", "S=32,128", "sizes of a symbolic dimension that have programs of their own; once per name "
+        "(default: none, 1,4,16 of a batch without bounds)",
+        example="--shape input_ids=N,S --dims S=1,512 --specialize S=32,128",
+        parse=flags.dims, join=dict, write=flags.write_dims,
     ))  # fmt: skip
     freeze: tuple[FrozenInput, ...] = field(default=(), metadata=_flag(
         "--freeze", "NAME=1,2,3", "value of an input that is the same in every run, as numbers or NAME=FILE.npy; once "
@@ -193,8 +198,7 @@ class CompileOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "shapes", checked_shapes(self.shapes))
         object.__setattr__(self, "dims", checked_bounds(self.dims))
-        batch = next(iter(names_in(self.shapes)), None) if self.by_rows else None
-        object.__setattr__(self, "specialize", checked_sizes(self.specialize, batch))
+        object.__setattr__(self, "specialize", checked_sizes(self.specialize, self.dims))
         object.__setattr__(self, "freeze", frozen_inputs(self.freeze))
         object.__setattr__(self, "state", checked_state(self.state))
         if self.target is not None and not (isinstance(self.target, str) and self.target):
@@ -247,29 +251,32 @@ class CompileOptions:
     @property
     def symbols(self) -> tuple[Symbol, ...]:
         """The symbolic dimensions, with the bounds that one program for all sizes is planned at."""
-        bounds = dict(self.dims)
+        bounds, exact = dict(self.dims), dict(self.specialize)
         defaults = {name: DEFAULT_BATCH if leads else DEFAULT_SIZE for name, leads in names_in(self.shapes).items()}
-        return tuple(Symbol(name, *bounds.get(name, default)) for name, default in defaults.items())
+        wide = {name: (low, max(high, *exact.get(name, (1,)))) for name, (low, high) in defaults.items()}
+        return tuple(Symbol(name, *bounds.get(name, default)) for name, default in wide.items())
 
     def named(self, shapes: Mapping[str, tuple[int | str, ...]]) -> CompileOptions:
-        """These options with shapes that name all free dimensions; default sizes of a batch go where it is no more."""
-        default = self.sizes == DEFAULT_SIZES
-        return replace(self, shapes=tuple(shapes.items()), specialize=() if default else self.specialize)
+        """These options with shapes that name all free dimensions."""
+        return replace(self, shapes=tuple(shapes.items()))
 
     def at(self, sizes: Mapping[str, int]) -> CompileOptions:
-        """These options with numbers for the symbolic dimensions."""
-        shapes = tuple((name, tuple(sizes[d] if isinstance(d, str) else d for d in dims)) for name, dims in self.shapes)
-        return replace(self, shapes=shapes, dims=(), specialize=())
+        """These options with numbers for symbolic dimensions, some or all; those that are left have no exact sizes."""
+        shapes = tuple(
+            (name, tuple(sizes.get(d, d) if isinstance(d, str) else d for d in dims)) for name, dims in self.shapes
+        )
+        dims = tuple((name, bounds) for name, bounds in self.dims if name not in sizes)
+        return replace(self, shapes=shapes, dims=dims, specialize=())
 
     @property
     def symbol(self) -> str | None:
         """The name of a symbolic batch that is composed of programs of several sizes; None if there is none."""
-        return self.specialize[0][0] if self.specialize else None
+        return next(iter(names_in(self.shapes))) if self.by_rows else None
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Sizes of the batch that programs are made for, ascending; none if nothing is symbolic."""
-        return self.specialize[0][1] if self.specialize else ()
+        """Sizes of such a batch that programs are made for, ascending; none if there is none."""
+        return dict(self.specialize).get(self.symbol, DEFAULT_SIZES) if self.symbol else ()
 
     def bound(self, size: int) -> CompileOptions:
         """These options with a number for the symbolic batch."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from ..passes.pipeline import Pipeline
     from ..passes.sizes.alignment import Alignment
+    from ..passes.sizes.share_layouts import StoredWeights
     from ..passes.sizes.solver import Solver
 
 #: Sizes at which a model is lowered, at most: a small one is added, and those that tell expressions apart.
@@ -39,9 +40,13 @@ _LEFT_OUT = ("fuse-expansions", "view-reshapes")
 
 
 def lower_any_size(
-    source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments = NO_INSTRUMENTS
-) -> Programs:
+    source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments = NO_INSTRUMENTS,
+    stored: StoredWeights | None = None,
+) -> Programs:  # fmt: skip
     """Import a model of symbolic sizes, and run all passes: one program.
+
+    Args:
+        stored: weights that the artifact has already; None of the first program.
 
     Raises:
         UnsupportedError: it cannot be one program; names the node, and why.
@@ -60,7 +65,7 @@ def lower_any_size(
         inputs = input_specs(graph, dict(named.shapes), source.name)
         for symbols in plans_of(named):
             try:
-                return _Lowering(source, named, machine, clock, symbols, instruments).run(inputs)
+                return _Lowering(source, named, machine, clock, symbols, instruments, stored).run(inputs)
             except OptionError:
                 raise
             except NotAlike as error:
@@ -85,7 +90,7 @@ def _merged(options: CompileOptions) -> CompileOptions:
     """
     first: dict[int, str] = {}
     names: dict[str, str] = {}
-    stated = dict(options.dims)  # what has bounds of its own is a dimension of its own
+    stated = {**dict(options.dims), **dict(options.specialize)}  # what has sizes of its own is a dimension of its own
     for _, shape in options.shapes:
         for axis, dim in enumerate(shape):
             if isinstance(dim, str):
@@ -94,7 +99,7 @@ def _merged(options: CompileOptions) -> CompileOptions:
         (name, tuple(names[dim] if isinstance(dim, str) else dim for dim in shape)) for name, shape in options.shapes
     )
     bounds = tuple((name, bounds) for name, bounds in options.dims if names.get(name, name) == name)
-    return replace(options, shapes=shapes, dims=bounds, specialize=())
+    return replace(options, shapes=shapes, dims=bounds)
 
 
 class _Lowering:
@@ -102,14 +107,14 @@ class _Lowering:
 
     def __init__(
         self, source: Source, options: CompileOptions, machine: Machine, clock: Clock, symbols: Sequence[Symbol],
-        instruments: Instruments,
+        instruments: Instruments, stored: StoredWeights | None = None,
     ) -> None:  # fmt: skip
         from ..core.numbers.storage import Growth
         from ..core.sizes import Sizes
         from ..passes.sizes.solver import Solver
 
         self._source, self._options, self._machine, self._clock = source, options, machine, clock
-        self._instruments, self._symbols = instruments, tuple(symbols)
+        self._instruments, self._symbols, self._stored = instruments, tuple(symbols), stored
         bounds = {symbol.name: symbol.bound for symbol in symbols}
         self._sensitivity = measured(source, options.at(bounds))  # once: what keeps float32 is the same at all sizes
         self._sizes = Sizes.of(self._symbols)
@@ -160,7 +165,8 @@ class _Lowering:
         if self._tries():
             return None
         self._clock.lap("passes")
-        return Programs(tuple(inputs), self._outputs(lowered, alignment), (lowered,), self._symbols)
+        outputs = self._outputs(lowered, alignment)
+        return Programs(tuple(inputs), outputs, (replace(lowered, symbols=self._symbols),), self._symbols)
 
     def _proven(self, imports: Sequence[IRModule], alignment: Alignment) -> IRModule | None:
         """The model as it is imported at the smallest sizes, where everything follows from the sizes tried; None if it
@@ -304,11 +310,14 @@ class _Lowering:
         from ..core.group import Group
         from ..passes.lowering.choose_recipes import ChooseRecipes
         from ..passes.sizes.choose_for_sizes import ChooseForSizes
+        from ..passes.sizes.share_layouts import ShareLayouts
 
         known = {gvar.name_hint: Group(gvar.name_hint, function) for gvar, function in iter_groups(programs[-1].mod)}
         small = {name: known[names[-1]] for name, names in groups.items() if names[-1] in known}
         first, ctx = programs[0], programs[0].ctx
         first = replace(first, mod=ChooseForSizes(small)(ChooseRecipes()(first.mod, ctx).mod, ctx).mod)
+        if self._stored is not None:
+            first = replace(first, mod=ShareLayouts(self._stored)(first.mod, ctx).mod)
         for number, other in enumerate(programs[1:], start=1):
             other.ctx.plans.update((groups[name][number], plan) for name, plan in first.ctx.plans.items())
         return [first, *programs[1:]]

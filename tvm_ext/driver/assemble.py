@@ -1,6 +1,7 @@
 """Assembles lowered programs into one module over one set of weights, with the metadata and the report.
 
-main of batch 1, main of batch 4   ->   main_n1, main_n4, kernels of both, equal weights once
+main of batch 1, main of batch 4      ->   main_n1, main_n4, kernels of both, equal weights once
+main of any size, main of S = 32      ->   main, main_S32, ...
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ class Assembled:
     @functools.cached_property
     def ctx(self) -> CompileContext:
         """Of all programs together: its kernels are those of the module, what it reports the largest program's."""
-        last = self.model.lowered[-1].ctx
+        largest = self.model.lowered[self.model.largest].ctx
         kernels = {name: kernel for one in _all(self.model) for name, kernel in _kernels(one).items()}
-        return replace(last, kernels=kernels)
+        return replace(largest, kernels=kernels)
 
     def metadata(self) -> Metadata:
         """What the artifact says of itself."""
@@ -104,23 +105,22 @@ class Assembled:
 
     def _report(self) -> dict[str, Any]:
         """Facts of the largest program stand at the top; `programs` has those of each, if there are several."""
-        lowered = self.model.lowered
+        largest = self.model.lowered[self.model.largest]
+        ctx, ownership, facts_of = largest.ctx, largest.ctx.ownership, self.facts[self.model.largest]
+        said = (w for one in _all(self.model) for w in (*one.imported.warnings, *_left_out(one)))
         report = {
             "kernels": [k for facts in self.facts for k in facts["kernels"]],
-            **{key: value for key, value in self.facts[-1].items() if key not in ("kernels", "batch")},
-            "nodes": lowered[-1].ctx.ownership.as_dict(lowered[-1].ctx.kernels, lambda name: name + lowered[-1].tag),
-            "passes": [r.as_dict() for r in lowered[-1].ctx.reports],
+            **{key: value for key, value in facts_of.items() if key not in ("kernels", "batch", "sizes")},
+            "nodes": ownership.as_dict(ctx.kernels, lambda name: name + largest.tag),
+            "passes": [r.as_dict() for r in ctx.reports],
             "timing": dict(self.clock.seconds),
-            "warnings": list(
-                dict.fromkeys(w for one in _all(self.model) for w in (*one.imported.warnings, *_left_out(one)))
-            ),
+            "warnings": list(dict.fromkeys([*said, *self.model.warnings])),
         }
-        if freeze := lowered[-1].ctx.options.freeze:
-            report["frozen"] = [asdict(one) for one in freeze]
-        if (precision := lowered[-1].ctx.precision) is not None:
+        if ctx.options.freeze:
+            report["frozen"] = [asdict(one) for one in ctx.options.freeze]
+        if (precision := ctx.precision) is not None:
             report["precision"] = precision.as_dict()
-        if (plan := lowered[-1].ctx.offload) is not None:
-            ownership = lowered[-1].ctx.ownership
+        if (plan := ctx.offload) is not None:
             gone = {node: f"{owner.name}: {owner.reason}" for node, owner in ownership.gone.items()}
             report["offload"] = plan.as_dict(ownership.types, gone)
         if self.bodies:
@@ -155,10 +155,9 @@ def assemble(model: Programs) -> Assembled:
         cost = sum(k.estimate * len(k.calls) for k in lowered.ctx.kernels.values())
         indices = tuple(weights.add(w) for w in lowered.ctx.weights)
         origins.update({indices[i]: origin for i, origin in lowered.ctx.origins.items()})
-        program, facts = (
-            Program(entry, indices, destinations, lowered.batch, cost, placed.views, updates.pairs),
-            _facts(lowered, placed.memory, updates),
-        )
+        fixed, facts = tuple(lowered.fixed.items()), _facts(lowered, placed.memory, updates)
+        memory = (placed.views, updates.pairs)
+        program = Program(entry, indices, destinations, lowered.batch, cost, *memory, fixed, lowered.symbols)
         if lowered.body:
             body = Body(lowered.body, lowered.imported.inputs, lowered.imported.outputs, program)
             bodies.append((body, facts))
@@ -203,11 +202,12 @@ def _facts(lowered: Lowered, memory: Memory, updates: Updates) -> dict[str, Any]
     figures |= {name: {**figures[name], "bytes": nbytes} for name, nbytes in held.items()}
     kernels = [{**k.as_dict(), **figures[k.name]} for k in lowered.ctx.kernels.values() if k.calls]
     if lowered.tag:
-        batch = {"batch": lowered.batch} if lowered.batch else {}
+        batch = {"batch": lowered.batch} if lowered.batch else {"sizes": dict(lowered.fixed)} if lowered.fixed else {}
         kernels = [{**k, "name": k["name"] + lowered.tag, **batch} for k in kernels]
     calls = [b.value for b in main_bindings(lowered.mod) if op_name(b.value) == "relax.call_tir"]
     return {
         "batch": lowered.batch,
+        "sizes": dict(lowered.fixed),
         "kernels": kernels,
         "launches": sum(k["calls"] for k in kernels),
         "bytes_moved": sum(_moved(call, held) for call in calls),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ModelError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
-from ..core.options import DEFAULT_SIZES, CompileOptions
+from ..core.options import CompileOptions
 from ..core.settings.shapes import check_names
 from ..core.settings.states import state_pairs
 from ..frontend.reading.freezing import frozen_source
@@ -57,7 +57,9 @@ class Lowered:
     """A model after all passes.
 
     Attributes:
-        batch: size of the batch it is made for; 0 if no dimension is symbolic.
+        batch: size of the batch of rows it is made for; 0 if there is none.
+        fixed: name of a symbol of the model -> the size that it has in it.
+        symbols: the others, whose sizes it takes.
         body: name of the body that it is; "" of a model.
         bodies: of its loops, after all passes too.
     """
@@ -68,13 +70,17 @@ class Lowered:
     ctx: CompileContext
     clock: Clock
     batch: int = 0
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    symbols: tuple[Symbol, ...] = ()
     body: str = ""
     bodies: tuple[Lowered, ...] = ()
 
     @property
     def tag(self) -> str:
         """What tells names of its functions from those of other programs."""
-        return f"_{self.body}" if self.body else f"_n{self.batch}" if self.batch else ""
+        if self.body:
+            return f"_{self.body}"
+        return f"_n{self.batch}" if self.batch else "".join(f"_{name}{size}" for name, size in self.fixed.items())
 
     def with_bodies(self) -> Iterator[Lowered]:
         """It, and the bodies of its loops, and those within them."""
@@ -85,17 +91,25 @@ class Lowered:
 
 @dataclass
 class Programs:
-    """What a model becomes: one program, or one for each size of a symbolic batch.
+    """What a model becomes: one program, or one for each size of a symbolic batch, or of any size and exact ones.
 
     Attributes:
         inputs, outputs: of the model, symbolic if its batch is.
-        symbols: sizes that the one program takes; none of programs of numbers.
+        lowered: its programs; the one of any size stands first, of a batch the largest last.
+        symbols: sizes that they take; none of programs of numbers.
+        warnings: what is to be said of them.
     """
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     lowered: tuple[Lowered, ...]
     symbols: tuple[Symbol, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def largest(self) -> int:
+        """The number of the program whose facts are the model's: of any size, or of the largest batch."""
+        return 0 if self.symbols else len(self.lowered) - 1
 
 
 NO_INSTRUMENTS = Instruments()
@@ -121,7 +135,7 @@ def lower_all(
     model: Any, options: CompileOptions, machine: Machine, clock: Clock | None = None,
     instruments: Instruments = NO_INSTRUMENTS,
 ) -> Programs:  # fmt: skip
-    """:func:`lower`, for each size of a symbolic batch if there is one; or one program of any size within bounds.
+    """:func:`lower`, for each size of a symbolic batch if there is one; or a program of any size, and exact ones.
 
     Dimensions that neither the model nor `shapes` fixes are symbolic.
 
@@ -133,17 +147,27 @@ def lower_all(
     clock.lap("start")
     graph = frozen_source(source, options.freeze).proto.graph
     named = options.named(free_shapes(graph, dict(options.shapes)))
-    check_names(options.dims, [symbol.name for symbol in named.symbols], source.name)
+    for option, asked in (("dims", options.dims), ("specialize", options.specialize)):
+        check_names(option, asked, [symbol.name for symbol in named.symbols], source.name)
     if not named.symbols:
         one = run_pipeline(start(source, options, machine, clock, instruments))
         return Programs(one.imported.inputs, one.imported.outputs, (one,))
+    with source.sharing() as shared:
+        return _programs_of(shared, options, named, machine, clock, instruments)
+
+
+def _programs_of(
+    source: Source, options: CompileOptions, named: CompileOptions, machine: Machine, clock: Clock,
+    instruments: Instruments,
+) -> Programs:  # fmt: skip
+    """The programs of a model with symbolic dimensions, for which `named` has names; see :func:`lower_all`."""
     if named.by_rows:
+        graph = frozen_source(source, options.freeze).proto.graph
         inputs = input_specs(graph, dict(named.shapes), source.name)
         try:
             outputs = _row_wise_outputs(source, named, machine, inputs)
         except UnsupportedError:
-            if options.specialize and options.specialize[0][1] != DEFAULT_SIZES:  # asked for
-                raise
+            pass  # it mixes rows
         else:
             pairs = state_pairs(options.state, inputs, outputs, source.name)  # the same for all sizes of the batch
             named = replace(named, state=tuple((outputs[output].name, inputs[taken].name) for output, taken in pairs))
@@ -156,16 +180,16 @@ def _any_size(
     source: Source, options: CompileOptions, named: CompileOptions, machine: Machine, clock: Clock,
     instruments: Instruments,
 ) -> Programs:  # fmt: skip
-    """One program for all sizes of the dimensions that `named` has names for.
+    """One program for all sizes of the dimensions that `named` has names for, and exact ones beside it.
 
     Raises:
         ModelError: there is none, and `options` left dimensions free.
         UnsupportedError: there is none.
     """
-    from .any_size import lower_any_size
+    from .exact import lower_with_exact
 
     try:
-        return lower_any_size(source, named, machine, clock, instruments)
+        return lower_with_exact(source, named, machine, clock, instruments)
     except UnsupportedError as error:
         try:
             input_specs(frozen_source(source, options.freeze).proto.graph, dict(options.shapes), source.name)

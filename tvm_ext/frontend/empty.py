@@ -2,7 +2,7 @@
 
 y = Expand(x, (0, 4)), y = Slice(x, 7, 3), y = Resize(x of 0 rows)   ->   a constant of no elements
 y = ScatterND(x, no indices)                                         ->   y = x
-y = ReduceMean(x of 0 rows)                                          ->   y = NaN
+y = ReduceMean(x of 0 rows)                                          ->   y = 0, as in onnxruntime: ONNX says nothing
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .reading.tensors import NO_NUMBERS, type_name
 
 #: Operators that write some elements of their first input.
 _SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
-#: Operators that divide by how many elements there are.
-_MEANS = ("GlobalAveragePool", "ReduceMean")
+#: Operators that divide by how many elements there are -> what they make of none: floats, and integers.
+_MEANS = {"GlobalAveragePool": (math.nan, 0), "ReduceMean": (0, 0)}
 _PICKS = ("ArgMax", "ArgMin")
 
 
@@ -42,7 +42,7 @@ def outputs_of_nothing(
         One expression an output; None if a converter has to say.
 
     Raises:
-        Refusal: it picks one of no elements.
+        Refusal: it picks, or repeats, one of no elements.
     """
     if node.op_type in _SCATTERS and is_empty(inputs[1]):
         return [as_tensor(inputs[0])]
@@ -55,13 +55,20 @@ def outputs_of_nothing(
     if node.op_type in _PICKS and is_empty(inputs[0]):
         raise Refusal("there is nothing to pick: the dimension it looks along has size 0")
     if node.op_type in _MEANS and is_empty(inputs[0]):
-        return [_filled(types[0], math.nan if "float" in dtype_of(inputs[0]) else 0)]
+        return [_filled(types[0], _MEANS[node.op_type]["float" not in dtype_of(inputs[0])])]
+    if _repeats(node) and is_empty(inputs[0]):
+        raise Refusal("there is nothing to repeat: a dimension has size 0")
     return None
 
 
 def is_empty(x: Any) -> bool:
     """Whether an operand is a tensor of no elements."""
     return isinstance(x, relax.Expr) and bool(dtype_of(x)) and 0 in (shape_of(x) or ())
+
+
+def _repeats(node: onnx.NodeProto) -> bool:
+    """Whether it puts elements of its operand around it."""
+    return node.op_type == "Pad" and any(a.name == "mode" and a.s != b"constant" for a in node.attribute)
 
 
 def _is_numeric(kind: onnx.TypeProto) -> bool:

@@ -113,8 +113,9 @@ class GraphImporter(ONNXGraphImporter):
 
     # ------------------------------------------------------------ steps of the stock importer
     def _parse_graph_initializers(self, graph: Any) -> None:
-        for name, array in self._checked.weights.items():
-            self._nodes[name] = constant_of(array)
+        known = {} if self._checked.constants is None else self._checked.constants
+        known.update({name: constant_of(x) for name, x in self._checked.weights.items() if name not in known})
+        self._nodes.update(known)
 
     def _parse_graph_input(self, graph: Any) -> None:
         for spec in self._checked.inputs:

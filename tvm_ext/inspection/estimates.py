@@ -139,7 +139,8 @@ def estimate(model: Any, **options: Any) -> Estimate:
     """
     compile_options = CompileOptions.of(**options)
     machine = machine_for(compile_options)
-    lowered = lower_all(model, compile_options, machine).lowered[-1]
+    programs = lower_all(model, compile_options, machine)
+    lowered = programs.lowered[programs.largest]
     rows = tuple(_row(kernel, lowered, machine) for kernel in lowered.ctx.kernels.values() if kernel.calls)
     name = str(compile_options.machine or compile_options.target or "this machine")
     return Estimate(lowered.source.name, name, machine.threads, rows)

@@ -79,7 +79,8 @@ class MemoryPlan(Shown):
             OptionError: it has no program for such a batch, or no plan.
         """
         programs = report.get("programs") or [report]
-        chosen = [program for program in programs if program.get("batch") == batch] if batch else programs[-1:]
+        largest = [program for program in programs if not program.get("sizes")][-1:]
+        chosen = [program for program in programs if program.get("batch") == batch] if batch else largest
         if not chosen:
             sizes = ", ".join(str(program.get("batch")) for program in programs)
             raise OptionError(f"{model} has no program for a batch of {batch}", fix=f"choose one of {sizes}")
@@ -157,7 +158,7 @@ def memory_plan(model: Any, *, batch: int = 0, **options: Any) -> MemoryPlan:
         **options: compile options, as for :func:`tvm_ext.compile`; not for a compiled model.
 
     Returns:
-        A plan, of a model of symbolic sizes at their bounds: `str()` prints it, `svg()` draws the arena, `ratio` is its
+        A plan, of the program of any size at its bounds: `str()` prints it, `svg()` draws the arena, `ratio` is its
         size over the lower bound.
 
     Raises:

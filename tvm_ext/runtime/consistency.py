@@ -69,8 +69,11 @@ def check_consistency(metadata: Metadata) -> None:
         spec.batch_axis is not None for spec in (*metadata.inputs, *metadata.outputs)
     )
     batches = [program.batch for program in metadata.programs]
-    if (min(batches) < 1 or len(set(batches)) < len(batches)) if symbolic else batches != [0]:
+    if (min(batches) < 1 or len(set(batches)) < len(batches)) if symbolic else set(batches) != {0}:
         raise ArtifactError(f"metadata field 'programs' has programs for batches of {batches}")
+    fixed = [frozenset(program.fixed) for program in metadata.programs]
+    if not symbolic and (fixed[0] or len(set(fixed)) < len(fixed)):
+        raise ArtifactError(f"metadata field 'programs' has programs for sizes of {list(map(dict, fixed))}")
     pairs = _checked_pairs(metadata)
     for program in metadata.programs:
         _check_program(program, metadata.interface(program)[1], pairs)
@@ -123,9 +126,16 @@ def _check_weights(metadata: Metadata) -> None:
 
 def _check_symbols(metadata: Metadata) -> None:
     names = [symbol.name for symbol in metadata.symbols]
-    for one in metadata.symbols:
-        if not one.name.isidentifier() or not 1 <= one.low <= one.high <= one.bound < 1 << 31 or one.multiple < 1:
-            raise ArtifactError(f"metadata field 'symbols' has {one}: 1 <= low <= high <= bound is needed")
+    for one in (*metadata.symbols, *(symbol for program in metadata.programs for symbol in program.symbols)):
+        ascending = 0 <= one.low <= one.high <= one.bound < 1 << 31
+        if not one.name.isidentifier() or not ascending or min(one.high, one.multiple) < 1:
+            raise ArtifactError(f"metadata field 'symbols' has {one}: 0 <= low <= high <= bound is needed")
+    for program in metadata.programs:
+        own = [*dict(program.fixed), *(symbol.name for symbol in program.symbols)]
+        if sorted(own) != sorted(names) or any(symbol.low < 1 for symbol in program.symbols):
+            raise ArtifactError(f"metadata field 'programs': {program.function!r} has sizes {own}, not {names}")
+        if not all(0 <= size < 1 << 31 for _, size in program.fixed):
+            raise ArtifactError(f"metadata field 'programs': {program.function!r} has sizes {dict(program.fixed)}")
     if not names:
         for key in ("inputs", "outputs"):
             for spec in getattr(metadata, key):
@@ -137,7 +147,8 @@ def _check_symbols(metadata: Metadata) -> None:
         raise ArtifactError(f"metadata field 'symbols' has {names}; the dimensions of inputs are {sorted(stated)}")
     if metadata.state:
         raise ArtifactError("metadata field 'state' pairs tensors of a program whose sizes are known at run time")
-    for sizes in ({symbol.name: symbol.bound for symbol in metadata.symbols}, dict.fromkeys(names, 1)):
+    planned = [program.planned for program in metadata.programs]
+    for sizes in (*planned, *({**dict.fromkeys(names, 1), **dict(one.fixed)} for one in metadata.programs)):
         for key, spec in (*(("inputs", s) for s in metadata.inputs), *(("outputs", s) for s in metadata.outputs)):
             try:
                 shape = shape_at(spec.shape, sizes)

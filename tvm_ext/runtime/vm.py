@@ -17,7 +17,7 @@ import numpy as np
 from .function import Function, Weights
 from .memory.arrays import aligned_empty
 from .sizes.batches import run_composed, split_batch
-from .sizes.sized_call import SizedCall
+from .sizes.sized_call import SizedCalls
 from .spec import Metadata
 from .tvm_runtime import virtual_machine
 
@@ -43,14 +43,13 @@ class Caller:
     def __init__(self, module: Any, metadata: Metadata, weights: Weights) -> None:
         self._machine = machine = virtual_machine(module)
         self._inputs, self._outputs = metadata.inputs, metadata.outputs
-        self._sized: SizedCall | None = None
         memory = aligned_empty((max(program.arena_bytes for program in metadata.programs),), np.uint8)
-        self._functions = {
-            program.batch: Function(machine[program.function], program, *metadata.interface(program), weights, memory)
+        functions = [
+            Function(machine[program.function], program, *metadata.interface(program), weights, memory)
             for program in metadata.programs
-        }
-        if metadata.symbols:
-            self._sized = SizedCall(self._functions[0], metadata.inputs, metadata.outputs, metadata.symbols)
+        ]
+        self._functions = {program.batch: made for program, made in zip(metadata.programs, functions, strict=True)}
+        self._sized = SizedCalls(metadata, functions) if metadata.symbols else None
         self._costs = tuple((program.batch, program.cost or float(program.batch)) for program in metadata.programs)
 
     def call(self, arrays: Sequence[np.ndarray], rows: int = 0, into: Places = None) -> list[np.ndarray]:
@@ -62,7 +61,7 @@ class Caller:
             into: one an output: aligned memory to write it to, or None. An output that no kernel writes is elsewhere.
         """
         if self._sized is not None:
-            return self._sized(arrays)
+            return self._sized(arrays, into)
         if (function := self._functions.get(rows)) is not None:
             return function.call(arrays, into)
         sizes = split_batch(rows, self._costs)

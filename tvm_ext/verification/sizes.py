@@ -12,6 +12,7 @@ from ..runtime.sizes.symbols import Symbol, checked_sizes, dimensions_of
 
 if TYPE_CHECKING:
     from ..runtime.model import CompiledModel
+    from ..runtime.spec import Program
 
 
 def sizes_to_check(
@@ -19,16 +20,15 @@ def sizes_to_check(
 ) -> list[Mapping[str, int]]:
     """The sizes at which a model of symbolic dimensions is checked.
 
-    Those of `sizes`; else the ends of all bounds, and two drawn by `seed`, a prime one among them; none of a model of
-    numbers, or of a batch of rows.
+    Those of `sizes`; else the ends of all bounds, two drawn by `seed`, a prime one among them, and one of each program
+    in which sizes are fixed, but where no output has elements; none of a model of numbers, or of a batch of rows.
 
     Raises:
         OptionError: a size is missing, unknown, or out of its bounds.
     """
-    symbols = compiled.symbols
     if sizes is None:
-        return _drawn(symbols, seed) if symbols else []
-    dimensions = dimensions_of(compiled.inputs, symbols)
+        return _drawn(compiled, seed) if compiled.symbols else []
+    dimensions = dimensions_of(compiled.inputs, compiled.symbols)
     return [checked_sizes(dimensions, one) for one in sizes]
 
 
@@ -48,7 +48,7 @@ def sizes_of(compiled: CompiledModel, sizes: Mapping[str, int] | None = None) ->
     return {one.name: one.most if compiled.symbols else max(compiled.batches) for one in dimensions}
 
 
-def _drawn(symbols: Sequence[Symbol], seed: int) -> list[Mapping[str, int]]:
+def _drawn(compiled: CompiledModel, seed: int) -> list[Mapping[str, int]]:
     rng = np.random.default_rng(seed)
 
     def some(symbol: Symbol, prime: bool) -> int:
@@ -56,5 +56,11 @@ def _drawn(symbols: Sequence[Symbol], seed: int) -> list[Mapping[str, int]]:
         primes = [n for n in sizes if n > 1 and all(n % k for k in range(2, math.isqrt(n) + 1))]
         return int(rng.choice(primes if prime and primes else list(sizes)))
 
-    ends = [{s.name: s.least for s in symbols}, {s.name: s.most for s in symbols}]
-    return [*ends, *({s.name: some(s, prime) for s in symbols} for prime in (True, False))]
+    def something(program: Program) -> bool:
+        return any(0 not in output.sized(program.planned).sizes for output in compiled.outputs)
+
+    general, *exact = compiled.metadata.programs
+    ends = [{s.name: s.least for s in general.symbols}, {s.name: s.most for s in general.symbols}]
+    drawn = [*ends, *({s.name: some(s, prime) for s in general.symbols} for prime in (True, False))]
+    drawn += [{**dict(p.fixed), **{s.name: some(s, False) for s in p.symbols}} for p in exact if something(p)]
+    return [{symbol.name: sizes[symbol.name] for symbol in compiled.symbols} for sizes in drawn]

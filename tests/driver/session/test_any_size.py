@@ -8,6 +8,7 @@ import pickle
 import threading
 import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ class Free(Program):
 
     inputs = (TensorSpec("x", ("N", 4), "float32"),)
     symbols = (Symbol("N", 1, 8),)
+    metadata = SimpleNamespace(symbols=())
 
 
 class Fake(OneByOne):

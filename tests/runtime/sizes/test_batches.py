@@ -30,6 +30,7 @@ STREAMING = ((1, 10.0), (4, 11.0), (16, 14.0))  # the weights cost more than the
         (7, STREAMING, (16,)),
         (2, ((4, 4.0),), (4,)),
         (9, ((4, 4.0), (6, 6.0)), (6, 4)),
+        (0, LINEAR, (1,)),
     ],
 )
 def test_pieces(rows: int, costs: tuple[tuple[int, float], ...], sizes: tuple[int, ...]) -> None:

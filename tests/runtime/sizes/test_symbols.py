@@ -33,7 +33,7 @@ def test_a_batch_without_bounds_is_a_dimension_too() -> None:
     batch = (TensorSpec("x", ("N", 4), "float32"),)
     assert dimensions_of(INPUTS, SYMBOLS) == SYMBOLS and dimensions_of(INPUTS[:0], ()) == ()
     assert [symbol.bounds for symbol in (*dimensions_of(batch, ()), *SYMBOLS)] == [
-        "1 or more", "1 to 8", "2 to 512 in steps of 2",
+        "0 or more", "1 to 8", "2 to 512 in steps of 2",
     ]  # fmt: skip
     assert named_sizes(batch, [(1000, 4)], dimensions_of(batch, ())) == {"N": 1000}
 
@@ -56,8 +56,8 @@ def test_sizes_come_from_the_shapes_of_inputs() -> None:
     [
         ([(3, 34), (3, 34)], ("mask", "float32[N, S, 3]")),
         ([(9, 34), (9, 34, 3)], ("ids", "dimension 0", "N is 9", "1 to 8", "dims={'N': (1, 9)}")),
-        ([(0, 34), (0, 34, 3)], ("ids", "dimension 0", "N is 0", "1 to 8", "1 or more", "shapes=")),
-        ([(-1, 34), (-1, 34, 3)], ("ids", "N is -1", "1 to 8", "1 or more")),
+        ([(0, 34), (0, 34, 3)], ("ids", "dimension 0", "N is 0", "1 to 8", "dims={'N': (0, 8)}")),
+        ([(-1, 34), (-1, 34, 3)], ("ids", "N is -1", "1 to 8")),
         ([(3, 33), (3, 33, 3)], ("ids", "dimension 1", "S is 33", "multiple of 2", "shapes=")),
         ([(3, 34), (3, 36, 3)], ("mask", "dimension 1", "S is 36", "34 in dimension 1 of input 'ids'")),
         ([(3, 34), (3, 34, 4)], ("mask", "dimension 2 is 4", "3 is needed")),

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import OptionError, did_you_mean
 
 Shapes = tuple[tuple[str, tuple[int | str, ...]], ...]
-#: Batches a symbolic model is specialized for unless `specialize` says otherwise.
+#: Sizes of a batch without bounds that have programs, unless `specialize` says otherwise.
 DEFAULT_SIZES = (1, 4, 16)
 
 _SHAPES = "for example shapes={'input': (1, 3, 224, 224)}, or ('N', 3, 224, 224) for any batch N"
@@ -78,54 +78,54 @@ def checked_bounds(dims: Any) -> tuple[tuple[str, tuple[int, ...]], ...]:
         if not isinstance(name, str):
             raise OptionError(f"dims={dims!r}: {name!r} is no name", fix=fix)
         whole = len(bounds) == 2 and all(type(n) is int for n in bounds)
-        if not whole or not 1 <= bounds[0] <= bounds[1] < 1 << 31:
-            raise OptionError(
-                f"dims={dims!r}: the bounds of {name!r} are two whole numbers, 1 or more, ascending", fix=fix
-            )
+        if not whole or not 0 <= bounds[0] <= bounds[1] < 1 << 31 or bounds[1] < 1:
+            wrong = f"the bounds of {name!r} are two whole numbers, 0 or more and 1 or more, ascending"
+            raise OptionError(f"dims={dims!r}: {wrong}", fix=fix)
     return tuple(sorted(pairs.items()))
 
 
-def check_names(dims: Iterable[tuple[str, Any]], names: Sequence[str], model: str) -> None:
-    """Check that the option `dims` bounds symbolic dimensions.
+def check_names(option: str, pairs: Iterable[tuple[str, Any]], names: Sequence[str], model: str) -> None:
+    """Check that an option says something of symbolic dimensions only.
 
     Args:
-        dims: the option, checked.
+        option: its name.
+        pairs: the option, checked.
         names: of the symbolic dimensions.
         model: its name, for messages.
 
     Raises:
         OptionError: a name is none of them.
     """
-    for name, _ in dims:
+    for name, _ in pairs:
         if name not in names:
             fix = f"{did_you_mean(name, names)}symbolic dimensions: {', '.join(names) or 'none'}"
-            raise OptionError(f"dims: no dimension of {model} is {name!r}", fix=fix)
+            raise OptionError(f"{option}: no dimension of {model} is {name!r}", fix=fix)
 
 
-def checked_sizes(specialize: Any, symbol: str | None) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """The option `specialize`: the sizes of the batch, ascending, the default ones unless it has others.
+def checked_sizes(
+    specialize: Any, dims: Iterable[tuple[str, tuple[int, ...]]]
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The option `specialize`, in the order of its names; the sizes of each ascend.
 
     Args:
-        symbol: name of the batch; None if there is none.
+        dims: the option of that name, checked.
 
     Raises:
-        OptionError: a name is no batch, or a size no whole number of 1 or more.
+        OptionError: it is something else than names with sizes of 1 or more, or a size is out of its bounds.
     """
+    fix = f"for example specialize={{'S': {DEFAULT_SIZES}}}"
     try:
-        given = dict(specialize or {})
-    except (TypeError, ValueError):  # no pairs of name and sizes
-        given = {repr(specialize): ()}
-    wrong = [name for name in given if name != symbol]
-    if wrong:
-        fix = f"the symbolic dimension is {symbol!r}" if symbol else "name it: shapes={'input': ('N', 3, 224, 224)}"
-        raise OptionError(f"specialize={specialize!r}: no dimension in `shapes` is {wrong[0]!r}", fix=fix)
-    if symbol is None:
-        return ()
-    sizes = given.get(symbol, DEFAULT_SIZES)
-    whole = not isinstance(sizes, str | int) and all(type(n) is int and n >= 1 for n in sizes)
-    if not whole or not sizes:
-        raise OptionError(
-            f"specialize={specialize!r}: sizes are whole numbers, 1 or more",
-            fix=f"for example specialize={{{symbol!r}: {DEFAULT_SIZES}}}",
-        )
-    return ((symbol, tuple(sorted(set(sizes)))),)
+        pairs = dict(specialize or {})
+    except (TypeError, ValueError):
+        raise OptionError(f"specialize={specialize!r}: names of dimensions with sizes are needed", fix=fix) from None
+    bounds = dict(dims)
+    for name, sizes in pairs.items():
+        whole = not isinstance(sizes, str | int) and all(type(n) is int and n >= 1 for n in sizes)
+        if not isinstance(name, str) or not whole or not sizes:
+            raise OptionError(f"specialize={specialize!r}: sizes are whole numbers, 1 or more, by name", fix=fix)
+        low, high = bounds.get(name, (1, max(sizes)))
+        if beyond := [n for n in sizes if not low <= n <= high]:
+            wrong = f"{name} is {beyond[0]}, and dims has {low} to {high}"
+            wider = f"dims={{{name!r}: ({min(low, *sizes)}, {max(high, *sizes)})}}"
+            raise OptionError(f"specialize={specialize!r}: {wrong}", fix=wider)
+    return tuple(sorted((name, tuple(sorted(set(sizes)))) for name, sizes in pairs.items()))

@@ -108,8 +108,7 @@ class Compiler:
 
     def _options_for(self, shapes: Shapes, any_size: bool) -> CompileOptions:
         if any_size:
-            bounds = tuple(wide_enough(self._options, shapes).items())
-            return replace(self._options, dims=bounds, specialize=() if bounds else self._options.specialize)
+            return replace(self._options, dims=tuple(wide_enough(self._options, shapes).items()))
         numbers = {**dict(self._options.shapes), **dict(shapes)}
         return replace(self._options, shapes=tuple(numbers.items()), dims=(), specialize=())
 

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from ...frontend.reading.shapes import Dim, bound_dims, named_dims
 from ...runtime.library import ELF_MAGIC, is_artifact
 from ...runtime.model import CompiledModel, load
 from ...runtime.pool.threads import available_cores, dispatcher
+from .bounds import Bounds
 from .compiling import Compiler
 from .feed import Feeds, Input, checked_mapping, converted
 from .node_args import ModelMeta, NodeArg, dtype_of
@@ -46,6 +48,8 @@ class FixedModel:
         self.inputs, self.outputs = (list(map(NodeArg.of, side)) for side in (program.inputs, program.outputs))
         self.overridable: list[NodeArg] = []
         self._called, self._lock = 0, threading.Lock()
+        self._bounds, self._fixed = Bounds.of(program), Counter[str]()
+        self._several = bool(program.symbols) and len(program.metadata.programs) > 1
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Pickled as program and outline."""
@@ -58,9 +62,16 @@ class FixedModel:
             dtypes = {spec.name: spec.numpy_dtype for spec in self.program.inputs}
             feed = {name: converted(v, name, dtypes[name]) if name in dtypes else v for name, v in feed.items()}
         outputs = self.program.run(feed)
+        fixed = self._fixed_in(feed) if self._several else ""
         with self._lock:
             self._called += 1
+            if fixed:
+                self._fixed[fixed] += 1
         return [outputs[name] for name in names]
+
+    def _fixed_in(self, feed: Mapping[str, Any]) -> str:
+        """The sizes that are fixed in the program which runs a call; "" where none is."""
+        return self._bounds.fixed(tuple((name, np.shape(feed[name])) for name in self._bounds.inputs))
 
     def compile_for(self, shapes: Mapping[str, Sequence[int]]) -> CompiledModel:
         """The program."""
@@ -80,7 +91,9 @@ class FixedModel:
 
     def report(self) -> SessionReport:
         """The calls."""
-        return SessionReport(self.program.metadata.model["name"], (ShapesRow((), 0, self._called, COMPILED),))
+        fixed = tuple(sorted(self._fixed.items()))
+        row = ShapesRow((), 0, self._called, COMPILED, symbols=self._bounds.symbols, fixed=fixed)
+        return SessionReport(self.program.metadata.model["name"], (row,))
 
 
 @dataclass(frozen=True)
@@ -219,7 +232,8 @@ def _free_model(
     options = options.named(
         {**dict(options.shapes), **{one.name: named_dims(one.name, one.dims or ()) for one in free}}
     )
-    check_names(options.dims, [symbol.name for symbol in options.symbols], name)
+    for option, pairs in (("dims", options.dims), ("specialize", options.specialize)):
+        check_names(option, pairs, [symbol.name for symbol in options.symbols], name)
     programs = Programs(Compiler(source, options), *policy)
     if policy[0] == "error":
         programs.compile_any_size()

@@ -19,7 +19,7 @@ import os
 import threading
 import time
 import weakref
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -48,7 +48,8 @@ class _Entry:
     """One set of shapes, or all sizes within bounds.
 
     `asked` are the last times it was asked for, in calls of the session; `bounds` stay when the program goes; `shapes`
-    of the program of any size are those of the first call; `beyond` says why that program does not take the shapes.
+    of the program of any size are those of the first call; `beyond` says why that program does not take the shapes;
+    `fixed` are its calls by the sizes that are fixed in the program which ran.
     """
 
     shapes: Shapes
@@ -62,6 +63,7 @@ class _Entry:
     error: Exception | None = None
     seconds: float | None = None
     calls: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
+    fixed: Counter[str] = field(default_factory=Counter)
 
     @property
     def text(self) -> str:
@@ -70,7 +72,14 @@ class _Entry:
     def row(self) -> ShapesRow:
         shapes, symbols = () if self.any_size else self.shapes, self.bounds.symbols if self.bounds else ()
         reason = self.reason or self.beyond
-        return ShapesRow(shapes, self.calls[False], self.calls[True], self.state, reason, self.seconds, symbols)
+        calls, fixed = (self.calls[False], self.calls[True]), tuple(sorted(self.fixed.items()))
+        return ShapesRow(shapes, *calls, self.state, reason, self.seconds, symbols, fixed)
+
+    def count(self, compiled: bool, shapes: Shapes) -> None:
+        """One more call, by a program of these shapes or by onnxruntime."""
+        self.calls[compiled] += 1
+        if compiled and self.bounds and (fixed := self.bounds.fixed(shapes)):
+            self.fixed[fixed] += 1
 
     def why_not(self, shapes: Shapes) -> str:
         """Why the program of any size does not take shapes; "" if it does, or that is not known yet."""
@@ -131,7 +140,7 @@ class Programs:
                 entry = self._asked(shapes, never, beyond)
             program = self._program_of(entry, shapes)
         with self._changed:
-            entry.calls[program is not None] += 1
+            entry.count(program is not None, shapes)
         return program
 
     def _program_of(self, entry: _Entry, shapes: Shapes) -> CompiledModel | None:

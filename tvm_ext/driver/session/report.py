@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ...core.options import Shapes
 from ...runtime.sizes.symbols import Symbol
-from ...runtime.table import Column, Markup, Plain, Table
+from ...runtime.table import Column, Markup, Plain, Table, Value
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class ShapesRow(Plain):
         seconds: of the compile; None if there was none.
         symbols: dimensions that the program takes any size of, with their bounds; none of a program of one size, and of
             one that was not compiled.
+        fixed: sizes that are fixed in a program beside the one of any size, as "S 32", and calls that ran there.
     """
 
     shapes: Shapes
@@ -32,6 +33,7 @@ class ShapesRow(Plain):
     reason: str = ""
     seconds: float | None = None
     symbols: tuple[Symbol, ...] = ()
+    fixed: tuple[tuple[str, int], ...] = ()
 
     @property
     def text(self) -> str:
@@ -78,7 +80,10 @@ class SessionReport(Plain):
             "shapes", Column("onnxruntime", "calls"), Column("compiled", "calls"), "state",
             Column("compile", "s", ".2f"), Column("reason", most=80),
         )  # fmt: skip
-        rows = [(row.text, row.onnxruntime, row.compiled, row.state, row.seconds, row.reason) for row in self.rows]
+        rows: list[tuple[Value, ...]] = []
+        for row in self.rows:
+            rows.append((row.text, row.onnxruntime, row.compiled, row.state, row.seconds, row.reason))
+            rows += [(f"of them {sizes}", None, calls, "", None, "") for sizes, calls in row.fixed]
         return Table(columns, rows).filled()
 
     def __str__(self) -> str:

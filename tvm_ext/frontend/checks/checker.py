@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class Checked:
         weights: initializer name -> value.
         warnings: what is odd but allowed.
         types: value -> type, of every value that ONNX's inference knows.
+        constants: initializer name -> its constant, of a model that is imported at several sizes: imports put them
+            here, and take them from here; None of any other.
     """
 
     graph: onnx.GraphProto
@@ -52,6 +54,7 @@ class Checked:
     weights: Mapping[str, np.ndarray]
     warnings: tuple[str, ...]
     types: Mapping[str, onnx.TypeProto]
+    constants: dict[str, Any] | None = None
 
 
 def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]], *, operators: bool = True) -> Checked:
@@ -68,27 +71,43 @@ def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]], *, 
         OptionError: `shapes` contradicts the model.
         UnsupportedError: versions, operators or kinds of inputs that cannot be imported.
     """
-    proto, name = inlined(source.proto, source.name), source.name
-    opset = check_versions(proto, name)
+    name = source.name
+    proto, opset, nodes = source.once("nodes", lambda: _nodes(source))
     graph = proto.graph
-    if graph.sparse_initializer:
-        first = graph.sparse_initializer[0].values.name
-        raise UnsupportedError(f"{name}: sparse initializer {first!r}", fix="store it as a dense initializer")
-    check_names(graph, name)
-    nodes = sorted_nodes(graph, name)
     inputs = input_specs(graph, shapes, name)
     opsets = {"": opset, **opsets_of(proto)}
+    weights, warnings = source.once(("weights", operators), lambda: _contents(proto, nodes, opsets, name, operators))
+    known = Checked(graph, tuple(nodes), opset, opsets, inputs, weights, tuple(warnings), {})
+    if not operators:
+        return known
+    constants = source.once("constants", dict[str, Any]) if source.shared is not None else None
+    return replace(known, types=inferred_types(proto, nodes, inputs, name), constants=constants)
+
+
+def _nodes(source: Source) -> tuple[onnx.ModelProto, int, list[onnx.NodeProto]]:
+    """The model without functions of its own, its opset, and its nodes in order."""
+    proto, name = inlined(source.proto, source.name), source.name
+    opset = check_versions(proto, name)
+    if proto.graph.sparse_initializer:
+        first = proto.graph.sparse_initializer[0].values.name
+        raise UnsupportedError(f"{name}: sparse initializer {first!r}", fix="store it as a dense initializer")
+    check_names(proto.graph, name)
+    return proto, opset, sorted_nodes(proto.graph, name)
+
+
+def _contents(
+    proto: onnx.ModelProto, nodes: list[onnx.NodeProto], opsets: Mapping[str, int], name: str, operators: bool
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The weights, and warnings, of a model whose operators and attributes are checked, unless `operators` is False."""
     if operators:
         check_operators(nodes, opsets, name)
-    weights, warnings = _weights(graph, name, numbers=operators)
-    if not operators:
-        return Checked(graph, tuple(nodes), opset, opsets, inputs, weights, tuple(warnings), {})
-    _check_with_onnx(proto, nodes, name)
-    check_attributes(nodes, name)
-    types = inferred_types(proto, nodes, inputs, name)
-    if any(a is not b for a, b in zip(nodes, graph.node, strict=True)):
-        warnings = ["the nodes were not in topological order and have been sorted", *warnings]
-    return Checked(graph, tuple(nodes), opset, opsets, inputs, weights, tuple(warnings), types)
+    weights, warnings = _weights(proto.graph, name, numbers=operators)
+    if operators:
+        _check_with_onnx(proto, nodes, name)
+        check_attributes(nodes, name)
+        if any(a is not b for a, b in zip(nodes, proto.graph.node, strict=True)):
+            warnings = ["the nodes were not in topological order and have been sorted", *warnings]
+    return weights, warnings
 
 
 def inlined(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:

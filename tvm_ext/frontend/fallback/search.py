@@ -6,7 +6,6 @@ y = Relu(x); s = Cast(y, STRING); n = LabelEncoder(s); z = Mul(n, 2)
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
@@ -50,7 +49,7 @@ def with_regions(source: Source, options: CompileOptions, error: UnsupportedErro
             known shape, or onnxruntime does not take a region.
         ModelError: a node is not valid.
     """
-    source = dataclasses.replace(source, proto=inlined(source.proto, source.name))
+    source = source.with_proto(inlined(source.proto, source.name))
     checked = check_model(source, dict(options.shapes), operators=False)
     check_attributes(checked.nodes, source.name)
     surveyor = Surveyor(checked, source.name, source.proto)
@@ -239,4 +238,4 @@ class _Graph:
         ordered = [type(node).FromString(node.SerializeToString()) for node in sorted_nodes(graph, self._source.name)]
         del graph.node[:]
         graph.node.extend(ordered)
-        return dataclasses.replace(self._source, proto=proto)
+        return self._source.with_proto(proto)

@@ -7,9 +7,8 @@ What decides a shape (axes, pads, repeats, k) must be known to compile a program
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,13 +29,15 @@ def frozen_source(source: Source, freeze: Iterable[FrozenInput]) -> Source:
         OptionError: a name that is no input, or a value that does not fit it.
         UnsupportedError: an input that is no tensor.
     """
-    values = {entry.name: entry.array() for entry in freeze}
-    if not values:
-        return source
+    fixed = tuple(freeze)
+    return source.once(("frozen", fixed), lambda: _frozen(source, fixed)) if fixed else source
+
+
+def _frozen(source: Source, freeze: Sequence[FrozenInput]) -> Source:
     proto = type(source.proto)()
     proto.CopyFrom(source.proto)
-    _freeze(proto.graph, values, source.name)
-    return dataclasses.replace(source, proto=proto)
+    _freeze(proto.graph, {entry.name: entry.array() for entry in freeze}, source.name)
+    return source.with_proto(proto)
 
 
 def _freeze(graph: onnx.GraphProto, values: dict[str, np.ndarray], model: str) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
 import hashlib
 import os
 import pathlib
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.errors import ModelError
 from . import wire
@@ -19,6 +20,7 @@ from .external import Folder, hash_files, load_external
 if TYPE_CHECKING:
     import onnx
 
+T = TypeVar("T")
 #: Protobuf's limit on one message, in bytes.
 LIMIT = (1 << 31) - 1
 
@@ -45,12 +47,36 @@ class Source:
         name: the file's name, or the graph's name if there is no file; for messages and reports.
         sha256: of the content, external data included; see :func:`fingerprint`.
         folder: the folder of the model file; None if there is none.
+        shared: what imports at several sizes have in common (:meth:`once`); None of a model that is imported once.
     """
 
     proto: onnx.ModelProto
     name: str
     sha256: str
     folder: pathlib.Path | None
+    shared: dict[Hashable, Any] | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @contextlib.contextmanager
+    def sharing(self) -> Iterator[Source]:
+        """The model, to be imported at several sizes until the context ends."""
+        found: dict[Hashable, Any] = {}
+        try:
+            yield replace(self, shared=found)
+        finally:
+            found.clear()
+
+    def with_proto(self, proto: onnx.ModelProto) -> Source:
+        """Another model by the same name."""
+        return replace(self, proto=proto, shared=None if self.shared is None else {})
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` returns, which does not depend on sizes; the same object again for the same key."""
+        if self.shared is None:
+            return make()
+        if key not in self.shared:
+            self.shared[key] = make()
+        found: T = self.shared[key]
+        return found
 
 
 def fingerprint(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[str, str]:

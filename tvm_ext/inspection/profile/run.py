@@ -92,7 +92,7 @@ def _compiled_with_facts(model: Any, options: dict[str, Any]) -> tuple[CompiledM
     compiled = compile_model(model, instruments=Instruments(watch=watch), **options)
     code: dict[str, str] = {}
     for (mod, ctx), program in zip(lowered, compiled.metadata.programs, strict=True):
-        suffix = f"_n{program.batch}" if program.batch else ""
+        suffix = program.function.removeprefix("main")
         texts = code_of(kernels_of(mod), ctx.machine, "asm")
         code.update({f"{name}{suffix}": text for name, text in texts.items()})
     facts, why = facts_of_kernels(code, compiled.metadata.machine["triple"], compiled.metadata.machine["isa"])
@@ -106,7 +106,7 @@ def _with_figures(
 
     A program of any size is planned at the bounds of its symbols, and the report is of that.
     """
-    bounds = {symbol.name: symbol.bound for symbol in compiled.symbols}
+    bounds = compiled.metadata.program_at(at).planned if compiled.symbols else {}
     if bounds and bounds != at:
         note = (
             f"operations and bytes of kernels are known at the sizes that the program is planned at, "

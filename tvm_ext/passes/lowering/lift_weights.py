@@ -1,6 +1,7 @@
 """Weights become parameters of `main`: they live in the artifact as plain bytes, not in the compiled module.
 
 y = call_tir(k, (x, <constant>))   ->   main(x, w0): y = call_tir(k, (x, w0))
+return <constant of no elements>   ->   main(x, w0): return w0        TVM cannot read again what it writes of one
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ class LiftWeights(Pass):
         result = rewriter.rewrite(lifter.visit)
         check_kernels(result.mod, ctx.provenance)
         note_call_sites(result.mod, ctx)
+        main = result.mod["main"]
+        body = relax.SeqExpr(main.body.blocks, lifter.result(main.body.body))
         if not lifter.params:
             return result
-        main = result.mod["main"]
-        lifted = with_body(main, main.body, [*main.params, *lifter.params])
+        lifted = with_body(main, body, [*main.params, *lifter.params])
         ctx.weights.extend(lifter.values)
         return PassResult(with_main(result.mod, lifted), result.fired, result.skipped)
 
@@ -60,6 +62,12 @@ class _Lifter:
         lifted = relax.Tuple([self._lift(o) if isinstance(o, GenericConst) else o for o in operands])
         rw.fire(f"{sum(isinstance(o, GenericConst) for o in operands)} weights")
         return Call(call.op, [kernel, lifted, *call.args[2:]], call.attrs, call.ty_args)
+
+    def result(self, value: Any) -> Any:
+        """What `main` returns, without constants of no elements."""
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([self.result(field) for field in value.fields])
+        return self._lift(value) if isinstance(value, GenericConst) and not array_of(value).size else value
 
     def _lift(self, constant: GenericConst) -> relax.Var:
         for known, param in zip(self._constants, self.params, strict=True):

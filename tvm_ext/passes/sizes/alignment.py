@@ -192,8 +192,8 @@ class Alignment:
 
 def begins_alike(constants: Sequence[GenericConst]) -> bool:
     """Whether arrays have the same values where the first and another one both have any."""
-    whole, *rest = (array_of(constant) for constant in constants)
-    for part in rest:
+    whole, first = array_of(constants[0]), constants[0]
+    for part in (array_of(constant) for constant in constants[1:] if not constant.same_as(first)):
         common = tuple(slice(0, min(sizes)) for sizes in zip(whole.shape, part.shape, strict=True))
         if not np.array_equal(_bits(whole[common]), _bits(part[common])):
             return False

@@ -21,12 +21,14 @@ def split_batch(rows: int, costs: tuple[tuple[int, float], ...]) -> tuple[int, .
     """Sizes of programs that together take `rows` rows at the least cost, descending; the last may have rows to spare.
 
     Args:
-        rows: 1 or more.
+        rows: 0 takes the smallest program, for outputs that do not depend on rows.
         costs: (size, cost of a call) of each program. A size that fits exactly is always taken.
     """
     prices = dict(costs)
     if rows in prices:
         return (rows,)
+    if not rows:
+        return (min(prices),)
     largest = max(prices)
     whole = max(0, rows // largest - 1)  # the choice is about the rest, which is less than two of the largest
     best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
@@ -85,9 +87,11 @@ def _part(array: np.ndarray, spec: TensorSpec, start: int, stop: int) -> np.ndar
 
 
 def _filled(part: np.ndarray, spec: TensorSpec, size: int) -> np.ndarray:
-    """The part with its last row repeated until it has `size`: numbers that the model is made for."""
+    """The part with its last row, or zeros, repeated until it has `size`: numbers that the model is made for."""
     axis = spec.batch_axis
     if axis is None or part.shape[axis] == size:
         return part
+    if not part.shape[axis]:
+        return np.zeros((*part.shape[:axis], size, *part.shape[axis + 1 :]), part.dtype)
     spare = np.repeat(part.take([-1], axis), size - part.shape[axis], axis)
     return np.concatenate([part, spare], axis)

@@ -1,81 +1,79 @@
-"""Calls of a program that is planned at the bounds of its symbols: it works on arrays of the bounds.
+"""Calls of programs that are planned at the bounds of their symbols: they work on arrays of the bounds.
 
-Inputs are copied into the beginning of such arrays, and outputs out of it.
+Inputs are copied into the beginning of such arrays, and outputs out of it. A program whose sizes are all fixed takes
+arrays as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.errors import InputError
 from ..memory.arrays import aligned_empty
-from .symbols import Symbol, named_sizes, shape_at
+from .symbols import named_sizes, shape_at
 
 if TYPE_CHECKING:
     from ..function import Function
-    from ..spec import TensorSpec
+    from ..spec import Metadata, TensorSpec
 
 
 #: Sets of shapes whose plans are kept.
 _MOST_PLANS = 256
 
 
-@dataclass
-class SizedCall:
-    """Calls of a function that is planned at the bounds of its symbols, with arrays of any size within them.
+class SizedCalls:
+    """Calls of a model of symbolic sizes, with arrays of any size within its bounds.
 
-    Attributes:
-        function: takes arrays of the bounds, and the sizes last.
-        inputs, outputs: of the model.
-        symbols: in the order of the elements of `sizes`.
+    Args:
+        metadata: of the model.
+        functions: of its programs, in order; each takes arrays of its bounds, and the sizes of its symbols last.
     """
 
-    function: Function
-    inputs: Sequence[TensorSpec]
-    outputs: Sequence[TensorSpec]
-    symbols: Sequence[Symbol]
-    _inputs: list[np.ndarray] = field(init=False)
-    _outputs: list[np.ndarray | None] = field(init=False)
-
-    def __post_init__(self) -> None:
-        bounds = {symbol.name: symbol.bound for symbol in self.symbols}
+    def __init__(self, metadata: Metadata, functions: Sequence[Function]) -> None:
+        self._metadata, self._functions = metadata, functions
+        self._memory: dict[str, _Memory] = {}
         self._plans: dict[tuple[tuple[int, ...], ...], _Plan] = {}
-        self._sizes = aligned_empty((len(self.symbols),), np.dtype("int64"))
-        self._inputs = [_zeros(shape_at(spec.shape, bounds), spec.numpy_dtype) for spec in self.inputs]
-        outputs = [aligned_empty(shape_at(spec.shape, bounds), spec.numpy_dtype) for spec in self.outputs]
-        self._outputs = [memory if self.function.takes(index, memory) else None for index, memory in enumerate(outputs)]
 
-    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run once; what comes back shares memory with nothing else.
+    def __call__(self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None] | None) -> list[np.ndarray]:
+        """Run once; what comes back shares memory with nothing else, but for `into`.
 
         Raises:
-            InputError: see :func:`named_sizes`.
+            InputError: see :func:`named_sizes` and :meth:`..spec.Metadata.program_at`.
         """
         shapes = tuple(array.shape for array in arrays)
         plan = self._plans.get(shapes) or self._planned(shapes)
-        self._sizes[:] = plan.sizes
+        if (memory := plan.memory) is None:
+            return plan.function.call(arrays, into)
+        memory.sizes[:] = plan.sizes
         fed = [
-            array if whole is None else _filled(memory, array, whole)
-            for memory, array, whole in zip(self._inputs, arrays, plan.inputs, strict=True)
+            array if whole is None else _filled(held, array, whole)
+            for held, array, whole in zip(memory.inputs, arrays, plan.inputs, strict=True)
         ]
-        results = self.function.call([*fed, self._sizes], self._outputs)
+        results = plan.function.call([*fed, memory.sizes], memory.outputs)
         return [np.array(result[index]) for index, result in zip(plan.outputs, results, strict=True)]
 
     def _planned(self, shapes: tuple[tuple[int, ...], ...]) -> _Plan:
-        sizes = named_sizes(self.inputs, shapes, self.symbols)
-        inputs = [None if shape == memory.shape else _beginning(shape)
-                  for shape, memory in zip(shapes, self._inputs, strict=True)]  # fmt: skip
-        outputs = [shape_at(spec.shape, sizes) for spec in self.outputs]
-        for spec, shape in zip(self.outputs, outputs, strict=True):
+        model = self._metadata
+        sizes = named_sizes(model.inputs, shapes, model.symbols)
+        program = model.program_at(sizes)
+        function = self._functions[model.programs.index(program)]
+        if program.symbols and program.function not in self._memory:
+            self._memory[program.function] = _Memory.of(*model.interface(program), function)
+        memory = self._memory.get(program.function)
+        inputs = [None if shape == held.shape else _beginning(shape)
+                  for shape, held in zip(shapes, memory.inputs if memory else (), strict=False)]  # fmt: skip
+        outputs = [shape_at(spec.shape, sizes) for spec in model.outputs]
+        for spec, shape in zip(model.outputs, outputs, strict=True):
             if min(shape, default=0) < 0:
                 raise InputError(
                     f"output {spec.name!r} would be {shape} for {sizes}: these sizes do not fit each other"
                 )
-        plan = _Plan(tuple(sizes.values()), inputs, [_beginning(shape) for shape in outputs])
+        values = tuple(sizes[symbol.name] for symbol in program.symbols)
+        plan = _Plan(function, memory, values, inputs, [_beginning(shape) for shape in outputs])
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
         self._plans[shapes] = plan
@@ -83,15 +81,41 @@ class SizedCall:
 
 
 @dataclass(frozen=True)
+class _Memory:
+    """Arrays of the bounds that calls of a program use.
+
+    Attributes:
+        inputs: of the model.
+        sizes: of the program's symbols.
+        outputs: None where the program writes to no such array.
+    """
+
+    inputs: Sequence[np.ndarray]
+    sizes: np.ndarray
+    outputs: Sequence[np.ndarray | None]
+
+    @classmethod
+    def of(cls, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], function: Function) -> _Memory:
+        """Arrays for what a program takes, and makes."""
+        *taken, sizes = [_zeros(spec.sizes, spec.numpy_dtype) for spec in inputs]
+        made = [aligned_empty(spec.sizes, spec.numpy_dtype) for spec in outputs]
+        return cls(taken, sizes, [one if function.takes(index, one) else None for index, one in enumerate(made)])
+
+
+@dataclass(frozen=True)
 class _Plan:
     """What a call with arrays of some shapes does.
 
     Attributes:
-        sizes: of the symbols.
+        function: that runs it.
+        memory: arrays of its bounds; None of a program without symbols, which takes arrays as they are.
+        sizes: of its symbols.
         inputs: where each input lies in an array of the bounds; None of one that is such an array.
         outputs: where each output lies.
     """
 
+    function: Function
+    memory: _Memory | None
     sizes: tuple[int, ...]
     inputs: Sequence[tuple[slice, ...] | None]
     outputs: Sequence[tuple[slice, ...]]

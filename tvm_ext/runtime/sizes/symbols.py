@@ -71,11 +71,9 @@ class Symbol:
 
     def fix_for(self, size: int) -> str:
         """What to do about a size that cannot be."""
-        if size < 1:
-            return "a size known at run time is 1 or more; compile the model for this one by numbers: shapes="
         if self.low <= size <= self.high:
             return f"fill the inputs up to a multiple of {self.multiple}, or compile the model for this size: shapes="
-        return f"compile the model with dims={{{self.name!r}: ({min(self.low, size)}, {max(self.high, size)})}}"
+        return f"compile the model with dims={{{self.name!r}: ({max(min(self.low, size), 0)}, {max(self.high, size)})}}"
 
 
 _SYMBOLIC = re.compile(r"(?:([1-9]\d*)\*)?([^\W\d]\w*)")
@@ -152,7 +150,7 @@ def dimensions_of(inputs: Sequence[TensorSpec], symbols: Sequence[Symbol]) -> tu
         symbols: of the program; none of one whose batch is composed of several sizes.
     """
     names = dict.fromkeys(dim for spec in inputs for dim in spec.shape if isinstance(dim, str))
-    return tuple(symbols) or tuple(Symbol(name, 1, UNBOUNDED) for name in names)
+    return tuple(symbols) or tuple(Symbol(name, 0, UNBOUNDED) for name in names)
 
 
 def checked_sizes(symbols: Sequence[Symbol], sizes: Mapping[str, int]) -> dict[str, int]:

@@ -1,0 +1,157 @@
+"""Programs beside the one of any size: of sizes that `specialize` names, and of dimensions without elements.
+
+x[N, S], S from 0 to 512, specialize={"S": (32, 128)}   ->   main: N, S >= 1; main_S32: N; main_S128: N; main_S0: N
+
+A size that is fixed is a number when such a program is imported: with 0, what is empty, and what becomes of that, is
+decided there, as for a model of numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ..core.errors import OptionError, TvmExtError, UnsupportedError
+from ..core.instruments import Instruments
+from ..core.machine import Machine
+from ..core.options import CompileOptions
+from ..frontend.reading.reader import Source
+from ..runtime.sizes.symbols import Symbol, sizes_text
+from ..runtime.spec import TensorSpec
+from .any_size import lower_any_size
+from .lower import SCHEDULED, Clock, Lowered, Programs, run_pipeline, start
+
+if TYPE_CHECKING:
+    from ..passes.sizes.share_layouts import StoredWeights
+
+
+def lower_with_exact(
+    source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments
+) -> Programs:
+    """One program for all sizes within bounds, and behind it those of which some sizes are fixed.
+
+    A smallest size of 0 is 1 in the result where the model is not defined for it; its warnings say why.
+
+    Raises:
+        UnsupportedError: there is no program of any size, or none of a size that `specialize` names.
+        OptionError: a size of `specialize` is none that the program of any size takes.
+    """
+    from ..passes.sizes.share_layouts import StoredWeights
+
+    positive = tuple((name, (max(low, 1), high)) for name, (low, high) in options.dims)
+    general = lower_any_size(source, replace(options, dims=positive), machine, clock, instruments)
+    stored = StoredWeights(general.lowered[0].ctx)
+    beside = _Beside(source, options, machine, clock, instruments, general, stored)
+    exact = [beside.lowered(sizes) for sizes in _asked(options, general.symbols)]
+    empty, warnings = beside.empty([name for name, (low, _) in options.dims if low == 0])
+    nothing = {name for one in empty for name in one.fixed}
+    symbols = tuple(replace(one, low=0) if one.name in nothing else one for one in general.symbols)
+    return replace(general, lowered=(*general.lowered, *exact, *empty), symbols=symbols, warnings=warnings)
+
+
+def _asked(options: CompileOptions, symbols: Sequence[Symbol]) -> Iterator[dict[str, int]]:
+    """Each combination of the sizes that `specialize` names.
+
+    Raises:
+        OptionError: the program of any size does not take one.
+    """
+    known = {symbol.name: symbol for symbol in symbols}
+    for name, sizes in options.specialize:
+        for size in sizes:
+            if wrong := known[name].why_not(size):
+                raise OptionError(f"specialize: {wrong}", fix=known[name].fix_for(size))
+    names = [name for name, _ in options.specialize]
+    if names:
+        yield from (
+            dict(zip(names, point, strict=True)) for point in itertools.product(*dict(options.specialize).values())
+        )
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """Programs of one model in which sizes are fixed, over the weights of the program of any size."""
+
+    source: Source
+    options: CompileOptions
+    machine: Machine
+    clock: Clock
+    instruments: Instruments
+    general: Programs
+    stored: StoredWeights
+
+    def lowered(self, fixed: Mapping[str, int]) -> Lowered:
+        """The program in which some symbols have these sizes.
+
+        Raises:
+            UnsupportedError: there is none, or its outputs have other shapes than the program of any size says.
+        """
+        shapes = tuple((spec.name, spec.shape) for spec in self.general.inputs)
+        bounds = tuple((one.name, (one.low, one.high)) for one in self.general.symbols)
+        own = replace(self.options, shapes=shapes, dims=bounds).at(fixed)
+        try:
+            one = self._programs(own)
+        except OptionError:
+            raise
+        except TvmExtError as error:
+            raise UnsupportedError(f"with {sizes_text(fixed)}: {error.message}", fix=error.fix) from error
+        lowered = one.lowered[0]
+        for end in ("low", "high"):
+            sizes = {**fixed, **{symbol.name: getattr(symbol, end) for symbol in one.symbols}}
+            if why := _unlike(one.outputs, self.general.outputs, sizes):
+                raise UnsupportedError(f"{self.source.name}: with {sizes_text(sizes)}: {why}")
+        self.stored.add(lowered.ctx)
+        return replace(lowered, fixed=dict(fixed), symbols=one.symbols)
+
+    def _programs(self, own: CompileOptions) -> Programs:
+        from ..passes.lowering.assign_layouts import AssignLayouts
+        from ..passes.pipeline import Pipeline
+        from ..passes.sizes.share_layouts import ShareLayouts
+
+        how = self.machine, self.clock, self.instruments
+        if own.symbols:
+            return lower_any_size(self.source, own, *how, self.stored)
+        begun = run_pipeline(start(self.source, own, *how), AssignLayouts.name)
+        if begun.imported.regions or begun.bodies:
+            raise UnsupportedError(f"{self.source.name}: a part of it runs beside the program")
+        mod, rest = (
+            ShareLayouts(self.stored)(begun.mod, begun.ctx).mod,
+            Pipeline.of(begun.ctx.options).before(SCHEDULED),
+        )
+        lowered = replace(begun, mod=rest.from_(AssignLayouts.name).run(mod, begun.ctx))
+        return Programs(lowered.imported.inputs, lowered.imported.outputs, (lowered,))
+
+    def empty(self, names: Sequence[str]) -> tuple[tuple[Lowered, ...], tuple[str, ...]]:
+        """Programs in which symbols are 0, each set of them; and why some symbols cannot be.
+
+        Args:
+            names: of symbols whose smallest size is stated as 0.
+        """
+        least = {one.name: one.low <= one.multiple for one in self.general.symbols}
+        able = [name for name in names if least[name]]
+        warnings = [f"dims: {name} cannot be 0: nor can it be other small sizes" for name in names if not least[name]]
+        programs: dict[tuple[str, ...], Lowered] = {}
+        for count in range(1, len(able) + 1):
+            for chosen in itertools.combinations(tuple(able), count):
+                if not {*chosen} <= {*able}:
+                    continue
+                try:
+                    programs[chosen] = self.lowered(dict.fromkeys(chosen, 0))
+                except UnsupportedError as error:
+                    able.remove(chosen[-1])
+                    warnings.append(f"dims: {chosen[-1]} cannot be 0: {error.message[:300]}")
+        kept = (one for chosen, one in programs.items() if {*chosen} <= {*able})
+        return tuple(kept), tuple(warnings)
+
+
+def _unlike(outputs: Sequence[TensorSpec], stated: Sequence[TensorSpec], sizes: Mapping[str, int]) -> str:
+    """Which output has another shape at these sizes than is stated; "" if none has."""
+    for own, other in zip(outputs, stated, strict=True):
+        try:
+            shape: object = other.sized(sizes).shape
+        except ZeroDivisionError:
+            shape = f"{other} of no size"
+        if own.sized(sizes).shape != shape:
+            return f"output {own.name!r} is {own.sized(sizes).shape}, and {shape} follows from other sizes"
+    return ""

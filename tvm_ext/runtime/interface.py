@@ -1,0 +1,154 @@
+"""The interface of a compiled function: tensors, memory, and sizes."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .sizes.symbols import Symbol, multiple_of_symbol, shape_at
+
+Dim = int | str
+"""A number, or for a symbolic dimension its name, "N", or what it is of others: "12*N", "(W + 7) // 8"."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, shape and dtype (numpy's name, or ml_dtypes': "float32", "bfloat16") of a tensor."""
+
+    name: str
+    shape: tuple[Dim, ...]
+    dtype: str
+
+    @property
+    def batch_axis(self) -> int | None:
+        """The symbolic dimension; None if all are numbers."""
+        return next((axis for axis, dim in enumerate(self.shape) if isinstance(dim, str)), None)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The shape.
+
+        Raises:
+            TypeError: it is symbolic: ask for it :meth:`at` a size.
+        """
+        if self.batch_axis is not None:
+            raise TypeError(f"{self.name}: {self} has no sizes before its batch is known: use at()")
+        return tuple(dim for dim in self.shape if isinstance(dim, int))
+
+    def at(self, batch: int) -> TensorSpec:
+        """The tensor of a batch of this size."""
+        if self.batch_axis is None:
+            return self
+        dims = tuple(multiple_of_symbol(d)[0] * batch if isinstance(d, str) else d for d in self.shape)
+        return TensorSpec(self.name, dims, self.dtype)
+
+    def sized(self, sizes: Mapping[str, int]) -> TensorSpec:
+        """The tensor for these sizes of symbols."""
+        return TensorSpec(self.name, shape_at(self.shape, sizes), self.dtype)
+
+    @functools.cached_property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The dtype as numpy knows it.
+
+        Raises:
+            TypeError: numpy and ml_dtypes do not know it.
+        """
+        try:
+            return np.dtype(self.dtype)
+        except TypeError:
+            import tvm.runtime  # noqa: F401  (it imports ml_dtypes, which gives numpy these names)
+
+            return np.dtype(self.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values."""
+        return math.prod(self.sizes) * self.numpy_dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class View:
+    """Memory in the arena of a program: where it starts, in bytes, and the shape and dtype in which kernels see it."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Shape and dtype."""
+        return TensorSpec("", self.shape, self.dtype)
+
+    @property
+    def end(self) -> int:
+        """Where it ends, in bytes from the start of the arena."""
+        return self.offset + self.spec.nbytes
+
+
+@dataclass(frozen=True)
+class Program:
+    """One function of the library: the whole model, for one size of a batch of rows, or sizes within bounds.
+
+    Attributes:
+        function: its name. It takes the inputs, its weights, memory for the outputs of `destinations`, and `arena`.
+        weights: which of the artifact's weights it takes, in order.
+        destinations: (output, shape) of each output that it writes into memory of the caller's: the output's number,
+            and the shape in which the function takes the memory. Other outputs it returns.
+        batch: size of the batch; 0 if no dimension is symbolic.
+        cost: estimated seconds of a call.
+        arena: memory that it works in.
+        updates: (output, input) of each destination that must hold the input's values before the call: the function
+            writes only what changes.
+        fixed: (name, size) of symbols of the model that have this size in it, and no other.
+        symbols: the others, within its bounds; it takes their sizes as one more argument.
+    """
+
+    function: str
+    weights: tuple[int, ...]
+    destinations: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    batch: int = 0
+    cost: float = 0.0
+    arena: tuple[View, ...] = ()
+    updates: tuple[tuple[int, int], ...] = ()
+    fixed: tuple[tuple[str, int], ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+
+    def takes(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it runs calls of these sizes of the model's symbols."""
+        return all(sizes[name] == size for name, size in self.fixed) and not any(
+            symbol.why_not(sizes[symbol.name]) for symbol in self.symbols
+        )
+
+    @property
+    def planned(self) -> dict[str, int]:
+        """The sizes that its arrays have: those that are fixed, and the bounds of the others."""
+        return {**dict(self.fixed), **{symbol.name: symbol.bound for symbol in self.symbols}}
+
+    @property
+    def arena_bytes(self) -> int:
+        """Size of the arena."""
+        return max((view.end for view in self.arena), default=0)
+
+
+@dataclass(frozen=True)
+class Body:
+    """The function of a loop's body.
+
+    Attributes:
+        name: by which loops know it.
+        inputs, outputs: of one step, of static shapes.
+        program: the function.
+    """
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    program: Program
