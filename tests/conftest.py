@@ -3,6 +3,7 @@
 Files with long tests are run first, so that no process waits at the end for one long file of another.
 """
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sorts by whether the file has a long test; the order within both halves, and within a file, is kept."""
     long = {item.path for item in items if item.get_closest_marker("long")}
     items.sort(key=lambda item: item.path not in long)
+
+
+def pytest_collection_finish() -> None:
+    """What modules and tests are made of lives to the end: the collector looks at it once, and not each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
