@@ -30,11 +30,11 @@ def groups_of(cases: Iterable[Case]) -> Iterator[tuple[Case, ...]]:
 
 
 def together(cases: tuple[Case, ...]) -> Case:
-    """One case of all, side by side: names of the n-th begin with its number."""
+    """One case of all, side by side: names of the n-th begin with cN_."""
     import onnx
     from onnx.compose import add_prefix
 
-    models = [add_prefix(onnx.ModelProto.FromString(case.model), f"{n}/") for n, case in enumerate(cases)]
+    models = [add_prefix(onnx.ModelProto.FromString(case.model), f"c{n}_") for n, case in enumerate(cases)]
     whole = models[0]
     for model in models[1:]:
         for part in ("node", "initializer", "sparse_initializer", "input", "output", "value_info"):
@@ -45,7 +45,7 @@ def together(cases: tuple[Case, ...]) -> Case:
         cases[0], name="together", model=whole.SerializeToString(),
         inputs=tuple(x for case in cases for x in case.inputs),
         outputs=tuple(y for case in cases for y in case.outputs),
-        frozen=tuple(f"{n}/{name}" for n, case in enumerate(cases) for name in case.frozen),
+        frozen=tuple(f"c{n}_{name}" for n, case in enumerate(cases) for name in case.frozen),
     )  # fmt: skip
 
 
