@@ -14,6 +14,7 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 FOLDER = Path(__file__).resolve().parent
 #: The first cell of a notebook reads it: "small" or nothing.
@@ -44,11 +45,13 @@ def execute(name, folder, small):
         shutil.copy(path, folder)
     notebook = tidy(read(name))
     environment = {**os.environ, BUDGET: "small" if small else "", "TVM_EXT_CACHE": str(Path(folder, "cache"))}
-    client = NotebookClient(
-        notebook, timeout=300 if small else 3600, kernel_name="python3", record_timing=False,
-        resources={"metadata": {"path": str(folder)}},
-    )  # fmt: skip
-    client.execute(env=environment)
+    with tempfile.TemporaryDirectory() as sockets:  # files: of free ports, looked for before they are bound, one may go
+        at = Config(ConnectionFileMixin={"transport": "ipc", "ip": os.path.join(sockets, "kernel")})
+        client = NotebookClient(
+            notebook, timeout=300 if small else 3600, kernel_name="python3", record_timing=False,
+            resources={"metadata": {"path": str(folder)}}, config=at,
+        )  # fmt: skip
+        client.execute(env=environment)
     return tidy(notebook)
 
 

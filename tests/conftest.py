@@ -3,9 +3,10 @@
 Files with long tests are run first, so that no process waits at the end for one long file of another.
 """
 
+import gc
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -17,6 +18,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sorts by whether the file has a long test; the order within both halves, and within a file, is kept."""
     long = {item.path for item in items if item.get_closest_marker("long")}
     items.sort(key=lambda item: item.path not in long)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Without the collector of garbage. What modules and tests are made of lives to the end: it never looks there."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -37,7 +37,7 @@ def state(worker):
 
 def wait_for_stop(worker):
     end = time.monotonic() + 120
-    while state(worker) != "T" and time.monotonic() < end:
+    while state(worker) not in "TZ" and time.monotonic() < end:  # stopped, or ended
         time.sleep(0.01)
     return state(worker)
 

@@ -7,7 +7,6 @@ import os
 import pathlib
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 
 from tests.onnx_graphs import model, node, value
 from tests.onnx_graphs import random as normal
+from tests.tuning.measure.processes import KEY, tracked
 from tvm_ext.core.records.record_book import RecordBook, lines_of
 from tvm_ext.tuning import tune as tune_module
 from tvm_ext.tuning.measure import MeasureError
@@ -240,46 +240,13 @@ def test_killed_at_any_moment_no_record_is_lost_and_none_repeated(small, tmp_pat
 
 
 # ------------------------------------------------------------ many machines
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-@pytest.fixture
-def fleet():
-    """A tracker and two servers, started as tuning_logs/README.md says; HOST:PORT of the tracker."""
-    pytest.importorskip("tornado")
-    from tests.tuning.measure.test_rpc import kill, start, until
-    from tvm_ext.tuning.measure.rpc import servers_of
-
-    port = free_port()
-    ports = ("--port", str(port), "--port-end", str(port + 1))  # its default end is 9199, whatever the port
-    tracker = start("-m", "tvm.exec.rpc_tracker", "--host", "127.0.0.1", *ports)
-    address, servers = f"127.0.0.1:{port}", []
-    at = ("--host", "127.0.0.1", "--tracker", address, "--key", "cpu")
-
-    def count():
-        try:
-            return servers_of("127.0.0.1", port, "cpu")
-        except MeasureError:
-            return 0
-
-    try:
-        servers += [start("-m", "tvm.exec.rpc_server", *at) for _ in range(2)]
-        until(lambda: count() == 2)
-        yield address
-    finally:
-        for process in [*servers, tracker]:
-            if process.poll() is None:
-                kill(process)
-
-
 @pytest.mark.long
-def test_a_fleet_on_loopback(cli, small, tmp_path, fleet):
+def test_a_fleet_on_loopback(cli, small, tmp_path):
+    pytest.importorskip("tornado")
     log = tmp_path / "l.json"
     argv = ("tune", small, "--log", str(log), "--trials", "6", "--tuner", "random", "--threads", "2")
-    code, out, err = cli(*argv, "--rpc", fleet, "--key", "cpu", "--json")
+    with tracked(2) as (port, _):
+        code, out, err = cli(*argv, "--rpc", f"127.0.0.1:{port}", "--key", KEY, "--json")
     report = lines(out)[-1]
     assert code == 0 and report["trials"] == 6 == len(candidates(log)), err
     good = [r for r in RecordBook.read([log]).records if not r.error]

@@ -29,10 +29,10 @@ def test_a_part_is_right_at_any_size():
 
 
 @pytest.mark.long
-def test_some_of_every_operator_are_right_at_any_size():
+def test_one_of_every_operator_is_right_at_any_size():
     """`python -m tests.onnx_backend.symbolic` runs all."""
     tasks = [*tasks_of(all_cases().values())]
-    chosen = some_of(tasks)
+    chosen = some_of(tasks, 1)
     kinds = [{(case.operator, len(axes)) for case, axes in some} for some in (tasks, chosen)]
-    assert kinds[0] == kinds[1] and len(chosen) <= 2 * len(kinds[0])
+    assert kinds[0] == kinds[1] and len(chosen) == len(kinds[0])
     check(chosen, 0.9)

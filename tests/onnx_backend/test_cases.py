@@ -12,16 +12,23 @@ from tests.oracles.pool import outcomes
 from .cases import Case, a_part_of, all_cases
 from .contenders import SERVICE
 from .table import read_table
+from .together import SERVICE as TOGETHER
+from .together import groups_of
 
 
 def steps_back(cases: Iterable[Case]) -> list[str]:
-    """What became worse than the table says."""
-    rows = read_table()
-    results = {case.name: str(outcome) for (_, case), outcome in outcomes(SERVICE, [("ours", case) for case in cases])}
-    return [
-        f"{name}: {rows[name]['ours']} -> {outcome}"
-        for name, outcome in sorted(results.items())
-        if is_worse(outcome, rows[name]["ours"])
+    """What became worse than the table says, and models of many cases that fail though each of their cases passes."""
+    rows, chosen = read_table(), [*cases]
+    groups = groups_of(case for case in chosen if rows[case.name]["ours"] == "pass")
+    joint = [(group, str(outcome)) for group, outcome in outcomes(TOGETHER, groups)]
+    right = {case.name for group, outcome in joint if outcome == "pass" for case in group}
+    alone = [("ours", case) for case in chosen if case.name not in right]
+    results = {case.name: str(outcome) for (_, case), outcome in outcomes(SERVICE, alone)}
+    worse = {name for name, outcome in results.items() if is_worse(outcome, rows[name]["ours"])}
+    return [f"{name}: {rows[name]['ours']} -> {results[name]}" for name in sorted(worse)] + [
+        f"{[case.name for case in group]}: {outcome}"
+        for group, outcome in joint
+        if outcome != "pass" and not worse & {case.name for case in group}
     ]
 
 

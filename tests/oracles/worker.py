@@ -7,6 +7,7 @@ A crash or an endless loop ends this process and costs one case; :mod:`.pool` st
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pickle
@@ -32,6 +33,7 @@ def main(parent: str, module: str, function: str, limit: str) -> None:
     warnings.simplefilter("ignore")
     tasks, answers = _channel()
     answer: Callable[[Any], Any] = getattr(importlib.import_module(module), function)
+    gc.freeze()  # modules live to the end
     _tell("ready", answers)
     while True:
         try:

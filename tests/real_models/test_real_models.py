@@ -15,7 +15,9 @@ from .pieces import pieces_of
 from .reference import judge, onnxruntime_of, verdict_on
 from .table import read_table
 
-SEEDS = range(3)
+SEEDS = range(2)
+#: Of the sizes of the others the last one, which is odder, is compiled here; the first one is that of the table.
+EVERY_SIZE = {"silero-vad-rates"}  # the sample rate chooses a branch
 #: Seconds of a compile in the table beyond which a model is fetched and compiled by `refresh` alone.
 _LONGEST = 3.5
 QUICK = [name for name, row in read_table().items() if row["ours"].get("compile seconds", 0.0) < _LONGEST]
@@ -39,7 +41,7 @@ def compiled_for(data: bytes | onnx.ModelProto, inputs: Inputs) -> CompiledModel
 def test_a_trained_model_agrees_with_onnxruntime(name: str) -> None:
     model = MODELS[name]
     data = file_of(model)
-    for size in model.sizes:
+    for size in model.sizes if name in EVERY_SIZE else model.sizes[-1:]:
         compiled = compiled_for(data, model.inputs(size, 0))
         for seed in SEEDS:
             inputs = model.inputs(size, seed)

@@ -157,18 +157,18 @@ def launch_kernel(threads: int) -> tvm.tirx.PrimFunc:
 
 
 def call_of_read(machine: Vectors, floats: int, passes: int = 1) -> tuple[Callable[[], Any], int]:
-    """A call that reads a buffer of random floats, checked to have read all of them, and the bytes it reads.
+    """A call that reads a buffer of random floats, which repeat, checked to have read all; and the bytes it reads.
 
     Args:
         passes: how often it reads the buffer: more than once, one that caches hold.
     """
     lanes, threads = machine.lanes, machine.threads
     steps = -(-floats // (threads * CHAINS * lanes))
-    x = np.random.default_rng(0).random((threads, steps, CHAINS, lanes), dtype=np.float32)
+    x = np.resize(np.random.default_rng(0).random(1 << 20, dtype=np.float32), (threads, steps, CHAINS, lanes))
     argument, out = tvm.runtime.tensor(x.ravel()), tvm.runtime.tensor(np.zeros((threads, CHAINS, lanes), np.float32))
     function = tvm.compile(for_threads(read_kernel(lanes), threads, "read"), target=machine.target())["read"]
     function(passes, 0, steps, argument, out)
-    np.testing.assert_allclose(out.numpy(), passes * x.astype(np.float64).sum(1), rtol=1e-3)
+    np.testing.assert_allclose(out.numpy(), passes * x.sum(1, dtype=np.float64), rtol=1e-3)
     return lambda: function(passes, 0, steps, argument, out), passes * x.nbytes
 
 

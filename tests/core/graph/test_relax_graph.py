@@ -111,6 +111,16 @@ def test_equal_functions_are_added_once(mod: IRModule, ctx: CompileContext) -> N
     assert rewriter.add_function(mod["main"], "f").same_as(rewriter.add_function(mod["main"], "f"))
 
 
+def test_a_function_takes_no_name_of_the_module(mod: IRModule, ctx: CompileContext) -> None:
+    """Of two passes, each with functions of its own, and of one that adds two."""
+    other, third = (relax.Function([], relax.const(n), relax.TensorType((), "int32")) for n in (1, 2))
+    for wanted in (["f", "f1"], ["f2", "f3"]):
+        rewriter = Rewriter(mod, ctx)
+        assert [rewriter.add_function(one, "f").name_hint for one in (other, third)] == wanted
+        mod = rewriter.rewrite(lambda b, rw: relax.op.exp(b.value.args[0]) if b.var.name == "c" else None).mod
+    assert {g.name_hint for g in mod.get_global_vars()} >= {"main", "f", "f1", "f2", "f3"}
+
+
 def test_reading_expressions() -> None:
     scalar, matrix = relax.const(2.5, "float32"), relax.const([[1, 2]], "int32")
     assert scalar_of(scalar) == 2.5 and scalar_of(matrix) is None

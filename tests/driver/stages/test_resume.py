@@ -66,15 +66,15 @@ def check_stages(model: onnx.ModelProto, folder: Path, stages: Set[str] = RESUMA
     files = tvm_ext.inspect(model, **options).dump(folder)
     wanted = RESUMABLE if "offload" in options else RESUMABLE - {"program"}
     assert {name_of(file) for file in files} >= wanted
-    for file in files:
-        if name_of(file) in wanted & stages:
+    for file in (one for one in files if name_of(one) in wanted):
+        assert json.loads(file.with_suffix(".json").read_text())["gaps"] == {}
+        if name_of(file) in stages:
             resumed = tvm_ext.resume(file)
             assert same_bits(outputs_of(resumed), expected), file.name
             assert (resumed.inputs, resumed.outputs) == (direct.inputs, direct.outputs)
             assert resumed.report["nodes"] == direct.report["nodes"], file.name
             kernels = [{k: row[k] for k in ("name", "recipe", "nodes", "layouts")} for row in direct.report["kernels"]]
             assert [{k: row[k] for k in kernels[0]} for row in resumed.report["kernels"]] == kernels, file.name
-            assert json.loads(file.with_suffix(".json").read_text())["gaps"] == {}
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +112,8 @@ def test_every_stage_with_a_back_end(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "stages"),
-    [("convolutions", {"relax", "scheduled"}), ("depthwise", {"relax", "layout"}), ("encoder", {"layout", "scheduled"}),
-     ("recurrent", {"grouped", "scheduled"}), ("quantized", {"grouped", "scheduled"})],
+    [("convolutions", {"scheduled"}), ("depthwise", {"layout"}), ("encoder", {"scheduled"}), ("recurrent", {"grouped"}),
+     ("quantized", {"relax"})],
 )  # fmt: skip
 def test_stages_of(make: str, stages: set[str], tmp_path: Path) -> None:
     assert stages < RESUMABLE

@@ -43,6 +43,18 @@ def test_quotients_and_remainders(dtype: str) -> None:
         np.testing.assert_array_equal(found[name], wanted.astype(dtype))
 
 
+def test_integers_are_divided_beside_floats() -> None:
+    """Two kernels by one name: the converter's, and that of the group."""
+    a, b = np.array([[7, -8, 9]], np.int32), np.array([[2, 3, -4]], np.int32)
+    nodes = [node("Div", ["a", "b"], ["q"]), node("Div", ["x", "z"], ["y"])]
+    kinds = {"a": 6, "b": 6, "x": 1, "z": 1, "q": 6, "y": 1}
+    ends = [value(name, a.shape, kind) for name, kind in kinds.items()]
+    feeds = {"a": a, "b": b, "x": a.astype(np.float32), "z": b.astype(np.float32)}
+    found = tvm_ext.compile(model(nodes, ends[:4], ends[4:]), cache=False).run(feeds)
+    np.testing.assert_array_equal(found["q"], [[3, -2, -2]])
+    np.testing.assert_allclose(found["y"], a / b, rtol=1e-6)
+
+
 def test_a_division_in_a_branch_that_is_not_taken() -> None:
     then = helper.make_graph([node("Div", ["a", "b"], ["q"])], "then", [], [value("q", [3], 7)])
     other = helper.make_graph([node("Add", ["a", "b"], ["q"])], "else", [], [value("q", [3], 7)])

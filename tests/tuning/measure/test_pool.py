@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 import os
 import signal
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +23,11 @@ from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
 from tvm_ext.tuning.measure import LocalMeasurer, MeasureError, Measurement
 
 from .misbehaving import HANGS
+from .processes import PATIENCE, Process, until
 from .tasks import CALLS, PLUGIN, SECONDS, TOLD, GroupTask, MatmulTask, children, misbehaving, relu_group
 
 pytestmark = pytest.mark.long
-#: Seconds that something may take on a machine that does much else.
-_PATIENCE = 300
-_LIMITS = {"build_timeout": _PATIENCE, "run_timeout": _PATIENCE}
+_LIMITS = {"build_timeout": PATIENCE, "run_timeout": PATIENCE}
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +215,6 @@ def test_a_plugin_that_is_not_there_is_said(machine) -> None:
 
 _PARENT = """
 import signal
-import sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 from tests.tuning.measure.tasks import PLUGIN, children, misbehaving
 from tvm_ext.core.machine import Machine
@@ -236,26 +231,16 @@ list(measurer.measure(misbehaving(machine), [{"how": "hang in run"}]))
 def test_workers_end_with_their_parent(number, tmp_path) -> None:
     """The signal comes when the parent waits for a kernel: before, Python may be where it drops an exception."""
     hangs = tmp_path / "hangs"
-    parent = subprocess.Popen(
-        [sys.executable, "-c", _PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env={**os.environ, HANGS: str(hangs)},
-    )  # fmt: skip
-    assert parent.stdout is not None
-    workers = [int(word) for word in parent.stdout.readline().split()]
-    assert len(workers) == 2
-    _until(hangs.exists, "the kernel does not run")
-    parent.send_signal(number)
-    parent.wait(timeout=_PATIENCE)
-    parent.stdout.close()
-    _until(lambda: not any(map(_alive, workers)), f"workers {workers} live on")
-
-
-def _until(condition: Callable[[], bool], otherwise: str) -> None:
-    for _ in range(10 * _PATIENCE):
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError(otherwise)
+    parent = Process("-c", _PARENT, **{HANGS: str(hangs)})
+    try:
+        workers = [int(word) for word in parent.line().split()]
+        assert len(workers) == 2
+        until(hangs.exists, parent)
+        parent.send(number)
+        parent.wait()
+        until(lambda: not any(map(_alive, workers)))
+    finally:
+        parent.end()
 
 
 def _alive(process: int) -> bool:

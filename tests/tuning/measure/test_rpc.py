@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
+import runpy
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,92 +19,19 @@ from tests.schedules.narrow import needs
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.machine import Machine
 from tvm_ext.tuning.measure import MeasureError, RPCMeasurer
-from tvm_ext.tuning.measure.rpc import servers_of
 
+from .processes import KEY, SERVER, Process, tracked
 from .stored_tasks import DOTS, INSTRUCTIONS, TILES, stored
 from .tasks import PLUGIN, children, misbehaving
 
 pytestmark = pytest.mark.long
 pytest.importorskip("tornado")
-psutil = pytest.importorskip("psutil")
-KEY = "loopback"
-_TRACKER = """
-import time
-from tvm.rpc.tracker import Tracker
-tracker = Tracker("127.0.0.1", port=19190, port_end=19990, silent=True)
-print(tracker.port, flush=True)
-time.sleep(600)
-"""
-
-
-def start(*arguments: str) -> subprocess.Popen[bytes]:
-    env = {**os.environ, "TVM_NUM_THREADS": "2", "TVM_BIND_THREADS": "0"}
-    return subprocess.Popen(
-        [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env,
-        start_new_session=True,
-    )  # fmt: skip
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """The process and all below it."""
-    below = psutil.Process(process.pid).children(recursive=True)
-    for one in [process, *below]:
-        try:
-            os.kill(one.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    process.wait()
-    assert process.stdout is not None
-    process.stdout.close()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    for _ in range(1800):
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError("not within three minutes")
-
-
-def count(port: int) -> int:
-    try:
-        return servers_of("127.0.0.1", port, KEY)
-    except MeasureError:
-        return 0
-
-
-#: A server that has TVM alone, and one whose CPU lacks the tile registers that its clients use: it is TVM's too, in the
-#: process that emulates them.
-_SERVER = ("-m", "tvm.exec.rpc_server", "--silent", "--port", "19000", "--port-end", "19180", "--host", "127.0.0.1")
-_EMULATING = """
-import sys
-from tests.emulation import granted
-from tvm.rpc.server import PopenRPCServerState
-granted.emulate()
-host, port = sys.argv[sys.argv.index("--tracker") + 1].split(":")
-key = sys.argv[sys.argv.index("--key") + 1]
-PopenRPCServerState("127.0.0.1", 19000, 19180, tracker_addr=(host, int(port)), key=key, silent=True).thread.join()
-"""
-
-
-@contextmanager
-def tracked(servers: int, command: Sequence[str] = _SERVER) -> Iterator[tuple[int, list[subprocess.Popen[bytes]]]]:
-    """A tracker's port, and servers."""
-    tracker = start("-c", _TRACKER)
-    assert tracker.stdout is not None
-    port = int(re.sub(rb"\D", b"", tracker.stdout.readline()))
-    started = [start(*command, "--tracker", f"127.0.0.1:{port}", "--key", KEY) for _ in range(servers)]
-    try:
-        until(lambda: count(port) == servers)
-        yield port, started
-    finally:
-        for process in [*started, tracker]:
-            if process.poll() is None:
-                kill(process)
+#: A server whose CPU lacks the tile registers that its clients use: the process emulates them.
+_EMULATING = f"from tests.emulation import granted\ngranted.emulate()\n{SERVER}"
 
 
 @pytest.fixture
-def fleet() -> Iterator[tuple[int, list[subprocess.Popen[bytes]]]]:
+def fleet() -> Iterator[tuple[int, Sequence[Process]]]:
     """A tracker's port, and three servers."""
     with tracked(3) as found:
         yield found
@@ -124,7 +49,7 @@ def test_every_trial_is_accounted_for_when_a_server_dies(fleet) -> None:
         found = []
         for one in measurer.measure(misbehaving(machine), configs):
             if len(found) == 4:
-                kill(servers[1])
+                servers[1].end()
             found.append(one)
         assert sorted(one.config["n"] for one in found) == list(range(24))
         lost = [one for one in found if one.error in ("crash", "run", "run-timeout")]
@@ -133,8 +58,8 @@ def test_every_trial_is_accounted_for_when_a_server_dies(fleet) -> None:
             if one not in lost:
                 assert one.error == ("" if one.config["how"] == "right" else "wrong"), one
                 assert bool(one.costs) == (one.error == "")
-        kill(servers[0])
-        kill(servers[2])
+        servers[0].end()
+        servers[2].end()
         with pytest.raises(MeasureError, match=f"no server under key '{KEY}'"):
             list(RPCMeasurer(machine, "127.0.0.1", port, KEY).measure(misbehaving(machine), configs))
     assert set(children()) <= before | {server.pid for server in servers}
@@ -143,8 +68,8 @@ def test_every_trial_is_accounted_for_when_a_server_dies(fleet) -> None:
 def test_a_server_asks_for_tile_registers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two servers of TVM's; where they emulate, what they ask Linux is asked, and not answered by it."""
     monkeypatch.setenv(FOLDER, str(tmp_path))
-    plugins, command = ([], _SERVER) if ON_HARDWARE else ([GRANTED], ("-c", _EMULATING))
-    with tracked(2, command) as (port, _):
+    plugins, code = ([], SERVER) if ON_HARDWARE else ([GRANTED], _EMULATING)
+    with tracked(2, code) as (port, _):
         for recipe, kind in zip(TILES, ("bf16", "u8"), strict=True):
             one = stored(recipe, kind, threads=2)
             with RPCMeasurer(one.machine, "127.0.0.1", port, KEY, plugins=plugins, run_timeout=60) as measurer:
@@ -171,6 +96,32 @@ def test_bfloat16_goes_there_and_back(fleet) -> None:
         with RPCMeasurer(one.machine, "127.0.0.1", fleet[0], KEY) as measurer:
             found = list(measurer.measure(one.task, one.configs))
         assert len(found) == len(one.configs) and not [f for f in found if f.error or f.check is None], found
+
+
+def test_one_that_ends_by_itself_is_reported_with_its_words() -> None:
+    with (
+        pytest.raises(AssertionError, match=r"exit code 1: out of ports"),
+        tracked(1, "raise SystemExit('out of ports')"),
+    ):
+        pass
+    with pytest.raises(AssertionError, match=f"exit code -{signal.SIGTERM}"), tracked(1) as (_, servers):
+        servers[0].send(signal.SIGTERM)
+        servers[0].wait()
+
+
+@pytest.mark.parametrize(("program", "class_"), [("rpc_tracker", "tracker.Tracker"), ("rpc_server", "Server")])
+def test_the_documented_commands_are_those_of_tvm(program: str, class_: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word for word, but for what they start."""
+    text = (Path(__file__).parents[3] / "tuning_logs" / "README.md").read_text()
+    (command,) = re.findall(rf"python -m tvm\.exec\.{program} (.*)", text)
+    started = Mock()
+    monkeypatch.setattr(f"tvm.rpc.{class_}", started)
+    monkeypatch.setattr(sys, "argv", [program, *command.split()])
+    runpy.run_module(f"tvm.exec.{program}", run_name="__main__")
+    started.return_value.proc.join.assert_called_once_with()
+    words = " ".join(map(str, (*started.call_args.args, *started.call_args.kwargs.values())))
+    told = "0.0.0.0 9190 9191" if program == "rpc_tracker" else r"0.0.0.0 9090 9199 .*zen4 \('10.0.0.1', 9190\)"
+    assert re.match(told, words), words
 
 
 def test_a_tracker_that_is_not_there_is_said() -> None:

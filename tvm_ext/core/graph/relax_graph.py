@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -143,6 +144,7 @@ class Rewriter:
         self.skipped: list[Event] = []
         self._builder = relax.BlockBuilder()
         self._names = {v.name for v in [*self.function.params, *self.defs]}
+        self._functions = {g.name_hint for g in mod.get_global_vars()}
         self._out: list[relax.VarBinding] = []
         self._current: relax.Var | None = None
         self._absorbed: list[str] = []
@@ -187,8 +189,11 @@ class Rewriter:
         return found
 
     def add_function(self, function: relax.Function, name: str) -> GlobalVar:
-        """Add a function to the module, or find the equal one added before; `name` is made unique."""
-        return self._builder.add_func(function, name)
+        """Add a function to the module, or find the equal one added before; `name` is made unique in the module."""
+        free = next(one for n in itertools.count() if (one := f"{name}{n or ''}") not in self._functions)
+        gvar: GlobalVar = self._builder.add_func(function, free)
+        self._functions.add(gvar.name_hint)
+        return gvar
 
     def replace_function(self, old: GlobalVar, function: Any) -> GlobalVar:
         """Put `function` in the place of another; callers must be changed to the variable this returns."""

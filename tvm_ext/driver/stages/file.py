@@ -13,6 +13,7 @@ import re
 import sys
 import traceback
 import types
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,13 +113,17 @@ def _text(path: Path) -> str:
 
 
 def _run(path: Path, text: str) -> dict[str, Any]:
-    """The names that a file defines; TVM's parser finds its text as that of a module."""
+    """The names that a file defines; TVM's parser finds its text as that of a module.
+
+    The parser looks up the source of every frame below it, once a function: in a thread of its own these are few.
+    """
     module = types.ModuleType(f"_tvm_ext_stage_{next(_numbers)}")
     module.__file__ = str(path.absolute())
     sys.modules[module.__name__] = module
     linecache.checkcache(module.__file__)
     try:
-        exec(compile(text, module.__file__, "exec"), module.__dict__)
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(exec, compile(text, module.__file__, "exec"), module.__dict__).result()
     except StageError as error:
         raise StageError(f"{path}:{_line(error, module.__file__)}: {error.message}", fix=error.fix) from error
     except Exception as error:
