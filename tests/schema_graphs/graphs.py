@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 import random
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import defs, helper, numpy_helper
+from onnx import defs, helper
 
 from tests.onnx_backend.cases import Case
 from tvm_ext.frontend.checks.operators import CONTROL_FLOW, OLDEST_OPSET, SEQUENCES, WHY
 
+from .neighbours import Graph, before, behind
 from .shapes import PATTERNS, shapes_of
 from .values import DECIDING, LONG, Node, attribute, tensor
 
@@ -35,27 +34,6 @@ _KEPT = ("classlabels_ints", "direction", "group", "hidden_size", "kv_num_heads"
 #: How often a draw that ONNX's own inference refuses is drawn again.
 _TRIES = 12
 _DRAFT = 0.02
-
-
-@dataclass
-class _Graph:
-    """A graph under construction."""
-
-    rng: random.Random
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-    weights: list[onnx.TensorProto] = field(default_factory=list)
-    inputs: list[onnx.ValueInfoProto] = field(default_factory=list)
-    feeds: list[np.ndarray] = field(default_factory=list)
-
-    def operand(self, name: str, array: np.ndarray, constant: bool) -> None:
-        array = np.asarray(array)
-        if constant:
-            self.weights.append(numpy_helper.from_array(array, name))
-        else:
-            self.inputs.append(
-                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-            )
-            self.feeds.append(array)
 
 
 @functools.cache
@@ -124,21 +102,21 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 def _draw(rng: random.Random, operator: str) -> tuple[onnx.ModelProto, list[np.ndarray]]:
     schema = rng.choice(schemas()[operator])
-    graph = _Graph(rng)
+    graph = Graph(rng)
     dtypes, count = _dtypes(rng, schema), _count(rng, schema)
     shapes, sizes = shapes_of(operator, count, rng)
     node = Node(operator, rng, shapes, sizes, axes=rng.choice((1, 1, 2)))
     _attributes(node, schema)
     names = [_operand(graph, node, schema, i, dtypes) for i in range(count)]
     outputs = _outputs(node, schema)
-    _before(graph, names)
+    before(graph, names)
     graph.nodes.append(
         helper.make_node(operator.removeprefix("microsoft."), names, outputs, PROBE, domain=schema.domain)
     )
     graph.nodes[-1].attribute.extend(_typed(name, value, schema) for name, value in node.attributes.items())
-    wanted = _after(graph, outputs, _output_dtypes(schema, node, dtypes))
+    wanted, last = behind(graph, outputs, _output_dtypes(schema, node, dtypes))
     proto = helper.make_graph(
-        graph.nodes, "drawn", graph.inputs, [_info(n, schema, dtypes) for n in wanted], graph.weights
+        graph.nodes, "drawn", graph.inputs, [_info(n, schema, dtypes, last) for n in wanted], graph.weights
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -157,12 +135,12 @@ def _opsets(rng: random.Random, schema: Any) -> list[Any]:
     return [helper.make_opsetid("", rng.randint(max(schema.since_version, OLDEST_OPSET), last))]
 
 
-def _info(name: str, schema: Any, dtypes: dict[str, str]) -> onnx.ValueInfoProto:
-    """An output, with its dtype where ONNX cannot infer it."""
+def _info(name: str, schema: Any, dtypes: dict[str, str], last: str) -> onnx.ValueInfoProto:
+    """An output, with its dtype where ONNX cannot infer it; `last` is that of the last node's."""
     if schema.domain != "com.microsoft":
         return onnx.ValueInfoProto(name=name)
-    formal = schema.outputs[int(name[1:]) if name[1:].isdigit() else 0]
-    return helper.make_tensor_value_info(name, _number(dtypes[formal.type_str]), None)
+    dtype = dtypes[schema.outputs[int(name[1:])].type_str] if name[1:].isdigit() else last
+    return helper.make_tensor_value_info(name, _number(dtype), None)
 
 
 def _typed(name: str, value: Any, schema: Any) -> onnx.AttributeProto:
@@ -207,7 +185,7 @@ def _attributes(node: Node, schema: Any) -> None:
         node.attributes.pop("pads", None)  # one or the other
 
 
-def _operand(graph: _Graph, node: Node, schema: Any, index: int, dtypes: dict[str, str]) -> str:
+def _operand(graph: Graph, node: Node, schema: Any, index: int, dtypes: dict[str, str]) -> str:
     """The name of an input; "" for one left out."""
     formal = schema.inputs[min(index, len(schema.inputs) - 1)]
     optional = formal.option.name == "Optional"
@@ -244,37 +222,3 @@ def _output_dtypes(schema: Any, node: Node, dtypes: dict[str, str]) -> str:
     """The dtype of the first output where it is an input's, else ""."""
     kind = schema.outputs[0].type_str
     return dtypes[kind] if any(value.type_str == kind for value in schema.inputs) else ""
-
-
-# ------------------------------------------------------------ its neighbours
-_NUMBERS = ("float", "float16", "double", "int32", "int64")
-
-
-def _before(graph: _Graph, names: list[str]) -> None:
-    """An elementwise node before the first input that is fed, which rounds at most once."""
-    if not graph.feeds or graph.rng.random() < 0.5 or graph.inputs[0].name not in names:
-        return
-    array, name = graph.feeds[0], graph.inputs[0].name
-    kinds = {"f": ("Neg", "Abs", "Add", "Identity"), "i": ("Add", "Identity"), "b": ("Not",)}.get(array.dtype.kind, ())
-    if array.dtype.name not in ("float16", "float32", "float64", "int32", "int64", "bool") or not kinds:
-        return
-    kind = graph.rng.choice(kinds)
-    names[names.index(name)] = "before"
-    more = ["one"] if kind == "Add" else []
-    if more:
-        graph.weights.append(numpy_helper.from_array(np.ones((), array.dtype), "one"))
-    graph.nodes.append(helper.make_node(kind, [name, *more], ["before"], kind.lower() + "_before"))
-
-
-def _after(graph: _Graph, outputs: Sequence[str], dtype: str) -> list[str]:
-    """What reads the first output; names of the graph's outputs."""
-    if dtype not in _NUMBERS or graph.rng.random() < 0.4:
-        return list(outputs)
-    y, kind = outputs[0], graph.rng.choice(("Neg", "Abs", "Relu", "Transpose", "ReduceMax", "ReduceSum", "Mul", "Add"))
-    if kind == "Relu" and dtype.startswith("int"):
-        kind = "Neg"
-    rest = {"keepdims": graph.rng.randint(0, 1)} if kind.startswith("Reduce") else {}
-    graph.nodes.append(
-        helper.make_node(kind, [y] * (2 if kind in ("Mul", "Add") else 1), ["after"], kind.lower() + "_after", **rest)
-    )
-    return ["after", *outputs[graph.rng.randint(0, 1) :]]

@@ -114,7 +114,9 @@ def _different(name: str, case: Case, found: Sequence[Any], wanted: Sequence[Any
         if name != "onnxruntime" and mine.dtype.kind not in "iubO":  # ONNX's evaluator is free with its floats
             theirs = theirs.astype(mine.dtype)
         dtype = _precision(case.operator, mine.dtype.name)
-        allowed = Tolerance(dtype, chain.length() or 1, chain.magnitude(graph.output[i].name), operators=3)
+        allowed = Tolerance(
+            dtype, chain.length() or 1, chain.magnitude(graph.output[i].name), operators=2 + len(graph.node)
+        )
         rtol = _RTOL.get(dtype, 0.0)
         reason, _ = difference([mine], [theirs], close(rtol, allowed.absolute + 1e-36))
         if reason:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 Shape = tuple[int, ...]
 #: Sizes at which kernels have edges: none, one, primes, and what no vector divides.
-_SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 5, 7, 8, 13, 16, 17, 31)
-_NONE = 0.03
+_SIZES = (1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 5, 5, 7, 7, 8, 8, 13, 13, 16, 17, 31, 33, 64)
+#: How often a size is 0, by graph.
+_NONE = (0.0, 0.0, 0.03, 0.03, 0.03, 0.25)
 #: Elements of the largest operand: larger ones are drawn again.
 _LARGEST = 6000
 
@@ -85,6 +86,10 @@ class Sizes:
 
     rng: random.Random
     letters: dict[str, Shape] = field(default_factory=dict)
+    none: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.none = self.rng.choice(_NONE)
 
     def of(self, letter: str) -> int:
         """The size that a letter stands for; a digit stands for itself."""
@@ -92,7 +97,7 @@ class Sizes:
             return int(letter)
         if letter not in self.letters:
             drawn = self.rng.choice(_SMALL.get(letter, _SIZES))
-            self.letters[letter] = (0 if self.rng.random() < _NONE and letter not in "Dgb" else drawn,)
+            self.letters[letter] = (0 if self.rng.random() < self.none and letter not in "Dgb" else drawn,)
         return self.letters[letter][0]
 
     def block(self, letter: str) -> Shape:
@@ -107,7 +112,7 @@ class Sizes:
             )
             most = {1: 31, 2: 13, 3: 6}.get(rank, 5) if letter == "S" else 3
             drawn = [self.rng.choice([d for d in _SIZES if d <= most]) for _ in range(rank)]
-            self.letters[letter] = tuple(0 if self.rng.random() < _NONE and letter != "K" else d for d in drawn)
+            self.letters[letter] = tuple(0 if self.rng.random() < self.none and letter != "K" else d for d in drawn)
         return self.letters[letter]
 
     def shape(self, pattern: str, first: Shape) -> Shape:
@@ -126,7 +131,7 @@ class Sizes:
         """A shape of a rank between these."""
         while True:
             dims = [self.rng.choice(_SIZES) for _ in range(self.rng.randint(low, high))]
-            shape = tuple(0 if self.rng.random() < _NONE else d for d in dims)
+            shape = tuple(0 if self.rng.random() < self.none else d for d in dims)
             if math.prod(shape) <= _LARGEST:
                 return shape
 
