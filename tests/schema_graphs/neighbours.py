@@ -71,6 +71,8 @@ def _put_before(graph: Graph, names: list[str], number: int, kind: str) -> None:
     if kind in ("Add", "Mul"):
         more = [graph.weight(1 if kind == "Add" else 2, x.dtype)]
     elif kind == "Transpose":
+        if x.ndim < 2:
+            return
         order = rng.sample(range(x.ndim), x.ndim)
         attributes, fed = {"perm": order}, x.transpose(np.argsort(order))
     elif kind == "Reshape":
@@ -123,11 +125,11 @@ _CASTS = {
 def behind(graph: Graph, outputs: Sequence[str], dtype: str) -> tuple[list[str], str]:
     """What reads the first output, up to three nodes; names of the graph's outputs, and the first one's dtype."""
     if dtype not in _BEHIND or graph.rng.random() < 0.3:
-        return list(outputs), dtype
+        return list(filter(None, outputs)), dtype
     y = outputs[0]
     for number in range(graph.rng.choice((1, 1, 2, 3))):
         y, dtype = _put_behind(graph, y, dtype, f"after{number}")
-    return [y, *outputs[graph.rng.randint(0, 1) :]], dtype
+    return [y, *filter(None, outputs[graph.rng.randint(0, 1) :])], dtype
 
 
 def _put_behind(graph: Graph, y: str, dtype: str, name: str) -> tuple[str, str]:
