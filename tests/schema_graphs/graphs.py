@@ -33,11 +33,15 @@ _LEFT_OUT = {
 _KEPT = ("classlabels_ints", "direction", "group", "hidden_size", "kv_num_heads", "num_heads", "q_num_heads")
 #: How often a draw that ONNX's own inference refuses is drawn again.
 _TRIES = 12
+#: Numbers of inputs where the schema does not say them all.
+_COUNTS = {
+    "microsoft.QLinearConcat": (5, 8), "microsoft.MatMulNBits": (3,), "microsoft.QAttention": (5, 6, 7, 8),
+    "microsoft.EmbedLayerNormalization": (7, 8, 9),
+}  # fmt: skip
 #: Outputs that onnxruntime does not write.
-_UNWRITTEN = {
-    *(("microsoft.SkipSimplifiedLayerNormalization", i) for i in (1, 2)),
-    *(("microsoft.SkipLayerNormalization", i) for i in (1, 2)),
-}
+_UNWRITTEN = {("microsoft.SkipSimplifiedLayerNormalization", 1)}
+#: Inputs that must be known when a graph is compiled, each of its operator.
+_WEIGHTS = {("microsoft.MatMulNBits", 1)}
 _DRAFT = 0.02
 
 
@@ -169,6 +173,8 @@ def _dtypes(rng: random.Random, schema: Any) -> dict[str, str]:
 
 def _count(rng: random.Random, schema: Any) -> int:
     """How many inputs the node has."""
+    if schema.name in _COUNTS:
+        return rng.choice(_COUNTS[schema.name])
     if schema.inputs and schema.inputs[-1].option.name == "Variadic":
         return max(schema.min_input, rng.randint(1, 3))
     return rng.randint(schema.min_input, max(schema.min_input, len(schema.inputs)))
@@ -197,10 +203,15 @@ def _operand(graph: Graph, node: Node, schema: Any, index: int, dtypes: dict[str
     if optional and graph.rng.random() < 0.3:
         return ""
     name, dtype = f"x{index}", dtypes[formal.type_str]
+    if node.operator == "microsoft.QLinearConcat" and index > 1:  # tensor, scale and zero point of each part
+        dtype, formal = (
+            (dtypes["T8"], formal) if index % 3 != 0 else ("float", SimpleNamespace(name="scale", option=formal.option))
+        )
     make = DECIDING.get(f"{node.operator}.{formal.name}", DECIDING.get(formal.name))
     if make is None:
         array = tensor(node, LONG.get(dtype, dtype), node.shapes[index], formal.name)
-        graph.operand(name, array, graph.rng.random() < 0.25 * bool(index) + 0.05)
+        known = (node.operator, index) in _WEIGHTS or graph.rng.random() < 0.25 * bool(index) + 0.05
+        graph.operand(name, array, known)
         return name
     value = np.asarray(make(node))
     shape = value.shape if value.size or value.ndim else ()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from tests.onnx_backend import contenders
 from tests.onnx_backend.cases import Case
@@ -110,6 +110,13 @@ def _reference(case: Case) -> list[Any]:
     return list(ReferenceEvaluator(onnx.ModelProto.FromString(case.model)).run(None, contenders.feeds_of(case)))
 
 
+def _narrowest(graph: onnx.GraphProto, dtypes: Iterable[str]) -> str:
+    """The narrowest float of these and of what is cast to; "" if no value is cast."""
+    casts = [a.i for node in graph.node if node.op_type == "Cast" for a in node.attribute if a.name == "to"]
+    names = {*dtypes, *(helper.tensor_dtype_to_np_dtype(i).name for i in casts)} if casts else set()
+    return next((name for name in ("bfloat16", "float16", "float32", "float64") if name in names), "")
+
+
 def _precision(operator: str, dtype: str) -> str:
     """The dtype in whose precision an operator's outputs are exact: ONNX's definitions have constants of float32."""
     defined = any(s.has_function or s.has_context_dependent_function for s in schemas()[operator])
@@ -122,10 +129,12 @@ def _different(name: str, case: Case, found: Sequence[Any], wanted: Sequence[Any
     arrays = {t.name: numpy_helper.to_array(t) for t in graph.initializer} | contenders.feeds_of(case)
     arrays |= dict(zip([o.name for o in graph.output], found, strict=True))
     chain = Chain(graph.node, arrays)
+    narrow = _narrowest(graph, [x.dtype.name for x in (*arrays.values(), *found)])
     for i, (mine, theirs) in enumerate(zip(found, map(np.asarray, wanted), strict=True)):
         if name != "onnxruntime" and mine.dtype.kind not in "iubO":  # ONNX's evaluator is free with its floats
             theirs = theirs.astype(mine.dtype)
-        dtype = _precision(case.operator, mine.dtype.name)
+        dtype = mine.dtype.name
+        dtype = _precision(case.operator, narrow if narrow and mine.dtype.kind == "f" else dtype)
         allowed = Tolerance(
             dtype, chain.length() or 1, chain.magnitude(graph.output[i].name), operators=2 + len(graph.node)
         )

@@ -96,7 +96,9 @@ def _put_before(graph: Graph, names: list[str], number: int, kind: str) -> None:
     for node in graph.nodes:  # what read the input reads this node
         node.input[:] = [fresh if n == name else n for n in node.input]
     names[:] = [fresh if n == name else n for n in names]
-    graph.nodes.insert(0, helper.make_node(kind, [name, *more], [fresh], f"{kind.lower()}_before", **attributes))
+    graph.nodes.insert(
+        0, helper.make_node(kind, [name, *more], [fresh], f"{kind.lower()}_before{len(graph.nodes)}", **attributes)
+    )
     graph.feeds[number] = np.ascontiguousarray(fed).reshape(fed.shape)
     graph.inputs[number].CopyFrom(_typed(name, fed))
 
@@ -108,7 +110,7 @@ _MOVING = ("Transpose", "ReduceMax", "ReduceSum", "Reshape", "Concat", "Add", "M
 _BEHIND = {
     **dict.fromkeys(
         _FLOATS,
-        (*_MOVING, "Neg", "Abs", "Relu", "Sigmoid", "Tanh", "LeakyRelu", "Softplus", "ReduceMean", "Softmax", "Cast")
+        (*_MOVING, "Neg", "Abs", "Relu", "Sigmoid", "Tanh", "LeakyRelu", "Softplus", "ReduceL2", "Softmax", "Cast")
         + ("Mul/", "Add/", "Div/", "Sub\\", "Max/", "Min/", "Less/", "Greater\\", "Equal/", "PRelu/"),
     ),
     **dict.fromkeys(_INTEGERS, (*_MOVING, "Neg", "Abs", "Cast", "Mul/", "Add/", "Sub\\", "Equal/", "Less/", "Div/")),
@@ -153,5 +155,5 @@ def _put_behind(graph: Graph, y: str, dtype: str, name: str) -> tuple[str, str]:
         attributes = {"to": onnx.TensorProto.DataType.Value(dtype.upper())}
     elif op in ("Less", "Greater", "Equal"):
         dtype = "bool"
-    graph.node(op, inputs, name, f"{op.lower()}_after", **attributes)
+    graph.node(op, inputs, name, f"{op.lower()}_{name}", **attributes)
     return name, dtype

@@ -64,7 +64,15 @@ PATTERNS = {
         ("GridSample", "n c h w | n p q 2"), ("QuantizeLinear DequantizeLinear", "any | 0 | 0"),
         ("MultiHeadAttention", "n l h.d | n s h.d | n s h.d"), ("Attention", "n l i | i 3.h.d | 3.h.d"),
         ("RotaryEmbedding", "n h l 2.d | n l | 31 d | 31 d"), ("GatherND", "two | m 1"), ("NhwcMaxPool", "n h w c"),
-        ("QLinearWhere", "any | bc | 0 | 0 | bc | 0 | 0 | 0 | 0"),
+        ("QLinearWhere", "any | bc | 0 | 0 | bc | 0 | 0 | 0 | 0"), ("ScaledSiLU", "any | 0"),
+        ("QAttention", "n l i | i 3.h.d | 3.h.d | 0 | 0 | n | 0 | 0 or n l i | i 3.h.d | 3.h.d | 0 | 0 | n l | 0 | 0"),
+        ("QLinearConv", "n g.c S | 0 | 0 | g.o c K | 0 | 0 | 0 | 0 | g.o or n c S | 0 | 0 | o c K | o | o | 0 | 0 | o"
+         " or n S g.c | 0 | 0 | g.o c K | 0 | 0 | 0 | 0 | g.o"),
+        ("MatMulInteger16", "m k | k n"), ("GatedRMSNorm", "n l k | k | n l k"), ("UnfoldTensor", "one"),
+        ("QLinearConcat", "0 | 0 | one | 0 | 0 | same | 0 | 0"), ("Range", "0 | 0 | 0"), ("Pad", "any | 0 | 0"),
+        ("EmbedLayerNormalization", "n l | n l | v k | 64 k | s k | k | k | n l | n l"),
+        ("MatMulNBits", "m 32.b | n b 16 | n.b or m 32.b | n b 16 | n b"),
+        ("DynamicQuantizeLSTM", "t 1 i | D i 4.h | D h 4.h | D 8.h | 1 | D 1 h | D 1 h | D 3.h | D | D | D | D"),
     ) for name in names.split()},
 }  # fmt: skip
 #: Letters that are small, or stand for a number of directions.

@@ -79,6 +79,7 @@ _WORDS = {
     "microsoft.CDist.metric": "euclidean sqeuclidean", "microsoft.GridSample.mode": "bilinear nearest bicubic",
     **dict.fromkeys(("microsoft.FusedConv.activation", "microsoft.FusedGemm.activation"), "Relu Sigmoid Tanh"),
     "post_transform": "NONE SOFTMAX LOGISTIC SOFTMAX_ZERO", "activation": "none silu swish",
+    "microsoft.GatedRMSNorm.activation": "silu sigmoid",
     "round_mode": "up down nearest", "update_rule": "linear gated delta gated_delta",
 }  # fmt: skip
 _EQUATIONS = {
@@ -113,6 +114,7 @@ _NAMED: dict[str, Callable[[Node], Any]] = {
     "LpNormalization.p": lambda n: n.rng.choice((1, 2)),
     "RNN.activations": lambda n: n.rng.choices(_GATES, k=n.sizes.of("D")),
     "GRU.activations": lambda n: n.rng.choices(_GATES, k=2 * n.sizes.of("D")),
+    "microsoft.DynamicQuantizeLSTM.activations": lambda n: n.rng.choices(_GATES, k=3 * n.sizes.of("D")),
     "LSTM.activations": lambda n: n.rng.choices(_GATES, k=3 * n.sizes.of("D")),
     "activation_alpha": lambda n: [0.3] * n.sizes.of("D"), "activation_beta": lambda n: [0.6] * n.sizes.of("D"),
     "output_shape": lambda n: n.each(3, 9, n.spatial), "pooled_shape": lambda n: [2, 3],
@@ -125,7 +127,13 @@ _NAMED: dict[str, Callable[[Node], Any]] = {
     "max_gram_length": lambda n: n.rng.choice((1, 2)), "max_skip_count": lambda n: n.rng.choice((0, 1, 3)),
     "ngram_counts": lambda n: [0, 2], "ngram_indexes": lambda n: [1, 0, 2], "pool_int64s": lambda n: [1, 2, 1, 3],
     "weights": lambda n: [0.5, 1.0, 2.0], "seed": lambda n: 3, "opset": lambda n: 13,
-    "num_heads": lambda n: n.sizes.of("h"),
+    "num_heads": lambda n: n.sizes.of("h"), "unidirectional": lambda n: n.rng.randint(0, 1),
+    "channels_last": lambda n: int("S" in n.sizes.letters and n.first[1:-1] == n.sizes.letters["S"]),
+    "microsoft.MatMulNBits.K": lambda n: n.first[-1], "microsoft.MatMulNBits.N": lambda n: n.shapes[1][0],
+    "microsoft.MatMulNBits.block_size": lambda n: 32, "accuracy_level": lambda n: 0, "mask_index_type": lambda n: 0,
+    "bits": lambda n: 4,
+    "dim": lambda n: n.rng.randint(-n.rank, n.rank - 1), "step": lambda n: n.rng.choice((1, 2, 3)),
+    "microsoft.UnfoldTensor.size": lambda n: n.rng.choice((1, 2, 3)),
     "to": lambda n: 1, "ignore_index": lambda n: n.rng.choice((-1, 0, 1)),
     "rotary_embedding_dim": lambda n: n.rng.choice((0, 2)), "bit_width": lambda n: 8,
     "qk_matmul_output_mode": lambda n: n.rng.randint(0, 3), "offset": lambda n: [0.5] * (n.first or (1,))[-1],
@@ -152,7 +160,7 @@ def attribute(n: Node, schema: Any, name: str) -> Any:
     kind = schema.attributes[name].type.name
     if words := _WORDS.get(f"{n.operator}.{name}", _WORDS.get(name) if kind == "STRING" else None):
         choices = words.split()
-        if n.operator in ("LSTM", "GRU", "RNN"):
+        if n.operator in ("LSTM", "GRU", "RNN", "microsoft.DynamicQuantizeLSTM"):
             choices = ["bidirectional"] if n.sizes.of("D") == 2 else ["forward", "reverse"]
         return n.rng.choice(choices)
     if name in _DTYPES and kind == "INT":
@@ -237,6 +245,9 @@ _INDICES: Mapping[str, Callable[[Node], tuple[int, int]]] = {
         ("GatherND.indices", "ScatterND.indices"),
         lambda n: (-min(n.first[:2], default=1), min(n.first[:2], default=1) - 1),
     ),
+    "input_ids": lambda n: (0, n.shapes[2][0] - 1), "segment_ids": lambda n: (0, n.sizes.of("s") - 1),
+    "mask": lambda n: (0, 1), "microsoft.EmbedLayerNormalization.position_ids": lambda n: (0, 63),
+    "mask_index": lambda n: (0, 1) if len(n.shapes[5]) == 2 else (1, max(n.first[1], 1)),
     "ArrayFeatureExtractor.Y": lambda n: (0, n.along(-1) - 1), "target": lambda n: (0, n.first[1] - 1),
     "labels": lambda n: (0, n.first[1] - 1), "OneHot.indices": lambda n: (-3, 9),
     "sequence_lens": lambda n: (1, max(n.first[0], 1)), "batch_indices": lambda n: (0, n.first[0] - 1),
@@ -275,7 +286,7 @@ def _integers(n: Node, values: np.random.Generator, dtype: str, shape: Shape) ->
     bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("u")
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
     x = np.asarray(values.integers(max(low, -9), min(high, 9) + 1, shape)).astype(object)
-    ends = n.rng.random() < 0.2
+    ends = n.rng.random() < 0.2 and n.operator not in _TAME
     return (
         np.where(values.random(shape) < 0.2, values.choice(np.array([low, high, 0, 1, low + 1], object), shape), x)
         if ends
@@ -309,6 +320,15 @@ _TAME = (
     "STFT",
     "Inverse",
     "Col2Im",
+    "Resize",
+    "microsoft.Attention",
+    "microsoft.Inverse",
+    "microsoft.GridSample",
+    "microsoft.MultiHeadAttention",
+    "microsoft.QAttention",
+    "microsoft.SkipLayerNormalization",
+    "microsoft.SkipSimplifiedLayerNormalization",
+    "microsoft.DynamicQuantizeLSTM",
 )
 _SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-45, 1.0, 6e-8, 1e10, 0.5, -2.5, 65504.0, -65520.0, 3.4e38, 2.0**31]
