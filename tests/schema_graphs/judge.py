@@ -28,7 +28,18 @@ Task = tuple[int, str, bool]
 
 #: Operators of which ONNX's evaluator does not do all that ONNX defines: attributes, or where it rounds.
 _BEYOND_ONNX = frozenset(
-    ["GRU", "LRN", "LSTM", "LinearRegressor", "LogSoftmax", "LpPool", "QLinearConv", "QLinearMatMul", "RNN"]
+    [
+        "GRU",
+        "GridSample",
+        "LRN",
+        "LSTM",
+        "LinearRegressor",
+        "LogSoftmax",
+        "LpPool",
+        "QLinearConv",
+        "QLinearMatMul",
+        "RNN",
+    ]
 )
 #: Of a value, beside what its sums may be off.
 _RTOL = {"float32": 1e-5, "float64": 1e-12}
@@ -38,8 +49,8 @@ def outcome(case: Case, onnxruntime: bool = True) -> Outcome:
     """What became of a case.
 
     "right", "unchecked" (nobody else runs it), "refused" (others run it), "invalid" (nobody does), "nameless" (a
-    refusal that does not name the node), "wrong", or "foreign": an exception that is no refusal. A pool adds "crash"
-    and "hang".
+    refusal that does not name the node), "raw" (one by an exception that is not ours), "wrong", or "foreign": an
+    exception that is no refusal. A pool adds "crash" and "hang".
 
     Args:
         onnxruntime: whether it may be asked.
@@ -62,7 +73,8 @@ def outcome(case: Case, onnxruntime: bool = True) -> Outcome:
 
 def _refusal(case: Case, text: str, onnxruntime: bool) -> Outcome:
     others = [name for name, _ in _others(case, onnxruntime)]
-    kind = "invalid" if not others else "refused" if repr(PROBE) in text or "'x" in text else "nameless"
+    named = "refused" if repr(PROBE) in text or "'x" in text else "nameless"
+    kind = "invalid" if not others else "raw" if "cannot be converted: " in text else named
     return _outcome(kind, text)
 
 

@@ -247,7 +247,7 @@ _INDICES: Mapping[str, Callable[[Node], tuple[int, int]]] = {
     ),
     "input_ids": lambda n: (0, n.shapes[2][0] - 1), "segment_ids": lambda n: (0, n.sizes.of("s") - 1),
     "mask": lambda n: (0, 1), "microsoft.EmbedLayerNormalization.position_ids": lambda n: (0, 63),
-    "mask_index": lambda n: (0, 1) if len(n.shapes[5]) == 2 else (1, max(n.first[1], 1)),
+    "mask_index": lambda n: (1, max(n.first[1], 1)) if len(n.shapes) > 5 and len(n.shapes[5]) == 1 else (0, 1),
     "ArrayFeatureExtractor.Y": lambda n: (0, n.along(-1) - 1), "target": lambda n: (0, n.first[1] - 1),
     "labels": lambda n: (0, n.first[1] - 1), "OneHot.indices": lambda n: (-3, 9),
     "sequence_lens": lambda n: (1, max(n.first[0], 1)), "batch_indices": lambda n: (0, n.first[0] - 1),
