@@ -74,7 +74,8 @@ def outcome(case: Case, onnxruntime: bool = True) -> Outcome:
 def _refusal(case: Case, text: str, onnxruntime: bool) -> Outcome:
     others = [name for name, _ in _others(case, onnxruntime)]
     named = "refused" if repr(PROBE) in text or "'x" in text else "nameless"
-    kind = "invalid" if not others else "raw" if "cannot be converted: " in text else named
+    raw = "onnxruntime" in others and "cannot be converted: " in text
+    kind = "invalid" if not others else "raw" if raw else named
     return _outcome(kind, text)
 
 
@@ -143,7 +144,7 @@ def _different(name: str, case: Case, found: Sequence[Any], wanted: Sequence[Any
     chain = Chain(graph.node, arrays)
     narrow = _narrowest(graph, [x.dtype.name for x in (*arrays.values(), *found)])
     for i, (mine, theirs) in enumerate(zip(found, map(np.asarray, wanted), strict=True)):
-        if name != "onnxruntime" and mine.dtype.kind not in "iubO":  # ONNX's evaluator is free with its floats
+        if name != "onnxruntime" and mine.dtype.kind not in "bO":  # ONNX's evaluator is free with its floats
             theirs = theirs.astype(mine.dtype)
         dtype = mine.dtype.name
         dtype = _precision(case.operator, narrow if narrow and mine.dtype.kind == "f" else dtype)

@@ -143,6 +143,10 @@ class Sizes:
             if math.prod(shape) <= _LARGEST:
                 return shape
 
+    def inner(self, first: Shape) -> Shape:
+        """A shape within the first one, the same for all operands."""
+        return self.letters.setdefault("in", tuple(self.rng.randint(min(d, 1), d) for d in first))
+
     def broadcast(self, first: Shape) -> Shape:
         """A shape that broadcasts to the first one: often the same."""
         if self.rng.random() < 0.4:
@@ -153,7 +157,7 @@ class Sizes:
 _WHOLE = {
     "any": lambda sizes, first: sizes.ranked(0), "one": lambda sizes, first: sizes.ranked(1),
     "two": lambda sizes, first: sizes.ranked(2, 4), "same": lambda sizes, first: first,
-    "in": lambda sizes, first: tuple(sizes.rng.randint(min(d, 1), d) for d in first),
+    "in": lambda sizes, first: sizes.inner(first),
     "bc": lambda sizes, first: sizes.broadcast(first), "v": lambda sizes, first: (sizes.rng.choice((1, 2, 3, 7)),),
 }  # fmt: skip
 

@@ -271,7 +271,7 @@ def tensor(n: Node, dtype: str, shape: Shape, name: str = "") -> np.ndarray:
         return np.zeros(shape, kind)
     if "int" in dtype:
         return _as(_integers(n, values, dtype, shape), kind)
-    return _as(_floats(n, values, shape, name in ("var", "input_var", "variance")), kind)
+    return _as(_floats(n, values, shape, name), kind)
 
 
 def _as(x: np.ndarray, kind: Any) -> np.ndarray:
@@ -294,15 +294,15 @@ def _integers(n: Node, values: np.random.Generator, dtype: str, shape: Shape) ->
     )
 
 
-def _floats(n: Node, values: np.random.Generator, shape: Shape, positive: bool) -> np.ndarray:
+def _floats(n: Node, values: np.random.Generator, shape: Shape, name: str) -> np.ndarray:
     x = np.asarray(values.standard_normal(shape) * n.rng.choice((1, 1, 1, 4, 30)))
-    if n.operator in _TAME:
+    if n.operator in _TAME or ("Conv" in n.operator and name in ("W", "w")):  # padding times infinity
         return np.clip(x, -9, 9)
     if n.rng.random() < 0.2:
         x = np.round(x * 2) / 2
     if n.rng.random() < 0.2:
         x = np.where(values.random(shape) < 0.2, values.choice(_SPECIAL, shape), x)
-    return np.abs(x) if positive else x
+    return np.abs(x) if name in ("var", "input_var", "variance") else x
 
 
 #: Operators of which ONNX does not say what becomes of NaN and infinity, or that take time by their values.
@@ -317,6 +317,8 @@ _TAME = (
     "RoiAlign",
     "MaxRoiPool",
     "DFT",
+    "MaxPool",
+    "microsoft.NhwcMaxPool",
     "STFT",
     "Inverse",
     "Col2Im",

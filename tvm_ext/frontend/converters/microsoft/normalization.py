@@ -12,7 +12,7 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, outputs_of, scalar, static_shape, text
+from ..base import Attributes, Converter, as_dtype, constant, emit, outputs_of, scalar, static_shape, text, widest
 from ..quantize import dequantize_linear
 from ..selection.rows import gather
 from .standard import channels_first, channels_last, standard
@@ -29,14 +29,17 @@ def skip_layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     y = relax.op.nn.layer_norm(x, weight, shift, -1, epsilon)
     if (count := outputs_of(attributes)) == 1:
         return y
-    inverse = relax.op.rsqrt(relax.op.variance(x, [-1], keepdims=True) + scalar(epsilon, x))
-    return relax.Tuple([emit(y), emit(relax.op.mean(x, [-1], keepdims=True)), emit(inverse), x][:count])
+    wide = _sum(*(as_dtype(part, widest(part)) for part in inputs[:2]), inputs[4])
+    inverse = relax.op.rsqrt(relax.op.variance(wide, [-1], keepdims=True) + scalar(epsilon, wide))
+    return relax.Tuple([emit(y), emit(relax.op.mean(wide, [-1], keepdims=True)), emit(inverse), x][:count])
 
 
 def skip_rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """SkipSimplifiedLayerNormalization(x, skip, weight, bias) -> the norm, nothing, inverse deviation and the sum."""
     x, epsilon = _sum(inputs[0], inputs[1], inputs[3]), float(attributes.get("epsilon", _EPSILON))
-    y, inverse = _rms_norm(x, inputs[2], -1, epsilon)
+    y, _ = _rms_norm(x, inputs[2], -1, epsilon)
+    wide = _sum(*(as_dtype(part, widest(part)) for part in inputs[:2]), inputs[3])
+    inverse = _inverse_root(wide, [-1], epsilon)
     return relax.Tuple([y, inverse, inverse, x][: outputs_of(attributes)])
 
 
@@ -51,13 +54,20 @@ def _rms_norm(x: Any, weight: Any, axis: int, epsilon: float) -> tuple[Any, Any]
     rank = len(static_shape(x, "what is normalized"))
     axes = list(range(axis % rank, rank))
     y = emit(standard("RMSNormalization", [x, weight], {"axis": axis, "epsilon": epsilon}, 23))
+    return y, _inverse_root(as_dtype(x, widest(x)), axes, epsilon)
+
+
+def _inverse_root(x: Any, axes: list[int], epsilon: float) -> Any:
     squares = relax.op.mean(x * x, axes, keepdims=True)
-    return y, emit(relax.op.rsqrt(squares + scalar(epsilon, x)))
+    return emit(relax.op.rsqrt(squares + scalar(epsilon, x)))
 
 
 def _sum(x: Any, *others: Any) -> Any:
+    """The sum, in the dtype of the first."""
+    if not static_shape(x, "what is normalized")[-1]:
+        raise Refusal("rows of no elements")
     for other in others:
-        x = x if other is None else emit(x + other)
+        x = x if other is None else emit(x + as_dtype(other, dtype_of(x)))
     return x
 
 
@@ -65,6 +75,8 @@ def gated_rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GatedRMSNorm(x, weight, gate) -> the RMS norm of each group of elements, times silu or sigmoid of the gate."""
     x, weight, gate = inputs[0], inputs[1], inputs[2]
     shape, size = static_shape(x, "what is normalized"), static_shape(weight, "the weight")[0]
+    if not size:
+        raise Refusal("groups of no elements")
     groups = emit(relax.op.reshape(x, (*shape[:-1], shape[-1] // size, size)))
     y, _ = _rms_norm(groups, weight, -1, float(attributes.get("epsilon", 1e-5)))
     kind = text(attributes, "activation", "silu")
