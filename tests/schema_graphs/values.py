@@ -262,6 +262,8 @@ def tensor(n: Node, dtype: str, shape: Shape, name: str = "") -> np.ndarray:
     values = np.random.default_rng(n.rng.getrandbits(32))
     if limits := _INDICES.get(f"{n.operator}.{name}", _INDICES.get(name)):
         low, high = limits(n)
+        if n.operator in ("Scatter", "ScatterElements") and n.attributes.get("reduction", "none") == "none":
+            return _apart(n, values, shape).astype(kind)
         return values.integers(low, max(low, high) + 1, shape).astype(kind)
     if "scale" in name and name != "scale_":
         return np.full(shape, 2 if "int" in dtype else _quantum(n)).astype(kind)
@@ -272,6 +274,13 @@ def tensor(n: Node, dtype: str, shape: Shape, name: str = "") -> np.ndarray:
     if "int" in dtype:
         return _as(_integers(n, values, dtype, shape), kind)
     return _as(_floats(n, values, shape, name), kind)
+
+
+def _apart(n: Node, values: np.random.Generator, shape: Shape) -> np.ndarray:
+    """Indices along the node's axis of which no two are the same: else ONNX does not say which update stays."""
+    axis = n.attributes.get("axis", 0) % len(shape)
+    order = values.permutation(n.along())[: shape[axis]] - n.along() * values.integers(0, 2)
+    return np.broadcast_to(order.reshape([-1 if a == axis else 1 for a in range(len(shape))]), shape)
 
 
 def _as(x: np.ndarray, kind: Any) -> np.ndarray:

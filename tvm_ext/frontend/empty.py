@@ -3,6 +3,7 @@
 y = Expand(x, (0, 4)), y = Slice(x, 7, 3), y = Resize(x of 0 rows)   ->   a constant of no elements
 y = ScatterND(x, no indices)                                         ->   y = x
 y = ReduceMean(x of 0 rows)                                          ->   y = NaN
+y = ConvTranspose(x of 0 rows, w, b)                                 ->   y = b
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
 #: Operators that divide by how many elements there are.
 _MEANS = ("GlobalAveragePool", "ReduceMean")
 _PICKS = ("ArgMax", "ArgMin")
+#: Operators that add products of elements to a bias for each channel, their third input.
+_CONVOLUTIONS = ("Conv", "ConvTranspose")
 
 
 def outputs_of_nothing(
@@ -56,6 +59,9 @@ def outputs_of_nothing(
         raise Refusal("there is nothing to pick: the dimension it looks along has size 0")
     if node.op_type in _MEANS and is_empty(inputs[0]):
         return [_filled(types[0], math.nan if "float" in dtype_of(inputs[0]) else 0)]
+    if node.op_type in _CONVOLUTIONS and any(map(is_empty, inputs[:2])):
+        zeros, bias = _filled(types[0], 0), inputs[2] if len(inputs) > 2 else None
+        return [zeros if bias is None else zeros + relax.op.reshape(bias, (-1, *[1] * (len(shapes[0] or ()) - 2)))]
     return None
 
 

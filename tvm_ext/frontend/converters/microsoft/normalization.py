@@ -103,7 +103,8 @@ def _embedded(
     if positions is None:
         positions = constant(np.arange(sequence).reshape(1, -1))
     total = _sum(_rows(tables[0], words), _rows(tables[1], positions))
-    total = total if segments is None else _sum(total, _rows(tables[2], segments))
+    if tables[2] is not None:  # without segments all words are in the first
+        total = _sum(total, _rows(tables[2], constant([[0]], "int32") if segments is None else segments))
     y = emit(relax.op.nn.layer_norm(total, weight, shift, -1, float(attributes.get("epsilon", _EPSILON))))
     count = constant(np.zeros(batch), "int32")
     if mask is not None:
