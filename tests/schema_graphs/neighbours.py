@@ -146,6 +146,8 @@ def _put_behind(graph: Graph, y: str, dtype: str, name: str) -> tuple[str, str]:
         inputs = [y, y]
     if op.startswith("Reduce"):
         attributes = {"keepdims": rng.randint(0, 1)}
+    elif op == "Softmax":
+        attributes = {"axis": -1}  # which is the same in all opsets
     elif op == "Concat":
         attributes = {"axis": 0}
     elif op == "Reshape":

@@ -107,7 +107,8 @@ _NAMED: dict[str, Callable[[Node], Any]] = {
     "output_padding": lambda n: n.each(0, 1, n.spatial), "group": lambda n: n.sizes.of("g"),
     "num_groups": lambda n: n.sizes.of("g"), "blocksize": lambda n: n.sizes.of("b"),
     "hidden_size": lambda n: n.sizes.of("h"), "block_size": lambda n: n.rng.choice((0, 1, 2)),
-    "batch_dims": lambda n: n.rng.choice((0, 0, 1)), "batch_axis": lambda n: n.rng.choice((0, 1)),
+    "batch_dims": lambda n: int(n.shapes[0][:1] == n.shapes[1][:1] and n.rng.random() < 0.5),
+    "batch_axis": lambda n: n.rng.choice((0, 1)),
     "time_axis": lambda n: n.rng.choice((0, 1)), "num_outputs": lambda n: n.rng.choice((1, 2, 3)),
     "p": lambda n: n.rng.choice((1, 2, 3)), "k": lambda n: n.rng.choice((-2, -1, 0, 1, 2)),
     "size": lambda n: n.rng.choice((1, 3, 5)), "equation": lambda n: n.rng.choice(_EQUATIONS[min(len(n.shapes), 2)]),
@@ -295,7 +296,7 @@ def _integers(n: Node, values: np.random.Generator, dtype: str, shape: Shape) ->
     bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("u")
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
     x = np.asarray(values.integers(max(low, -9), min(high, 9) + 1, shape)).astype(object)
-    ends = n.rng.random() < 0.2 and n.operator not in _TAME
+    ends = n.rng.random() < 0.2 and n.operator not in (*_TAME, "ReduceL2")
     return (
         np.where(values.random(shape) < 0.2, values.choice(np.array([low, high, 0, 1, low + 1], object), shape), x)
         if ends
@@ -305,7 +306,9 @@ def _integers(n: Node, values: np.random.Generator, dtype: str, shape: Shape) ->
 
 def _floats(n: Node, values: np.random.Generator, shape: Shape, name: str) -> np.ndarray:
     x = np.asarray(values.standard_normal(shape) * n.rng.choice((1, 1, 1, 4, 30)))
-    if n.operator in _TAME or ("Conv" in n.operator and name in ("W", "w")):  # padding times infinity
+    if (
+        n.operator in _TAME or "ConvTranspose" in n.operator or ("Conv" in n.operator and name in ("W", "w"))
+    ):  # padding times infinity
         return np.clip(x, -9, 9)
     if n.rng.random() < 0.2:
         x = np.round(x * 2) / 2
