@@ -12,7 +12,7 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, as_dtype, constant, emit, outputs_of, scalar, static_shape, text, widest
+from ..base import Attributes, Converter, as_dtype, constant, emit, outputs_of, scalar, static_shape, text
 from ..quantize import dequantize_linear
 from ..selection.rows import gather
 from .standard import channels_first, channels_last, standard
@@ -29,17 +29,14 @@ def skip_layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     y = relax.op.nn.layer_norm(x, weight, shift, -1, epsilon)
     if (count := outputs_of(attributes)) == 1:
         return y
-    wide = _sum(*(as_dtype(part, widest(part)) for part in inputs[:2]), inputs[4])
-    inverse = relax.op.rsqrt(relax.op.variance(wide, [-1], keepdims=True) + scalar(epsilon, wide))
-    return relax.Tuple([emit(y), emit(relax.op.mean(wide, [-1], keepdims=True)), emit(inverse), x][:count])
+    inverse = relax.op.rsqrt(relax.op.variance(x, [-1], keepdims=True) + scalar(epsilon, x))
+    return relax.Tuple([emit(y), emit(relax.op.mean(x, [-1], keepdims=True)), emit(inverse), x][:count])
 
 
 def skip_rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """SkipSimplifiedLayerNormalization(x, skip, weight, bias) -> the norm, nothing, inverse deviation and the sum."""
     x, epsilon = _sum(inputs[0], inputs[1], inputs[3]), float(attributes.get("epsilon", _EPSILON))
-    y, _ = _rms_norm(x, inputs[2], -1, epsilon)
-    wide = _sum(*(as_dtype(part, widest(part)) for part in inputs[:2]), inputs[3])
-    inverse = _inverse_root(wide, [-1], epsilon)
+    y, inverse = _rms_norm(x, inputs[2], -1, epsilon)
     return relax.Tuple([y, inverse, inverse, x][: outputs_of(attributes)])
 
 
@@ -54,12 +51,8 @@ def _rms_norm(x: Any, weight: Any, axis: int, epsilon: float) -> tuple[Any, Any]
     rank = len(static_shape(x, "what is normalized"))
     axes = list(range(axis % rank, rank))
     y = emit(standard("RMSNormalization", [x, weight], {"axis": axis, "epsilon": epsilon}, 23))
-    return y, _inverse_root(as_dtype(x, widest(x)), axes, epsilon)
-
-
-def _inverse_root(x: Any, axes: list[int], epsilon: float) -> Any:
     squares = relax.op.mean(x * x, axes, keepdims=True)
-    return emit(relax.op.rsqrt(squares + scalar(epsilon, x)))
+    return y, emit(relax.op.rsqrt(squares + scalar(epsilon, x)))
 
 
 def _sum(x: Any, *others: Any) -> Any:
