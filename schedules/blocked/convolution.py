@@ -23,7 +23,7 @@ from ..steps.storage import why_not_float32
 from ..steps.widened import scale_layouts, why_not_widened, widened
 from ..steps.window import Window
 from .kernel import BlockedMatch
-from .problem import Problem
+from .problem import Problem, TapRows
 
 _LAYOUTS = ("data_layout", "kernel_layout", "out_layout")
 _ATTRIBUTES = ("strides", "padding", "dilation", "groups", *_LAYOUTS)
@@ -109,6 +109,12 @@ def schedule_padding(sch: Schedule, data: Param, window: Window, threads: int) -
 def _is_copied(data: Param, window: Window) -> bool:
     """Whether the image is copied: with zeros around it, or because its elements are read many times decoded."""
     return any(window.pads) or bool(data.decode)
+
+
+def tap_rows(window: Window) -> TapRows | None:
+    """The rows that a window's taps read of the image of :func:`padded`; None if none of them is of the padding."""
+    top, _, bottom, _ = window.pads
+    return TapRows(window.strides[0], window.dilation[0], top, top + window.image[0]) if top or bottom else None
 
 
 def padded(args: Arguments, data: Param, window: Window) -> Any:

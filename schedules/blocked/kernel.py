@@ -44,12 +44,15 @@ from .cost import cost as cost
 from .cost import counts_for as counts_for
 from .cost import default as default
 from .cost import least_seconds as least_seconds
+from .cost import leaves_out_padding
 from .cost import registers_used as registers_used
 from .cost import space as space
 from .cost import threads_for as threads_for
 from .cost import tile_fits as tile_fits
 from .prefetch import LINE_BYTES, sprinkle
+from .problem import ROWS_INSIDE
 from .problem import Problem as Problem
+from .problem import TapRows as TapRows
 from .problem import Units as Units
 from .problem import packed_weight as packed_weight
 from .problem import shares_pixels as shares_pixels
@@ -143,7 +146,7 @@ def configured(sch: Schedule, problem: Problem, config: Config, result: str) -> 
 
 def schedule_tiles(
     sch: Schedule, problem: Problem, config: Config, result: str = "out", dot: Dot | None = None,
-    weight: str | None = None, blocker: Blocker = configured,
+    weight: str | None = None, blocker: Blocker = configured, image: str | None = None,
 ) -> Any:  # fmt: skip
     """Schedule "tile" and "acc" under the block `result`, whose last loops are (batch, blocks, pixels, lanes).
 
@@ -152,6 +155,7 @@ def schedule_tiles(
             :func:`..dots.instructions.multiply`.
         weight: name of the buffer of packed weights, to be prefetched a chunk ahead; None prefetches nothing.
         blocker: splits the loops; a tuner's own samples sizes, and prefetches nothing.
+        image: name of the buffer of the padded image, if rows of taps that a tile has in the padding are left out.
 
     Returns:
         The loop over the units of one thread.
@@ -185,12 +189,20 @@ def schedule_tiles(
     else:
         unroll_and_vectorize(sch, [*inner, *elements], j)
     unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
-    if blocking.unroll is not None:
-        sch.unroll(sch.split(reduction[-1], [None, blocking.unroll])[1])
+    _steps(sch, problem, reduction[-1], blocking.unroll, image if blocker is configured else None)
     if weight is not None and blocker is configured:  # a tuner that samples sizes has no chunk yet
         words = int(sch.get(o).extent) * problem.lanes  # of a step, 4 bytes each
         _prefetch(sch, problem, config, (qo, reduction[2]), weight, words, dot.group if dot else 1)
     return unit
+
+
+def _steps(sch: Schedule, problem: Problem, loop: Any, unroll: Any, image: str | None) -> None:
+    """The steps of one tap: some are unrolled; those that read rows of padding are left out of an image."""
+    if unroll is not None:
+        loop, unrolled = sch.split(loop, [None, unroll])
+        sch.unroll(unrolled)
+    if image is not None and problem.tap_rows is not None:
+        sch.annotate(loop, ROWS_INSIDE, [image, problem.tap_rows.first, problem.tap_rows.end])
 
 
 def _prefetch(
@@ -242,6 +254,11 @@ def ends_with_rows(problem: Problem, row: int, config: Config) -> bool:
     share = problem.pixels // config["parts"]
     whole = row % config["tile_p"] == 0 and (share % row == 0 or row % share == 0)
     return whole and config["chunk"] == problem.blocks
+
+
+def padded_image(problem: Problem, config: Config, machine: Machine) -> str | None:
+    """The `image` of :func:`schedule_tiles`: the stage of :func:`.convolution.padded`, if its rows are left out."""
+    return "pad" if leaves_out_padding(problem, config, machine) else None
 
 
 class BlockedRecipe(Recipe[B]):

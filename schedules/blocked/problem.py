@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
 from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.layout import PackedWeight
 from tvm_ext.core.recipe import Config
+
+#: Annotation of the loop over the steps of a tap: (buffer of the padded image, first row of the image in it, the row
+#: behind its last). Where all rows that a tile reads are of the padding, its products are zero, and left out.
+ROWS_INSIDE = "tvm_ext.rows_inside"
+
+
+@dataclass(frozen=True)
+class TapRows:
+    """The rows of an image that a convolution reads: tap ky of output row y reads row `y * stride + ky * dilation` of
+    the padded image, in which the image has the rows from `first` to before `end`."""
+
+    stride: int
+    dilation: int
+    first: int
+    end: int
+
+    def reads(self, y: int, count: int, tap: int) -> bool:
+        """Whether a tap of some of `count` output rows from y on reads a row of the image, not of the padding."""
+        low = y * self.stride + tap * self.dilation
+        return low < self.end and low + (count - 1) * self.stride >= self.first
 
 
 @dataclass(frozen=True)
@@ -29,6 +50,7 @@ class Problem:
         prefetched: whether the kernel prefetches them.
         instruction: the rate of the machine at which products run: "fma", "dot_int8", "dot_int16" or "dot_bf16".
         word: bytes of a step of a weight in memory: 4, or 2 of numbers that are widened as they are read.
+        tap_rows: the rows that the taps of a convolution read, if the kernel leaves out those of the padding.
     """
 
     batch: int
@@ -44,6 +66,7 @@ class Problem:
     prefetched: bool = True
     instruction: str = "fma"
     word: int = 4
+    tap_rows: TapRows | None = None
 
     @property
     def output_blocks(self) -> int:
@@ -78,9 +101,21 @@ class Problem:
         """Of inputs and results of all problems of the batch, if the inputs are a transform's."""
         return 4 * self.batch * self.pixels * (self.steps + self.output_blocks * self.lanes)
 
+    def inside(self, tile_p: int) -> float:
+        """The share of rows of taps that read the image, in tiles of so many pixels."""
+        whole = tile_p <= self.row and self.row % tile_p == 0
+        rows = 1 if whole else -(-tile_p // self.row) + (tile_p % self.row > 0)
+        return _inside(self.tap_rows, self.pixels // self.row, rows, self.taps[0]) if self.tap_rows else 1.0
+
     def scattered(self, tile_p: int) -> bool:
         """Whether a tile of so many pixels has no constant stride: it neither divides a row nor is whole rows."""
         return bool(self.row % tile_p and tile_p % self.row)
+
+
+@functools.lru_cache(maxsize=4096)
+def _inside(read: TapRows, height: int, rows: int, taps: int) -> float:
+    tiles = [(y, min(rows, height - y)) for y in range(0, height, rows)]
+    return sum(read.reads(y, count, tap) for y, count in tiles for tap in range(taps)) / (len(tiles) * taps)
 
 
 @dataclass(frozen=True)

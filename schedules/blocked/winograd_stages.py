@@ -4,9 +4,10 @@
     Y[u, o, q]     = A^T M A
 
 Channels that stand in whole blocks are the vectors of the input transform. Where there are few of them (an image) the
-vectors run over tile columns instead, from a copy of the image in which tiles stand side by side:
+vectors run over tile columns instead, from a copy of the image in which tiles stand side by side. It is made row by
+row, padding first, so that LLVM transposes a whole row in registers:
 
-    planar[n, c, row, t, column] = x[n, c, row, column * m * stride + t]
+    planar[n, c, row, t, column] = line[column * m * stride + t]        line: a row of x and its padding
 """
 
 from __future__ import annotations
@@ -163,14 +164,15 @@ def _from_planes(match: WinogradMatch, tiling: Tiling, data: Reader, layout: Lay
     n, ci, (h, w) = *match.data.shape[:2], image_in_use(match.group, match.data)
     stride, m, (top, left) = tiling.stride, tiling.transform.m, match.window.pads[:2]
     step, reach = m * stride, tiling.transform.alpha * stride
-    shape = (n, ci, tiling.rows * step + reach - step, step, tiling.columns + -(-reach // step) - 1)
+    rows, columns = tiling.rows * step + reach - step, tiling.columns + -(-reach // step) - 1
 
-    def plane(image: Any, c: Any, row: Any, t: Any, column: Any) -> Any:
-        r, s = row - top, column * step + t - left
+    def line(image: Any, c: Any, row: Any, x: Any) -> Any:
+        r, s = row - top, x - left
         inside = tirx.all(r >= 0, r < h, s >= 0, s < w)
         return tirx.if_then_else(inside, data(*layout.index((image, c, r, s))), tirx.const(0, match.data.computed))
 
-    planar = te.compute(shape, plane, name="planar")
+    lines = te.compute((n, ci, rows, columns * step), line, name="line")
+    planar = te.compute((n, ci, rows, step, columns), lambda b, c, r, t, x: lines(b, c, r, x * step + t), name="planar")
 
     def element(u: Any, k: Any, q: Any, x: Any, y: Any, i: Any) -> Any:
         image, row, column = tiling.tile(u, q * tiling.width + i)
@@ -222,8 +224,12 @@ def output_tiles(tiling: Tiling, product: te.Tensor) -> te.Tensor:
 def schedule_planes(sch: Schedule, tiling: Tiling, threads: int) -> None:
     """Rows of the planar copy among threads."""
     if tiling.planar:
-        n, c, row, _, _ = sch.get_loops(sch.get_sblock("planar"))
-        parallel_rows(sch, [n, c, row], threads)
+        n, c, row, t, column = sch.get_loops(sch.get_sblock("planar"))
+        row = parallel_rows(sch, [n, c, row], threads)
+        sch.reorder(column, t)
+        sch.unroll(t)
+        sch.compute_at(sch.get_sblock("line"), row, preserve_unit_loops=True)
+        sch.set_scope(sch.get_sblock("line"), 0, "local")
 
 
 def schedule_input(sch: Schedule, tiling: Tiling, threads: int) -> None:

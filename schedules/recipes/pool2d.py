@@ -17,6 +17,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.graph.relax_graph import attrs_of
 from tvm_ext.core.group import Group, Param
@@ -28,7 +29,7 @@ from tvm_ext.ops.scalars.functions import cast
 
 from ..steps.arguments import Arguments
 from ..steps.epilogue import blocked_layouts
-from ..steps.loops import parallel_rows, unroll_and_vectorize
+from ..steps.loops import image_sharing, parallel_image, parallel_rows, unroll_and_vectorize
 from ..steps.row_reduction import COMBINE
 from ..steps.storage import why_not_float32
 from ..steps.window import Window
@@ -97,6 +98,10 @@ class Pool2d(Recipe[PoolMatch]):
         rows = n * -(-c // machine.lanes) * h  # of blocks of channels
         return VectorWork(math.prod(match.group.shape) * math.prod(match.window.kernel), rows)
 
+    def sharing(self, match: PoolMatch, config: Config, machine: Machine) -> Sharing:
+        n, c, h, _ = match.group.shape
+        return image_sharing(n, -(-c // machine.lanes), h, config["threads"])
+
     def layouts(self, match: PoolMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         layout = offered[match.group.params.index(match.data)]
         if layout.block is None or layout != Layout.blocked(4, layout.block[1]):
@@ -111,12 +116,12 @@ class Pool2d(Recipe[PoolMatch]):
 
     def schedule(self, sch: Schedule, match: PoolMatch, config: Config, machine: Machine) -> None:
         pool, out = sch.get_sblock("pool"), sch.get_sblock("out")
-        *rows, last = sch.get_loops(out)
-        blocked = len(rows) == 4
-        parallel_rows(sch, rows[:3], config["threads"])
-        if not blocked:
+        n, c, y, *rest = sch.get_loops(out)
+        if len(rest) == 1:
+            parallel_rows(sch, [n, c, y], config["threads"])
             return
-        sch.vectorize(last)
+        parallel_image(sch, n, c, y, config["threads"])
+        sch.vectorize(rest[-1])
         sch.compute_at(pool, sch.get_loops(out)[-2], preserve_unit_loops=True)
         sch.set_scope(pool, 0, "local")
         lanes, ry, rx = sch.get_loops(pool)[-3:]

@@ -35,6 +35,7 @@ from ...blocked.convolution import (
     padded,
     schedule_image,
     schedule_padding,
+    tap_rows,
 )
 from ...blocked.prefetch import weight_name
 from ...steps.arguments import Arguments
@@ -112,7 +113,7 @@ class Conv2dGrouped(blocked.BlockedRecipe[GroupedMatch]):
         inner, (oh, ow) = math.gcd(inputs, machine.lanes), window.out_image
         problem = blocked.Problem(
             window.images * merged, outputs, oh * ow, ow, inputs // inner, window.kernel, inner, machine.lanes,
-            weights_in=group.weights_in,
+            weights_in=group.weights_in, tap_rows=tap_rows(window),
         )  # fmt: skip
         return GroupedMatch(group, conv.data, conv.weight, problem, window, merge, merged)
 
@@ -143,7 +144,8 @@ class Conv2dGrouped(blocked.BlockedRecipe[GroupedMatch]):
         blocker: blocked.Blocker = blocked.configured,
     ) -> None:  # fmt: skip
         schedule_padding(sch, match.data, match.window, config["threads"])
-        blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match), blocker=blocker)
+        image = blocked.padded_image(match.problem, config, machine)
+        blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match), blocker=blocker, image=image)
         schedule_image(sch, match.problem, match.window, match.merged)
 
 

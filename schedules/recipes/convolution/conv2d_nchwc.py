@@ -29,6 +29,7 @@ from ...blocked.convolution import (
     padded,
     schedule_image,
     schedule_padding,
+    tap_rows,
 )
 from ...blocked.prefetch import weight_name
 from ...steps.arguments import Arguments
@@ -50,7 +51,16 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
             return Miss(f"groups={window.groups}: this recipe has no grouped convolution")
         (oh, ow), inner, lanes = window.out_image, inner_steps(ci, machine.lanes), channel_lanes(co, machine)
         problem = blocked.Problem(
-            window.images, co, oh * ow, ow, ci // inner, (kh, kw), inner, lanes, weights_in=group.weights_in
+            window.images,
+            co,
+            oh * ow,
+            ow,
+            ci // inner,
+            (kh, kw),
+            inner,
+            lanes,
+            weights_in=group.weights_in,
+            tap_rows=tap_rows(window),
         )
         return Conv2dMatch(group, conv.data, conv.weight, problem, window, machine.lanes)
 
@@ -85,5 +95,6 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         blocker: blocked.Blocker = blocked.configured,
     ) -> None:  # fmt: skip
         schedule_padding(sch, match.data, match.window, config["threads"])
-        blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match), blocker=blocker)
+        image = blocked.padded_image(match.problem, config, machine)
+        blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match), blocker=blocker, image=image)
         schedule_image(sch, match.problem, match.window)

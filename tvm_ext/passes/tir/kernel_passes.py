@@ -15,7 +15,7 @@ from tvm.target import Target
 
 from ...core.kernel_pass import KernelPass, run_kernel_passes
 from ...runtime.memory.arrays import ARGUMENT_ALIGNMENT
-from . import bfloat16, cut_loops, prefetches, quotients
+from . import bfloat16, cut_loops, prefetches, quotients, rows_of_padding
 
 #: Attribute of a function that goes through :data:`LOOPS`.
 _LOOPS = "tvm_ext.loops"
@@ -88,6 +88,7 @@ LOOPS: tuple[KernelPass, ...] = (
     KernelPass("annotate-irregular-loops", _S.AnnotateIrregularLoop),
     KernelPass("pipeline-loops", _S.InjectSoftwarePipeline),
     KernelPass("lower-blocks", _S.LowerOpaqueBlock, _SCHEDULES_ONLY),
+    KernelPass("leave-out-padding", rows_of_padding.leave_out),
     KernelPass("cut-loops", cut_loops.cut, "a size beyond the extents is no size of this call"),
     KernelPass("flatten-buffers", _T.FlattenBuffer, "LLVM reads memory by one index"),
     KernelPass("compute-bf16-in-float32", _T.BF16ComputeLegalize, _NOT_IN_LLVM),

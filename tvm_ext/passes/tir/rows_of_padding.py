@@ -1,0 +1,58 @@
+"""Lowers the annotation :data:`...schedules.blocked.problem.ROWS_INSIDE`: products with rows of padding are left out.
+
+for ri in ...:  # ("pad", 1, 8)                     if max(row) >= 1 and min(row) < 8:
+    for p in unroll(7):                       ->        for ri in ...:
+        y[p] += pad[n, c, row, x] * w                       for p in unroll(7): y[p] += pad[n, c, row, x] * w
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Var
+from tvm.ir.expr import TensorLoad
+
+from ...schedules.blocked.problem import ROWS_INSIDE
+
+#: The dimension of the rows in an image, (N, C, H, W) or in blocks of channels.
+_ROW = 2
+
+
+def leave_out() -> tvm.transform.Pass:
+    """A pass on kernels without blocks whose buffers are not flat; a kernel without annotations is left as it is."""
+
+    def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
+        return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, _conditional)))
+
+    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.LeaveOutRowsOfPadding")
+
+
+def _conditional(loop: tirx.For) -> Any:
+    """The loop, if some row that it reads is of the image; rows grow with the variables of the loops inside."""
+    if ROWS_INSIDE not in loop.annotations:
+        return loop
+    name, first, end = loop.annotations[ROWS_INSIDE]
+    rows: list[Any] = []
+    low: dict[Any, Any] = {}
+    high: dict[Any, Any] = {}
+
+    def load(expr: TensorLoad) -> None:
+        if expr.source.name == name:
+            rows.append(expr.indices[_ROW])
+
+    def bounds(inner: tirx.For) -> None:
+        low[inner.loop_var], high[inner.loop_var] = inner.min, inner.min + inner.extent - 1
+
+    rest = {key: value for key, value in loop.annotations.items() if key != ROWS_INSIDE}
+    loop = tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, loop.body, loop.thread_binding, rest, loop.step)
+    tvm_ffi.structural_walk(loop, [(TensorLoad, load), (tirx.For, bounds)])
+    assert rows, f"no load of {name} in the loop whose rows of padding are left out"
+    least, most = _at(rows[0], low), _at(rows[0], high)
+    return tirx.IfThenElse(tirx.all(most >= int(first), least < int(end)), loop, None)
+
+
+def _at(expr: Any, values: dict[Any, Any]) -> Any:
+    return tvm_ffi.structural_map(expr, (Var, lambda var: values.get(var, var)))
