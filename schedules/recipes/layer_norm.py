@@ -20,6 +20,7 @@ from tvm_ext.core.graph.relax_graph import scalar_of
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.ops.scalars.strict_floats import times
 
 from ..steps import row_reduction
 from ..steps.arguments import Arguments
@@ -141,7 +142,7 @@ def _affine(match: LayerNormMatch, args: Arguments, index: Sequence[Any], value:
         return args.reader(param)(*index) if param else tirx.const(scalar_of(call.args[position]), "float32")
 
     if match.is_rms:
-        return value * operand(1)
+        return times(value, operand(1))
     if bool(call.attrs.scale):
-        value = value * operand(1)
+        value = times(value, operand(1))
     return value + operand(2) if bool(call.attrs.center) else value

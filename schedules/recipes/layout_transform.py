@@ -44,8 +44,9 @@ _ITEMSIZE = {
 }  # fmt: skip
 
 
-#: What is copied as the bits of another type: TVM lowers no variables of bfloat16, and no vectors of either in memory.
-_BITS = {"bfloat16": "uint16", "bool": "uint8"}
+#: What is copied as the bits of another type: TVM lowers no variables of floats that it stores as integers.
+_FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+_BITS = {"bfloat16": "uint16", "bool": "uint8", **dict.fromkeys(_FLOAT8, "uint8")}
 
 
 def cost(shape: Sequence[int], dtype: str, machine: Machine) -> float:

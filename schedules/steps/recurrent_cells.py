@@ -82,9 +82,9 @@ class Cell:
         """What input and state give a gate."""
         return self.input(gate) + self.product(gate)
 
-    def activated(self, number: int, x: Any) -> Any:
+    def activated(self, number: int, x: Any, clip: bool = True) -> Any:
         """An activation of the direction, by its number, after the clip."""
-        if self.says.limit is not None:
+        if clip and self.says.limit is not None:
             x = functions.clip(x, like(-self.says.limit, x), like(self.says.limit, x))
         own = [direction[number] for direction in self.says.activations]
         if len(set(own)) == 1:
@@ -163,7 +163,7 @@ class Lstm(Cell):
         self.keep(3, self.product(2) * old + self.product(0) * self.activated(1, self.sum(3)))
         self.keep(1, self.activated(0, self._peep(1, self.product(3))))
         T.buffer_store(kernel.cell, self.selected(self.product(3), old), place)
-        self.finish(self.product(1) * self.activated(2, self.product(3)))
+        self.finish(self.product(1) * self.activated(2, self.product(3), clip=False))  # as onnxruntime reads ONNX
 
     def _peep(self, gate: int, cell: Any) -> Any:
         if "peepholes" not in self.says.operands:

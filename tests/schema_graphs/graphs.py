@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 import random
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import defs, helper, numpy_helper
+from onnx import defs, helper
 
 from tests.onnx_backend.cases import Case
 from tvm_ext.frontend.checks.operators import CONTROL_FLOW, OLDEST_OPSET, SEQUENCES, WHY
 
+from .neighbours import Graph, before, behind
 from .shapes import PATTERNS, shapes_of
 from .values import DECIDING, LONG, Node, attribute, tensor
 
@@ -34,28 +33,16 @@ _LEFT_OUT = {
 _KEPT = ("classlabels_ints", "direction", "group", "hidden_size", "kv_num_heads", "num_heads", "q_num_heads")
 #: How often a draw that ONNX's own inference refuses is drawn again.
 _TRIES = 12
+#: Numbers of inputs where the schema does not say them all.
+_COUNTS = {
+    "microsoft.QLinearConcat": (5, 8), "microsoft.MatMulNBits": (3,), "microsoft.QAttention": (5, 6, 7, 8),
+    "microsoft.EmbedLayerNormalization": (7, 8, 9),
+}  # fmt: skip
+#: Outputs that onnxruntime does not write.
+_UNWRITTEN = {("microsoft.SkipSimplifiedLayerNormalization", 1)}
+#: Inputs that must be known when a graph is compiled, each of its operator.
+_WEIGHTS = {("microsoft.MatMulNBits", 1)}
 _DRAFT = 0.02
-
-
-@dataclass
-class _Graph:
-    """A graph under construction."""
-
-    rng: random.Random
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-    weights: list[onnx.TensorProto] = field(default_factory=list)
-    inputs: list[onnx.ValueInfoProto] = field(default_factory=list)
-    feeds: list[np.ndarray] = field(default_factory=list)
-
-    def operand(self, name: str, array: np.ndarray, constant: bool) -> None:
-        array = np.asarray(array)
-        if constant:
-            self.weights.append(numpy_helper.from_array(array, name))
-        else:
-            self.inputs.append(
-                helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-            )
-            self.feeds.append(array)
 
 
 @functools.cache
@@ -124,21 +111,21 @@ def _inferred(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
 def _draw(rng: random.Random, operator: str) -> tuple[onnx.ModelProto, list[np.ndarray]]:
     schema = rng.choice(schemas()[operator])
-    graph = _Graph(rng)
+    graph = Graph(rng)
     dtypes, count = _dtypes(rng, schema), _count(rng, schema)
     shapes, sizes = shapes_of(operator, count, rng)
     node = Node(operator, rng, shapes, sizes, axes=rng.choice((1, 1, 2)))
     _attributes(node, schema)
     names = [_operand(graph, node, schema, i, dtypes) for i in range(count)]
     outputs = _outputs(node, schema)
-    _before(graph, names)
+    before(graph, names)
     graph.nodes.append(
         helper.make_node(operator.removeprefix("microsoft."), names, outputs, PROBE, domain=schema.domain)
     )
     graph.nodes[-1].attribute.extend(_typed(name, value, schema) for name, value in node.attributes.items())
-    wanted = _after(graph, outputs, _output_dtypes(schema, node, dtypes))
+    wanted, last = behind(graph, outputs, _output_dtypes(schema, node, dtypes))
     proto = helper.make_graph(
-        graph.nodes, "drawn", graph.inputs, [_info(n, schema, dtypes) for n in wanted], graph.weights
+        graph.nodes, "drawn", graph.inputs, [_info(n, schema, dtypes, last) for n in wanted], graph.weights
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -157,12 +144,12 @@ def _opsets(rng: random.Random, schema: Any) -> list[Any]:
     return [helper.make_opsetid("", rng.randint(max(schema.since_version, OLDEST_OPSET), last))]
 
 
-def _info(name: str, schema: Any, dtypes: dict[str, str]) -> onnx.ValueInfoProto:
-    """An output, with its dtype where ONNX cannot infer it."""
+def _info(name: str, schema: Any, dtypes: dict[str, str], last: str) -> onnx.ValueInfoProto:
+    """An output, with its dtype where ONNX cannot infer it; `last` is that of the last node's."""
     if schema.domain != "com.microsoft":
         return onnx.ValueInfoProto(name=name)
-    formal = schema.outputs[int(name[1:]) if name[1:].isdigit() else 0]
-    return helper.make_tensor_value_info(name, _number(dtypes[formal.type_str]), None)
+    dtype = dtypes[schema.outputs[int(name[1:])].type_str] if name[1:].isdigit() else last
+    return helper.make_tensor_value_info(name, _number(dtype), None)
 
 
 def _typed(name: str, value: Any, schema: Any) -> onnx.AttributeProto:
@@ -186,6 +173,8 @@ def _dtypes(rng: random.Random, schema: Any) -> dict[str, str]:
 
 def _count(rng: random.Random, schema: Any) -> int:
     """How many inputs the node has."""
+    if schema.name in _COUNTS:
+        return rng.choice(_COUNTS[schema.name])
     if schema.inputs and schema.inputs[-1].option.name == "Variadic":
         return max(schema.min_input, rng.randint(1, 3))
     return rng.randint(schema.min_input, max(schema.min_input, len(schema.inputs)))
@@ -203,21 +192,28 @@ def _attributes(node: Node, schema: Any) -> None:
             node.attributes.pop(name, None)
     if schema.since_version < 11 and "axes" in node.attributes:  # none counts from behind yet
         node.attributes["axes"] = [a % max(node.rank, 1) for a in node.attributes["axes"]]
+    if "SAME" in node.attributes.get("auto_pad", "") and "Pool" in node.operator:
+        node.attributes.pop("dilations", None)  # onnxruntime overlooks them
     if node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
         node.attributes.pop("pads", None)  # one or the other
 
 
-def _operand(graph: _Graph, node: Node, schema: Any, index: int, dtypes: dict[str, str]) -> str:
+def _operand(graph: Graph, node: Node, schema: Any, index: int, dtypes: dict[str, str]) -> str:
     """The name of an input; "" for one left out."""
     formal = schema.inputs[min(index, len(schema.inputs) - 1)]
     optional = formal.option.name == "Optional"
     if optional and graph.rng.random() < 0.3:
         return ""
     name, dtype = f"x{index}", dtypes[formal.type_str]
+    if node.operator == "microsoft.QLinearConcat" and index > 1:  # tensor, scale and zero point of each part
+        dtype, formal = (
+            (dtypes["T8"], formal) if index % 3 != 0 else ("float", SimpleNamespace(name="scale", option=formal.option))
+        )
     make = DECIDING.get(f"{node.operator}.{formal.name}", DECIDING.get(formal.name))
     if make is None:
         array = tensor(node, LONG.get(dtype, dtype), node.shapes[index], formal.name)
-        graph.operand(name, array, graph.rng.random() < 0.25 * bool(index) + 0.05)
+        known = (node.operator, index) in _WEIGHTS or graph.rng.random() < 0.25 * bool(index) + 0.05
+        graph.operand(name, array, known)
         return name
     value = np.asarray(make(node))
     shape = value.shape if value.size or value.ndim else ()
@@ -237,44 +233,10 @@ def _outputs(node: Node, schema: Any) -> list[str]:
         count = node.attributes.get("num_outputs") or len(node.attributes.get("split", ())) or node.rng.randint(1, 3)
     elif node.rng.random() < 0.5:
         count = node.rng.randint(least, len(schema.outputs))
-    return [f"y{i}" for i in range(count)]
+    return ["" if (node.operator, i) in _UNWRITTEN else f"y{i}" for i in range(count)]
 
 
 def _output_dtypes(schema: Any, node: Node, dtypes: dict[str, str]) -> str:
     """The dtype of the first output where it is an input's, else ""."""
     kind = schema.outputs[0].type_str
     return dtypes[kind] if any(value.type_str == kind for value in schema.inputs) else ""
-
-
-# ------------------------------------------------------------ its neighbours
-_NUMBERS = ("float", "float16", "double", "int32", "int64")
-
-
-def _before(graph: _Graph, names: list[str]) -> None:
-    """An elementwise node before the first input that is fed, which rounds at most once."""
-    if not graph.feeds or graph.rng.random() < 0.5 or graph.inputs[0].name not in names:
-        return
-    array, name = graph.feeds[0], graph.inputs[0].name
-    kinds = {"f": ("Neg", "Abs", "Add", "Identity"), "i": ("Add", "Identity"), "b": ("Not",)}.get(array.dtype.kind, ())
-    if array.dtype.name not in ("float16", "float32", "float64", "int32", "int64", "bool") or not kinds:
-        return
-    kind = graph.rng.choice(kinds)
-    names[names.index(name)] = "before"
-    more = ["one"] if kind == "Add" else []
-    if more:
-        graph.weights.append(numpy_helper.from_array(np.ones((), array.dtype), "one"))
-    graph.nodes.append(helper.make_node(kind, [name, *more], ["before"], kind.lower() + "_before"))
-
-
-def _after(graph: _Graph, outputs: Sequence[str], dtype: str) -> list[str]:
-    """What reads the first output; names of the graph's outputs."""
-    if dtype not in _NUMBERS or graph.rng.random() < 0.4:
-        return list(outputs)
-    y, kind = outputs[0], graph.rng.choice(("Neg", "Abs", "Relu", "Transpose", "ReduceMax", "ReduceSum", "Mul", "Add"))
-    if kind == "Relu" and dtype.startswith("int"):
-        kind = "Neg"
-    rest = {"keepdims": graph.rng.randint(0, 1)} if kind.startswith("Reduce") else {}
-    graph.nodes.append(
-        helper.make_node(kind, [y] * (2 if kind in ("Mul", "Add") else 1), ["after"], kind.lower() + "_after", **rest)
-    )
-    return ["after", *outputs[graph.rng.randint(0, 1) :]]

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 Shape = tuple[int, ...]
 #: Sizes at which kernels have edges: none, one, primes, and what no vector divides.
-_SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 5, 7, 8, 13, 16, 17, 31)
-_NONE = 0.03
+_SIZES = (1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 5, 5, 7, 7, 8, 8, 13, 13, 16, 17, 31, 33, 64)
+#: How often a size is 0, by graph.
+_NONE = (0.0, 0.0, 0.03, 0.03, 0.03, 0.25)
 #: Elements of the largest operand: larger ones are drawn again.
 _LARGEST = 6000
 
@@ -63,7 +64,15 @@ PATTERNS = {
         ("GridSample", "n c h w | n p q 2"), ("QuantizeLinear DequantizeLinear", "any | 0 | 0"),
         ("MultiHeadAttention", "n l h.d | n s h.d | n s h.d"), ("Attention", "n l i | i 3.h.d | 3.h.d"),
         ("RotaryEmbedding", "n h l 2.d | n l | 31 d | 31 d"), ("GatherND", "two | m 1"), ("NhwcMaxPool", "n h w c"),
-        ("QLinearWhere", "any | bc | 0 | 0 | bc | 0 | 0 | 0 | 0"),
+        ("QLinearWhere", "any | bc | 0 | 0 | bc | 0 | 0 | 0 | 0"), ("ScaledSiLU", "any | 0"),
+        ("QAttention", "n l i | i 3.h.d | 3.h.d | 0 | 0 | n | 0 | 0 or n l i | i 3.h.d | 3.h.d | 0 | 0 | n l | 0 | 0"),
+        ("QLinearConv", "n g.c S | 0 | 0 | g.o c K | 0 | 0 | 0 | 0 | g.o or n c S | 0 | 0 | o c K | o | o | 0 | 0 | o"
+         " or n S g.c | 0 | 0 | g.o c K | 0 | 0 | 0 | 0 | g.o"),
+        ("MatMulInteger16", "m k | k n"), ("GatedRMSNorm", "n l k | k | n l k"), ("UnfoldTensor", "one"),
+        ("QLinearConcat", "0 | 0 | one | 0 | 0 | same | 0 | 0"), ("Range", "0 | 0 | 0"), ("Pad", "any | 0 | 0"),
+        ("EmbedLayerNormalization", "n l | n l | v k | 64 k | s k | k | k | n l | n l"),
+        ("MatMulNBits", "m 32.b | n b 16 | n.b or m 32.b | n b 16 | n b"),
+        ("DynamicQuantizeLSTM", "t 1 i | D i 4.h | D h 4.h | D 8.h | 1 | D 1 h | D 1 h | D 3.h | D | D | D | D"),
     ) for name in names.split()},
 }  # fmt: skip
 #: Letters that are small, or stand for a number of directions.
@@ -85,6 +94,10 @@ class Sizes:
 
     rng: random.Random
     letters: dict[str, Shape] = field(default_factory=dict)
+    none: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.none = self.rng.choice(_NONE)
 
     def of(self, letter: str) -> int:
         """The size that a letter stands for; a digit stands for itself."""
@@ -92,7 +105,7 @@ class Sizes:
             return int(letter)
         if letter not in self.letters:
             drawn = self.rng.choice(_SMALL.get(letter, _SIZES))
-            self.letters[letter] = (0 if self.rng.random() < _NONE and letter not in "Dgb" else drawn,)
+            self.letters[letter] = (0 if self.rng.random() < self.none and letter not in "Dgb" else drawn,)
         return self.letters[letter][0]
 
     def block(self, letter: str) -> Shape:
@@ -107,7 +120,7 @@ class Sizes:
             )
             most = {1: 31, 2: 13, 3: 6}.get(rank, 5) if letter == "S" else 3
             drawn = [self.rng.choice([d for d in _SIZES if d <= most]) for _ in range(rank)]
-            self.letters[letter] = tuple(0 if self.rng.random() < _NONE and letter != "K" else d for d in drawn)
+            self.letters[letter] = tuple(0 if self.rng.random() < self.none and letter != "K" else d for d in drawn)
         return self.letters[letter]
 
     def shape(self, pattern: str, first: Shape) -> Shape:
@@ -126,9 +139,13 @@ class Sizes:
         """A shape of a rank between these."""
         while True:
             dims = [self.rng.choice(_SIZES) for _ in range(self.rng.randint(low, high))]
-            shape = tuple(0 if self.rng.random() < _NONE else d for d in dims)
+            shape = tuple(0 if self.rng.random() < self.none else d for d in dims)
             if math.prod(shape) <= _LARGEST:
                 return shape
+
+    def inner(self, first: Shape) -> Shape:
+        """A shape within the first one, the same for all operands."""
+        return self.letters.setdefault("in", tuple(self.rng.randint(min(d, 1), d) for d in first))
 
     def broadcast(self, first: Shape) -> Shape:
         """A shape that broadcasts to the first one: often the same."""
@@ -140,7 +157,7 @@ class Sizes:
 _WHOLE = {
     "any": lambda sizes, first: sizes.ranked(0), "one": lambda sizes, first: sizes.ranked(1),
     "two": lambda sizes, first: sizes.ranked(2, 4), "same": lambda sizes, first: first,
-    "in": lambda sizes, first: tuple(sizes.rng.randint(min(d, 1), d) for d in first),
+    "in": lambda sizes, first: sizes.inner(first),
     "bc": lambda sizes, first: sizes.broadcast(first), "v": lambda sizes, first: (sizes.rng.choice((1, 2, 3, 7)),),
 }  # fmt: skip
 

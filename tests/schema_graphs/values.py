@@ -79,6 +79,7 @@ _WORDS = {
     "microsoft.CDist.metric": "euclidean sqeuclidean", "microsoft.GridSample.mode": "bilinear nearest bicubic",
     **dict.fromkeys(("microsoft.FusedConv.activation", "microsoft.FusedGemm.activation"), "Relu Sigmoid Tanh"),
     "post_transform": "NONE SOFTMAX LOGISTIC SOFTMAX_ZERO", "activation": "none silu swish",
+    "microsoft.GatedRMSNorm.activation": "silu sigmoid",
     "round_mode": "up down nearest", "update_rule": "linear gated delta gated_delta",
 }  # fmt: skip
 _EQUATIONS = {
@@ -106,13 +107,15 @@ _NAMED: dict[str, Callable[[Node], Any]] = {
     "output_padding": lambda n: n.each(0, 1, n.spatial), "group": lambda n: n.sizes.of("g"),
     "num_groups": lambda n: n.sizes.of("g"), "blocksize": lambda n: n.sizes.of("b"),
     "hidden_size": lambda n: n.sizes.of("h"), "block_size": lambda n: n.rng.choice((0, 1, 2)),
-    "batch_dims": lambda n: n.rng.choice((0, 0, 1)), "batch_axis": lambda n: n.rng.choice((0, 1)),
+    "batch_dims": lambda n: int(n.shapes[0][:1] == n.shapes[1][:1] and n.rng.random() < 0.5),
+    "batch_axis": lambda n: n.rng.choice((0, 1)),
     "time_axis": lambda n: n.rng.choice((0, 1)), "num_outputs": lambda n: n.rng.choice((1, 2, 3)),
     "p": lambda n: n.rng.choice((1, 2, 3)), "k": lambda n: n.rng.choice((-2, -1, 0, 1, 2)),
     "size": lambda n: n.rng.choice((1, 3, 5)), "equation": lambda n: n.rng.choice(_EQUATIONS[min(len(n.shapes), 2)]),
     "LpNormalization.p": lambda n: n.rng.choice((1, 2)),
     "RNN.activations": lambda n: n.rng.choices(_GATES, k=n.sizes.of("D")),
     "GRU.activations": lambda n: n.rng.choices(_GATES, k=2 * n.sizes.of("D")),
+    "microsoft.DynamicQuantizeLSTM.activations": lambda n: n.rng.choices(_GATES, k=3 * n.sizes.of("D")),
     "LSTM.activations": lambda n: n.rng.choices(_GATES, k=3 * n.sizes.of("D")),
     "activation_alpha": lambda n: [0.3] * n.sizes.of("D"), "activation_beta": lambda n: [0.6] * n.sizes.of("D"),
     "output_shape": lambda n: n.each(3, 9, n.spatial), "pooled_shape": lambda n: [2, 3],
@@ -125,7 +128,13 @@ _NAMED: dict[str, Callable[[Node], Any]] = {
     "max_gram_length": lambda n: n.rng.choice((1, 2)), "max_skip_count": lambda n: n.rng.choice((0, 1, 3)),
     "ngram_counts": lambda n: [0, 2], "ngram_indexes": lambda n: [1, 0, 2], "pool_int64s": lambda n: [1, 2, 1, 3],
     "weights": lambda n: [0.5, 1.0, 2.0], "seed": lambda n: 3, "opset": lambda n: 13,
-    "num_heads": lambda n: n.sizes.of("h"),
+    "num_heads": lambda n: n.sizes.of("h"), "unidirectional": lambda n: n.rng.randint(0, 1),
+    "channels_last": lambda n: int("S" in n.sizes.letters and n.first[1:-1] == n.sizes.letters["S"]),
+    "microsoft.MatMulNBits.K": lambda n: n.first[-1], "microsoft.MatMulNBits.N": lambda n: n.shapes[1][0],
+    "microsoft.MatMulNBits.block_size": lambda n: 32, "accuracy_level": lambda n: 0, "mask_index_type": lambda n: 0,
+    "bits": lambda n: 4,
+    "dim": lambda n: n.rng.randint(-n.rank, n.rank - 1), "step": lambda n: n.rng.choice((1, 2, 3)),
+    "microsoft.UnfoldTensor.size": lambda n: n.rng.choice((1, 2, 3)),
     "to": lambda n: 1, "ignore_index": lambda n: n.rng.choice((-1, 0, 1)),
     "rotary_embedding_dim": lambda n: n.rng.choice((0, 2)), "bit_width": lambda n: 8,
     "qk_matmul_output_mode": lambda n: n.rng.randint(0, 3), "offset": lambda n: [0.5] * (n.first or (1,))[-1],
@@ -152,7 +161,7 @@ def attribute(n: Node, schema: Any, name: str) -> Any:
     kind = schema.attributes[name].type.name
     if words := _WORDS.get(f"{n.operator}.{name}", _WORDS.get(name) if kind == "STRING" else None):
         choices = words.split()
-        if n.operator in ("LSTM", "GRU", "RNN"):
+        if n.operator in ("LSTM", "GRU", "RNN", "microsoft.DynamicQuantizeLSTM"):
             choices = ["bidirectional"] if n.sizes.of("D") == 2 else ["forward", "reverse"]
         return n.rng.choice(choices)
     if name in _DTYPES and kind == "INT":
@@ -237,6 +246,9 @@ _INDICES: Mapping[str, Callable[[Node], tuple[int, int]]] = {
         ("GatherND.indices", "ScatterND.indices"),
         lambda n: (-min(n.first[:2], default=1), min(n.first[:2], default=1) - 1),
     ),
+    "input_ids": lambda n: (0, n.shapes[2][0] - 1), "segment_ids": lambda n: (0, n.sizes.of("s") - 1),
+    "mask": lambda n: (0, 1), "microsoft.EmbedLayerNormalization.position_ids": lambda n: (0, 63),
+    "mask_index": lambda n: (1, max(n.first[1], 1)) if len(n.shapes) > 5 and len(n.shapes[5]) == 1 else (0, 1),
     "ArrayFeatureExtractor.Y": lambda n: (0, n.along(-1) - 1), "target": lambda n: (0, n.first[1] - 1),
     "labels": lambda n: (0, n.first[1] - 1), "OneHot.indices": lambda n: (-3, 9),
     "sequence_lens": lambda n: (1, max(n.first[0], 1)), "batch_indices": lambda n: (0, n.first[0] - 1),
@@ -251,6 +263,8 @@ def tensor(n: Node, dtype: str, shape: Shape, name: str = "") -> np.ndarray:
     values = np.random.default_rng(n.rng.getrandbits(32))
     if limits := _INDICES.get(f"{n.operator}.{name}", _INDICES.get(name)):
         low, high = limits(n)
+        if n.operator in ("Scatter", "ScatterElements") and n.attributes.get("reduction", "none") == "none":
+            return _apart(n, values, shape).astype(kind)
         return values.integers(low, max(low, high) + 1, shape).astype(kind)
     if "scale" in name and name != "scale_":
         return np.full(shape, 2 if "int" in dtype else _quantum(n)).astype(kind)
@@ -260,7 +274,14 @@ def tensor(n: Node, dtype: str, shape: Shape, name: str = "") -> np.ndarray:
         return np.zeros(shape, kind)
     if "int" in dtype:
         return _as(_integers(n, values, dtype, shape), kind)
-    return _as(_floats(n, values, shape, name in ("var", "input_var", "variance")), kind)
+    return _as(_floats(n, values, shape, name), kind)
+
+
+def _apart(n: Node, values: np.random.Generator, shape: Shape) -> np.ndarray:
+    """Indices along the node's axis of which no two are the same: else ONNX does not say which update stays."""
+    axis = n.attributes.get("axis", 0) % len(shape)
+    order = values.permutation(n.along())[: shape[axis]] - n.along() * values.integers(0, 2)
+    return np.broadcast_to(order.reshape([-1 if a == axis else 1 for a in range(len(shape))]), shape)
 
 
 def _as(x: np.ndarray, kind: Any) -> np.ndarray:
@@ -275,7 +296,7 @@ def _integers(n: Node, values: np.random.Generator, dtype: str, shape: Shape) ->
     bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("u")
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
     x = np.asarray(values.integers(max(low, -9), min(high, 9) + 1, shape)).astype(object)
-    ends = n.rng.random() < 0.2
+    ends = n.rng.random() < 0.2 and n.operator not in (*_TAME, "ReduceL2")
     return (
         np.where(values.random(shape) < 0.2, values.choice(np.array([low, high, 0, 1, low + 1], object), shape), x)
         if ends
@@ -283,15 +304,17 @@ def _integers(n: Node, values: np.random.Generator, dtype: str, shape: Shape) ->
     )
 
 
-def _floats(n: Node, values: np.random.Generator, shape: Shape, positive: bool) -> np.ndarray:
+def _floats(n: Node, values: np.random.Generator, shape: Shape, name: str) -> np.ndarray:
     x = np.asarray(values.standard_normal(shape) * n.rng.choice((1, 1, 1, 4, 30)))
-    if n.operator in _TAME:
+    if (
+        n.operator in _TAME or "ConvTranspose" in n.operator or ("Conv" in n.operator and name in ("W", "w"))
+    ):  # padding times infinity
         return np.clip(x, -9, 9)
     if n.rng.random() < 0.2:
         x = np.round(x * 2) / 2
     if n.rng.random() < 0.2:
         x = np.where(values.random(shape) < 0.2, values.choice(_SPECIAL, shape), x)
-    return np.abs(x) if positive else x
+    return np.abs(x) if name in ("var", "input_var", "variance") else x
 
 
 #: Operators of which ONNX does not say what becomes of NaN and infinity, or that take time by their values.
@@ -306,8 +329,22 @@ _TAME = (
     "RoiAlign",
     "MaxRoiPool",
     "DFT",
+    "MaxPool",
+    "microsoft.NhwcMaxPool",
     "STFT",
     "Inverse",
     "Col2Im",
+    "Resize",
+    "microsoft.Attention",
+    "microsoft.Inverse",
+    "microsoft.GridSample",
+    "microsoft.MultiHeadAttention",
+    "microsoft.QAttention",
+    "microsoft.SkipLayerNormalization",
+    "microsoft.SkipSimplifiedLayerNormalization",
+    "microsoft.DynamicQuantizeLSTM",
 )
-_SPECIAL = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-45, 1.0, 6e-8, 1e10])
+_SPECIAL = np.array(
+    [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-45, 1.0, 6e-8, 1e10, 0.5, -2.5, 65504.0, -65520.0, 3.4e38, 2.0**31]
+    + [-128.5, 255.5, 16777217.0, -30.0, 89.0]
+)

@@ -3,6 +3,7 @@
 y = Expand(x, (0, 4)), y = Slice(x, 7, 3), y = Resize(x of 0 rows)   ->   a constant of no elements
 y = ScatterND(x, no indices)                                         ->   y = x
 y = ReduceMean(x of 0 rows)                                          ->   y = 0, as in onnxruntime: ONNX says nothing
+y = ConvTranspose(x of 0 rows, w, b)                                 ->   y = b
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
 #: Operators that divide by how many elements there are -> what they make of none: floats, and integers.
 _MEANS = {"GlobalAveragePool": (math.nan, 0), "ReduceMean": (0, 0)}
 _PICKS = ("ArgMax", "ArgMin")
+#: Operators that add products of elements to a bias for each channel, their third input.
+_CONVOLUTIONS = ("Conv", "ConvTranspose")
 
 
 def outputs_of_nothing(
@@ -58,6 +61,9 @@ def outputs_of_nothing(
         return [_filled(types[0], _MEANS[node.op_type]["float" not in dtype_of(inputs[0])])]
     if _repeats(node) and is_empty(inputs[0]):
         raise Refusal("there is nothing to repeat: a dimension has size 0")
+    if node.op_type in _CONVOLUTIONS and any(map(is_empty, inputs[:2])):
+        zeros, bias = _filled(types[0], 0), inputs[2] if len(inputs) > 2 else None
+        return [zeros if bias is None else zeros + relax.op.reshape(bias, (-1, *[1] * (len(shapes[0] or ()) - 2)))]
     return None
 
 

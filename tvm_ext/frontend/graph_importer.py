@@ -37,7 +37,7 @@ from .control_flow.branches import convert_if
 from .control_flow.functions import definition
 from .control_flow.loops import convert_loop, convert_scan
 from .control_flow.subgraph import as_tensor, constant_of, constant_outgrows
-from .converters import ML, InFloat32, in_bounds, one_or_all, own_converter
+from .converters import ML, InFloat32, in_bounds, is_narrow, one_or_all, own_converter
 from .deciding import check_decided
 from .empty import is_empty, outputs_of_nothing
 from .fallback.node import call_of, is_region, labels_of, makers_of
@@ -170,12 +170,13 @@ class GraphImporter(ONNXGraphImporter):
             known = self._checked.types
             if all(name in known for name in node.output if name):
                 return known
-            inputs = {name: self.type_of(name) for name in node.input if name}
-            return types_of_outputs(node, self._checked.opsets, inputs)
+            return types_of_outputs(node, self._checked.opsets, {x: self.type_of(x) for x in node.input if x})
 
         def has_type(number: int, dtype: str) -> bool:
             name = node.output[number] if number < len(node.output) else ""
-            return name not in types() or dtype_name(types()[name]) in ("", dtype)
+            if name not in types():
+                return is_narrow(node.op_type, number, dtype, [dtype_name(self.type_of(x)) for x in node.input])
+            return dtype_name(types()[name]) in ("", dtype)
 
         return has_type
 

@@ -160,6 +160,10 @@ def _output_spec(stated: onnx.ValueInfoProto, var: Any, maker: str, model: str) 
             f"{model}: {maker} has a shape that is only known at run time ({var.ty})",
             fix="fix all input dimensions with shapes=; outputs whose size depends on values cannot be compiled",
         )
+    if dtype.startswith("float4"):
+        raise UnsupportedError(
+            f"{model}: {maker} has elements of type {dtype}", fix="cast it to a float of 8 bits or more in the model"
+        )
     return TensorSpec(stated.name, shape, _narrow(stated) or dtype)
 
 

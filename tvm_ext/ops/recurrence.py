@@ -40,7 +40,7 @@ class Recurrence:
         operands: what its operands are, of :data:`ROLES`.
         backwards: of each direction whether the last step comes first.
         activations: those of a direction, of each direction: (name, alpha, beta) (:mod:`.scalars.gates`).
-        limit: what activations get is clipped to -limit and limit; None if it is not.
+        limit: what activations of gates get is clipped to -limit and limit; None if it is not.
         reset_behind: of a GRU, whether the reset gate multiplies the product (ONNX's `linear_before_reset`).
         coupled: of an LSTM, whether the forget gate is 1 - input gate.
         quantized: of an LSTM, whether products read the state as DynamicQuantizeLinear stores it: in 8 bits, of the

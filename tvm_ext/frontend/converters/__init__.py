@@ -2,6 +2,7 @@
 
 from .base import one_or_all as one_or_all
 from .precision import InFloat32 as InFloat32
+from .precision import is_narrow as is_narrow
 from .precision import unread as unread
 from .registry import CONVERTERS as CONVERTERS
 from .registry import FOREIGN as FOREIGN

@@ -83,11 +83,9 @@ def mean(inputs: Any, attributes: Attributes, opset: int) -> Any:
 def is_inf(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """IsInf, of one sign only if it says so; stock TVM finds both."""
     x = inputs[0]
-    tests = []
-    if attributes.get("detect_positive", 1):
-        tests.append(relax.op.equal(x, scalar(math.inf, x)))
-    if attributes.get("detect_negative", 1):
-        tests.append(relax.op.equal(x, scalar(-math.inf, x)))
+    has_infinity = np.isinf(np.array(math.inf).astype(dtype_of(x)))  # not all floats of 8 bits have
+    signs = [sign for name, sign in (("detect_positive", 1), ("detect_negative", -1)) if attributes.get(name, 1)]
+    tests = [relax.op.equal(x, scalar(sign * math.inf, x)) for sign in signs if has_infinity]
     return functools.reduce(relax.op.logical_or, tests) if tests else relax.op.zeros(x.ty.shape, "bool")
 
 

@@ -58,12 +58,15 @@ def stft(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if not 0 < length <= samples or step < 1:
         raise Refusal(f"frames of {length} with steps of {step} in {samples} samples")
     count = 1 + (samples - length) // step
+    matrix = _matrix(length, parts, length, False, bool(attributes.get("onesided", 1)))
+    if not batch:
+        return constant(np.zeros((0, count, *matrix.shape[2:])), dtype_of(x))
     places = np.arange(count)[:, None] * step + np.arange(length)
     frames = emit(relax.op.take(x, constant(places.reshape(-1)), 1, mode="wrap"))
     frames = emit(relax.op.reshape(frames, (batch, count, length, parts)))
     if window is not None:
         frames = emit(frames * relax.op.reshape(window, (length, 1)))
-    return _product(frames, [batch, count], _matrix(length, parts, length, False, bool(attributes.get("onesided", 1))))
+    return _product(frames, [batch, count], matrix)
 
 
 def _product(rows: Any, others: list[int], matrix: np.ndarray) -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from tvm import te
 
+from ...core.graph.relax_graph import dtype_of
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, kernel, static_shape
+from .base import Attributes, Converter, constant, kernel, static_shape
 
 #: Rows up to which Laplace's expansion is written out: 4 rows are 24 products.
 _MOST_ROWS = 4
@@ -19,6 +21,9 @@ def determinant(inputs: Any, attributes: Attributes, opset: int) -> Any:
     *batch, rows, columns = static_shape(inputs[0], "the input of Det")
     if rows != columns or rows > _MOST_ROWS:
         raise Refusal(f"the determinant of {rows} x {columns} elements; up to {_MOST_ROWS} rows work")
+
+    if not rows:  # of nothing: the empty product
+        return constant(np.ones(batch), dtype_of(inputs[0]))
 
     def compute(data: te.Tensor) -> te.Tensor:
         if batch:

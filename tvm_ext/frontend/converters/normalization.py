@@ -41,6 +41,8 @@ def layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     rank, epsilon = int(x.ty.ndim), float(attributes.get("epsilon", 1e-5))
     axes = list(range(int(attributes.get("axis", -1)) % rank, rank))
     shape, count = [x.ty.shape[a] for a in axes], outputs_of(attributes)
+    if 0 in shape and count > 1:
+        raise Refusal("the mean of no elements")
     plain = dtype_of(x) == "float32" and all(s is None or _fits(s, shape) for s in (scale, bias))
     if plain and count == 1:
         bias = relax.op.zeros(shape, x.ty.dtype) if bias is None else _broadcast(bias, shape)
@@ -139,7 +141,9 @@ def mean_variance_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     The mean is taken twice: what rounding left of a constant would be made 1 by its own deviation.
     """
     x = inputs[0]
-    axes = [int(a) for a in attributes.get("axes", (0, 2, 3))]
+    axes, rank = [int(a) for a in attributes.get("axes", (0, 2, 3))], int(x.ty.ndim)
+    if any(not -rank <= a < rank for a in axes):
+        raise Refusal(f"axes {axes} of a tensor of {rank} dimensions")
     for _ in range(2):
         x = emit(x - relax.op.mean(x, axes, keepdims=True))
     variance = emit(relax.op.mean(x * x, axes, keepdims=True))
@@ -176,6 +180,8 @@ def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
         owners = zip(results, (x, mean, variance), strict=False)
         return relax.Tuple([as_dtype(emit(y), dtype_of(owner)) for y, owner in owners])
     if not attributes.get("training_mode", 0):
+        if outputs_of(attributes) > 1:
+            raise Refusal("outputs of training that are read in inference")
         return stock("BatchNormalization", inputs, attributes, opset)
     rank, epsilon = int(x.ty.ndim), float(attributes.get("epsilon", 1e-5))
     keep, axes = float(attributes.get("momentum", 0.9)), [a for a in range(rank) if a != 1]

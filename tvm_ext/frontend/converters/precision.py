@@ -9,7 +9,7 @@ integers) reads the rounded one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm import relax
@@ -22,6 +22,13 @@ from .base import constant
 
 #: Jumps in whose result a rounding before them can make a step.
 _STEPS = ("whole", "quantized", "step")
+
+
+#: Outputs of onnxruntime's operators that are float32 whatever their operands are.
+_FLOAT32 = {
+    (name, number) for number in (1, 2)
+    for name in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "SimplifiedLayerNormalization")
+}  # fmt: skip
 
 
 class InFloat32:
@@ -88,6 +95,18 @@ class InFloat32:
         var = builder.emit(relax.op.astype(wide, narrow))
         self.wide[var] = wide
         return var
+
+
+def is_narrow(op_type: str, number: int, dtype: str, operands: Sequence[str]) -> bool:
+    """Whether an output that ONNX knows nothing of is of a narrow dtype: onnxruntime's operators have its first one's.
+
+    Args:
+        number: of the output.
+        operands: dtypes of the inputs; "" for one that is left out.
+    """
+    if (op_type, number) in _FLOAT32:
+        return False
+    return operands[0] == dtype or "float" not in operands[0]
 
 
 def unread(wide: Mapping[relax.Var, relax.Var], uses: Mapping[relax.Var, Any]) -> set[relax.Var]:

@@ -21,7 +21,7 @@ _comparison = functools.partial(_step, types="comparison")
 _logic = functools.partial(_exact, types="logic")
 
 ARITHMETIC = (
-    _once("relax.add Add", numpy=on_numbers(np.add), tir=operator.add, types="numbers", magnitude="sum",
+    _once("relax.add Add", numpy=on_numbers(np.add), tir="strict_floats:plus", types="numbers", magnitude="sum",
           int8="between", neutral=0.0, non_expansive=True),
     _once("relax.subtract Sub", numpy=on_numbers(np.subtract), tir="strict_floats:minus", types="numbers",
           magnitude="sum", neutral=0.0, non_expansive=True),

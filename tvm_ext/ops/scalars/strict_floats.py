@@ -1,4 +1,4 @@
-"""Floating-point operations that TVM's simplifier leaves alone: it takes floats for real numbers.
+"""Operations that TVM's simplifier leaves alone: it takes floats for real numbers, and integers for whole ones.
 
     x - x, (x + y) - y, x * 0, 0 / x   ->  0, x, 0, 0     # NaN or infinity is lost, and the rounding of a sum
     x == x, x < y or x >= y            ->  true           # false if one is NaN
@@ -6,6 +6,7 @@
     where(x < y, a, where(x >= y, b, c))  ->  a or b       # c if one is NaN
     x != y                             ->  an ordered comparison in LLVM: false if one is NaN
     max(x, y)                          ->  y where x is NaN, whatever the other one is
+    x + 2147483647 + 3                 ->  x + 2147483650 # which int32 has not
 
 Each function here is its operator in IEEE arithmetic, in a form that the simplifier has no rule for. LLVM, which knows
 NaN, makes the plain instruction of it again.
@@ -14,9 +15,11 @@ NaN, makes the plain instruction of it again.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
+import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import Call
@@ -34,14 +37,19 @@ def is_float(x: Any) -> bool:
     return dtype_of(x) in _LOWEST
 
 
+def plus(a: Any, b: Any) -> Any:
+    """a + b; of integers modulo their width, as all of these."""
+    return a + b if is_float(a) else _wrapped(operator.add, a, b)
+
+
 def minus(a: Any, b: Any) -> Any:
-    """a - b as a + -1 b, which is the same number: a negation is exact."""
-    return a + b * like(-1.0, b) if is_float(a) else a - b
+    """a - b; of floats as a + -1 b, which is the same number: a negation is exact."""
+    return a + b * like(-1.0, b) if is_float(a) else _wrapped(operator.sub, a, b)
 
 
 def times(a: Any, b: Any) -> Any:
     """a b; a constant 0 stands as its bits, because 0 times NaN or infinity is NaN."""
-    return _hidden_zero(a) * _hidden_zero(b) if is_float(a) else a * b
+    return _hidden_zero(a) * _hidden_zero(b) if is_float(a) else _wrapped(operator.mul, a, b)
 
 
 def quotient(a: Any, b: Any) -> Any:
@@ -57,6 +65,29 @@ def _hidden_zero(x: Any) -> Any:
     width = {"float16": 16, "float32": 32, "float64": 64}[dtype_of(x)]
     negative = tirx.reinterpret(dtype_of(x), tirx.const(-(1 << (width - 1)), f"int{width}"))
     return negative if math.copysign(1.0, x.value) < 0 else negative * like(-1.0, x)
+
+
+def _wrapped(sum_or_product: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """The result of integers modulo their width.
+
+    TVM joins constants as if no result left the type, so that they stand as what is left of all bits; and it tells
+    LLVM that none of 32 bits or more does: a sum with the largest unsigned number would then have the other one be 0.
+    """
+    dtype = dtype_of(a)
+    width = int(tvm.DataType(dtype).bits)
+    if width < 32:
+        return sum_or_product(a, b)
+    y = sum_or_product(*(_hidden_integer(x, f"int{width}") for x in (a, b)))
+    return tirx.reinterpret(dtype, y) if dtype.startswith("uint") else y
+
+
+def _hidden_integer(x: Any, signed: str) -> Any:
+    """A number with the same bits in a signed type; a constant, but 0 and 1, behind a negation."""
+    if not isinstance(x, tirx.IntImm):
+        return x if dtype_of(x) == signed else tirx.reinterpret(signed, x)
+    width, value = int(signed[3:]), int(x.value)
+    value = value - (1 << width) if value >> (width - 1) == 1 else value
+    return tirx.const(value, signed) if value in (0, 1) else tirx.bitwise_not(tirx.const(~value, signed))
 
 
 def equal(a: Any, b: Any) -> Any:

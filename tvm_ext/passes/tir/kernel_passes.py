@@ -53,6 +53,22 @@ def _any_address() -> tvm.transform.Pass:
     return apply
 
 
+def _scalar_conditions() -> tvm.transform.Pass:
+    """Selects of vectors by a condition that all lanes share take it as a scalar, as the pass does that guards reads.
+
+    What stands in a branch was simplified by its condition, so that it may read beyond its memory where that is false.
+    """
+
+    def select(x: tirx.Select) -> tirx.Select:
+        shared = isinstance(x.condition, tirx.Broadcast)
+        return tirx.Select(x.condition.value, x.true_value, x.false_value) if shared else x
+
+    def visit(function: tirx.PrimFunc, mod: object, ctx: object) -> tirx.PrimFunc:
+        return function.with_body(tvm_ffi.structural_map(function.body, (tirx.Select, select)))
+
+    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.ScalarConditions")
+
+
 #: The first half, up to StorageRewrite, which decides what shares memory: blocks are gone, buffers are flat and no
 #: larger than needed.
 LOOPS: tuple[KernelPass, ...] = (
@@ -93,6 +109,7 @@ CODE: tuple[KernelPass, ...] = (
     KernelPass("renormalize-splits", _S.RenormalizeSplitPattern),
     KernelPass("simplify-statements", _T.StmtSimplify),
     KernelPass("remove-no-ops", _T.RemoveNoOp),
+    KernelPass("take-scalar-conditions", _scalar_conditions, "no select of vectors is guarded otherwise"),
     KernelPass("guard-selects", _S.RewriteUnsafeSelect, "a select reads both sides, one of them beyond its memory"),
     KernelPass("eliminate-common-expressions", _T.CommonSubexprElim),
     KernelPass("compute-fp8-in-float", _T.FP8ComputeLegalize, _NOT_IN_LLVM),

@@ -64,3 +64,9 @@ def test_softmax(shape: tuple[int, ...], axis: int, inner: int, own: tuple[int, 
     y = (np.float64(x) + whole).reshape(*shape[:axis], -1)
     agree("BiasSoftmax", case(x, bias, axis=axis, is_inner_broadcast=inner),
           wanted=[np.float32(special.softmax(y, -1).reshape(shape))])  # fmt: skip
+
+
+def test_a_scale_of_another_type() -> None:
+    """The result is of the first operand's, and rounded to no other."""
+    rng = rng_of(12)
+    agree("ScaledSiLU", case(floats(rng, 4, 7), np.float16(0.02)), case(floats(rng, 4, 7), Known(np.float16(1.7))))

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .cases import Known, agree, case, floats, rng_of
+import tvm_ext
+from tests.oracles.reference import onnxruntime_outputs
+
+from .cases import Known, agree, built, case, floats, rng_of, typed
 
 B, S, H = 2, 5, 33
 
@@ -110,3 +113,27 @@ def test_sums_of_narrow_floats_are_made_in_float32(operator: str) -> None:
     rng = rng_of(8)
     parts = [np.float16(floats(rng, *shape)) for shape in ((B, S, 700), (B, S, 700), (700,))]
     agree(operator, case(*parts), rtol=2**-10, atol=2**-10)
+
+
+def test_statistics_of_narrow_floats_are_of_float32() -> None:
+    rng = rng_of(31)
+    x, skip, weight = (floats(rng, *shape).astype(np.float16) for shape in ((2, 5, 8), (2, 5, 8), (8,)))
+    for operator in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
+        statistics = (True, operator == "SkipLayerNormalization", True, True)
+        names = [str(np.dtype(d)) for d in ("float16", "float32", "float32", "float16")]
+        proto, feeds = built(operator, [case(x, skip, weight, outputs=statistics)], "com.microsoft")
+        wanted = onnxruntime_outputs(proto, feeds)
+        found = tvm_ext.compile(typed(proto, wanted), cache=False, threads=1).run(feeds)
+        for name, want in wanted.items():
+            assert want.dtype.name == names[int(name[-1])]
+            np.testing.assert_allclose(found[name], want, 2e-3, 1e-3)
+            assert found[name].dtype == want.dtype
+            assert want.dtype == np.float16 or (found[name] != found[name].astype(np.float16)).any()
+
+
+def test_words_without_segments_are_in_the_first_one() -> None:
+    rng = rng_of(32)
+    tables = [Known(floats(rng, rows, 8)) for rows in (20, 6, 2)]
+    affine = [Known(floats(rng, 8)) for _ in range(2)]
+    agree("EmbedLayerNormalization", case(np.int32(rng.integers(0, 20, (2, 6))), None, *tables, *affine, outputs=2),
+          varied=False, atol=1e-5)  # fmt: skip

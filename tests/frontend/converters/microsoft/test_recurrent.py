@@ -32,3 +32,17 @@ def test_directions(direction: str, columns: bool) -> None:
         case(x, *weights, bias, None, *states, Known(floats(rng, count, 3 * HIDDEN)), *parts, outputs=3, **more),
         atol=1e-5,
     )
+
+
+def test_what_is_behind_the_longest_sequence_has_no_part_in_the_range() -> None:
+    rng, gates = rng_of(2), 4 * HIDDEN
+    parts = [Known(np.int8(rng.integers(-63, 64, (1, rows, gates)))) for rows in (INPUTS, HIDDEN)]
+    scales = [Known(np.float32([0.005])), Known(np.zeros(1, np.int8))] * 2
+    x = floats(rng, STEPS, 1, INPUTS)
+    x[2:] *= 50
+    agree(
+        "DynamicQuantizeLSTM",
+        case(x, *parts, None, Known(np.int32([2])), None, None, None, *scales, outputs=3, hidden_size=HIDDEN),
+        case(x, *parts, None, np.int32([2]), None, None, None, *scales, outputs=3, hidden_size=HIDDEN),
+        atol=1e-5,
+    )

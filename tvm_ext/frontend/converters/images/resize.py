@@ -74,7 +74,10 @@ def resize(inputs: Any, attributes: Attributes, opset: int) -> Any:
     shape = static_shape(x, "the input of Resize")
     operands = {"roi": inputs[1], "scales": inputs[2], "sizes": inputs[3]} if opset > 10 else {"scales": inputs[1]}
     values = {name: known(value, name) for name, value in operands.items() if value is not None}
-    axes = _axes(shape, {name: value for name, value in values.items() if value.size}, attributes)
+    stated = {name: value for name, value in values.items() if value.size}
+    if not {"scales", "sizes"} & set(stated):
+        raise Refusal("neither scales nor sizes")
+    axes = _axes(shape, stated, attributes)
     if _is_common(axes, shape, mode) and opset > 10:
         return stock("Resize", inputs, attributes, opset)
     return _resized(x, [a for a in axes if a.wanted != a.size or a.scale != 1 or a.roi != (0.0, 1.0)], mode)

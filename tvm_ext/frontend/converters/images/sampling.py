@@ -16,6 +16,10 @@ def grid_sample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GridSample, computed in float32 or float64 whatever its operands are: stock TVM mixes their types."""
     x, grid = inputs[0], inputs[1]
     dtype = widest(x, grid)
+    if text(attributes, "padding_mode", "zeros") == "reflection":
+        for axis, size in list(enumerate(static_shape(x, "the input of GridSample")))[2:]:
+            if size == 1:  # TVM divides by the distance of its corners: two equal elements have one
+                x = emit(relax.op.concat([x, x], axis))
     picks = text(attributes, "mode", "bilinear") == "nearest"  # an element as it is, of any type
     y = stock("GridSample", [x if picks else as_dtype(x, dtype), as_dtype(grid, dtype)], attributes, opset)
     return as_dtype(emit(y), dtype_of(x))

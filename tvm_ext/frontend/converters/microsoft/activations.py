@@ -11,7 +11,7 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, known, outputs_of, scalar, static_shape
+from ..base import Attributes, Converter, as_dtype, constant, emit, known, outputs_of, scalar, static_shape
 from ..recurrent import columns
 
 
@@ -48,7 +48,7 @@ def scaled_silu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ScaledSiLU(x, scale) -> silu(scale * x), by default of the attribute `alpha`."""
     x = inputs[0]
     scale = scalar(float(attributes.get("alpha", 1.0)), x) if inputs[1] is None else inputs[1]
-    return relax.op.nn.silu(x * relax.op.reshape(scale, ()))
+    return relax.op.nn.silu(x * relax.op.reshape(as_dtype(scale, dtype_of(x)), ()))
 
 
 def bias_split_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:

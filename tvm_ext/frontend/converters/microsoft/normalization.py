@@ -12,7 +12,7 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, outputs_of, scalar, static_shape, text
+from ..base import Attributes, Converter, as_dtype, constant, emit, outputs_of, scalar, static_shape, text
 from ..quantize import dequantize_linear
 from ..selection.rows import gather
 from .standard import channels_first, channels_last, standard
@@ -56,8 +56,11 @@ def _rms_norm(x: Any, weight: Any, axis: int, epsilon: float) -> tuple[Any, Any]
 
 
 def _sum(x: Any, *others: Any) -> Any:
+    """The sum, in the dtype of the first."""
+    if not static_shape(x, "what is normalized")[-1]:
+        raise Refusal("rows of no elements")
     for other in others:
-        x = x if other is None else emit(x + other)
+        x = x if other is None else emit(x + as_dtype(other, dtype_of(x)))
     return x
 
 
@@ -65,6 +68,8 @@ def gated_rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GatedRMSNorm(x, weight, gate) -> the RMS norm of each group of elements, times silu or sigmoid of the gate."""
     x, weight, gate = inputs[0], inputs[1], inputs[2]
     shape, size = static_shape(x, "what is normalized"), static_shape(weight, "the weight")[0]
+    if not size:
+        raise Refusal("groups of no elements")
     groups = emit(relax.op.reshape(x, (*shape[:-1], shape[-1] // size, size)))
     y, _ = _rms_norm(groups, weight, -1, float(attributes.get("epsilon", 1e-5)))
     kind = text(attributes, "activation", "silu")
@@ -91,7 +96,8 @@ def _embedded(
     if positions is None:
         positions = constant(np.arange(sequence).reshape(1, -1))
     total = _sum(_rows(tables[0], words), _rows(tables[1], positions))
-    total = total if segments is None else _sum(total, _rows(tables[2], segments))
+    if tables[2] is not None:  # without segments all words are in the first
+        total = _sum(total, _rows(tables[2], constant([[0]], "int32") if segments is None else segments))
     y = emit(relax.op.nn.layer_norm(total, weight, shift, -1, float(attributes.get("epsilon", _EPSILON))))
     count = constant(np.zeros(batch), "int32")
     if mask is not None:

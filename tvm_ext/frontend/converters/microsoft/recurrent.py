@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
-from ....core.graph.relax_graph import numpy_of
+from ....core.graph.relax_graph import dtype_of, numpy_of
 from ....ops.quantized_numpy import dequantized
-from ..base import Attributes, Converter, constant, emit, static_shape
+from ..base import Attributes, Converter, constant, emit, scalar, static_shape
 from ..quantize import dequantize_linear
 from ..recurrent import Weights, between, converted
 from .quantized import dynamic_matmul
@@ -19,11 +20,20 @@ def dynamic_lstm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     directions = range(static_shape(inputs[1], "the weight")[0])
 
     def of_input(x: Any) -> Any:
+        x = _up_to(inputs[4], x)
         parts = [[_of_direction(inputs[i], number) for i in (1, 8, 9)] for number in directions]
         return emit(relax.op.concat([emit(dynamic_matmul([x, *part, None], {}, 11)) for part in parts], axis=-1))
 
     matrices = [_decoded(*(_of_direction(inputs[i], number) for i in (2, 10, 11))) for number in directions]
     return converted("LSTM", inputs, attributes, Weights(of_input, emit(relax.op.stack(matrices, axis=0)), True))
+
+
+def _up_to(lengths: Any, x: Any) -> Any:
+    """x (steps, batch, inputs) with zeros behind the longest sequence, which have no part in its range."""
+    if lengths is None:
+        return x
+    steps = constant(np.arange(static_shape(x, "the input")[0]).reshape(-1, 1, 1), dtype_of(lengths))
+    return emit(relax.op.where(relax.op.less(steps, emit(relax.op.max(lengths))), x, scalar(0, x)))
 
 
 def _of_direction(x: Any, number: int) -> Any:

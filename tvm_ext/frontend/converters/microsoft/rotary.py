@@ -64,6 +64,8 @@ def turn(x: Any, tables: tuple[Any, Any], interleaved: bool) -> Any:
     """(batch, heads, sequence, size) with the first elements of each head turned; what is behind them stays."""
     cos, sin = tables
     *lead, size = static_shape(x, "what is turned")
+    if 0 in (*lead, size):
+        return x
     half = static_shape(cos, "the cosines")[3]
     if 2 * half > size:
         raise Refusal(f"cosines of {half} pairs for heads of {size} elements")

@@ -13,7 +13,7 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of, shape_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, known, operands, scalar, static_shape, stock, text
+from ..base import Attributes, Converter, as_dtype, constant, emit, known, operands, scalar, static_shape, stock, text
 
 #: The version of ONNX whose operators are meant.
 _OPSET = 13
@@ -66,6 +66,11 @@ def same(op_type: str, opset: int = _OPSET) -> Converter:
 
     converter.__doc__ = f"{op_type} of ONNX."
     return converter
+
+
+def gather_nd(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """GatherND of ONNX, with indices of 32 bits too."""
+    return standard("GatherND", [inputs[0], as_dtype(inputs[1], "int64")], attributes, _OPSET)
 
 
 # ------------------------------------------------------------ channels last
@@ -178,7 +183,7 @@ CONVERTERS: dict[str, Converter] = {
     "ConvTransposeWithDynamicPads": conv_transpose,
     "ExpandDims": expand_dims,
     "FusedConv": fused_conv,
-    "GatherND": same("GatherND"),
+    "GatherND": gather_nd,
     "GridSample": same("GridSample", 16),
     "MatMulInteger16": matmul_integers,
     "MulInteger": multiply_integers,

@@ -94,6 +94,8 @@ def extractor(inputs: Any, attributes: Attributes, opset: int) -> Any:
     x, picks = inputs[0], emit(relax.op.reshape(inputs[1], (-1,)))
     if len(static_shape(x, "the features")) == 1:
         x = emit(relax.op.expand_dims(x, 0))
+    if 0 in static_shape(x, "the features"):
+        raise Refusal("there are no features")
     return gather([x, picks], {"axis": len(static_shape(x, "the features")) - 1}, opset)
 
 

@@ -1,14 +1,15 @@
-"""ScatterElements."""
+"""ScatterElements, and ScatterND of truth values."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
-from ..base import Attributes, Converter, constant, emit, static_shape, stock, text
+from ..base import Attributes, Converter, as_dtype, constant, emit, operands, static_shape, stock, text
 
 #: What changes nothing by a reduction; the others take an element's own value twice without harm.
 _NEUTRAL = {"add": 0, "mul": 1}
@@ -43,5 +44,26 @@ def scatter_elements(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return stock("ScatterElements", [data, indices, updates], attributes, opset)
 
 
+def scatter_nd(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ScatterND, as TVM has it."""
+    return stock("ScatterND", inputs, attributes, opset)
+
+
+def _of_numbers(convert: Converter) -> Converter:
+    """The converter, by which truth values are reduced as numbers: TVM has no largest one of them."""
+
+    @functools.wraps(convert)
+    def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
+        if dtype_of(inputs[0]) != "bool" or text(attributes, "reduction", "none") == "none":
+            return convert(inputs, attributes, opset)
+        data, updates = (as_dtype(x, "int32") for x in (inputs[0], inputs[2]))
+        return as_dtype(emit(convert(operands([data, inputs[1], updates]), attributes, opset)), "bool")
+
+    return converter
+
+
 #: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"ScatterElements": scatter_elements}
+CONVERTERS: dict[str, Converter] = {
+    "ScatterElements": _of_numbers(scatter_elements),
+    "ScatterND": _of_numbers(scatter_nd),
+}
