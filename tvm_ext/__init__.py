@@ -129,7 +129,7 @@ def verify(
         layers: compare what each kernel writes with onnxruntime's value there, too, each kernel on the reference's
             operands, within tolerances by dtype, length of sums and magnitudes.
         sizes: of a model of symbolic dimensions: the sizes to check, `[{"N": 3, "S": 37}, ...]`; None takes the ends of
-            their bounds, and two that are drawn by `seed`.
+            their bounds, two that are drawn by `seed`, and one of each program of fixed sizes.
 
     Returns:
         A report: `ok`, one row an output (max abs, of-range, ULP, cosine, NaN and Inf), `str()` prints a table. With
@@ -277,7 +277,7 @@ def profile(
         seconds: how long each side runs in a round, once at least.
         batch: rows of a symbolic batch; None takes those of `inputs`, or the largest size there is a program for.
         sizes: of symbolic dimensions, `{"N": 3, "S": 37}`; None takes those of `inputs`, or the largest. Operations and
-            bytes of kernels are known at the bounds alone.
+            bytes of kernels are known at the bounds, and at the own sizes of a program in which all are fixed.
         seed: of the drawn inputs.
         code: count instructions in the assembly of the kernels; the model is then compiled in this process.
         **options: compile options, as for :func:`compile`; none for a model that is compiled already.

@@ -65,6 +65,8 @@ def test_several_symbols_or_bounds_are_one_program_for_all_sizes() -> None:
         ({"shapes": {"x": ("N", 2)}, "specialize": {"N": (0, 1)}}, "1 or more"),
         ({"shapes": {"x": ("N", 2)}, "specialize": {"N": ()}}, "1 or more"),
         ({"shapes": {"x": ("N", 2)}, "specialize": {"N": 4}}, "1 or more"),
+        *(({"shapes": {"x": ("N", 2)}, "specialize": {"N": n}}, "1 or more") for n in (None, 3.5, "14", (10**30,))),
+        ({"dims": {"S": (1, 8)}, "specialize": {"S": (1 << 31,)}}, "1 or more"),
         ({"shapes": {"x": ("N", 2)}, "specialize": (4, 1)}, "names of dimensions with sizes"),
         ({"target": ""}, "CPU name"),
         ({"target": 3}, "CPU name"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tvm_ext
-from tvm_ext.core.errors import OptionError
+from tvm_ext.core.errors import ArtifactError, OptionError
 from tvm_ext.frontend import zoo
 from tvm_ext.inspection.memory import MemoryPlan
 
@@ -64,6 +64,18 @@ def test_options_of_a_compiled_model(compiled):
 def test_a_report_without_a_plan():
     with pytest.raises(OptionError, match="has no memory plan"):
         MemoryPlan.of({}, "m")
+
+
+def test_a_damaged_report_is_refused(compiled):
+    whole = compiled.report["memory"]
+    assert MemoryPlan.of({"memory": whole}, "m").launches == tuple(whole["steps"])
+    buffer = {**whole["buffers"][0], "workspace": 1}
+    for plan in ({}, 5, [], {**whole, "buffers": [buffer]}, {**whole, "bytes": None}, {**whole, "pooled": 1}):
+        with pytest.raises(ArtifactError, match="'memory'"):
+            MemoryPlan.of({"memory": plan}, "m")
+    for programs in (5, [5], [[]]):
+        with pytest.raises(ArtifactError, match="'programs'"):
+            MemoryPlan.of({"programs": programs}, "m")
 
 
 def test_the_model_still_agrees(compiled):

@@ -22,6 +22,7 @@ from tvm_ext.core.errors import ArtifactError, DriverError
 from tvm_ext.runtime import drivers
 from tvm_ext.runtime.drivers import driver_named
 from tvm_ext.runtime.model import CompiledModel
+from tvm_ext.runtime.offload_report import OffloadReport
 
 NAME = "driver_test"
 
@@ -135,6 +136,12 @@ def test_the_report_of_a_model_without_offload() -> None:
     proto = model([node("Tanh", "x", "y")], [value("x", [3])], [value("y", [3])])
     with pytest.raises(tvm_ext.errors.OptionError, match="compiled without offload"):
         tvm_ext.compile(proto, cache=False).offload_report()
+
+
+@pytest.mark.parametrize("offload", [{"ops": []}, {"backend": 1, "ops": [], "regions": []}, 5, {"ops": 1}, [1]])
+def test_a_damaged_report_is_refused(offload: Any) -> None:
+    with pytest.raises(tvm_ext.errors.ArtifactError, match="'offload'"):
+        OffloadReport.of({"offload": offload}, "m")
 
 
 def test_the_report_prints_and_is_a_page() -> None:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tvm_ext.runtime.plain import read, row
+from tvm_ext.core.errors import ArtifactError, OptionError
+from tvm_ext.runtime.plain import read, reading, row
 
 
 @dataclass(frozen=True)
@@ -65,3 +66,16 @@ def test_fields_may_stand_by_name() -> None:
 def test_another_type_is_refused(kind: Any, value: Any) -> None:
     with pytest.raises((TypeError, OverflowError)):
         read(kind, value)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("ops"), IndexError(), TypeError("x" * 9999), ValueError(), OverflowError(), AttributeError()]
+)
+def test_values_of_a_damaged_report_are_an_error_of_the_artifact(error: Exception) -> None:
+    with pytest.raises(ArtifactError, match=r"report\['offload'\]") as caught, reading("offload"):
+        raise error
+    assert caught.value.__cause__ is error and len(str(caught.value)) < 1000
+    for other in (OptionError("no such batch"), RuntimeError()):
+        with pytest.raises(type(other)) as same, reading("offload"):
+            raise other
+        assert same.value is other

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -159,6 +161,70 @@ def test_rows_that_say_what_cannot_be_are_refused(field: str, rows: list[Any]) -
     for wrong in rows:
         with pytest.raises(ArtifactError, match=f"'{field}'"):
             Metadata.from_json(json.dumps({**fields, field: [wrong]}))
+
+
+_BODY: list[Any] = ["body", [], [], ["main_body", [], [], 0, 0.0, [], [], [], []]]
+
+
+def _changed(path: Sequence[str | int], value: Any) -> dict[str, Any]:
+    """The fields of SIZED with a loop's body, of which one is another."""
+    fields: dict[str, Any] = {**json.loads(SIZED.to_json()), "bodies": copy.deepcopy([_BODY])}
+    at: Any = fields
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("programs", 1, 0), "main"),
+        (("bodies",), [_BODY, [*_BODY[:3], ["other", *_BODY[3][1:]]]]),
+        (("bodies", 0, 3, 7), [["N", 4]]),
+        (("bodies", 0, 3, 8), [["N", 1, 500, 4, 512]]),
+        (("programs", 1, 7), [["N", 0], ["N", 0]]),
+        (("programs", 1, 7), [["N", 4], ["N", 0]]),
+        (("programs", 1, 7), [["N", 504]]),
+        (("programs", 1, 7), [["N", 6]]),
+        (("programs", 0, 8, 0, 2), 496),
+        (("programs", 0, 8, 0), ["N", 1, 512, 4, 512]),
+        (("outputs", 0, 1, 0), "N - 4"),
+    ],
+)
+def test_programs_that_contradict_the_model_are_refused(path: Sequence[str | int], value: Any) -> None:
+    assert Metadata.from_json(json.dumps(_changed(["format"], SIZED.format))).bodies[0].name == "body"
+    with pytest.raises(ArtifactError, match=f"'{path[0]}'"):
+        Metadata.from_json(json.dumps(_changed(path, value)))
+
+
+_LONG = "x" * 100_000
+_MANY = list(range(100_000))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("programs", 0), [_LONG, [], [], 0, -1.0, [], [], *_ANY]), (("programs", 0, 1), _MANY),
+        (("programs", 0, 2), [[i, []] for i in _MANY]), (("programs", 0, 2), [[0, _MANY]]),
+        (("programs", 0, 5), [[-1, [1] * 100_000, "float32"]]), (("programs", 0, 5), [[0, [], _LONG]]),
+        (("programs", 0, 5), [[9 * 10**4299, [1], "int8"]]), (("programs", 0, 6), [[i, i] for i in _MANY]),
+        (("programs", 0, 7), [[_LONG, 1]]), (("programs", 0, 8, 0, 0), _LONG), (("programs", 1, 7), [["N", 4]] * 9999),
+        (("symbols", 0, 0), _LONG), (("inputs", 0, 1), [_LONG]), (("inputs", 0, 1), _MANY), (("outputs", 0, 2), _LONG),
+        (("state",), [[_LONG, _LONG]]), (("threads",), 10**4000), (("bodies",), [[_LONG, *_BODY[1:]]] * 2),
+        (("weights",), [[_LONG, [-1], "float32"]]), (("offloads",), [[i, "a", "b", "c"] for i in _MANY]),
+    ],
+)  # fmt: skip
+def test_messages_are_short_whatever_the_values_are(path: Sequence[str | int], value: Any) -> None:
+    with pytest.raises(ArtifactError) as caught:
+        Metadata.from_json(json.dumps(_changed(path, value)))
+    assert len(str(caught.value)) < 2000
+
+
+@pytest.mark.parametrize("field", ["report", "machine"])
+def test_plain_values_may_be_nested_deep(field: str) -> None:
+    text = EXAMPLE.to_json().replace(f'"{field}":{{', f'"{field}":{{"deep":{"[" * 600 + "]" * 600},')
+    assert Metadata.from_json(text).to_json() == text
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null", b"\xff\xfe", "[" * 100000])

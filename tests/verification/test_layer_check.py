@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from tests.onnx_graphs import model, node, random, value
 from tests.property.cases import plain
 from tests.verification.bisect import models
 from tests.verification.bisect.planted import BUGS
-from tvm_ext.core.errors import InputError, OptionError
+from tvm_ext.core.errors import ArtifactError, InputError, OptionError
 from tvm_ext.frontend import zoo
 from tvm_ext.runtime.model import CompiledModel
+from tvm_ext.verification.kernel_calls import KernelCalls
 from tvm_ext.verification.layers import LayerReport
 
 
@@ -126,6 +128,12 @@ def test_a_model_alone_is_compiled() -> None:
 def test_refusals() -> None:
     proto = models.softmax()
     made = compiled(proto)
+    row = made.report["kernels"][0]
+    wrong: dict[str, Any]
+    for wrong in ({"call_sites": None}, {"name": 5}, {"sites": [{}]}):
+        damaged: Any = SimpleNamespace(report={"kernels": [{**row, **wrong}]})
+        with pytest.raises(ArtifactError, match="'kernels'"):
+            KernelCalls(damaged)
     with pytest.raises(OptionError, match="layers=True"):
         tvm_ext.verify(made, layers=True)
     with pytest.raises(OptionError, match="reference"):

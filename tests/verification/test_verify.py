@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tvm_ext.core.errors import InputError, ModelError, OptionError
+from tvm_ext.core.errors import ArtifactError, InputError, ModelError, OptionError
 from tvm_ext.runtime.spec import TensorSpec
 from tvm_ext.verification.verify import verify
 
@@ -140,3 +140,19 @@ def test_where_activations_are_rounded_to_8_bits_a_few_steps_are_allowed(operato
     assert not verify(off_by(6 * scale), inputs=x, reference=reference).ok
     plain = program(w, lambda y: y + 2 * scale * step * np.eye(1, 5))
     assert not verify(plain, inputs=x, reference=reference).ok
+
+
+@pytest.mark.parametrize(
+    ("key", "damaged"),
+    [
+        ("frozen", 5), ("frozen", [{"name": "x"}]), ("frozen", [["x", "float31", [1], "AAAA"]]),
+        ("frozen", [["x", "int8", [5], "AA=="]]), ("precision", {}), ("precision", 5), ("nodes", []),
+        ("nodes", {"a": 1}),
+    ],
+)  # fmt: skip
+def test_a_damaged_report_is_refused(key, damaged):
+    model, w = dense_model()
+    compiled = program(w)
+    compiled.report = {key: damaged}
+    with pytest.raises(ArtifactError, match=f"'{key}'"):
+        verify(compiled, model)

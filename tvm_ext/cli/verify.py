@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
     parser.add_argument("model", metavar="MODEL", help="path of the ONNX file, or zoo:NAME")
     parser.add_argument("--artifact", metavar="FILE.so", help="check this artifact instead of compiling the model")
-    sizes = "the ends of the bounds, and two that are drawn by the seed"
+    sizes = "the ends of the bounds, two that are drawn by the seed, and one of each program of fixed sizes"
     add_input_arguments(parser, sizes=sizes, several=True, seed=False)
     parser.add_argument("--seed", type=int, nargs="+", default=[0], help="one check for each seed (default: 0)")
     parser.add_argument(

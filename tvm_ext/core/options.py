@@ -43,7 +43,7 @@ class CompileOptions:
 
     Attributes:
         shapes: input name -> shape, for inputs whose dimensions the model leaves free. A name in the place of a number,
-            as in `{"input": ("N", 3, 224, 224)}`, is the batch: the program takes any number of rows, 1 or more.
+            as in `{"input": ("N", 3, 224, 224)}`, is the batch: the program takes any number of rows, 0 too.
         dims: name of a symbolic dimension -> its smallest and largest size, as in `{"N": (1, 8), "S": (1, 512)}`: one
             program, planned at the largest sizes, runs all of them. With `dims`, or with several names in `shapes`, a
             name without bounds has those of a batch, 1 to 8, if it stands first in a shape, else 1 to 512. A size of 0

@@ -15,7 +15,7 @@ from ..core.pages.charts import Box, boxes_chart
 from ..core.pages.page import Facts, Figure, Note, Part, Shown
 from ..driver.compile import compile_model
 from ..runtime.model import CompiledModel
-from ..runtime.plain import read
+from ..runtime.plain import read, reading
 from ..runtime.sizes.symbols import Symbol, sizes_text
 from ..runtime.table import Cell, Markup, Table, plain_fields, size_text
 
@@ -77,18 +77,21 @@ class MemoryPlan(Shown):
 
         Raises:
             OptionError: it has no program for such a batch, or no plan.
+            ArtifactError: the report is damaged.
         """
-        programs = report.get("programs") or [report]
-        largest = [program for program in programs if not program.get("sizes")][-1:]
-        chosen = [program for program in programs if program.get("batch") == batch] if batch else largest
+        with reading("programs"):
+            programs = report.get("programs") or [report]
+            largest = [program for program in programs if not program.get("sizes")][-1:]
+            chosen = [program for program in programs if program.get("batch") == batch] if batch else largest
         if not chosen:
             sizes = ", ".join(str(program.get("batch")) for program in programs)
             raise OptionError(f"{model} has no program for a batch of {batch}", fix=f"choose one of {sizes}")
         if (plan := chosen[0].get("memory")) is None:
             raise OptionError(f"the report of {model} has no memory plan", fix="compile it again")
-        named: dict[str, Any] = {"model": model, "batch": batch, "nbytes": plan["bytes"], "launches": plan["steps"]}
-        named["sizes"] = {symbol.name: symbol.bound for symbol in symbols}
-        return read(cls, {**plan, **named})
+        bounds = {symbol.name: symbol.bound for symbol in symbols}
+        with reading("memory"):
+            named = {"model": model, "batch": batch, "nbytes": plan["bytes"], "launches": plan["steps"]}
+            return read(cls, {**plan, **named, "sizes": bounds})
 
     @property
     def ratio(self) -> float:

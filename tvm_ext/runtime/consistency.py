@@ -5,15 +5,17 @@ The checksum says that a file is what somebody wrote. It may have been written t
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..core.errors import ArtifactError
-from .sizes.symbols import dimension, multiple_of_symbol, shape_at
+from .sizes.symbols import Symbol, dimension, multiple_of_symbol, shape_at
 
 if TYPE_CHECKING:
     from .expansion import Compact
@@ -43,7 +45,7 @@ def check_tensor(spec: TensorSpec, symbolic: bool = False) -> None:
     dtype = spec.numpy_dtype
     numeric = dtype.kind in "biuf" or dtype.type.__module__.startswith("ml_dtypes")
     if not numeric or dtype.name != spec.dtype:
-        raise TypeError(f"no dtype of numbers: {spec.dtype}")
+        raise TypeError(f"no dtype of numbers: {spec.dtype!r:.300}")
     sizes = [dim for dim in spec.shape if isinstance(dim, int)]
     if len(spec.shape) > _MOST_DIMENSIONS or math.prod(d or 1 for d in sizes) * dtype.itemsize >= 1 << 62:
         raise ValueError("it is larger than any memory")
@@ -59,27 +61,38 @@ def check_consistency(metadata: Metadata) -> None:
     _check_tensors(metadata)
     if not metadata.programs:
         raise ArtifactError("metadata field 'programs' is empty")
-    for key, specs in (("inputs", metadata.inputs), ("outputs", metadata.outputs)):
-        if len({spec.name for spec in specs}) < len(specs):
-            raise ArtifactError(f"metadata field {key!r} has a name twice")
+    for key in ("inputs", "outputs", "bodies"):
+        _check_unique(key, (one.name for one in getattr(metadata, key)))
+    _check_unique("programs", (program.function for program in metadata.programs))
     if not 1 <= metadata.threads <= _MOST_THREADS:
-        raise ArtifactError(f"metadata field 'threads' is {metadata.threads}; 1 to {_MOST_THREADS} can be")
+        raise ArtifactError(f"metadata field 'threads' is {metadata.threads!r:.300}; 1 to {_MOST_THREADS} can be")
+    if fixed := metadata.programs[0].fixed:
+        raise ArtifactError(f"metadata field 'programs': its first has fixed sizes, {fixed!r:.300}")
     _check_symbols(metadata)
     symbolic = not metadata.symbols and any(
         spec.batch_axis is not None for spec in (*metadata.inputs, *metadata.outputs)
     )
     batches = [program.batch for program in metadata.programs]
-    if (min(batches) < 1 or len(set(batches)) < len(batches)) if symbolic else set(batches) != {0}:
-        raise ArtifactError(f"metadata field 'programs' has programs for batches of {batches}")
-    fixed = [frozenset(program.fixed) for program in metadata.programs]
-    if not symbolic and (fixed[0] or len(set(fixed)) < len(fixed)):
-        raise ArtifactError(f"metadata field 'programs' has programs for sizes of {list(map(dict, fixed))}")
+    if wrong := {batch for batch in batches if (batch < 1 if symbolic else batch != 0)}:
+        raise ArtifactError(f"metadata field 'programs' has programs for batches of {wrong!r:.300}")
+    _check_unique("programs", batches if symbolic else (frozenset(program.fixed) for program in metadata.programs))
     pairs = _checked_pairs(metadata)
     for program in metadata.programs:
         _check_program(program, metadata.interface(program)[1], pairs)
     for body in metadata.bodies:
+        if body.program.fixed or body.program.symbols:
+            raise ArtifactError(f"metadata field 'bodies': {body.name!r:.300} has a program of symbolic sizes")
         _check_program(body.program, body.outputs, frozenset())
     _check_weights(metadata)
+
+
+def _check_unique(field: str, values: Iterable[Hashable]) -> None:
+    """See that no two entries of a field are of one name, one function, or the same sizes."""
+    seen: set[Hashable] = set()
+    for value in values:
+        if value in seen:
+            raise ArtifactError(f"metadata field {field!r} has {value!r:.300} twice")
+        seen.add(value)
 
 
 #: What must be there, as text.
@@ -106,7 +119,8 @@ def _check_tensors(metadata: Metadata) -> None:
                     dimension(dim)
             check_tensor(spec, symbolic=key in ("inputs", "outputs"))
         except Exception as error:  # numpy reads odd dtypes as Python literals, with whatever that raises
-            raise ArtifactError(f"metadata field {key!r} has the tensor {spec.name!r}, {spec}: {error}") from error
+            wrong = f"the tensor {spec.name!r:.300}, {spec!s:.300}: {error!s:.300}"
+            raise ArtifactError(f"metadata field {key!r} has {wrong}") from error
 
 
 def _check_weights(metadata: Metadata) -> None:
@@ -116,10 +130,10 @@ def _check_weights(metadata: Metadata) -> None:
     used["offloads"] = [one.weight for one in metadata.offloads]
     used["compact"] = [one.weight for one in metadata.compact]
     for key, weights in used.items():
-        if not set(weights) <= set(range(len(metadata.weights))):
-            raise ArtifactError(f"metadata field {key!r} has weights {weights} of {len(metadata.weights)}")
-    if used["compact"] != sorted(set(used["compact"])):
-        raise ArtifactError(f"metadata field 'compact' has weights {used['compact']}, which do not ascend")
+        if wrong := [i for i in weights if not 0 <= i < len(metadata.weights)]:
+            raise ArtifactError(f"metadata field {key!r} has weights {wrong!r:.300} of {len(metadata.weights)}")
+    if falling := [pair for pair in itertools.pairwise(used["compact"]) if pair[0] >= pair[1]]:
+        raise ArtifactError(f"metadata field 'compact' has weights {falling!r:.300}, which do not ascend")
     for one in metadata.compact:
         _check_expansion(one, metadata.weights[one.weight])
 
@@ -129,13 +143,9 @@ def _check_symbols(metadata: Metadata) -> None:
     for one in (*metadata.symbols, *(symbol for program in metadata.programs for symbol in program.symbols)):
         ascending = 0 <= one.low <= one.high <= one.bound < 1 << 31
         if not one.name.isidentifier() or not ascending or min(one.high, one.multiple) < 1:
-            raise ArtifactError(f"metadata field 'symbols' has {one}: 0 <= low <= high <= bound is needed")
+            raise ArtifactError(f"metadata field 'symbols' has {one!r:.300}: 0 <= low <= high <= bound is needed")
     for program in metadata.programs:
-        own = [*dict(program.fixed), *(symbol.name for symbol in program.symbols)]
-        if sorted(own) != sorted(names) or any(symbol.low < 1 for symbol in program.symbols):
-            raise ArtifactError(f"metadata field 'programs': {program.function!r} has sizes {own}, not {names}")
-        if not all(0 <= size < 1 << 31 for _, size in program.fixed):
-            raise ArtifactError(f"metadata field 'programs': {program.function!r} has sizes {dict(program.fixed)}")
+        _check_sizes(program, metadata.symbols)
     if not names:
         for key in ("inputs", "outputs"):
             for spec in getattr(metadata, key):
@@ -144,24 +154,46 @@ def _check_symbols(metadata: Metadata) -> None:
         return
     stated = {dim for spec in metadata.inputs for dim in spec.shape if isinstance(dim, str)}
     if len(set(names)) < len(names) or stated != set(names):
-        raise ArtifactError(f"metadata field 'symbols' has {names}; the dimensions of inputs are {sorted(stated)}")
+        wrong = f"{names!r:.300}; the dimensions of inputs are {sorted(stated)!r:.300}"
+        raise ArtifactError(f"metadata field 'symbols' has {wrong}")
     if metadata.state:
         raise ArtifactError("metadata field 'state' pairs tensors of a program whose sizes are known at run time")
-    planned = [program.planned for program in metadata.programs]
-    for sizes in (*planned, *({**dict.fromkeys(names, 1), **dict(one.fixed)} for one in metadata.programs)):
-        for key, spec in (*(("inputs", s) for s in metadata.inputs), *(("outputs", s) for s in metadata.outputs)):
+    first = {symbol.name: symbol for symbol in metadata.programs[0].symbols}
+    if any(replace(first[symbol.name], low=symbol.low) != symbol for symbol in metadata.symbols):
+        raise ArtifactError("metadata field 'programs': the first has other bounds than 'symbols' says")
+    for program in metadata.programs:
+        _check_shapes(metadata, program.planned)
+        _check_shapes(metadata, {**dict.fromkeys(names, 1), **dict(program.fixed)}, clamped=True)
+
+
+def _check_sizes(program: Program, symbols: Sequence[Symbol]) -> None:
+    """See that a program has a size or bounds of each symbol of the model, and sizes that it can have."""
+    where, known = f"metadata field 'programs': {program.function!r:.300}", {symbol.name: symbol for symbol in symbols}
+    own = [*(name for name, _ in program.fixed), *(symbol.name for symbol in program.symbols)]
+    if sorted(own) != sorted(symbol.name for symbol in symbols) or any(symbol.low < 1 for symbol in program.symbols):
+        raise ArtifactError(f"{where} has sizes {own!r:.300}, not {list(known)!r:.300}")
+    for name, size in program.fixed:
+        if wrong := known[name].why_not(size):
+            raise ArtifactError(f"{where}: {wrong:.300}")
+
+
+def _check_shapes(metadata: Metadata, sizes: Mapping[str, int], clamped: bool = False) -> None:
+    """See that numpy can have inputs and outputs of these sizes; with `clamped`, a dimension below 0 counts as 0."""
+    for key in ("inputs", "outputs"):
+        for spec in getattr(metadata, key):
             try:
                 shape = shape_at(spec.shape, sizes)
-                check_tensor(replace(spec, shape=tuple(max(size, 0) for size in shape)))
+                check_tensor(replace(spec, shape=tuple(max(size, 0) for size in shape) if clamped else shape))
             except (KeyError, ArithmeticError, ValueError, TypeError, RecursionError) as error:
-                raise ArtifactError(f"metadata field {key!r}: {spec.name!r} has dimensions {spec.shape}") from error
+                wrong = f"{spec.name!r:.300} has dimensions {spec.shape!r:.300}"
+                raise ArtifactError(f"metadata field {key!r}: {wrong}") from error
 
 
 def _check_multiple(dim: int | str, key: str) -> None:
     try:
         multiple_of_symbol(dim) if isinstance(dim, str) else None
     except ValueError as error:
-        raise ArtifactError(f"metadata field {key!r}: {error}") from error
+        raise ArtifactError(f"metadata field {key!r}: {error!s:.300}") from error
 
 
 def _checked_pairs(metadata: Metadata) -> frozenset[tuple[int, int]]:
@@ -173,45 +205,49 @@ def _checked_pairs(metadata: Metadata) -> frozenset[tuple[int, int]]:
     outputs, inputs = ({spec.name: i for i, spec in enumerate(s)} for s in (metadata.outputs, metadata.inputs))
     for output, taken in metadata.state:
         if output not in outputs or taken not in inputs:
-            raise ArtifactError(f"metadata field 'state' pairs {output!r} with {taken!r}: no such output or input")
+            wrong = f"pairs {output!r:.300} with {taken!r:.300}: no such output or input"
+            raise ArtifactError(f"metadata field 'state' {wrong}")
         one, other = metadata.outputs[outputs[output]], metadata.inputs[inputs[taken]]
         if (one.shape, one.dtype) != (other.shape, other.dtype):
-            raise ArtifactError(f"metadata field 'state': {output!r} is {one}, and {taken!r} is {other}")
+            wrong = f"{output!r:.300} is {one!s:.300}, and {taken!r:.300} is {other!s:.300}"
+            raise ArtifactError(f"metadata field 'state': {wrong}")
     if any(len(set(side)) < len(side) for side in zip(*metadata.state, strict=True)):
         raise ArtifactError("metadata field 'state' has a name twice")
     return frozenset((outputs[output], inputs[taken]) for output, taken in metadata.state)
 
 
 def _check_program(program: Program, outputs: Sequence[TensorSpec], pairs: frozenset[tuple[int, int]]) -> None:
-    where = f"metadata field 'programs': {program.function!r}"
+    where = f"metadata field 'programs': {program.function!r:.300}"
     for view in program.arena:
         try:
             check_tensor(view.spec)
         except Exception as error:  # see :func:`_check_tensors`
-            raise ArtifactError(f"{where} works in {view}: {error}") from error
+            raise ArtifactError(f"{where} works in {view!r:.300}: {error!s:.300}") from error
         if view.offset < 0:
-            raise ArtifactError(f"{where} works in {view}, which begins before its arena")
+            raise ArtifactError(f"{where} works in {view!r:.300}, which begins before its arena")
     if not 0 <= program.cost < math.inf:
         raise ArtifactError(f"{where} costs {program.cost} seconds")
     if program.arena_bytes > _MOST_ARENA:
-        raise ArtifactError(f"{where} works in {program.arena_bytes} bytes, more than any memory")
+        raise ArtifactError(f"{where} works in more bytes than any memory has")
     written = [output for output, _ in program.destinations]
     if len(set(written)) < len(written) or not set(written) <= set(range(len(outputs))):
-        raise ArtifactError(f"{where} writes outputs {written} of {len(outputs)}")
+        wrong = [i for i, count in Counter(written).items() if count > 1 or not 0 <= i < len(outputs)]
+        raise ArtifactError(f"{where} writes outputs {wrong!r:.300} of {len(outputs)}, or twice")
     for output, shape in program.destinations:
         spec = outputs[output]
         if min(shape, default=0) < 0 or math.prod(shape) != math.prod(spec.sizes):
-            raise ArtifactError(f"{where} writes {shape} to output {outputs[output].name!r}, which is {spec}")
+            wrong_shape = f"{shape!r:.300} to output {spec.name!r:.300}, which is {spec!s:.300}"
+            raise ArtifactError(f"{where} writes {wrong_shape}")
     updated = [output for output, _ in program.updates]
     if len(set(updated)) < len(updated) or not set(program.updates) <= pairs or not set(updated) <= set(written):
-        raise ArtifactError(f"{where} updates {list(program.updates)}, which are no states that it writes")
+        raise ArtifactError(f"{where} updates {program.updates!r:.300}, which are no states that it writes, each once")
 
 
 def _check_expansion(one: Compact, weight: TensorSpec) -> None:
     lines, (taps, *more) = one.expansion.matrix, (*one.shape, 0)
     square = len(one.shape) >= 2 and more[0] == taps and min(one.shape) >= 0
     if not square or not lines or any(len(line) != taps for line in lines):
-        raise ArtifactError(f"metadata field 'compact': a matrix of {one.shape[:2]} columns is needed")
+        raise ArtifactError(f"metadata field 'compact': a matrix of {one.shape[:2]!r:.300} columns is needed")
     matrix = np.array(lines)
     rows, columns = matrix.shape
     used = np.isfinite(matrix).all() and matrix.any(axis=1).all()
@@ -219,4 +255,4 @@ def _check_expansion(one: Compact, weight: TensorSpec) -> None:
         wrong = f"a matrix of {matrix.shape} expands no weight"
         raise ArtifactError(f"metadata field 'compact', weight {one.weight}: {wrong}")
     if math.prod(weight.sizes) != one.count:
-        raise ArtifactError(f"metadata field 'compact': it expands to {one.count} values, not to {weight}")
+        raise ArtifactError(f"metadata field 'compact': it expands to more or fewer values than {weight!s:.300}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import OptionError
-from .plain import read
+from .plain import read, reading
 from .table import Column, Table, plain
 
 
@@ -68,13 +68,14 @@ class OffloadReport:
 
         Raises:
             OptionError: nothing was to be offloaded.
+            ArtifactError: the report is damaged.
         """
         found = report.get("offload")
         if found is None:
             wrong = f"model {model!r} was compiled without offload, and all of it is computed here"
             raise OptionError(wrong, fix="compile(model, offload='systolic')")
-        ops, regions = read(tuple[OpRow, ...], found["ops"]), read(tuple[RegionRow, ...], found["regions"])
-        return cls(model, found["backend"], ops, regions)
+        with reading("offload"):
+            return read(cls, {"model": model, **{key: found[key] for key in ("backend", "ops", "regions")}})
 
     @property
     def offloaded(self) -> tuple[OpRow, ...]:

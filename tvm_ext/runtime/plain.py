@@ -5,20 +5,27 @@ TensorSpec("x", (1, 3), "float32")   ->   ["x", [1, 3], "float32"]   ->   Tensor
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+
+from ..core.errors import ArtifactError, TvmExtError
 
 T = TypeVar("T")
 
 
 def row(value: Any) -> Any:
-    """Plain values: a dataclass as the list of its fields, or as its one field; a sequence as a list."""
+    """Plain values: a dataclass as the list of its fields, or as its one field; a sequence as a list.
+
+    A field of `Mapping[str, Any]` has plain values, and is itself.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        values = [row(getattr(value, name)) for name in _fields(type(value))]
+        kinds, plain = _fields(type(value)), Mapping[str, Any]
+        values = [getattr(value, name) if kind == plain else row(getattr(value, name)) for name, kind in kinds.items()]
         return values[0] if len(values) == 1 else values
     if isinstance(value, Mapping):
         return {key: row(item) for key, item in value.items()}
@@ -37,6 +44,25 @@ def read(kind: type[T], value: Any) -> T:
     """
     found: T = _read(kind, value)
     return found
+
+
+@contextlib.contextmanager
+def reading(key: str) -> Iterator[None]:
+    """What is raised by values of another kind, within it, is an ArtifactError.
+
+    Args:
+        key: of the report that they come from.
+
+    Raises:
+        ArtifactError: the report of an artifact is damaged there.
+    """
+    try:
+        yield
+    except TvmExtError:
+        raise
+    except (LookupError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        missing = f"{error.args[0]!r:.300} is missing" if isinstance(error, KeyError) else f"{error!s:.300}"
+        raise ArtifactError(f"damaged: report[{key!r}]: {missing}", fix="compile the model again") from error
 
 
 def _read(kind: Any, value: Any) -> Any:

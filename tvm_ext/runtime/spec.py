@@ -101,7 +101,8 @@ class Metadata:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps({field.name: row(getattr(self, field.name)) for field in fields(self)}, separators=(",", ":"))
+        names = [field.name for field in fields(self)]
+        return json.dumps(dict(zip(names, row(self), strict=True)), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Metadata:

@@ -12,7 +12,7 @@ from ..core.errors import OptionError
 from ..core.graph.call_site import CallSite
 from ..core.numbers.precision import STORED_IN
 from ..frontend.naming import node_labels
-from ..runtime.plain import read
+from ..runtime.plain import read, reading
 
 if TYPE_CHECKING:
     import onnx
@@ -47,24 +47,32 @@ class KernelCalls:
 
     Raises:
         OptionError: the model was compiled by a release that did not keep what is needed.
+        ArtifactError: its report is damaged.
     """
 
     def __init__(self, compiled: CompiledModel, batch: int = 0) -> None:
-        rows = [k for k in compiled.report.get("kernels", ()) if k.get("batch", 0) == batch]
-        if not all("sites" in row for row in rows):
+        with reading("kernels"):
+            rows = [k for k in compiled.report.get("kernels", ()) if k.get("batch", 0) == batch]
+            whole = all("sites" in row for row in rows)
+        if not whole:
             raise OptionError(
                 f"{compiled.metadata.model['name']}: this artifact does not say which ONNX value each kernel writes",
                 fix="compile the model again with this release",
             )
-        self.by_kernel: dict[str, list[Call]] = {}
-        for row in rows:
-            sites = zip(row["sites"], row["call_sites"], strict=True)
-            self.by_kernel[row["name"]] = [Call(read(CallSite, {**site, "nodes": nodes}), row) for site, nodes in sites]
+        with reading("kernels"):
+            self.by_kernel = {read(str, row["name"]): _calls(row) for row in rows}
         every = [call for calls in self.by_kernel.values() for call in calls]
         self.calls: tuple[Call, ...] = tuple(sorted(every, key=lambda call: call.site.order))
         plan = compiled.report.get("precision")
-        self.lowered_layers = None if plan is None else lowered_layers(plan)
-        self.narrow = "" if plan is None else STORED_IN[plan["precision"]]
+        with reading("precision"):
+            self.lowered_layers = None if plan is None else lowered_layers(plan)
+            self.narrow = "" if plan is None else STORED_IN[plan["precision"]]
+
+
+def _calls(row: Mapping[str, Any]) -> list[Call]:
+    """The calls of a kernel, from its row in the report."""
+    sites = zip(row["sites"], row["call_sites"], strict=True)
+    return [Call(read(CallSite, {**site, "nodes": nodes}), row) for site, nodes in sites]
 
 
 def lowered_layers(plan: Mapping[str, Any]) -> tuple[frozenset[str], ...]:

@@ -17,7 +17,7 @@ from ..core.sample_inputs import seeded_inputs
 from ..core.settings.frozen import FrozenInput
 from ..driver.compile import compile_model
 from ..ops.table import of
-from ..runtime.plain import read
+from ..runtime.plain import read, reading
 from ..runtime.table import Cell, Column, Table, Value, plain_fields
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
@@ -177,16 +177,22 @@ def tolerance_of(compiled: CompiledModel, stated: float | None = None) -> float 
     if stated is not None:
         return stated
     if plan is not None:
-        explained: float | None = plan["tolerance"]
-        return explained
-    operators = (str(node.get("op", "")) for node in compiled.report.get("nodes", {}).values())
+        with reading("precision"):
+            return None if plan["tolerance"] is None else read(float, plan["tolerance"])
+    with reading("nodes"):
+        operators = [str(node.get("op", "")) for node in compiled.report.get("nodes", {}).values()]
     return _QUANTIZED_STEPS / 255 if any(of(operator).jump == "quantized" for operator in operators) else None
 
 
 def frozen_inputs(compiled: CompiledModel) -> dict[str, np.ndarray]:
-    """Inputs of the ONNX model that were frozen when it was compiled."""
-    frozen = read(tuple[FrozenInput, ...], compiled.report.get("frozen", ()))
-    return {frozen_input.name: frozen_input.array() for frozen_input in frozen}
+    """Inputs of the ONNX model that were frozen when it was compiled.
+
+    Raises:
+        ArtifactError: its report is damaged.
+    """
+    with reading("frozen"):
+        frozen = read(tuple[FrozenInput, ...], compiled.report.get("frozen", ()))
+        return {frozen_input.name: frozen_input.array() for frozen_input in frozen}
 
 
 def report_of(

@@ -20,10 +20,12 @@ import pytest
 
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
+from tests.runtime.programs import metadata
 from tests.state_graphs import HEADS, LENGTH, WIDTH, cached, expected, position, recurrent
 from tvm_ext.core.errors import InputError, OptionError, RunError
 from tvm_ext.runtime.memory.state_session import StateSession
 from tvm_ext.runtime.model import CompiledModel
+from tvm_ext.runtime.spec import Program
 
 
 def compiled(proto: onnx.ModelProto, state: Any = "auto", **options: Any) -> CompiledModel:
@@ -179,6 +181,24 @@ def test_a_symbolic_batch_has_the_size_of_its_first_states() -> None:
     assert "initial" in error.value.fix
     session.reset()
     assert session.state["h"].shape == (1, 7, 20) and not session.state["h"].any()
+    none = made.session({"h": random(1, 0, 20)})
+    x = random(1, 0, 12)
+    for _ in range(2):
+        assert none.step({"x": x})["y"].shape == made.run({"x": x, "h": first[:, :0]})["y"].shape
+        assert none.state["h"].shape == (1, 0, 20)
+
+
+def test_rows_of_a_state_that_are_no_whole_batch() -> None:
+    pair: list[Any] = [("h", ("2*N", 3), "float32"), ("hn", ("2*N", 3), "float32")]
+    described = metadata(pair[:1], pair[1:], programs=(Program("main_n1", (), batch=1),), state=(("hn", "h"),))
+
+    def session(rows: int) -> StateSession:
+        return StateSession(lambda _: ([], 0), lambda *_: [], described, {"h": np.ones((rows, 3), np.float32)})
+
+    for rows in (0, 4):
+        assert session(rows).state["h"].shape == (rows, 3)
+    with pytest.raises(InputError, match="no whole batch"):
+        session(3)
 
 
 def test_several_threads_take_turns(lstm: CompiledModel) -> None:

@@ -111,7 +111,7 @@ def checked_sizes(
         dims: the option of that name, checked.
 
     Raises:
-        OptionError: it is something else than names with sizes of 1 or more, or a size is out of its bounds.
+        OptionError: it is something else than names with sizes from 1 to 2^31 - 1, or a size is out of its bounds.
     """
     fix = f"for example specialize={{'S': {DEFAULT_SIZES}}}"
     try:
@@ -119,10 +119,11 @@ def checked_sizes(
     except (TypeError, ValueError):
         raise OptionError(f"specialize={specialize!r}: names of dimensions with sizes are needed", fix=fix) from None
     bounds = dict(dims)
-    for name, sizes in pairs.items():
-        whole = not isinstance(sizes, str | int) and all(type(n) is int and n >= 1 for n in sizes)
-        if not isinstance(name, str) or not whole or not sizes:
-            raise OptionError(f"specialize={specialize!r}: sizes are whole numbers, 1 or more, by name", fix=fix)
+    for name, stated in pairs.items():
+        pairs[name] = sizes = tuple(stated) if isinstance(stated, Iterable) else ()
+        if not isinstance(name, str) or not sizes or not all(type(n) is int and 1 <= n < 1 << 31 for n in sizes):
+            wrong = "sizes are whole numbers, 1 or more and below 2^31, by name"
+            raise OptionError(f"specialize={specialize!r}: {wrong}", fix=fix)
         low, high = bounds.get(name, (1, max(sizes)))
         if beyond := [n for n in sizes if not low <= n <= high]:
             wrong = f"{name} is {beyond[0]}, and dims has {low} to {high}"

@@ -228,17 +228,20 @@ def _rows_of(values: Mapping[str, np.ndarray], states: Sequence[TensorSpec]) -> 
     sizes = set(_sizes(values, symbolic))
     if not symbolic:
         return 0
-    if len(sizes) == 1 and 0 not in sizes:
-        return sizes.pop()
+    whole = sorted(size for size in sizes if size is not None)
+    if len(sizes) == len(whole) == 1:
+        return whole[0]
     names = ", ".join(f"{spec.name}: {spec}" for spec in symbolic)
-    wrong = f"the states say batches of {sorted(sizes)}" if sizes else "the size of the batch is not known"
+    wrong = "the size of the batch is not known"
+    if sizes:
+        wrong = "the rows of a state are no whole batch" if None in sizes else f"the states say batches of {whole}"
     raise InputError(f"{wrong}; states are {names}", fix="give session(initial=) a value of so many rows")
 
 
-def _sizes(values: Mapping[str, np.ndarray], symbolic: Sequence[TensorSpec]) -> Iterator[int]:
-    """The size of the batch by each value; 0 where it is no whole number."""
+def _sizes(values: Mapping[str, np.ndarray], symbolic: Sequence[TensorSpec]) -> Iterator[int | None]:
+    """The size of the batch by each value; None where it is no whole number."""
     for spec in symbolic:
         if spec.name in values:
             axis = next(i for i, dim in enumerate(spec.shape) if isinstance(dim, str))
             each, size = spec.at(1).sizes[axis], values[spec.name].shape[axis]
-            yield size // each if size % each == 0 else 0
+            yield size // each if size % each == 0 else None

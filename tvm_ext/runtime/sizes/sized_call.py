@@ -35,7 +35,7 @@ class SizedCalls:
 
     def __init__(self, metadata: Metadata, functions: Sequence[Function]) -> None:
         self._metadata, self._functions = metadata, functions
-        self._memory: dict[str, _Memory] = {}
+        self._memory: dict[int, _Memory] = {}
         self._plans: dict[tuple[tuple[int, ...], ...], _Plan] = {}
 
     def __call__(self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None] | None) -> list[np.ndarray]:
@@ -60,10 +60,11 @@ class SizedCalls:
         model = self._metadata
         sizes = named_sizes(model.inputs, shapes, model.symbols)
         program = model.program_at(sizes)
-        function = self._functions[model.programs.index(program)]
-        if program.symbols and program.function not in self._memory:
-            self._memory[program.function] = _Memory.of(*model.interface(program), function)
-        memory = self._memory.get(program.function)
+        number = model.programs.index(program)
+        function = self._functions[number]
+        if program.symbols and number not in self._memory:
+            self._memory[number] = _Memory.of(*model.interface(program), function)
+        memory = self._memory.get(number)
         inputs = [None if shape == held.shape else _beginning(shape)
                   for shape, held in zip(shapes, memory.inputs if memory else (), strict=False)]  # fmt: skip
         outputs = [shape_at(spec.shape, sizes) for spec in model.outputs]
