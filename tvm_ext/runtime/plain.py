@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+#: Floats that JSON has no numbers for, as they are written.
+_NO_NUMBERS = ("inf", "-inf", "nan")
 
 
 def row(value: Any) -> Any:
@@ -53,7 +55,7 @@ def _read(kind: Any, value: Any) -> Any:
             return tuple(map(read, each, value))
     elif origin in (Mapping, dict) and isinstance(value, Mapping):
         return {read(parts[0], key): read(parts[1], item) for key, item in value.items()}
-    elif kind is float and type(value) is int:
+    elif kind is float and (type(value) is int or value in _NO_NUMBERS):
         return float(value)
     elif not parts and _fits(kind, value):  # TVM's strings become Python's
         return value if type(value) is kind else kind(value)
