@@ -99,6 +99,7 @@ class Pool2d(Recipe[PoolMatch]):
         return VectorWork(math.prod(match.group.shape) * math.prod(match.window.kernel), rows)
 
     def sharing(self, match: PoolMatch, config: Config, machine: Machine) -> Sharing:
+        """Rows of an image in blocks of channels, as convolutions before it have them."""
         n, c, h, _ = match.group.shape
         return image_sharing(n, -(-c // machine.lanes), h, config["threads"])
 

@@ -196,6 +196,34 @@ def test_a_session_says_which_program_ran() -> None:
     assert row is not None and row.compiled == 3 and row.fixed == (("S 32", 2),)
 
 
+def test_names_of_symbols_that_end_in_digits_are_told_apart() -> None:
+    model = model_of(
+        17, "float[S, 3] x, float[S1, 3] z", "float[S, 3] a, float[S1, 3] b", "a = Relu (x) b = Sigmoid (z)"
+    )
+    compiled = tvm_ext.compile(model, dims={"S": (1, 16), "S1": (0, 8)}, specialize={"S": (10,)}, cache=False)
+    assert [program.function for program in compiled.metadata.programs] == ["main", "main_S10", "main_S1_0"]
+    assert tvm_ext.verify(compiled, model).ok
+
+
+def test_a_profile_is_of_the_programs_that_were_kept() -> None:
+    """Of a slice from the second element on there is none of no elements."""
+    nodes = "one = Constant <value_ints = [1]> () end = Constant <value_ints = [99]> () t = Slice (x, one, end, one)"
+    model = model_of(17, "float[N, S] x", "float[N, M] y", f"{nodes} y = Relu (t)")
+    profile = tvm_ext.profile(model, dims={"N": (1, 8), "S": (0, 64)}, rounds=1, seconds=0.0)
+    assert profile.launches
+
+
+def test_so_many_programs_are_not_made() -> None:
+    model = model_named("rows")
+    with pytest.raises(OptionError, match=r"specialize: 90 programs"):
+        options = {"dims": {"N": (1, 40), "S": (1, 40)}, "specialize": {"N": range(1, 10), "S": range(2, 12)}}
+        tvm_ext.compile(model, cache=False, **options)
+    inputs, outputs = (", ".join(f"float[S{i}] {name}{i}" for i in "abcde") for name in "xy")
+    many = model_of(17, inputs, outputs, " ".join(f"y{i} = Relu (x{i})" for i in "abcde"))
+    with pytest.raises(OptionError, match=r"dims: 5 dimensions have a smallest size of 0"):
+        tvm_ext.compile(many, dims={f"S{i}": (0, 8) for i in "abcde"}, cache=False)
+
+
 def test_other_names_and_sizes_are_errors() -> None:
     model = model_named("rows")
     with pytest.raises(OptionError, match=r"specialize: no dimension of .* is 'T'"):

@@ -46,6 +46,11 @@ def test_there_and_back_through_json() -> None:
     )
 
 
+def test_floats_that_json_has_not_are_words() -> None:
+    assert read(tuple[float, ...], ["inf", "-inf", 1]) == (float("inf"), -float("inf"), 1.0)
+    assert str(read(float, "nan")) == "nan"
+
+
 def test_fields_may_stand_by_name() -> None:
     assert read(Part, {"name": "x", "shape": [True]} | {"shape": [2]}) == Part("x", (2,))
     assert read(Part, {"name": "x", "shape": [], "later": 1}) == Part("x", ())

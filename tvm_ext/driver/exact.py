@@ -9,11 +9,12 @@ decided there, as for a model of numbers.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..core.errors import OptionError, TvmExtError, UnsupportedError
+from ..core.errors import ModelError, OptionError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
@@ -26,6 +27,9 @@ from .lower import SCHEDULED, Clock, Lowered, Programs, run_pipeline, start
 if TYPE_CHECKING:
     from ..passes.sizes.share_layouts import StoredWeights
 
+#: Programs beside the one of any size that `specialize` may ask for, and symbols that may be 0 in all combinations.
+_MOST, _MOST_EMPTY = 64, 4
+
 
 def lower_with_exact(
     source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments
@@ -36,7 +40,7 @@ def lower_with_exact(
 
     Raises:
         UnsupportedError: there is no program of any size, or none of a size that `specialize` names.
-        OptionError: a size of `specialize` is none that the program of any size takes.
+        OptionError: a size of `specialize` is none that the program of any size takes; or too many programs.
     """
     from ..passes.sizes.share_layouts import StoredWeights
 
@@ -55,7 +59,7 @@ def _asked(options: CompileOptions, symbols: Sequence[Symbol]) -> Iterator[dict[
     """Each combination of the sizes that `specialize` names.
 
     Raises:
-        OptionError: the program of any size does not take one.
+        OptionError: the program of any size does not take one, or there are too many.
     """
     known = {symbol.name: symbol for symbol in symbols}
     for name, sizes in options.specialize:
@@ -63,6 +67,10 @@ def _asked(options: CompileOptions, symbols: Sequence[Symbol]) -> Iterator[dict[
             if wrong := known[name].why_not(size):
                 raise OptionError(f"specialize: {wrong}", fix=known[name].fix_for(size))
     names = [name for name, _ in options.specialize]
+    count = math.prod(len(sizes) for _, sizes in options.specialize)
+    if count > _MOST:
+        fix = f"name fewer sizes; each combination is a compile of its own, and at most {_MOST} are made"
+        raise OptionError(f"specialize: {count} programs", fix=fix)
     if names:
         yield from (
             dict(zip(names, point, strict=True)) for point in itertools.product(*dict(options.specialize).values())
@@ -92,9 +100,7 @@ class _Beside:
         own = replace(self.options, shapes=shapes, dims=bounds).at(fixed)
         try:
             one = self._programs(own)
-        except OptionError:
-            raise
-        except TvmExtError as error:
+        except (UnsupportedError, ModelError) as error:
             raise UnsupportedError(f"with {sizes_text(fixed)}: {error.message}", fix=error.fix) from error
         lowered = one.lowered[0]
         for end in ("low", "high"):
@@ -127,7 +133,13 @@ class _Beside:
 
         Args:
             names: of symbols whose smallest size is stated as 0.
+
+        Raises:
+            OptionError: there are too many.
         """
+        if len(names) > _MOST_EMPTY:
+            fix = f"state 1 as the smallest size of some: each set of them has a program, of at most {_MOST_EMPTY}"
+            raise OptionError(f"dims: {len(names)} dimensions have a smallest size of 0: {', '.join(names)}", fix=fix)
         least = {one.name: one.low <= one.multiple for one in self.general.symbols}
         able = [name for name in names if least[name]]
         warnings = [f"dims: {name} cannot be 0: nor can it be other small sizes" for name in names if not least[name]]

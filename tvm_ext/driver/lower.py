@@ -80,7 +80,11 @@ class Lowered:
         """What tells names of its functions from those of other programs."""
         if self.body:
             return f"_{self.body}"
-        return f"_n{self.batch}" if self.batch else "".join(f"_{name}{size}" for name, size in self.fixed.items())
+        if self.batch:
+            return f"_n{self.batch}"
+        # S at 10 is _S10, S1 at 0 is _S1_0: within names underscores are two
+        names = {name: name.replace("_", "__") + "_" * name[-1].isdigit() for name in self.fixed}
+        return "".join(f"_{names[name]}{size}" for name, size in self.fixed.items())
 
     def with_bodies(self) -> Iterator[Lowered]:
         """It, and the bodies of its loops, and those within them."""

@@ -164,7 +164,7 @@ def call_of_read(machine: Vectors, floats: int, passes: int = 1) -> tuple[Callab
     """
     lanes, threads = machine.lanes, machine.threads
     steps = -(-floats // (threads * CHAINS * lanes))
-    x = np.resize(np.random.default_rng(0).random(1 << 20, dtype=np.float32), (threads, steps, CHAINS, lanes))
+    x = np.resize(np.random.default_rng(0).random((1 << 20) - 3, dtype=np.float32), (threads, steps, CHAINS, lanes))
     argument, out = tvm.runtime.tensor(x.ravel()), tvm.runtime.tensor(np.zeros((threads, CHAINS, lanes), np.float32))
     function = tvm.compile(for_threads(read_kernel(lanes), threads, "read"), target=machine.target())["read"]
     function(passes, 0, steps, argument, out)

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 from ..core.errors import ArtifactError, TvmExtError
 
 T = TypeVar("T")
+#: Floats that JSON has no numbers for, as they are written.
+_NO_NUMBERS = ("inf", "-inf", "nan")
 
 
 def row(value: Any) -> Any:
@@ -79,7 +81,7 @@ def _read(kind: Any, value: Any) -> Any:
             return tuple(map(read, each, value))
     elif origin in (Mapping, dict) and isinstance(value, Mapping):
         return {read(parts[0], key): read(parts[1], item) for key, item in value.items()}
-    elif kind is float and type(value) is int:
+    elif kind is float and (type(value) is int or value in _NO_NUMBERS):
         return float(value)
     elif not parts and _fits(kind, value):  # TVM's strings become Python's
         return value if type(value) is kind else kind(value)

@@ -26,9 +26,10 @@ def test_layers_in_a_row_add_up_as_the_root_of_their_number() -> None:
 
 
 def test_plain_values_and_back() -> None:
-    plan = PrecisionPlan("bf16", LAYERS, 4, 0.01, 0.005)
+    overflows = Layer(("conv2",), "conv2d", "float32", "beyond its range", float("inf"))
+    plan = PrecisionPlan("bf16", (*LAYERS, overflows), 4, 0.01, 0.005)
     assert PrecisionPlan.of_dict(json.loads(json.dumps(plan.as_dict()))) == plan
-    assert plan.as_dict()["kept"] == {"fc": "kept by hand"}
+    assert plan.as_dict()["kept"] == {"fc": "kept by hand", "conv2": "beyond its range"}
 
 
 def test_rounding() -> None:

@@ -65,6 +65,45 @@ def test_integers_wrap(dtype: str) -> None:
     np.testing.assert_array_equal(first, x + constants[0])
 
 
+def _truncated(a: np.ndarray) -> np.ndarray:
+    return np.array([int(abs(v) // 3) * (1 if v >= 0 else -1) for v in a.astype(object)], a.dtype)
+
+
+#: What reads a result that left the type -> (nodes behind it, of it and of x; what numpy says).
+READERS: dict[str, Any] = {
+    "greater": ([("Greater", ["a", "x"])], lambda a, x: a > x),
+    "less than 0": ([("Less", ["a", "zero"])], lambda a, x: a < 0),
+    "absolute": ([("Abs", ["a"])], lambda a, x: np.abs(a)),
+    "widened": ([("Cast", ["a"])], lambda a, x: a.astype("float64")),
+    "quotient": ([("Div", ["a", "three"])], lambda a, x: _truncated(a)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("kind", ["Add", "Sub", "Mul", "Neg"])
+def test_what_is_read_of_integers_that_wrapped(kind: str, dtype: str) -> None:
+    """In one kernel with their readers, which LLVM would simplify if it took them for whole numbers."""
+    limits, rng = np.iinfo(dtype), np.random.default_rng(7)
+    x = np.resize(np.array([limits.max, limits.min, 3, 1 << (limits.bits // 2 - 1)], dtype), 37)
+    y = rng.permutation(np.resize(np.array([3, 1, limits.max, 1 << (limits.bits // 2)], dtype), 37))
+    if kind == "Neg" and dtype.startswith("uint"):
+        pytest.skip("ONNX negates no unsigned integers")
+    with np.errstate(over="ignore"):
+        a = -x if kind == "Neg" else ARITHMETIC[kind](x, y)
+    operands = ["x"] if kind == "Neg" else ["x", "y"]
+    nodes, wanted, kinds = [node(kind, operands, ["a"])], {}, {}
+    for number, (readers, exact) in enumerate(READERS.values()):
+        (operator_, inputs), result = readers[0], exact(a, x)
+        nodes.append(node(operator_, inputs, [f"r{number}"], **({"to": 11} if operator_ == "Cast" else {})))
+        wanted[f"r{number}"], kinds[f"r{number}"] = result, result.dtype.name
+    feeds = {"x": x} if kind == "Neg" else {"x": x, "y": y}
+    known = {"zero": np.zeros((), dtype), "three": np.full((), 3, dtype)}
+    found = compiled(nodes, feeds, {**kinds, "a": dtype}, 17, known)
+    np.testing.assert_array_equal(found["a"], a)
+    for name, result in wanted.items():
+        np.testing.assert_array_equal(found[name], result, name)
+
+
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"])
 def test_floats_of_8_bits(dtype: str) -> None:
     x = RNG.standard_normal((7, 33)).astype(ml_dtypes.finfo(dtype).dtype)

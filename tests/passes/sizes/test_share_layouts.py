@@ -58,6 +58,18 @@ def test_what_no_stored_layout_serves_is_packed_anew(stored: StoredWeights) -> N
     assert one.ctx.plans == plans and not result.fired and len(result.skipped) == 1
 
 
+@pytest.mark.parametrize("by", ["record", "measure"])
+def test_what_was_measured_is_followed(stored: StoredWeights, by: str) -> None:
+    one = planned(32)
+    ((name, plan),) = one.ctx.plans.items()
+    options = next(o for o in ({**plan.config, "tile_o": t} for t in (1, 2, 3)) if o != plan.config)
+    one.ctx.plans[name] = replace(plan, config=options, cost=1.0, choice={"by": by})
+    result = ShareLayouts(stored).run(one.mod, one.ctx)
+    assert one.ctx.plans[name].config == options and not result.fired
+    one.ctx.plans[name] = replace(plan, config=options, cost=1.0, choice={"by": "estimate"})
+    assert ShareLayouts(stored).run(one.mod, one.ctx).fired and one.ctx.plans[name].config != options
+
+
 def test_stored_weights_are_told_by_value_and_layout(stored: StoredWeights) -> None:
     plain, turned = Layout.plain(2), Layout.plain(2).permuted((1, 0))
     nbytes = stored.bytes_of(CONSTANT, plain)

@@ -181,7 +181,7 @@ def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
         return relax.Tuple([as_dtype(emit(y), dtype_of(owner)) for y, owner in owners])
     if not attributes.get("training_mode", 0):
         if outputs_of(attributes) > 1:
-            raise Refusal("outputs of training that are read in inference")
+            raise Refusal("it lists outputs of training, and is no training")
         return stock("BatchNormalization", inputs, attributes, opset)
     rank, epsilon = int(x.ty.ndim), float(attributes.get("epsilon", 1e-5))
     keep, axes = float(attributes.get("momentum", 0.9)), [a for a in range(rank) if a != 1]

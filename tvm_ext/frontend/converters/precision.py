@@ -98,7 +98,8 @@ class InFloat32:
 
 
 def is_narrow(op_type: str, number: int, dtype: str, operands: Sequence[str]) -> bool:
-    """Whether an output that ONNX knows nothing of is of a narrow dtype: onnxruntime's operators have its first one's.
+    """Whether an output is of a narrow dtype, where ONNX infers no types: onnxruntime's operators give an output the
+    dtype of their first operand, if that is a float.
 
     Args:
         number: of the output.
@@ -106,7 +107,7 @@ def is_narrow(op_type: str, number: int, dtype: str, operands: Sequence[str]) ->
     """
     if (op_type, number) in _FLOAT32:
         return False
-    return operands[0] == dtype or "float" not in operands[0]
+    return not operands or operands[0] == dtype or "float" not in operands[0]
 
 
 def unread(wide: Mapping[relax.Var, relax.Var], uses: Mapping[relax.Var, Any]) -> set[relax.Var]:

@@ -17,7 +17,7 @@ from ...core.passes import CompileContext
 from ...core.sample_inputs import seeded_inputs
 from ...driver.compile import compile_model
 from ...driver.machine_code import code_of
-from ...passes.pipeline import LOWER
+from ...passes.pipeline import LOWER, MEMORY
 from ...runtime.library import is_artifact
 from ...runtime.model import CompiledModel, load
 from ...runtime.sizes.symbols import dimensions_of, named_sizes, sizes_text
@@ -83,15 +83,18 @@ def _compiled(model: Any, code: bool, options: dict[str, Any]) -> tuple[Compiled
 
 def _compiled_with_facts(model: Any, options: dict[str, Any]) -> tuple[CompiledModel, dict[str, CodeFacts], str]:
     """Compile in this process, past the cache, so that the assembly is that of the kernels which run."""
-    lowered: list[tuple[IRModule, CompileContext]] = []
+    tried: dict[int, IRModule] = {}
+    lowered: dict[int, tuple[IRModule, CompileContext]] = {}  # of programs that were kept: their memory is planned
 
     def watch(step: str, mod: IRModule, ctx: CompileContext) -> None:
         if step == LOWER[-1].name:
-            lowered.append((mod, ctx))
+            tried[id(ctx)] = mod
+        elif step == MEMORY[0].name and id(ctx) in tried:
+            lowered[id(ctx)] = tried[id(ctx)], ctx
 
     compiled = compile_model(model, instruments=Instruments(watch=watch), **options)
     code: dict[str, str] = {}
-    for (mod, ctx), program in zip(lowered, compiled.metadata.programs, strict=True):
+    for (mod, ctx), program in zip(lowered.values(), compiled.metadata.programs, strict=True):
         suffix = program.function.removeprefix("main")
         texts = code_of(kernels_of(mod), ctx.machine, "asm")
         code.update({f"{name}{suffix}": text for name, text in texts.items()})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 
 import numpy as np
 
@@ -35,8 +34,8 @@ ARITHMETIC = (
            non_expansive=True),
     _row("relax.power Pow", numpy=on_numbers(np.power), tir="tvm.tirx:power", vector_work=72,
          shape_arithmetic="elementwise", neutral=1.0),
-    _exact("relax.negative Neg", numpy=on_numbers(np.negative), tir=operator.neg, types="numbers", involution=True,
-           non_expansive=True),
+    _exact("relax.negative Neg", numpy=on_numbers(np.negative), tir="strict_floats:negative", types="numbers",
+           involution=True, non_expansive=True),
     _exact("relax.abs Abs", numpy=on_numbers(np.abs), tir="functions:absolute", types="numbers", not_negative=True,
            idempotent=True, non_expansive=True),
     _once("Sum", magnitude="sum", idle=True, non_expansive=True),

@@ -28,7 +28,7 @@ _PLAIN = (*_FLOATS, "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits 
 
 #: Integers whose arithmetic TVM takes for that of whole numbers, and the operators that may leave them.
 _WRAPPING = ("int32", "uint32", "int64", "uint64")
-_SUMS = ("relax.add", "relax.subtract", "relax.multiply")
+_SUMS = ("relax.add", "relax.subtract", "relax.multiply", "relax.negative")
 
 Legalization = Callable[[relax.BlockBuilder, Call], relax.Expr]
 

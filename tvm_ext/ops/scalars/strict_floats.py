@@ -26,7 +26,7 @@ from tvm.ir import Call
 from tvm.s_tir import SBlock
 
 from ...core.graph.nodes import nodes_of
-from .expressions import dtype_of, like
+from .expressions import dtype_of, let, like
 
 _LOWEST = {"float16": -65504.0, "float32": -3.4028234663852886e38, "float64": -1.7976931348623157e308}
 _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
@@ -45,6 +45,11 @@ def plus(a: Any, b: Any) -> Any:
 def minus(a: Any, b: Any) -> Any:
     """a - b; of floats as a + -1 b, which is the same number: a negation is exact."""
     return a + b * like(-1.0, b) if is_float(a) else _wrapped(operator.sub, a, b)
+
+
+def negative(x: Any) -> Any:
+    """-x; that of the smallest integer is itself."""
+    return -x if is_float(x) else _wrapped(operator.sub, like(0, x), x)
 
 
 def times(a: Any, b: Any) -> Any:
@@ -70,24 +75,54 @@ def _hidden_zero(x: Any) -> Any:
 def _wrapped(sum_or_product: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     """The result of integers modulo their width.
 
-    TVM joins constants as if no result left the type, so that they stand as what is left of all bits; and it tells
-    LLVM that none of 32 bits or more does: a sum with the largest unsigned number would then have the other one be 0.
+    TVM tells LLVM that no result of 32 bits or more leaves its type, so that x + 1 > x is always true, and joins
+    constants likewise. Those of 32 bits are computed in 64; those of 64 in halves, each of which has room for a carry.
     """
     dtype = dtype_of(a)
     width = int(tvm.DataType(dtype).bits)
     if width < 32:
         return sum_or_product(a, b)
-    y = sum_or_product(*(_hidden_integer(x, f"int{width}") for x in (a, b)))
-    return tirx.reinterpret(dtype, y) if dtype.startswith("uint") else y
+    if width == 32:
+        wide = (
+            "uint64" if sum_or_product is operator.mul and dtype == "uint32" else "int64"
+        )  # of a product no bit is left
+        return sum_or_product(a.astype(wide), b.astype(wide)).astype(dtype)
+    by_halves = {operator.add: _sum, operator.sub: _difference, operator.mul: _product}[sum_or_product]
+    y = _in_halves(a, lambda *low_high: _in_halves(b, lambda *others: by_halves(*low_high, *others)))
+    return y if dtype == "uint64" else tirx.reinterpret(dtype, y)
 
 
-def _hidden_integer(x: Any, signed: str) -> Any:
-    """A number with the same bits in a signed type; a constant, but 0 and 1, behind a negation."""
-    if not isinstance(x, tirx.IntImm):
-        return x if dtype_of(x) == signed else tirx.reinterpret(signed, x)
-    width, value = int(signed[3:]), int(x.value)
-    value = value - (1 << width) if value >> (width - 1) == 1 else value
-    return tirx.const(value, signed) if value in (0, 1) else tirx.bitwise_not(tirx.const(~value, signed))
+_LOW, _HALF = 0xFFFFFFFF, 32
+
+
+def _in_halves(x: Any, body: Callable[[Any, Any], Any]) -> Any:
+    """`body` of the low and the high 32 bits of an integer of 64, each as uint64."""
+    low, half = tirx.const(_LOW, "uint64"), tirx.const(_HALF, "uint64")
+    if isinstance(x, tirx.IntImm):
+        bits = int(x.value) & ((1 << 64) - 1)
+        return body(tirx.const(bits & _LOW, "uint64"), tirx.const(bits >> _HALF, "uint64"))
+    return let(tirx.reinterpret("uint64", x), lambda u: body(u & low, u >> half))
+
+
+def _joined(low: Any, high: Any) -> Any:
+    """high * 2^32 + low, of numbers below 2^63, modulo 2^64."""
+    mask, half = tirx.const(_LOW, "uint64"), tirx.const(_HALF, "uint64")
+    return let(low, lambda low: ((high + (low >> half)) << half) | (low & mask))
+
+
+def _sum(al: Any, ah: Any, bl: Any, bh: Any) -> Any:
+    return _joined(al + bl, ah + bh)
+
+
+def _difference(al: Any, ah: Any, bl: Any, bh: Any) -> Any:
+    """a + not b + 1."""
+    mask = tirx.const(_LOW, "uint64")
+    return _joined(al + (mask - bl) + tirx.const(1, "uint64"), ah + (mask - bh))
+
+
+def _product(al: Any, ah: Any, bl: Any, bh: Any) -> Any:
+    mask = tirx.const(_LOW, "uint64")
+    return _joined(al * bl, ((al * bh) & mask) + ((ah * bl) & mask))
 
 
 def equal(a: Any, b: Any) -> Any:

@@ -88,6 +88,11 @@ class _Wish:
     calls: int
 
     @property
+    def stays(self) -> bool:
+        """Whether the plan stays whatever it adds: there is no other one, or it follows a record or a measurement."""
+        return self.shared is None or self.plan.choice.get("by") != "estimate"
+
+    @property
     def gain(self) -> float:
         """Seconds that the plan saves; infinite where no other one is there."""
         return math.inf if self.shared is None else self.calls * (self.shared.cost - self.plan.cost)
@@ -114,7 +119,7 @@ class ShareLayouts(Pass):
         wishes = sorted(self._wishes(mod, ctx), key=lambda one: one.gain / one.nbytes, reverse=True)
         out, fired, skipped, spare = IRModule(dict(mod.functions_items()), attrs=mod.attrs), [], [], self._stored.spare
         for wish in wishes:
-            if wish.shared is None or (wish.pays and wish.nbytes <= spare):
+            if wish.shared is None or wish.stays or (wish.pays and wish.nbytes <= spare):
                 spare -= wish.nbytes
                 skipped.append(Event(wish.name, f"{wish.nbytes} bytes of weights in a layout of its own"))
                 continue
