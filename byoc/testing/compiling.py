@@ -57,7 +57,9 @@ def report(subject: Subject, model: KitModel) -> str:
     for region in report.regions:
         finite = region.seconds is None or (math.isfinite(region.seconds) and region.seconds >= 0)
         need(finite, f"cost of {region.name} is {region.seconds}")
-        json.dumps(dict(region.facts), allow_nan=False)
+        text = json.dumps(dict(region.facts), allow_nan=False)
+        words = [word for word in ("nan", "inf", "-inf") if f'"{word}"' in text]
+        need(not words, f"facts of {region.name} are not finite: {', '.join(words)}")
     need(subject.backend.name in str(report), f"a report without the back end's name:\n{report}")
     return f"{len(report.ops)} nodes, {len(report.regions)} regions"
 

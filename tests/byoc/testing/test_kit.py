@@ -164,7 +164,7 @@ def test_a_cost_that_is_no_time(chip: Backend, cost: float) -> None:
 
 def test_facts_that_are_no_plain_values(chip: Backend) -> None:
     odd = lowering(chip, lambda made: replace(made, facts={"rate": float("nan")}))
-    assert "ValueError" in failure(odd, "report-dense")
+    assert "not finite: nan" in failure(odd, "report-dense")
 
 
 def test_a_disassembler_that_says_nothing(chip: Backend) -> None:

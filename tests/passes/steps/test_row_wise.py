@@ -12,7 +12,9 @@ import pytest
 from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.driver.lower import lower_all
+from tvm_ext.driver.lower import _row_wise_outputs
+from tvm_ext.frontend.reading.reader import read_model
+from tvm_ext.frontend.reading.shapes import input_specs
 from tvm_ext.ops import operators
 
 from ...onnx_graphs import model, node, random, value
@@ -23,7 +25,9 @@ def proved(nodes: Sequence[onnx.NodeProto], out: Sequence[Any] | None = None, **
     arrays = {name: np.asarray(array) for name, array in weights.items()}
     proto = model(nodes, [value("x", ("B", 6))], [value("y", out or ("B", 6))], arrays)
     options = CompileOptions.of(shapes={"x": ("N", 6)}, specialize={"N": (2,)}, threads=1)
-    return str(lower_all(proto, options, Machine.detect(None, 1)).outputs[0])
+    source, shapes = read_model(proto), dict(options.shapes)
+    inputs = input_specs(proto.graph, shapes, source.name)
+    return str(_row_wise_outputs(source, options, Machine.detect(None, 1), inputs)[0])
 
 
 STEP = {"begin": [-1], "end": [-(2**31)], "axis": [0], "step": [-1]}
