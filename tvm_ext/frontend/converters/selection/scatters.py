@@ -45,7 +45,7 @@ def scatter_elements(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def scatter_nd(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """ScatterND; truth values are reduced as numbers."""
+    """ScatterND, with truth values reduced as numbers."""
     return stock("ScatterND", inputs, attributes, opset)
 
 
