@@ -52,6 +52,7 @@ class Operator:
             without a dot being one of `tvm_ext.ops.scalars`. With it an operator is part of elementwise kernels.
         types: what the scalar expression takes: "floats" (one of float32 and float64), "numbers" (integers too),
             "comparison" and "logic" (any computed types), "conversion" and "quantization" (stored types too).
+        wraps: whether results of integers leave their width, which the scalar expression then takes modulo.
         attributes: of its scalar expression -> how Relax's value is read, such as `float`.
         vector_work: of its scalar expression on a vector, in units of loading or storing one; measured on AVX-512.
         flops: its operations by operands and result; None: one an element, and none where elements are only moved.
@@ -92,6 +93,7 @@ class Operator:
     numpy: Evaluator | None = None
     tir: Callable[..., Any] | str | None = None
     types: str = "floats"
+    wraps: bool = False
     attributes: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     vector_work: int = 1
     flops: FlopCount | None = None

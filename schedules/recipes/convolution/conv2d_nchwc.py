@@ -51,17 +51,9 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
             return Miss(f"groups={window.groups}: this recipe has no grouped convolution")
         (oh, ow), inner, lanes = window.out_image, inner_steps(ci, machine.lanes), channel_lanes(co, machine)
         problem = blocked.Problem(
-            window.images,
-            co,
-            oh * ow,
-            ow,
-            ci // inner,
-            (kh, kw),
-            inner,
-            lanes,
-            weights_in=group.weights_in,
-            tap_rows=tap_rows(window),
-        )
+            window.images, co, oh * ow, ow, ci // inner, (kh, kw), inner, lanes,
+            weights_in=group.weights_in, tap_rows=tap_rows(window),
+        )  # fmt: skip
         return Conv2dMatch(group, conv.data, conv.weight, problem, window, machine.lanes)
 
     def layouts(self, match: Conv2dMatch, config: Config, offered: Sequence[Layout]) -> Layouts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
 
@@ -79,15 +80,19 @@ READERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
-@pytest.mark.parametrize("kind", ["Add", "Sub", "Mul", "Neg"])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        *itertools.product(["Add", "Sub", "Mul"], ["int32", "uint32", "int64", "uint64"]),
+        ("Neg", "int32"),
+        ("Neg", "int64"),
+    ],
+)
 def test_what_is_read_of_integers_that_wrapped(kind: str, dtype: str) -> None:
     """In one kernel with their readers, which LLVM would simplify if it took them for whole numbers."""
     limits, rng = np.iinfo(dtype), np.random.default_rng(7)
     x = np.resize(np.array([limits.max, limits.min, 3, 1 << (limits.bits // 2 - 1)], dtype), 37)
     y = rng.permutation(np.resize(np.array([3, 1, limits.max, 1 << (limits.bits // 2)], dtype), 37))
-    if kind == "Neg" and dtype.startswith("uint"):
-        pytest.skip("ONNX negates no unsigned integers")
     with np.errstate(over="ignore"):
         a = -x if kind == "Neg" else ARITHMETIC[kind](x, y)
     operands = ["x"] if kind == "Neg" else ["x", "y"]

@@ -192,15 +192,15 @@ def test_machine_code_has_them(kernel: str, machine: str) -> None:
     assert ("prefetchnta" if MACHINES[machine].mcpu == "znver5" else "prefetcht1") in code
 
 
+def without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves a pass out, from the call on."""
+    rest = tuple(one for one in kernel_passes.LOOPS if one.name != name)
+    monkeypatch.setattr(kernel_passes, "LOOPS", rest)
+
+
 @pytest.fixture
 def no_prefetches(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Leaves the pass out, from the call on."""
-
-    def off() -> None:
-        rest = tuple(one for one in kernel_passes.LOOPS if one.name != "insert-prefetches")
-        monkeypatch.setattr(kernel_passes, "LOOPS", rest)
-
-    return off
+    return lambda: without("insert-prefetches", monkeypatch)
 
 
 def operands(one: Made) -> list[np.ndarray]:

@@ -13,7 +13,7 @@ from tests.schedules.kernels import matched
 from tests.schedules.recipes.convolution.test_conv2d_nchwc import conv_group, reference
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Recipe
-from tvm_ext.passes.tir import kernel_passes, rows_of_padding
+from tvm_ext.passes.tir import rows_of_padding
 from tvm_ext.passes.tir.kernel_passes import lower_to_loops
 from tvm_ext.runtime.cpu import why_not_here
 from tvm_ext.schedules.blocked.cost import leaves_out_padding
@@ -21,7 +21,7 @@ from tvm_ext.schedules.blocked.problem import ROWS_INSIDE
 from tvm_ext.schedules.recipes.convolution.conv2d_grouped import Conv2dGrouped
 from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
 
-from .test_prefetches import Made, loops_of, operands, output_of
+from .test_prefetches import Made, loops_of, operands, output_of, without
 
 MACHINES = {name: Machine.described(name) for name in ("zen5", "zen3-avx2")}
 #: (image, weight, attributes) of convolutions, some of whose taps read padding alone.
@@ -55,13 +55,7 @@ def kernel(case: str, machine: Machine, tile_p: int = 3) -> Made:
 
 @pytest.fixture
 def whole(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Leaves the pass out, from the call on."""
-
-    def off() -> None:
-        rest = tuple(each for each in kernel_passes.LOOPS if each.name != "leave-out-padding")
-        monkeypatch.setattr(kernel_passes, "LOOPS", rest)
-
-    return off
+    return lambda: without("leave-out-padding", monkeypatch)
 
 
 @pytest.mark.parametrize("case", CASES)

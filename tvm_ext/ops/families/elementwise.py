@@ -20,11 +20,11 @@ _comparison = functools.partial(_step, types="comparison")
 _logic = functools.partial(_exact, types="logic")
 
 ARITHMETIC = (
-    _once("relax.add Add", numpy=on_numbers(np.add), tir="strict_floats:plus", types="numbers", magnitude="sum",
-          int8="between", neutral=0.0, non_expansive=True),
-    _once("relax.subtract Sub", numpy=on_numbers(np.subtract), tir="strict_floats:minus", types="numbers",
+    _once("relax.add Add", numpy=on_numbers(np.add), tir="strict_floats:plus", types="numbers", wraps=True,
+          magnitude="sum", int8="between", neutral=0.0, non_expansive=True),
+    _once("relax.subtract Sub", numpy=on_numbers(np.subtract), tir="strict_floats:minus", types="numbers", wraps=True,
           magnitude="sum", neutral=0.0, non_expansive=True),
-    _once("relax.multiply Mul", numpy=on_numbers(np.multiply), tir="strict_floats:times", types="numbers",
+    _once("relax.multiply Mul", numpy=on_numbers(np.multiply), tir="strict_floats:times", types="numbers", wraps=True,
           magnitude="factors", neutral=1.0, non_expansive=True),
     _once("relax.divide Div", numpy=evaluators.divide, tir="strict_floats:quotient", vector_work=2,
           magnitude="quotient", neutral=1.0),
@@ -35,7 +35,7 @@ ARITHMETIC = (
     _row("relax.power Pow", numpy=on_numbers(np.power), tir="tvm.tirx:power", vector_work=72,
          shape_arithmetic="elementwise", neutral=1.0),
     _exact("relax.negative Neg", numpy=on_numbers(np.negative), tir="strict_floats:negative", types="numbers",
-           involution=True, non_expansive=True),
+           wraps=True, involution=True, non_expansive=True),
     _exact("relax.abs Abs", numpy=on_numbers(np.abs), tir="functions:absolute", types="numbers", not_negative=True,
            idempotent=True, non_expansive=True),
     _once("Sum", magnitude="sum", idle=True, non_expansive=True),

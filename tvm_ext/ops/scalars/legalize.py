@@ -26,9 +26,8 @@ from .operators import scalar_call
 _FLOATS = (*sorted(NARROW_FLOATS), "float32", "float64")
 _PLAIN = (*_FLOATS, "bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 
-#: Integers whose arithmetic TVM takes for that of whole numbers, and the operators that may leave them.
+#: Integers whose arithmetic TVM takes for that of whole numbers.
 _WRAPPING = ("int32", "uint32", "int64", "uint64")
-_SUMS = ("relax.add", "relax.subtract", "relax.multiply", "relax.negative")
 
 Legalization = Callable[[relax.BlockBuilder, Call], relax.Expr]
 
@@ -55,7 +54,7 @@ def _is_ours(name: str, operands: Sequence[str], result: str) -> bool:
         return {*operands, result} <= {*_PLAIN}
     if of(name).types == "comparison":
         return {*operands} <= {*_FLOATS, "bool"}
-    return len({*operands, result}) == 1 and result in (*_FLOATS, *(_WRAPPING if name in _SUMS else ()))
+    return len({*operands, result}) == 1 and result in (*_FLOATS, *(_WRAPPING if of(name).wraps else ()))
 
 
 def _computed(call: Call, tensors: Sequence[Any], values: Sequence[te.Tensor]) -> te.Tensor:

@@ -92,22 +92,23 @@ def _wrapped(sum_or_product: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
     return y if dtype == "uint64" else tirx.reinterpret(dtype, y)
 
 
-_LOW, _HALF = 0xFFFFFFFF, 32
+_LOW = 0xFFFFFFFF
+
+
+def _word(value: int) -> Any:
+    return tirx.const(value, "uint64")
 
 
 def _in_halves(x: Any, body: Callable[[Any, Any], Any]) -> Any:
     """`body` of the low and the high 32 bits of an integer of 64, each as uint64."""
-    low, half = tirx.const(_LOW, "uint64"), tirx.const(_HALF, "uint64")
     if isinstance(x, tirx.IntImm):
-        bits = int(x.value) & ((1 << 64) - 1)
-        return body(tirx.const(bits & _LOW, "uint64"), tirx.const(bits >> _HALF, "uint64"))
-    return let(tirx.reinterpret("uint64", x), lambda u: body(u & low, u >> half))
+        return body(_word(int(x.value) & _LOW), _word(int(x.value) >> 32 & _LOW))
+    return let(tirx.reinterpret("uint64", x), lambda u: body(u & _word(_LOW), u >> _word(32)))
 
 
 def _joined(low: Any, high: Any) -> Any:
     """high * 2^32 + low, of numbers below 2^63, modulo 2^64."""
-    mask, half = tirx.const(_LOW, "uint64"), tirx.const(_HALF, "uint64")
-    return let(low, lambda low: ((high + (low >> half)) << half) | (low & mask))
+    return let(low, lambda low: ((high + (low >> _word(32))) << _word(32)) | (low & _word(_LOW)))
 
 
 def _sum(al: Any, ah: Any, bl: Any, bh: Any) -> Any:
@@ -116,13 +117,11 @@ def _sum(al: Any, ah: Any, bl: Any, bh: Any) -> Any:
 
 def _difference(al: Any, ah: Any, bl: Any, bh: Any) -> Any:
     """a + not b + 1."""
-    mask = tirx.const(_LOW, "uint64")
-    return _joined(al + (mask - bl) + tirx.const(1, "uint64"), ah + (mask - bh))
+    return _joined(al + (_word(_LOW) - bl) + _word(1), ah + (_word(_LOW) - bh))
 
 
 def _product(al: Any, ah: Any, bl: Any, bh: Any) -> Any:
-    mask = tirx.const(_LOW, "uint64")
-    return _joined(al * bl, ((al * bh) & mask) + ((ah * bl) & mask))
+    return _joined(al * bl, ((al * bh) & _word(_LOW)) + ((ah * bl) & _word(_LOW)))
 
 
 def equal(a: Any, b: Any) -> Any:

@@ -89,8 +89,8 @@ class _Wish:
 
     @property
     def stays(self) -> bool:
-        """Whether the plan stays whatever it adds: there is no other one, or it follows a record or a measurement."""
-        return self.shared is None or self.plan.choice.get("by") != "estimate"
+        """Whether the plan stays whatever it adds: it follows a record or a measurement."""
+        return self.plan.choice.get("by") != "estimate"
 
     @property
     def gain(self) -> float:
