@@ -21,7 +21,7 @@ from ..frontend.reading.shapes import input_specs
 from ..precision.decide import measured
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
-from .lower import NO_INSTRUMENTS, Clock, Lowered, Programs, start
+from .lower import NO_INSTRUMENTS, SCHEDULED, Clock, Lowered, Programs, start
 from .lowest import probe_near, unlike, unlike_outputs, with_windows
 from .probes import plans_of, probes_of
 
@@ -350,7 +350,7 @@ class _Lowering:
         first = programs[0]
         kernels = SizedKernels([one.mod for one in programs], first.ctx, self._sizes, self._solver, alignment.sites)
         mod = BindSizes(self._sizes, kernels.sites, kernels.functions)(first.mod, first.ctx).mod
-        last = Pipeline.of(self._options).before("loops").from_("lower-rest")
+        last = Pipeline.of(self._options).before(SCHEDULED).from_("lower-rest")
         return replace(first, mod=last.run(mod, first.ctx))
 
     def _outputs(self, lowered: Lowered, alignment: Alignment) -> tuple[TensorSpec, ...]:
