@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import tirx as T
 from tvm.s_tir import Schedule
+from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.group import Group

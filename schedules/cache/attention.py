@@ -10,8 +10,8 @@ corrects what they have so far, as in :mod:`..steps.attention_kernel`:
             o[row] = o[row] * exp(m - m') + s[row] values
         out = o / l
 
-Where there are fewer units than a few for each thread, the keys of each are cut in parts; m, l and o of parts are joined
-behind that. What stands in a cache behind the length is read by no sum.
+Where there are fewer units than a few for each thread, the keys of each are cut in parts; m, l and o of parts are
+joined behind that. What stands in a cache behind the length is read by no sum.
 """
 
 from __future__ import annotations
@@ -168,9 +168,7 @@ class CachedAttentionKernel:
             def write(d: Any, value: Any) -> None:
                 T.buffer_store(self._queries, value * _f(says.scale), [r, d])
 
-            self._tokens.turn(
-                (b, at, first + at), lambda d: self._read("query", b, at, says.first + head, d), write
-            )
+            self._tokens.turn((b, at, first + at), lambda d: self._read("query", b, at, says.first + head, d), write)
             for d in self._vectors(self._width):
                 T.buffer_store(self._result, _f(0), [r, d])
             with T.vectorized(t.lanes) as j:

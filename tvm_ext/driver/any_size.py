@@ -256,11 +256,10 @@ class _Lowering:
         """Raises OptionError for a state whose size is known at run time only."""
         for _, taken in lowered.ctx.states:
             if any(isinstance(dim, str) for dim in inputs[taken].shape):
-                raise OptionError(
-                    f"{self._source.name}: state: input {inputs[taken].name!r} is {inputs[taken]}, and a state has one "
-                    "size in all calls",
-                    fix=f"give numbers for its dimensions, as many rows as it is to hold: shapes={{{inputs[taken].name!r}: ...}}",
-                )
+                name = inputs[taken].name
+                wrong = f"input {name!r} is {inputs[taken]}, and a state has one size in all calls"
+                fix = f"give numbers for its dimensions, as many rows as it is to hold: shapes={{{name!r}: ...}}"
+                raise OptionError(f"{self._source.name}: state: {wrong}", fix=fix)
 
     def _check_outputs(self, alignment: Alignment, low: IRModule) -> None:
         from ..passes.sizes.generalize import NotAlike

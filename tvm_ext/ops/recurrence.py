@@ -115,7 +115,7 @@ def _register() -> None:
 def of_dialect(**functions: Any) -> None:
     """Have TVM's script know functions as R.tvm_ext.NAME."""
     for dialect in (tvm.script.relax, tvm.script.parser.relax):  # what R is in a text of its own, and what in a snippet
-        dialect.tvm_ext = types.SimpleNamespace(**{**vars(getattr(dialect, "tvm_ext", types.SimpleNamespace())), **functions})
+        vars(dialect).setdefault("tvm_ext", types.SimpleNamespace()).__dict__.update(functions)
 
 
 _register()

@@ -53,9 +53,10 @@ class SizedCalls:
             array if whole is None else _filled(held, array, whole)
             for held, array, whole in zip(memory.inputs, arrays, plan.inputs, strict=True)
         ]
+        given = into or [None] * len(memory.outputs)
         places = [
-            own if given is None or own is None or index is not None else given
-            for given, own, index in zip(into or [None] * len(memory.outputs), memory.outputs, plan.outputs, strict=True)
+            own if place is None or own is None or index is not None else place
+            for place, own, index in zip(given, memory.outputs, plan.outputs, strict=True)
         ]
         results = plan.function.call([*fed, memory.sizes], places)
         return [
