@@ -85,3 +85,27 @@ def expected(x: np.ndarray, at: int, past: np.ndarray) -> tuple[np.ndarray, np.n
     present[:, at] = x[:, 0] @ random(WIDTH, WIDTH, scale=0.2)
     scores = np.exp(x @ present.transpose(0, 2, 1))
     return scores / scores.sum(-1, keepdims=True), present
+
+
+def decoder(steps: int | str, rows: int = LENGTH, heads: int = 4, groups: int = 2) -> onnx.ModelProto:
+    """Attention over a cache of so many rows, of `steps` new tokens: x, lengths less one, and the longest of them."""
+    size = WIDTH
+    width = (heads + 2 * groups) * size
+    weights = {"w": random(size, width, scale=0.2), "cos": random(rows, size // 2), "sin": random(rows, size // 2)}
+    inputs = ["qkv", "", "", "past.key", "past.value", "lengths", "total", "cos", "sin"]
+    attention = node("GroupQueryAttention", " ".join(inputs), "y present.key present.value", num_heads=heads,
+                     kv_num_heads=groups, do_rotary=1)  # fmt: skip
+    attention.domain = "com.microsoft"
+    cache = (1, groups, rows, size)
+    ins = [value("x", (1, steps, size)), value("past.key", cache), value("past.value", cache),
+           value("lengths", (1,), TensorProto.INT32), value("total", (), TensorProto.INT32)]  # fmt: skip
+    outs = [value("y", (1, steps, heads * size)), value("present.key", cache), value("present.value", cache)]
+    proto = model([node("MatMul", "x w", "qkv"), attention], ins, outs, weights)
+    proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    return proto
+
+
+def tokens(steps: int, total: int) -> dict[str, np.ndarray]:
+    """What a step of :func:`decoder` takes, after which there are `total` rows."""
+    counts = {"lengths": np.int32([total - 1]), "total": np.array(total, "int32")}
+    return {"x": random(1, steps, WIDTH, seed=total), **counts}

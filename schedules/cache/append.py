@@ -61,8 +61,7 @@ class CacheAppend(Recipe[CacheMatch]):
                     index = [*at, vector * lanes + lane]
                     store(index, tokens.read("past", *index))
             with T.serial(tokens.batch) as b:
-                if match.says.source:
-                    tokens.check(b)
+                tokens.check(b)
                 first = tokens.first(b)
                 with T.serial(tokens.steps) as s, T.serial(groups) as g:
                     tokens.turn(
