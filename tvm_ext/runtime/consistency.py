@@ -156,8 +156,9 @@ def _check_symbols(metadata: Metadata) -> None:
     if len(set(names)) < len(names) or stated != set(names):
         wrong = f"{names!r:.300}; the dimensions of inputs are {sorted(stated)!r:.300}"
         raise ArtifactError(f"metadata field 'symbols' has {wrong}")
-    if metadata.state:
-        raise ArtifactError("metadata field 'state' pairs tensors of a program whose sizes are known at run time")
+    taken = {into for _, into in metadata.state}
+    if any(spec.name in taken and spec.batch_axis is not None for spec in metadata.inputs):
+        raise ArtifactError("metadata field 'state' pairs tensors whose sizes are known at run time")
     first = {symbol.name: symbol for symbol in metadata.programs[0].symbols}
     if any(replace(first[symbol.name], low=symbol.low) != symbol for symbol in metadata.symbols):
         raise ArtifactError("metadata field 'programs': the first has other bounds than 'symbols' says")

@@ -310,6 +310,19 @@ def test_a_decoder_is_onnxruntimes_step_by_step(
     assert np.array_equal(first, other.step(tokens(1, 1))["y"])
 
 
+def test_an_exported_decoder_has_its_states(
+    decoding: tuple[CompiledModel, onnxruntime.InferenceSession], tmp_path: Path
+) -> None:  # fmt: skip
+    made = decoding[0]
+    made.export(tmp_path / "decoder.so")
+    sessions = [one.session() for one in (made, tvm_ext.load(tmp_path / "decoder.so"))]
+    for total in (1, 2, 3):
+        results = [session.step(tokens(1, total))["y"] for session in sessions]
+        assert np.array_equal(*results)
+    with pytest.raises(InputError, match="'lengths'"):
+        sessions[1].step(tokens(1, LENGTH + 1))
+
+
 def test_a_step_of_a_decoder_keeps_no_memory(
     decoding: tuple[CompiledModel, onnxruntime.InferenceSession],
 ) -> None:  # fmt: skip
