@@ -12,7 +12,7 @@ from .cache.append import CacheAppend
 from .cache.recipe import CachedAttention
 from .recipes.attention import Attention
 from .recipes.batch_matmul import BatchMatmul
-from .recipes.concat import Concat
+from .recipes.concat import Concat, ConcatAnySize
 from .recipes.convolution.conv2d_amx import Conv2dAmx
 from .recipes.convolution.conv2d_depthwise import Conv2dDepthwise
 from .recipes.convolution.conv2d_dot import Conv2dDot
@@ -65,6 +65,7 @@ def recipes() -> tuple[Recipe, ...]:
         LayerNorm(),
         Take(),
         Concat(),
+        ConcatAnySize(),
         StridedSlice(),
         Pad(),
         Elementwise(),

@@ -109,3 +109,43 @@ def tokens(steps: int, total: int) -> dict[str, np.ndarray]:
     """What a step of :func:`decoder` takes, after which there are `total` rows."""
     counts = {"lengths": np.int32([total - 1]), "total": np.array(total, "int32")}
     return {"x": random(1, steps, WIDTH, seed=total), **counts}
+
+
+#: Attention over a cache that grows, as exporters write it.
+GROWING = """
+<ir_version: 8, opset_import: ["": 17]>
+growing (float[1, S, 32] x, float[1, 2, P, 16] past_key, float[1, 2, P, 16] past_value) =>
+        (float[1, S, 32] y, float[1, 2, T, 16] present_key, float[1, 2, T, 16] present_value) {
+  q0 = MatMul(x, wq)
+  k0 = MatMul(x, wk)
+  v0 = MatMul(x, wv)
+  shape = Shape(x)
+  two = Constant <value_ints = [2]> ()
+  zero = Constant <value_ints = [0]> ()
+  steps = Slice(shape, zero, two)
+  heads = Constant <value_ints = [2, 16]> ()
+  split = Concat <axis = 0> (steps, heads)
+  q1 = Reshape(q0, split)
+  k1 = Reshape(k0, split)
+  v1 = Reshape(v0, split)
+  q = Transpose <perm = [0, 2, 1, 3]> (q1)
+  k = Transpose <perm = [0, 2, 1, 3]> (k1)
+  v = Transpose <perm = [0, 2, 1, 3]> (v1)
+  present_key = Concat <axis = 2> (past_key, k)
+  present_value = Concat <axis = 2> (past_value, v)
+  keys = Transpose <perm = [0, 1, 3, 2]> (present_key)
+  scores = MatMul(q, keys)
+  p = Softmax <axis = -1> (scores)
+  o = MatMul(p, present_value)
+  joined = Transpose <perm = [0, 2, 1, 3]> (o)
+  y = Reshape(joined, shape)
+}
+"""
+
+
+def growing() -> onnx.ModelProto:
+    """The model :data:`GROWING`."""
+    proto = onnx.parser.parse_model(GROWING)
+    weights = (onnx.numpy_helper.from_array(random(32, 32, scale=0.2, seed=i), f"w{n}") for i, n in enumerate("qkv"))
+    proto.graph.initializer.extend(weights)
+    return proto

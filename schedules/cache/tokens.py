@@ -116,7 +116,7 @@ class Tokens:
         return T.bind(tirx.max(tirx.min(self.stated(sequence), self._capacity - self.steps), 0))
 
     def check(self, sequence: Any) -> None:
-        """Have the runtime raise InputError where rows of a sequence are not within the cache, if the call is to say it."""
+        """Have the runtime raise InputError where rows are not within the cache, if the call is to say so."""
         source = getattr(self._match.says, "source", "")
         if not source:
             return

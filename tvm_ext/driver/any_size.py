@@ -253,12 +253,16 @@ class _Lowering:
         self._solver = Solver(self._sizes, self._probes)
 
     def _check_states(self, lowered: Lowered, inputs: Sequence[TensorSpec]) -> None:
-        """Raises OptionError for a state whose size is known at run time only."""
-        for _, taken in lowered.ctx.states:
-            if any(isinstance(dim, str) for dim in inputs[taken].shape):
-                name = inputs[taken].name
-                wrong = f"input {name!r} is {inputs[taken]}, and a state has one size in all calls"
-                fix = f"give numbers for its dimensions, as many rows as it is to hold: shapes={{{name!r}: ...}}"
+        """Raises OptionError for a state that has symbolic sizes, but for one that grows along an axis of its own."""
+        from ..core.settings.states import axis_of_growth
+
+        for output, taken in lowered.ctx.states:
+            spec, axis = inputs[taken], axis_of_growth(lowered.imported.outputs[output], lowered.imported.inputs[taken])
+            symbolic = {number for number, dim in enumerate(spec.shape) if isinstance(dim, str)}
+            free = symbolic == {axis} and str(spec.shape[axis or 0]).isidentifier()
+            if not (free or (not symbolic and (axis is None or spec.shape[axis] == 0))):
+                wrong = f"input {spec.name!r} is {spec}, and a state has one size in all calls, or grows along one axis"
+                fix = f"give numbers for its dimensions, as many rows as it is to hold: shapes={{{spec.name!r}: ...}}"
                 raise OptionError(f"{self._source.name}: state: {wrong}", fix=fix)
 
     def _check_outputs(self, alignment: Alignment, low: IRModule) -> None:
@@ -297,7 +301,7 @@ class _Lowering:
         imported = import_model(self._source, options, growth=growth)
         begun = start(
             self._source, options, self._machine, self._clock, instruments, sensitivity=self._sensitivity,
-            imported=imported,
+            imported=imported, grows=True,
         )  # fmt: skip
         begun.ctx.facts[Growth] = growth
         if begun.imported.regions:

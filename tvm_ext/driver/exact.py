@@ -118,7 +118,7 @@ class _Beside:
         how = self.machine, self.clock, self.instruments
         if own.symbols:
             return lower_any_size(self.source, own, *how, self.stored)
-        begun = run_pipeline(start(self.source, own, *how), AssignLayouts.name)
+        begun = run_pipeline(start(self.source, own, *how, grows=True), AssignLayouts.name)
         if begun.imported.regions or begun.bodies:
             raise UnsupportedError(f"{self.source.name}: a part of it runs beside the program")
         mod, rest = (

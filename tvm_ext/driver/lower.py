@@ -221,13 +221,14 @@ def lower_sizes(
 
 def start(
     source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments, batch: int = 0,
-    sensitivity: Sensitivity | None = None, imported: Imported | None = None,
+    sensitivity: Sensitivity | None = None, imported: Imported | None = None, grows: bool = False,
 ) -> Lowered:  # fmt: skip
     """A model of static shapes after its import, before any pass.
 
     Args:
         sensitivity: the run that `max_error` asks for; None makes one if it does.
         imported: the model in Relax; None imports it.
+        grows: whether a state may grow, as it does at sizes that a program of any size is made of.
     """
     from ..frontend.importer import import_model
 
@@ -236,7 +237,7 @@ def start(
     imported = imported or import_model(source, options)
     clock.lap("import")
     begun = Lowered(source, imported, imported.mod, _context(imported, options, machine, instruments), clock, batch)
-    begun.ctx.states = state_pairs(options.state, imported.inputs, imported.outputs, source.name)
+    begun.ctx.states = state_pairs(options.state, imported.inputs, imported.outputs, source.name, grows)
     if sensitivity is not None:
         begun.ctx.alone, begun.ctx.together = sensitivity.alone, sensitivity.together
     return begun

@@ -21,7 +21,7 @@ import pytest
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
 from tests.runtime.programs import metadata
-from tests.state_graphs import HEADS, LENGTH, WIDTH, cached, decoder, expected, position, recurrent, tokens
+from tests.state_graphs import HEADS, LENGTH, WIDTH, cached, decoder, expected, growing, position, recurrent, tokens
 from tvm_ext.core.errors import InputError, OptionError, RunError
 from tvm_ext.runtime.memory.state_session import StateSession
 from tvm_ext.runtime.model import CompiledModel
@@ -359,3 +359,52 @@ def test_a_state_of_a_size_that_is_known_at_run_time_is_refused() -> None:
             tensor.type.tensor_type.shape.dim[2].dim_param = "P"
     with pytest.raises(OptionError, match=r"input 'past.key' is float32\[1, 2, P, 16\], and a state has one size"):
         compiled(proto, dims={"P": (1, 32)})
+
+
+@pytest.mark.parametrize(("low", "more"), [(0, {}), (1, {"specialize": {"S": (1,)}})])
+def test_a_state_that_grows(low: int, more: dict[str, Any], tmp_path: Path) -> None:
+    proto = growing()
+    pairs = {"present_key": "past_key", "present_value": "past_value"}
+    made = compiled(proto, pairs, threads=2, dims={"S": (1, 8), "P": (low, 40)}, **more)
+    made.export(tmp_path / "growing.so")
+    reference = onnxruntime.InferenceSession(proto.SerializeToString())
+    sessions = [one.session() for one in (made, tvm_ext.load(tmp_path / "growing.so"))]
+    memory = {state.write.ctypes.data for state in sessions[0]._states.values()}
+    past = dict.fromkeys(pairs.values(), np.zeros((1, 2, low, 16), np.float32))
+    for number, steps in enumerate((5, 1, 1, 8, 8, 1, 1, 8, 1)):
+        x = random(1, steps, 32, seed=number)
+        want, *present = reference.run(None, {"x": x, **past})
+        for y in (made.run({"x": x, **past})["y"], *(session.step({"x": x})["y"] for session in sessions)):
+            np.testing.assert_allclose(y, want, 1e-5, 2e-6)
+        past = dict(zip(past, present, strict=True))
+    for name, kept in sessions[0].state.items():
+        np.testing.assert_allclose(kept, past[name], 1e-5, 2e-6)
+    assert {state.write.ctypes.data for state in sessions[0]._states.values()} == memory
+    first = sessions[0].state
+    sessions[0].step({"x": random(1, 8, 32)})
+    with pytest.raises(InputError, match=rf"'past_key' .*: P is {42 + low}; it can be"):
+        sessions[0].step({"x": x})
+    sessions[0].reset(first)
+    assert np.array_equal(sessions[0].step({"x": x})["y"], sessions[1].step({"x": x})["y"])
+    with pytest.raises(InputError, match="state 'past_key' has a size of 41 along axis 2"):
+        sessions[0].reset({"past_key": random(1, 2, 41, 16)})
+
+
+def test_a_step_of_a_state_that_grows_writes_new_rows_only() -> None:
+    pairs = {"present_key": "past_key", "present_value": "past_value"}
+    made = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 40)})
+    session = made.session()
+    session.step({"x": random(1, 8, 32)})
+    before = session.state
+    for state in session._states.values():
+        state.read[...] = np.nan  # what is not read and not written stays
+    session.step({"x": random(1, 1, 32)})
+    after = session.state
+    for name in before:
+        assert after[name].shape[2] == before[name].shape[2] + 1
+        assert np.isnan(after[name][:, :, :-1]).all() and np.isfinite(after[name][:, :, -1]).all()
+    sized = made._callers._idle[0]._sized
+    assert sized is not None
+    (held,) = sized._memory.values()
+    lent = [state.write.ctypes.data for state in session._states.values()]
+    assert not {one.ctypes.data for one in (*held.inputs, *held.outputs) if one is not None} & {*lent}
