@@ -15,6 +15,7 @@ from ..core.errors import OptionError, TvmExtError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
+from ..core.settings.states import axis_of_growth, growing_axes
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import input_specs
@@ -123,7 +124,7 @@ class _Lowering:
             NotAlike: the programs of different sizes are not one.
             TvmExtError: the model cannot be imported at a size.
         """
-        lowered = None
+        lowered, self._grows = None, growing_axes(inputs)
         while lowered is None:
             lowered = self._attempt(inputs)
         return lowered
@@ -254,8 +255,6 @@ class _Lowering:
 
     def _check_states(self, lowered: Lowered, inputs: Sequence[TensorSpec]) -> None:
         """Raises OptionError for a state that has symbolic sizes, but for one that grows along an axis of its own."""
-        from ..core.settings.states import axis_of_growth
-
         for output, taken in lowered.ctx.states:
             spec, axis = inputs[taken], axis_of_growth(lowered.imported.outputs[output], lowered.imported.inputs[taken])
             symbolic = {number for number, dim in enumerate(spec.shape) if isinstance(dim, str)}
@@ -301,7 +300,7 @@ class _Lowering:
         imported = import_model(self._source, options, growth=growth)
         begun = start(
             self._source, options, self._machine, self._clock, instruments, sensitivity=self._sensitivity,
-            imported=imported, grows=True,
+            imported=imported, grows=self._grows,
         )  # fmt: skip
         begun.ctx.facts[Growth] = growth
         if begun.imported.regions:

@@ -20,6 +20,9 @@ AUTO = "auto"
 State = str | tuple[tuple[str, str], ...]
 """Pairs of an output and the input that takes it in the next call, in order; or :data:`AUTO`."""
 
+Axes = frozenset[tuple[str, int]]
+"""(name of an input, axis)."""
+
 _FIX = "for example state={'present.0.key': 'past.0.key'}, or state='auto' for the usual names"
 _PRESENT = re.compile(r"present(?:_key_values?)?(?:[._](.+))?")
 _SUFFIX = re.compile(r"(.*[^_.])(?:[_.](?:out|new|next)|_?[nN])")
@@ -54,7 +57,7 @@ def _is_rows(value: Any) -> bool:
 
 
 def state_pairs(
-    state: State, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model: str, grows: bool = False
+    state: State, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model: str, grows: Axes = frozenset()
 ) -> tuple[tuple[int, int], ...]:
     """The numbers of each output that is a state, and of the input that takes it.
 
@@ -62,7 +65,7 @@ def state_pairs(
         state: as :func:`checked_state` gave it.
         inputs, outputs: of the model.
         model: its name, for messages.
-        grows: whether an output may be larger than its input along one axis.
+        grows: (name of an input, axis) along which its output may be larger.
 
     Raises:
         OptionError: an unknown name, tensors that differ in shape or dtype, or names that tell no pair.
@@ -93,17 +96,24 @@ def axis_of_growth(output: TensorSpec, taken: TensorSpec) -> int | None:
     return axes[0] if len(axes) == 1 else None
 
 
-def _difference(output: TensorSpec, taken: TensorSpec, grows: bool) -> str:
+def growing_axes(inputs: Iterable[TensorSpec]) -> Axes:
+    """(name of an input, axis) of all that are symbolic, or of no size."""
+    return frozenset(
+        (spec.name, axis) for spec in inputs for axis, dim in enumerate(spec.shape) if dim == 0 or isinstance(dim, str)
+    )
+
+
+def _difference(output: TensorSpec, taken: TensorSpec, grows: Axes) -> str:
     """How the tensors of a pair differ; "" if they do not, or only as they may."""
     if (output.shape, output.dtype) == (taken.shape, taken.dtype):
         return ""
-    if grows and axis_of_growth(output, taken) is not None:
+    if (taken.name, axis_of_growth(output, taken)) in grows:
         return ""
     return f"output {output.name!r} is {output}, and input {taken.name!r} is {taken}"
 
 
 def _recognized(
-    inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model: str, grows: bool
+    inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model: str, grows: Axes
 ) -> tuple[tuple[int, int], ...]:  # fmt: skip
     """Pairs whose names are usual, and whose tensors are alike.
 
