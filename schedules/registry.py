@@ -8,9 +8,11 @@ import importlib.metadata
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.recipe import Recipe
 
+from .cache.append import CacheAppend
+from .cache.recipe import CachedAttention
 from .recipes.attention import Attention
 from .recipes.batch_matmul import BatchMatmul
-from .recipes.concat import Concat
+from .recipes.concat import Concat, ConcatAnySize
 from .recipes.convolution.conv2d_amx import Conv2dAmx
 from .recipes.convolution.conv2d_depthwise import Conv2dDepthwise
 from .recipes.convolution.conv2d_dot import Conv2dDot
@@ -54,6 +56,8 @@ def recipes() -> tuple[Recipe, ...]:
         DenseDot(),
         BatchMatmul(),
         Attention(),
+        CacheAppend(),
+        CachedAttention(),
         Recurrent(),
         Pool2d(),
         Reduction(),
@@ -61,6 +65,7 @@ def recipes() -> tuple[Recipe, ...]:
         LayerNorm(),
         Take(),
         Concat(),
+        ConcatAnySize(),
         StridedSlice(),
         Pad(),
         Elementwise(),

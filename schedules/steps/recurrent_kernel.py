@@ -238,8 +238,8 @@ class RecurrentKernel:
         """gates[rows, low:high] = h r, in register tiles."""
         tile, inputs = self._tile, self.match.hidden
         first, gates = self._weight.phases[phase]
-        for block, blocks in _tiles(low, high, tile.blocks):
-            for row, rows in _tiles(0, count, tile.rows):
+        for block, blocks in tiles(low, high, tile.blocks):
+            for row, rows in tiles(0, count, tile.rows):
                 acc = self._buffer("acc", (rows, blocks, gates, tile.lanes), "local")
                 vectors = functools.partial(self._vectors, rows, blocks, gates)
                 with vectors() as (n, b, g, lane):
@@ -286,7 +286,7 @@ class RecurrentKernel:
         return buffer
 
 
-def _tiles(low: Any, high: Any, size: int) -> Iterator[tuple[Any, int]]:
+def tiles(low: Any, high: Any, size: int) -> Iterator[tuple[Any, int]]:
     """(start, size) of tiles between two places, within loops over the whole ones, and over what is left: one tile, or
     if it is not known how much that is, tiles of 1."""
     count = high - low

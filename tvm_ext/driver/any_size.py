@@ -15,13 +15,14 @@ from ..core.errors import OptionError, TvmExtError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
+from ..core.settings.states import axis_of_growth, growing_axes
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import input_specs
 from ..precision.decide import measured
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
-from .lower import NO_INSTRUMENTS, Clock, Lowered, Programs, start
+from .lower import NO_INSTRUMENTS, SCHEDULED, Clock, Lowered, Programs, start
 from .lowest import probe_near, unlike, unlike_outputs, with_windows
 from .probes import plans_of, probes_of
 
@@ -54,11 +55,6 @@ def lower_any_size(
     from ..passes.sizes.generalize import NotAlike
 
     graph = frozen_source(source, options.freeze).proto.graph
-    if options.state:
-        raise UnsupportedError(
-            f"{source.name}: state={options.state!r} with dimensions whose sizes are known at run time",
-            fix="give numbers for all dimensions: shapes=",
-        )
     reasons: list[str] = []
     merged = _merged(options)
     for named in (options, merged) if merged != options else (options,):
@@ -128,7 +124,7 @@ class _Lowering:
             NotAlike: the programs of different sizes are not one.
             TvmExtError: the model cannot be imported at a size.
         """
-        lowered = None
+        lowered, self._grows = None, growing_axes(inputs)
         while lowered is None:
             lowered = self._attempt(inputs)
         return lowered
@@ -143,6 +139,7 @@ class _Lowering:
         from ..passes.sizes.generalize import NotAlike
 
         programs = [self._start(probe) for probe in self._probes]
+        self._check_states(programs[0], inputs)
         imports = [one.mod for one in programs]
         pipeline = Pipeline.of(self._options).before(ChooseRecipes).without(*_LEFT_OUT)
         programs = self._after(pipeline.before(GroupOperations), programs)
@@ -256,6 +253,17 @@ class _Lowering:
         self._probes = (*self._probes[:-1], probe, self._probes[-1])  # the last one stays the small one
         self._solver = Solver(self._sizes, self._probes)
 
+    def _check_states(self, lowered: Lowered, inputs: Sequence[TensorSpec]) -> None:
+        """Raises OptionError for a state that has symbolic sizes, but for one that grows along an axis of its own."""
+        for output, taken in lowered.ctx.states:
+            spec, axis = inputs[taken], axis_of_growth(lowered.imported.outputs[output], lowered.imported.inputs[taken])
+            symbolic = {number for number, dim in enumerate(spec.shape) if isinstance(dim, str)}
+            free = symbolic == {axis} and str(spec.shape[axis or 0]).isidentifier()
+            if not (free or (not symbolic and (axis is None or spec.shape[axis] == 0))):
+                wrong = f"input {spec.name!r} is {spec}, and a state has one size in all calls, or grows along one axis"
+                fix = f"give numbers for its dimensions, as many rows as it is to hold: shapes={{{spec.name!r}: ...}}"
+                raise OptionError(f"{self._source.name}: state: {wrong}", fix=fix)
+
     def _check_outputs(self, alignment: Alignment, low: IRModule) -> None:
         from ..passes.sizes.generalize import NotAlike
 
@@ -292,7 +300,7 @@ class _Lowering:
         imported = import_model(self._source, options, growth=growth)
         begun = start(
             self._source, options, self._machine, self._clock, instruments, sensitivity=self._sensitivity,
-            imported=imported,
+            imported=imported, grows=self._grows,
         )  # fmt: skip
         begun.ctx.facts[Growth] = growth
         if begun.imported.regions:
@@ -344,7 +352,7 @@ class _Lowering:
         first = programs[0]
         kernels = SizedKernels([one.mod for one in programs], first.ctx, self._sizes, self._solver, alignment.sites)
         mod = BindSizes(self._sizes, kernels.sites, kernels.functions)(first.mod, first.ctx).mod
-        last = Pipeline.of(self._options).before("loops").from_("lower-rest")
+        last = Pipeline.of(self._options).before(SCHEDULED).from_("lower-rest")
         return replace(first, mod=last.run(mod, first.ctx))
 
     def _outputs(self, lowered: Lowered, alignment: Alignment) -> tuple[TensorSpec, ...]:

@@ -109,8 +109,13 @@ def _register() -> None:
     operator = Op.get(NAME)
     operator.set_attr("FInferType", tvm_ffi.convert(_result_type))
     operator.set_attr("FPurity", True)
+    of_dialect(recurrence=recurrence)
+
+
+def of_dialect(**functions: Any) -> None:
+    """Have TVM's script know functions as R.tvm_ext.NAME."""
     for dialect in (tvm.script.relax, tvm.script.parser.relax):  # what R is in a text of its own, and what in a snippet
-        dialect.tvm_ext = types.SimpleNamespace(recurrence=recurrence)
+        vars(dialect).setdefault("tvm_ext", types.SimpleNamespace()).__dict__.update(functions)
 
 
 _register()

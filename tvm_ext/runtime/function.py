@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .memory.arrays import ARGUMENT_ALIGNMENT, aligned_empty, as_bytes, is_aligned, to_array, to_tensor, zero_copy
+from .memory.cache_lengths import register_refusal
 from .memory.output_memory import OutputMemory
 from .spec import Program, TensorSpec
 
@@ -54,11 +55,15 @@ class Function:
     ) -> None:
         import tvm_ffi
 
+        register_refusal()
         self._function, self._all_weights = function, weights
         self._weights = tuple(weights.tensors[i] for i in program.weights)
         self._inputs = [(spec.sizes, spec.numpy_dtype) for spec in inputs]
         self._outputs = [(spec.sizes, spec.numpy_dtype) for spec in outputs]
-        self._written, self._updates = dict(program.destinations), dict(program.updates)
+        self._written = dict(program.destinations)
+        # what grows is at the beginning of a larger array, which who made that has seen to
+        alike = ((output, taken) for output, taken in program.updates if self._outputs[output] == self._inputs[taken])
+        self._updates = dict(alike)
         self._memory = {index: OutputMemory(*self._outputs[index], shape) for index, shape in program.destinations}
         self._returned = [index for index in range(len(outputs)) if index not in self._written]
         self._from_dlpack = tvm_ffi.from_dlpack
@@ -82,20 +87,24 @@ class Function:
         Returns:
             The outputs: the memory of `into` where it was given, else arrays that share memory with nothing else.
         """
-        arguments = [self._argument(index, array) for index, array in enumerate(arrays)]
         outputs: list[np.ndarray] = [None] * len(self._outputs)  # type: ignore[list-item]
-        written = []
+        written, lent = [], {}
         for index, shape in self._written.items():
             memory = into[index] if into is not None else None
             if memory is None:
                 memory, tensor = self._memory[index].take()
             else:
                 tensor = self._from_dlpack(as_bytes(memory if memory.shape == shape else memory.reshape(shape)))
-            updated = self._updates.get(index)
-            if updated is not None and tensor.data_ptr() != arguments[updated].data_ptr():
-                np.copyto(memory, arrays[updated])
+            if (updated := self._updates.get(index)) is not None:
+                if memory is arrays[updated] and memory.shape == shape:
+                    lent[updated] = tensor
+                elif memory.ctypes.data != arrays[updated].ctypes.data:
+                    np.copyto(memory, arrays[updated])
             outputs[index] = memory
             written.append(tensor)
+        arguments = [
+            self._argument(index, array) if index not in lent else lent[index] for index, array in enumerate(arrays)
+        ]
         result = self._function(*arguments, *self._weights, *written, *self._arena)
         if self._returned:  # the result is all that is returned, a tensor or a tuple
             results = [result] if hasattr(result, "data_ptr") else list(result)
