@@ -11,6 +11,8 @@ from collections.abc import Generator, Iterator
 import pytest
 
 os.environ.setdefault("TVM_EXT_RATES", "typical")
+# numpy's threads spin for milliseconds behind each product, on cores that another process of the run needs.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m takes long tests away: the others of their files are no short ones
@@ -28,6 +30,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 20, 20)  # trees of sources and of TVM are many objects: 700 at a time takes a sixth
         gc.enable()
 
 

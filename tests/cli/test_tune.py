@@ -15,6 +15,7 @@ import pytest
 
 from tests.onnx_graphs import model, node, value
 from tests.onnx_graphs import random as normal
+from tests.tuning.conftest import short_rounds  # noqa: F401  (for all tests here)
 from tests.tuning.measure.processes import KEY, tracked
 from tvm_ext.core.records.record_book import RecordBook, lines_of
 from tvm_ext.tuning import tune as tune_module
@@ -151,11 +152,15 @@ def test_a_session_with_json_and_its_continuation(cli, small, tmp_path):
     assert len(candidates(log)) == 8
 
 
+#: `tvm-ext`, with short rounds.
+COMMAND = "from tests.tuning.rounds import shorten; shorten(); from tvm_ext.cli import main; raise SystemExit(main())"
+
+
 class Session:
     """`tvm-ext tune --json` in a process of its own."""
 
     def __init__(self, small, log, trials, *more):
-        command = [sys.executable, "-m", "tvm_ext.cli", *arguments(small, log, trials), "--json", *more]
+        command = [sys.executable, "-c", COMMAND, *arguments(small, log, trials), "--json", *more]
         # A shell that runs the tests in the background ignores SIGINT, and its children with it.
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 import tvm_ext
 from tests.onnx_graphs import text_model
+from tests.oracles.reference import session_of
 from tvm_ext.core.errors import InputError, ModelError, OptionError, UnsupportedError
 from tvm_ext.runtime.model import CompiledModel
 
@@ -175,7 +175,7 @@ def feeds_of(compiled: CompiledModel, sizes: Mapping[str, int]) -> dict[str, np.
 @pytest.mark.parametrize("name", MODELS)
 def test_a_program_agrees_with_onnxruntime_at_any_size(name: str) -> None:
     compiled = compiled_named(name)
-    session = onnxruntime.InferenceSession(model_named(name).SerializeToString(), providers=["CPUExecutionProvider"])
+    session = session_of(model_named(name), optimized=True)
     for sizes in [*SIZES[name], SIZES[name][0]]:  # what a larger call left behind is not read
         feeds = feeds_of(compiled, sizes)
         outputs = compiled.run(feeds)
@@ -297,7 +297,7 @@ def test_what_was_wrong_is_right_at_all_sizes(kind: str) -> None:
     model = text_model(text, _weights(k=(16, 3, 3, 3)) if "Conv" in text else {})
     compiled = tvm_ext.compile(model, dims=dims, threads=1, cache=False, records=None)
     assert {symbol.name: symbol.low for symbol in compiled.symbols} == lows
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = session_of(model, optimized=True)
     for part in (0.0, 1.0, 0.3, 0.45, 0.6, 0.0):
         sizes = {name: lows[name] + round(part * (high - lows[name])) for name, (_, high) in dims.items()}
         feeds = feeds_of(compiled, sizes)

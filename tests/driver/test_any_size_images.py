@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import onnxruntime
 import pytest
 
 import tvm_ext
 from tests.onnx_graphs import text_model
+from tests.oracles.reference import session_of
 from tvm_ext.core.errors import ModelError, UnsupportedError
 
 #: Largest size of the symbolic dimension: sizes of each remainder of strides up to 4, several times.
@@ -39,7 +39,7 @@ def agrees_at_all_sizes(text: str, high: int = _HIGH) -> list[int]:
     """
     model = text_model(text, {})
     compiled = tvm_ext.compile(model, dims={"H": (1, high)}, threads=1, cache=False, records=None)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = session_of(model, optimized=True)
     (symbol,) = compiled.symbols
     sizes = [size for size in range(symbol.low, symbol.high + 1) if not symbol.why_not(size)]
     for size in sizes:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 import tvm_ext
 from tests.driver.test_any_size import feeds_of as feeds_at
 from tests.driver.test_any_size import model_named
 from tests.onnx_graphs import text_model
+from tests.oracles.reference import session_of
 from tvm_ext.cli.app import main
 from tvm_ext.core.errors import InputError, OptionError
 from tvm_ext.runtime.model import CompiledModel
@@ -62,7 +62,7 @@ def feeds_of(model: onnx.ModelProto, sizes: Mapping[str, int]) -> dict[str, np.n
 
 def agrees(compiled: CompiledModel, model: onnx.ModelProto, sizes: Mapping[str, int]) -> None:
     feeds = feeds_of(model, sizes)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = session_of(model, optimized=True)
     outputs = compiled.run(feeds)
     for spec, expected in zip(compiled.outputs, session.run(None, feeds), strict=True):
         assert outputs[spec.name].shape == expected.shape, sizes

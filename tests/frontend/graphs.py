@@ -10,7 +10,7 @@ import onnx
 from onnx import helper
 
 from tests.onnx_graphs import model, value
-from tests.oracles.reference import onnxruntime_outputs
+from tests.oracles.reference import module_outputs, onnxruntime_outputs
 from tvm_ext.core.errors import TvmExtError
 from tvm_ext.core.options import CompileOptions
 from tvm_ext.frontend.importer import Imported, import_model
@@ -60,14 +60,9 @@ def run_onnxruntime(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> 
 
 def run_tvm(found: Imported, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """All outputs of the imported module, compiled by stock TVM."""
-    import tvm
-    from tvm import relax
-
     import tvm_ext.schedules  # brings kernels of operators that TVM has not  # noqa: F401
 
-    machine = relax.VirtualMachine(tvm.compile(found.mod, tvm.target.Target("llvm")), tvm.cpu())
-    results = machine["main"](*(tvm.runtime.tensor(feeds[spec.name]) for spec in found.inputs))
-    return [r.numpy() for r in ([results] if hasattr(results, "numpy") else results)]
+    return module_outputs(found.mod, [feeds[spec.name] for spec in found.inputs])
 
 
 def check_numbers(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray], **options: Any) -> Imported:

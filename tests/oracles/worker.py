@@ -34,6 +34,7 @@ def main(parent: str, module: str, function: str, limit: str) -> None:
     tasks, answers = _channel()
     answer: Callable[[Any], Any] = getattr(importlib.import_module(module), function)
     gc.freeze()  # modules live to the end
+    gc.set_threshold(50_000, 20, 20)  # as tests/conftest.py
     _tell("ready", answers)
     while True:
         try:

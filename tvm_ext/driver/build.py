@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import tvm
 from tvm import relax, tirx
-from tvm.ir import GlobalVar, IRModule
+from tvm.ir import IRModule
 
 from ..core.errors import BuildError, naming
 from ..core.graph.nodes import kernels_of, nodes_of
@@ -101,18 +101,18 @@ def _link(mod: IRModule, ctx: CompileContext, libraries: list[Any]) -> VMExecuta
     with target, naming(BuildError, lambda: "the program over its kernels cannot be made"):
         placed = any(is_lowered(kernel) for kernel in kernels.values())
         lowered = TO_VM.run(mod if placed else run_passes(IN_PLACE, mod, ctx, owners=False), ctx)
-        rest: dict[GlobalVar, Any] = {g: f for g, f in lowered.functions_items() if g.name_hint not in kernels}
-        rest[GlobalVar(_NOTHING)] = _nothing()
-        attrs = {**dict(lowered.attrs or {}), "external_mods": libraries}
-        return relax.build(IRModule(rest, attrs=attrs), target=target, relax_pipeline=None)
+        rest = {g: f for g, f in lowered.functions_items() if g.name_hint not in kernels}
+        builder = relax.ExecBuilder()
+        tvm.get_global_func("relax.VMCodeGen")(builder, IRModule(rest, attrs=lowered.attrs))
+        first, *others = libraries if libraries and libraries[0].kind == "llvm" else (_nothing(ctx.machine), *libraries)
+        return relax.VMExecutable(tvm.get_global_func("relax.VMLink")(builder, target, first, others, {}))
 
 
-_NOTHING = "tvm_ext_nothing"
-
-
-def _nothing() -> tirx.PrimFunc:
-    """A kernel that does nothing. Without any, TVM puts an empty C source in its place: running it takes a compiler."""
-    return tirx.PrimFunc([], tirx.Evaluate(0)).with_attr("global_symbol", _NOTHING)
+def _nothing(machine: Machine) -> Any:
+    """A runtime module that does nothing. Where there is none of LLVM, TVM puts an empty C source in its place: running
+    it takes a compiler."""
+    kernel = tirx.PrimFunc([], tirx.Evaluate(0)).with_attr("global_symbol", "tvm_ext_nothing")
+    return compile_kernels({"tvm_ext_nothing": kernel}, machine)
 
 
 def has_parallel_loops(mod: IRModule) -> bool:

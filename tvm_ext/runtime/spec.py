@@ -18,7 +18,7 @@ from .interface import TensorSpec as TensorSpec
 from .interface import View as View
 from .plain import read, row
 from .sizes.symbols import Symbol
-from .tvm_runtime import tvm_version
+from .tvm_runtime import tvm_version, version_of
 
 FORMAT_VERSION = 7
 
@@ -131,12 +131,7 @@ class Metadata:
 
 def installed_versions() -> dict[str, str]:
     """Versions that an artifact records, and must find again: of "tvm", "tvm_ffi" and "tvm_ext"."""
-    from importlib import metadata
-
     import tvm_ffi
 
-    try:
-        own = metadata.version("tvm-ext")
-    except metadata.PackageNotFoundError:  # a source tree that was never installed
-        own = "0+unknown"
+    own = version_of("tvm-ext") or "0+unknown"  # of a source tree that was never installed
     return {"tvm": tvm_version(), "tvm_ffi": tvm_ffi.__version__, "tvm_ext": own}

@@ -50,14 +50,22 @@ def runtime_symbols() -> ctypes.CDLL:
 @functools.cache
 def tvm_version() -> str:
     """The version of the installed TVM."""
+    if version := version_of("apache-tvm"):
+        return version
+    import tvm.runtime  # built from source
+
+    return str(tvm.__version__)
+
+
+@functools.cache
+def version_of(package: str) -> str:
+    """The version of a package, "" if it is not installed. Looking it up takes milliseconds, and is done once."""
     from importlib import metadata
 
     try:
-        return metadata.version("apache-tvm")
-    except metadata.PackageNotFoundError:  # built from source
-        import tvm.runtime
-
-        return str(tvm.__version__)
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def load_shared_library(path: str) -> Any:

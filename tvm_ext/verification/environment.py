@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib import metadata
 from typing import Any
 
 from ..core.machine import available_cores
 from ..runtime.cpu import first_core
+from ..runtime.tvm_runtime import version_of
 
 PACKAGES = ("tvm-ext", "apache-tvm", "apache-tvm-ffi", "onnx", "onnxruntime", "numpy")
 
@@ -29,10 +29,7 @@ def cpu_name() -> str:
 
 def package_version(name: str) -> str:
     """Version of an installed distribution; "not installed" otherwise."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
+    return version_of(name) or "not installed"
 
 
 def _memory_gib() -> float:

@@ -12,8 +12,9 @@ from ..core.errors import InputError, ModelError, UnsupportedError
 from ..core.machine import available_cores
 from ..frontend.reading.reader import LIMIT, read_model
 
-#: An option of onnxruntime: no sums of products of bytes that saturate, as its own do on CPUs without VNNI.
-_EXACT = "session.x64quantprecision"
+#: Options of onnxruntime: no sums of products of bytes that saturate, as its own do on CPUs without VNNI; and whether
+#: its threads spin behind a run, on cores that the runs to be compared want.
+_EXACT, _SPIN = "session.x64quantprecision", "session.intra_op.allow_spinning"
 
 
 def onnxruntime_session(model: Any, threads: int | None = None, *, optimized: bool = True) -> Any:
@@ -112,6 +113,7 @@ def _open(onnxruntime: Any, model: Any, options: Any) -> Any:
     source = read_model(model)  # says more clearly than onnxruntime what is wrong with a file
     source_of = os.fspath(model) if isinstance(model, str | os.PathLike) else source.proto.SerializeToString()
     options.add_session_config_entry(_EXACT, "1")
+    options.add_session_config_entry(_SPIN, "0")
     try:
         return onnxruntime.InferenceSession(source_of, options, providers=["CPUExecutionProvider"])
     except Exception as error:

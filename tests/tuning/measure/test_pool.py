@@ -22,12 +22,13 @@ from tvm_ext.schedules.recipes.convolution.conv2d_nchwc import Conv2dNCHWc
 from tvm_ext.schedules.recipes.convolution.conv2d_winograd import Conv2dWinograd
 from tvm_ext.tuning.measure import LocalMeasurer, MeasureError, Measurement
 
+from ..rounds import COLD
 from .misbehaving import HANGS
 from .processes import PATIENCE, Process, until
 from .tasks import CALLS, PLUGIN, SECONDS, TOLD, GroupTask, MatmulTask, children, misbehaving, relu_group
 
 pytestmark = pytest.mark.long
-_LIMITS = {"build_timeout": PATIENCE, "run_timeout": PATIENCE}
+_LIMITS = {"build_timeout": PATIENCE, "run_timeout": PATIENCE, "cold": COLD}
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from tvm_ext.tuning.measure import LocalMeasurer
 from tvm_ext.tuning.metaschedule import MetaScheduleDatabase, Trial, tune_kernels
 from tvm_ext.tuning.metaschedule.session import batch_of
 
+from ..rounds import COLD
 from .in_process import InProcess, operands, run
 from .kernels_to_tune import blocked_workload, matmul
 
@@ -199,7 +200,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_over_the_measuring_pool(tmp_path: Path) -> None:
-    with LocalMeasurer(MACHINE) as pool:
+    with LocalMeasurer(MACHINE, cold=COLD) as pool:
         for name in ("conv2d_nchwc", "conv2d_winograd", "batch_matmul"):
             summary = tune(tmp_path / name, 4, pool, name)
             assert (summary.trials, summary.kernels["k"].errors) == (4, {})
