@@ -194,6 +194,8 @@ def _attributes(node: Node, schema: Any) -> None:
         node.attributes["axes"] = [a % max(node.rank, 1) for a in node.attributes["axes"]]
     if "SAME" in node.attributes.get("auto_pad", "") and "Pool" in node.operator:
         node.attributes.pop("dilations", None)  # onnxruntime overlooks them
+        window = node.attributes.get("kernel_shape") or [1] * node.spatial
+        node.attributes["strides"] = window  # a longer one is a padding below 0
     if node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
         node.attributes.pop("pads", None)  # one or the other
 
