@@ -132,6 +132,13 @@ def split(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.Tuple(pieces)
 
 
+def unsqueeze(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Unsqueeze; by no axes it is its input."""
+    if opset < 13 and not attributes.get("axes"):
+        return inputs[0]
+    return stock("Unsqueeze", inputs, attributes, opset)
+
+
 def reshape(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Reshape; where `allowzero` makes a 0 mean 0, the shape is a known one."""
     if not attributes.get("allowzero", 0):
@@ -190,4 +197,5 @@ CONVERTERS: dict[str, Converter] = {
     "SpaceToDepth": space_to_depth,
     "Split": split,
     "Tile": tile,
+    "Unsqueeze": unsqueeze,
 }
