@@ -142,9 +142,10 @@ def _reference(case: Case) -> list[Any]:
 
 
 def _narrowest(graph: onnx.GraphProto, dtypes: Iterable[str]) -> str:
-    """The narrowest float of these and of what is cast to; "" if no value is cast."""
+    """The narrowest float of these and of what is cast to; "" if no value is cast, nor by onnxruntime's operators."""
     casts = [a.i for node in graph.node if node.op_type == "Cast" for a in node.attribute if a.name == "to"]
-    names = {*dtypes, *(helper.tensor_dtype_to_np_dtype(i).name for i in casts)} if casts else set()
+    mixed = casts or any(node.domain == "com.microsoft" for node in graph.node)
+    names = {*dtypes, *(helper.tensor_dtype_to_np_dtype(i).name for i in casts)} if mixed else set()
     return next((name for name in ("bfloat16", "float16", "float32", "float64") if name in names), "")
 
 

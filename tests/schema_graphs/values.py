@@ -330,6 +330,7 @@ _TAME = (
     "QuantizeLinear",
     "RoiAlign",
     "MaxRoiPool",
+    "SoftmaxCrossEntropyLoss",
     "DFT",
     "MaxPool",
     "microsoft.NhwcMaxPool",

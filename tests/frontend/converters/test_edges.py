@@ -192,6 +192,16 @@ def test_elements_are_padded_with_what_negative_pads_leave(mode: str, pads: list
     check_numbers(proto, {"x": RNG.standard_normal((4, 3)).astype(np.float32)})
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bounds_of_an_old_clip_are_those_of_float32(dtype: str) -> None:
+    """Where one is left out; so that an infinity does not pass."""
+    x, most = np.array([-np.inf, np.inf, np.nan, -9, 9], dtype), np.finfo(np.float32).max
+    nodes = [node("Clip", ["x"], ["y"], max=6.0), node("Clip", ["x"], ["z"], min=-6.0)]
+    found = compiled(nodes, {"x": x}, {"y": dtype, "z": dtype}, 9)
+    np.testing.assert_array_equal(found["y"], np.clip(x, -most, 6))
+    np.testing.assert_array_equal(found["z"], np.clip(x, -6, most))
+
+
 def test_no_axes_and_outputs_of_training_that_nobody_reads() -> None:
     norm = node("BatchNormalization", ["u", "w", "w", "w", "w"], list("ymvsd"))
     proto = model([node("Unsqueeze", ["x"], ["u"]), norm], [value("x", [1, 2])], [value("y", None)],
