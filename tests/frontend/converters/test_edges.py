@@ -187,9 +187,11 @@ def test_refusals_are_in_words_of_the_node(one: Any, shape: Any, weights: Any, o
 @pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
 @pytest.mark.parametrize("pads", [[0, 2, -3, 2], [-1, -1, -1, -1], [3, -1, 2, 1], [-2, 1, 1, -1]], ids=str)
 def test_elements_are_padded_with_what_negative_pads_leave(mode: str, pads: list[int]) -> None:
-    proto = model([node("Pad", ["x", "p"], ["y"], mode=mode)], [value("x", [4, 3])], [value("y", None)],
+    """And the value, which only other modes read, may be computed."""
+    inputs = [value("x", [4, 3]), value("v", [])]
+    proto = model([node("Pad", ["x", "p", "v"], ["y"], mode=mode)], inputs, [value("y", None)],
                   {"p": np.int64(pads)}, 19)  # fmt: skip
-    check_numbers(proto, {"x": RNG.standard_normal((4, 3)).astype(np.float32)})
+    check_numbers(proto, {"x": RNG.standard_normal((4, 3)).astype(np.float32), "v": np.array(1, np.float32)})
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

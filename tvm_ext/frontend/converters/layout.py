@@ -111,9 +111,8 @@ def _with_elements(inputs: Any, attributes: Attributes, opset: int) -> Any:
             raise Refusal(f"mode {mode!r} with pads {added} of {left} elements along dimension {axis}")
     if min(pads, default=0) < 0:
         x, pads = emit(relax.op.strided_slice(x, list(axes), starts, ends)), [max(p, 0) for p in pads]
-        inputs = [x, constant(np.array(pads, np.int64)), *list(inputs)[2:]]
         attributes = {**attributes, "pads": pads}
-    return stock("Pad", inputs, attributes, opset)
+    return stock("Pad", [x, constant(np.array(pads, np.int64)), None, inputs[3]], attributes, opset)
 
 
 def split(inputs: Any, attributes: Attributes, opset: int) -> Any:
