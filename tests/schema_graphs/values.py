@@ -86,6 +86,8 @@ _EQUATIONS = {
     2: ("ij,jk->ik", "ij,jk", "ij,jk->", "ij,ij->ji", "...j,jk->...k", "ij,ij->i"),
     1: ("...i->...", "...ij->...ji", "...ii->...i"),
 }
+#: Of states that are quantized: nobody says what infinity becomes.
+_BOUNDED = ("Sigmoid", "Tanh", "Softsign", "HardSigmoid")
 _GATES = ("Sigmoid", "Tanh", "Relu", "Softsign", "HardSigmoid", "Elu")
 
 
@@ -115,7 +117,7 @@ _NAMED: dict[str, Callable[[Node], Any]] = {
     "LpNormalization.p": lambda n: n.rng.choice((1, 2)),
     "RNN.activations": lambda n: n.rng.choices(_GATES, k=n.sizes.of("D")),
     "GRU.activations": lambda n: n.rng.choices(_GATES, k=2 * n.sizes.of("D")),
-    "microsoft.DynamicQuantizeLSTM.activations": lambda n: n.rng.choices(_GATES, k=3 * n.sizes.of("D")),
+    "microsoft.DynamicQuantizeLSTM.activations": lambda n: n.rng.choices(_BOUNDED, k=3 * n.sizes.of("D")),
     "LSTM.activations": lambda n: n.rng.choices(_GATES, k=3 * n.sizes.of("D")),
     "activation_alpha": lambda n: [0.3] * n.sizes.of("D"), "activation_beta": lambda n: [0.6] * n.sizes.of("D"),
     "output_shape": lambda n: n.each(3, 9, n.spatial), "pooled_shape": lambda n: [2, 3],
@@ -328,6 +330,7 @@ _TAME = (
     "QuantizeLinear",
     "RoiAlign",
     "MaxRoiPool",
+    "SoftmaxCrossEntropyLoss",
     "DFT",
     "MaxPool",
     "microsoft.NhwcMaxPool",
@@ -336,6 +339,7 @@ _TAME = (
     "Col2Im",
     "Resize",
     "microsoft.Attention",
+    "microsoft.CDist",
     "microsoft.Inverse",
     "microsoft.GridSample",
     "microsoft.MultiHeadAttention",

@@ -43,6 +43,17 @@ def test_quotients_and_remainders(dtype: str) -> None:
         np.testing.assert_array_equal(found[name], wanted.astype(dtype))
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_the_least_integer_over_minus_one_is_below_0(dtype: str) -> None:
+    """As it wraps; LLVM must not take it for the positive number that no integer of the type is."""
+    kind, least = helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), np.array([np.iinfo(dtype).min, 6], dtype)
+    nodes = [node("Div", ["a", "b"], ["q"]), node("Less", ["q", "zero"], ["y"])]
+    ends = [value("a", [2], kind), value("b", [2], kind)], [value("y", [2], 9)]
+    proto = model(nodes, *ends, {"zero": np.zeros((), dtype)})
+    found = tvm_ext.compile(proto, cache=False).run({"a": least, "b": np.array([-1, -1], dtype)})
+    np.testing.assert_array_equal(found["y"], [True, True])
+
+
 def test_integers_are_divided_beside_floats() -> None:
     """Two kernels by one name: the converter's, and that of the group."""
     a, b = np.array([[7, -8, 9]], np.int32), np.array([[2, 3, -4]], np.int32)

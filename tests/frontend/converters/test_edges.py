@@ -8,9 +8,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 
+import tvm_ext
 from tvm_ext.core.errors import UnsupportedError
 
 from ..graphs import check_numbers, imported, model, node, value
@@ -48,6 +50,7 @@ def test_the_clip_of_an_lstm_is_of_its_gates() -> None:
 
 
 ARITHMETIC = {"Add": operator.add, "Sub": operator.sub, "Mul": operator.mul}
+UNARY = {"Neg": operator.neg, "Abs": np.abs}
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
@@ -84,8 +87,7 @@ READERS: dict[str, Any] = {
     ("kind", "dtype"),
     [
         *itertools.product(["Add", "Sub", "Mul"], ["int32", "uint32", "int64", "uint64"]),
-        ("Neg", "int32"),
-        ("Neg", "int64"),
+        *itertools.product(UNARY, ["int32", "int64"]),
     ],
 )
 def test_what_is_read_of_integers_that_wrapped(kind: str, dtype: str) -> None:
@@ -94,14 +96,14 @@ def test_what_is_read_of_integers_that_wrapped(kind: str, dtype: str) -> None:
     x = np.resize(np.array([limits.max, limits.min, 3, 1 << (limits.bits // 2 - 1)], dtype), 37)
     y = rng.permutation(np.resize(np.array([3, 1, limits.max, 1 << (limits.bits // 2)], dtype), 37))
     with np.errstate(over="ignore"):
-        a = -x if kind == "Neg" else ARITHMETIC[kind](x, y)
-    operands = ["x"] if kind == "Neg" else ["x", "y"]
+        a = UNARY[kind](x) if kind in UNARY else ARITHMETIC[kind](x, y)
+    operands = ["x"] if kind in UNARY else ["x", "y"]
     nodes, wanted, kinds = [node(kind, operands, ["a"])], {}, {}
     for number, (readers, exact) in enumerate(READERS.values()):
         (operator_, inputs), result = readers[0], exact(a, x)
         nodes.append(node(operator_, inputs, [f"r{number}"], **({"to": 11} if operator_ == "Cast" else {})))
         wanted[f"r{number}"], kinds[f"r{number}"] = result, result.dtype.name
-    feeds = {"x": x} if kind == "Neg" else {"x": x, "y": y}
+    feeds = {"x": x} if kind in UNARY else {"x": x, "y": y}
     known = {"zero": np.zeros((), dtype), "three": np.full((), 3, dtype)}
     found = compiled(nodes, feeds, {**kinds, "a": dtype}, 17, known)
     np.testing.assert_array_equal(found["a"], a)
@@ -162,6 +164,12 @@ FLOAT4 = np.ones((2, 3), ml_dtypes.float4_e2m1fn)
         (node("BatchNormalization", ["x", "w", "w", "w", "w"], list("ymvsd")), [1, 2], {"w": [1.0, 2.0]}, 9,
          "training"),
         (node("Resize", ["x", "s", "s"], ["y"]), [], {"s": []}, 12, "neither scales nor sizes"),
+        (node("ReverseSequence", ["x", "n"], ["y"]), [5, 4], {"n": np.int64([1, 2, 3])}, 10, "3 lengths of 4"),
+        (node("ConvTranspose", ["x", "w"], ["y"], output_shape=[8]), [1, 1, 1], {"w": [[[1.0]]]}, 17, "do not fill"),
+        (node("Col2Im", ["x", "i", "k"], ["y"]), [1, 4, 12], {"i": np.int64([4, 9]), "k": np.int64([2, 2])}, 18,
+         "not of 24"),
+        (node("Pad", ["x", "p"], ["y"], mode="reflect"), [4], {"p": np.int64([0, 4])}, 19, "of 4 elements"),
+        (node("Pad", ["x", "p"], ["y"], mode="edge"), [4], {"p": np.int64([-4, 4])}, 19, "of 0 elements"),
         (node("Identity", ["f"], ["y"]), [1], {"f": FLOAT4}, 23, "float4"),
         (node("LayerNormalization", ["x", "w"], ["y", "m"]), [2, 0], {"w": []}, 17, "no elements"),
     ],
@@ -174,3 +182,53 @@ def test_refusals_are_in_words_of_the_node(one: Any, shape: Any, weights: Any, o
     with pytest.raises(UnsupportedError, match=part) as raised:
         imported(proto)
     assert "cannot be converted" not in str(raised.value)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+@pytest.mark.parametrize("pads", [[0, 2, -3, 2], [-1, -1, -1, -1], [3, -1, 2, 1], [-2, 1, 1, -1]], ids=str)
+def test_elements_are_padded_with_what_negative_pads_leave(mode: str, pads: list[int]) -> None:
+    """And the value, which only other modes read, may be computed."""
+    inputs = [value("x", [4, 3]), value("v", [])]
+    proto = model([node("Pad", ["x", "p", "v"], ["y"], mode=mode)], inputs, [value("y", None)],
+                  {"p": np.int64(pads)}, 19)  # fmt: skip
+    check_numbers(proto, {"x": RNG.standard_normal((4, 3)).astype(np.float32), "v": np.array(1, np.float32)})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bounds_of_an_old_clip_are_those_of_float32(dtype: str) -> None:
+    """Where one is left out; so that an infinity does not pass."""
+    x, most = np.array([-np.inf, np.inf, np.nan, -9, 9], dtype), np.finfo(np.float32).max
+    nodes = [node("Clip", ["x"], ["y"], max=6.0), node("Clip", ["x"], ["z"], min=-6.0)]
+    found = compiled(nodes, {"x": x}, {"y": dtype, "z": dtype}, 9)
+    np.testing.assert_array_equal(found["y"], np.clip(x, -most, 6))
+    np.testing.assert_array_equal(found["z"], np.clip(x, -6, most))
+
+
+def test_no_axes_and_outputs_of_training_that_nobody_reads() -> None:
+    norm = node("BatchNormalization", ["u", "w", "w", "w", "w"], list("ymvsd"))
+    proto = model([node("Unsqueeze", ["x"], ["u"]), norm], [value("x", [1, 2])], [value("y", None)],
+                  {"w": np.float32([1, 2])}, 9)  # fmt: skip
+    proto.graph.node[0].attribute.append(helper.make_attribute("axes", [], attr_type=7))
+    x = RNG.standard_normal((1, 2)).astype(np.float32)
+    wide = (x - [1, 2]) / np.sqrt(np.float64([1, 2]) + 1e-5) * [1, 2] + [1, 2]
+    np.testing.assert_allclose(tvm_ext.compile(proto, cache=False).run({"x": x})["y"], wide, rtol=1e-5)
+
+
+def test_where_data_decide_a_size_a_model_cut_in_two_runs(tmp_path: Any) -> None:
+    """As the error says: up to the node, and with what the node makes as an input."""
+    nodes = [node("ReduceSum", ["x"], ["n"], keepdims=0), node("Range", ["zero", "n", "one"], ["r"], "steps"),
+             node("Cast", ["r"], ["f"], to=1), node("ReduceMean", ["x"], ["m"], keepdims=0),
+             node("Cast", ["m"], ["g"], to=1), node("Mul", ["f", "g"], ["y"])]  # fmt: skip
+    ends = [value("x", [100], 7)], [value("y", ["steps"])]
+    proto = model(nodes, *ends, {"zero": np.int64(0), "one": np.int64(1)})
+    with pytest.raises(UnsupportedError) as raised:
+        imported(proto)
+    assert "extract_model" in str(raised.value.fix) and "with 'r' as an input" in str(raised.value.fix)
+    onnx.save(proto, tmp_path / "whole.onnx")
+    x, feeds = RNG.integers(0, 3, 100), {}
+    for name, inputs, outputs in (("first", ["x"], ["n"]), ("second", ["x", "r"], ["y"])):
+        onnx.utils.extract_model(tmp_path / "whole.onnx", tmp_path / f"{name}.onnx", inputs, outputs)
+        feeds = {"x": x, **({"r": np.arange(feeds["n"])} if feeds else {})}
+        shapes = {"r": feeds["r"].shape} if "r" in feeds else None
+        feeds = tvm_ext.compile(tmp_path / f"{name}.onnx", shapes=shapes, cache=False).run(feeds)
+    np.testing.assert_allclose(feeds["y"], np.arange(x.sum()) * np.float32(x.sum() // 100), rtol=1e-6)

@@ -23,6 +23,14 @@ def close(found: np.ndarray, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(found, parts, rtol=1e-6, atol=1e-6 * np.abs(parts).max())
 
 
+def test_stft_of_samples_without_a_last_dimension() -> None:
+    """As exporters write it, and onnxruntime takes it."""
+    x, known = RNG.standard_normal((2, 40)).astype(np.float32), {"step": np.int64(5), "length": np.int64(8)}
+    proto = model([node("STFT", ["x", "step", "", "length"], ["y"])], [value("x", x.shape)], [value("y", None)], known)
+    frames = np.stack([x[:, at : at + 8] for at in range(0, 33, 5)], 1)
+    close(run(proto, x), np.fft.rfft(frames))
+
+
 @pytest.mark.parametrize(
     ("opset", "axis", "length"),
     [(20, 0, 6), *(pytest.param(*of, marks=pytest.mark.long) for of in ((17, 1, None), (20, 1, 16)))],

@@ -56,6 +56,31 @@ def test_qlinear_matmul(dtype: str, channel: bool) -> None:
     equal_bits(proto, integers((2, 5, 33), dtype))
 
 
+@pytest.mark.parametrize("zero", [0, -5])
+@pytest.mark.parametrize(
+    ("shape", "filters", "attributes"),
+    [
+        ((1, 16, 9, 7), (8, 16, 3, 3), {"pads": [1, 0, 2, 1]}),
+        ((2, 16, 9, 7), (8, 4, 3, 2), {"group": 4, "strides": [2, 1]}),
+        ((1, 16, 30), (8, 16, 3), {"pads": [3, 2], "dilations": [3]}),
+        ((1, 16, 30), (8, 16, 5), {"strides": [2]}),
+    ],
+    ids=str,
+)
+def test_a_convolution_of_bytes_whose_zero_point_is_computed(
+    shape: Any, filters: Any, attributes: Any, zero: int
+) -> None:
+    """As dynamic quantization writes it: of one dimension and of two, it is one of bytes, not of int32."""
+    nodes = [node("DynamicQuantizeLinear", "x", "q s z"), node("ConvInteger", "q w z zw", "y", **attributes)]
+    proto = model(nodes, [value("x", shape)], [value("y", None, TensorProto.INT32)],
+                  {"w": integers(filters, "int8"), "zw": np.int8(zero)})  # fmt: skip
+    x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    compiled = tvm_ext.compile(proto, cache=False)
+    np.testing.assert_array_equal(compiled.run({"x": x})["y"], first(onnxruntime_outputs(proto, {"x": x})))
+    if "group" not in attributes and not zero:
+        assert "conv2d" in {kernel["recipe"].partition("_")[0] for kernel in compiled.report["kernels"]}
+
+
 @pytest.mark.parametrize("channel", [False, True])
 @pytest.mark.parametrize("groups", [1, 2])
 def test_qlinear_conv(groups: int, channel: bool) -> None:

@@ -71,13 +71,10 @@ def is_stated(attribute: onnx.AttributeProto) -> bool:
 
 
 def float_defaults(node: onnx.NodeProto, opset: int) -> dict[str, float]:
-    """ONNX's defaults of a standard operator's numbers, rounded to the float32 that they are of; converters' are not.
-
-    Those of Clip are none: its bounds do not bind.
-    """
+    """ONNX's defaults of a standard operator's numbers, as the float32 that they are of; not those of converters."""
     from onnx import defs
 
-    if node.domain not in ("", "ai.onnx") or node.op_type == "Clip" or not defs.has(node.op_type, opset):
+    if node.domain not in ("", "ai.onnx") or not defs.has(node.op_type, opset):
         return {}
     attributes = defs.get_schema(node.op_type, opset).attributes
     defaults = {name: attribute.default_value for name, attribute in attributes.items()}

@@ -64,13 +64,15 @@ def unsupported(
     listed = ", ".join(f"{name!r} {kind}" for name, kind in operands.items()) or "none"
     where = f"; domain {node.domain or 'ai.onnx'!r}, inputs: {listed}"
     if isinstance(error, Refusal):
-        fix = ". ".join(filter(None, (_freeze(inputs) if error.freeze else "", error.fix)))
+        fix = ". ".join(filter(None, (_freeze(inputs, node) if error.freeze else "", error.fix)))
         return UnsupportedError(f"{what} compiled: {error}{where}", fix=fix or FIX)
     return UnsupportedError(f"{what} converted: {essence(error)}{where}", fix=UNFIT)
 
 
-def _freeze(inputs: list[str]) -> str:
+def _freeze(inputs: list[str], node: onnx.NodeProto) -> str:
     if not inputs:
-        return "it must be an initializer, or be computed of initializers and shapes"
+        made = ", ".join(f"{name!r}" for name in node.output if name)
+        cut = f"cut the model in two by onnx.utils.extract_model: one up to this node, and one with {made} as an input"
+        return f"it must be an initializer, or be computed of initializers and shapes; where data decide it, {cut}"
     listed = ", ".join(f"{name!r}: ..." for name in inputs)
     return f"if it is the same in every run, fix what decides it: compile(freeze={{{listed}}})"

@@ -15,6 +15,7 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of
+from ...ops.scalars import strict_floats
 from .base import Attributes, Converter, broadcast, kernel, stock
 
 
@@ -52,7 +53,7 @@ def _quotient(n: Any, d: Any, dtype: str) -> Any:
         return tirx.Select(d == zero, zero, tirx.truncdiv(n, tirx.Select(d == zero, one, d)))
     minus = d == tirx.const(-1, dtype)
     quotient = tirx.truncdiv(n, tirx.Select(tirx.any(d == zero, minus), one, d))
-    return tirx.Select(d == zero, zero, tirx.Select(minus, zero - n, quotient))
+    return tirx.Select(d == zero, zero, tirx.Select(minus, strict_floats.negative(n), quotient))
 
 
 def may_trap(x: Any, y: Any) -> bool:

@@ -22,7 +22,8 @@ def dropout(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Dropout(x) -> x: in inference nothing is dropped. Stock TVM leaves a call that stands in fusion's way."""
     x, ratio, training = inputs[0], inputs[1], inputs[2]
     if training is not None and not _is_zero(training) and not (ratio is not None and _is_zero(ratio)):
-        raise Refusal("training_mode must be known and false, or ratio known and 0", unknown=training)
+        open_ = next((v for v in (training, ratio) if v is not None and not isinstance(v, GenericConst)), None)
+        raise Refusal("training_mode must be known and false, or ratio known and 0", unknown=open_)
     if outputs_of(attributes) == 1:
         return x
     return relax.Tuple([x, relax.op.ones(x.ty.shape, "bool")])

@@ -8,6 +8,7 @@ side only, the inverse, with zeros behind the signal or the end of it cut off.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,8 @@ def dft(inputs: Any, attributes: Attributes, opset: int) -> Any:
 def stft(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """STFT(signal, frame_step, window, frame_length): the DFT of every frame, times the window."""
     x, window = inputs[0], inputs[2]
-    batch, samples, parts = static_shape(x, "the signal of STFT")
+    batch, samples, *complex_ = static_shape(x, "the signal of STFT")
+    parts = math.prod(complex_)  # which onnxruntime takes without the last dimension, too
     step = int(known(inputs[1], "frame_step").reshape(-1)[0])
     if inputs[3] is not None:
         length = int(known(inputs[3], "frame_length").reshape(-1)[0])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from tvm import relax, te, tirx
 from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of, shape_of
-from .base import Attributes, Converter, kernel, known, static_shape, stock, text
+from ..checks.refusal import Refusal
+from .base import Attributes, Converter, constant, emit, kernel, known, static_shape, stock, text
 
 
 def tile(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -50,6 +52,8 @@ def conv_transpose(inputs: Any, attributes: Attributes, opset: int) -> Any:
     before, after, behind = [], [], []
     for i in range(rank):
         total = strides[i] * (spatial[i] - 1) + extra[i] + (taps[i] - 1) * dilations[i] + 1 - wanted[i]
+        if total < extra[i] - strides[i] + 1:
+            raise Refusal(f"attribute 'output_shape' is {wanted}, which {spatial} elements do not fill")
         pad = max(total, 0)
         before.append(pad // 2 if upper else pad - pad // 2)
         after.append(pad - before[-1])
@@ -69,9 +73,11 @@ def _padded_behind(inputs: Any, attributes: Attributes, opset: int, behind: list
 
 
 def pad(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """Pad with a value that is only known at run time; any other one goes to TVM's converter."""
+    """Pad with a value that is only known at run time, or with elements; any other one goes to TVM's converter."""
     x, value = inputs[0], inputs[2]
-    if value is None or isinstance(value, GenericConst) or text(attributes, "mode", "constant") != "constant":
+    if text(attributes, "mode", "constant") != "constant":
+        return _with_elements(inputs, attributes, opset)
+    if value is None or isinstance(value, GenericConst):
         return stock("Pad", inputs, attributes, opset)
     shape, pads = static_shape(x, "the input of Pad"), [int(p) for p in known(inputs[1], "pads")]
     axes = range(len(shape)) if inputs[3] is None else [int(a) % len(shape) for a in known(inputs[3], "axes")]
@@ -91,6 +97,24 @@ def pad(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(compute, x, relax.op.reshape(value, (1,)), name="pad")
 
 
+def _with_elements(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Pad by elements of what pads below 0 leave; TVM's kernel reads beyond its memory where they are too few."""
+    x, mode = inputs[0], text(attributes, "mode", "constant")
+    shape = static_shape(x, "the input of Pad")
+    pads = [int(p) for p in (attributes["pads"] if opset < 11 else known(inputs[1], "pads"))]
+    low, high = pads[: len(pads) // 2], pads[len(pads) // 2 :]
+    axes = range(len(low)) if inputs[3] is None else [int(a) % len(shape) for a in known(inputs[3], "axes")]
+    starts, ends = [max(-p, 0) for p in low], [shape[a] + min(p, 0) for a, p in zip(axes, high, strict=True)]
+    for axis, start, end, *added in zip(axes, starts, ends, low, high, strict=True):
+        left = max(end - start, 0)
+        if max(added) > 0 and (left == 0 or (mode == "reflect" and max(added) >= left)):
+            raise Refusal(f"mode {mode!r} with pads {added} of {left} elements along dimension {axis}")
+    if min(pads, default=0) < 0:
+        x, pads = emit(relax.op.strided_slice(x, list(axes), starts, ends)), [max(p, 0) for p in pads]
+        attributes = {**attributes, "pads": pads}
+    return stock("Pad", [x, constant(np.array(pads, np.int64)), None, inputs[3]], attributes, opset)
+
+
 def split(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Split; pieces of no elements, which TVM's operator cannot make, are made apart."""
     x = inputs[0]
@@ -105,6 +129,13 @@ def split(inputs: Any, attributes: Attributes, opset: int) -> Any:
         pieces.append(relax.op.strided_slice(x, [axis], [start], [start + size]) if 0 not in dims else empty)
         start += size
     return relax.Tuple(pieces)
+
+
+def unsqueeze(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Unsqueeze; by no axes it is its input."""
+    if opset < 13 and not attributes.get("axes"):
+        return inputs[0]
+    return stock("Unsqueeze", inputs, attributes, opset)
 
 
 def reshape(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -165,4 +196,5 @@ CONVERTERS: dict[str, Converter] = {
     "SpaceToDepth": space_to_depth,
     "Split": split,
     "Tile": tile,
+    "Unsqueeze": unsqueeze,
 }

@@ -21,6 +21,7 @@ from .base import (
     as_dtype,
     constant,
     emit,
+    graph_of,
     kernel,
     outputs_of,
     scalar,
@@ -177,12 +178,14 @@ def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if any(dtype_of(operand) != dtype for operand in operands):
         wide = batch_norm([as_dtype(operand, dtype) for operand in operands], attributes, opset)
         results = wide.fields if isinstance(wide, relax.Tuple) else [relax.TupleGetItem(emit(wide), 0)]
-        owners = zip(results, (x, mean, variance), strict=False)
+        owners = zip(results, (x, mean, variance, mean, variance), strict=False)
         return relax.Tuple([as_dtype(emit(y), dtype_of(owner)) for y, owner in owners])
     if not attributes.get("training_mode", 0):
-        if outputs_of(attributes) > 1:
-            raise Refusal("it lists outputs of training, and is no training")
-        return stock("BatchNormalization", inputs, attributes, opset)
+        graph = graph_of(attributes)
+        if any(name and graph.is_read(name) for name in graph.node.output[1:]):
+            raise Refusal("outputs of training are read, and it is no training")
+        y = stock("BatchNormalization", inputs, attributes, opset).fields[0]
+        return relax.Tuple([y, mean, variance, mean, variance])
     rank, epsilon = int(x.ty.ndim), float(attributes.get("epsilon", 1e-5))
     keep, axes = float(attributes.get("momentum", 0.9)), [a for a in range(rank) if a != 1]
     shape = [1, -1] + [1] * (rank - 2)

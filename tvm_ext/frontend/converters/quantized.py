@@ -10,19 +10,55 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from tvm import relax
+from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, emit, stock
+from .base import Attributes, Converter, as_dtype, constant, emit, operands, static_shape, stock, text
+from .layout import pad
 
 _ONE = ((), (1,))  # shapes of a single scale or zero point
 
 
 def conv_integer(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """ConvInteger(x, w, zx, zw) -> conv2d of int32."""
-    weight = less_zero_point(inputs[1], _of_filters(inputs[3], inputs[1]))
-    return stock("Conv", [less_zero_point(inputs[0], inputs[2]), weight, None], attributes, opset)
+    """ConvInteger(x, w, zx, zw) -> conv of int32; where zx is computed, of bytes, which instructions multiply.
+
+    conv(x - zx, w) -> conv(x padded with zx, w) - zx * sum(w)
+    """
+    x, w, zero, w_zero = (inputs[i] for i in range(4))
+    weight = less_zero_point(w, _of_filters(w_zero, w))
+    known = isinstance(w, GenericConst) and (w_zero is None or isinstance(w_zero, GenericConst))
+    computed = isinstance(zero, relax.Var) and shape_of(zero) in _ONE and int(x.ty.ndim) in (3, 4)
+    if not (known and computed) or text(attributes, "auto_pad", "NOTSET") != "NOTSET":
+        return stock("Conv", [less_zero_point(x, zero), weight, None], attributes, opset)
+    taps = w.value.numpy().astype(np.int32) - (0 if w_zero is None else _of_filters_known(w_zero, w.value.numpy().ndim))
+    totals = constant(taps.sum(tuple(range(1, taps.ndim)), dtype=np.int32).reshape(-1, *[1] * (taps.ndim - 2)))
+    sums = _conv_of_bytes(x, w, w_zero, zero, attributes, opset)
+    return sums - emit(totals * as_dtype(zero, "int32"))
+
+
+def _of_filters_known(zero: GenericConst, rank: int) -> np.ndarray:
+    return zero.value.numpy().astype(np.int32).reshape(-1, *[1] * (rank - 1))
+
+
+def _conv_of_bytes(x: Any, w: GenericConst, w_zero: Any, zero: Any, attributes: Attributes, opset: int) -> Any:
+    """conv(x padded with `zero`, w - w_zero) of int32; of one dimension as one of height 1, of bytes as they are."""
+    shape, taps = static_shape(x, "the input of ConvInteger"), w.value.numpy()
+    rank = len(shape) - 2
+    pads = [int(p) for p in attributes.get("pads", [0] * 2 * rank)]
+    if any(pads):
+        around = constant(np.array([0, 0, *pads[:rank], 0, 0, *pads[rank:]], np.int64))
+        x = emit(pad(operands([x, around, zero]), {}, opset))
+    plain = {name: value for name, value in attributes.items() if name != "pads"}
+    if rank == 1:
+        x = emit(relax.op.expand_dims(x, 2))
+        w = constant(taps[:, :, None])
+        plain |= {name: [1, *plain[name]] for name in ("strides", "dilations", "kernel_shape") if name in plain}
+    weight = less_zero_point(w, _of_filters(w_zero, w))
+    sums = emit(stock("Conv", [as_dtype(x, "int32"), weight, None], plain, opset))
+    return emit(relax.op.squeeze(sums, [2])) if rank == 1 else sums
 
 
 def qlinear_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:

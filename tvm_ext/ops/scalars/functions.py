@@ -10,7 +10,7 @@ from tvm import tirx
 
 from . import strict_floats, vector_math
 from .expressions import dtype_of, let, like
-from .strict_floats import times
+from .strict_floats import negative, times
 
 Scalar = Callable[..., Any]
 LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
@@ -65,8 +65,10 @@ atanh = _libm("atanh")
 
 
 def absolute(x: Any) -> Any:
-    """|x|, which of an integer reads x twice; a `let` of what is read once is nothing but time to compile."""
-    return tirx.abs(x) if "float" in dtype_of(x) else let(x, tirx.abs)
+    """|x|; of the smallest integer it is that integer, which LLVM and TVM must not take for a positive one."""
+    if "float" in dtype_of(x):
+        return tirx.abs(x)
+    return x if dtype_of(x).startswith("uint") else let(x, lambda x: tirx.Select(x < like(0, x), negative(x), x))
 
 
 def rsqrt(x: Any) -> Any:

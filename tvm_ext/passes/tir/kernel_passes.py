@@ -5,7 +5,9 @@ It is TVM's `default_s_tir_pipeline` without what is for GPUs only, and with pas
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
+from typing import Any
 
 import tvm
 import tvm_ffi
@@ -13,6 +15,7 @@ from tvm import tirx
 from tvm.ir import IRModule, Var
 from tvm.target import Target
 
+from ...core.graph.nodes import mentions, nodes_of
 from ...core.kernel_pass import KernelPass, run_kernel_passes
 from ...runtime.memory.arrays import ARGUMENT_ALIGNMENT
 from . import bfloat16, cut_loops, prefetches, quotients, rows_of_padding
@@ -53,15 +56,48 @@ def _any_address() -> tvm.transform.Pass:
     return apply
 
 
+def _scalar_loops() -> tvm.transform.Pass:
+    """Loops over lanes that all store to one place, such as those of a tile of one column, are no loops of vectors.
+
+    TVM's vectorizer visits an intrinsic of scalars twice, and takes no `let` in it a second time.
+    """
+
+    def scalar(loop: tirx.For) -> tirx.For:
+        if loop.kind != tirx.ForKind.VECTORIZED:
+            return loop
+        indices = [index for store in nodes_of(loop.body, tirx.BufferStore) for index in store.indices]
+        if not indices or any(mentions(index, loop.loop_var) for index in indices):
+            return loop
+        return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
+
+    def visit(function: tirx.PrimFunc, mod: object, ctx: object) -> tirx.PrimFunc:
+        return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, scalar)))
+
+    return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.ScalarLoops")
+
+
 def _scalar_conditions() -> tvm.transform.Pass:
     """Selects of vectors by a condition that all lanes share take it as a scalar, as the pass does that guards reads.
 
     What stands in a branch was simplified by its condition, so that it may read beyond its memory where that is false.
+    So do parts of a condition: c and v ? a : b  ->  if c: v ? a : b, else b
     """
 
-    def select(x: tirx.Select) -> tirx.Select:
-        shared = isinstance(x.condition, tirx.Broadcast)
-        return tirx.Select(x.condition.value, x.true_value, x.false_value) if shared else x
+    def factors(x: Any, kind: Any) -> list[Any]:
+        return [*factors(x.a, kind), *factors(x.b, kind)] if isinstance(x, kind) else [x]
+
+    def select(x: tirx.Select) -> Any:
+        a, b = x.true_value, x.false_value
+        for kind in (tirx.And, tirx.Or):
+            parts = factors(x.condition, kind)
+            rest = [part for part in parts if not isinstance(part, tirx.Broadcast)]
+            if len(rest) < len(parts):
+                shared = functools.reduce(kind, [p.value for p in parts if isinstance(p, tirx.Broadcast)])
+                if not rest:
+                    return tirx.Select(shared, a, b)
+                within = tirx.Select(functools.reduce(kind, rest), a, b)  # which nothing guards as such
+                return tirx.if_then_else(shared, *((within, b) if kind is tirx.And else (a, within)))
+        return x
 
     def visit(function: tirx.PrimFunc, mod: object, ctx: object) -> tirx.PrimFunc:
         return function.with_body(tvm_ffi.structural_map(function.body, (tirx.Select, select)))
@@ -95,6 +131,7 @@ LOOPS: tuple[KernelPass, ...] = (
     KernelPass("insert-prefetches", prefetches.insert),
     KernelPass("narrow-indices", lambda: _T.NarrowDataType(32)),
     KernelPass("partition-loops", _S.LoopPartition),
+    KernelPass("keep-loops-scalar", _scalar_loops, "the vectorizer takes no such loop"),
     KernelPass("vectorize-loops", lambda: _T.VectorizeLoop(True), _NOT_IN_LLVM),
     KernelPass("round-in-one", bfloat16.round_in_one),
     KernelPass("bring-dots", bfloat16.bring_dots, "dot products of bfloat16 are functions that it brings"),

@@ -29,6 +29,15 @@ def test_indices_shorter_than_the_data(shape, reach, axis, reduction):
     check_numbers(proto, {"x": x, "i": index, "u": updates})
 
 
+@pytest.mark.parametrize(("shape", "reach", "axis"), [((5, 2, 17), (5, 1, 7), 2), ((4, 6, 5), (2, 3, 4), 0)])
+def test_scatter_as_it_was_called_once(shape, reach, axis):
+    index = np.argsort(RNG.random((*shape,)), axis=axis)[tuple(slice(0, n) for n in reach)].astype(np.int64)
+    x, updates = RNG.standard_normal(shape).astype("float32"), RNG.standard_normal(reach).astype("float32")
+    inputs = [value("x", shape), value("i", reach, TensorProto.INT64), value("u", reach)]
+    proto = model([node("Scatter", ["x", "i", "u"], ["y"], axis=axis)], inputs, [value("y", shape)], opset=9)
+    check_numbers(proto, {"x": x, "i": index, "u": updates})
+
+
 def test_nothing_to_scatter():
     nodes = [node("ScatterElements", ["x", "i", "u"], ["y"], axis=0)]
     inputs = [value("x", (3, 2)), value("i", (0, 2), TensorProto.INT64), value("u", (0, 2))]

@@ -25,7 +25,11 @@ def col2im(inputs: Any, attributes: Attributes, opset: int) -> Any:
         (image[d] + pads[d] + pads[rank + d] - (dilations[d] * (block[d] - 1) + 1)) // strides[d] + 1
         for d in range(rank)
     ]
-    batch, rows, _ = static_shape(inputs[0], "the input of Col2Im")
+    batch, rows, blocks = static_shape(inputs[0], "the input of Col2Im")
+    if blocks != math.prod(counts) or rows % math.prod(block):
+        raise Refusal(
+            f"{rows} rows of {blocks} blocks, not of {math.prod(counts)}, each of {math.prod(block)} elements"
+        )
     channels = rows // math.prod(block)
 
     def compute(columns: te.Tensor) -> te.Tensor:

@@ -48,7 +48,7 @@ def split_heads(x: Any, heads: int) -> Any:
 def joined_heads(x: Any) -> Any:
     """(batch, heads, sequence, size) -> (batch, sequence, heads * size)."""
     batch, heads, sequence, size = static_shape(x, "the result of attention")
-    return emit(relax.op.reshape(relax.op.permute_dims(x, _SWAP), (batch, sequence, heads * size)))
+    return emit(relax.op.reshape(emit(relax.op.permute_dims(x, _SWAP)), (batch, sequence, heads * size)))
 
 
 def scores_of(query: Any, key: Any, attributes: Attributes) -> Any:

@@ -58,7 +58,10 @@ def reverse_sequence(inputs: Any, attributes: Attributes, opset: int) -> Any:
     time, batch = int(attributes.get("time_axis", 0)), int(attributes.get("batch_axis", 1))
     if {time, batch} != {0, 1}:
         raise Refusal(f"time_axis {time} and batch_axis {batch}: one must be 0, the other one 1")
-    steps = static_shape(x, "the sequences")[time]
+    shape = static_shape(x, "the sequences")
+    if static_shape(lengths, "the lengths") != (shape[batch],):
+        raise Refusal(f"{math.prod(static_shape(lengths, 'the lengths'))} lengths of {shape[batch]} sequences")
+    steps = shape[time]
 
     def compute(data: te.Tensor, count: te.Tensor) -> te.Tensor:
         def element(*i: Any) -> Any:

@@ -1,4 +1,4 @@
-"""ScatterElements, and ScatterND of truth values."""
+"""ScatterElements, which was Scatter, and ScatterND of truth values."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from tvm import relax
 from ....core.graph.relax_graph import dtype_of
 from ..base import Attributes, Converter, as_dtype, constant, emit, operands, static_shape, stock, text
 
+#: The version that renamed Scatter to ScatterElements.
+_SCATTERS = 11
 #: What changes nothing by a reduction; the others take an element's own value twice without harm.
 _NEUTRAL = {"add": 0, "mul": 1}
 
@@ -41,7 +43,7 @@ def scatter_elements(inputs: Any, attributes: Attributes, opset: int) -> Any:
         indices = emit(relax.op.concat([indices, constant(np.zeros(rest), dtype_of(indices))], d))
         updates = emit(relax.op.concat([updates, more], d))
         done[d] = size
-    return stock("ScatterElements", [data, indices, updates], attributes, opset)
+    return stock("ScatterElements", [data, indices, updates], attributes, max(opset, _SCATTERS))
 
 
 def scatter_nd(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -64,6 +66,7 @@ def _of_numbers(convert: Converter) -> Converter:
 
 #: Operator -> converter.
 CONVERTERS: dict[str, Converter] = {
+    "Scatter": scatter_elements,
     "ScatterElements": _of_numbers(scatter_elements),
     "ScatterND": _of_numbers(scatter_nd),
 }
