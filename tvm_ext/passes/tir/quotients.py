@@ -20,6 +20,8 @@ from tvm import tirx
 from tvm.ir import Call
 from tvm.target import codegen
 
+from ...core.graph.nodes import nodes_of
+
 #: Scales by which no step of the iteration leaves the normal numbers.
 _LEAST, _MOST = 2.0**-90, 2.0**90
 #: The largest quotient that quantization to 8 bits asks for.
@@ -45,7 +47,8 @@ def multiply_quotients() -> tvm.transform.Pass:
         return tirx.Let(name, value, tirx.round(_quotient(name, scale)))
 
     def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        if not codegen.target_has_features("fma", function.attrs["target"]):
+        has_instruction = codegen.target_has_features("fma", function.attrs["target"])
+        if not has_instruction or not nodes_of(function.body, tirx.Div):  # calls are many, and each costs
             return function
         return function.with_body(tvm_ffi.structural_map(function.body, (Call, rounded)))
 
