@@ -80,6 +80,7 @@ class GraphImporter(ONNXGraphImporter):
         made = {name for node in checked.nodes for name in node.output}
         self._unread = made - {name for node in checked.nodes for name in reads_of(node)}
         self._unread -= {output.name for output in checked.graph.output}
+        self._marker = relax.const(0, "int64")
         self._top = self.label = ""  # of the node of the graph, and of what is converted in its place
         self.node = onnx.NodeProto()
         dtypes = {spec.name: spec.dtype for spec in checked.inputs}
@@ -364,7 +365,7 @@ class GraphImporter(ONNXGraphImporter):
         self._mark(labels)
 
     def _mark(self, labels: list[str]) -> None:
-        self.trace.segments[self.bb.emit(relax.const(len(self.trace.segments), "int64"))] = labels
+        self.trace.segments[self.bb.emit(self._marker)] = labels
 
     def _bind(self, value: Any) -> Any:
         """Bind a computation to a variable; constants, shapes, numbers and sequences stay values."""

@@ -51,16 +51,18 @@ def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
 
 def op_name(expr: Any) -> str:
     """Operator name of a call such as "relax.nn.conv2d"; "" for anything else."""
-    return str(expr.op.name) if isinstance(expr, Call) and isinstance(expr.op, Op) else ""
+    op = expr.op if isinstance(expr, Call) else None
+    return str(op.name) if isinstance(op, Op) else ""
 
 
 def shape_of(expr: Any) -> tuple[int, ...] | None:
     """Static shape of a tensor expression; None if it has none (a tuple, a shape, a symbolic dimension)."""
     ty = expr.ty
-    if not isinstance(ty, relax.TensorType) or ty.shape is None or not hasattr(ty.shape, "values"):
+    shape = ty.shape if isinstance(ty, relax.TensorType) else None
+    if not isinstance(shape, relax.ShapeExpr):
         return None
     try:
-        return tuple([int(d) for d in ty.shape.values[:]])
+        return tuple([int(d) for d in shape.values[:]])
     except TypeError:
         return None
 
@@ -72,7 +74,8 @@ def static_tensor(expr: Any) -> bool:
 
 def dtype_of(expr: Any) -> str:
     """dtype of a tensor expression, such as "float32"; "" for anything else."""
-    return str(expr.ty.dtype) if isinstance(expr.ty, relax.TensorType) else ""
+    ty = expr.ty
+    return str(ty.dtype) if isinstance(ty, relax.TensorType) else ""
 
 
 def numpy_of(expr: Any) -> np.ndarray | None:

@@ -5,6 +5,7 @@ What a value out of it means, everybody reads in a way of his own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -75,11 +76,17 @@ def float_defaults(node: onnx.NodeProto, opset: int) -> dict[str, float]:
 
     Those of Clip are none: its bounds do not bind.
     """
+    standard = node.domain in ("", "ai.onnx") and node.op_type != "Clip"
+    return _float_defaults(node.op_type, opset) if standard else {}
+
+
+@functools.cache
+def _float_defaults(operator: str, opset: int) -> dict[str, float]:
     from onnx import defs
 
-    if node.domain not in ("", "ai.onnx") or node.op_type == "Clip" or not defs.has(node.op_type, opset):
+    if not defs.has(operator, opset):
         return {}
-    attributes = defs.get_schema(node.op_type, opset).attributes
+    attributes = defs.get_schema(operator, opset).attributes
     defaults = {name: attribute.default_value for name, attribute in attributes.items()}
     return {name: value.f for name, value in defaults.items() if value.type == value.FLOAT}
 
