@@ -4,13 +4,14 @@ Writes results/MACHINE/compile_time.*
     python benchmarks/compile_time.py                       # 300 graphs: an hour
     python benchmarks/compile_time.py --count 10 --start 40
 
-The graphs are those of `tests/property`, grown further: elementwise operators, movement, reductions,
-matmuls, convolutions, quantization, recurrences, branches and loops, of small tensors. One after
-another they are compiled in one process, which has compiled before; nothing is cached.
+The graphs are those of `tests/property`, grown further: elementwise operators, movement,
+reductions, matmuls, convolutions, quantization, recurrences, branches and loops, of small tensors.
+One after another they are compiled in one process, which has compiled before; nothing is cached.
 """
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 import statistics
 import sys
@@ -80,7 +81,7 @@ def timed(seed: int, nodes: int) -> Timing:
     compiled = tvm_ext.compile(model, cache=False, records=None)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     made = Timing(seed, count, len(compiled.report["kernels"]), seconds, cpu)
-    say(f"seed {seed}: {count} nodes, {made.kernels} kernels, {seconds:.2f} s, {made.each:.4f} each")
+    say(f"seed {seed}: {count} nodes in {seconds:.2f} s, {made.each:.4f} each")
     return made
 
 
@@ -89,17 +90,18 @@ def rows(timings: Sequence[Timing], sizes: Sequence[int]) -> list[Row]:
     worst = max(timings, key=lambda one: one.each)
     what, bar = f"worst seconds a node of {len(timings)} graphs", str(MOST)
     made = [Row(what, bar, _text(worst), worst.each <= MOST)]
-    for low, high in zip(sizes, [*sizes[1:], sys.maxsize], strict=True):
+    for low, high in itertools.pairwise([*sorted(sizes), sys.maxsize]):
         if some := [one for one in timings if low <= one.nodes < high]:
-            worst, median = max(some, key=lambda one: one.each), statistics.median(one.each for one in some)
-            text = f"{_text(worst)}; median {median:.4f}"
+            worst = max(some, key=lambda one: one.each)
+            text = f"{_text(worst)}; median {statistics.median(one.each for one in some):.4f}"
             made.append(Row(f"of {low} nodes, {len(some)} graphs", bar, text, worst.each <= MOST))
     return made
 
 
 def _text(worst: Timing) -> str:
     cpu = f"{worst.processor / worst.nodes:.4f} of processor time"
-    return f"{worst.each:.4f} ({cpu}; seed {worst.seed}, {worst.nodes} nodes, {worst.kernels} kernels)"
+    size = f"{worst.nodes} nodes, {worst.kernels} kernels"
+    return f"{worst.each:.4f} ({cpu}; seed {worst.seed}, {size})"
 
 
 if __name__ == "__main__":
