@@ -71,7 +71,7 @@ class GraphImporter(ONNXGraphImporter):
         self._growth = growth
         self._checked, self._model, self._body = checked, model, body
         self.opset, self.opsets = checked.opset, checked.opsets
-        self.names, self.inner = Names(), 0
+        self.names, self.inner, self._marker = Names(), 0, relax.const(0, "int64")
         for name in value_names(checked.nodes):
             self.names.fresh(name)
         labels = node_labels(checked.graph.node)
@@ -80,7 +80,6 @@ class GraphImporter(ONNXGraphImporter):
         made = {name for node in checked.nodes for name in node.output}
         self._unread = made - {name for node in checked.nodes for name in reads_of(node)}
         self._unread -= {output.name for output in checked.graph.output}
-        self._marker = relax.const(0, "int64")
         self._top = self.label = ""  # of the node of the graph, and of what is converted in its place
         self.node = onnx.NodeProto()
         dtypes = {spec.name: spec.dtype for spec in checked.inputs}
