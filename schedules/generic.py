@@ -25,6 +25,7 @@ from tvm_ext.ops.scalars.strict_floats import strict
 from .steps.empty_reductions import started
 from .steps.loops import bounded, parallel_largest, parallel_rows
 from .steps.sizes import with_params
+from .steps.unchecked import UncheckedSchedule
 
 NAME = "generic"
 _SPATIAL = 0
@@ -48,7 +49,7 @@ def schedule(function: tirx.PrimFunc, machine: Machine, sizes: Sizes | None = No
     if not isinstance(function.body, SBlockRealize) or function.body.block.name_hint != "root":
         return function, "none: loops that TVM wrote by hand"
     try:
-        sch = Schedule(with_params(function, [*function.params, *(sizes.vars if sizes else ())]))
+        sch = UncheckedSchedule(with_params(function, [*function.params, *(sizes.vars if sizes else ())]))
         blocks = sch.get_child_blocks(sch.get_sblock("root"))
         parallel = [_block(sch, block, machine, sizes.bound if sizes else {}) for block in blocks]
         how = "parallel" if any(parallel) else "serial"

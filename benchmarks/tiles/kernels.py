@@ -1,4 +1,4 @@
-"""What `amx_layers.py` times: the convolutions of ResNet-18 as kernels of tiles."""
+"""What `layers.py` times: the convolutions of ResNet-18 as kernels of tiles."""
 
 from __future__ import annotations
 

@@ -10,6 +10,8 @@ from tvm.s_tir import Schedule
 
 from tvm_ext.core.group import Group
 
+from .unchecked import UncheckedSchedule
+
 
 def apply_schedule(function: tirx.PrimFunc, group: Group | None, schedule: Callable[[Schedule], None]) -> tirx.PrimFunc:
     """A kernel as `schedule` leaves it.
@@ -20,7 +22,7 @@ def apply_schedule(function: tirx.PrimFunc, group: Group | None, schedule: Calla
         group: whose kernel it is; None of one without run-time sizes.
     """
     sizes = symbols_of(group) if group is not None else []
-    sch = Schedule(with_params(function, [*function.params, *sizes]) if sizes else function)
+    sch = UncheckedSchedule(with_params(function, [*function.params, *sizes]) if sizes else function)
     schedule(sch)
     made = sch.mod["main"].without_attr("global_symbol")
     return with_params(made, made.params[: len(function.params)])

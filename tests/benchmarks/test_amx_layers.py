@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import amx_layers
+from benchmarks.tiles import layers as amx_layers
 from benchmarks.tiles.ablations import without
 from benchmarks.tiles.kernels import LAYERS, Layer, Work
 from tests.emulation.execution import tile_instructions

@@ -70,3 +70,18 @@ def test_a_region_states_two_operations_a_multiply_add():
         {"w": random(7, 5)}, offload="systolic", offload_options={"when": "always"},
     )["offload:systolic"]  # fmt: skip
     assert found["flops"] == found["executed"] == 2 * 3 * 7 * 5 and found["arguments"] == 3
+
+
+def test_a_kernel_is_counted_once_whatever_calls_it(monkeypatch):
+    """Eight layers that are equal: TVM counts a kernel as long as a pass takes."""
+    nodes, last = [], "x"
+    for number in range(8):
+        nodes += [node("MatMul", f"{last} w{number}", f"m{number}"), node("Softmax", f"m{number}", f"s{number}")]
+        last = f"s{number}"
+    weights = {f"w{number}": random(16, 16) for number in range(8)}
+    proto = make_model(nodes, [value("x", [16, 16])], [value(last, [16, 16])], weights)
+    lowered = lower(proto, CompileOptions.of(records=None, threads=1), Machine.detect(None, 1))
+    calls = sum(len(kernel.calls) for kernel in lowered.ctx.kernels.values())
+    counted: list[str] = []
+    monkeypatch.setattr("tvm_ext.driver.figures.executed_flops", counted.append)
+    assert len(kernel_figures(lowered)) == len(counted) <= 3 < 8 <= calls

@@ -54,6 +54,15 @@ def plain(start: int, count: int, most: int = 6, without: Collection[str] = ()) 
     return [*itertools.islice((case for case in fits if not {*without} & {*case.operators()}), count)]
 
 
+def grown(seed: int, nodes: int) -> onnx.ModelProto:
+    """A model of at least so many nodes, about nothing special."""
+    g = Graph(random.Random(seed), [m for m in MAKERS if m.since <= 17])
+    _inputs(g, "plain")
+    while len(g.nodes) < nodes:
+        g.grow()
+    return _model(g, _outputs(g))
+
+
 def seeded(seed: int) -> Case:
     """The case of a number."""
     return make_case(random.Random(seed), f"seed {seed}")

@@ -6,7 +6,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tvm
 
@@ -45,15 +45,21 @@ def run_kernel_passes(
     passes: Iterable[KernelPass], module: IRModule, target: Target
 ) -> tuple[IRModule, list[PassReport]]:
     """A module of kernels after passes, with a report of each: the kernels whose statements it made anew."""
-    reports = []
+    reports, before = [], _bodies(module)
     with tvm.transform.PassContext(opt_level=3, config=_CONFIG):
         for one in passes:
-            start, before = time.perf_counter(), module
-            module = one.of(target)(before)
+            start = time.perf_counter()
+            module = one.of(target)(module)
+            after = _bodies(module)
             fired = tuple(
-                Event(gvar.name_hint, "rewritten")
-                for gvar, function in module.functions_items()
-                if gvar not in before.functions or not function.body.same_as(before[gvar].body)
+                Event(name, "rewritten")
+                for name, body in after.items()
+                if name not in before or not body.same_as(before[name])
             )
             reports.append(PassReport(one.name, fired, (), time.perf_counter() - start))
+            before = after
     return module, reports
+
+
+def _bodies(module: IRModule) -> dict[str, Any]:
+    return {gvar.name_hint: function.body for gvar, function in module.functions_items()}

@@ -173,10 +173,10 @@ def has_main(mod: IRModule) -> str | None:
     """The module has a Relax function called `main`."""
     from tvm import relax
 
-    functions = {gvar.name_hint: function for gvar, function in mod.functions_items()}
-    if isinstance(functions.get("main"), relax.Function):
+    names = {gvar.name_hint for gvar in mod.get_global_vars()}
+    if "main" in names and isinstance(mod["main"], relax.Function):
         return None
-    return f"the module's functions are {sorted(functions) or 'none'}"
+    return f"the module's functions are {sorted(names) or 'none'}"
 
 
 class Pass(abc.ABC):

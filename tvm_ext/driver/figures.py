@@ -31,8 +31,9 @@ def kernel_figures(lowered: Lowered) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for binding in main_bindings(lowered.mod):
         if op_name(binding.value) == "relax.call_tir":
-            name, kernel = binding.value.args[0].name_hint, lowered.ctx.kernels[binding.value.args[0].name_hint]
-            found.setdefault(name, _figures(binding.value, kernel, lowered.mod))
+            name = binding.value.args[0].name_hint
+            if name not in found:
+                found[name] = _figures(binding.value, lowered.ctx.kernels[name], lowered.mod)
     return found
 
 

@@ -71,7 +71,7 @@ class GraphImporter(ONNXGraphImporter):
         self._growth = growth
         self._checked, self._model, self._body = checked, model, body
         self.opset, self.opsets = checked.opset, checked.opsets
-        self.names, self.inner = Names(), 0
+        self.names, self.inner, self._marker = Names(), 0, relax.const(0, "int64")
         for name in value_names(checked.nodes):
             self.names.fresh(name)
         labels = node_labels(checked.graph.node)
@@ -364,7 +364,7 @@ class GraphImporter(ONNXGraphImporter):
         self._mark(labels)
 
     def _mark(self, labels: list[str]) -> None:
-        self.trace.segments[self.bb.emit(relax.const(len(self.trace.segments), "int64"))] = labels
+        self.trace.segments[self.bb.emit(self._marker)] = labels
 
     def _bind(self, value: Any) -> Any:
         """Bind a computation to a variable; constants, shapes, numbers and sequences stay values."""

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from tvm_ext.passes.memory import arena as arena_module
 from tvm_ext.passes.memory.arena import LINE, PAGE, PAGED, Arena, Interval, Memory, plan
 
 
@@ -50,3 +51,13 @@ def test_pools_count():
     memory = Memory(plan([Interval("a", 64, 0, 0), Interval("b", 128, 1, 1)], ("f", "g")), (1000, 10))
     assert (memory.nbytes, memory.lower_bound, memory.no_reuse) == (1128, 1064, 1202)
     assert memory.as_dict()["pooled"] == [1000, 10]
+
+
+@pytest.mark.parametrize(("count", "orders"), [(10, 43), (1500, 3)])
+def test_fewer_orders_are_tried_of_thousands_of_buffers(count, orders, monkeypatch):
+    """None of them is as good as the bound: each of the buffers ends within a cache line."""
+    tried = []
+    monkeypatch.setattr(arena_module, "_placed", lambda intervals, *_: tried.append(1) or (0,) * len(intervals))
+    monkeypatch.setattr(Arena, "nbytes", property(lambda self: self.no_reuse + 1))
+    plan([Interval(f"v{at}", LINE + 1, 0, 1) for at in range(count)])
+    assert len(tried) == orders

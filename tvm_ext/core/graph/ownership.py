@@ -119,9 +119,13 @@ class Ownership:
         for var, found in uses_of(self._mod["main"]).items():
             readers[var.name] = [reader.name for reader in found if reader is not None]
         kind = MEMORY if Role.MAKES_KERNELS in self._roles else FOLD
+        variables: dict[str, list[str]] = {node: [] for node in lost}
+        for name, nodes in self._live.items():
+            for node in nodes:
+                if node in variables:
+                    variables[node].append(name)
         for node in lost:
-            variables = [name for name, nodes in self._live.items() if node in nodes]
-            if reason := _nearest(variables, readers, reasons, lambda name: name in live):
+            if reason := _nearest(variables[node], readers, reasons, lambda name: name in live):
                 self.gone[node] = Owner(kind, step, reason)
 
     def owners(self, kernels: Mapping[str, Kernel]) -> dict[str, list[Owner]]:
@@ -136,16 +140,13 @@ class Ownership:
             for call, nodes in enumerate(kernel.calls):
                 for node in nodes:
                     found.setdefault(node, []).append(Owner(kind, kernel.name, reason, call))
+        here = {node for nodes in self._live.values() for node in nodes}
+        by = self._roles.get(Role.LEAVES_VIEWS, IMPORT)
+        view = Owner(MEMORY, by, "another shape of the same memory")  # of a node that is here, and in no call
         for node, owners in found.items():
-            if not owners and (owner := self.gone.get(node) or self._view(node)):
+            if not owners and (owner := self.gone.get(node) or (view if node in here else None)):
                 owners.append(owner)
         return found
-
-    def _view(self, node: str) -> Owner | None:
-        """The owner of a node that is in the program, and in no call of a kernel."""
-        here = any(node in nodes for nodes in self._live.values())
-        by = self._roles.get(Role.LEAVES_VIEWS, IMPORT)
-        return Owner(MEMORY, by, "another shape of the same memory") if here else None
 
     def as_dict(self, kernels: Mapping[str, Kernel], name_of: Callable[[str], str] = str) -> dict[str, Any]:
         """Plain values for JSON: node -> its operator, owners, and what passes did to it.

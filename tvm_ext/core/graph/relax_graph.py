@@ -46,21 +46,23 @@ def with_body(
 
 def bindings_of(function: relax.Function) -> list[relax.VarBinding]:
     """All variable bindings of a function, in order."""
-    return [b for block in function.body.blocks for b in block.bindings]
+    return [b for block in function.body.blocks[:] for b in block.bindings[:]]  # a slice: TVM iterates slowly
 
 
 def op_name(expr: Any) -> str:
     """Operator name of a call such as "relax.nn.conv2d"; "" for anything else."""
-    return str(expr.op.name) if isinstance(expr, Call) and isinstance(expr.op, Op) else ""
+    op = expr.op if isinstance(expr, Call) else None
+    return str(op.name) if isinstance(op, Op) else ""
 
 
 def shape_of(expr: Any) -> tuple[int, ...] | None:
     """Static shape of a tensor expression; None if it has none (a tuple, a shape, a symbolic dimension)."""
     ty = expr.ty
-    if not isinstance(ty, relax.TensorType) or ty.shape is None or not hasattr(ty.shape, "values"):
+    shape = ty.shape if isinstance(ty, relax.TensorType) else None
+    if not isinstance(shape, relax.ShapeExpr):
         return None
     try:
-        return tuple(int(d) for d in ty.shape.values)
+        return tuple([int(d) for d in shape.values[:]])
     except TypeError:
         return None
 
@@ -72,7 +74,8 @@ def static_tensor(expr: Any) -> bool:
 
 def dtype_of(expr: Any) -> str:
     """dtype of a tensor expression, such as "float32"; "" for anything else."""
-    return str(expr.ty.dtype) if isinstance(expr.ty, relax.TensorType) else ""
+    ty = expr.ty
+    return str(ty.dtype) if isinstance(ty, relax.TensorType) else ""
 
 
 def numpy_of(expr: Any) -> np.ndarray | None:
@@ -106,13 +109,17 @@ def scalar_of(expr: Any) -> float | int | None:
     return None
 
 
+#: Of exactly these classes: `isinstance` of what is none of them takes ten times as long.
+_VARIABLES = frozenset((relax.Var, relax.DataflowVar))
+
+
 def uses_of(function: relax.Function) -> dict[relax.Var, list[relax.Var | None]]:
     """Variable -> the variables whose bindings read it, with repeats; None stands for the function's result."""
     uses: dict[relax.Var, list[relax.Var | None]] = {}
 
     def visit(expr: Any, reader: relax.Var | None) -> None:
         def note(node: Any) -> None:
-            if isinstance(node, relax.Var):
+            if type(node) in _VARIABLES:
                 uses.setdefault(node, []).append(reader)
 
         relax.analysis.post_order_visit(expr, note)
@@ -223,7 +230,7 @@ class Rewriter:
         blocks = []
         for block in self.function.body.blocks:
             self._dataflow, self._out = isinstance(block, relax.DataflowBlock), []
-            for binding in block.bindings:
+            for binding in block.bindings[:]:
                 self._visit(binding, visit)
             kind = relax.DataflowBlock if self._dataflow else relax.BindingBlock
             blocks.append(kind(self._out))

@@ -5,6 +5,7 @@ What a value out of it means, everybody reads in a way of his own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -72,11 +73,16 @@ def is_stated(attribute: onnx.AttributeProto) -> bool:
 
 def float_defaults(node: onnx.NodeProto, opset: int) -> dict[str, float]:
     """ONNX's defaults of a standard operator's numbers, as the float32 that they are of; not those of converters."""
+    return _float_defaults(node.op_type, opset) if node.domain in ("", "ai.onnx") else {}
+
+
+@functools.cache
+def _float_defaults(operator: str, opset: int) -> dict[str, float]:
     from onnx import defs
 
-    if node.domain not in ("", "ai.onnx") or not defs.has(node.op_type, opset):
+    if not defs.has(operator, opset):
         return {}
-    attributes = defs.get_schema(node.op_type, opset).attributes
+    attributes = defs.get_schema(operator, opset).attributes
     defaults = {name: attribute.default_value for name, attribute in attributes.items()}
     return {name: value.f for name, value in defaults.items() if value.type == value.FLOAT}
 

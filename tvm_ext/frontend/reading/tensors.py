@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ def array_of(tensor: onnx.TensorProto, owner: str, model: str) -> np.ndarray:
     return numpy_helper.to_array(tensor)
 
 
+@functools.cache
 def type_name(code: int) -> str:
     """ONNX's name of an element type: 1 -> "FLOAT"."""
     import onnx

@@ -87,6 +87,7 @@ class _Assigner:
         self._in: dict[tuple[relax.Var, Layout], relax.Var] = {}
         self._kernels: dict[tuple[str, Layouts], GlobalVar] = {}
         self._transforms: dict[tuple[tuple[int, ...], str, Layout, Layout], GlobalVar] = {}
+        self._packed: dict[tuple[GenericConst, Layout], GenericConst] = {}
         aware = (b for b in bindings_of(rewriter.function) if self._plan(b.value) or self._is_transpose(b.value))
         self._aware = {b.var for b in aware}
 
@@ -157,14 +158,13 @@ class _Assigner:
         provenance.add_held(physical.name, provenance.held(value.name))
 
     def _pack(self, value: GenericConst, layout: Layout) -> GenericConst:
-        for packed, known, how in self._ctx.packed:
-            if known.same_as(value) and how == layout:
-                return packed
+        if (known := self._packed.get((value, layout))) is not None:
+            return known
         shape, dtype = shape_of(value) or (), dtype_of(value)
         tensor = tvm.runtime.empty(layout.physical_shape(shape), layout.element_type(dtype))
         if not self._interfaces:
             self._ctx.pending.append(self._packer.submit(_pack_into, tensor, value, layout))
-        packed = relax.const(tensor)
+        self._packed[value, layout] = packed = relax.const(tensor)
         self._ctx.packed.append((packed, value, layout))
         return packed
 

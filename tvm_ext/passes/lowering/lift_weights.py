@@ -48,7 +48,8 @@ class _Lifter:
         self._ctx = ctx
         self.params: list[relax.Var] = []
         self.values: list[np.ndarray] = []
-        self._constants: list[GenericConst] = []
+        self._lifted: dict[GenericConst, relax.Var] = {}
+        self._packed = {packed: (value, layout) for packed, value, layout in ctx.packed}
 
     def visit(self, binding: relax.VarBinding, rw: Rewriter) -> Any:
         call = binding.value
@@ -70,20 +71,19 @@ class _Lifter:
         return self._lift(value) if isinstance(value, GenericConst) and not array_of(value).size else value
 
     def _lift(self, constant: GenericConst) -> relax.Var:
-        for known, param in zip(self._constants, self.params, strict=True):
-            if known.same_as(constant):
-                return param
-        self._constants.append(constant)
-        self.params.append(relax.Var(f"w{len(self.params)}", constant.ty))
+        if (known := self._lifted.get(constant)) is not None:
+            return known
+        self._lifted[constant] = param = relax.Var(f"w{len(self.params)}", constant.ty)
+        self.params.append(param)
         self._note_origin(constant)
         self._note_program(constant)
         self.values.append(array_of(constant))
-        return self.params[-1]
+        return param
 
     def _note_origin(self, constant: GenericConst) -> None:
-        for packed, value, layout in self._ctx.packed:
-            if packed.same_as(constant):
-                self._ctx.origins[len(self._ctx.weights) + len(self.values)] = array_of(value), layout
+        if (origin := self._packed.get(constant)) is not None:
+            value, layout = origin
+            self._ctx.origins[len(self._ctx.weights) + len(self.values)] = array_of(value), layout
 
     def _note_program(self, constant: GenericConst) -> None:
         for region in self._ctx.offload.regions if self._ctx.offload else ():

@@ -14,8 +14,8 @@ from typing import Any
 
 #: Buffers begin at multiples of a cache line; those of PAGED bytes or more, at multiples of a page.
 LINE, PAGE, PAGED = 64, 4096, 32768
-#: Orders that are tried by chance.
-_TRIES = 40
+#: Orders that are tried by chance, and how many pairs of buffers that live at the same time are looked at for them.
+_TRIES, _PAIRS = 40, 2_000_000
 #: Names of variables that hold workspace of a kernel begin so.
 WORKSPACE = "workspace"
 
@@ -130,14 +130,16 @@ class Memory:
 def plan(intervals: Sequence[Interval], steps: Sequence[str] = ()) -> Arena:
     """Find offsets for buffers; `steps` are the names of the program's steps.
 
-    Several orders are tried, the last ones by chance around the best, until one needs no more than lives at a time.
+    Several orders are tried, the last ones by chance around the best, until one needs no more than lives at a time;
+    fewer of a program of thousands of buffers.
     """
     by_rule = [_ordered(intervals, key) for key in (_by_size, _by_area, _by_start)]
     order, chance = by_rule[0], random.Random(0)
     together = _together(intervals)
     best = Arena(tuple(intervals), _placed(intervals, order, together), tuple(steps))
     enough = best.lower_bound
-    for attempt in range(1, len(by_rule) + _TRIES):
+    tries = min(_TRIES, _PAIRS // max(1, sum(map(len, together))))
+    for attempt in range(1, len(by_rule) + tries):
         if best.nbytes <= enough:
             break
         tried = by_rule[attempt] if attempt < len(by_rule) else _nearby(order, chance)
@@ -189,10 +191,10 @@ def _placed(
     intervals: Sequence[Interval], order: Sequence[int], together: Sequence[Sequence[int]]
 ) -> tuple[int, ...]:  # fmt: skip
     """Offsets of buffers that are placed in this order."""
-    offsets = [-1] * len(intervals)
+    offsets, sizes = [-1] * len(intervals), [one.nbytes for one in intervals]
     for index in order:
-        before = (i for i in together[index] if offsets[i] >= 0)
-        taken = sorted((offsets[i], offsets[i] + intervals[i].nbytes) for i in before)
+        taken = [(offsets[i], offsets[i] + sizes[i]) for i in together[index] if offsets[i] >= 0]
+        taken.sort()
         offsets[index] = _lowest(intervals[index], taken)
     return tuple(offsets)
 

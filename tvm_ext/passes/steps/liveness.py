@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +20,19 @@ def is_pure(expr: Any) -> bool:
     return isinstance(expr.op, Op) and bool(expr.op.get_attr("FPurity"))
 
 
-def live_variables(function: relax.Function) -> set[relax.Var]:
-    """Variables that the function's result, or an effect it has, depends on."""
-    uses = uses_of(function)
+def live_variables(
+    function: relax.Function, uses: Mapping[relax.Var, Sequence[relax.Var | None]] | None = None
+) -> set[relax.Var]:
+    """Variables that the function's result, or an effect it has, depends on.
+
+    Args:
+        uses: of its variables, where they are known.
+    """
+    uses = uses_of(function) if uses is None else uses
     live: set[relax.Var] = set()
-    for block in reversed(list(function.body.blocks)):
+    for block in function.body.blocks[::-1]:
         dataflow = isinstance(block, relax.DataflowBlock)
-        for binding in reversed(list(block.bindings)):
+        for binding in block.bindings[::-1]:
             readers = uses.get(binding.var, ())
             effect = not dataflow and not is_pure(binding.value)
             if effect or isinstance(binding, relax.MatchCast) or any(r is None or r in live for r in readers):
@@ -38,7 +44,7 @@ class Readers:
     """Who reads a variable, not counting what is dead itself."""
 
     def __init__(self, rw: Rewriter) -> None:
-        self._uses, self._live = rw.uses, live_variables(rw.function)
+        self._uses, self._live = rw.uses, live_variables(rw.function, rw.uses)
         self._bound = {b.var for b in bindings_of(rw.function)}
 
     def of(self, var: relax.Var) -> list[relax.Var | None]:
@@ -60,7 +66,8 @@ def without_leftovers(before: IRModule, result: PassResult) -> PassResult:
     if not result.modified:
         return result
     function = result.mod["main"]
-    live, uses = live_variables(function), uses_of(function)
+    uses = uses_of(function)
+    live = live_variables(function, uses)
     names = {b.var.name for b in bindings_of(before["main"])} - {v.name for v in live_variables(before["main"])}
     dropped: set[Any] = set()
     blocks = []
