@@ -10,6 +10,9 @@ from tvm_ext.core.recipe import Recipe
 
 from .recipes.attention import Attention
 from .recipes.batch_matmul import BatchMatmul
+from .recipes.blocks.dense_blocks import DenseBlocks
+from .recipes.blocks.matmul_blocks import MatmulBlocks
+from .recipes.blocks.take_blocks import TakeBlocks
 from .recipes.concat import Concat
 from .recipes.convolution.conv2d_amx import Conv2dAmx
 from .recipes.convolution.conv2d_depthwise import Conv2dDepthwise
@@ -52,6 +55,8 @@ def recipes() -> tuple[Recipe, ...]:
         Dense(),
         DenseAmx(),
         DenseDot(),
+        MatmulBlocks(),
+        DenseBlocks(),
         BatchMatmul(),
         Attention(),
         Recurrent(),
@@ -60,6 +65,7 @@ def recipes() -> tuple[Recipe, ...]:
         Softmax(),
         LayerNorm(),
         Take(),
+        TakeBlocks(),
         Concat(),
         StridedSlice(),
         Pad(),
