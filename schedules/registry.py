@@ -8,6 +8,8 @@ import importlib.metadata
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.recipe import Recipe
 
+from .cache.append import CacheAppend
+from .cache.recipe import CachedAttention
 from .recipes.attention import Attention
 from .recipes.batch_matmul import BatchMatmul
 from .recipes.blocks.dense_blocks import DenseBlocks
@@ -59,6 +61,8 @@ def recipes() -> tuple[Recipe, ...]:
         DenseBlocks(),
         BatchMatmul(),
         Attention(),
+        CacheAppend(),
+        CachedAttention(),
         Recurrent(),
         Pool2d(),
         Reduction(),

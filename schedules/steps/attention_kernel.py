@@ -200,7 +200,7 @@ class AttentionKernel:
             return
         t = self._tile
         with T.serial((count + t.tile_k - 1) // t.tile_k * t.tile_k) as k:
-            for d in _vectors_of(t.depth, t.value_lanes):
+            for d in vectors_of(t.depth, t.value_lanes):
                 T.buffer_store(self._keys, self._read(self._match.key, b, self._key(start + k), h, d), [k, d])
 
     def _compute_scores(self, b: Any, h: Any, first: Any, start: Any, count: Any) -> None:
@@ -300,7 +300,7 @@ class AttentionKernel:
 
     def _row_vectors(self) -> Iterator[Any]:
         """Elements of a row of v."""
-        return _vectors_of(self._tile.width, self._tile.value_lanes)
+        return vectors_of(self._tile.width, self._tile.value_lanes)
 
     @contextmanager
     def _vectors(self) -> Iterator[tuple[Any, Any]]:
@@ -319,7 +319,7 @@ def _divides(by: int, size: Any) -> bool:
     return isinstance(size, int) and size % by == 0
 
 
-def _vectors_of(width: int, lanes: int) -> Iterator[Any]:
+def vectors_of(width: int, lanes: int) -> Iterator[Any]:
     """Elements of a row: once in loops over its whole vectors, once in that over what is left."""
     whole, left = divmod(width, lanes)
     if whole:

@@ -78,17 +78,15 @@ class BlockStream:
         """Parameters of the group in order, then the result; loops in place."""
         match, count = self._match, self._match.output_blocks
         threads = min(self._tile.threads, count)
-        with building(match.group, match.layouts()) as (builder, self._args, self._out), T.sblock("root"):
-            with T.parallel(threads) if threads > 1 else T.serial(1) as thread:
-                self._read()
-                if count % threads:
-                    low, high = thread * count // threads, (thread + 1) * count // threads
-                    for first, vectors in tiles(low, high, self._tile.vectors):
-                        self._compute(first, vectors)
-                else:
-                    each = count // threads
-                    for first, vectors in tiles(0, each, self._tile.vectors):
-                        self._compute(thread * each + first, vectors)
+        shared = T.parallel(threads) if threads > 1 else T.serial(1)
+        with building(match.group, match.layouts()) as (builder, self._args, self._out), T.sblock("root"), shared as own:
+            self._read()
+            if count % threads:
+                for first, vectors in tiles(own * count // threads, (own + 1) * count // threads, self._tile.vectors):
+                    self._compute(first, vectors)
+            else:
+                for first, vectors in tiles(0, count // threads, self._tile.vectors):
+                    self._compute(own * (count // threads) + first, vectors)
         return builder.get()
 
     # ------------------------------------------------------------ the rows

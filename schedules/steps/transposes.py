@@ -39,6 +39,30 @@ def transpose(rows: Sequence[Any], itemsize: int) -> list[Any]:
     return [blocks[c][b] for b in range(size // unit) for c in range(unit)]
 
 
+def sums(rows: Sequence[Any], itemsize: int) -> Any:
+    """The vector whose lane i is the sum of vector i: the network of :func:`transpose`, halves added at each step.
+
+    Args:
+        rows, itemsize: of :func:`transpose`.
+    """
+    size = len(rows)
+    unit = min(size, _LANE_BYTES // itemsize)
+
+    def added(pair: Sequence[Any], orders: Sequence[Sequence[int]]) -> Any:
+        low, high = (_shuffle(pair, order) for order in orders)
+        return T.bind(low + high)
+
+    groups: list[Any] = []
+    for start in range(0, size, unit):
+        group = list(rows[start : start + unit])
+        while (half := len(group) // 2) >= 1:
+            group = [added(pair, _zips(size, unit)) for pair in zip(group[:half], group[half:], strict=True)]
+        groups += group
+    while len(groups) > 1:
+        groups = [added(groups[i : i + 2], _picks(size // unit, unit)) for i in range(0, len(groups), 2)]
+    return groups[0]
+
+
 def interleave(rows: Sequence[Any], lanes: int) -> list[Any]:
     """Columns one after the other: (rows, lanes) -> vectors of the flat (lanes, rows)."""
     count = len(rows)
@@ -58,12 +82,7 @@ def _interleaved(rows: Sequence[Any], size: int) -> list[Any]:
     The perfect shuffle of H. S. Stone, "Parallel Processing with the Perfect Shuffle" (1971).
     """
     unit, half = len(rows), len(rows) // 2
-
-    def zipped(high: int) -> list[int]:
-        starts = [lane + high * half + k for lane in range(0, size, unit) for k in range(half)]
-        return [i for start in starts for i in (start, size + start)]
-
-    low, high = zipped(0), zipped(1)
+    low, high = _zips(size, unit)
     for _ in range(unit.bit_length() - 1):
         rows = [_shuffle(pair, order) for pair in zip(rows[:half], rows[half:], strict=True) for order in (low, high)]
     return list(rows)
@@ -72,11 +91,24 @@ def _interleaved(rows: Sequence[Any], size: int) -> list[Any]:
 def _blocks_apart(rows: Sequence[Any], unit: int) -> list[Any]:
     """Transpose a square of blocks of `unit` elements: log2(n) times, all even blocks of neighbours, then all odd."""
     count = len(rows)
-    even = [block * unit + k for block in range(0, 2 * count, 2) for k in range(unit)]
-    orders = (even, [i + unit for i in even])
+    orders = _picks(count, unit)
     for _ in range(count.bit_length() - 1):
         rows = [_shuffle(rows[i : i + 2], order) for order in orders for i in range(0, count, 2)]
     return list(rows)
+
+
+def _zips(size: int, unit: int) -> tuple[list[int], list[int]]:
+    """Orders of two vectors that interleave the low halves of each unit, and the high ones."""
+    half = unit // 2
+    starts = [lane + k for lane in range(0, size, unit) for k in range(half)]
+    low = [i for start in starts for i in (start, size + start)]
+    return low, [i + half for i in low]
+
+
+def _picks(count: int, unit: int) -> tuple[list[int], list[int]]:
+    """Orders of two vectors of so many blocks that pick the even blocks, and the odd ones."""
+    even = [block * unit + k for block in range(0, 2 * count, 2) for k in range(unit)]
+    return even, [i + unit for i in even]
 
 
 def _shuffle(vectors: Sequence[Any], order: Sequence[int]) -> Any:

@@ -21,7 +21,7 @@ from ..frontend.reading.shapes import input_specs
 from ..precision.decide import measured
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
-from .lower import NO_INSTRUMENTS, Clock, Lowered, Programs, start
+from .lower import NO_INSTRUMENTS, SCHEDULED, Clock, Lowered, Programs, start
 from .lowest import probe_near, unlike, unlike_outputs, with_windows
 from .probes import plans_of, probes_of
 
@@ -54,11 +54,6 @@ def lower_any_size(
     from ..passes.sizes.generalize import NotAlike
 
     graph = frozen_source(source, options.freeze).proto.graph
-    if options.state:
-        raise UnsupportedError(
-            f"{source.name}: state={options.state!r} with dimensions whose sizes are known at run time",
-            fix="give numbers for all dimensions: shapes=",
-        )
     reasons: list[str] = []
     merged = _merged(options)
     for named in (options, merged) if merged != options else (options,):
@@ -143,6 +138,7 @@ class _Lowering:
         from ..passes.sizes.generalize import NotAlike
 
         programs = [self._start(probe) for probe in self._probes]
+        self._check_states(programs[0], inputs)
         imports = [one.mod for one in programs]
         pipeline = Pipeline.of(self._options).before(ChooseRecipes).without(*_LEFT_OUT)
         programs = self._after(pipeline.before(GroupOperations), programs)
@@ -256,6 +252,16 @@ class _Lowering:
         self._probes = (*self._probes[:-1], probe, self._probes[-1])  # the last one stays the small one
         self._solver = Solver(self._sizes, self._probes)
 
+    def _check_states(self, lowered: Lowered, inputs: Sequence[TensorSpec]) -> None:
+        """Raises OptionError for a state whose size is known at run time only."""
+        for _, taken in lowered.ctx.states:
+            if any(isinstance(dim, str) for dim in inputs[taken].shape):
+                raise OptionError(
+                    f"{self._source.name}: state: input {inputs[taken].name!r} is {inputs[taken]}, and a state has one "
+                    "size in all calls",
+                    fix=f"give numbers for its dimensions, as many rows as it is to hold: shapes={{{inputs[taken].name!r}: ...}}",
+                )
+
     def _check_outputs(self, alignment: Alignment, low: IRModule) -> None:
         from ..passes.sizes.generalize import NotAlike
 
@@ -344,7 +350,7 @@ class _Lowering:
         first = programs[0]
         kernels = SizedKernels([one.mod for one in programs], first.ctx, self._sizes, self._solver, alignment.sites)
         mod = BindSizes(self._sizes, kernels.sites, kernels.functions)(first.mod, first.ctx).mod
-        last = Pipeline.of(self._options).before("loops").from_("lower-rest")
+        last = Pipeline.of(self._options).before(SCHEDULED).from_("lower-rest")
         return replace(first, mod=last.run(mod, first.ctx))
 
     def _outputs(self, lowered: Lowered, alignment: Alignment) -> tuple[TensorSpec, ...]:

@@ -41,6 +41,12 @@ def attention(call: Any, result: int, operands: Sequence[Sequence[int]]) -> int:
     return 2 * math.prod(queries[:3]) * keys[1] * (queries[3] + values[3])
 
 
+def cached_attention(call: Any, result: int, operands: Sequence[Sequence[int]]) -> int:
+    """:func:`attention` over all rows that a cache has room for."""
+    keys, values = operands[1:3]  # (batch, heads, rows, size)
+    return 2 * result // values[3] * keys[2] * (keys[3] + values[3])
+
+
 def recurrence(call: Any, result: int, operands: Sequence[Sequence[int]]) -> int:
     """A multiplication and an addition of each gate of each step for each unit of the state before."""
     return 2 * math.prod(operands[0]) * operands[1][-1]

@@ -18,6 +18,7 @@ from typing import Any
 from tvm import relax
 from tvm.ir import Call
 
+from .registered import of_dialect as of_dialect
 from .registered import register
 
 NAME = "relax.tvm_ext.recurrence"

@@ -34,7 +34,12 @@ def register(name: str, says: str, result_type: Callable[[Call, Any], Any]) -> C
         operator = Op.get(name)
         operator.set_attr("FInferType", tvm_ffi.convert(result_type))
         operator.set_attr("FPurity", True)
-    for dialect in (tvm.script.relax, tvm.script.parser.relax):  # what R is in a text of its own, and what in a snippet
-        dialect.tvm_ext = getattr(dialect, "tvm_ext", None) or types.SimpleNamespace()
-        setattr(dialect.tvm_ext, name.removeprefix(_NAMESPACE), make)
+    of_dialect(**{name.removeprefix(_NAMESPACE): make})
     return make
+
+
+def of_dialect(**functions: Any) -> None:
+    """Have TVM's script know functions as R.tvm_ext.NAME."""
+    for dialect in (tvm.script.relax, tvm.script.parser.relax):  # what R is in a text of its own, and what in a snippet
+        known = vars(getattr(dialect, "tvm_ext", types.SimpleNamespace()))
+        dialect.tvm_ext = types.SimpleNamespace(**{**known, **functions})

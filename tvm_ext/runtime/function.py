@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .memory.arrays import ARGUMENT_ALIGNMENT, aligned_empty, as_bytes, is_aligned, to_array, to_tensor, zero_copy
+from .memory.cache_lengths import register_refusal
 from .memory.output_memory import OutputMemory
 from .spec import Program, TensorSpec
 
@@ -54,6 +55,7 @@ class Function:
     ) -> None:
         import tvm_ffi
 
+        register_refusal()
         self._function, self._all_weights = function, weights
         self._weights = tuple(weights.tensors[i] for i in program.weights)
         self._inputs = [(spec.sizes, spec.numpy_dtype) for spec in inputs]

@@ -23,6 +23,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 
 from ...core.graph.nodes import mentions, nodes_by_kind, nodes_of
 from ...core.group import RECIPE
+from ...core.sizes import EXTENTS, extents_of
 
 #: Elements that are stored at a time.
 _LANES = 16
@@ -50,7 +51,10 @@ def without_copy(kernel: tirx.PrimFunc, data: int) -> tirx.PrimFunc | None:
     if body is None or mentions(body, old):
         return None
     params = [*kernel.params[:data], *kernel.params[data + 1 :]]
-    return tirx.PrimFunc(params, body, kernel.ret_type, kernel.attrs).without_attr(RECIPE)
+    made = tirx.PrimFunc(params, body, kernel.ret_type, kernel.attrs).without_attr(RECIPE)
+    if (extents := extents_of(kernel)) is not None:  # those of parameters are read by their numbers
+        made = made.with_attr({EXTENTS: [extent for number, extent in enumerate(extents) if number != data]})
+    return made
 
 
 def _copies(stmt: Any, old: Any, out: Any) -> Iterator[Any]:

@@ -160,6 +160,8 @@ class StateSession:
         arrays, rows = self._fit(values)
         try:
             results = self._call(arrays, rows, None, into)
+        except InputError:  # of a kernel that has written no row yet, or rows behind those that count
+            raise
         except BaseException:
             if any(state.read is state.write for state in self._states.values()):
                 self._lost = "a step stopped while it changed the states: call reset()"

@@ -1,7 +1,7 @@
 """Calls of programs that are planned at the bounds of their symbols: they work on arrays of the bounds.
 
-Inputs are copied into the beginning of such arrays, and outputs out of it. A program whose sizes are all fixed takes
-arrays as they are.
+Inputs are copied into the beginning of such arrays, and outputs out of it; what has one size in all calls, such as a
+state, is read and written where it lies. A program whose sizes are all fixed takes arrays as they are.
 """
 
 from __future__ import annotations
@@ -53,8 +53,15 @@ class SizedCalls:
             array if whole is None else _filled(held, array, whole)
             for held, array, whole in zip(memory.inputs, arrays, plan.inputs, strict=True)
         ]
-        results = plan.function.call([*fed, memory.sizes], memory.outputs)
-        return [np.array(result[index]) for index, result in zip(plan.outputs, results, strict=True)]
+        places = [
+            own if given is None or own is None or index is not None else given
+            for given, own, index in zip(into or [None] * len(memory.outputs), memory.outputs, plan.outputs, strict=True)
+        ]
+        results = plan.function.call([*fed, memory.sizes], places)
+        return [
+            result if place is not own else np.array(result if index is None else result[index])
+            for result, place, own, index in zip(results, places, memory.outputs, plan.outputs, strict=True)
+        ]
 
     def _planned(self, shapes: tuple[tuple[int, ...], ...]) -> _Plan:
         model = self._metadata
@@ -73,8 +80,10 @@ class SizedCalls:
                 raise InputError(
                     f"output {spec.name!r} would be {shape} for {sizes}: these sizes do not fit each other"
                 )
+        bounds = [spec.sizes for spec in model.interface(program)[1]]
         values = tuple(sizes[symbol.name] for symbol in program.symbols)
-        plan = _Plan(function, memory, values, inputs, [_beginning(shape) for shape in outputs])
+        parts = [None if shape == whole else _beginning(shape) for shape, whole in zip(outputs, bounds, strict=True)]
+        plan = _Plan(function, memory, values, inputs, parts)
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
         self._plans[shapes] = plan
@@ -112,14 +121,14 @@ class _Plan:
         memory: arrays of its bounds; None of a program without symbols, which takes arrays as they are.
         sizes: of its symbols.
         inputs: where each input lies in an array of the bounds; None of one that is such an array.
-        outputs: where each output lies.
+        outputs: where each output lies; None of one that is such an array.
     """
 
     function: Function
     memory: _Memory | None
     sizes: tuple[int, ...]
     inputs: Sequence[tuple[slice, ...] | None]
-    outputs: Sequence[tuple[slice, ...]]
+    outputs: Sequence[tuple[slice, ...] | None]
 
 
 def _beginning(shape: Sequence[int]) -> tuple[slice, ...]:

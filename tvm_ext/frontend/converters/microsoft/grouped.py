@@ -1,18 +1,23 @@
-"""GroupQueryAttention of a first prompt: several heads of queries share one of keys and values.
+"""GroupQueryAttention: several heads of queries share one of keys and values.
 
 softmax(softcap(q k^T * scale) + mask + bias) v,   k, v: each head repeated for its queries
+
+A first prompt without a past becomes these operators; with a past, which has room for all that comes, the node becomes
+those of :mod:`tvm_ext.ops.kv_cache`.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of, numpy_of
+from ....ops.kv_cache import Append, Attention
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, outputs_of, scalar, static_shape, text
+from ..base import Attributes, Converter, constant, emit, graph_of, outputs_of, scalar, static_shape, text
 from ..recurrent import columns
 from .heads import LEAST, count_of, joined_heads, scores_of, split_heads
 from .rotary import rows_at, turn
@@ -24,12 +29,14 @@ _REFUSED = {12: "k_scale", 13: "v_scale", 14: "q_norm_weight", 15: "k_norm_weigh
 def group_query_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GroupQueryAttention(q, k, v, past key, past value, lengths - 1, total, cos, sin, positions, bias, sink).
 
-    Of a first prompt: without a past, or with one of no steps.
+    A past of no steps is none; any other one has room for what follows, and the present is as large.
     """
     _check(inputs, attributes)
     heads, groups = (count_of(attributes, name) for name in ("num_heads", "kv_num_heads"))
     if heads % groups:
         raise Refusal(f"{heads} heads of queries for {groups} of keys")
+    if inputs[3] is not None and 0 not in static_shape(inputs[3], "past_key"):
+        return _cached(inputs, attributes, heads, groups)
     query, key, value = _operands(inputs, heads, groups)
     batch, _, sequence, _ = static_shape(query, "the query")
     if attributes.get("do_rotary", 0):
@@ -49,6 +56,53 @@ def group_query_attention(inputs: Any, attributes: Attributes, opset: int) -> An
     return relax.Tuple([context, key, value][: outputs_of(attributes)])
 
 
+def _cached(inputs: Any, attributes: Attributes, heads: int, groups: int) -> Any:
+    """The outputs of a node with a past: the present is the past with new rows in it."""
+    operands = _rows_of(inputs, heads, groups)
+    batch = static_shape(operands["query"], "the query")[0]
+    for role, number in (("past_key", 3), ("past_value", 4)):
+        had, size = static_shape(inputs[number], role), static_shape(operands[role], "an operand")[3]
+        if (*had[:2], had[3]) != (batch, groups, size):
+            raise Refusal(f"{role} has shape {had}; ({batch}, {groups}, rows, {size}) fits")
+    if inputs[10] is not None:
+        raise Refusal("attention_bias of an attention with a past, whose keys are counted at run time")
+    operands["lengths"] = emit(relax.op.reshape(inputs[5], (batch,)))
+    operands["total"] = emit(relax.op.reshape(inputs[6], (1,)))
+    turned = ("cos", "sin", "positions") if attributes.get("do_rotary", 0) else ()
+    operands |= {name: inputs[7 + i] for i, name in enumerate(("cos", "sin", "positions")) if name in turned}
+    roles, interleaved = ("lengths", "total"), bool(attributes.get("rotary_interleaved", 0))
+    rotary = (*roles, *(name for name in turned if operands[name] is not None))
+    joint = inputs[1] is None
+    source = graph_of(attributes).node.input[5]
+    key = Append(rotary, heads if joint else 0, interleaved, source)
+    value = Append(roles, heads + groups if joint else 0)
+    keys = emit(key.call({**operands, "past": inputs[3], "new": operands["past_key"]}))
+    values = emit(value.call({**operands, "past": inputs[4], "new": operands["past_value"]}))
+    if inputs[11] is not None:
+        rotary, operands["sink"] = (*rotary, "sink"), emit(relax.op.reshape(inputs[11], (heads,)))
+    size = static_shape(operands["query"], "the query")[3]
+    says = Attention(
+        rotary, 0, interleaved, heads, float(attributes.get("scale", 0.0)) or 1.0 / math.sqrt(size),
+        float(attributes.get("softcap", 0.0)), max(int(attributes.get("local_window_size", -1)), 0),
+        bool(attributes.get("causal", 1)), bool(attributes.get("smooth_softmax", 0)),
+    )  # fmt: skip
+    context = emit(says.call({**operands, "keys": keys, "values": values}))
+    joined = emit(relax.op.reshape(context, (*static_shape(context, "the result")[:2], -1)))
+    return relax.Tuple([joined, keys, values][: outputs_of(attributes)])
+
+
+def _rows_of(inputs: Any, heads: int, groups: int) -> dict[str, Any]:
+    """Query, and new rows of keys and values, (batch, steps, heads, size); all three are one where they come as one."""
+    counts = (heads, groups, groups) if inputs[1] is not None else (heads + 2 * groups,)
+    rows = []
+    for x, count in zip(inputs, counts, strict=False):
+        shape = static_shape(x, "an operand of attention")
+        if len(shape) != 3 or shape[2] % count:
+            raise Refusal(f"an operand of shape {shape}, which {count} heads do not divide")
+        rows.append(emit(relax.op.reshape(x, (*shape[:2], count, shape[2] // count))))
+    return dict(zip(("query", "past_key", "past_value"), rows if len(rows) == 3 else rows * 3, strict=True))
+
+
 def _repeated(x: Any, heads: int) -> Any:
     """Heads of keys or values, each as often as there are heads of queries for it."""
     groups = static_shape(x, "keys and values")[1]
@@ -58,13 +112,10 @@ def _repeated(x: Any, heads: int) -> Any:
 
 
 def _check(inputs: Any, attributes: Attributes) -> None:
-    """Raises Refusal for what is no first prompt, or is not of floats."""
+    """Raises Refusal for what onnxruntime's CPU lacks, or is not of floats."""
     for number, name in _REFUSED.items():
         if inputs[number] is not None:
             raise Refusal(f"{name}: a quantized or normalized cache")
-    for number, name in ((3, "past_key"), (4, "past_value")):
-        if inputs[number] is not None and 0 not in static_shape(inputs[number], name):
-            raise Refusal(f"{name}: only a first prompt works, whose past has no steps")
     if attributes.get("sliding_window_cache", 0) or attributes.get("qk_output", 0):
         raise Refusal("sliding_window_cache or qk_output")
     if not attributes.get("causal", 1) and int(attributes.get("local_window_size", -1)) > 0:

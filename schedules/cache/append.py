@@ -1,0 +1,76 @@
+"""New rows of keys or values, turned by their positions, written into a cache.
+
+    present = past; for b, s, g: present[b, g, first(b) + s] = turned(new[b, s, g])
+
+The copy is a loop of its own, which the pass `update-states` takes out where the result lies in the memory of `past`:
+then as many bytes are written as are new, whatever the cache holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import tirx as T
+from tvm.s_tir import Schedule
+
+from tvm_ext.core.cost.work import VectorWork
+from tvm_ext.core.group import Group
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.ops.kv_cache import APPEND, Append
+
+from ..steps.arguments import building
+from .tokens import CacheMatch, Tokens, taken
+
+
+class CacheAppend(Recipe[CacheMatch]):
+    """Rows behind those of a cache."""
+
+    name = "cache_append"
+    anchors = frozenset({APPEND})
+    any_size = True
+
+    def match(self, group: Group, machine: Machine) -> CacheMatch | Miss:
+        assert group.call is not None
+        return taken(group, Append.of(group.call))
+
+    def work(self, match: CacheMatch, machine: Machine) -> VectorWork:
+        batch, steps, _, size = match.param("new").shape
+        return VectorWork(4.0 * batch * steps * match.group.shape[1] * size, rows=1)
+
+    def space(self, match: CacheMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
+        """Threads share the copy, where there is one."""
+        return {"threads": [machine.threads], "lanes": [match.lanes(machine.lanes)]}
+
+    def compute(self, match: CacheMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
+        batch, groups, capacity, size = match.group.shape
+        lanes, rows = config["lanes"], batch * groups * capacity
+        threads = next(t for t in range(config["threads"], 0, -1) if rows % t == 0)
+        with building(match.group, layouts) as (builder, args, out), T.sblock("root"):
+            tokens = Tokens(match, args, lanes)
+
+            def store(index: list[Any], value: Any) -> None:
+                T.buffer_store(out, args.epilogue(index, value), index)
+
+            with T.parallel(threads) if threads > 1 else T.serial(1) as thread, T.serial(rows // threads) as i:
+                row = thread * (rows // threads) + i
+                at = [row // (groups * capacity), row // capacity % groups, row % capacity]
+                with T.serial(size // lanes) as vector, T.vectorized(lanes) as lane:
+                    index = [*at, vector * lanes + lane]
+                    store(index, tokens.read("past", *index))
+            with T.serial(tokens.batch) as b:
+                if match.says.source:
+                    tokens.check(b)
+                first = tokens.first(b)
+                with T.serial(tokens.steps) as s, T.serial(groups) as g:
+                    tokens.turn(
+                        (b, s, first + s),
+                        lambda d: tokens.read("new", b, s, match.says.first + g, d),
+                        lambda d, value: store([b, g, first + s, d], value),
+                    )
+        return builder.get()
+
+    def schedule(self, sch: Schedule, match: CacheMatch, config: Config, machine: Machine) -> None:
+        """Rows stand where the lengths say, which no schedule primitive sees: loops stand already."""

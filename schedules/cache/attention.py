@@ -1,0 +1,359 @@
+"""Attention over a cache of keys and values, up to the length in use; heads of queries that share keys read them once.
+
+A unit of work is the queries of a few tokens, of all heads that share one head of keys: rows. Each block of keys
+corrects what they have so far, as in :mod:`..steps.attention_kernel`:
+
+    for (sequence, head of keys, tokens, part of the keys) in parallel:
+        for block of keys up to the last one in use, from the first one in the window:
+            s[row, keys] = q[row] keys^T            vectors along a key; sums of a vector of keys by a network of adds
+            m' = max(m, s); s = exp(s - m'); l = l * exp(m - m') + sum of s
+            o[row] = o[row] * exp(m - m') + s[row] values
+        out = o / l
+
+Where there are fewer units than a few for each thread, the keys of each are cut in parts; m, l and o of parts are joined
+behind that. What stands in a cache behind the length is read by no sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from tvm_ext.core.recipe import Config, Layouts
+from tvm_ext.ops.kv_cache import Attention
+from tvm_ext.ops.scalars.vector_math import exp_flushed, tanh
+
+from ..steps.arguments import building
+from ..steps.recurrent_kernel import tiles
+from ..steps.transposes import sums
+from .tokens import CacheMatch, Tokens
+
+#: Units a thread, from which on the keys of a unit stay whole.
+_EVEN = 4
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Sizes of the loops.
+
+    Attributes:
+        lanes: of all vectors, and keys of a tile of scores.
+        queries: tokens of a unit.
+        shared: heads of queries of a head of keys.
+        block: keys that are read for all rows before others are.
+        rows, columns: of a register tile of the result: rows, and vectors of a value.
+        threads: that share units.
+    """
+
+    lanes: int
+    queries: int
+    shared: int
+    block: int
+    rows: int
+    columns: int
+    threads: int
+
+
+class CachedAttentionKernel:
+    """Builds the kernel of one match."""
+
+    def __init__(self, match: CacheMatch, config: Config, layouts: Layouts) -> None:
+        assert isinstance(match.says, Attention)
+        self._match, self._layouts, self._says = match, layouts, match.says
+        self._groups, self._capacity = match.param("keys").shape[1:3]
+        self._depth, self._width = match.size, match.param("values").shape[3]
+        self._tile = Tile(shared=match.says.heads // self._groups, **config)
+
+    def function(self) -> tirx.PrimFunc:
+        """Parameters of the group in order, then the result; loops in place."""
+        with building(self._match.group, self._layouts) as (builder, self._args, self._out), T.sblock("root"):
+            self._tokens = Tokens(self._match, self._args, self._tile.lanes)
+            self._read, t = self._tokens.read, self._tile
+            self._blocks = (self._tokens.steps + t.queries - 1) // t.queries
+            units = self._tokens.batch * self._groups * self._blocks
+            self._parts: Any = 1
+            if t.threads > 1:
+                self._parts = _select(tirx.any(units >= _EVEN * t.threads, units % t.threads == 0), 1, t.threads)
+            self._share(units)
+        return builder.get()
+
+    # ------------------------------------------------------------ units
+    def _share(self, units: Any) -> None:
+        """Threads take units, or parts of them, in turn; then parts are joined."""
+        t, rows, parts = self._tile, self._tile.queries * self._tile.shared, self._parts
+        whole = isinstance(parts, int) and parts == 1
+        most = units * parts if isinstance(units, int) else _EVEN * t.threads * t.threads
+        if not whole:
+            self._part_results = _buffer("part_results", (most, rows, self._width))
+            self._part_sums = _buffer("part_sums", (most, rows, 2))
+        items = units * parts
+        with T.parallel(t.threads) if t.threads > 1 else T.serial(1) as thread:
+            self._state(rows)
+            with T.serial((items - thread + (t.threads - 1)) // t.threads) as turn:
+                item = T.bind(turn * t.threads + thread)
+                self._unit(item // parts, item % parts)
+                if whole:
+                    self._write(item)
+                elif isinstance(parts, int):
+                    self._keep(item)
+                else:
+                    with T.If(parts == 1):
+                        with T.Then():
+                            self._write(item)
+                        with T.Else():
+                            self._keep(item)
+        if not whole:
+            with T.serial(units if isinstance(parts, int) else tirx.Select(parts == 1, 0, units)) as unit:
+                self._join(unit)
+
+    def _state(self, rows: int) -> None:
+        """What a thread keeps; each unit starts it anew."""
+        t = self._tile
+        self._queries = _buffer("queries", (rows, self._depth))
+        self._scores = _buffer("scores", (rows, t.block))
+        self._result = _buffer("result", (rows, self._width))
+        self._largest, self._sum = (_buffer(name, (rows, t.lanes)) for name in ("largest", "sum"))
+        self._top, self._factor = (_buffer(name, (rows,)) for name in ("top", "factor"))
+
+    def _place(self, unit: Any) -> tuple[Any, Any, Any]:
+        """Sequence, head of keys and first token of a unit."""
+        head = unit // self._blocks
+        return head // self._groups, head % self._groups, unit % self._blocks * self._tile.queries
+
+    def _rows(self, token: Any) -> Any:
+        """Rows of a unit in use."""
+        t = self._tile
+        steps = self._tokens.steps
+        if isinstance(steps, int) and steps % t.queries == 0:
+            return t.queries * t.shared
+        return tirx.min(t.queries, steps - token) * t.shared
+
+    def _unit(self, unit: Any, part: Any) -> None:
+        t, says = self._tile, self._says
+        b, g, token = (T.bind(_expr(place)) for place in self._place(unit))
+        rows = T.bind(_expr(self._rows(token)))
+        first = self._tokens.first(b)
+        self._load(b, g, token, first, rows, part)
+        # a query at row r of the cache sees rows up to r, or all that count
+        last = first + token + rows // t.shared if says.causal else self._read("lengths", b).astype("int32") + 1
+        stop = T.bind(tirx.min(last, self._capacity))
+        start = tirx.const(0, "int32")
+        if says.window:
+            start = T.bind(tirx.max(first + token + (1 - says.window), 0) // t.lanes * t.lanes)
+        if not isinstance(self._parts, int) or self._parts > 1:
+            each = T.bind(_ceil(_ceil(stop - start, self._parts), t.lanes) * t.lanes)
+            start = T.bind(start + part * each)
+            stop = T.bind(tirx.min(stop, start + each))
+        with T.serial(tirx.max(_ceil(stop - start, t.block), 0)) as block:
+            low = T.bind(start + block * t.block)
+            count = T.bind(tirx.min(t.block, stop - low))
+            self._score(b, g, (first + token, low, stop), count, rows)
+            self._exponentials(count, rows)
+            self._accumulate(b, g, low, count, rows)
+
+    def _load(self, b: Any, g: Any, token: Any, first: Any, rows: Any, part: Any) -> None:
+        """Queries, turned and scaled; m = -inf, l = 0, o = 0; a sink is a key that was before, of the first part."""
+        t, says = self._tile, self._says
+        with T.serial(rows) as r:
+            at = T.bind(token + r // t.shared)
+            head = T.bind(g * t.shared + r % t.shared)
+
+            def write(d: Any, value: Any) -> None:
+                T.buffer_store(self._queries, value * _f(says.scale), [r, d])
+
+            self._tokens.turn(
+                (b, at, first + at), lambda d: self._read("query", b, at, says.first + head, d), write
+            )
+            for d in self._vectors(self._width):
+                T.buffer_store(self._result, _f(0), [r, d])
+            with T.vectorized(t.lanes) as j:
+                T.buffer_store(self._sum, _f(0), [r, j])
+            T.buffer_store(self._top, _f(-math.inf), [r])
+            if "sink" in self._match.operands or says.smooth:
+                sink = self._read("sink", head) if "sink" in self._match.operands else _f(0)
+                with T.If(part == 0), T.Then():
+                    T.buffer_store(self._top, sink, [r])
+                    T.buffer_store(self._sum, _f(1), [r, 0])
+
+    # ------------------------------------------------------------ one block of keys
+    def _score(self, b: Any, g: Any, keys: tuple[Any, Any, Any], count: Any, rows: Any) -> None:
+        """s = q keys^T, -inf of keys that a query does not see, and the largest of each lane.
+
+        Args:
+            keys: rows of the cache: of the first query, the block's first, and behind its last.
+        """
+        t, (own, low, stop) = self._tile, keys
+        with T.serial(rows) as r, T.vectorized(t.lanes) as j:
+            T.buffer_store(self._largest, _f(-math.inf), [r, j])
+        with T.serial(_ceil(count, t.lanes)) as tile, T.serial(rows) as r:
+            acc = _buffer("acc", (t.lanes, t.lanes))
+            with _unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
+                T.buffer_store(acc, _f(0), [i, j])
+            with T.serial(self._depth // t.lanes) as v, _unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
+                key = low + tile * t.lanes + i
+                key = key if self._capacity % t.lanes == 0 else tirx.min(key, self._capacity - 1)
+                d = v * t.lanes + j
+                T.buffer_store(acc, acc[i, j] + self._read("keys", b, g, key, d) * self._queries[r, d], [i, j])
+            vectors = [T.bind(acc[i, self._lanes_from(0)]) for i in range(t.lanes)]
+            T.buffer_store(self._scores, sums(vectors, 4), [r, self._lanes_from(tile * t.lanes)])
+            with T.vectorized(t.lanes) as j:
+                key, place = low + tile * t.lanes + j, [r, tile * t.lanes + j]
+                score = self._capped(self._scores[place[0], place[1]])
+                seen = key < stop
+                if self._says.causal:
+                    seen = tirx.all(seen, key <= own + r // t.shared)
+                if self._says.window:
+                    seen = tirx.all(seen, key > own + r // t.shared - self._says.window)
+                T.buffer_store(self._scores, tirx.Select(seen, score, _f(-math.inf)), place)
+                T.buffer_store(self._largest, tirx.max(self._largest[r, j], self._scores[place[0], place[1]]), [r, j])
+
+    def _capped(self, score: Any) -> Any:
+        cap = self._says.softcap
+        return tanh(score / _f(cap)) * _f(cap) if cap else score
+
+    def _exponentials(self, count: Any, rows: Any) -> None:
+        """s = exp(s - m), factor = exp(old m - m), l = l * factor + sum of s; where m is -inf, relative to 0."""
+        t = self._tile
+        with T.serial(rows) as r:
+            top = T.bind(tirx.max(self._top[r], self._largest_of(self._largest[r, self._lanes_from(0)])))
+            base = T.bind(tirx.Select(top == _f(-math.inf), _f(0), top))
+            factor = T.bind(exp_flushed(self._top[r] - base))
+            T.buffer_store(self._factor, factor, [r])
+            T.buffer_store(self._top, top, [r])
+            with T.vectorized(t.lanes) as j:
+                T.buffer_store(self._sum, self._sum[r, j] * factor, [r, j])
+            with T.serial(_ceil(count, t.lanes)) as tile, T.vectorized(t.lanes) as j:
+                place = [r, tile * t.lanes + j]
+                T.buffer_store(self._scores, exp_flushed(self._scores[r, place[1]] - base), place)
+                T.buffer_store(self._sum, self._sum[r, j] + self._scores[r, place[1]], [r, j])
+
+    def _accumulate(self, b: Any, g: Any, low: Any, count: Any, rows: Any) -> None:
+        """o = o * factor + s values, in register tiles of rows and vectors of a value."""
+        t = self._tile
+        for row, height in tiles(0, rows, t.rows):
+            with T.serial(self._width // (t.columns * t.lanes)) as column:
+                acc = _buffer("acc", (height, t.columns, t.lanes))
+
+                def at(v: Any, j: Any, column: Any = column) -> Any:
+                    return (column * t.columns + v) * t.lanes + j
+
+                with _unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
+                    T.buffer_store(acc, self._result[row + i, at(v, j)] * self._factor[row + i], [i, v, j])
+                with T.serial(count) as k, _unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
+                    value = self._read("values", b, g, low + k, at(v, j))
+                    T.buffer_store(acc, acc[i, v, j] + self._scores[row + i, k] * value, [i, v, j])
+                with _unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
+                    T.buffer_store(self._result, acc[i, v, j], [row + i, at(v, j)])
+
+    # ------------------------------------------------------------ results
+    def _total(self, r: Any) -> Any:
+        """l of a row."""
+        total = self._sum[r, 0]
+        for lane in range(1, self._tile.lanes):
+            total = total + self._sum[r, lane]
+        return total
+
+    def _write(self, unit: Any) -> None:
+        """out = o / l."""
+        _, _, token = self._place(unit)
+        with T.serial(self._rows(token)) as r:
+            inverse = T.bind(_f(1) / self._total(r))
+            self._store(unit, r, lambda d: self._result[r, d] * inverse)
+
+    def _keep(self, item: Any) -> None:
+        """o, m and l of a part."""
+        _, _, token = self._place(item // self._parts)
+        with T.serial(self._rows(token)) as r:
+            T.buffer_store(self._part_sums, self._top[r], [item, r, 0])
+            T.buffer_store(self._part_sums, self._total(r), [item, r, 1])
+            for d in self._vectors(self._width):
+                T.buffer_store(self._part_results, self._result[r, d], [item, r, d])
+
+    def _join(self, unit: Any) -> None:
+        """out = o / l of all parts of a unit."""
+        _, _, token = self._place(unit)
+        parts = self._tile.threads
+        with T.serial(self._rows(token)) as r:
+            tops = [self._part_sums[unit * parts + part, r, 0] for part in range(parts)]
+            top = tops[0]
+            for one in tops[1:]:
+                top = tirx.max(top, one)
+            top = T.bind(top)
+            factors = [T.bind(exp_flushed(one - top)) for one in tops]
+            total = _f(0)
+            for part, factor in enumerate(factors):
+                total = total + factor * self._part_sums[unit * parts + part, r, 1]
+            inverse = T.bind(_f(1) / total)
+
+            def value(d: Any) -> Any:
+                result = _f(0)
+                for part, factor in enumerate(factors):
+                    result = result + factor * self._part_results[unit * parts + part, r, d]
+                return result * inverse
+
+            self._store(unit, r, value)
+
+    def _store(self, unit: Any, row: Any, value: Any) -> None:
+        """A row of a unit, into the result: `value` of an element."""
+        t = self._tile
+        b, g, token = self._place(unit)
+        head = [b, token + row // t.shared, g * t.shared + row % t.shared]
+        for d in self._vectors(self._width):
+            T.buffer_store(self._out, self._args.epilogue([*head, d], value(d)), [*head, d])
+
+    # ------------------------------------------------------------ vectors
+    def _lanes_from(self, start: Any) -> Any:
+        return tirx.Ramp(_expr(start), 1, self._tile.lanes) if self._tile.lanes > 1 else start
+
+    def _largest_of(self, vector: Any) -> Any:
+        """The largest lane of a vector."""
+        lanes = self._tile.lanes
+        while lanes > 1:
+            vector, lanes = T.bind(vector), lanes // 2
+            low, high = ([tirx.const(i, "int32") for i in range(s, s + lanes)] for s in (0, lanes))
+            vector = tirx.max(tirx.Shuffle([vector], low), tirx.Shuffle([vector], high))
+        return vector
+
+    def _vectors(self, size: int) -> Iterator[Any]:
+        """Elements of a row, within loops over its vectors."""
+        lanes = self._tile.lanes
+        with T.serial(size // lanes) as v, T.vectorized(lanes) as j:
+            yield v * lanes + j
+
+
+def _select(condition: Any, one: int, other: int) -> Any:
+    """One of two numbers: a number where the condition is known."""
+    known = condition if isinstance(condition, bool) else getattr(condition, "value", None)
+    return tirx.Select(condition, one, other) if known is None else (one if known else other)
+
+
+def _ceil(size: Any, by: Any) -> Any:
+    """How many parts of at most `by` a size has."""
+    return (size + (by - 1)) // by
+
+
+def _expr(number: Any) -> Any:
+    return tirx.const(number, "int32") if isinstance(number, int) else number
+
+
+@contextmanager
+def _unrolled(*extents: int) -> Iterator[list[Any]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(T.unroll(extent)) for extent in extents]
+
+
+def _buffer(name: str, shape: tuple[int, ...]) -> Any:
+    buffer = T.alloc_buffer(shape, "float32", scope="local" if name == "acc" else "global")
+    IRBuilder.name(name, buffer)
+    return buffer
+
+
+def _f(value: float) -> Any:
+    return tirx.const(value, "float32")

@@ -1,0 +1,142 @@
+"""Two operators of Relax that TVM has not: a cache of keys or values that new rows are written to, and attention over it.
+
+    present = tvm_ext.cache_append(past, new, lengths, ...)      present = past; present[b, :, p + s] = new[b, s]
+    y = tvm_ext.cached_attention(q, keys, values, lengths, ...)  y[b, s] = softmax(q[b, s] keys^T * scale) values
+
+    past, present (B, G, C, D): room for C rows of each of G heads; new (B, S, H, D), of whose H heads G are read
+    q (B, S, H, D), of whose H heads N are read; keys, values (B, G, C, D); y (B, S, N, D)
+
+Of sequence b, `lengths[b]` + 1 rows count once the S new ones are there: those begin at row p = lengths[b] + 1 - S, or at
+row 0 where S is `total`, that of a first prompt, whose sequences may be shorter than S. TVM's printer writes the
+operators, and its parser reads them, by :func:`cache_append` and :func:`cached_attention`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, TypeVar
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.ir import Call, Op
+
+from .recurrence import of_dialect
+
+APPEND, ATTENTION = "relax.tvm_ext.cache_append", "relax.tvm_ext.cached_attention"
+#: What else operands can be, in the order of a call: `total`, one number; cosines and sines (positions, half), by which
+#: pairs of elements are turned; `positions` (B, S) of the new rows instead of their places; `sink` (N), the score of
+#: one more key of each head, without a value.
+ROLES = ("lengths", "total", "cos", "sin", "positions", "sink")
+
+_Says = TypeVar("_Says", bound="_Cache")
+
+
+@dataclass(frozen=True)
+class _Cache:
+    """What calls of both say.
+
+    Attributes:
+        operands: what the operands behind the tensors are, of :data:`ROLES`.
+        first: the first head of `new` or of `q` that is read.
+        interleaved: whether the pairs that are turned are neighbours, and not half of a row apart.
+    """
+
+    name: ClassVar[str]
+    tensors: ClassVar[tuple[str, ...]]
+    operands: tuple[str, ...]
+    first: int = 0
+    interleaved: bool = False
+
+    @classmethod
+    def of(cls: type[_Says], call: Call) -> _Says:
+        """What a call says."""
+        stated: dict[str, Any] = {"operands": tuple(map(str, call.attrs["operands"]))}
+        for name, value in asdict(cls(())).items():
+            if name not in stated:
+                stated[name] = type(value)(call.attrs[name])
+        return cls(**stated)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What each operand is."""
+        return (*self.tensors, *self.operands)
+
+    def call(self, operands: Mapping[str, Any]) -> Call:
+        """A call that says this, on operands by what they are."""
+        stated = {**asdict(self), "operands": list(self.operands)}
+        return _call(self.name, *(operands[role] for role in self.roles), **stated)
+
+
+@dataclass(frozen=True)
+class Append(_Cache):
+    """What a call of `cache_append` says.
+
+    Attributes:
+        source: the tensor that an error about a length names; "" if another call on these lengths raises it.
+    """
+
+    name = APPEND
+    tensors = ("past", "new")
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Attention(_Cache):
+    """What a call of `cached_attention` says.
+
+    Attributes:
+        heads: N.
+        scale: that scores are multiplied by.
+        softcap: c of c tanh(score / c), which scores become; 0 if they do not.
+        window: how many keys up to its own place a query sees; 0 for all.
+        causal: whether a query sees no key behind its own place.
+        smooth: whether there is one more key, of score 0 and without a value.
+    """
+
+    name = ATTENTION
+    tensors = ("query", "keys", "values")
+    heads: int = 0
+    scale: float = 1.0
+    softcap: float = 0.0
+    window: int = 0
+    causal: bool = True
+    smooth: bool = False
+
+
+def _call(name: str, *operands: Any, **attributes: Any) -> Call:
+    return Call(Op.get(name), list(operands), tvm.ir.make_node("ir.DictAttrs", **attributes))
+
+
+def cache_append(*operands: Any, **attributes: Any) -> Call:
+    """A call of the operator with the attributes of :class:`Append`, as TVM's printer writes them."""
+    return _call(APPEND, *operands, **attributes)
+
+
+def cached_attention(*operands: Any, **attributes: Any) -> Call:
+    """A call of the operator with the attributes of :class:`Attention`, as TVM's printer writes them."""
+    return _call(ATTENTION, *operands, **attributes)
+
+
+def _present(call: Call, _: Any) -> relax.TensorType:
+    return call.args[0].ty
+
+
+def _attended(call: Call, _: Any) -> relax.TensorType:
+    query, values = call.args[0].ty, call.args[2].ty
+    (batch, steps, _, _), width = query.shape.values, values.shape.values[3]
+    return relax.TensorType((batch, steps, Attention.of(call).heads, width), query.dtype)
+
+
+def _register() -> None:
+    operators = ((APPEND, "New rows in a cache.", _present), (ATTENTION, "Attention over a cache.", _attended))
+    for name, description, result_type in operators:
+        if name not in Op.list_op_names():
+            tvm.ir._ffi_api.RegisterOp(name, description)
+            Op.get(name).set_attr("FInferType", tvm_ffi.convert(result_type))
+            Op.get(name).set_attr("FPurity", True)
+    of_dialect(cache_append=cache_append, cached_attention=cached_attention)
+
+
+_register()
