@@ -168,9 +168,7 @@ class CachedAttentionKernel:
             def write(d: Any, value: Any) -> None:
                 T.buffer_store(self._queries, value * _f(says.scale), [r, d])
 
-            self._tokens.turn(
-                (b, at, first + at), lambda d: self._read("query", b, at, says.first + head, d), write
-            )
+            self._tokens.turn((b, at, first + at), lambda d: self._read("query", b, at, says.first + head, d), write)
             for d in self._vectors(self._width):
                 T.buffer_store(self._result, _f(0), [r, d])
             with T.vectorized(t.lanes) as j:

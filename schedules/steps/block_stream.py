@@ -79,7 +79,11 @@ class BlockStream:
         match, count = self._match, self._match.output_blocks
         threads = min(self._tile.threads, count)
         shared = T.parallel(threads) if threads > 1 else T.serial(1)
-        with building(match.group, match.layouts()) as (builder, self._args, self._out), T.sblock("root"), shared as own:
+        with (
+            building(match.group, match.layouts()) as (builder, self._args, self._out),
+            T.sblock("root"),
+            shared as own,
+        ):
             self._read()
             if count % threads:
                 for first, vectors in tiles(own * count // threads, (own + 1) * count // threads, self._tile.vectors):

@@ -18,7 +18,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.estimate import seconds
+from tvm_ext.core.cost.estimate import Stream, seconds
 from tvm_ext.core.group import Group
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
@@ -34,7 +34,9 @@ from ...steps.loops import parallel_rows
 from ...steps.storage import schedule_decoded
 
 #: Vector instructions that unpack a vector of codes and store it.
-_UNPACK = 6
+_UNPACK = 8
+#: The exposed share of the time of codes, which are not prefetched.
+_EXPOSED = 0.5
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,13 @@ class DenseBlocks(MatmulRecipe[DenseBlocksMatch]):
         return {**best, "chunk": max(c for c in chunks if c == 1 or c * panel <= machine.l1d // 2)}
 
     def cost(self, match: DenseBlocksMatch, config: Config, machine: Machine) -> float:
-        """That of the tiles, and of unpacking all panels of a thread."""
+        """That of the tiles, and of reading and unpacking all panels of a thread."""
         problem, units = match.problem, blocked.Units.of(match.problem, config)
-        panels = units.outer_o * units.outer_p * units.tile_o * problem.steps / config["threads"]
-        return blocked.cost(problem, config, machine) + seconds(
-            panels * _UNPACK / machine.fma_per_cycle, [], machine, 1
-        )
+        panels = units.outer_o * units.outer_p / config["threads"]
+        cycles = panels * units.tile_o * problem.steps * _UNPACK / machine.fma_per_cycle
+        read = panels / units.outer_o * match.packed.weight_bytes
+        unpacking = seconds(cycles, [Stream(read, match.group.weights_in, _EXPOSED)], machine, 1)
+        return blocked.cost(problem, config, machine) + unpacking
 
     def layouts(self, match: DenseBlocksMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         return match.packed.layouts()

@@ -31,6 +31,8 @@ from ...steps.block_weight import BlockMatch, block_match, known_rows
 _LATENCY = 4.5
 #: Vector instructions that add a block's sum to a vector of outputs, and those that round a vector of x.
 _FINISH, _ROUND = 5, 12
+#: Instructions of a block's loop that all vectors side by side share.
+_LOOP = 6
 
 
 class MatmulBlocks(Recipe[BlockMatch]):
@@ -64,7 +66,7 @@ class MatmulBlocks(Recipe[BlockMatch]):
 
     def cost(self, match: BlockMatch, config: Config, machine: Machine) -> float:
         vectors, digits, rows = config["tile_o"], config["digits"], _rows(match)
-        held = rows * vectors * (1 + max(digits, 1)) + (4 if digits else 8)
+        held = rows * vectors * (1 + max(digits, 1)) + 2 * vectors + 4
         if vectors > 1 and held > machine.registers:
             return math.inf
         shared = self.sharing(match, config, machine)
@@ -72,6 +74,15 @@ class MatmulBlocks(Recipe[BlockMatch]):
         reading = rows * match.blocks * match.says.block / match.lanes * _ROUND / machine.fma_per_cycle
         stream = Stream(match.weight_bytes * shared.part, match.group.weights_in)
         return seconds(cycles + reading, [stream], machine, shared.threads)
+
+    def default(self, match: BlockMatch, machine: Machine) -> Config:
+        """Of the configurations that take as long, because all wait for the weight, the one of fewest instructions."""
+
+        def order(config: Config) -> tuple[float, float]:
+            cycles = _cycles_of_a_vector(match, config["tile_o"], config["digits"], machine)
+            return self.cost(match, config, machine), cycles
+
+        return min(self.points(match, machine), key=order)
 
     def sharing(self, match: BlockMatch, config: Config, machine: Machine) -> Sharing:
         """Vectors of outputs."""
@@ -107,4 +118,4 @@ def _cycles_of_a_vector(match: BlockMatch, vectors: int, digits: int, machine: M
         codes = 4 * match.parts
         products, chain, unpacking = codes * rows / rate, codes * _LATENCY / vectors, 3 * codes
     word = max(products + unpacking / rate, chain)
-    return match.blocks * (match.words * word + _FINISH * rows / rate)
+    return match.blocks * (match.words * word + (_FINISH * rows + _LOOP / vectors) / rate)
