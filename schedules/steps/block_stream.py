@@ -2,7 +2,7 @@
 
     for thread:                                          each its own vectors of outputs
         q, step, total = digits of x by blocks           or x and its sums, where x is not rounded
-        for tile of a few vectors of outputs:
+        for group of vectors of outputs that stand side by side:
             for block:
                 dot = sum over words: unpacked codes by q          vpdpbusd, or multiply-adds
                 acc += (dot - zero * total[block]) * (scale[block] * step[block])
@@ -30,13 +30,13 @@ from ..blocked.prefetch import LINE_BYTES, LINES, SHARED_BY
 from .arguments import building
 from .block_weight import BlockMatch
 from .indices import unflatten
-from .recurrent_kernel import nested, tiles
+from .recurrent_kernel import nested
 
 #: Largest whole number that a digit, or two, may be: -128 to 127, times 256, and -128 to 127.
 _LARGEST = {1: 127, 2: 127 * 257}
-#: Bytes of a vector's stream from the word that is read to the line that is asked for: as many as a core takes in the
-#: time that memory needs to answer.
-_AHEAD = 2048
+#: Bytes of the stream from the word that is read to the line that is asked for: more than a core takes in the time that
+#: memory needs to answer.
+_AHEAD = 4096
 #: Words of a block that are unrolled.
 _UNROLLED = 8
 
@@ -46,20 +46,18 @@ class StreamTile:
     """What a configuration says.
 
     Attributes:
-        vectors: of outputs, side by side.
         digits: of a rounded number of x; 0 computes in float32.
         threads: that share vectors of outputs.
         prefetched: whether the kernel asks for lines ahead.
     """
 
-    vectors: int
     digits: int
     threads: int
     prefetched: bool
 
     @staticmethod
     def of(config: Config, prefetched: bool) -> StreamTile:
-        return StreamTile(int(config["tile_o"]), int(config["digits"]), int(config["threads"]), prefetched)
+        return StreamTile(int(config["digits"]), int(config["threads"]), prefetched)
 
 
 class BlockStream:
@@ -76,7 +74,7 @@ class BlockStream:
 
     def function(self) -> tirx.PrimFunc:
         """Parameters of the group in order, then the result; loops in place."""
-        match, count = self._match, self._match.output_blocks
+        match, count = self._match, self._match.groups
         threads = min(self._tile.threads, count)
         shared = T.parallel(threads) if threads > 1 else T.serial(1)
         with (
@@ -85,12 +83,8 @@ class BlockStream:
             shared as own,
         ):
             self._read()
-            if count % threads:
-                for first, vectors in tiles(own * count // threads, (own + 1) * count // threads, self._tile.vectors):
-                    self._compute(first, vectors)
-            else:
-                for first, vectors in tiles(0, count // threads, self._tile.vectors):
-                    self._compute(own * (count // threads) + first, vectors)
+            with T.serial(own * count // threads, (own + 1) * count // threads) as group:
+                self._compute(group)
         return builder.get()
 
     # ------------------------------------------------------------ the rows
@@ -175,42 +169,39 @@ class BlockStream:
         T.buffer_store(self._numbers[digit], value.astype(f"int8x{width}" if width > 1 else "int8"), [m, index])
 
     # ------------------------------------------------------------ products
-    def _compute(self, first: Any, vectors: int) -> None:
-        """Some vectors of outputs of all rows."""
-        tile = (self._rows, vectors)
+    def _compute(self, group: Any) -> None:
+        """Vectors of outputs that stand side by side, of all rows."""
+        tile = (self._rows, self._match.side)
         acc = self._buffer("acc", (*tile, self._lanes), "float32", "local")
         with nested(*map(T.unroll, tile), T.vectorized(self._lanes)) as (m, r, j):
             T.buffer_store(acc, tirx.const(0, "float32"), [m, r, j])
         with T.serial(1, annotations={SHARED_BY: 0}), T.serial(self._match.blocks) as b:
-            dots = self._dots(first, b, vectors)
-            self._add(acc, dots, first, b, vectors)
-        lanes, outputs = self._lanes, self._match.outputs
+            self._add(acc, self._dots(group, b), group, b)
         with nested(*map(T.unroll, tile)) as (m, r):
-            self._finish(acc, m, r, (first + r) * lanes, lanes, outputs)
+            self._finish(acc, m, r, (group * self._match.side + r) * self._lanes)
 
-    def _finish(self, acc: Any, m: Any, r: Any, start: Any, lanes: int, outputs: int) -> None:
-        """The epilogue of a vector; of the last one only outputs that there are."""
+    def _finish(self, acc: Any, m: Any, r: Any, start: Any) -> None:
+        """The epilogue of a vector; of the last one only outputs that there are, of padded ones none."""
+        lanes, outputs = self._lanes, self._match.outputs
 
         def write(count: int) -> None:
             with T.vectorized(count) as j:
                 index = (*unflatten(m, self._lead), start + j)
                 T.buffer_store(self._out, self._args.epilogue(index, acc[m, r, j]), index)
 
-        if rest := outputs % lanes:
-            with T.If(start + lanes <= outputs):
-                if outputs >= lanes:
-                    with T.Then():
-                        write(lanes)
-                else:
-                    with T.Then():
-                        T.evaluate(0)
-                with T.Else():
-                    write(rest)
-        else:
+        if outputs % (lanes * self._match.side) == 0:
             write(lanes)
+            return
+        if outputs >= lanes:
+            with T.If(start + lanes <= outputs), T.Then():
+                write(lanes)
+        if rest := outputs % lanes:
+            with T.If(start == outputs - rest), T.Then():
+                write(rest)
 
-    def _dots(self, first: Any, b: Any, vectors: int) -> list[Any]:
+    def _dots(self, group: Any, b: Any) -> list[Any]:
         """Sums of a block's codes by the numbers of each digit: (rows, vectors, lanes) each."""
+        vectors = self._match.side
         kind, shape = "int32" if self._tile.digits else "float32", (self._rows, vectors, self._lanes)
         dots = [self._buffer("dot", shape, kind, "local") for _ in self._numbers]
         for dot in dots:
@@ -219,7 +210,7 @@ class BlockStream:
         with T.unroll(vectors) as r:
             words = self._match.words
             with (T.unroll if words <= _UNROLLED else T.serial)(words, annotations=self._lines()) as g:
-                word = self._args.buffer(self._match.codes).vload([first + r, b, g, 0], f"int32x{self._lanes}")
+                word = self._args.buffer(self._match.codes).vload([group, b, r, g, 0], f"int32x{self._lanes}")
                 multiply = self._multiply_bytes if self._tile.digits else self._multiply_floats
                 multiply(dots, T.bind(word), r, b * self._match.says.block + g * 4 * self._match.parts)
         return dots
@@ -257,16 +248,16 @@ class BlockStream:
                 x = tirx.Broadcast(numbers[m, k + number], self._lanes)
                 T.buffer_store(dot, dot.vload([m, r, 0], f"float32x{self._lanes}") + x * code, [m, r, ramp])
 
-    def _add(self, acc: Any, dots: Sequence[Any], first: Any, b: Any, vectors: int) -> None:
+    def _add(self, acc: Any, dots: Sequence[Any], group: Any, b: Any) -> None:
         """acc += (dot - zero * total) * scale * step, of a block."""
         match, args, lanes = self._match, self._args, self._lanes
-        with nested(T.unroll(vectors), T.unroll(self._rows), T.vectorized(lanes)) as (r, m, j):
-            scale = args.tensor(match.scales)(first + r, b, j).astype("float32") * self._steps[m, b]
+        with nested(T.unroll(match.side), T.unroll(self._rows), T.vectorized(lanes)) as (r, m, j):
+            scale = args.tensor(match.scales)(group, b, r, j).astype("float32") * self._steps[m, b]
             total = dots[0][m, r, j]
             if len(dots) == 2:
                 total = total * tirx.const(256, "int32") + dots[1][m, r, j]
             total, whole = total.astype("float32"), self._totals[m, b]
-            point = None if match.points is None else args.tensor(match.points)(first + r, b, j).astype("float32")
+            point = None if match.points is None else args.tensor(match.points)(group, b, r, j).astype("float32")
             if match.points is None:
                 value = (total - tirx.const(match.says.zero, "float32") * whole) * scale
             elif match.points.dtype == "uint8":

@@ -11,13 +11,12 @@ from tvm import tirx
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
-from tvm_ext.core.numbers.block_codes import PackedCodes
+from tvm_ext.core.numbers.block_codes import PackedCodes, PackedScales
 from tvm_ext.core.recipe import Layouts, Match, Miss
 from tvm_ext.ops.block_weights import Blocks
 
 from .arguments import Arguments
 from .storage import why_not_float32
-from .widened import Widened
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,7 @@ class BlockMatch(Match):
         data: the rows that it is multiplied by, or the indices of rows that are picked.
         codes, scales, points: of the weight; no points where one code stands for 0.
         lanes: outputs of a vector.
+        side: vectors that stand side by side in memory, and are computed together where rows are few.
         halves: whether scales of float16 are read as such, and not widened when they are packed.
     """
 
@@ -38,6 +38,7 @@ class BlockMatch(Match):
     scales: Param
     points: Param | None
     lanes: int
+    side: int
     halves: bool
 
     @property
@@ -46,9 +47,9 @@ class BlockMatch(Match):
         return self.codes.shape[0]
 
     @property
-    def output_blocks(self) -> int:
-        """Vectors of outputs."""
-        return -(-self.outputs // self.lanes)
+    def groups(self) -> int:
+        """Groups of vectors that stand side by side."""
+        return -(-self.outputs // (self.lanes * self.side))
 
     @property
     def blocks(self) -> int:
@@ -69,19 +70,18 @@ class BlockMatch(Match):
     def weight_bytes(self) -> int:
         """Of codes, scales and points in memory."""
         each = 4 * self.words + self._bytes(self.scales) + (self._bytes(self.points) if self.points else 0)
-        return self.output_blocks * self.lanes * self.blocks * each
+        return self.groups * self.side * self.lanes * self.blocks * each
 
     def _bytes(self, param: Param) -> int:
         return {"uint8": 1, "float16": 2 if self.halves else 4}.get(param.dtype, 4)
 
     def layouts(self) -> Layouts:
         """The same for all kernels, so that all of them read one array."""
-        own: dict[Any, Layout] = {self.codes.var: PackedCodes.make(self.says.bits, self.lanes)}
+        own: dict[Any, Layout] = {self.codes.var: PackedCodes.make(self.says.bits, self.lanes, self.side)}
         for param in (self.scales, self.points):
             if param is not None:
-                packed = Layout.blocked(2, self.lanes, 0)
-                widen = param.dtype == "float16" and not self.halves
-                own[param.var] = Widened(packed.order, packed.block, packed) if widen else packed
+                widened = param.dtype == "float16" and not self.halves
+                own[param.var] = PackedScales.make(self.lanes, self.side, widened)
         return Layouts.plain(self.group, own)
 
     def code(self, word: Any, number: Any) -> Any:
@@ -95,21 +95,33 @@ class BlockMatch(Match):
         mask = tirx.const((1 << self.says.bits) - 1, "int32")
         return tirx.bitwise_and(tirx.shift_right(word, shift.astype("int32")), mask).astype("float32")
 
-    def decoded(self, args: Arguments, nb: Any, lane: Any, k: Any) -> Any:
+    def decoded(self, args: Arguments, vector: Any, lane: Any, k: Any) -> Any:
         """The weight of an output and a number of the row, which may be one of the last block behind its end.
 
         Args:
-            nb, lane: vector of outputs, and which of them.
+            vector, lane: of outputs, and which of them.
             k: of blocks * block.
         """
         block, rest, each = k // self.says.block, k % self.says.block, 4 * self.parts
-        word = args.tensor(self.codes)(nb, block, rest // each, lane)
-        code = self.code(word, rest % each)
-        scale = args.tensor(self.scales)(nb, block, lane).astype("float32")
+        place = (vector // self.side, block, vector % self.side)
+        code = self.code(args.tensor(self.codes)(*place, rest // each, lane), rest % each)
+        scale = args.tensor(self.scales)(*place, lane).astype("float32")
         if self.points is None:
             return (code - tirx.const(self.says.zero, "float32")) * scale
-        point = args.tensor(self.points)(nb, block, lane).astype("float32")
+        point = args.tensor(self.points)(*place, lane).astype("float32")
         return (code - point) * scale if self.points.dtype == "uint8" else code * scale - point
+
+
+#: A share of vectors is no larger for standing side by side than by this part of the least.
+_UNEVEN = 1 / 16
+
+
+def _side(outputs: int, machine: Machine) -> int:
+    """Vectors that stand side by side: as many as hide the latency of a sum, up to 4, if threads then have even
+    shares of them."""
+    vectors = -(-outputs // machine.lanes)
+    busiest = {side: -(-vectors // (side * machine.threads)) * side for side in (4, 3, 2, 1)}
+    return next(side for side, share in busiest.items() if share <= (1 + _UNEVEN) * min(busiest.values()))
 
 
 def block_match(group: Group, machine: Machine) -> BlockMatch | Miss:
@@ -129,7 +141,15 @@ def block_match(group: Group, machine: Machine) -> BlockMatch | Miss:
     halves = "f16c" in machine.features or machine.isa in ("neon", "sve")
     assert group.call is not None
     return BlockMatch(
-        group, Blocks.of(group.call), data, codes, scales, next(iter(points), None), machine.lanes, halves
+        group,
+        Blocks.of(group.call),
+        data,
+        codes,
+        scales,
+        next(iter(points), None),
+        machine.lanes,
+        _side(codes.shape[0], machine),
+        halves,
     )
 
 

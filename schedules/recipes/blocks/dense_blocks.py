@@ -129,7 +129,7 @@ def _panel(match: DenseBlocksMatch, args: Arguments, units: blocked.Units) -> te
     out = units.tile_o * problem.lanes
 
     def value(o: Any, block: Any, ri: Any, c: Any) -> Any:
-        vector = tirx.min(o * units.tile_o + c // problem.lanes, packed.output_blocks - 1)
+        vector = tirx.min(o * units.tile_o + c // problem.lanes, packed.groups * packed.side - 1)
         return packed.decoded(args, vector, c % problem.lanes, block * problem.inner + ri)
 
     return te.compute((units.outer_o, problem.blocks, problem.inner, out), value, name="panel")

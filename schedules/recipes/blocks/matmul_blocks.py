@@ -55,38 +55,21 @@ class MatmulBlocks(Recipe[BlockMatch]):
         return "vpdpbusd" if match.says.digits and match.lanes == 16 else ""
 
     def space(self, match: BlockMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
-        """Vectors of outputs side by side, and threads; x is rounded where the model allows it and VNNI is there."""
+        """Threads; x is rounded where the model allows it and VNNI is there."""
         digits = match.says.digits if "avx512vnni" in machine.features and match.lanes == 16 else 0
-        cycles = match.output_blocks * _cycles_of_a_vector(match, 4, digits, machine)
-        return {
-            "tile_o": [t for t in (1, 2, 3, 4, 6, 8) if t <= match.output_blocks],
-            "digits": [digits],
-            "threads": thread_counts(cycles, machine),
-        }
+        cycles = match.groups * _cycles_of_a_group(match, digits, machine)
+        return {"digits": [digits], "threads": thread_counts(cycles, machine)}
 
     def cost(self, match: BlockMatch, config: Config, machine: Machine) -> float:
-        vectors, digits, rows = config["tile_o"], config["digits"], _rows(match)
-        held = rows * vectors * (1 + max(digits, 1)) + 2 * vectors + 4
-        if vectors > 1 and held > machine.registers:
-            return math.inf
         shared = self.sharing(match, config, machine)
-        cycles = shared.busiest * _cycles_of_a_vector(match, vectors, digits, machine)
-        reading = rows * match.blocks * match.says.block / match.lanes * _ROUND / machine.fma_per_cycle
+        cycles = shared.busiest * _cycles_of_a_group(match, config["digits"], machine)
+        reading = _rows(match) * match.blocks * match.says.block / match.lanes * _ROUND / machine.fma_per_cycle
         stream = Stream(match.weight_bytes * shared.part, match.group.weights_in)
         return seconds(cycles + reading, [stream], machine, shared.threads)
 
-    def default(self, match: BlockMatch, machine: Machine) -> Config:
-        """Of the configurations that take as long, because all wait for the weight, the one of fewest instructions."""
-
-        def order(config: Config) -> tuple[float, float]:
-            cycles = _cycles_of_a_vector(match, config["tile_o"], config["digits"], machine)
-            return self.cost(match, config, machine), cycles
-
-        return min(self.points(match, machine), key=order)
-
     def sharing(self, match: BlockMatch, config: Config, machine: Machine) -> Sharing:
-        """Vectors of outputs."""
-        return Sharing.of_rows(match.output_blocks, config["threads"])
+        """Groups of vectors of outputs."""
+        return Sharing.of_rows(match.groups, config["threads"])
 
     def layouts(self, match: BlockMatch, config: Config, offered: Sequence[Layout]) -> Layouts:
         return match.layouts()
@@ -103,19 +86,15 @@ def _rows(match: BlockMatch) -> int:
     return math.prod(match.data.shape[:-1])
 
 
-def _cycles_of_a_vector(match: BlockMatch, vectors: int, digits: int, machine: Machine) -> float:
-    """Of a vector of outputs over the whole row: unpacking, products, and what is added of each block.
-
-    Args:
-        vectors: side by side, whose sums do not wait for each other.
-    """
-    rows, rate = _rows(match), machine.fma_per_cycle
+def _cycles_of_a_group(match: BlockMatch, digits: int, machine: Machine) -> float:
+    """Of vectors of outputs side by side, over the whole row: unpacking, products, and what is added of each block."""
+    rows, rate, side = _rows(match), machine.fma_per_cycle, match.side
     if digits:
         products = match.parts * digits * rows / (machine.rates.dot_int8 or rate)
-        chain = match.parts * _LATENCY / vectors
+        chain = match.parts * _LATENCY
         unpacking = 2 * match.parts - 1 if match.says.bits < 8 else 0
     else:
         codes = 4 * match.parts
-        products, chain, unpacking = codes * rows / rate, codes * _LATENCY / vectors, 3 * codes
-    word = max(products + unpacking / rate, chain)
-    return match.blocks * (match.words * word + (_FINISH * rows + _LOOP / vectors) / rate)
+        products, chain, unpacking = codes * rows / rate, codes * _LATENCY, 3 * codes
+    word = max(side * (products + unpacking / rate), chain)
+    return match.blocks * (match.words * word + (side * _FINISH * rows + _LOOP) / rate)
