@@ -36,7 +36,7 @@ from .recurrent_kernel import nested
 _LARGEST = {1: 127, 2: 127 * 257}
 #: Bytes of the stream from the word that is read to the line that is asked for: more than a core takes in the time that
 #: memory needs to answer.
-_AHEAD = 4096
+_AHEAD = 8192
 #: Words of a block that are unrolled.
 _UNROLLED = 8
 

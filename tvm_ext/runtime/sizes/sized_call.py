@@ -55,7 +55,9 @@ class SizedCalls:
         ]
         places = [
             own if given is None or own is None or index is not None else given
-            for given, own, index in zip(into or [None] * len(memory.outputs), memory.outputs, plan.outputs, strict=True)
+            for given, own, index in zip(
+                into or [None] * len(memory.outputs), memory.outputs, plan.outputs, strict=True
+            )
         ]
         results = plan.function.call([*fed, memory.sizes], places)
         return [
