@@ -13,6 +13,7 @@ from .cache.recipe import CachedAttention
 from .recipes.attention import Attention
 from .recipes.batch_matmul import BatchMatmul
 from .recipes.blocks.dense_blocks import DenseBlocks
+from .recipes.blocks import plain as plain
 from .recipes.blocks.matmul_blocks import MatmulBlocks
 from .recipes.blocks.take_blocks import TakeBlocks
 from .recipes.concat import Concat
