@@ -39,6 +39,15 @@ from .recipes.strided_slice import StridedSlice
 from .recipes.take import Take
 
 
+#: The recipes of this library, in the order in which groups are offered to them.
+_OWN: tuple[type[Recipe], ...] = (
+    Conv2dNCHWc, Conv2dWinograd, Conv2dAmx, Conv2dDot, Conv2dDepthwise, ExpandDepthwise, Conv2dGrouped,
+    Conv2dTranspose, Dense, DenseAmx, DenseDot, MatmulBlocks, DenseBlocks, BatchMatmul, Attention, CacheAppend,
+    CachedAttention, Recurrent, Pool2d, Reduction, Softmax, LayerNorm, Take, TakeBlocks, Concat, StridedSlice, Pad,
+    Elementwise,
+)  # fmt: skip
+
+
 @functools.lru_cache(maxsize=1)
 def recipes() -> tuple[Recipe, ...]:
     """All recipes: this library's, then those of installed packages.
@@ -46,36 +55,7 @@ def recipes() -> tuple[Recipe, ...]:
     Raises:
         OptionError: an entry point is no recipe, or two recipes have one name.
     """
-    known: list[Recipe] = [
-        Conv2dNCHWc(),
-        Conv2dWinograd(),
-        Conv2dAmx(),
-        Conv2dDot(),
-        Conv2dDepthwise(),
-        ExpandDepthwise(),
-        Conv2dGrouped(),
-        Conv2dTranspose(),
-        Dense(),
-        DenseAmx(),
-        DenseDot(),
-        MatmulBlocks(),
-        DenseBlocks(),
-        BatchMatmul(),
-        Attention(),
-        CacheAppend(),
-        CachedAttention(),
-        Recurrent(),
-        Pool2d(),
-        Reduction(),
-        Softmax(),
-        LayerNorm(),
-        Take(),
-        TakeBlocks(),
-        Concat(),
-        StridedSlice(),
-        Pad(),
-        Elementwise(),
-    ]
+    known: list[Recipe] = [recipe() for recipe in _OWN]
     for entry in importlib.metadata.entry_points(group="tvm_ext.recipes"):
         recipe = entry.load()()
         if not isinstance(recipe, Recipe):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .inspection.report import report as report
     from .precision.measure import sensitivity as sensitivity
     from .quantization.quantize import quantize as quantize
-    from .runtime.generation import generate as generate
+    from .runtime.memory.generation import generate as generate
     from .runtime.model import CompiledModel
     from .tuning.report import TuneReport
     from .tuning.templates.template import template as template
@@ -60,7 +60,7 @@ _LAZY = {
     "bisect": ("tvm_ext.verification.bisect", "bisect"),
     "errors": ("tvm_ext.core.errors", ""),
     "estimate": ("tvm_ext.inspection.estimates", "estimate"),
-    "generate": ("tvm_ext.runtime.generation", "generate"),
+    "generate": ("tvm_ext.runtime.memory.generation", "generate"),
     "inspect": ("tvm_ext.inspection.inspection", "inspect"),
     "memory_plan": ("tvm_ext.inspection.memory", "memory_plan"),
     "quantize": ("tvm_ext.quantization.quantize", "quantize"),

@@ -52,7 +52,8 @@ def joined(matrices: Sequence[Matrix]) -> Matrix | None:
     """The rows of all; None if they are not alike."""
     first = matrices[0]
     if isinstance(first, np.ndarray):
-        return np.concatenate(matrices) if all(isinstance(m, np.ndarray) for m in matrices) else None
+        arrays = [m for m in matrices if isinstance(m, np.ndarray)]
+        return np.concatenate(arrays) if len(arrays) == len(matrices) else None
     blocks = [m for m in matrices if isinstance(m, BlockMatrix) and first.alike(m)]
     if len(blocks) < len(matrices):
         return None

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.errors import InputError, OptionError
+from ...core.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    from .memory.state_session import StateSession
-    from .model import CompiledModel
+    from .state_session import StateSession
+    from ..model import CompiledModel
 
 _TOKENS, _LENGTHS, _TOTAL, _LOGITS = "input_ids", "seqlens_k", "total_sequence_length", "logits"
 

@@ -11,7 +11,7 @@ import tvm_ext
 from tests.oracles.language import decoder_of
 from tvm_ext.core.errors import InputError, OptionError
 from tvm_ext.frontend.zoo import llama
-from tvm_ext.runtime.generation import _picked
+from tvm_ext.runtime.memory.generation import _picked
 
 
 @pytest.fixture(scope="module")
