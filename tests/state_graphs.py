@@ -85,3 +85,67 @@ def expected(x: np.ndarray, at: int, past: np.ndarray) -> tuple[np.ndarray, np.n
     present[:, at] = x[:, 0] @ random(WIDTH, WIDTH, scale=0.2)
     scores = np.exp(x @ present.transpose(0, 2, 1))
     return scores / scores.sum(-1, keepdims=True), present
+
+
+def decoder(steps: int | str, rows: int = LENGTH, heads: int = 4, groups: int = 2) -> onnx.ModelProto:
+    """Attention over a cache of so many rows, of `steps` new tokens: x, lengths less one, and the longest of them."""
+    size = WIDTH
+    width = (heads + 2 * groups) * size
+    weights = {"w": random(size, width, scale=0.2), "cos": random(rows, size // 2), "sin": random(rows, size // 2)}
+    inputs = ["qkv", "", "", "past.key", "past.value", "lengths", "total", "cos", "sin"]
+    attention = node("GroupQueryAttention", " ".join(inputs), "y present.key present.value", num_heads=heads,
+                     kv_num_heads=groups, do_rotary=1)  # fmt: skip
+    attention.domain = "com.microsoft"
+    cache = (1, groups, rows, size)
+    ins = [value("x", (1, steps, size)), value("past.key", cache), value("past.value", cache),
+           value("lengths", (1,), TensorProto.INT32), value("total", (), TensorProto.INT32)]  # fmt: skip
+    outs = [value("y", (1, steps, heads * size)), value("present.key", cache), value("present.value", cache)]
+    proto = model([node("MatMul", "x w", "qkv"), attention], ins, outs, weights)
+    proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    return proto
+
+
+def tokens(steps: int, total: int) -> dict[str, np.ndarray]:
+    """What a step of :func:`decoder` takes, after which there are `total` rows."""
+    counts = {"lengths": np.int32([total - 1]), "total": np.array(total, "int32")}
+    return {"x": random(1, steps, WIDTH, seed=total), **counts}
+
+
+#: Attention over a cache that grows, as exporters write it.
+GROWING = """
+<ir_version: 8, opset_import: ["": 17]>
+growing (float[1, S, 32] x, float[1, 2, P, 16] past_key, float[1, 2, P, 16] past_value) =>
+        (float[1, S, 32] y, float[1, 2, T, 16] present_key, float[1, 2, T, 16] present_value) {
+  q0 = MatMul(x, wq)
+  k0 = MatMul(x, wk)
+  v0 = MatMul(x, wv)
+  shape = Shape(x)
+  two = Constant <value_ints = [2]> ()
+  zero = Constant <value_ints = [0]> ()
+  steps = Slice(shape, zero, two)
+  heads = Constant <value_ints = [2, 16]> ()
+  split = Concat <axis = 0> (steps, heads)
+  q1 = Reshape(q0, split)
+  k1 = Reshape(k0, split)
+  v1 = Reshape(v0, split)
+  q = Transpose <perm = [0, 2, 1, 3]> (q1)
+  k = Transpose <perm = [0, 2, 1, 3]> (k1)
+  v = Transpose <perm = [0, 2, 1, 3]> (v1)
+  present_key = Concat <axis = 2> (past_key, k)
+  present_value = Concat <axis = 2> (past_value, v)
+  keys = Transpose <perm = [0, 1, 3, 2]> (present_key)
+  scores = MatMul(q, keys)
+  p = Softmax <axis = -1> (scores)
+  o = MatMul(p, present_value)
+  joined = Transpose <perm = [0, 2, 1, 3]> (o)
+  y = Reshape(joined, shape)
+}
+"""
+
+
+def growing() -> onnx.ModelProto:
+    """The model :data:`GROWING`."""
+    proto = onnx.parser.parse_model(GROWING)
+    weights = (onnx.numpy_helper.from_array(random(32, 32, scale=0.2, seed=i), f"w{n}") for i, n in enumerate("qkv"))
+    proto.graph.initializer.extend(weights)
+    return proto

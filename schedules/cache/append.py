@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import tirx as T
 from tvm.s_tir import Schedule
+from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.group import Group
@@ -61,8 +61,7 @@ class CacheAppend(Recipe[CacheMatch]):
                     index = [*at, vector * lanes + lane]
                     store(index, tokens.read("past", *index))
             with T.serial(tokens.batch) as b:
-                if match.says.source:
-                    tokens.check(b)
+                tokens.check(b)
                 first = tokens.first(b)
                 with T.serial(tokens.steps) as s, T.serial(groups) as g:
                     tokens.turn(

@@ -10,8 +10,8 @@ corrects what they have so far, as in :mod:`..steps.attention_kernel`:
             o[row] = o[row] * exp(m - m') + s[row] values
         out = o / l
 
-Where there are fewer units than a few for each thread, the keys of each are cut in parts; m, l and o of parts are joined
-behind that. What stands in a cache behind the length is read by no sum.
+Where there are fewer units than a few for each thread, the keys of each are cut in parts; m, l and o of parts are
+joined behind that. What stands in a cache behind the length is read by no sum.
 """
 
 from __future__ import annotations

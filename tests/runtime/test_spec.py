@@ -245,3 +245,25 @@ def test_installed_versions() -> None:
     versions = installed_versions()
     assert versions["tvm"] == tvm.__version__ and versions["tvm_ffi"] == tvm_ffi.__version__
     assert versions["tvm_ext"]
+
+
+@pytest.mark.parametrize(
+    ("past", "present", "wrong"),
+    [
+        ((2, "P"), (2, "(P + S)"), False),
+        (("S", "P"), ("S", "(P + S)"), True),
+        ((2, "P"), (3, "(P + S)"), True),
+        ((2, 5), (2, "(P + S)"), True),
+    ],
+)
+def test_a_state_grows_along_one_axis(past: Any, present: Any, wrong: bool) -> None:
+    symbols = (Symbol("P", 1, 8, 1, 8), Symbol("S", 1, 4, 1, 4))
+    described = metadata(
+        [("x", ("S", "P"), "float32"), ("past", past, "float32")], [("present", present, "float32")],
+        programs=(Program("main", (), symbols=symbols),), state=(("present", "past"),), symbols=symbols,
+    )  # fmt: skip
+    if not wrong:
+        assert Metadata.from_json(described.to_json()) == described
+        return
+    with pytest.raises(ArtifactError, match="'state'"):
+        Metadata.from_json(described.to_json())

@@ -15,6 +15,7 @@ from ..core.errors import OptionError, TvmExtError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
+from ..core.settings.states import axis_of_growth, growing_axes
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import input_specs
@@ -123,7 +124,7 @@ class _Lowering:
             NotAlike: the programs of different sizes are not one.
             TvmExtError: the model cannot be imported at a size.
         """
-        lowered = None
+        lowered, self._grows = None, growing_axes(inputs)
         while lowered is None:
             lowered = self._attempt(inputs)
         return lowered
@@ -253,14 +254,15 @@ class _Lowering:
         self._solver = Solver(self._sizes, self._probes)
 
     def _check_states(self, lowered: Lowered, inputs: Sequence[TensorSpec]) -> None:
-        """Raises OptionError for a state whose size is known at run time only."""
-        for _, taken in lowered.ctx.states:
-            if any(isinstance(dim, str) for dim in inputs[taken].shape):
-                raise OptionError(
-                    f"{self._source.name}: state: input {inputs[taken].name!r} is {inputs[taken]}, and a state has one "
-                    "size in all calls",
-                    fix=f"give numbers for its dimensions, as many rows as it is to hold: shapes={{{inputs[taken].name!r}: ...}}",
-                )
+        """Raises OptionError for a state that has symbolic sizes, but for one that grows along an axis of its own."""
+        for output, taken in lowered.ctx.states:
+            spec, axis = inputs[taken], axis_of_growth(lowered.imported.outputs[output], lowered.imported.inputs[taken])
+            symbolic = {number for number, dim in enumerate(spec.shape) if isinstance(dim, str)}
+            free = symbolic == {axis} and str(spec.shape[axis or 0]).isidentifier()
+            if not (free or (not symbolic and (axis is None or spec.shape[axis] == 0))):
+                wrong = f"input {spec.name!r} is {spec}, and a state has one size in all calls, or grows along one axis"
+                fix = f"give numbers for its dimensions, as many rows as it is to hold: shapes={{{spec.name!r}: ...}}"
+                raise OptionError(f"{self._source.name}: state: {wrong}", fix=fix)
 
     def _check_outputs(self, alignment: Alignment, low: IRModule) -> None:
         from ..passes.sizes.generalize import NotAlike
@@ -298,7 +300,7 @@ class _Lowering:
         imported = import_model(self._source, options, growth=growth)
         begun = start(
             self._source, options, self._machine, self._clock, instruments, sensitivity=self._sensitivity,
-            imported=imported,
+            imported=imported, grows=self._grows,
         )  # fmt: skip
         begun.ctx.facts[Growth] = growth
         if begun.imported.regions:

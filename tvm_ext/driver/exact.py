@@ -18,6 +18,7 @@ from ..core.errors import ModelError, OptionError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
+from ..core.settings.states import growing_axes
 from ..frontend.reading.reader import Source
 from ..runtime.sizes.symbols import Symbol, sizes_text
 from ..runtime.spec import TensorSpec
@@ -118,7 +119,7 @@ class _Beside:
         how = self.machine, self.clock, self.instruments
         if own.symbols:
             return lower_any_size(self.source, own, *how, self.stored)
-        begun = run_pipeline(start(self.source, own, *how), AssignLayouts.name)
+        begun = run_pipeline(start(self.source, own, *how, grows=growing_axes(self.general.inputs)), AssignLayouts.name)
         if begun.imported.regions or begun.bodies:
             raise UnsupportedError(f"{self.source.name}: a part of it runs beside the program")
         mod, rest = (

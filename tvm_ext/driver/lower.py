@@ -12,7 +12,7 @@ from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
 from ..core.settings.shapes import check_names
-from ..core.settings.states import state_pairs
+from ..core.settings.states import Axes, state_pairs
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
 from ..frontend.reading.shapes import free_shapes, input_specs
@@ -221,13 +221,14 @@ def lower_sizes(
 
 def start(
     source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments, batch: int = 0,
-    sensitivity: Sensitivity | None = None, imported: Imported | None = None,
+    sensitivity: Sensitivity | None = None, imported: Imported | None = None, grows: Axes = frozenset(),
 ) -> Lowered:  # fmt: skip
     """A model of static shapes after its import, before any pass.
 
     Args:
         sensitivity: the run that `max_error` asks for; None makes one if it does.
         imported: the model in Relax; None imports it.
+        grows: (name of an input, axis) along which a state may grow.
     """
     from ..frontend.importer import import_model
 
@@ -236,7 +237,7 @@ def start(
     imported = imported or import_model(source, options)
     clock.lap("import")
     begun = Lowered(source, imported, imported.mod, _context(imported, options, machine, instruments), clock, batch)
-    begun.ctx.states = state_pairs(options.state, imported.inputs, imported.outputs, source.name)
+    begun.ctx.states = state_pairs(options.state, imported.inputs, imported.outputs, source.name, grows)
     if sensitivity is not None:
         begun.ctx.alone, begun.ctx.together = sensitivity.alone, sensitivity.together
     return begun

@@ -1,4 +1,4 @@
-"""Two operators of Relax that TVM has not: a cache of keys or values that new rows are written to, and attention over it.
+"""Two operators of Relax that TVM has not: a cache of keys or values that rows are written to, and attention over it.
 
     present = tvm_ext.cache_append(past, new, lengths, ...)      present = past; present[b, :, p + s] = new[b, s]
     y = tvm_ext.cached_attention(q, keys, values, lengths, ...)  y[b, s] = softmax(q[b, s] keys^T * scale) values
@@ -6,8 +6,8 @@
     past, present (B, G, C, D): room for C rows of each of G heads; new (B, S, H, D), of whose H heads G are read
     q (B, S, H, D), of whose H heads N are read; keys, values (B, G, C, D); y (B, S, N, D)
 
-Of sequence b, `lengths[b]` + 1 rows count once the S new ones are there: those begin at row p = lengths[b] + 1 - S, or at
-row 0 where S is `total`, that of a first prompt, whose sequences may be shorter than S. TVM's printer writes the
+Of sequence b, `lengths[b]` + 1 rows count once the S new ones are there: those begin at row p = lengths[b] + 1 - S, or
+at row 0 where S is `total`, that of a first prompt, whose sequences may be shorter than S. TVM's printer writes the
 operators, and its parser reads them, by :func:`cache_append` and :func:`cached_attention`.
 """
 

@@ -156,8 +156,10 @@ def _check_symbols(metadata: Metadata) -> None:
     if len(set(names)) < len(names) or stated != set(names):
         wrong = f"{names!r:.300}; the dimensions of inputs are {sorted(stated)!r:.300}"
         raise ArtifactError(f"metadata field 'symbols' has {wrong}")
-    if metadata.state:
-        raise ArtifactError("metadata field 'state' pairs tensors of a program whose sizes are known at run time")
+    taken = {into for _, into in metadata.state}
+    symbolic = [spec for spec in metadata.inputs if spec.name in taken and spec.batch_axis is not None]
+    if any(sum(isinstance(dim, str) for dim in spec.shape) > 1 for spec in symbolic):
+        raise ArtifactError("metadata field 'state' pairs tensors of which several sizes are known at run time")
     first = {symbol.name: symbol for symbol in metadata.programs[0].symbols}
     if any(replace(first[symbol.name], low=symbol.low) != symbol for symbol in metadata.symbols):
         raise ArtifactError("metadata field 'programs': the first has other bounds than 'symbols' says")
@@ -208,12 +210,18 @@ def _checked_pairs(metadata: Metadata) -> frozenset[tuple[int, int]]:
             wrong = f"pairs {output!r:.300} with {taken!r:.300}: no such output or input"
             raise ArtifactError(f"metadata field 'state' {wrong}")
         one, other = metadata.outputs[outputs[output]], metadata.inputs[inputs[taken]]
-        if (one.shape, one.dtype) != (other.shape, other.dtype):
+        if (one.shape, one.dtype) != (other.shape, other.dtype) and not _grows(one, other, metadata.symbols):
             wrong = f"{output!r:.300} is {one!s:.300}, and {taken!r:.300} is {other!s:.300}"
             raise ArtifactError(f"metadata field 'state': {wrong}")
     if any(len(set(side)) < len(side) for side in zip(*metadata.state, strict=True)):
         raise ArtifactError("metadata field 'state' has a name twice")
     return frozenset((outputs[output], inputs[taken]) for output, taken in metadata.state)
+
+
+def _grows(output: TensorSpec, taken: TensorSpec, symbols: Sequence[Symbol]) -> bool:
+    """Whether the tensors of a state differ only along an axis that is a symbol of the input."""
+    differ = [pair for pair in itertools.zip_longest(taken.shape, output.shape) if pair[0] != pair[1]]
+    return output.dtype == taken.dtype and len(differ) == 1 and differ[0][0] in {symbol.name for symbol in symbols}
 
 
 def _check_program(program: Program, outputs: Sequence[TensorSpec], pairs: frozenset[tuple[int, int]]) -> None:

@@ -60,7 +60,10 @@ class Function:
         self._weights = tuple(weights.tensors[i] for i in program.weights)
         self._inputs = [(spec.sizes, spec.numpy_dtype) for spec in inputs]
         self._outputs = [(spec.sizes, spec.numpy_dtype) for spec in outputs]
-        self._written, self._updates = dict(program.destinations), dict(program.updates)
+        self._written = dict(program.destinations)
+        # what grows is at the beginning of a larger array, which who made that has seen to
+        alike = ((output, taken) for output, taken in program.updates if self._outputs[output] == self._inputs[taken])
+        self._updates = dict(alike)
         self._memory = {index: OutputMemory(*self._outputs[index], shape) for index, shape in program.destinations}
         self._returned = [index for index in range(len(outputs)) if index not in self._written]
         self._from_dlpack = tvm_ffi.from_dlpack

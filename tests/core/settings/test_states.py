@@ -8,7 +8,7 @@ import pytest
 
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.core.settings.states import state_pairs
+from tvm_ext.core.settings.states import axis_of_growth, growing_axes, state_pairs
 from tvm_ext.runtime.spec import TensorSpec
 
 
@@ -92,3 +92,18 @@ def test_a_name_is_paired_once(state: Any) -> None:
 def test_states_are_kept_in_one_order() -> None:
     assert CompileOptions.of(state={"b": "y", "a": "x"}) == CompileOptions.of(state=[["a", "x"], ["b", "y"]])
     assert CompileOptions.of(state=None) == CompileOptions.of(state={}) == CompileOptions()
+
+
+def test_a_state_grows_along_a_symbolic_axis_only() -> None:
+    free, past = (TensorSpec("past", (2, size, 4), "float32") for size in ("P", 5))
+    grows = growing_axes([free, TensorSpec("x", (3,), "float32")])
+    assert grows == {("past", 1)} and growing_axes([TensorSpec("past", (2, 0), "float32")]) == {("past", 1)}
+    for shape, axis in (((2, 8, 4), 1), ((2, 5, 6), 2), ((3, 8, 4), None), ((2, 5), None), ((2, 5, 4), None)):
+        present = TensorSpec("present", shape, "float32")
+        assert axis_of_growth(present, past) == axis
+        for state in ("auto", (("present", "past"),)):
+            if axis == 1 or shape == past.shape:
+                assert state_pairs(state, [past], [present], "m", grows) == ((0, 0),)
+                continue
+            with pytest.raises(OptionError, match=r"output 'present' is .* input 'past' is"):
+                state_pairs(state, [past], [present], "m", grows)

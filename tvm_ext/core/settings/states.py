@@ -20,6 +20,9 @@ AUTO = "auto"
 State = str | tuple[tuple[str, str], ...]
 """Pairs of an output and the input that takes it in the next call, in order; or :data:`AUTO`."""
 
+Axes = frozenset[tuple[str, int]]
+"""(name of an input, axis)."""
+
 _FIX = "for example state={'present.0.key': 'past.0.key'}, or state='auto' for the usual names"
 _PRESENT = re.compile(r"present(?:_key_values?)?(?:[._](.+))?")
 _SUFFIX = re.compile(r"(.*[^_.])(?:[_.](?:out|new|next)|_?[nN])")
@@ -54,7 +57,7 @@ def _is_rows(value: Any) -> bool:
 
 
 def state_pairs(
-    state: State, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model: str
+    state: State, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model: str, grows: Axes = frozenset()
 ) -> tuple[tuple[int, int], ...]:
     """The numbers of each output that is a state, and of the input that takes it.
 
@@ -62,12 +65,13 @@ def state_pairs(
         state: as :func:`checked_state` gave it.
         inputs, outputs: of the model.
         model: its name, for messages.
+        grows: (name of an input, axis) along which its output may be larger.
 
     Raises:
         OptionError: an unknown name, tensors that differ in shape or dtype, or names that tell no pair.
     """
     if isinstance(state, str):
-        return _recognized(inputs, outputs, model)
+        return _recognized(inputs, outputs, model, grows)
     of_output, of_input = ({spec.name: i for i, spec in enumerate(side)} for side in (outputs, inputs))
     pairs = []
     for output, taken in state:
@@ -77,22 +81,39 @@ def state_pairs(
                 wrong = f"{model}: state={{{output!r}: {taken!r}}}: there is no {what} {name!r}"
                 raise OptionError(wrong, fix=did_you_mean(name, list(names)) + choices)
         one, other = outputs[of_output[output]], inputs[of_input[taken]]
-        if wrong := _difference(one, other):
+        if wrong := _difference(one, other, grows):
             fix = "a state has one shape and dtype in all calls: pad it to its largest size, or leave it out of state="
             raise OptionError(f"{model}: state: {wrong}", fix=fix)
         pairs.append((of_output[output], of_input[taken]))
     return tuple(sorted(pairs))
 
 
-def _difference(output: TensorSpec, taken: TensorSpec) -> str:
-    """How the tensors of a pair differ; "" if they do not."""
+def axis_of_growth(output: TensorSpec, taken: TensorSpec) -> int | None:
+    """The one axis along which the tensors of a pair differ; None if there is none, or they differ otherwise."""
+    if output.dtype != taken.dtype or len(output.shape) != len(taken.shape):
+        return None
+    axes = [axis for axis, sizes in enumerate(zip(output.shape, taken.shape, strict=True)) if len({*sizes}) > 1]
+    return axes[0] if len(axes) == 1 else None
+
+
+def growing_axes(inputs: Iterable[TensorSpec]) -> Axes:
+    """(name of an input, axis) of all that are symbolic, or of no size."""
+    return frozenset(
+        (spec.name, axis) for spec in inputs for axis, dim in enumerate(spec.shape) if dim == 0 or isinstance(dim, str)
+    )
+
+
+def _difference(output: TensorSpec, taken: TensorSpec, grows: Axes) -> str:
+    """How the tensors of a pair differ; "" if they do not, or only as they may."""
     if (output.shape, output.dtype) == (taken.shape, taken.dtype):
+        return ""
+    if (taken.name, axis_of_growth(output, taken)) in grows:
         return ""
     return f"output {output.name!r} is {output}, and input {taken.name!r} is {taken}"
 
 
 def _recognized(
-    inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model: str
+    inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], model: str, grows: Axes
 ) -> tuple[tuple[int, int], ...]:  # fmt: skip
     """Pairs whose names are usual, and whose tensors are alike.
 
@@ -106,7 +127,7 @@ def _recognized(
         for name in dict.fromkeys(_input_names(output.name)):
             if name not in of_input:
                 continue
-            if wrong := _difference(output, inputs[of_input[name]]):
+            if wrong := _difference(output, inputs[of_input[name]], grows):
                 unlike.append(wrong)
                 continue
             if (other := pairs.setdefault(of_input[name], number)) != number:

@@ -30,7 +30,7 @@ _NARROW = frozenset(["int2", "uint2", "int4", "uint4"])
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
     """The same memory in the dtype that programs have for it: bytes, for integers of less than 8 bits."""
-    return array.view(np.uint8) if array.dtype.name in _NARROW else array
+    return array.view(np.uint8) if array.dtype.kind == "V" and array.dtype.name in _NARROW else array
 
 
 def aligned_empty(shape: Iterable[int], dtype: np.dtype[Any] | type | str) -> np.ndarray:

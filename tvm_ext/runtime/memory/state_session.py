@@ -49,6 +49,55 @@ class _State:
         self.read, self.write = self.write, self.read
 
 
+@dataclass
+class _Growing:
+    """A state that a step makes longer along one axis, at the beginning of memory for the most that it can be.
+
+    Attributes:
+        output, taken, spec: see :class:`_State`.
+        axis: along which it grows.
+        least, most: sizes along it that the next step takes.
+        write: the memory.
+        size: of the state along the axis.
+    """
+
+    output: int
+    taken: int
+    spec: TensorSpec
+    axis: int
+    least: int
+    most: int
+    write: np.ndarray
+    size: int = 0
+
+    @property
+    def read(self) -> np.ndarray:
+        """The state."""
+        return self.write[self._part(0, self.size)]
+
+    def _part(self, start: int, stop: int) -> tuple[slice, ...]:
+        return (*[slice(None)] * self.axis, slice(start, stop))
+
+    def advance(self, written: np.ndarray) -> None:
+        """The next step reads what this one wrote."""
+        self.size = written.shape[self.axis]
+        if written.ctypes.data != self.write.ctypes.data:  # a program that makes a whole new value
+            self.write[self._part(0, self.size)] = written
+
+    def fill(self, value: np.ndarray | int) -> None:
+        """Have it be a value, or as short as it can be, of zeros.
+
+        Raises:
+            InputError: the value is too short or too long.
+        """
+        size = value.shape[self.axis] if isinstance(value, np.ndarray) else self.least
+        if not self.least <= size <= self.most:
+            wrong = f"{size} along axis {self.axis}; {self.least} to {self.most} can be"
+            raise InputError(f"state {self.spec.name!r} has a size of {wrong}")
+        self.size = size
+        self.read[...] = value
+
+
 class StateSession:
     """A sequence of calls of one model, with states of its own; :meth:`..model.CompiledModel.session` makes it.
 
@@ -75,11 +124,15 @@ class StateSession:
         self._sizes = len(inputs), len(outputs)
         self._lock, self._lost = threading.Lock(), ""
         values = _checked(initial, {name: metadata.inputs[inputs[name]] for name in taken})
-        rows = _rows_of(values, [metadata.inputs[inputs[name]] for name in taken])
+        rows = 0 if metadata.symbols else _rows_of(values, [metadata.inputs[inputs[name]] for name in taken])
         in_place = _updated(metadata)
-        self._states: dict[str, _State] = {}
+        self._states: dict[str, _State | _Growing] = {}
         for name, output in taken.items():
-            spec, pair = metadata.inputs[inputs[name]].at(rows), (outputs[output], inputs[name])
+            pair = outputs[output], inputs[name]
+            if metadata.symbols and metadata.inputs[pair[1]].batch_axis is not None:
+                self._states[name] = _growing(metadata, *pair)
+                continue
+            spec = metadata.inputs[pair[1]].at(rows)
             read = _zeros(spec)
             self._states[name] = _State(*pair, spec, read, read if pair in in_place else _zeros(spec))
         self._fill(values)
@@ -163,7 +216,7 @@ class StateSession:
         except InputError:  # of a kernel that has written no row yet, or rows behind those that count
             raise
         except BaseException:
-            if any(state.read is state.write for state in self._states.values()):
+            if any(isinstance(state, _State) and state.read is state.write for state in self._states.values()):
                 self._lost = "a step stopped while it changed the states: call reset()"
             raise
         for state in self._states.values():
@@ -172,7 +225,10 @@ class StateSession:
 
     def _fill(self, values: Mapping[str, np.ndarray]) -> None:
         for name, state in self._states.items():
-            state.read[...] = values.get(name, 0)
+            if isinstance(state, _Growing):
+                state.fill(values.get(name, 0))
+            else:
+                state.read[...] = values.get(name, 0)
 
     def _check(self) -> None:
         if self._lost:
@@ -192,6 +248,13 @@ def _updated(metadata: Metadata) -> set[tuple[int, int]]:
     common = set.intersection(*(set(program.updates) for program in metadata.programs))
     symbolic = any(program.batch for program in metadata.programs)
     return {pair for pair in common if not symbolic or metadata.inputs[pair[1]].batch_axis is not None}
+
+
+def _growing(metadata: Metadata, output: int, taken: int) -> _Growing:
+    spec, planned = metadata.inputs[taken], metadata.programs[0].planned
+    axis = spec.batch_axis or 0
+    symbol = next(symbol for symbol in metadata.symbols if symbol.name == spec.shape[axis])
+    return _Growing(output, taken, spec, axis, symbol.low, symbol.high, _zeros(metadata.outputs[output].sized(planned)))
 
 
 def _zeros(spec: TensorSpec) -> np.ndarray:

@@ -6,7 +6,7 @@ state, is read and written where it lies. A program whose sizes are all fixed ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,23 +46,29 @@ class SizedCalls:
         """
         shapes = tuple(array.shape for array in arrays)
         plan = self._plans.get(shapes) or self._planned(shapes)
-        if (memory := plan.memory) is None:
-            return plan.function.call(arrays, into)
-        memory.sizes[:] = plan.sizes
-        fed = [
-            array if whole is None else _filled(held, array, whole)
-            for held, array, whole in zip(memory.inputs, arrays, plan.inputs, strict=True)
+        lent = [
+            place if place is not None and place.shape == bound else None
+            for place, bound in zip(into or [None] * len(plan.bounds), plan.bounds, strict=True)
         ]
+        if (memory := plan.memory) is None:
+            return plan.function.call(arrays, lent)
+        memory.sizes[:] = plan.sizes
         places = [
-            own if given is None or own is None or index is not None else given
-            for given, own, index in zip(
-                into or [None] * len(memory.outputs), memory.outputs, plan.outputs, strict=True
-            )
+            own if place is None or own is None or not (index is None or output in plan.grown) else place
+            for output, (place, own, index) in enumerate(zip(lent, memory.outputs, plan.outputs, strict=True))
+        ]
+        for output, taken in plan.grown.items():
+            _begin(places[output], arrays[taken])
+        unread = {*plan.grown.values()}
+        fed = [
+            array if whole is None else held if taken in unread else _filled(held, array, whole)
+            for taken, (held, array, whole) in enumerate(zip(memory.inputs, arrays, plan.inputs, strict=False))
         ]
         results = plan.function.call([*fed, memory.sizes], places)
+        parts = (r if index is None else r[index] for r, index in zip(results, plan.outputs, strict=True))
         return [
-            result if place is not own else np.array(result if index is None else result[index])
-            for result, place, own, index in zip(results, places, memory.outputs, plan.outputs, strict=True)
+            part if place is not own else np.array(part)
+            for part, place, own in zip(parts, places, memory.outputs, strict=True)
         ]
 
     def _planned(self, shapes: tuple[tuple[int, ...], ...]) -> _Plan:
@@ -71,8 +77,10 @@ class SizedCalls:
         program = model.program_at(sizes)
         number = model.programs.index(program)
         function = self._functions[number]
+        takes, bounds = ([spec.sizes for spec in side] for side in model.interface(program))
+        grown = {output: taken for output, taken in program.updates if bounds[output] != takes[taken]}
         if program.symbols and number not in self._memory:
-            self._memory[number] = _Memory.of(*model.interface(program), function)
+            self._memory[number] = _Memory.of(*model.interface(program), function, {*grown.values()})
         memory = self._memory.get(number)
         inputs = [None if shape == held.shape else _beginning(shape)
                   for shape, held in zip(shapes, memory.inputs if memory else (), strict=False)]  # fmt: skip
@@ -82,10 +90,9 @@ class SizedCalls:
                 raise InputError(
                     f"output {spec.name!r} would be {shape} for {sizes}: these sizes do not fit each other"
                 )
-        bounds = [spec.sizes for spec in model.interface(program)[1]]
         values = tuple(sizes[symbol.name] for symbol in program.symbols)
         parts = [None if shape == whole else _beginning(shape) for shape, whole in zip(outputs, bounds, strict=True)]
-        plan = _Plan(function, memory, values, inputs, parts)
+        plan = _Plan(function, memory, values, inputs, parts, bounds, grown)
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
         self._plans[shapes] = plan
@@ -107,9 +114,14 @@ class _Memory:
     outputs: Sequence[np.ndarray | None]
 
     @classmethod
-    def of(cls, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], function: Function) -> _Memory:
-        """Arrays for what a program takes, and makes."""
-        *taken, sizes = [_zeros(spec.sizes, spec.numpy_dtype) for spec in inputs]
+    def of(
+        cls, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], function: Function, unread: Set[int]
+    ) -> _Memory:  # fmt: skip
+        """Arrays for what a program takes, and makes; those of inputs that it does not read are never touched."""
+        *taken, sizes = [
+            (aligned_empty if number in unread else _zeros)(spec.sizes, spec.numpy_dtype)
+            for number, spec in enumerate(inputs)
+        ]
         made = [aligned_empty(spec.sizes, spec.numpy_dtype) for spec in outputs]
         return cls(taken, sizes, [one if function.takes(index, one) else None for index, one in enumerate(made)])
 
@@ -124,6 +136,8 @@ class _Plan:
         sizes: of its symbols.
         inputs: where each input lies in an array of the bounds; None of one that is such an array.
         outputs: where each output lies; None of one that is such an array.
+        bounds: shapes of the arrays of outputs.
+        grown: output that the program writes behind an input which its array begins with -> that input.
     """
 
     function: Function
@@ -131,6 +145,8 @@ class _Plan:
     sizes: tuple[int, ...]
     inputs: Sequence[tuple[slice, ...] | None]
     outputs: Sequence[tuple[slice, ...] | None]
+    bounds: Sequence[tuple[int, ...]]
+    grown: Mapping[int, int]
 
 
 def _beginning(shape: Sequence[int]) -> tuple[slice, ...]:
@@ -141,6 +157,13 @@ def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     memory = aligned_empty(shape, dtype)
     memory[...] = 0
     return memory
+
+
+def _begin(memory: np.ndarray | None, array: np.ndarray) -> None:
+    """Have an array of the bounds begin with another one, which may be its beginning."""
+    assert memory is not None
+    if memory.ctypes.data != array.ctypes.data:
+        memory[_beginning(array.shape)] = array
 
 
 def _filled(memory: np.ndarray, array: np.ndarray, index: tuple[slice, ...]) -> np.ndarray:

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tvm_ext
 from tests.frontend.graphs import imported
-from tvm_ext.core.errors import UnsupportedError
+from tests.oracles.reference import onnxruntime_outputs
+from tvm_ext.core.errors import InputError, UnsupportedError
 
-from .cases import Known, agree, built, case, floats, rng_of
+from .cases import Known, agree, built, case, floats, rng_of, typed
 
 B, S, N, G, D = 2, 5, 6, 2, 16
 
@@ -78,10 +80,61 @@ def test_scores_with_a_cap_a_bias_and_a_sink() -> None:
     )
 
 
-def test_a_grown_cache_is_refused() -> None:
-    rng = rng_of(4)
-    given = prompt(rng)
-    given[3] = given[4] = floats(rng, B, G, 3, D)
-    node = case(*given, num_heads=N, kv_num_heads=G, outputs=3)
-    with pytest.raises(UnsupportedError, match="past_key: only a first prompt works"):
-        imported(built("GroupQueryAttention", [node], "com.microsoft", "float32")[0])
+def cached(rng: np.random.Generator, lengths: Any, steps: int, sizes: tuple[int, ...], total: int = 0) -> list[Any]:
+    """Packed operands, past with room for what comes, lengths less one, and the longest of them.
+
+    Args:
+        sizes: heads, heads of keys, size, rows of the cache.
+        total: that is said instead.
+    """
+    heads, groups, size, rows = sizes
+    packed = floats(rng, len(lengths), steps, (heads + 2 * groups) * size)
+    past = [floats(rng, len(lengths), groups, rows, size) for _ in range(2)]
+    return [packed, None, None, *past, np.int32(lengths) - 1, np.array(total or max(lengths), "int32")]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "steps", "sizes", "more"),
+    [
+        ([31], 1, (3, 1, 64, 31), {}),
+        ([1], 1, (1, 1, 64, 31), {}),
+        ([5, 67, 1], 1, (9, 3, 80, 67), {"rotary_interleaved": 1}),
+        ([7, 3], 7, (9, 3, 64, 37), {}),
+        ([37], 5, (4, 4, 16, 37), {"softcap": 0.7}),
+        ([150, 200], 1, (6, 2, 32, 200), {"local_window_size": 70, "scale": 0.3}),
+        ([150], 20, (6, 2, 32, 200), {"local_window_size": 9, "smooth_softmax": 1}),
+    ],
+)
+def test_a_cache_with_room(lengths: list[int], steps: int, sizes: tuple[int, ...], more: dict[str, Any]) -> None:
+    rng = rng_of(4, steps, *lengths)
+    operands = [*cached(rng, lengths, steps, sizes), *(floats(rng, sizes[3], sizes[2] // 2) for _ in range(2))]
+    node = case(*operands, num_heads=sizes[0], kv_num_heads=sizes[1], do_rotary=1, outputs=3, **more)
+    proto, feeds = built("GroupQueryAttention", [node], "com.microsoft")
+    wanted = onnxruntime_outputs(proto, feeds)
+    results = tvm_ext.compile(typed(proto, wanted), cache=False, threads=2).run(feeds)
+    for (name, found), want in zip(results.items(), wanted.values(), strict=True):
+        assert found.shape == want.shape, name
+        for b, length in enumerate(lengths):  # onnxruntime leaves rows behind a sequence as they come
+            part = (b, slice(min(length, steps))) if found.ndim == 3 else (b, slice(None), slice(length))
+            np.testing.assert_allclose(found[part], want[part], 1e-5, 2e-6, err_msg=name)
+
+
+def test_rows_outside_of_a_cache_are_refused_by_name() -> None:
+    rng, sizes = rng_of(5), (2, 1, 16, 12)
+    node = case(*cached(rng, [9, 12], 2, sizes), num_heads=2, kv_num_heads=1, outputs=3)
+    proto, feeds = built("GroupQueryAttention", [node], "com.microsoft", "float32")
+    compiled = tvm_ext.compile(proto, cache=False, threads=1)
+    for last in (12, 0, -5, 2**31 - 1):
+        with pytest.raises(InputError, match=r"'x0_5': rows .* of sequence 1 .* rows 0 to 11"):
+            compiled.run({**feeds, "x0_5": np.int32([8, last])})
+    compiled.run(feeds)
+
+
+def test_a_bias_or_another_shape_of_a_past_is_refused() -> None:
+    rng, sizes = rng_of(6), (2, 1, 16, 12)
+    operands = cached(rng, [9], 1, sizes)
+    biased = case(*operands, None, None, None, floats(rng, 1, 2, 1, 9), num_heads=2, kv_num_heads=1, outputs=3)
+    other = case(*operands[:4], floats(rng, 1, 2, 12, 16), *operands[5:], num_heads=2, kv_num_heads=1, outputs=3)
+    for node, why in ((biased, "attention_bias"), (other, "past_value has shape")):
+        with pytest.raises(UnsupportedError, match=why):
+            imported(built("GroupQueryAttention", [node], "com.microsoft", "float32")[0])
