@@ -44,6 +44,20 @@ def interface(*types: tuple[tuple[int, ...], str]) -> tirx.PrimFunc:
     return tirx.PrimFunc(params, tirx.Evaluate(0)).with_attr("tirx.noalias", True)
 
 
+def _equal(one: GenericConst, other: GenericConst) -> bool:
+    """Whether constants are one, or hold the same bytes, as an embedding and the matrix that is tied to it do."""
+    if one.same_as(other):
+        return True
+    a, b = array_of(one), array_of(other)
+    if (
+        (a.shape, a.dtype) != (b.shape, b.dtype)
+        or not a.size
+        or a[(0,) * a.ndim].tobytes() != b[(0,) * b.ndim].tobytes()
+    ):
+        return False
+    return a[0].tobytes() == b[0].tobytes() and a.tobytes() == b.tobytes()
+
+
 def _pack_into(tensor: tvm.runtime.Tensor, value: GenericConst, layout: Layout) -> None:
     packed = layout.pack(array_of(value))
     if zero_copy(packed.dtype, packed.shape):
@@ -158,7 +172,7 @@ class _Assigner:
 
     def _pack(self, value: GenericConst, layout: Layout) -> GenericConst:
         for packed, known, how in self._ctx.packed:
-            if known.same_as(value) and how == layout:
+            if how == layout and _equal(known, value):
                 return packed
         shape, dtype = shape_of(value) or (), dtype_of(value)
         tensor = tvm.runtime.empty(layout.physical_shape(shape), layout.element_type(dtype))

@@ -10,8 +10,8 @@ import numpy as np
 from ...core.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    from .state_session import StateSession
     from ..model import CompiledModel
+    from .state_session import StateSession
 
 _TOKENS, _LENGTHS, _TOTAL, _LOGITS = "input_ids", "seqlens_k", "total_sequence_length", "logits"
 

@@ -10,7 +10,7 @@ from ....core.errors import ModelError
 from ....core.extras import extra
 from .gguf_file import Fields, open_gguf
 
-#: How text is split before pairs of bytes are joined: name in GGUF -> (digits alone, regular expression; "" for GPT-2's).
+#: How text is split before pairs of bytes are joined: name in GGUF -> (digits alone, expression; "" for GPT-2's).
 _SPLITS = {
     "gpt-2": (False, ""),
     "smollm": (True, ""),
