@@ -47,7 +47,7 @@ def main() -> int:
     args = parser.parse_args()
     say("compiling ...")
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["TVM_EXT_CACHE_DIR"] = str(pathlib.Path(folder) / "cache")
+        os.environ["TVM_EXT_CACHE"] = str(pathlib.Path(folder) / "cache")
         rows = [*_rows(pathlib.Path(args.model), args.threads, args.small, pathlib.Path(folder))]
     return write_results(pathlib.Path(args.output), "language_model", rows, {}, _NOTES)
 

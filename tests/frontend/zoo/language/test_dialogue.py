@@ -75,7 +75,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 def test_chat(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(written(tmp_path / "m.gguf"))
-    monkeypatch.setenv("TVM_EXT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
     assert main(["chat", path, "--prompt", "hello", "--max-new", "5", "--capacity", "64", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)["messages"]
     assert [m["role"] for m in said] == ["user", "assistant"] and said[0]["content"] == "hello"
