@@ -37,6 +37,8 @@ from .tokens import CacheMatch, Tokens
 
 #: Units a thread, from which on the keys of a unit stay whole.
 _EVEN = 4
+#: Units that are each cut in as many parts as there are threads; more are cut in fewer.
+_PARTS = 2 * _EVEN
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ class CachedAttentionKernel:
             units = self._tokens.batch * self._groups * self._blocks
             self._parts: Any = 1
             if t.threads > 1:
-                self._parts = _select(tirx.any(units >= _EVEN * t.threads, units % t.threads == 0), 1, t.threads)
+                few = _select(units <= _PARTS, t.threads, _ceil(_EVEN * t.threads, tirx.max(units, 1)))
+                self._parts = _select(tirx.any(units >= _EVEN * t.threads, units % t.threads == 0), 1, few)
             self._share(units)
         return builder.get()
 
@@ -89,7 +92,7 @@ class CachedAttentionKernel:
         """Threads take units, or parts of them, in turn; then parts are joined."""
         t, rows, parts = self._tile, self._tile.queries * self._tile.shared, self._parts
         whole = isinstance(parts, int) and parts == 1
-        most = units * parts if isinstance(units, int) else _EVEN * t.threads * t.threads
+        most = units * parts if isinstance(parts, int) else _PARTS * t.threads
         if not whole:
             self._part_results = _buffer("part_results", (most, rows, self._width))
             self._part_sums = _buffer("part_sums", (most, rows, 2))
@@ -277,26 +280,22 @@ class CachedAttentionKernel:
     def _join(self, unit: Any) -> None:
         """out = o / l of all parts of a unit."""
         _, _, token = self._place(unit)
-        parts = self._tile.threads
+        numbers, row = _buffer("numbers", (2,)), _buffer("row", (self._width,))
         with T.serial(self._rows(token)) as r:
-            tops = [self._part_sums[unit * parts + part, r, 0] for part in range(parts)]
-            top = tops[0]
-            for one in tops[1:]:
-                top = tirx.max(top, one)
-            top = T.bind(top)
-            factors = [T.bind(exp_flushed(one - top)) for one in tops]
-            total = _f(0)
-            for part, factor in enumerate(factors):
-                total = total + factor * self._part_sums[unit * parts + part, r, 1]
-            inverse = T.bind(_f(1) / total)
-
-            def value(d: Any) -> Any:
-                result = _f(0)
-                for part, factor in enumerate(factors):
-                    result = result + factor * self._part_results[unit * parts + part, r, d]
-                return result * inverse
-
-            self._store(unit, r, value)
+            T.buffer_store(numbers, _f(-math.inf), [0])
+            T.buffer_store(numbers, _f(0), [1])
+            for d in self._vectors(self._width):
+                T.buffer_store(row, _f(0), [d])
+            with T.serial(self._parts) as part:
+                T.buffer_store(numbers, tirx.max(numbers[0], self._part_sums[unit * self._parts + part, r, 0]), [0])
+            with T.serial(self._parts) as part:
+                item = T.bind(_expr(unit * self._parts + part))
+                factor = T.bind(exp_flushed(self._part_sums[item, r, 0] - numbers[0]))
+                T.buffer_store(numbers, numbers[1] + factor * self._part_sums[item, r, 1], [1])
+                for d in self._vectors(self._width):
+                    T.buffer_store(row, row[d] + factor * self._part_results[item, r, d], [d])
+            inverse = T.bind(_f(1) / numbers[1])
+            self._store(unit, r, lambda d: row[d] * inverse)
 
     def _store(self, unit: Any, row: Any, value: Any) -> None:
         """A row of a unit, into the result: `value` of an element."""
@@ -326,8 +325,8 @@ class CachedAttentionKernel:
             yield v * lanes + j
 
 
-def _select(condition: Any, one: int, other: int) -> Any:
-    """One of two numbers: a number where the condition is known."""
+def _select(condition: Any, one: Any, other: Any) -> Any:
+    """One of two: that one where the condition is known."""
     known = condition if isinstance(condition, bool) else getattr(condition, "value", None)
     return tirx.Select(condition, one, other) if known is None else (one if known else other)
 

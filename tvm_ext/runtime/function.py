@@ -87,20 +87,24 @@ class Function:
         Returns:
             The outputs: the memory of `into` where it was given, else arrays that share memory with nothing else.
         """
-        arguments = [self._argument(index, array) for index, array in enumerate(arrays)]
         outputs: list[np.ndarray] = [None] * len(self._outputs)  # type: ignore[list-item]
-        written = []
+        written, lent = [], {}
         for index, shape in self._written.items():
             memory = into[index] if into is not None else None
             if memory is None:
                 memory, tensor = self._memory[index].take()
             else:
                 tensor = self._from_dlpack(as_bytes(memory if memory.shape == shape else memory.reshape(shape)))
-            updated = self._updates.get(index)
-            if updated is not None and tensor.data_ptr() != arguments[updated].data_ptr():
-                np.copyto(memory, arrays[updated])
+            if (updated := self._updates.get(index)) is not None:
+                if memory is arrays[updated] and memory.shape == shape:
+                    lent[updated] = tensor
+                elif memory.ctypes.data != arrays[updated].ctypes.data:
+                    np.copyto(memory, arrays[updated])
             outputs[index] = memory
             written.append(tensor)
+        arguments = [
+            self._argument(index, array) if index not in lent else lent[index] for index, array in enumerate(arrays)
+        ]
         result = self._function(*arguments, *self._weights, *written, *self._arena)
         if self._returned:  # the result is all that is returned, a tensor or a tuple
             results = [result] if hasattr(result, "data_ptr") else list(result)

@@ -32,7 +32,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("threads", [1, 2, 3, 12])
 @pytest.mark.parametrize(("sizes", "more", "attributes", "lengths", "total"), CASES)
 def test_kernels(
     sizes: Sequence[int], more: str, attributes: dict[str, object], lengths: list[int], total: int, threads: int,

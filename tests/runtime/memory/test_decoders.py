@@ -1,0 +1,153 @@
+"""Sessions of decoders: caches of a fixed size, and such as grow, against onnxruntime token by token."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import tvm_ext
+from tests.onnx_graphs import random
+from tests.state_graphs import LENGTH, WIDTH, decoder, growing, tokens
+from tvm_ext.core.errors import InputError, OptionError
+from tvm_ext.runtime.model import CompiledModel
+
+from .test_state_session import addresses, compiled
+
+
+@pytest.fixture(scope="module", params=[(1, {}), ("S", {"dims": {"S": (1, 9)}}), ("S", {"specialize": {"S": (1,)}})])
+def decoding(request: pytest.FixtureRequest) -> tuple[CompiledModel, onnxruntime.InferenceSession]:
+    """A decoder for one token, for any number of them, and for any number with a program for one."""
+    steps, options = request.param
+    proto = decoder(steps)
+    return compiled(proto, threads=2, **options), onnxruntime.InferenceSession(proto.SerializeToString())
+
+
+def test_a_decoder_is_onnxruntimes_step_by_step(
+    decoding: tuple[CompiledModel, onnxruntime.InferenceSession],
+) -> None:  # fmt: skip
+    made, reference = decoding
+    session, other, total = made.session(), made.session(), 0
+    memory = addresses(session)
+    assert len(memory) == 2  # one buffer a state
+    past = dict.fromkeys(made.state.values(), np.zeros((1, 2, LENGTH, WIDTH), np.float32))
+    for steps in (5, 1, 1, 3, 1, 9, 1, 1, 1, 1) if made.symbols else (1,) * LENGTH:
+        total += steps
+        feeds = tokens(steps, total)
+        want, *present = reference.run(None, {**feeds, **past})
+        np.testing.assert_allclose(session.step(feeds)["y"], want, 1e-5, 2e-6)
+        np.testing.assert_allclose(made.run({**feeds, **past})["y"], want, 1e-5, 2e-6)
+        past = dict(zip(past, present, strict=True))
+    assert total == LENGTH and addresses(session) == memory
+    with pytest.raises(InputError, match=f"'lengths': rows {LENGTH} to {LENGTH} .* rows 0 to {LENGTH - 1}"):
+        session.step(tokens(1, LENGTH + 1))
+    assert all(np.array_equal(session.state[name][:, :, :total], past[name]) for name in past)  # as it was
+    session.reset()
+    first = session.step(tokens(1, 1))["y"]
+    assert np.array_equal(first, other.step(tokens(1, 1))["y"])
+
+
+def test_an_exported_decoder_has_its_states(
+    decoding: tuple[CompiledModel, onnxruntime.InferenceSession], tmp_path: Path
+) -> None:  # fmt: skip
+    made = decoding[0]
+    made.export(tmp_path / "decoder.so")
+    sessions = [one.session() for one in (made, tvm_ext.load(tmp_path / "decoder.so"))]
+    for total in (1, 2, 3):
+        results = [session.step(tokens(1, total))["y"] for session in sessions]
+        assert np.array_equal(*results)
+    with pytest.raises(InputError, match="'lengths'"):
+        sessions[1].step(tokens(1, LENGTH + 1))
+
+
+def test_a_step_of_a_decoder_keeps_no_memory(
+    decoding: tuple[CompiledModel, onnxruntime.InferenceSession],
+) -> None:  # fmt: skip
+    session, feeds = decoding[0].session(), [tokens(1, total) for total in range(1, LENGTH + 1)]
+
+    def steps(count: int) -> int:
+        for number in range(count):
+            session.step(feeds[number % LENGTH])
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = steps(50)
+        grown = steps(2000) - before
+        assert grown < 2000 * sys.getsizeof(object()), "not even the smallest object a step is kept"
+    finally:
+        tracemalloc.stop()
+
+
+def test_bytes_written_do_not_depend_on_the_room_in_a_cache() -> None:
+    moved = []
+    for rows in (LENGTH, 8 * LENGTH):
+        kernels = compiled(decoder(1, rows)).report["kernels"]
+        # the smaller number is that of values, which need no cosines
+        moved.append(min(k["bytes"] for k in kernels if k["recipe"] == "cache_append"))
+    assert moved[0] == moved[1] < 8 * 2 * WIDTH * LENGTH
+
+
+def test_a_state_of_a_size_that_is_known_at_run_time_is_refused() -> None:
+    proto = decoder(1)
+    for tensor in (*proto.graph.input, *proto.graph.output):
+        if "." in tensor.name:
+            tensor.type.tensor_type.shape.dim[2].dim_param = "P"
+    with pytest.raises(OptionError, match=r"input 'past.key' is float32\[1, 2, P, 16\], and a state has one size"):
+        compiled(proto, dims={"P": (1, 32)})
+
+
+@pytest.mark.parametrize(("low", "more"), [(0, {}), (1, {"specialize": {"S": (1,)}})])
+def test_a_state_that_grows(low: int, more: dict[str, Any], tmp_path: Path) -> None:
+    proto = growing()
+    pairs = {"present_key": "past_key", "present_value": "past_value"}
+    made = compiled(proto, pairs, threads=2, dims={"S": (1, 8), "P": (low, 40)}, **more)
+    made.export(tmp_path / "growing.so")
+    reference = onnxruntime.InferenceSession(proto.SerializeToString())
+    sessions = [one.session() for one in (made, tvm_ext.load(tmp_path / "growing.so"))]
+    memory = {state.write.ctypes.data for state in sessions[0]._states.values()}
+    past = dict.fromkeys(pairs.values(), np.zeros((1, 2, low, 16), np.float32))
+    for number, steps in enumerate((5, 1, 1, 8, 8, 1, 1, 8, 1)):
+        x = random(1, steps, 32, seed=number)
+        want, *present = reference.run(None, {"x": x, **past})
+        for y in (made.run({"x": x, **past})["y"], *(session.step({"x": x})["y"] for session in sessions)):
+            np.testing.assert_allclose(y, want, 1e-5, 2e-6)
+        past = dict(zip(past, present, strict=True))
+    for name, kept in sessions[0].state.items():
+        np.testing.assert_allclose(kept, past[name], 1e-5, 2e-6)
+    assert {state.write.ctypes.data for state in sessions[0]._states.values()} == memory
+    first = sessions[0].state
+    sessions[0].step({"x": random(1, 8, 32)})
+    with pytest.raises(InputError, match=rf"'past_key' .*: P is {42 + low}; it can be"):
+        sessions[0].step({"x": x})
+    sessions[0].reset(first)
+    assert np.array_equal(sessions[0].step({"x": x})["y"], sessions[1].step({"x": x})["y"])
+    with pytest.raises(InputError, match="state 'past_key' has a size of 41 along axis 2"):
+        sessions[0].reset({"past_key": random(1, 2, 41, 16)})
+
+
+def test_a_step_of_a_state_that_grows_writes_new_rows_only() -> None:
+    pairs = {"present_key": "past_key", "present_value": "past_value"}
+    made = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 40)})
+    session = made.session()
+    session.step({"x": random(1, 8, 32)})
+    before = session.state
+    for state in session._states.values():
+        state.read[...] = np.nan  # what is not read and not written stays
+    session.step({"x": random(1, 1, 32)})
+    after = session.state
+    for name in before:
+        assert after[name].shape[2] == before[name].shape[2] + 1
+        assert np.isnan(after[name][:, :, :-1]).all() and np.isfinite(after[name][:, :, -1]).all()
+    sized = made._callers._idle[0]._sized
+    assert sized is not None
+    (held,) = sized._memory.values()
+    lent = [state.write.ctypes.data for state in session._states.values()]
+    assert not {one.ctypes.data for one in (*held.inputs, *held.outputs) if one is not None} & {*lent}
