@@ -75,14 +75,21 @@ def quantize(
         method=method, percentile=percentile, per_channel=per_channel, activations=activations, exclude=exclude,
         operators=operators, reduce_range=reduce_range, weights=weights, block=block,
     )  # fmt: skip
+    prepared = prepare(model)
     if weights is not None:
-        return weights_only(prepare(model), settings)
+        return weights_only(prepared, settings)
+    return _calibrated(prepared, settings, calibration, on_event)
+
+
+def _calibrated(
+    prepared: Prepared, settings: QuantizeSettings, calibration: Any, on_event: Event | None
+) -> QuantizeResult:
+    """The QDQ model, by ranges that calibration shows."""
 
     def tell(step: str, done: int, of: int) -> None:
         if on_event is not None:
             on_event({"event": "progress", "step": step, "done": done, "of": of})
 
-    prepared = prepare(model)
     reasons = select(prepared.model, settings)
     if not (chosen := [name for name, reason in reasons.items() if not reason]):
         raise _nothing(prepared, reasons)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import numpy as np
 import onnx
@@ -40,7 +40,7 @@ _NOTES = prose("""
 def main() -> int:
     """Measure; 1 if a bar was missed."""
     parser = arguments.parser(
-        __doc__, "language_model.py SmolLM2-135M-Instruct.Q4_1.gguf", threads=2, output=RESULTS,
+        __doc__, "models/language_model.py MODEL.gguf", threads=2, output=RESULTS,
         small=(False, "few tokens"),
     )  # fmt: skip
     parser.add_argument("model", metavar="MODEL.gguf", help="a model of the Llama family")
