@@ -20,7 +20,7 @@ import numpy as np
 from tvm import relax
 from tvm.ir import Call
 
-from .registered import register
+from .own_operators import register
 
 NAME, TAKE = "relax.tvm_ext.matmul_blocks", "relax.tvm_ext.take_blocks"
 

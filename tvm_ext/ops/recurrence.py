@@ -18,8 +18,8 @@ from typing import Any
 from tvm import relax
 from tvm.ir import Call
 
-from .registered import of_dialect as of_dialect
-from .registered import register
+from .own_operators import of_dialect as of_dialect
+from .own_operators import register
 
 NAME = "relax.tvm_ext.recurrence"
 #: Kind of the cell -> its gates, and the activations of a direction if none are stated.
