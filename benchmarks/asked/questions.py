@@ -74,7 +74,7 @@ def _narrow(key: str, bf16: float, int8: float | None) -> Question:
     )
     judged = (
         Bar("bf16 / OpenVINO default", "bf16", ("openvino",), _judged(bf16)),
-        Bar("int8 / OpenVINO int8", ours, ("openvino-uint8",), _judged(int8)),
+        Bar("int8 / OpenVINO int8", "mixed-uint8", ("openvino-uint8",), _judged(int8)),
     )
     there = openvino.installed()
 

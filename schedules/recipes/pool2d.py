@@ -23,9 +23,9 @@ from tvm_ext.core.graph.relax_graph import attrs_of
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
+from tvm_ext.core.numbers.precision import NARROW_FLOATS
 from tvm_ext.core.numbers.storage import STORED
 from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
-from tvm_ext.ops.scalars.functions import cast
 
 from ..steps.arguments import Arguments
 from ..steps.epilogue import blocked_layouts
@@ -110,10 +110,16 @@ class Pool2d(Recipe[PoolMatch]):
         return blocked_layouts(match.group, layout.block[1], {match.data.var: layout})
 
     def compute(self, match: PoolMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        args = Arguments(match.group, layouts)
-        window = (_average if match.is_average else _maximum)(match, args)
-        pooled = te.compute(layouts.output.physical_shape(match.group.shape), window, name="pool")
-        return args.kernel(lambda *i: _divide(match, layouts.output.logical(i), pooled(*i)))
+        args, computed = Arguments(match.group, layouts), match.data.computed
+        shape = layouts.output.physical_shape(match.group.shape)
+        if match.is_average:
+            mean = te.compute(shape, _average(match, args), name="pool")
+            return args.kernel(lambda *i: _divide(match, layouts.output.logical(i), mean(*i)))
+        if computed in NARROW_FLOATS:
+            most, least = te.compute(shape, _maximum_of_bits(match, args), name="pool")
+            return args.kernel(lambda *i: _float_of_bits(most(*i), least(*i), computed))
+        pooled = te.compute(shape, _maximum(match, args), name="pool")
+        return args.kernel(lambda *i: pooled(*i))
 
     def schedule(self, sch: Schedule, match: PoolMatch, config: Config, machine: Machine) -> None:
         pool, out = sch.get_sblock("pool"), sch.get_sblock("out")
@@ -156,18 +162,35 @@ def _tap(match: PoolMatch, index: Sequence[Any], layout: Layout, ry: Any, rx: An
 
 
 def _maximum(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
-    """ONNX says nothing of NaN in a window, and to look for it takes four times as long.
-
-    Numbers of bfloat16 are compared as float32, whole numbers as they are.
-    """
+    """ONNX says nothing of NaN in a window, and to look for it takes four times as long."""
     (ry, rx), data, layout = _taps(match.window), args.reader(match.data), args.layout(match.data)
     over = COMBINE["max_number"][0]
+    return lambda *index: over(data(*_tap(match, index, layout, ry, rx)[0]), axis=[ry, rx])
+
+
+def _maximum_of_bits(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
+    """The largest and the least of a window's floats of 16 bits, taken for int16: twice the lanes of float32, and
+    nothing to widen. :func:`_float_of_bits` makes the maximum of them."""
+    (ry, rx), data, layout = _taps(match.window), args.reader(match.data), args.layout(match.data)
 
     def value(*index: Any) -> Any:
-        tap = data(*_tap(match, index, layout, ry, rx)[0])
-        return over(cast(tap, "float32") if match.data.computed == "bfloat16" else tap, axis=[ry, rx])
+        bits = tirx.reinterpret("int16", data(*_tap(match, index, layout, ry, rx)[0]))
+        return _ENDS((bits, bits), axis=[ry, rx])
 
     return value
+
+
+def _float_of_bits(most: Any, least: Any, dtype: str) -> Any:
+    """As int16, floats are in order where one of them is not negative, and in the reverse order where all are negative.
+    A NaN is beyond the infinity of its sign."""
+    return tirx.reinterpret(dtype, tirx.Select(most >= tirx.const(0, "int16"), most, least))
+
+
+#: The largest and the least, at once.
+_ENDS = te.comm_reducer(
+    lambda a, b: (tirx.max(a[0], b[0]), tirx.min(a[1], b[1])),
+    lambda *dtypes: (tirx.min_value(dtypes[0]), tirx.max_value(dtypes[1])),
+)
 
 
 def _average(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
@@ -183,9 +206,7 @@ def _average(match: PoolMatch, args: Arguments) -> Callable[..., Any]:
 
 
 def _divide(match: PoolMatch, index: Sequence[Any], pooled: Any) -> Any:
-    """The pooled value at a logical index; for an average, over the number of pixels that count."""
-    if not match.is_average:
-        return cast(pooled, match.data.computed)
+    """The sum of a window over the number of pixels that count, at a logical index."""
     ky, kx = match.window.kernel
     if match.counts_padding or not any(match.window.pads):
         return pooled * tirx.const(1.0 / (ky * kx), "float32")

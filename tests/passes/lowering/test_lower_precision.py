@@ -269,13 +269,38 @@ def test_weights_that_bfloat16_has_no_values_for() -> None:
         assert bool(stored(result)) == fits and ("does not have" in reasons(result)) != fits
 
 
-def test_products_of_quantized_values_are_left_to_integers() -> None:
+def _quantized(emit: Callable[..., Any], x: Any) -> Any:
+    q = emit(op.quantize(x, const(0.1), const(0, "int8"), axis=1, out_dtype="int8"))
+    return emit(op.dequantize(q, const(0.1), const(0, "int8"), axis=1))
+
+
+def test_products_of_quantized_weights_are_left_to_integers() -> None:
     def body(emit: Callable[..., Any], x: Any) -> Any:
-        q = emit(op.quantize(x, const(0.1), const(0, "int8"), axis=1, out_dtype="int8"))
-        return emit(op.matmul(emit(op.dequantize(q, const(0.1), const(0, "int8"), axis=1)), const(random(8, 4))))
+        w = emit(op.dequantize(const(np.arange(32).reshape(8, 4), "int8"), const(0.1), const(0, "int8"), axis=1))
+        return emit(op.matmul(_quantized(emit, x), w))
 
     result = lowered(build(body, (3, 8)))
     assert not stored(result) and "quantized already" in reasons(result)
+
+
+def test_quantized_data_are_rounded_for_a_weight_of_floats_and_stay_integers_for_others() -> None:
+    def body(emit: Callable[..., Any], x: Any) -> Any:
+        pooled = emit(op.nn.max_pool2d(_quantized(emit, x), (2, 2)))
+        return emit(op.add(emit(op.matmul(pooled, const(random(7, 7)))), pooled))
+
+    result = lowered(build(body, (1, 3, 8, 8)))
+    assert stored(result) == {"*lv2"} and ops(result.mod)[:3] == ["quantize", "dequantize", "max_pool2d"]
+
+
+def test_quantization_does_not_mind_a_rounding() -> None:
+    """Of a result that is quantized, and read by a product of floats besides, there is one tensor."""
+
+    def body(emit: Callable[..., Any], x: Any) -> Any:
+        y = emit(op.nn.relu(emit(op.matmul(x, const(random(8, 8))))))
+        z = emit(op.matmul(y, const(random(8, 8))))
+        return emit(op.add(_quantized(emit, emit(op.add(y, y))), z))
+
+    assert stored(lowered(build(body, (3, 8)))) == {"*x0", "lv1"}
 
 
 def test_other_types_are_no_business_of_it() -> None:

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import tvm
 from tvm import te, tirx
+from tvm.s_tir import Schedule
 
 from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.driver.build import compile_kernels
 from tvm_ext.driver.machine_code import code_of
 from tvm_ext.passes.tir.quotients import is_exact
+from tvm_ext.runtime.cpu import why_not_here
 from tvm_ext.schedules.recipes.convolution.conv2d_dot import Conv2dDot
 
 from ...schedules.amx_cases import conv_group
@@ -55,25 +57,65 @@ def test_leaves_out(scale: float) -> None:
     assert not is_exact(scale)
 
 
+def _whole(x: object, least: float, most: float, scale: float) -> object:
+    """int32(rint(x / scale)), of x limited to least and most."""
+    limited = tirx.min(tirx.max(x, tirx.const(least, "float32")), tirx.const(most, "float32"))
+    return tirx.round(limited / tirx.const(scale, "float32")).astype("int32")
+
+
 def _kernel(least: float, most: float, scale: float) -> tirx.PrimFunc:
-    """rint(x / scale), of x limited to least and most."""
     x = te.placeholder((4096,), name="x")
-    limited = lambda i: tirx.min(tirx.max(x[i], tirx.const(least, "float32")), tirx.const(most, "float32"))  # noqa: E731
-    return te.create_prim_func(
-        [x, te.compute(x.shape, lambda i: tirx.round(limited(i) / tirx.const(scale, "float32")))]
-    )
+    return te.create_prim_func([x, te.compute(x.shape, lambda i: _whole(x[i], least, most, scale))])
 
 
-def test_machine_code_of_a_limited_quotient_multiplies() -> None:
-    rng = np.random.default_rng(7)
-    machine, scale = Machine.detect("haswell", 1), np.float32(0.27)
-    kernel = _kernel(-3.0, float(255 * scale), float(scale))
-    assert "div" not in code_of({"main": kernel}, machine, "asm")["main"]
-    x = (rng.uniform(-20, 280, 4096) * scale).astype("float32")
+def _vectorized(kernel: tirx.PrimFunc, lanes: int) -> tirx.PrimFunc:
+    sch = Schedule(kernel)
+    (block,) = sch.get_child_blocks(sch.get_sblock("root"))
+    sch.vectorize(sch.split(*sch.get_loops(block), [None, lanes])[1])
+    return sch.mod["main"]
+
+
+def _numbers(scale: np.float32) -> np.ndarray:
+    """Random ones, and all halves."""
+    x = (np.random.default_rng(7).uniform(-20, 280, 4096) * scale).astype("float32")
     x[:512] = (np.arange(512) / 2).astype("float32") * scale
-    out = tvm.runtime.tensor(np.zeros(4096, "float32"))
+    return x
+
+
+def _run(kernel: tirx.PrimFunc, machine: Machine, x: np.ndarray, dtype: str) -> np.ndarray:
+    out = tvm.runtime.tensor(np.full(x.shape, 77, dtype))
     compile_kernels({"main": kernel}, machine)["main"](tvm.runtime.tensor(x), out)
-    assert np.array_equal(out.numpy(), np.rint(np.clip(x, np.float32(-3), 255 * scale) / scale))
+    return out.numpy()
+
+
+@pytest.mark.parametrize("lanes", [1, 8, 32])
+def test_machine_code_of_a_limited_quotient_multiplies_and_converts_at_once(lanes: int) -> None:
+    machine, scale = Machine.detect("haswell", 1), np.float32(0.27)
+    kernel = _vectorized(_kernel(-3.0, float(255 * scale), float(scale)), lanes)
+    text = code_of({"main": kernel}, machine, "asm")["main"]
+    assert "div" not in text and "vround" not in text and "vcvtt" not in text
+    x = _numbers(scale)
+    expected = np.rint(np.clip(x, np.float32(-3), 255 * scale) / scale).astype("int32")
+    assert np.array_equal(_run(kernel, machine, x, "int32"), expected)
+
+
+@pytest.mark.parametrize(("most", "narrow"), [(128.0, False), (127.0, True)])
+def test_what_is_read_at_once_stays_wide_if_8_bits_hold_it(most: float, narrow: bool) -> None:
+    """(int32(int8(int32(rint(x)) - 1)) + 1) * scale: a number that 8 bits do not hold wraps."""
+    x, scale = te.placeholder((4096,), name="x"), np.float32(0.5)
+
+    def value(i: object) -> object:
+        stored = (_whole(x[i], -63.0, float((most + 1) * scale), float(scale)) + tirx.const(-1, "int32")).astype("int8")
+        return (stored.astype("int32") + tirx.const(1, "int32")).astype("float32") * tirx.const(0.25, "float32")
+
+    kernel = _vectorized(te.create_prim_func([x, te.compute(x.shape, value)]), 16)
+    machine = Machine.detect("x86-64-v4", 1)
+    assert ("vpmov" not in code_of({"main": kernel}, machine, "asm")["main"]) == narrow
+    if not why_not_here(machine.as_dict()):
+        numbers = _numbers(scale)
+        stored = (np.rint(np.clip(numbers, -63, (most + 1) * scale) / scale) - 1).astype("int32").astype("int8")
+        expected = (stored.astype("float32") + 1) * np.float32(0.25)
+        assert np.array_equal(_run(kernel, machine, numbers, "float32"), expected)
 
 
 @pytest.mark.parametrize(("least", "most"), [(0.0, 1e3), (-1e3, 1.0)])

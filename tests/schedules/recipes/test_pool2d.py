@@ -18,6 +18,7 @@ from tvm_ext.schedules.recipes.pool2d import Pool2d
 
 from ..any_size import AnySize, each_size, symbols, with_extents
 from ..kernels import make_group, random, run_kernel
+from ..narrow import run_narrow
 
 RECIPE = Pool2d()
 
@@ -67,6 +68,26 @@ def test_agrees_with_onnxruntime(
         assert np.array_equal(got, want)
     else:
         np.testing.assert_allclose(got, want, rtol=(pool[0] * pool[1] + 2) * 2.0**-24, atol=0)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("block", [0, 16, 32])
+@pytest.mark.parametrize(("shape", "pool", "strides", "pads"), CASES)
+def test_maximum_of_narrow_floats(
+    shape: Any, pool: Any, strides: Any, pads: Any, block: int, dtype: str, case_machine: Machine, rng: Any
+) -> None:
+    """Signs of all kinds, zeros and infinities: integers of these bits are not in the order of the floats."""
+
+    def body(x: Any) -> Any:
+        yield relax.op.nn.max_pool2d(x, pool_size=pool, strides=strides, padding=pads)
+
+    group = make_group("relax.nn.max_pool2d", [shape], body, dtype=dtype)
+    special = rng.choice([-np.inf, np.inf, 0.0, -0.0, -1e-40, 1e-40], shape)
+    x = np.where(rng.random(shape) < 0.4, special, random(rng, *shape) - 1).astype(dtype)
+    offered = [Layout.blocked(4, block) if block else Layout.plain(4)]
+    got = run_narrow(RECIPE, group, [x], case_machine, offered=offered)
+    want = reference("max", x.astype("float32"), pool, strides, pads, False)
+    assert np.array_equal(got.astype("float32"), want)
 
 
 @pytest.mark.parametrize(

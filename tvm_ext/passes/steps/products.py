@@ -82,14 +82,13 @@ class _Facts:
         for operand in product.operands:
             if dtype_of(operand) != "float32" or not static_tensor(operand):
                 return "an operand is not float32, or has a shape that is only known at run time"
-            if self._dequantized(operand):
-                return "an operand is quantized already"
             weight = view_of(operand)
             if weight is not None and not np.isfinite(rounded(weight, self.dtype)).all():
                 return f"its weight has values that {self.dtype} does not have"
-        return ""
+        return "its weight is quantized already" if self._dequantized(product.operands[-1]) else ""
 
     def _dequantized(self, operand: Any) -> bool:
+        """Whether an operand is read from integers. Data that are, with a weight of floats, are rounded."""
         value = self.defs.get(operand)
         while is_movement(value) and isinstance(before := moved(value)[0], relax.Var):
             value = self.defs.get(before)

@@ -102,8 +102,9 @@ def _narrow_weights(function: relax.Function, ctx: CompileContext) -> dict[relax
 
 
 def _round_operand(var: relax.Var, reader: relax.Var, why: str, graph: _Graph, found: Roundings) -> None:
-    """Round the values that an operand's elements are of, where they are computed."""
-    if var in graph.inputs or var in graph.outputs:
+    """Round the values that an operand's elements are of, where they are computed; a copy of what lies in memory as
+    integers, behind the movements between."""
+    if var in graph.inputs or var in graph.outputs or graph.is_dequantized(var):
         found.copies.setdefault(var, set()).add(reader)
         return
     if (var, reader) in graph.walked:
@@ -171,6 +172,12 @@ class _Graph:
         value = self._defs[var]
         return op_name(value) == "relax.astype" and dtype_of(value.args[0]) in NARROW_FLOATS
 
+    def is_dequantized(self, var: relax.Var) -> bool:
+        """Whether a value is read from integers, or moved from such a one."""
+        if var in self.inputs:
+            return False
+        return op_name(self._defs[var]) == "relax.dequantize" or any(map(self.is_dequantized, self.sources(var)[1]))
+
     def sources(self, var: relax.Var) -> tuple[relax.Var, tuple[relax.Var, ...]]:
         """What moves the elements of a value, and where from; from nowhere if a source is no plain value.
 
@@ -194,6 +201,8 @@ class _Graph:
                     continue
                 value = self._defs[reader]
                 moves = is_movement(value)
+                if of(op_name(value)).jump == "quantized":  # it rounds to fewer numbers than a narrow float has
+                    continue
                 if not moves and not self._passes_on(value, reader, operand, lowered):
                     return f"{op_name(value).removeprefix('relax.') or 'an expression'} reads it"
                 if moves or (of(op_name(value)).is_elementwise and reader not in rounded):

@@ -32,6 +32,18 @@ define linkonce_odr <{lanes} x i16> @{name}(<{lanes} x float> %x) alwaysinline n
 }}
 declare <{lanes} x bfloat> @{llvm}(<{lanes} x float>)
 """
+#: The same of 32 lanes, as two of 16.
+_HALVES = """
+define linkonce_odr <32 x i16> @{name}(<32 x float> %x) alwaysinline nounwind readnone {{
+  %l = shufflevector <32 x float> %x, <32 x float> poison, <16 x i32> <{low}>
+  %h = shufflevector <32 x float> %x, <32 x float> poison, <16 x i32> <{high}>
+  %a = call <16 x i16> @{half}(<16 x float> %l)
+  %b = call <16 x i16> @{half}(<16 x float> %h)
+  %r = shufflevector <16 x i16> %a, <16 x i16> %b, <32 x i32> <{low}, {high}>
+  ret <32 x i16> %r
+}}
+declare <16 x i16> @{half}(<16 x float>)
+"""
 
 
 def broadcast_bits() -> tvm.transform.Pass:
@@ -61,7 +73,7 @@ def round_in_one() -> tvm.transform.Pass:
             if (value := _rounded(call)) is None:
                 return call
             lanes = int(tvm.DataType(str(value.ty.dtype)).lanes)
-            used.add(lanes)
+            used.update({lanes, 16} if lanes > 16 else {lanes})
             return tirx.reinterpret(str(call.ty.dtype), tirx.call_pure_extern(f"uint16x{lanes}", _name(lanes), value))
 
         body = tvm_ffi.structural_map(function.body, (Call, rounding))
@@ -97,6 +109,10 @@ def _name(lanes: int) -> str:
 
 
 def _source(lanes: int) -> str:
+    """LLVM's text of the function that rounds so many lanes."""
+    if lanes > 16:
+        low, high = (", ".join(f"i32 {lane}" for lane in range(first, first + 16)) for first in (0, 16))
+        return _HALVES.format(name=_name(lanes), half=_name(16), low=low, high=high)
     llvm = f"llvm.x86.avx512bf16.cvtneps2bf16.{_WIDTHS[lanes]}"
     return _SOURCE.format(lanes=lanes, name=_name(lanes), llvm=llvm)
 
@@ -106,7 +122,7 @@ def _rounded(call: Call) -> Any:
     if not _is_reinterpret(call) or not isinstance(call.args[0], tirx.Let):
         return None
     value, lanes = call.args[0].value, int(tvm.DataType(str(call.ty.dtype)).lanes)
-    fits = str(call.ty.dtype) == f"bfloat16x{lanes}" and lanes in _WIDTHS and _is_reinterpret(value)
+    fits = str(call.ty.dtype) == f"bfloat16x{lanes}" and lanes in (*_WIDTHS, 32) and _is_reinterpret(value)
     return value.args[0] if fits else None
 
 

@@ -1,11 +1,13 @@
-"""Whole quotients by a constant, without a division.
+"""What quantizations compute, in fewer instructions.
 
-    rint(x / s)   ->   q = x r;  rint(q + (x - q s) r)        r: 1 / s rounded; both sums in one rounding (fma)
+    int32(rint(x / s))            ->   q = x r;  lrint(q + (x - q s) r)     r: 1 / s rounded; sums in one rounding (fma)
+    int32(uint8(lrint(x) + z))    ->   lrint(x) + z                         x within 0 - z and 255 - z
 
 One step of Newton's iteration on an approximate quotient gives x / s, rounded, but where that lies next to the middle
 between two numbers (P. Markstein, "Computation of elementary functions on the IBM RISC System/6000", 1990). For the
 whole number, only the middles beside a half count; whether a product of s comes near to one of those is known at
-compile time. A division takes the time of ten multiplications.
+compile time. A division takes the time of ten multiplications. Rounded and converted at once (`vcvtps2dq`) is an
+instruction less than one after the other, and a number of 8 bits that is read at once need not be one.
 """
 
 from __future__ import annotations
@@ -20,36 +22,87 @@ from tvm import tirx
 from tvm.ir import Call
 from tvm.target import codegen
 
+from ...ops.scalars.functions import LIMITS
+
 #: Scales by which no step of the iteration leaves the normal numbers.
 _LEAST, _MOST = 2.0**-90, 2.0**90
 #: The largest quotient that quantization to 8 bits asks for.
 _LIMIT = 256
+#: Lanes for which LLVM has `lrint` as an instruction.
+_VECTORS = (1, 4, 8, 16, 32, 64)
 #: Error of a quotient before it is rounded, in units of its last place.
 _ERROR = 2.0**-21
 
 
 def multiply_quotients() -> tvm.transform.Pass:
-    """Quantizations' quotients become products, where the CPU multiplies and adds at once.
+    """Quantizations' quotients become products, where the CPU multiplies and adds at once; they are rounded and
+    converted in one, and stay int32 where they are dequantized at once.
 
     What is divided has to be limited, min(max(x, least), most), to what 8 bits hold, as
     :mod:`...ops.scalars.functions` writes it.
     """
 
-    def rounded(call: Call) -> Any:
-        if getattr(call.op, "name", "") != "tirx.round" or not isinstance(call.args[0], tirx.Div):
-            return call
-        value, scale = call.args[0].a, _number(call.args[0].b)
-        if scale is None or not is_exact(scale) or not _is_limited(value, _LIMIT * scale):
-            return call
-        name = tirx.Var("x", value.ty.dtype)
-        return tirx.Let(name, value, tirx.round(_quotient(name, scale)))
-
     def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        if not codegen.target_has_features("fma", function.attrs["target"]):
-            return function
-        return function.with_body(tvm_ffi.structural_map(function.body, (Call, rounded)))
+        multiplies = codegen.target_has_features("fma", function.attrs["target"])
+        body = tvm_ffi.structural_map(function.body, (tirx.Cast, _kept_wide))
+        return function.with_body(
+            tvm_ffi.structural_map(body, (tirx.Cast, functools.partial(_converted, multiplies=multiplies)))
+        )
 
     return tirx.transform.prim_func_pass(visit, opt_level=0, name="tvm_ext.MultiplyQuotients")
+
+
+def _kept_wide(cast: tirx.Cast) -> Any:
+    """int32(int8(w)) is w, where w is a rounded number, and an offset, that 8 bits hold."""
+    narrow = cast.value
+    if _type(cast)[0] != "int32" or not isinstance(narrow, tirx.Cast) or _type(narrow)[0] not in LIMITS:
+        return cast
+    whole, offset = narrow.value, 0
+    if isinstance(whole, tirx.Add | tirx.Sub) and isinstance(number := _constant(whole.b), tirx.IntImm):
+        whole, offset = whole.a, int(number.value) * (1 if isinstance(whole, tirx.Add) else -1)
+    if (argument := _rounded_argument(whole)) is None or (ends := _ends(argument)) is None:
+        return cast
+    least, most = LIMITS[_type(narrow)[0]]
+    return narrow.value if least - offset <= ends[0] and ends[1] <= most - offset else cast
+
+
+def _converted(cast: tirx.Cast, multiplies: bool) -> Any:
+    """int32(rint(x)) of a limited number, in one instruction, and without a division if the CPU `multiplies` and adds
+    at once."""
+    if (argument := _rounded_argument(cast)) is None or _ends(argument) is None:
+        return cast
+    dtype, lanes = str(cast.ty.dtype), _type(cast)[1]
+    if lanes not in _VECTORS:
+        return cast
+
+    def converted(q: Any) -> Any:
+        return tirx.call_llvm_pure_intrin(dtype, "llvm.lrint", q)
+
+    if not isinstance(argument, tirx.Div):
+        return converted(argument)
+    value, scale = argument.a, float(_constant(argument.b).value)
+    if not multiplies or not is_exact(scale) or max(map(abs, _limits(value) or ())) > _LIMIT * scale:
+        return converted(argument)
+    name = tirx.Var("x", value.ty.dtype)
+    return tirx.Let(name, value, converted(_quotient(name, scale)))
+
+
+def _rounded_argument(whole: Any) -> Any:
+    """x of int32(rint(x)); None of anything else."""
+    call = whole.value if isinstance(whole, tirx.Cast) and _type(whole)[0] == "int32" else None
+    return call.args[0] if isinstance(call, Call) and getattr(call.op, "name", "") == "tirx.round" else None
+
+
+def _ends(argument: Any) -> tuple[float, float] | None:
+    """The least and the largest whole number that a limited number, or its quotient by a constant, is rounded to."""
+    scale = np.float32(1)
+    if isinstance(argument, tirx.Div):
+        number = _constant(argument.b)
+        argument, scale = argument.a, np.float32(number.value if isinstance(number, tirx.FloatImm) else 0)
+    if not scale > 0 or (limits := _limits(argument)) is None:
+        return None
+    least, most = (float(np.rint(np.float32(end) / scale)) for end in limits)
+    return (least, most) if max(abs(least), abs(most)) < 2.0**31 else None
 
 
 def _quotient(x: Any, scale: float) -> Any:
@@ -67,20 +120,29 @@ def _quotient(x: Any, scale: float) -> Any:
     return tirx.Let(q, x * constant(inverse), improved)
 
 
-def _is_limited(value: Any, most: float) -> bool:
-    """Whether a value is the least of a number and the largest of another one, both within plus and minus `most`."""
+def _limits(value: Any) -> tuple[float, float] | None:
+    """Least and most of the least of a number and the largest of another one; None of anything else."""
     if not isinstance(value, tirx.Min):
-        return False
-    upper, inner = (_number(value.b), value.a) if _number(value.a) is None else (_number(value.a), value.b)
+        return None
+    upper, inner = (_constant(value.b), value.a) if _constant(value.a) is None else (_constant(value.a), value.b)
     if not isinstance(inner, tirx.Max):
-        return False
-    lower = _number(inner.b) if _number(inner.a) is None else _number(inner.a)
-    return upper is not None and lower is not None and -most <= lower <= upper <= most
+        return None
+    lower = _constant(inner.b) if _constant(inner.a) is None else _constant(inner.a)
+    if not isinstance(upper, tirx.FloatImm) or not isinstance(lower, tirx.FloatImm) or lower.value > upper.value:
+        return None
+    return float(lower.value), float(upper.value)
 
 
-def _number(value: Any) -> float | None:
+def _constant(value: Any) -> Any:
+    """The constant that an expression is, of each lane of a vector; None if it is none."""
     value = value.value if isinstance(value, tirx.Broadcast) else value
-    return float(value.value) if isinstance(value, tirx.FloatImm) else None
+    return value if isinstance(value, tirx.FloatImm | tirx.IntImm) else None
+
+
+def _type(value: Any) -> tuple[str, int]:
+    """Element type and lanes of an expression."""
+    dtype = tvm.DataType(str(value.ty.dtype))
+    return str(value.ty.dtype).partition("x")[0], int(dtype.lanes)
 
 
 @functools.lru_cache(maxsize=4096)
