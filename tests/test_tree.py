@@ -21,7 +21,7 @@ BUDGET = {
     "api": 350, "benchmarking": 1125, "byoc": 6200, "byoc.testing": 1100, "cli": 2140, "core": 5830, "driver": 5250,
     "frontend": 12990, "inspection": 4550, "ops": 1580, "ops.scalars": 940, "passes": 11540, "precision": 550,
     "quantization": 1370, "rates": 1000, "runtime": 4740, "schedules": 11350, "tuning": 7350, "verification": 2875,
-    "benchmarks": 7440, "tests": 64400,
+    "benchmarks": 7440, "tests": 64420,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
 SPARE, SPARE_SHARE = 100, 0.02

@@ -116,13 +116,15 @@ class Tokens:
         return T.bind(tirx.max(tirx.min(self.stated(sequence), self._capacity - self.steps), 0))
 
     def check(self, sequence: Any) -> None:
-        """Have the runtime raise InputError where rows are not within the cache, if the call is to say so."""
+        """Have the runtime raise InputError where rows are not within the cache, or have no cosines, if it is to."""
         source = getattr(self._match.says, "source", "")
         if not source:
             return
-        start = T.bind(self.stated(sequence))
-        with T.If(tirx.any(start < 0, start > self._capacity - self.steps)), T.Then():
-            which = [sequence, start, self.steps, self._capacity]
+        start, room = T.bind(self.stated(sequence)), self._capacity
+        if "cos" in self._match.operands and "positions" not in self._match.operands:
+            room = min(room, self._match.param("cos").shape[0])
+        with T.If(tirx.any(start < 0, start > room - self.steps)), T.Then():
+            which = [sequence, start, self.steps, room]
             T.evaluate(T.call_packed("tvm_ext.refuse_length", source, *which))
 
     def turn(self, place: tuple[Any, Any, Any], read: Callable[[Any], Any], write: Callable[[Any, Any], Any]) -> None:

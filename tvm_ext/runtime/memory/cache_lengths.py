@@ -23,6 +23,9 @@ def register_refusal() -> None:
 
 
 def _refuse(source: str, sequence: int, start: int, steps: int, capacity: int) -> None:
-    """Raises InputError: `steps` new rows of a sequence from row `start` on are not within `capacity`."""
+    """Raises InputError: `steps` new rows of a sequence from row `start` on are not within `capacity`.
+
+    That is the number of rows of the cache, or of cosines where these are fewer.
+    """
     rows = f"rows {start} to {start + steps - 1} of sequence {sequence}"
-    raise InputError(f"{source!r}: {rows} would be written; the cache has rows 0 to {capacity - 1}")
+    raise InputError(f"{source!r}: {rows} would be written; there is room for rows 0 to {capacity - 1}")

@@ -130,11 +130,27 @@ def test_rows_outside_of_a_cache_are_refused_by_name() -> None:
     compiled.run(feeds)
 
 
+def test_a_position_without_cosines_is_refused() -> None:
+    rng = rng_of(7)
+    operands = [*cached(rng, [9], 1, (2, 1, 16, 12)), *(floats(rng, 9, 8) for _ in range(2))]
+    node = case(*operands, num_heads=2, kv_num_heads=1, do_rotary=1, outputs=3)
+    proto, feeds = built("GroupQueryAttention", [node], "com.microsoft", "float32")
+    compiled = tvm_ext.compile(proto, cache=False, threads=1)
+    compiled.run(feeds)
+    with pytest.raises(InputError, match=r"'x0_5': rows 9 to 9 of sequence 0 .* rows 0 to 8"):
+        compiled.run({**feeds, "x0_5": np.int32([9]), "x0_6": np.array(10, "int32")})
+
+
 def test_a_bias_or_another_shape_of_a_past_is_refused() -> None:
     rng, sizes = rng_of(6), (2, 1, 16, 12)
     operands = cached(rng, [9], 1, sizes)
     biased = case(*operands, None, None, None, floats(rng, 1, 2, 1, 9), num_heads=2, kv_num_heads=1, outputs=3)
-    other = case(*operands[:4], floats(rng, 1, 2, 12, 16), *operands[5:], num_heads=2, kv_num_heads=1, outputs=3)
-    for node, why in ((biased, "attention_bias"), (other, "past_value has shape")):
+    counts = {"num_heads": 2, "kv_num_heads": 1, "outputs": 3}
+    other = case(*operands[:4], floats(rng, 1, 2, 12, 16), *operands[5:], **counts)
+    shorter = case(*operands[:4], floats(rng, 1, 1, 11, 16), *operands[5:], **counts)
+    wide = case(*operands, floats(rng, 12, 9), floats(rng, 12, 9), do_rotary=1, **counts)
+    for node, why in (
+        (biased, "attention_bias"), (other, "past_value has shape"), (shorter, "unequal"), (wide, "more cosines"),
+    ):  # fmt: skip
         with pytest.raises(UnsupportedError, match=why):
             imported(built("GroupQueryAttention", [node], "com.microsoft", "float32")[0])

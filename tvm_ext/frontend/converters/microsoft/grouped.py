@@ -64,12 +64,16 @@ def _cached(inputs: Any, attributes: Attributes, heads: int, groups: int) -> Any
         had, size = static_shape(inputs[number], role), static_shape(operands[role], "an operand")[3]
         if (*had[:2], had[3]) != (batch, groups, size):
             raise Refusal(f"{role} has shape {had}; ({batch}, {groups}, rows, {size}) fits")
+    if static_shape(inputs[3], "past_key")[2] != static_shape(inputs[4], "past_value")[2]:
+        raise Refusal("past_key and past_value have room for unequal numbers of rows")
     if inputs[10] is not None:
         raise Refusal("attention_bias of an attention with a past, whose keys are counted at run time")
     operands["lengths"] = emit(relax.op.reshape(inputs[5], (batch,)))
     operands["total"] = emit(relax.op.reshape(inputs[6], (1,)))
     turned = ("cos", "sin", "positions") if attributes.get("do_rotary", 0) else ()
     operands |= {name: inputs[7 + i] for i, name in enumerate(("cos", "sin", "positions")) if name in turned}
+    if turned and 2 * static_shape(inputs[7], "the cosines")[1] > static_shape(operands["query"], "the query")[3]:
+        raise Refusal("more cosines than pairs in a head")
     roles, interleaved = ("lengths", "total"), bool(attributes.get("rotary_interleaved", 0))
     rotary = (*roles, *(name for name in turned if operands[name] is not None))
     joint = inputs[1] is None
