@@ -12,6 +12,10 @@ from .cache.append import CacheAppend
 from .cache.recipe import CachedAttention
 from .recipes.attention import Attention
 from .recipes.batch_matmul import BatchMatmul
+from .recipes.blocks import plain as plain
+from .recipes.blocks.dense_blocks import DenseBlocks
+from .recipes.blocks.matmul_blocks import MatmulBlocks
+from .recipes.blocks.take_blocks import TakeBlocks
 from .recipes.concat import Concat, ConcatAnySize
 from .recipes.convolution.conv2d_amx import Conv2dAmx
 from .recipes.convolution.conv2d_depthwise import Conv2dDepthwise
@@ -34,6 +38,14 @@ from .recipes.softmax import Softmax
 from .recipes.strided_slice import StridedSlice
 from .recipes.take import Take
 
+#: The recipes of this library, in the order in which groups are offered to them.
+_OWN: tuple[type[Recipe], ...] = (
+    Conv2dNCHWc, Conv2dWinograd, Conv2dAmx, Conv2dDot, Conv2dDepthwise, ExpandDepthwise, Conv2dGrouped,
+    Conv2dTranspose, Dense, DenseAmx, DenseDot, MatmulBlocks, DenseBlocks, BatchMatmul, Attention, CacheAppend,
+    CachedAttention, Recurrent, Pool2d, Reduction, Softmax, LayerNorm, Take, TakeBlocks, Concat, ConcatAnySize,
+    StridedSlice, Pad, Elementwise,
+)  # fmt: skip
+
 
 @functools.lru_cache(maxsize=1)
 def recipes() -> tuple[Recipe, ...]:
@@ -42,34 +54,7 @@ def recipes() -> tuple[Recipe, ...]:
     Raises:
         OptionError: an entry point is no recipe, or two recipes have one name.
     """
-    known: list[Recipe] = [
-        Conv2dNCHWc(),
-        Conv2dWinograd(),
-        Conv2dAmx(),
-        Conv2dDot(),
-        Conv2dDepthwise(),
-        ExpandDepthwise(),
-        Conv2dGrouped(),
-        Conv2dTranspose(),
-        Dense(),
-        DenseAmx(),
-        DenseDot(),
-        BatchMatmul(),
-        Attention(),
-        CacheAppend(),
-        CachedAttention(),
-        Recurrent(),
-        Pool2d(),
-        Reduction(),
-        Softmax(),
-        LayerNorm(),
-        Take(),
-        Concat(),
-        ConcatAnySize(),
-        StridedSlice(),
-        Pad(),
-        Elementwise(),
-    ]
+    known: list[Recipe] = [recipe() for recipe in _OWN]
     for entry in importlib.metadata.entry_points(group="tvm_ext.recipes"):
         recipe = entry.load()()
         if not isinstance(recipe, Recipe):

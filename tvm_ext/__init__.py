@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .inspection.report import report as report
     from .precision.measure import sensitivity as sensitivity
     from .quantization.quantize import quantize as quantize
+    from .runtime.memory.generation import generate as generate
     from .runtime.model import CompiledModel
     from .tuning.report import TuneReport
     from .tuning.templates.template import template as template
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompileOptions", "InferenceSession", "__version__", "analyze", "benchmark", "bisect", "compile", "errors",
-    "estimate", "inspect", "load", "memory_plan", "profile", "quantize", "report", "resume", "sensitivity", "template",
-    "tune", "verify", "zoo",
+    "estimate", "generate", "inspect", "load", "memory_plan", "profile", "quantize", "report", "resume", "sensitivity",
+    "template", "tune", "verify", "zoo",
 ]  # fmt: skip
 
 # name -> (module, attribute); an empty attribute is the module itself
@@ -59,6 +60,7 @@ _LAZY = {
     "bisect": ("tvm_ext.verification.bisect", "bisect"),
     "errors": ("tvm_ext.core.errors", ""),
     "estimate": ("tvm_ext.inspection.estimates", "estimate"),
+    "generate": ("tvm_ext.runtime.memory.generation", "generate"),
     "inspect": ("tvm_ext.inspection.inspection", "inspect"),
     "memory_plan": ("tvm_ext.inspection.memory", "memory_plan"),
     "quantize": ("tvm_ext.quantization.quantize", "quantize"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Annotation of the loop whose iterations each prefetch some lines: (buffer, elements to the next chunk, lines, 1 if no
 #: cache keeps them from call to call).
 LINES = "tvm_ext.prefetch.lines"
-#: Annotation of the loop around it, over the tiles that share the lines of a chunk.
+#: Annotation of a loop around it: 1 over the tiles that share the lines of a chunk; 0 if none are shared.
 SHARED_BY = "tvm_ext.prefetch.shared_by"
 #: Bytes of a cache line.
 LINE_BYTES = 64

@@ -143,7 +143,7 @@ class RecurrentKernel:
         self._weights = lambda *index: packed[index]
         for first, count in weight.phases:
             loops = [T.serial(n) for n in (match.directions, self._blocks, match.hidden, count)]
-            with _nested(*loops, T.vectorized(weight.lanes)) as (d, block, k, gate, lane):
+            with nested(*loops, T.vectorized(weight.lanes)) as (d, block, k, gate, lane):
                 unit = tirx.min(block * weight.lanes + lane, match.hidden - 1)
                 place = [d, (first + gate) * match.hidden + unit, k]
                 at = [d, block, match.hidden * first + k * count + gate, lane]
@@ -252,7 +252,7 @@ class RecurrentKernel:
 
     def _vectors(self, *extents: int) -> Any:
         """Loops over the vectors of a register tile, and over their lanes."""
-        return _nested(*map(T.unroll, extents), T.vectorized(self._tile.lanes))
+        return nested(*map(T.unroll, extents), T.vectorized(self._tile.lanes))
 
     def _elements(self, cell: Cell, low: Any, high: Any, first: Any, count: Any) -> None:
         """What the cell makes of the products of some blocks of units, a vector at a time."""
@@ -306,7 +306,7 @@ def tiles(low: Any, high: Any, size: int) -> Iterator[tuple[Any, int]]:
 
 
 @contextmanager
-def _nested(*loops: Any) -> Iterator[list[Any]]:
+def nested(*loops: Any) -> Iterator[list[Any]]:
     """The variables of loops, within all of them."""
     with ExitStack() as stack:
         yield [stack.enter_context(loop) for loop in loops]

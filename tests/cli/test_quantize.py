@@ -43,7 +43,7 @@ def test_as_json_with_options(paths: tuple[str, str, Path], capsys: pytest.Captu
     assert found["ok"] and found["artifact"] is None and not out.exists()
     assert found["settings"] == {
         "method": "percentile", "percentile": 99.9, "per_channel": False, "activations": "int8", "exclude": ["first"],
-        "operators": [], "reduce_range": True,
+        "operators": [], "reduce_range": True, "weights": None, "block": 32,
     }  # fmt: skip
     assert {"node": "first", "operator": "Conv", "reason": "exclude= names it"} in found["left"]
 

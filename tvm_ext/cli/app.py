@@ -27,8 +27,8 @@ GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 #: Verbs, in the order in which --help lists them, and their modules.
 VERBS: dict[str, ModuleType] = {
     verb: importlib.import_module(f"{__package__}.{verb}")
-    for verb in ("compile", "run", "verify", "bisect", "bench", "tune", "log", "quantize", "zoo", "analyze", "report",
-                 "profile", "memory", "new", "machine", "doctor", "cache")
+    for verb in ("compile", "run", "verify", "bisect", "bench", "tune", "log", "quantize", "zoo", "chat", "analyze",
+                 "report", "profile", "memory", "new", "machine", "doctor", "cache")
 }  # fmt: skip
 
 _EPILOG = """\

@@ -12,6 +12,7 @@ EXAMPLE = """\
   tvm-ext quantize resnet18.onnx --calibration images.npz -o resnet18.int8.onnx
   tvm-ext quantize resnet18.onnx --calibration folder_of_npy --method percentile -o resnet18.int8.onnx
   tvm-ext quantize resnet18.onnx --calibration images.npz --exclude conv1 fc -o resnet18.int8.onnx --markdown report.md
+  tvm-ext quantize bert.onnx --weights int4 --block 32 -o bert.int4.onnx
   tvm-ext bench resnet18.int8.onnx
 
 DATA is an .npz file (an array for each input, by its name), an .npy file (of a model with one input), or a folder of
@@ -40,6 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--reduce-range", choices=("auto", "yes", "no"), default="auto",
         help="weights of 7 bits (default: only where this machine has no VNNI)",
     )  # fmt: skip
+    parser.add_argument("--weights", choices=("int4", "int8"), help="quantize weights of matmuls alone; no DATA needed")
+    parser.add_argument(
+        "--block", type=int, default=32, metavar="N", help="with --weights: inputs with one scale (default: 32)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
             model_of(args.model), args.calibration, method=args.method, percentile=args.percentile,
             per_channel=not args.per_tensor, activations=args.activations, exclude=args.exclude,
             operators=args.operators, reduce_range={"auto": None, "yes": True, "no": False}[args.reduce_range],
+            weights=args.weights, block=args.block,
             on_event=lambda event: progress.tell("quantizing {}: {step} ({done} of {of})".format(args.model, **event)),
         )  # fmt: skip
     if args.output:

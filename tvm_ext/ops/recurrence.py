@@ -11,16 +11,15 @@ knows the operator once this module is imported; its printer writes it, and its 
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
-import tvm.script.parser.relax
-import tvm_ffi
 from tvm import relax
-from tvm.ir import Call, Op
+from tvm.ir import Call
+
+from .own_operators import of_dialect as of_dialect
+from .own_operators import register
 
 NAME = "relax.tvm_ext.recurrence"
 #: Kind of the cell -> its gates, and the activations of a direction if none are stated.
@@ -89,11 +88,6 @@ class Recurrence:
         )  # fmt: skip
 
 
-def recurrence(*operands: Any, **attributes: Any) -> Call:
-    """A call of the operator with the attributes that :class:`Recurrence` has, as TVM's printer writes them."""
-    return Call(Op.get(NAME), list(operands), tvm.ir.make_node("ir.DictAttrs", **attributes))
-
-
 def _result_type(call: Call, _: Any) -> relax.TensorType:
     """(finals + S, D, N, H), of the input's type."""
     said, (x, r) = Recurrence.of(call), (operand.ty for operand in call.args[:2])
@@ -102,20 +96,4 @@ def _result_type(call: Call, _: Any) -> relax.TensorType:
     return relax.TensorType((rows, directions, batch, hidden), x.dtype)
 
 
-def _register() -> None:
-    if NAME in Op.list_op_names():
-        return
-    tvm.ir._ffi_api.RegisterOp(NAME, "The recurrence of an RNN, GRU or LSTM over all steps.")
-    operator = Op.get(NAME)
-    operator.set_attr("FInferType", tvm_ffi.convert(_result_type))
-    operator.set_attr("FPurity", True)
-    of_dialect(recurrence=recurrence)
-
-
-def of_dialect(**functions: Any) -> None:
-    """Have TVM's script know functions as R.tvm_ext.NAME."""
-    for dialect in (tvm.script.relax, tvm.script.parser.relax):  # what R is in a text of its own, and what in a snippet
-        vars(dialect).setdefault("tvm_ext", types.SimpleNamespace()).__dict__.update(functions)
-
-
-_register()
+recurrence = register(NAME, "The recurrence of an RNN, GRU or LSTM over all steps.", _result_type)

@@ -71,6 +71,11 @@ def parameters_shared(site: Site) -> str | None:
     return "its parameters depend on the rows" if any(site.operands[1:]) else None
 
 
+def by_parameters(site: Site) -> str | None:
+    """A matrix of rows by one that is the same for all."""
+    return "it sums over the axis on which the rows lie" if site.first.from_right == 1 else parameters_shared(site)
+
+
 def in_inference(site: Site) -> str | None:
     return "it takes the statistics of the batch" if site.attribute("training") else None
 

@@ -17,6 +17,7 @@ from .ranges import calibrate
 from .result import QuantizeResult
 from .selection import select
 from .settings import QuantizeSettings
+from .weights_only import weights_only
 
 Event = Callable[[Mapping[str, Any]], None]
 
@@ -32,9 +33,12 @@ def quantize(
     exclude: Sequence[str] = (),
     operators: Sequence[str] = (),
     reduce_range: bool | None = None,
+    weights: str | None = None,
+    block: int = 32,
     on_event: Event | None = None,
 ) -> QuantizeResult:
-    """Make a standard QDQ model of 8-bit weights and activations out of a float32 model, by onnxruntime's tools.
+    """Make a standard QDQ model of 8-bit weights and activations out of a float32 model, by onnxruntime's tools; or,
+    with `weights`, one whose matmuls have weights of few bits (MatMulNBits) and activations of float32.
 
     Batch norms are folded first. Convolutions and matmuls with constant weights are quantized, and what stands between
     convolutions (residual adds, activations, pools, moves of data); the rest stays in float32.
@@ -51,6 +55,9 @@ def quantize(
         exclude: names of nodes that stay in float32; the report has them.
         operators: operators to quantize, and no others, wherever they stand.
         reduce_range: weights of 7 bits; None: only where this machine has no VNNI.
+        weights: "int4" or "int8": only weights of matmuls are quantized, with a scale for each `block` of inputs; what
+            reads them is bound by memory. No calibration is needed.
+        block: 16, 32, 64, 128 or 256.
         on_event: is told of progress, as plain values: "step", "done", "of".
 
     Returns:
@@ -66,14 +73,23 @@ def quantize(
     """
     settings = QuantizeSettings(
         method=method, percentile=percentile, per_channel=per_channel, activations=activations, exclude=exclude,
-        operators=operators, reduce_range=reduce_range,
+        operators=operators, reduce_range=reduce_range, weights=weights, block=block,
     )  # fmt: skip
+    prepared = prepare(model)
+    if weights is not None:
+        return weights_only(prepared, settings)
+    return _calibrated(prepared, settings, calibration, on_event)
+
+
+def _calibrated(
+    prepared: Prepared, settings: QuantizeSettings, calibration: Any, on_event: Event | None
+) -> QuantizeResult:
+    """The QDQ model, by ranges that calibration shows."""
 
     def tell(step: str, done: int, of: int) -> None:
         if on_event is not None:
             on_event({"event": "progress", "step": step, "done": done, "of": of})
 
-    prepared = prepare(model)
     reasons = select(prepared.model, settings)
     if not (chosen := [name for name, reason in reasons.items() if not reason]):
         raise _nothing(prepared, reasons)

@@ -90,7 +90,7 @@ class QuantizeResult(Shown):
             (f"{len(self.left)} nodes stay in float32", Table(("node", "operator", "why"), self.left)),
         ]
         return [
-            Note(self.heading), Table(COLUMNS, map(_row, shown)), *map(Note, self.closing()),
+            Note(self.heading), *([Table(COLUMNS, map(_row, shown))] if shown else []), *map(Note, self.closing()),
             *(Fold(title, [table]) for title, table in folds if table.rows),
         ]  # fmt: skip
 
@@ -98,6 +98,8 @@ class QuantizeResult(Shown):
     def heading(self) -> str:
         """Model and settings, in a line."""
         one = self.settings
+        if one.weights:
+            return f"{self.name}: weights of {one.weights}, a scale for each {one.block} inputs; float32 activations"
         how = f"percentile {one.percentile:g}" if one.method == "percentile" else one.method
         bits = "7" if one.reduce_range else "8"
         weights = f"{bits}-bit weights, a scale a {'channel' if one.per_channel else 'tensor'}"
@@ -113,7 +115,8 @@ class QuantizeResult(Shown):
         small, large = min(self.size), max(self.size)
         if small:
             lines.append(f"{self.size[0] / 1e6:.1f} MB -> {self.size[1] / 1e6:.1f} MB ({large / small:.2f} times)")
-        return [*lines, *(f"note: {note}" for note in self.notes), f"errors are those of {self.compared} samples"]
+        lines += [f"note: {note}" for note in self.notes]
+        return [*lines, *([f"errors are those of {self.compared} samples"] if self.compared else [])]
 
     def _left(self) -> dict[tuple[str, str], int]:
         """(operator, reason) -> how many."""

@@ -12,6 +12,8 @@ from ..runtime.table import Plain
 
 METHODS = ("minmax", "entropy", "percentile")
 ACTIVATIONS = ("uint8", "int8")
+#: Bits of weights alone, with a scale for each block, and lengths of blocks.
+WEIGHTS, BLOCKS = {"int4": 4, "int8": 8}, (16, 32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,9 @@ class QuantizeSettings(Plain):
             elements or is cheap arithmetic between two products what has operands of 8-bit values already.
         reduce_range: weights of 7 bits, so that sums of two products of kernels without VNNI cannot saturate; None is
             True only where this machine has no VNNI.
+        weights: "int4" or "int8" quantizes weights of matmuls alone, with a scale for each `block` of a column, and
+            none of the above but `exclude` counts; None quantizes weights and activations to 8 bits.
+        block: inputs with one scale.
 
     Raises:
         OptionError: a value does not fit; the message says what would.
@@ -43,12 +48,16 @@ class QuantizeSettings(Plain):
     exclude: Sequence[str] = ()
     operators: Sequence[str] = ()
     reduce_range: bool | None = None
+    weights: str | None = None
+    block: int = 32
 
     def __post_init__(self) -> None:
         for name in ("exclude", "operators"):
             object.__setattr__(self, name, _names(name, getattr(self, name)))
         _choice("method", self.method, METHODS)
         _choice("activations", self.activations, ACTIVATIONS)
+        _choice("weights", self.weights, (None, *WEIGHTS))
+        _choice("block", self.block, BLOCKS)
         for name in ("per_channel", "reduce_range"):
             if not (isinstance(getattr(self, name), bool) or (name == "reduce_range" and self.reduce_range is None)):
                 raise OptionError(f"{name}={getattr(self, name)!r}: True or False is needed")
@@ -90,6 +99,6 @@ def _names(option: str, given: Any) -> tuple[str, ...]:
     return found
 
 
-def _choice(option: str, given: Any, choices: tuple[str, ...]) -> None:
+def _choice(option: str, given: Any, choices: tuple[Any, ...]) -> None:
     if given not in choices:
         raise OptionError(f"{option}={given!r}: choose one of {', '.join(map(repr, choices))}")

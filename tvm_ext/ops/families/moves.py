@@ -52,6 +52,7 @@ MOVES = (
 
 PICKS = (
     _pick("relax.take Gather", numpy=evaluators.take, rows=row_rules.taken, part_read=True, non_expansive=True),
+    _pick("relax.tvm_ext.take_blocks", rows=row_rules.parameters_shared, rounding="once"),
     _pick("relax.gather_elements GatherElements", rows=_with_neighbours, part_read=True, non_expansive=True),
     _pick("relax.gather_nd GatherND", part_read=True, non_expansive=True),
     _pick("relax.scatter_elements ScatterElements Scatter"),

@@ -14,7 +14,6 @@ _convolution = functools.partial(
     _pair, flops=flops.convolution, rows=row_rules.images("data_layout", "N"), rounding="convolution",
     magnitude="linear",
 )  # fmt: skip
-
 ROWS = (
     _convolution("relax.nn.conv2d Conv", integers=True, int8="anchor"),
     _convolution("relax.nn.conv1d relax.nn.conv3d"),
@@ -30,6 +29,7 @@ ROWS = (
     Operator("relax.tvm_ext.cache_append", Kind.PICK, rows=row_rules.heads, rounding="once"),
     _triple("GRU LSTM RNN"),
     _product("relax.tvm_ext.recurrence", flops=flops.recurrence, rows=row_rules.sequences, rounding="whole"),
+    _product("relax.tvm_ext.matmul_blocks", flops=flops.matmul, rows=row_rules.by_parameters, rounding="whole"),
     _product("ConvInteger", rounding="convolution", int8="only"),
     _product("MatMulInteger QGemm DynamicQuantizeMatMul MatMulIntegerToFloat MatMulNBits", int8="only"),
     _product("QLinearConv", rounding="convolution", jump="quantized", int8="only"),

@@ -88,6 +88,7 @@ class _Assigner:
         self._kernels: dict[tuple[str, Layouts], GlobalVar] = {}
         self._transforms: dict[tuple[tuple[int, ...], str, Layout, Layout], GlobalVar] = {}
         self._packed: dict[tuple[GenericConst, Layout], GenericConst] = {}
+        self._alike: dict[tuple[Layout, tuple[int, ...], str, bytes], list[GenericConst]] = {}
         aware = (b for b in bindings_of(rewriter.function) if self._plan(b.value) or self._is_transpose(b.value))
         self._aware = {b.var for b in aware}
 
@@ -160,6 +161,12 @@ class _Assigner:
     def _pack(self, value: GenericConst, layout: Layout) -> GenericConst:
         if (known := self._packed.get((value, layout))) is not None:
             return known
+        array = array_of(value)
+        alike = self._alike.setdefault((layout, array.shape, str(array.dtype), array.ravel()[:16].tobytes()), [])
+        for other in alike:  # the same bytes: an embedding, and the matrix that is tied to it
+            if array.tobytes() == array_of(other).tobytes():
+                return self._packed[other, layout]
+        alike.append(value)
         shape, dtype = shape_of(value) or (), dtype_of(value)
         tensor = tvm.runtime.empty(layout.physical_shape(shape), layout.element_type(dtype))
         if not self._interfaces:

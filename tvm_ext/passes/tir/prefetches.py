@@ -39,7 +39,8 @@ def insert() -> tvm.transform.Pass:
         def shared(tiles: tirx.For) -> tirx.For:
             if SHARED_BY not in tiles.annotations:
                 return tiles
-            lines = (tirx.For, lambda loop: _prefetching(loop, tiles.loop_var, passing))
+            share = tiles.loop_var if int(tiles.annotations[SHARED_BY]) else tirx.const(0, "int32")
+            lines = (tirx.For, lambda loop: _prefetching(loop, share, passing))
             return _with_body(tiles, tvm_ffi.structural_map(tiles.body, lines), SHARED_BY)
 
         return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, shared)))

@@ -1,6 +1,7 @@
-"""Weights of 2, 4 and 8 bits with a scale for each block, decoded when the model is read.
+"""Weights of 2, 4 and 8 bits with a scale for each block: they stay packed where kernels read them so.
 
-MatMulNBits(x, w, s, z)   ->   x ((w - z) * s)^T, a matmul of a constant
+MatMulNBits(x, w, s, z)               ->   tvm_ext.matmul_blocks(x, w, s, z s): x ((w - z) * s)^T
+GatherBlockQuantized(w, i, s, z)      ->   tvm_ext.take_blocks(i, w, s, z s)
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
+from ....ops.block_weights import Blocks, unpacked
 from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, constant, emit, known
 from ..selection.rows import gather
@@ -28,14 +30,58 @@ _CODES = {
 }  # fmt: skip
 
 
+#: Digits of 8 bits that numbers of x may be rounded to where a model allows int8 (`accuracy_level` 4).
+_DIGITS = 2
+#: A number of float16 stands for one of float32 that differs by its rounding.
+_SAME = 2.0**-22
+
+
 def matmul_of_bits(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """MatMulNBits(x, w, scales, zero points, groups, bias) of a weight that is known; summed in float32."""
+    """MatMulNBits(x, w, scales, zero points, groups, bias) of a weight that is known; summed in float32, or in whole
+    numbers where it allows that. With groups, or in other floats, the weight is decoded when the model is read."""
     x, rows, depth = inputs[0], int(attributes["N"]), int(attributes["K"])
+    bits, block = int(attributes.get("bits", 4)), int(attributes["block_size"])
     if attributes.get("weight_prepacked", 0):
         raise Refusal("weight_prepacked: the weight lies as one processor wants it")
-    weight = _decoded_rows(inputs, rows, depth, int(attributes.get("bits", 4)), int(attributes["block_size"]))
-    y = relax.op.matmul(x, constant(weight.T, dtype_of(x)))
+    _check_bits(bits)
+    if inputs[4] is not None or dtype_of(x) != "float32":
+        weight = _decoded_rows(inputs, rows, depth, bits, block)
+        y = relax.op.matmul(x, constant(weight.T, dtype_of(x)))
+    else:
+        blocks = -(-depth // block)
+        codes = known(inputs[1], "B").view(np.uint8).reshape(rows, blocks, -1)
+        scales, points = known(inputs[2], "scales").reshape(rows, blocks), None
+        if inputs[3] is not None:
+            points = known(inputs[3], "zero_points").reshape(rows, -1)
+            points = unpacked(points, bits)[:, :blocks] if points.dtype == np.uint8 else points
+        digits = _DIGITS if int(attributes.get("accuracy_level", 0)) == 4 else 0
+        zero, operands = _packed(codes, scales, points, bits)
+        y = Blocks(bits, block, zero, depth, digits).matmul(x, *operands)
     return y if inputs[5] is None else emit(y) + inputs[5]
+
+
+def _check_bits(bits: int) -> None:
+    """Raises Refusal of numbers that cross bytes."""
+    if bits not in (2, 4, 8):
+        raise Refusal(f"weights of {bits} bits; 2, 4 and 8 work")
+
+
+def _packed(codes: np.ndarray, scales: np.ndarray, points: np.ndarray | None, bits: int) -> tuple[float, list[Any]]:
+    """(the code that stands for 0, constants) of :class:`Blocks`: without points, if all are one number."""
+    narrow = scales.astype(np.float32)
+    if points is None or (points == points.flat[0]).all():
+        zero = float(1 << (bits - 1) if points is None else points.flat[0])
+        return zero, [constant(codes), constant(_halved(narrow))]
+    if points.dtype != np.uint8:
+        points = _halved(points.astype(np.float32) * narrow)
+    return 0.0, [constant(codes), constant(_halved(narrow)), constant(points)]
+
+
+def _halved(array: np.ndarray) -> np.ndarray:
+    """Numbers of float16, if those of float32 are such."""
+    with np.errstate(over="ignore"):
+        half = array.astype(np.float16)
+    return half if (abs(half.astype(np.float32) - array) <= _SAME * abs(array)).all() else array
 
 
 def _decoded_rows(inputs: Any, rows: int, depth: int, bits: int, block: int) -> np.ndarray:
@@ -53,18 +99,6 @@ def _decoded_rows(inputs: Any, rows: int, depth: int, bits: int, block: int) -> 
         owner = np.pad(known(inputs[4], "g_idx").reshape(-1)[:depth], (0, blocks * block - depth))
     points = np.broadcast_to(points, (rows, blocks))[:, owner]
     return ((values - points) * scales[:, owner])[:, :depth]
-
-
-def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
-    """The numbers of `bits` bits in bytes, the lowest bits first, along the last axis.
-
-    Raises:
-        Refusal: numbers that cross bytes.
-    """
-    if bits not in (2, 4, 8):
-        raise Refusal(f"weights of {bits} bits; 2, 4 and 8 work")
-    parts = [(packed.view(np.uint8) >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
-    return np.stack(parts, -1).reshape(*packed.shape[:-1], -1)
 
 
 def matmul_of_codes(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -86,7 +120,11 @@ def gather_blocks(inputs: Any, attributes: Attributes, opset: int) -> Any:
     bits, block = int(attributes.get("bits", 4)), int(attributes.get("block_size", 128))
     axis = int(attributes.get("quantize_axis", 1)) % table.ndim
     points: Any = np.int8(0) if inputs[3] is None else known(inputs[3], "zero_points")
+    _check_bits(bits)
     if _is_packed(table, scales.shape[axis], axis, bits, block):
+        by_rows = table.ndim == 2 and axis == 1 and int(attributes.get("gather_axis", 0)) % 2 == 0
+        if by_rows and scales.dtype == np.float32:
+            return _picked(table, inputs[1], scales, None if inputs[3] is None else points, bits, block)
         table = unpacked(table, bits)
         points = np.uint8(1 << (bits - 1)) if inputs[3] is None else unpacked(points, bits)
     owner = np.arange(table.shape[axis]) // block
@@ -94,6 +132,19 @@ def gather_blocks(inputs: Any, attributes: Attributes, opset: int) -> Any:
     values = (table.astype(np.float32) - spread[1].astype(np.float32)) * spread[0].astype(np.float32)
     rows = int(attributes.get("gather_axis", 0))
     return gather([constant(values, str(scales.dtype)), inputs[1]], {"axis": rows}, opset)
+
+
+def _picked(
+    table: np.ndarray, indices: Any, scales: np.ndarray, points: np.ndarray | None, bits: int, block: int
+) -> Any:
+    """Rows of a packed table of two dimensions, whose last block may not be whole."""
+    rows, blocks = scales.shape
+    depth = table.shape[1] * 8 // bits
+    codes = np.pad(table, ((0, 0), (0, blocks * block * bits // 8 - table.shape[1]))).reshape(rows, blocks, -1)
+    if points is not None:
+        points = unpacked(points, bits)[:, :blocks]
+    zero, operands = _packed(codes, scales, points, bits)
+    return Blocks(bits, block, zero, depth).take(indices, *operands)
 
 
 def _is_packed(table: np.ndarray, blocks: int, axis: int, bits: int, block: int) -> bool:

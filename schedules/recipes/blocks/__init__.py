@@ -1,0 +1,1 @@
+"""Recipes of weights of few bits in blocks, which stay packed in memory."""

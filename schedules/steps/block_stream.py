@@ -1,0 +1,289 @@
+"""The loops of few rows by a weight of few bits: the weight is streamed once, and unpacked in registers.
+
+    for thread:                                          each its own vectors of outputs
+        q, step, total = digits of x by blocks           or x and its sums, where x is not rounded
+        for group of vectors of outputs that stand side by side:
+            for block:
+                dot = sum over words: unpacked codes by q          vpdpbusd, or multiply-adds
+                acc += (dot - zero * total[block]) * (scale[block] * step[block])
+            y[tile] = epilogue(acc)
+
+Rounded numbers of x have one digit of 8 bits, or two: q = 256 * high + low, to 1/32639 of the largest of a block. Then
+a code is multiplied by both, which costs a memory-bound kernel nothing; the error is about that of bfloat16's eighth
+bit for one, and half of float16's for two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from tvm_ext.core.recipe import Config
+from tvm_ext.rates.instructions import vpdpbusd
+
+from ..blocked.prefetch import LINE_BYTES, LINES, SHARED_BY
+from .arguments import building
+from .block_weight import BlockMatch
+from .indices import unflatten
+from .recurrent_kernel import nested
+
+#: Largest whole number that a digit, or two, may be: -128 to 127, times 256, and -128 to 127.
+_LARGEST = {1: 127, 2: 127 * 257}
+#: Bytes of the stream from the word that is read to the line that is asked for: more than a core takes in the time that
+#: memory needs to answer.
+_AHEAD = 8192
+#: Words of a block that are unrolled.
+_UNROLLED = 8
+
+
+@dataclass(frozen=True)
+class StreamTile:
+    """What a configuration says.
+
+    Attributes:
+        digits: of a rounded number of x; 0 computes in float32.
+        threads: that share vectors of outputs.
+        prefetched: whether the kernel asks for lines ahead.
+    """
+
+    digits: int
+    threads: int
+    prefetched: bool
+
+    @staticmethod
+    def of(config: Config, prefetched: bool) -> StreamTile:
+        return StreamTile(int(config["digits"]), int(config["threads"]), prefetched)
+
+
+class BlockStream:
+    """Builds the kernel of one match."""
+
+    def __init__(self, match: BlockMatch, tile: StreamTile) -> None:
+        self._match, self._tile, self._lanes = match, tile, match.lanes
+        shape = match.data.shape
+        self._lead = shape[:-1]
+        self._rows = 1
+        for extent in self._lead:
+            self._rows *= extent
+        self._padded = match.blocks * match.says.block
+
+    def function(self) -> tirx.PrimFunc:
+        """Parameters of the group in order, then the result; loops in place."""
+        match, count = self._match, self._match.groups
+        threads = min(self._tile.threads, count)
+        shared = T.parallel(threads) if threads > 1 else T.serial(1)
+        with (
+            building(match.group, match.layouts()) as (builder, self._args, self._out),
+            T.sblock("root"),
+            shared as own,
+        ):
+            self._read()
+            with T.serial(own * count // threads, (own + 1) * count // threads) as group:
+                self._compute(group)
+        return builder.get()
+
+    # ------------------------------------------------------------ the rows
+    def _read(self) -> None:
+        """What a thread reads of x: whole blocks, rounded or not, and of each block its step and the sum of all."""
+        shape = (self._rows, self._padded)
+        self._steps = self._buffer("steps", (self._rows, self._match.blocks), "float32")
+        self._totals = self._buffer("totals", (self._rows, self._match.blocks), "float32")
+        self._numbers = [
+            self._buffer(name, shape, "int8" if self._tile.digits else "float32")
+            for name in ("high", "low")[: max(self._tile.digits, 1)]
+        ]
+        row = self._buffer("row", (self._match.says.block,), "float32")
+        with T.serial(self._rows) as m, T.serial(self._match.blocks) as b:
+            self._copy(row, m, b)
+            if self._tile.digits:
+                self._round(row, m, b)
+            else:
+                self._keep(row, m, b)
+
+    def _copy(self, row: Any, m: Any, b: Any) -> None:
+        """A block of x as float32, with zeros behind the end."""
+        match, read = self._match, self._args.reader(self._match.data)
+        block, depth = match.says.block, match.says.depth
+        with T.serial(block // self._width) as v, T.vectorized(self._width) as j:
+            k = b * block + v * self._width + j
+            place = tirx.min(k, depth - 1) if depth < self._padded else k
+            value = read(*unflatten(m, self._lead), place)
+            if depth < self._padded:
+                value = tirx.Select(k < depth, value, tirx.const(0, "float32"))
+            T.buffer_store(row, value, [v * self._width + j])
+
+    @property
+    def _width(self) -> int:
+        """Elements of a vector of x: a power of two that divides a block."""
+        return min(self._lanes, self._match.says.block & -self._match.says.block)
+
+    def _vectors(self, row: Any) -> list[Any]:
+        width = self._width
+        return [
+            row.vload([v * width], f"float32x{width}" if width > 1 else "float32")
+            for v in range(self._match.says.block // width)
+        ]
+
+    def _keep(self, row: Any, m: Any, b: Any) -> None:
+        total = _reduced(self._vectors(row), self._width, lambda x, y: x + y)
+        T.buffer_store(self._totals, total, [m, b])
+        T.buffer_store(self._steps, tirx.const(1, "float32"), [m, b])
+        with T.serial(self._match.says.block // self._width) as v, T.vectorized(self._width) as j:
+            at = v * self._width + j
+            T.buffer_store(self._numbers[0], row[at], [m, b * self._match.says.block + at])
+
+    def _round(self, row: Any, m: Any, b: Any) -> None:
+        """Whole numbers of x over a step, which is that of the largest; what is no number makes the step none."""
+        width, largest = self._width, _LARGEST[self._tile.digits]
+        vector = lambda kind: f"{kind}32x{width}" if width > 1 else f"{kind}32"  # noqa: E731
+        broadcast: Callable[[Any], Any] = (lambda x: tirx.Broadcast(x, width)) if width > 1 else (lambda x: x)
+        sizes = [
+            tirx.bitwise_and(tirx.reinterpret(vector("int"), x), broadcast(tirx.const(0x7FFFFFFF, "int32")))
+            for x in self._vectors(row)
+        ]
+        most = T.bind(tirx.reinterpret("float32", _reduced(sizes, width, tirx.max)))
+        zero = tirx.const(0, "float32")
+        factor = T.bind(tirx.Select(most > zero, tirx.const(largest, "float32") / most, zero))
+        whole = [T.bind(tirx.nearbyint(x * broadcast(factor)).astype(vector("int"))) for x in self._vectors(row)]
+        T.buffer_store(self._steps, most * tirx.const(1 / largest, "float32"), [m, b])
+        total = _reduced(whole, width, lambda x, y: x + y)
+        T.buffer_store(self._totals, total.astype("float32"), [m, b])
+        for v, value in enumerate(whole):
+            high = value
+            if self._tile.digits == 2:
+                high = T.bind(tirx.shift_right(value + broadcast(tirx.const(128, "int32")),
+                                               broadcast(tirx.const(8, "int32"))))  # fmt: skip
+                low = value - tirx.shift_left(high, broadcast(tirx.const(8, "int32")))
+                self._store(1, m, b, v, low)
+            self._store(0, m, b, v, high)
+
+    def _store(self, digit: int, m: Any, b: Any, v: int, value: Any) -> None:
+        width = self._width
+        at = b * self._match.says.block + v * width
+        index = tirx.Ramp(at, 1, width) if width > 1 else at
+        T.buffer_store(self._numbers[digit], value.astype(f"int8x{width}" if width > 1 else "int8"), [m, index])
+
+    # ------------------------------------------------------------ products
+    def _compute(self, group: Any) -> None:
+        """Vectors of outputs that stand side by side, of all rows."""
+        tile = (self._rows, self._match.side)
+        acc = self._buffer("acc", (*tile, self._lanes), "float32", "local")
+        with nested(*map(T.unroll, tile), T.vectorized(self._lanes)) as (m, r, j):
+            T.buffer_store(acc, tirx.const(0, "float32"), [m, r, j])
+        with T.serial(1, annotations={SHARED_BY: 0}), T.serial(self._match.blocks) as b:
+            self._add(acc, self._dots(group, b), group, b)
+        with nested(*map(T.unroll, tile)) as (m, r):
+            self._finish(acc, m, r, (group * self._match.side + r) * self._lanes)
+
+    def _finish(self, acc: Any, m: Any, r: Any, start: Any) -> None:
+        """The epilogue of a vector; of the last one only outputs that there are, of padded ones none."""
+        lanes, outputs = self._lanes, self._match.outputs
+
+        def write(count: int) -> None:
+            with T.vectorized(count) as j:
+                index = (*unflatten(m, self._lead), start + j)
+                T.buffer_store(self._out, self._args.epilogue(index, acc[m, r, j]), index)
+
+        if outputs % (lanes * self._match.side) == 0:
+            write(lanes)
+            return
+        if outputs >= lanes:
+            with T.If(start + lanes <= outputs), T.Then():
+                write(lanes)
+        if rest := outputs % lanes:
+            with T.If(start == outputs - rest), T.Then():
+                write(rest)
+
+    def _dots(self, group: Any, b: Any) -> list[Any]:
+        """Sums of a block's codes by the numbers of each digit: (rows, vectors, lanes) each."""
+        vectors = self._match.side
+        kind, shape = "int32" if self._tile.digits else "float32", (self._rows, vectors, self._lanes)
+        dots = [self._buffer("dot", shape, kind, "local") for _ in self._numbers]
+        for dot in dots:
+            with nested(*map(T.unroll, shape[:2]), T.vectorized(self._lanes)) as (m, r, j):
+                T.buffer_store(dot, tirx.const(0, kind), [m, r, j])
+        with T.unroll(vectors) as r:
+            words = self._match.words
+            with (T.unroll if words <= _UNROLLED else T.serial)(words, annotations=self._lines()) as g:
+                word = self._args.buffer(self._match.codes).vload([group, b, r, g, 0], f"int32x{self._lanes}")
+                multiply = self._multiply_bytes if self._tile.digits else self._multiply_floats
+                multiply(dots, T.bind(word), r, b * self._match.says.block + g * 4 * self._match.parts)
+        return dots
+
+    def _lines(self) -> dict[str, Any]:
+        if not self._tile.prefetched:
+            return {}
+        place = self._match.group.params.index(self._match.codes)
+        lines = max(1, 4 * self._lanes // LINE_BYTES)
+        return {LINES: [f"p{place}", _AHEAD // 4, lines, 1]}
+
+    def _multiply_bytes(self, dots: Sequence[Any], word: Any, r: Any, k: Any) -> None:
+        bits, ramp = self._match.says.bits, tirx.Ramp(0, 1, self._lanes)
+        mask = tirx.Broadcast(tirx.const(0x01010101 * ((1 << bits) - 1), "int32"), self._lanes) if bits < 8 else None
+        for part in range(self._match.parts):
+            codes = word
+            if part:
+                codes = tirx.shift_right(codes, tirx.Broadcast(tirx.const(bits * part, "int32"), self._lanes))
+            codes = T.bind(codes if mask is None else tirx.bitwise_and(codes, mask))
+            for dot, numbers in zip(dots, self._numbers, strict=True):
+                with T.unroll(self._rows) as m:
+                    x = tirx.reinterpret("int32", numbers.vload([m, k + 4 * part], "int8x4"))
+                    total = dot.vload([m, r, 0], f"int32x{self._lanes}")
+                    T.buffer_store(dot, vpdpbusd(total, codes, tirx.Broadcast(x, self._lanes)), [m, r, ramp])
+
+    def _multiply_floats(self, dots: Sequence[Any], word: Any, r: Any, k: Any) -> None:
+        (dot,), (numbers,), ramp = dots, self._numbers, tirx.Ramp(0, 1, self._lanes)
+        bits = self._match.says.bits
+        mask = tirx.Broadcast(tirx.const((1 << bits) - 1, "int32"), self._lanes)
+        for number in range(4 * self._match.parts):
+            shift = 8 * (number % 4) + bits * (number // 4)
+            shifted = tirx.shift_right(word, tirx.Broadcast(tirx.const(shift, "int32"), self._lanes)) if shift else word
+            code = T.bind(tirx.bitwise_and(shifted, mask).astype(f"float32x{self._lanes}"))
+            with T.unroll(self._rows) as m:
+                x = tirx.Broadcast(numbers[m, k + number], self._lanes)
+                T.buffer_store(dot, dot.vload([m, r, 0], f"float32x{self._lanes}") + x * code, [m, r, ramp])
+
+    def _add(self, acc: Any, dots: Sequence[Any], group: Any, b: Any) -> None:
+        """acc += (dot - zero * total) * scale * step, of a block."""
+        match, args, lanes = self._match, self._args, self._lanes
+        with nested(T.unroll(match.side), T.unroll(self._rows), T.vectorized(lanes)) as (r, m, j):
+            scale = args.tensor(match.scales)(group, b, r, j).astype("float32") * self._steps[m, b]
+            total = dots[0][m, r, j]
+            if len(dots) == 2:
+                total = total * tirx.const(256, "int32") + dots[1][m, r, j]
+            total, whole = total.astype("float32"), self._totals[m, b]
+            point = None if match.points is None else args.tensor(match.points)(group, b, r, j).astype("float32")
+            if match.points is None:
+                value = (total - tirx.const(match.says.zero, "float32") * whole) * scale
+            elif match.points.dtype == "uint8":
+                value = (total - point * whole) * scale
+            else:
+                value = total * scale - point * (whole * self._steps[m, b])
+            T.buffer_store(acc, acc[m, r, j] + value, [m, r, j])
+
+    def _buffer(self, name: str, shape: Sequence[int], dtype: str, scope: str = "global") -> Any:
+        buffer = T.alloc_buffer(tuple(shape), dtype, scope=scope)
+        IRBuilder.name(name, buffer)
+        return buffer
+
+
+def _reduced(vectors: Sequence[Any], width: int, combine: Callable[[Any, Any], Any]) -> Any:
+    """One number of all elements of vectors, by halves."""
+    values = list(vectors)
+    while len(values) > 1:
+        pairs = [combine(*values[i : i + 2]) for i in range(0, len(values) - 1, 2)]
+        values = [*map(T.bind, pairs), *values[len(values) // 2 * 2 :]]
+    (value,) = values
+    while width > 1:
+        width //= 2
+        value = T.bind(value)
+        halves = [
+            tirx.Shuffle([value], [tirx.IntImm("int32", start + i) for i in range(width)]) for start in (0, width)
+        ]
+        value = T.bind(combine(*halves))
+    return value

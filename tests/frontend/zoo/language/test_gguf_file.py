@@ -1,0 +1,84 @@
+"""GGUF files of every type of weights, written by the package `gguf`, against its own decoding in float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.oracles.language import Decoder
+from tests.oracles.reference import onnxruntime_outputs
+from tvm_ext.core.errors import ModelError
+
+from .test_llama import empty_caches, fed
+
+package = pytest.importorskip("gguf")
+SHAPES = {"attn_q": (64, 64), "attn_k": (32, 64), "attn_v": (32, 64), "attn_output": (64, 64), "ffn_gate": (96, 64),
+          "ffn_up": (96, 64), "ffn_down": (64, 96)}  # fmt: skip
+
+
+def written(path: Path, kinds: dict[str, str], tied: bool = True, architecture: str = "llama") -> Decoder:
+    """A model of one layer, and what its weights are.
+
+    Args:
+        kinds: part of a weight's name -> its type; the others are F32.
+    """
+    rng, decoded = np.random.default_rng(3), dict[str, np.ndarray]()
+    writer = package.GGUFWriter(str(path), architecture)
+    for name, value in (("block_count", 1), ("embedding_length", 64), ("context_length", 64),
+                        ("feed_forward_length", 96), ("head_count", 4), ("head_count_kv", 2)):  # fmt: skip
+        getattr(writer, f"add_{name}")(value)
+    writer.add_layer_norm_rms_eps(1e-5)
+    shapes: dict[str, tuple[int, ...]] = {"token_embd": (48, 64), "output_norm": (64,)}
+    shapes |= {} if tied else {"output": (48, 64)}
+    shapes |= {f"blk.0.{part}": shape for part, shape in SHAPES.items()} | {
+        "blk.0.attn_norm": (64,),
+        "blk.0.ffn_norm": (64,),
+    }
+    for name, shape in shapes.items():
+        array = (rng.standard_normal(shape) / 8 + (len(shape) == 1)).astype(np.float32)
+        if "ffn_up" in name:
+            array[0, :32] = 0.25  # a block of one number
+        kind = next((kind for part, kind in kinds.items() if part in name), "F32")
+        of = package.GGMLQuantizationType[kind]
+        stored: Any = package.quants.quantize(array, of)
+        decoded[f"{name}.weight"] = package.quants.dequantize(stored, of).astype(np.float64)
+        writer.add_tensor(f"{name}.weight", stored, raw_dtype=of)
+    for finish in ("write_header_to_file", "write_kv_data_to_file", "write_tensors_to_file", "close"):
+        getattr(writer, finish)()
+    return Decoder(decoded, 1, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "tied"),
+    [
+        ({"attn": "Q4_1", "ffn": "Q4_1", "token": "Q8_0"}, True),
+        ({"attn_q": "Q4_0", "attn_k": "Q8_0", "ffn_down": "F16", "token": "F16"}, True),
+        ({"attn_": "Q4_0", "ffn_": "Q8_0", "output.weight": "Q4_1", "token": "Q4_0"}, False),
+        ({"ffn_gate": "BF16"}, True),
+    ],
+)
+def test_agrees_with_float64(kinds: dict[str, str], tied: bool, tmp_path: Path) -> None:
+    from tvm_ext.frontend.zoo import gguf
+
+    norms = {"norm": "F32"}  # vectors have no blocks
+    oracle = written(tmp_path / "m.gguf", {**norms, **kinds}, tied)
+    tokens = [int(t) for t in np.random.default_rng(0).integers(0, 48, 9)]
+    wanted = oracle.logits(tokens)
+    model = gguf(tmp_path / "m.gguf", every=True, exact=True)
+    got = onnxruntime_outputs(model, {**fed(tokens), **empty_caches(model)})["logits"][0]
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-4)
+    assert np.abs(wanted).max() > 1
+
+
+def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
+    from tvm_ext.frontend.zoo import gguf
+
+    (tmp_path / "text.gguf").write_text("no GGUF")
+    written(tmp_path / "other.gguf", {}, architecture="mamba")
+    written(tmp_path / "types.gguf", {"ffn_up": "Q5_0"})
+    for name in ("none", "text", "other", "types"):
+        with pytest.raises(ModelError):
+            gguf(tmp_path / f"{name}.gguf")

@@ -1,0 +1,68 @@
+"""Language models of seeded weights: against float64 and onnxruntime, in prompts, pieces and single tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tvm_ext
+from tests.oracles.language import decoder_of
+from tests.oracles.reference import onnxruntime_outputs
+from tvm_ext.core.errors import OptionError
+from tvm_ext.frontend.zoo import llama
+
+SIZES: dict[str, Any] = {"layers": 2, "heads": 4, "kv_heads": 2, "hidden": 64}
+
+
+def fed(tokens: Any, start: int = 0) -> dict[str, np.ndarray]:
+    """What a step takes for tokens behind the first `start`."""
+    count = start + len(tokens)
+    return {"input_ids": np.int64([tokens]), "seqlens_k": np.int32([count - 1]),
+            "total_sequence_length": np.array(count, np.int32)}  # fmt: skip
+
+
+def empty_caches(model: Any) -> dict[str, np.ndarray]:
+    """Caches of nothing."""
+    past = [i for i in model.graph.input if i.name.startswith("past")]
+    return {i.name: np.zeros([d.dim_value for d in i.type.tensor_type.shape.dim], np.float32) for i in past}
+
+
+@pytest.fixture(scope="module")
+def tokens() -> list[int]:
+    return [int(t) for t in np.random.default_rng(5).integers(0, 96, 14)]
+
+
+@pytest.mark.parametrize("bits", [4, 8, 32])
+def test_onnxruntime_runs_the_same_file(bits: int, tokens: list[int]) -> None:
+    model = llama(**SIZES, vocabulary=96, capacity=32, bits=bits, every=True, exact=True)
+    wanted = decoder_of(model, 2, 4, 2, 64).logits(tokens)
+    got = onnxruntime_outputs(model, {**fed(tokens), **empty_caches(model)})["logits"]
+    np.testing.assert_allclose(got[0], wanted, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_prompt_then_a_piece_then_tokens(exact: bool, tokens: list[int]) -> None:
+    model = llama(**SIZES, vocabulary=96, capacity=32, exact=exact)
+    wanted = decoder_of(model, 2, 4, 2, 64).logits(tokens)
+    compiled = tvm_ext.compile(model, dims={"S": (1, 8)}, specialize={"S": (1,)}, state="auto", threads=2, cache=False)
+    recipes = {kernel["recipe"] for kernel in compiled.report["kernels"]}
+    assert {"matmul_blocks", "dense_blocks", "take_blocks"} <= recipes
+    weights = sum(a.nbytes for a in map(np.asarray, decoder_of(model, 2, 4, 2, 64).weights.values())) / 8
+    assert compiled.report["weight_bytes"] < 1.5 * weights  # a byte a number, at most, with scales and tables
+    with compiled.session() as session:
+        for start, stop in ((0, 7), (7, 10), *((i, i + 1) for i in range(10, 14))):
+            got = session.step(fed(tokens[start:stop], start))["logits"][0, 0]
+            np.testing.assert_allclose(got, wanted[stop - 1], rtol=0, atol=1e-5 if exact else 2e-3)
+
+
+def test_seeds() -> None:
+    one, other, again = (llama(**SIZES, seed=seed).SerializeToString() for seed in (1, 2, 1))
+    assert one == again != other
+
+
+@pytest.mark.parametrize("wrong", [{"heads": 3}, {"kv_heads": 3}, {"bits": 3}, {"layers": 0}])
+def test_sizes_that_do_not_fit_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(OptionError):
+        llama(**{**SIZES, **wrong})

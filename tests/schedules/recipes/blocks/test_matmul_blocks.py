@@ -1,0 +1,100 @@
+"""Matmuls by packed weights against float64: few rows, many rows, rows of any number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tvm import relax
+
+from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Miss
+from tvm_ext.schedules.recipes.blocks.dense_blocks import DenseBlocks
+from tvm_ext.schedules.recipes.blocks.matmul_blocks import MatmulBlocks
+
+from ...any_size import AnySize, each_size, symbols, with_extents
+from ...block_weights import BlockCase
+from ...kernels import ROUNDOFF, random, run_kernel
+
+FEW, MANY = MatmulBlocks(), DenseBlocks()
+CASES = {
+    "one row": ((1, 96), 64, {}),
+    "prime outputs": ((1, 1, 80), 37, {"block": 16, "points": "integers"}),
+    "no whole block": ((2, 100), 50, {"block": 64, "points": "floats", "scales": "float32"}),
+    "8 bits": ((1, 256), 33, {"bits": 8, "block": 128}),
+    "8 bits, points": ((3, 130), 16, {"bits": 8, "block": 16, "points": "integers"}),
+    "2 bits": ((1, 64), 48, {"bits": 2, "block": 32, "points": "floats"}),
+    "one output": ((1, 32), 1, {"scales": "float32"}),
+}
+
+
+def check(recipe: Any, name: str, machine: Machine, digits: int = 0, config: Any = None) -> None:
+    rng = np.random.default_rng(3)
+    shape, outputs, how = CASES[name]
+    case = BlockCase(rng, outputs, shape[-1], digits=digits, **how)
+
+    def epilogue(y: Any, bias: Any) -> Any:
+        z = yield relax.op.add(y, bias)
+        yield relax.op.nn.relu(z)
+
+    x, bias = random(rng, *shape), random(rng, outputs)
+    got = run_kernel(recipe, case.group(shape, epilogue), [x, *case.operands, bias], machine, config)
+    weight = case.weight()
+    wanted = np.maximum(x.astype(np.float64) @ weight.T + bias, 0)
+    sums = np.abs(x).astype(np.float64) @ np.abs(weight).T + abs(bias)
+    code = max(float(1 << case.says.bits), case.says.zero) * np.abs(case.scales.astype(np.float64)).max()
+    rounded = {0: 0, 1: 0.5 / 127, 2: 0.5 / 32639}[digits] * np.abs(x).max() * np.sqrt(shape[-1]) * code
+    bound = 4 * (shape[-1] + 8) * ROUNDOFF * (sums + np.abs(x).sum(-1, keepdims=True) * code) + 2 * rounded
+    assert np.all(np.abs(got - wanted) <= bound)
+    assert np.abs(wanted).max() > 10 * bound.max()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_few_rows_agree_with_float64(name: str, case_machine: Machine) -> None:
+    check(FEW, name, case_machine)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_many_rows_agree_with_float64(name: str, case_machine: Machine) -> None:
+    check(MANY, name, case_machine)
+
+
+@pytest.mark.parametrize("digits", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_rounded_rows_are_within_their_rounding(name: str, digits: int) -> None:
+    machine = Machine.detect(None, 2)
+    if "avx512vnni" not in machine.features:
+        pytest.skip("no VNNI")
+    check(FEW, name, machine, digits)
+
+
+def test_rows_of_any_number(rng: np.random.Generator) -> None:
+    """What lies behind the rows in use is garbage, and reaches no result."""
+    machine, (rows,) = Machine.detect(None, 2), symbols("S")
+    case = BlockCase(rng, 37, 100, points="integers")
+    static = [list(a.shape) for a in case.operands]
+    group = with_extents(case.group((1, 24, 100)), [1, rows, 100], *static, [1, rows, 37])
+    assert isinstance(FEW.match(with_extents(case.group((1, 4, 100)), [1, rows, 100], *static, [1, rows, 37]), machine),
+                      Miss)  # fmt: skip
+    kernel, x = AnySize(MANY, group, machine), random(rng, 1, 24, 100)
+    for sizes in each_size(S=(1, 5, 23, 24)):
+        some = x[:, : sizes["S"]]
+        got = kernel(sizes, (1, sizes["S"], 37), some, *case.operands)
+        np.testing.assert_allclose(got, some.astype(np.float64) @ case.weight().T, rtol=0, atol=2e-5)
+
+
+def test_what_is_no_number_reaches_its_row() -> None:
+    machine, rng = Machine.detect(None, 2), np.random.default_rng(0)
+    for digits in {0, 2} if "avx512vnni" in machine.features else {0}:
+        case = BlockCase(rng, 20, 64, digits=digits)
+        x = random(rng, 2, 64)
+        x[1, 40] = np.nan
+        got = run_kernel(FEW, case.group((2, 64)), [x, *case.operands], machine)
+        assert np.isfinite(got[0]).all() and np.isnan(got[1]).all()
+
+
+def test_threads_share_vectors_of_outputs_that_do_not_divide() -> None:
+    for threads in (1, 2, 3):
+        for name in ("prime outputs", "one row"):
+            check(FEW, name, Machine.detect("haswell", 3), config={"threads": threads, "digits": 0})

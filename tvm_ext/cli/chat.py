@@ -1,0 +1,71 @@
+"""`tvm-ext chat`: talk with a language model of a GGUF file."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .shared.common import Progress, print_json
+
+SUMMARY = "talk with a language model of a GGUF file, with its own tokenizer and chat template"
+EXAMPLE = """\
+  tvm-ext chat SmolLM2-135M-Instruct.Q4_1.gguf
+  tvm-ext chat SmolLM2-135M-Instruct.Q4_1.gguf --prompt "What is the capital of France?" --max-new 40"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("model", metavar="MODEL.gguf", help="a language model of the Llama family")
+    parser.add_argument("--prompt", metavar="TEXT", help="answer this, and no more; else lines of stdin")
+    parser.add_argument("--system", metavar="TEXT", help="what the model is told first")
+    parser.add_argument("--max-new", type=int, default=256, metavar="N", help="tokens of an answer (default: 256)")
+    parser.add_argument("--capacity", type=int, default=2048, metavar="N", help="tokens of a talk (default: 2048)")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 takes the likeliest (default)")
+    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="draw from so many; 0 from all (default)")
+    parser.add_argument("--seed", type=int, help="of what is drawn")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compile, and answer."""
+    from .. import compile as compile_model
+    from .. import zoo
+
+    with Progress(f"compiling {args.model}"):
+        model = zoo.gguf(args.model, capacity=args.capacity)
+        dialogue = zoo.Dialogue(args.model)
+        compiled = compile_model(model, dims={"S": (1, 256)}, specialize={"S": (1,)}, state="auto")
+    messages = [{"role": "system", "content": args.system}] if args.system else []
+    while (line := _line(args, messages)) is not None:
+        messages.append({"role": "user", "content": line})
+        messages.append({"role": "assistant", "content": _answer(compiled, dialogue, messages, args)})
+    if args.json:
+        print_json({"ok": True, "messages": messages})
+    return 0
+
+
+def _line(args: argparse.Namespace, messages: list[dict[str, str]]) -> str | None:
+    """What is said next; None at the end."""
+    if args.prompt is not None:
+        return None if any(m["role"] == "user" for m in messages) else str(args.prompt)
+    try:
+        return input("" if args.json else "> ")
+    except EOFError:
+        return None
+
+
+def _answer(compiled: Any, dialogue: Any, messages: list[dict[str, str]], args: argparse.Namespace) -> str:
+    """The model's answer, printed as it comes."""
+    from .. import generate
+
+    tokens = generate(
+        compiled, dialogue.tokens(messages), max_new=args.max_new, top_k=args.top_k, temperature=args.temperature,
+        seed=args.seed, stop=dialogue.ends,
+    )  # fmt: skip
+    said = []
+    for piece in dialogue.pieces(tokens):
+        said.append(piece)
+        if not args.json:
+            print(piece, end="", flush=True)
+    if not args.json:
+        print()
+    return "".join(said)
