@@ -17,12 +17,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar
 
-import tvm
-import tvm_ffi
 from tvm import relax
-from tvm.ir import Call, Op
+from tvm.ir import Call
 
-from .recurrence import of_dialect
+from .own_operators import register
 
 APPEND, ATTENTION = "relax.tvm_ext.cache_append", "relax.tvm_ext.cached_attention"
 #: What else operands can be, in the order of a call: `total`, one number; cosines and sines (positions, half), by which
@@ -66,7 +64,8 @@ class _Cache:
     def call(self, operands: Mapping[str, Any]) -> Call:
         """A call that says this, on operands by what they are."""
         stated = {**asdict(self), "operands": list(self.operands)}
-        return _call(self.name, *(operands[role] for role in self.roles), **stated)
+        make = cache_append if self.name == APPEND else cached_attention
+        return make(*(operands[role] for role in self.roles), **stated)
 
 
 @dataclass(frozen=True)
@@ -105,20 +104,6 @@ class Attention(_Cache):
     smooth: bool = False
 
 
-def _call(name: str, *operands: Any, **attributes: Any) -> Call:
-    return Call(Op.get(name), list(operands), tvm.ir.make_node("ir.DictAttrs", **attributes))
-
-
-def cache_append(*operands: Any, **attributes: Any) -> Call:
-    """A call of the operator with the attributes of :class:`Append`, as TVM's printer writes them."""
-    return _call(APPEND, *operands, **attributes)
-
-
-def cached_attention(*operands: Any, **attributes: Any) -> Call:
-    """A call of the operator with the attributes of :class:`Attention`, as TVM's printer writes them."""
-    return _call(ATTENTION, *operands, **attributes)
-
-
 def _present(call: Call, _: Any) -> relax.TensorType:
     return call.args[0].ty
 
@@ -129,14 +114,5 @@ def _attended(call: Call, _: Any) -> relax.TensorType:
     return relax.TensorType((batch, steps, Attention.of(call).heads, width), query.dtype)
 
 
-def _register() -> None:
-    operators = ((APPEND, "New rows in a cache.", _present), (ATTENTION, "Attention over a cache.", _attended))
-    for name, description, result_type in operators:
-        if name not in Op.list_op_names():
-            tvm.ir._ffi_api.RegisterOp(name, description)
-            Op.get(name).set_attr("FInferType", tvm_ffi.convert(result_type))
-            Op.get(name).set_attr("FPurity", True)
-    of_dialect(cache_append=cache_append, cached_attention=cached_attention)
-
-
-_register()
+cache_append = register(APPEND, "New rows in a cache.", _present)
+cached_attention = register(ATTENTION, "Attention over a cache.", _attended)

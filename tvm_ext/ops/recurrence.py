@@ -18,7 +18,6 @@ from typing import Any
 from tvm import relax
 from tvm.ir import Call
 
-from .own_operators import of_dialect as of_dialect
 from .own_operators import register
 
 NAME = "relax.tvm_ext.recurrence"
