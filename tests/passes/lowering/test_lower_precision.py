@@ -269,9 +269,9 @@ def test_weights_that_bfloat16_has_no_values_for() -> None:
         assert bool(stored(result)) == fits and ("does not have" in reasons(result)) != fits
 
 
-def _quantized(emit: Callable[..., Any], x: Any) -> Any:
-    q = emit(op.quantize(x, const(0.1), const(0, "int8"), axis=1, out_dtype="int8"))
-    return emit(op.dequantize(q, const(0.1), const(0, "int8"), axis=1))
+def _quantized(emit: Callable[..., Any], x: Any, dtype: str = "int8") -> Any:
+    q = emit(op.quantize(x, const(0.1), const(0, dtype), axis=1, out_dtype=dtype))
+    return emit(op.dequantize(q, const(0.1), const(0, dtype), axis=1))
 
 
 def test_products_of_quantized_weights_are_left_to_integers() -> None:
@@ -292,15 +292,16 @@ def test_quantized_data_are_rounded_for_a_weight_of_floats_and_stay_integers_for
     assert stored(result) == {"*lv2"} and ops(result.mod)[:3] == ["quantize", "dequantize", "max_pool2d"]
 
 
-def test_quantization_does_not_mind_a_rounding() -> None:
+@pytest.mark.parametrize(("dtype", "rounded"), [("int8", "lv1"), ("uint8", "lv1"), ("int16", "*lv1")])
+def test_quantization_to_8_bits_does_not_mind_a_rounding(dtype: str, rounded: str) -> None:
     """Of a result that is quantized, and read by a product of floats besides, there is one tensor."""
 
     def body(emit: Callable[..., Any], x: Any) -> Any:
         y = emit(op.nn.relu(emit(op.matmul(x, const(random(8, 8))))))
         z = emit(op.matmul(y, const(random(8, 8))))
-        return emit(op.add(_quantized(emit, emit(op.add(y, y))), z))
+        return emit(op.add(_quantized(emit, emit(op.add(y, y)), dtype), z))
 
-    assert stored(lowered(build(body, (3, 8)))) == {"*x0", "lv1"}
+    assert stored(lowered(build(body, (3, 8)))) == {"*x0", rounded}
 
 
 def test_other_types_are_no_business_of_it() -> None:

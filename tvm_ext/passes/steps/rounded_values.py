@@ -25,6 +25,7 @@ from ...core.graph.provenance import Provenance
 from ...core.graph.relax_graph import bindings_of, dtype_of, iter_groups, main_bindings, op_name, shape_of, uses_of
 from ...core.group import GROUP
 from ...core.numbers.precision import NARROW_FLOATS, rounded
+from ...core.numbers.storage import STORED
 from ...core.passes import CompileContext
 from ...ops.table import of
 from ..lowering.fuse_expansions import ANCHOR as EXPANSION
@@ -201,7 +202,7 @@ class _Graph:
                     continue
                 value = self._defs[reader]
                 moves = is_movement(value)
-                if of(op_name(value)).jump == "quantized":  # it rounds to fewer numbers than a narrow float has
+                if of(op_name(value)).jump == "quantized" and dtype_of(reader) in STORED:  # to fewer numbers than it has
                     continue
                 if not moves and not self._passes_on(value, reader, operand, lowered):
                     return f"{op_name(value).removeprefix('relax.') or 'an expression'} reads it"
