@@ -30,6 +30,7 @@ from tvm_ext.core.recipe import Config, Layouts
 from tvm_ext.ops.kv_cache import Attention
 from tvm_ext.ops.scalars.vector_math import exp_flushed, tanh
 
+from ..blocked.prefetch import LINE_BYTES
 from ..steps.arguments import building
 from ..steps.recurrent_kernel import tiles
 from ..steps.transposes import sums
@@ -194,6 +195,8 @@ class CachedAttentionKernel:
         with T.serial(rows) as r, T.vectorized(t.lanes) as j:
             T.buffer_store(self._largest, _f(-math.inf), [r, j])
         with T.serial(_ceil(count, t.lanes)) as tile, T.serial(rows) as r:
+            with T.If(r == 0), T.Then():
+                self._ask(b, g, low + tile * t.lanes)
             acc = _buffer("acc", (t.lanes, t.lanes))
             with _unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
                 T.buffer_store(acc, _f(0), [i, j])
@@ -214,6 +217,21 @@ class CachedAttentionKernel:
                     seen = tirx.all(seen, key > own + r // t.shared - self._says.window)
                 T.buffer_store(self._scores, tirx.Select(seen, score, _f(-math.inf)), place)
                 T.buffer_store(self._largest, tirx.max(self._largest[r, j], self._scores[place[0], place[1]]), [r, j])
+
+    def _ask(self, b: Any, g: Any, low: Any) -> None:
+        """Prefetch a tile of values, and the tile of keys of the next block: a cache is in L3 at best, and a hardware
+        prefetcher begins anew at each block of either."""
+        t, line = self._tile, LINE_BYTES // 4
+        for role, first, size in (("values", low, self._width), ("keys", low + t.block, self._depth)):
+            param = self._match.param(role)
+            if param.dtype != "float32" or not self._args.layout(param).is_plain:
+                continue
+            with T.serial(t.lanes) as i, _unrolled(-(-size // line), 1) as (part, _):
+                key = tirx.min(first + i, self._capacity - 1)
+                address = T.address_of(self._args.buffer(param)[b, g, key, part * line])
+                T.evaluate(
+                    tirx.call_intrin("void", "tirx.prefetch", address, *(tirx.const(n, "int32") for n in (0, 2, 1)))
+                )
 
     def _capped(self, score: Any) -> Any:
         cap = self._says.softcap
