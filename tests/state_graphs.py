@@ -1,4 +1,4 @@
-"""Small ONNX models with states: recurrent layers, and caches of a fixed size."""
+"""Small ONNX models with states: recurrent layers, caches of a fixed size, and such as grow."""
 
 from __future__ import annotations
 
@@ -149,3 +149,28 @@ def growing() -> onnx.ModelProto:
     weights = (onnx.numpy_helper.from_array(random(32, 32, scale=0.2, seed=i), f"w{n}") for i, n in enumerate("qkv"))
     proto.graph.initializer.extend(weights)
     return proto
+
+
+#: States of rows that grow -> how: what is read of the old value, and where it lies in the new one.
+ROWS = {
+    "appended": "present_key = Concat <axis = 0> (past_key, x) m = ReduceSum <keepdims = 1> (present_key)",
+    "read before": """m = ReduceSum <keepdims = 1> (past_key) n = Add(x, m)
+        present_key = Concat <axis = 0> (past_key, n)""",
+    "read twice": """l = Concat <axis = 0> (x, past_key) m = ReduceSum <keepdims = 1> (l) n = Add(x, m)
+        present_key = Concat <axis = 0> (past_key, n)""",
+    "read later": "present_key = Concat <axis = 0> (past_key, x) m = ReduceSum <keepdims = 1> (past_key)",
+    "behind": "present_key = Concat <axis = 0> (x, past_key) m = ReduceSum <keepdims = 1> (present_key)",
+    "repeated": "present_key = Concat <axis = 0> (past_key, x, past_key) m = Relu(x)",
+    "scaled": """l = Concat <axis = 0> (past_key, x) half = Constant <value_float = 0.5> () present_key = Mul(l, half)
+        m = ReduceSum <keepdims = 1> (past_key)""",
+}
+
+
+def growing_rows(how: str, steps: int | str = 1) -> onnx.ModelProto:
+    """A state past_key [P, 8] that becomes present_key, of more rows, by one of :data:`ROWS`; x and y [steps, 8]."""
+    return onnx.parser.parse_model(f"""
+<ir_version: 8, opset_import: ["": 17]>
+growing (float[{steps}, 8] x, float[P, 8] past_key) => (float[{steps}, 8] y, float[T, 8] present_key) {{
+    {ROWS[how]} y = Add(x, m)
+}}
+""")

@@ -14,7 +14,7 @@ import pytest
 
 import tvm_ext
 from tests.onnx_graphs import random
-from tests.state_graphs import LENGTH, WIDTH, decoder, growing, tokens
+from tests.state_graphs import LENGTH, ROWS, WIDTH, decoder, growing, growing_rows, tokens
 from tvm_ext.core.errors import InputError, OptionError
 from tvm_ext.runtime.model import CompiledModel
 
@@ -151,3 +151,29 @@ def test_a_step_of_a_state_that_grows_writes_new_rows_only() -> None:
     (held,) = sized._memory.values()
     lent = [state.write.ctypes.data for state in session._states.values()]
     assert not {one.ctypes.data for one in (*held.inputs, *held.outputs) if one is not None} & {*lent}
+
+
+@pytest.mark.parametrize(
+    ("steps", "dims", "more"),
+    [
+        ("S", {"S": (1, 2), "P": (1, 9)}, {"specialize": {"S": (1,)}}),
+        (1, {"P": (0, 6)}, {}),
+        (1, {"P": (1, 6)}, {"specialize": {"P": (3, 6)}}),
+    ],
+)
+@pytest.mark.parametrize("how", ROWS)
+def test_a_state_that_grows_wherever_it_is_read(how: str, steps: int | str, dims: Any, more: dict[str, Any]) -> None:
+    """From the first size to the bound, where arrays of the input and the output lie in the memory of the session."""
+    proto, bound = growing_rows(how, steps), dims["P"][1]
+    made = compiled(proto, dims=dims, **more)
+    reference, session = onnxruntime.InferenceSession(proto.SerializeToString()), made.session()
+    past, number = np.zeros((dims["P"][0], 8), np.float32), 0
+    while len(past) <= bound:
+        x = random(1 if steps == 1 else 1 + number % 2, 8, seed=number)
+        want, present = reference.run(None, {"x": x, "past_key": past})
+        for y in (made.run({"x": x, "past_key": past})["y"], session.step({"x": x})["y"]):
+            np.testing.assert_allclose(y, want, 1e-4, 1e-4)
+        np.testing.assert_allclose(session.state["past_key"], present, 1e-4, 1e-4)
+        past, number = present, number + 1
+    in_place = [bool(program.updates) for program in made.metadata.programs]
+    assert in_place[0] == (how == "appended"), "what is read besides is made anew"

@@ -93,7 +93,7 @@ class UpdateStates(Pass):
 def _updates(rewriter: Rewriter, ctx: CompileContext) -> Iterator[tuple[relax.Var, _Update]]:
     """Variable -> the call behind it, for each state whose old value is not needed after that call."""
     function, values = rewriter.function, rewriter.defs
-    results, readers = results_of(function.body.body, values), _last_readers(function, values)
+    results, readers = results_of(function.body.body, values), _readers(function, values)
     taken: set[Any] = set()
     for output, number in ctx.states:
         past, root = function.params[number], root_of(results[output], values)
@@ -104,25 +104,30 @@ def _updates(rewriter: Rewriter, ctx: CompileContext) -> Iterator[tuple[relax.Va
         operands = [root_of(one, values) for one in call.args[1].fields]
         if sum(one.same_as(past) for one in operands) != 1 or not can_lend(past):
             rewriter.skip("its kernel makes a whole new value", str(past.name))
-        elif readers[past] != root.name:
-            rewriter.skip(f"{readers[past]} reads the old value after the new one is there", str(past.name))
+        elif (last := readers[past][-1]) != root.name:
+            rewriter.skip(f"{last} reads the old value after the new one is there", str(past.name))
+        elif len(readers[past]) > 1 and shape_of(past) != shape_of(root):
+            rewriter.skip(f"{readers[past][0]} reads what lies only where a longer value begins", str(past.name))
         else:
             taken.add(root)
             yield root, _Update((output, number), call, next(i for i, one in enumerate(operands) if one.same_as(past)))
 
 
-def _last_readers(function: relax.Function, values: dict[Any, Any]) -> dict[relax.Var, str]:
-    """Parameter -> the name of the last value that is made of it, under any name and shape; "the result" if it is one.
+def _readers(function: relax.Function, values: dict[Any, Any]) -> dict[relax.Var, list[str]]:
+    """Parameter -> the names of what is made of its values, in order; "the result" is the last if it is one.
 
-    The new value of a state is that where nothing reads the old one later: `main` runs in order.
+    The new value of a state is the last where nothing reads the old one later: `main` runs in order. It is the only one
+    where the new value is longer: then the old one is the beginning of its memory, and in no array of its own.
     """
-    last: dict[relax.Var, str] = {}
+    readers: dict[relax.Var, list[str]] = {}
     params = set(function.params)
     for binding in bindings_of(function):
-        read = nodes_of(binding.value, relax.Var)
-        last |= {root: str(binding.var.name) for one in read if (root := root_of(one, values)) in params}
-    returned = (root_of(one, values) for one in results_of(function.body.body, values))
-    return last | {root: "the result" for root in returned if root in params}
+        if root_of(binding.var, values).same_as(binding.var):  # another name or shape is no reader
+            for root in dict.fromkeys(root_of(one, values) for one in nodes_of(binding.value, relax.Var)):
+                readers.setdefault(root, []).append(str(binding.var.name))
+    for root in (root_of(one, values) for one in results_of(function.body.body, values)):
+        readers.setdefault(root, []).append("the result")
+    return {param: names for param, names in readers.items() if param in params}
 
 
 def _kernels(rewriter: Rewriter, updates: dict[relax.Var, _Update]) -> dict[GlobalVar, Any]:
