@@ -87,19 +87,28 @@ def expected(x: np.ndarray, at: int, past: np.ndarray) -> tuple[np.ndarray, np.n
     return scores / scores.sum(-1, keepdims=True), present
 
 
-def decoder(steps: int | str, rows: int = LENGTH, heads: int = 4, groups: int = 2) -> onnx.ModelProto:
-    """Attention over a cache of so many rows, of `steps` new tokens: x, lengths less one, and the longest of them."""
+def decoder(
+    steps: int | str, rows: int = LENGTH, heads: int = 4, groups: int = 2, batch: int = 1, cosines: int = 0
+) -> onnx.ModelProto:
+    """Attention over a cache of so many rows, of `steps` new tokens: x, lengths less one, and the longest of them.
+
+    Args:
+        cosines: rows of them; 0 for those of the cache.
+    """
     size = WIDTH
     width = (heads + 2 * groups) * size
-    weights = {"w": random(size, width, scale=0.2), "cos": random(rows, size // 2), "sin": random(rows, size // 2)}
+    weights = {
+        "w": random(size, width, scale=0.2),
+        **{name: random(cosines or rows, size // 2) for name in ("cos", "sin")},
+    }
     inputs = ["qkv", "", "", "past.key", "past.value", "lengths", "total", "cos", "sin"]
     attention = node("GroupQueryAttention", " ".join(inputs), "y present.key present.value", num_heads=heads,
                      kv_num_heads=groups, do_rotary=1)  # fmt: skip
     attention.domain = "com.microsoft"
-    cache = (1, groups, rows, size)
-    ins = [value("x", (1, steps, size)), value("past.key", cache), value("past.value", cache),
-           value("lengths", (1,), TensorProto.INT32), value("total", (), TensorProto.INT32)]  # fmt: skip
-    outs = [value("y", (1, steps, heads * size)), value("present.key", cache), value("present.value", cache)]
+    cache = (batch, groups, rows, size)
+    ins = [value("x", (batch, steps, size)), value("past.key", cache), value("past.value", cache),
+           value("lengths", (batch,), TensorProto.INT32), value("total", (), TensorProto.INT32)]  # fmt: skip
+    outs = [value("y", (batch, steps, heads * size)), value("present.key", cache), value("present.value", cache)]
     proto = model([node("MatMul", "x w", "qkv"), attention], ins, outs, weights)
     proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     return proto

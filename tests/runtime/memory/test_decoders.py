@@ -66,6 +66,33 @@ def test_an_exported_decoder_has_its_states(
         sessions[1].step(tokens(1, LENGTH + 1))
 
 
+@pytest.mark.parametrize("cosines", [0, 5])
+def test_a_refused_step_of_several_sequences_changes_none(cosines: int) -> None:
+    session = compiled(decoder(1, rows=6, batch=2, cosines=cosines)).session()
+
+    def feeds(lengths: list[int]) -> dict[str, np.ndarray]:
+        return {"x": random(2, 1, WIDTH), "lengths": np.int32(lengths), "total": np.array(max(lengths) + 1, "int32")}
+
+    for row in range(4):
+        session.step(feeds([row, row]))
+    before = session.state
+    for lengths in ([1, 9], [1, cosines or 6], [9, 1], [1, -2]):
+        with pytest.raises(InputError, match="'lengths': rows"):
+            session.step(feeds(lengths))
+        assert all(np.array_equal(array, before[name]) for name, array in session.state.items())
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_lengths_at_the_ends_of_their_type_are_refused(steps: int) -> None:
+    session = compiled(decoder("S", rows=6), dims={"S": (1, 5)}).session()
+    ends = np.iinfo("int32")
+    for length in (ends.max, ends.max - 1, ends.max - 5, ends.min, ends.min + 1, ends.min + 5, 6, -1):
+        with pytest.raises(InputError, match="'lengths': rows"):
+            session.step({**tokens(steps, 7), "lengths": np.int32([length])})
+    assert not any(array.any() for array in session.state.values())
+    session.step({**tokens(steps, 7), "lengths": np.int32([5])})
+
+
 def test_a_step_of_a_decoder_keeps_no_memory(
     decoding: tuple[CompiledModel, onnxruntime.InferenceSession],
 ) -> None:  # fmt: skip
