@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto, numpy_helper
 
 import tvm_ext
-from tests.onnx_graphs import random
+from tests.onnx_graphs import node, random, value
 from tests.state_graphs import LENGTH, ROWS, WIDTH, decoder, growing, growing_rows, tokens
 from tvm_ext.core.errors import InputError, OptionError
 from tvm_ext.runtime.model import CompiledModel
@@ -80,6 +81,27 @@ def test_a_refused_step_of_several_sequences_changes_none(cosines: int) -> None:
         with pytest.raises(InputError, match="'lengths': rows"):
             session.step(feeds(lengths))
         assert all(np.array_equal(array, before[name]) for name, array in session.state.items())
+
+
+def test_a_refused_step_changes_no_other_state() -> None:
+    """Not even a ring of rows that is written before the cache refuses a length."""
+    proto = decoder(1, rows=6)
+    proto.graph.input.extend([value("ring", (4, WIDTH)), value("at", (1, 1), TensorProto.INT64)])
+    proto.graph.output.append(value("ring_new", (4, WIDTH)))
+    for place, one in enumerate((node("Squeeze", "x", "row"), node("Unsqueeze", "row first", "rows"),
+                                 node("ScatterND", "ring at rows", "ring_new"))):  # fmt: skip
+        proto.graph.node.insert(place, one)
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([0]), "first"))
+    session = compiled(proto).session()
+    assert {*session._states} == {"past.key", "past.value", "ring"} and len(addresses(session)) == 4
+    for total in range(1, 5):
+        session.step({**tokens(1, total), "at": np.array([[total - 1]])})
+    before = session.state
+    with pytest.raises(InputError, match="'lengths'"):
+        session.step({**tokens(1, 9), "at": np.array([[0]])})
+    assert all(np.array_equal(array, before[name]) for name, array in session.state.items())
+    session.step({**tokens(1, 5), "at": np.array([[0]])})
+    assert np.array_equal(session.state["ring"][0], tokens(1, 5)["x"][0, 0])
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])

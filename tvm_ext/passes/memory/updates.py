@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tvm import relax
-from tvm.ir import Call, GlobalVar, IRModule
+from tvm import relax, tirx
+from tvm.ir import Call, GlobalVar, IRModule, StringImm
 
 from ...core.cost.work import bytes_of
 from ...core.graph.nodes import nodes_of
 from ...core.graph.relax_graph import Rewriter, bindings_of, dtype_of, op_name, shape_of
 from ...core.passes import CompileContext, Pass, PassResult
 from ...runtime.memory.arrays import zero_copy
+from ...runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_POSITION
 from ..tir.partial_stores import without_copy
 
 
@@ -94,6 +95,7 @@ def _updates(rewriter: Rewriter, ctx: CompileContext) -> Iterator[tuple[relax.Va
     """Variable -> the call behind it, for each state whose old value is not needed after that call."""
     function, values = rewriter.function, rewriter.defs
     results, readers = results_of(function.body.body, values), _readers(function, values)
+    refusing = {gvar for gvar, kernel in rewriter.mod.functions_items() if ctx.states and _refuses(kernel)}
     taken: set[Any] = set()
     for output, number in ctx.states:
         past, root = function.params[number], root_of(results[output], values)
@@ -106,8 +108,10 @@ def _updates(rewriter: Rewriter, ctx: CompileContext) -> Iterator[tuple[relax.Va
             rewriter.skip("its kernel makes a whole new value", str(past.name))
         elif (last := readers[past][-1]) != root.name:
             rewriter.skip(f"{last} reads the old value after the new one is there", str(past.name))
-        elif len(readers[past]) > 1 and shape_of(past) != shape_of(root):
+        elif (grows := shape_of(past) != shape_of(root)) and len(readers[past]) > 1:
             rewriter.skip(f"{readers[past][0]} reads what lies only where a longer value begins", str(past.name))
+        elif refusing and call.args[0] not in refusing and not grows:
+            rewriter.skip("a kernel that may refuse an input would leave it changed", str(past.name))
         else:
             taken.add(root)
             yield root, _Update((output, number), call, next(i for i, one in enumerate(operands) if one.same_as(past)))
@@ -128,6 +132,12 @@ def _readers(function: relax.Function, values: dict[Any, Any]) -> dict[relax.Var
     for root in (root_of(one, values) for one in results_of(function.body.body, values)):
         readers.setdefault(root, []).append("the result")
     return {param: names for param, names in readers.items() if param in params}
+
+
+def _refuses(kernel: Any) -> bool:
+    """Whether a kernel raises an InputError, before it writes anything."""
+    known = (REFUSE_LENGTH, REFUSE_POSITION)
+    return isinstance(kernel, tirx.PrimFunc) and any(one.value in known for one in nodes_of(kernel.body, StringImm))
 
 
 def _kernels(rewriter: Rewriter, updates: dict[relax.Var, _Update]) -> dict[GlobalVar, Any]:

@@ -147,7 +147,8 @@ class StateSession:
             Name -> array, of the outputs that are no states; they share memory with no state.
 
         Raises:
-            InputError: a name, shape or dtype does not fit; the states are as they were.
+            InputError: a name, shape or dtype does not fit, or a length or position of a cache; the states are as they
+                were (of caches with lengths or room of their own, some may have rows where the refused call states).
             RunError: the program stopped; or it did so before in the midst of a state, or the session is closed.
         """
         feeds = dict(inputs or {})
@@ -213,7 +214,7 @@ class StateSession:
         arrays, rows = self._fit(values)
         try:
             results = self._call(arrays, rows, None, into)
-        except InputError:  # of a kernel that has written no row yet, or rows behind those that count
+        except InputError:  # of a kernel that appends to a cache, in front of which no other state changes
             raise
         except BaseException:
             if any(isinstance(state, _State) and state.read is state.write for state in self._states.values()):
