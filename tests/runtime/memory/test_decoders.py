@@ -153,7 +153,18 @@ def test_a_state_of_a_size_that_is_known_at_run_time_is_refused() -> None:
         compiled(proto, dims={"P": (1, 32)})
 
 
-@pytest.mark.parametrize(("low", "more"), [(0, {}), (1, {"specialize": {"S": (1,)}})])
+def test_a_past_without_rows_does_not_grow() -> None:
+    shapes = dict.fromkeys(("past_key", "past_value"), (1, 2, 0, 16))
+    for state in ({"present_key": "past_key", "present_value": "past_value"}, "auto"):
+        with pytest.raises(OptionError, match=r"input 'past_key' is float32\[1, 2, 0, 16\]"):
+            compiled(growing(), state, dims={"S": (1, 8)}, shapes=shapes)
+
+
+@pytest.mark.parametrize(
+    ("low", "more"),
+    [(0, {}), (1, {"specialize": {"S": (1,)}}), (1, {"specialize": {"P": (6, 40)}}),
+     (0, {"specialize": {"P": (5,), "S": (1,)}})],
+)  # fmt: skip
 def test_a_state_that_grows(low: int, more: dict[str, Any], tmp_path: Path) -> None:
     proto = growing()
     pairs = {"present_key": "past_key", "present_value": "past_value"}
@@ -206,6 +217,7 @@ def test_a_step_of_a_state_that_grows_writes_new_rows_only() -> None:
     ("steps", "dims", "more"),
     [
         ("S", {"S": (1, 2), "P": (1, 9)}, {"specialize": {"S": (1,)}}),
+        ("S", {"S": (1, 2), "P": (0, 9)}, {"specialize": {"P": (4, 9)}}),
         (1, {"P": (0, 6)}, {}),
         (1, {"P": (1, 6)}, {"specialize": {"P": (3, 6)}}),
     ],
