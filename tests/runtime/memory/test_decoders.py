@@ -193,6 +193,21 @@ def test_a_state_that_grows(low: int, more: dict[str, Any], tmp_path: Path) -> N
         sessions[0].reset({"past_key": random(1, 2, 41, 16)})
 
 
+@pytest.mark.parametrize("rows", [(5, 11), (11, 5), (5, 0), (5, 4), (5, None), (None, 5)])
+def test_a_refused_reset_of_states_that_grow_changes_none(rows: tuple[int | None, ...]) -> None:
+    pairs = {"present_key": "past_key", "present_value": "past_value"}
+    made = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 10)})
+    session = made.session(dict.fromkeys(pairs.values(), random(1, 2, 3, 16)))
+    values = zip(pairs.values(), rows, strict=True)
+    initial = {name: random(1, 2, size, 16) for name, size in values if size is not None}
+    for start in (session.reset, made.session):
+        with pytest.raises(InputError, match="has a size of"):
+            start(initial)
+    assert all(np.array_equal(array, random(1, 2, 3, 16)) for array in session.state.values())
+    session.step({"x": random(1, 1, 32)})
+    assert {array.shape[2] for array in session.state.values()} == {4}
+
+
 def test_a_step_of_a_state_that_grows_writes_new_rows_only() -> None:
     pairs = {"present_key": "past_key", "present_value": "past_value"}
     made = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 40)})
