@@ -180,3 +180,15 @@ def test_a_bias_or_another_shape_of_a_past_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(UnsupportedError, match=why):
             imported(built("GroupQueryAttention", [node], "com.microsoft", "float32")[0])
+
+
+@pytest.mark.parametrize("tables", [(), (True,), (False, True)])
+@pytest.mark.parametrize("past", [True, False])
+def test_a_rotation_without_both_tables_is_refused(past: bool, tables: tuple[bool, ...]) -> None:
+    rng = rng_of(9)
+    operands = cached(rng, [9], 1, (2, 1, 16, 12)) if past else prompt(rng)
+    counts = {"num_heads": 2, "kv_num_heads": 1} if past else {"num_heads": N, "kv_num_heads": G}
+    own = [floats(rng, 16, D // 2) if there else None for there in tables]
+    node = case(*operands, *own, do_rotary=1, outputs=3, **counts)
+    with pytest.raises(UnsupportedError, match="do_rotary without"):
+        imported(built("GroupQueryAttention", [node], "com.microsoft", "float32")[0])

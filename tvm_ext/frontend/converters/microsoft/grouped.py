@@ -120,10 +120,12 @@ def _repeated(x: Any, heads: int) -> Any:
 
 
 def _check(inputs: Any, attributes: Attributes) -> None:
-    """Raises Refusal for what onnxruntime's CPU lacks, or is not of floats."""
+    """Raises Refusal for what onnxruntime's CPU lacks or refuses, or is not of floats."""
     for number, name in _REFUSED.items():
         if inputs[number] is not None:
             raise Refusal(f"{name}: a quantized or normalized cache")
+    if attributes.get("do_rotary", 0) and (inputs[7] is None or inputs[8] is None):
+        raise Refusal("do_rotary without cos_cache and sin_cache")
     if attributes.get("sliding_window_cache", 0) or attributes.get("qk_output", 0):
         raise Refusal("sliding_window_cache or qk_output")
     if not attributes.get("causal", 1) and int(attributes.get("local_window_size", -1)) > 0:
