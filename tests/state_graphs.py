@@ -1,4 +1,4 @@
-"""Small ONNX models with states: recurrent layers, and caches of a fixed size."""
+"""Small ONNX models with states: recurrent layers, caches of a fixed size, and such as grow."""
 
 from __future__ import annotations
 
@@ -87,19 +87,28 @@ def expected(x: np.ndarray, at: int, past: np.ndarray) -> tuple[np.ndarray, np.n
     return scores / scores.sum(-1, keepdims=True), present
 
 
-def decoder(steps: int | str, rows: int = LENGTH, heads: int = 4, groups: int = 2) -> onnx.ModelProto:
-    """Attention over a cache of so many rows, of `steps` new tokens: x, lengths less one, and the longest of them."""
+def decoder(
+    steps: int | str, rows: int = LENGTH, heads: int = 4, groups: int = 2, batch: int = 1, cosines: int = 0
+) -> onnx.ModelProto:
+    """Attention over a cache of so many rows, of `steps` new tokens: x, lengths less one, and the longest of them.
+
+    Args:
+        cosines: rows of them; 0 for those of the cache.
+    """
     size = WIDTH
     width = (heads + 2 * groups) * size
-    weights = {"w": random(size, width, scale=0.2), "cos": random(rows, size // 2), "sin": random(rows, size // 2)}
+    weights = {
+        "w": random(size, width, scale=0.2),
+        **{name: random(cosines or rows, size // 2) for name in ("cos", "sin")},
+    }
     inputs = ["qkv", "", "", "past.key", "past.value", "lengths", "total", "cos", "sin"]
     attention = node("GroupQueryAttention", " ".join(inputs), "y present.key present.value", num_heads=heads,
                      kv_num_heads=groups, do_rotary=1)  # fmt: skip
     attention.domain = "com.microsoft"
-    cache = (1, groups, rows, size)
-    ins = [value("x", (1, steps, size)), value("past.key", cache), value("past.value", cache),
-           value("lengths", (1,), TensorProto.INT32), value("total", (), TensorProto.INT32)]  # fmt: skip
-    outs = [value("y", (1, steps, heads * size)), value("present.key", cache), value("present.value", cache)]
+    cache = (batch, groups, rows, size)
+    ins = [value("x", (batch, steps, size)), value("past.key", cache), value("past.value", cache),
+           value("lengths", (batch,), TensorProto.INT32), value("total", (), TensorProto.INT32)]  # fmt: skip
+    outs = [value("y", (batch, steps, heads * size)), value("present.key", cache), value("present.value", cache)]
     proto = model([node("MatMul", "x w", "qkv"), attention], ins, outs, weights)
     proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     return proto
@@ -149,3 +158,28 @@ def growing() -> onnx.ModelProto:
     weights = (onnx.numpy_helper.from_array(random(32, 32, scale=0.2, seed=i), f"w{n}") for i, n in enumerate("qkv"))
     proto.graph.initializer.extend(weights)
     return proto
+
+
+#: States of rows that grow -> how: what is read of the old value, and where it lies in the new one.
+ROWS = {
+    "appended": "present_key = Concat <axis = 0> (past_key, x) m = ReduceSum <keepdims = 1> (present_key)",
+    "read before": """m = ReduceSum <keepdims = 1> (past_key) n = Add(x, m)
+        present_key = Concat <axis = 0> (past_key, n)""",
+    "read twice": """l = Concat <axis = 0> (x, past_key) m = ReduceSum <keepdims = 1> (l) n = Add(x, m)
+        present_key = Concat <axis = 0> (past_key, n)""",
+    "read later": "present_key = Concat <axis = 0> (past_key, x) m = ReduceSum <keepdims = 1> (past_key)",
+    "behind": "present_key = Concat <axis = 0> (x, past_key) m = ReduceSum <keepdims = 1> (present_key)",
+    "repeated": "present_key = Concat <axis = 0> (past_key, x, past_key) m = Relu(x)",
+    "scaled": """l = Concat <axis = 0> (past_key, x) half = Constant <value_float = 0.5> () present_key = Mul(l, half)
+        m = ReduceSum <keepdims = 1> (past_key)""",
+}
+
+
+def growing_rows(how: str, steps: int | str = 1) -> onnx.ModelProto:
+    """A state past_key [P, 8] that becomes present_key, of more rows, by one of :data:`ROWS`; x and y [steps, 8]."""
+    return onnx.parser.parse_model(f"""
+<ir_version: 8, opset_import: ["": 17]>
+growing (float[{steps}, 8] x, float[P, 8] past_key) => (float[{steps}, 8] y, float[T, 8] present_key) {{
+    {ROWS[how]} y = Add(x, m)
+}}
+""")

@@ -2,6 +2,7 @@
 
     present = past; for b, s, g: present[b, g, first(b) + s] = turned(new[b, s, g])
 
+All rows and positions are checked before anything is written: what is refused changes no state.
 The copy is a loop of its own, which the pass `update-states` takes out where the result lies in the memory of `past`:
 then as many bytes are written as are new, whatever the cache holds.
 """
@@ -50,6 +51,7 @@ class CacheAppend(Recipe[CacheMatch]):
         threads = next(t for t in range(config["threads"], 0, -1) if rows % t == 0)
         with building(match.group, layouts) as (builder, args, out), T.sblock("root"):
             tokens = Tokens(match, args, lanes)
+            tokens.check()
 
             def store(index: list[Any], value: Any) -> None:
                 T.buffer_store(out, args.epilogue(index, value), index)
@@ -61,7 +63,6 @@ class CacheAppend(Recipe[CacheMatch]):
                     index = [*at, vector * lanes + lane]
                     store(index, tokens.read("past", *index))
             with T.serial(tokens.batch) as b:
-                tokens.check(b)
                 first = tokens.first(b)
                 with T.serial(tokens.steps) as s, T.serial(groups) as g:
                     tokens.turn(

@@ -146,7 +146,7 @@ class CachedAttentionKernel:
         first = self._tokens.first(b)
         self._load(b, g, token, first, rows, part)
         # a query at row r of the cache sees rows up to r, or all that count
-        last = first + token + rows // t.shared if says.causal else self._read("lengths", b).astype("int32") + 1
+        last = first + token + rows // t.shared if says.causal else self._tokens.last(b)
         stop = T.bind(tirx.min(last, self._capacity))
         start = tirx.const(0, "int32")
         if says.window:

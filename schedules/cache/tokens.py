@@ -18,6 +18,7 @@ from tvm_ext.core.graph.relax_graph import scalar_of
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.recipe import Match, Miss
 from tvm_ext.ops.kv_cache import Append, Attention
+from tvm_ext.runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_POSITION
 
 from ..steps.arguments import Arguments
 from ..steps.attention_kernel import vectors_of
@@ -105,27 +106,43 @@ class Tokens:
         return self._args.reader(operand)(*self._args.layout(operand).index(list(index)))
 
     def stated(self, sequence: Any) -> Any:
-        """The row of its first token, as the lengths have it."""
-        before = self.read("lengths", sequence).astype("int32") + (1 - self.steps)
-        if "total" not in self._match.operands:
-            return before
-        return tirx.Select(self.read("total", 0).astype("int32") == self.steps, tirx.const(0, "int32"), before)
+        """The row of its first token, int64, as the lengths have it."""
+        before = self._read_long("lengths", sequence) + (1 - _long(self.steps))
+        return tirx.Select(self._prompt, _long(0), before) if "total" in self._match.operands else before
 
     def first(self, sequence: Any) -> Any:
-        """:meth:`stated`, as a variable, within the cache whatever the lengths are."""
-        return T.bind(tirx.max(tirx.min(self.stated(sequence), self._capacity - self.steps), 0))
+        """:meth:`stated`, as a variable, int32, within the cache whatever the lengths are."""
+        last = _long(self._capacity) - _long(self.steps)
+        return T.bind(tirx.max(tirx.min(self.stated(sequence), last), _long(0)).astype("int32"))
 
-    def check(self, sequence: Any) -> None:
-        """Have the runtime raise InputError where rows are not within the cache, or have no cosines, if it is to."""
-        source = getattr(self._match.says, "source", "")
-        if not source:
-            return
-        start, room = T.bind(self.stated(sequence)), self._capacity
-        if "cos" in self._match.operands and "positions" not in self._match.operands:
-            room = min(room, self._match.param("cos").shape[0])
-        with T.If(tirx.any(start < 0, start > room - self.steps)), T.Then():
-            which = [sequence, start, self.steps, room]
-            T.evaluate(T.call_packed("tvm_ext.refuse_length", source, *which))
+    def last(self, sequence: Any) -> Any:
+        """The row behind the last one that counts, int32, within the cache whatever the lengths are."""
+        return tirx.min(self._read_long("lengths", sequence) + 1, _long(self._capacity)).astype("int32")
+
+    def check(self) -> None:
+        """Have the runtime raise InputError where rows of a token are not within the cache, or have no cosines."""
+        says = self._match.says
+        assert isinstance(says, Append)
+        room, positions = self._capacity, "positions" in self._match.operands
+        if says.turned and not positions:
+            room = min(room, says.turned)
+        with T.serial(self.batch) as b:
+            start = T.bind(self.stated(b))
+            with T.If(tirx.any(start < 0, start > _long(room) - _long(self.steps))), T.Then():
+                T.evaluate(T.call_packed(REFUSE_LENGTH, says.source, b, start, self.steps, room))
+            if positions:
+                with T.serial(self.steps) as s:
+                    at = T.bind(self._stated_position(b, s))
+                    with T.If(tirx.any(at < 0, at >= says.turned)), T.Then():
+                        T.evaluate(T.call_packed(REFUSE_POSITION, says.position_source, b, at, says.turned))
+
+    @property
+    def _prompt(self) -> Any:
+        """Whether the tokens are those of a first prompt."""
+        return self._read_long("total", 0) == _long(self.steps)
+
+    def _read_long(self, role: str, *index: Any) -> Any:
+        return self.read(role, *index).astype("int64")
 
     def turn(self, place: tuple[Any, Any, Any], read: Callable[[Any], Any], write: Callable[[Any, Any], Any]) -> None:
         """Write a row of a token, turned by its position if there are cosines.
@@ -152,12 +169,17 @@ class Tokens:
 
     def _position(self, sequence: Any, token: Any, row: Any) -> Any:
         """The row of cosines of a token, one that there is."""
-        position = row
-        if "positions" in self._match.operands:
-            position = self.read("positions", sequence, token).astype("int32")
-            if "total" in self._match.operands:  # of a first prompt onnxruntime reads the first position only
-                start = self.read("positions", 0, 0).astype("int32")
-                prompt = self.read("total", 0).astype("int32") == self.steps
-                position = tirx.Select(prompt, start + token, position)
-        last = self._match.param("cos").shape[0] - 1
-        return T.bind(tirx.max(tirx.min(position, last), 0))
+        position = self._stated_position(sequence, token) if "positions" in self._match.operands else _long(row)
+        last = _long(self._match.param("cos").shape[0] - 1)
+        return T.bind(tirx.max(tirx.min(position, last), _long(0)).astype("int32"))
+
+    def _stated_position(self, sequence: Any, token: Any) -> Any:
+        """The position of a token, int64; of a first prompt onnxruntime reads the first position only."""
+        position = self._read_long("positions", sequence, token)
+        if "total" not in self._match.operands:
+            return position
+        return tirx.Select(self._prompt, self._read_long("positions", 0, 0) + _long(token), position)
+
+
+def _long(value: Any) -> Any:
+    return tirx.const(value, "int64") if isinstance(value, int) else value.astype("int64")

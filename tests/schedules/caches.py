@@ -31,7 +31,10 @@ class CacheCase:
         own, self._rng = tuple(more.split()), np.random.default_rng([batch, steps, heads, size, capacity])
         self.says = Attention(("lengths", *own), heads=heads, scale=size**-0.5, **attributes)
         turned = tuple(role for role in own if role != "sink")
-        self.append_says = Append(("lengths", *turned), interleaved=self.says.interleaved, source="lengths")
+        rows = capacity if "cos" in own else 0
+        self.append_says = Append(
+            ("lengths", *turned), 0, self.says.interleaved, source="lengths", position_source="positions", turned=rows
+        )
         cache, half = (batch, groups, capacity, size), size // 2 - 1
         shapes = {
             "past": cache, "new": (batch, steps, groups, size), "query": (batch, steps, heads, size), "keys": cache,

@@ -15,7 +15,7 @@ from ..core.errors import OptionError, TvmExtError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
-from ..core.settings.states import axis_of_growth, growing_axes
+from ..core.settings.states import Axes, axis_of_growth, growing_axes
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import input_specs
@@ -42,12 +42,13 @@ _LEFT_OUT = ("fuse-expansions", "view-reshapes")
 
 def lower_any_size(
     source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments = NO_INSTRUMENTS,
-    stored: StoredWeights | None = None,
+    stored: StoredWeights | None = None, grows: Axes | None = None,
 ) -> Programs:  # fmt: skip
     """Import a model of symbolic sizes, and run all passes: one program.
 
     Args:
         stored: weights that the artifact has already; None of the first program.
+        grows: (name of an input, axis) along which a state may grow; None for those that are symbolic here.
 
     Raises:
         UnsupportedError: it cannot be one program; names the node, and why.
@@ -61,7 +62,8 @@ def lower_any_size(
         inputs = input_specs(graph, dict(named.shapes), source.name)
         for symbols in plans_of(named):
             try:
-                return _Lowering(source, named, machine, clock, symbols, instruments, stored).run(inputs)
+                lowering = _Lowering(source, named, machine, clock, symbols, instruments, stored)
+                return lowering.run(inputs, growing_axes(inputs) if grows is None else grows)
             except OptionError:
                 raise
             except NotAlike as error:
@@ -117,14 +119,14 @@ class _Lowering:
         self._probes, self._growth = probes_of(self._symbols), Growth()
         self._solver, self._small = Solver(self._sizes, self._probes), False
 
-    def run(self, inputs: Sequence[TensorSpec]) -> Programs:
+    def run(self, inputs: Sequence[TensorSpec], grows: Axes) -> Programs:
         """All passes; see :func:`lower_any_size`.
 
         Raises:
             NotAlike: the programs of different sizes are not one.
             TvmExtError: the model cannot be imported at a size.
         """
-        lowered, self._grows = None, growing_axes(inputs)
+        lowered, self._grows = None, grows
         while lowered is None:
             lowered = self._attempt(inputs)
         return lowered
@@ -259,7 +261,7 @@ class _Lowering:
             spec, axis = inputs[taken], axis_of_growth(lowered.imported.outputs[output], lowered.imported.inputs[taken])
             symbolic = {number for number, dim in enumerate(spec.shape) if isinstance(dim, str)}
             free = symbolic == {axis} and str(spec.shape[axis or 0]).isidentifier()
-            if not (free or (not symbolic and (axis is None or spec.shape[axis] == 0))):
+            if not (free or (not symbolic and (axis is None or (spec.name, axis) in self._grows))):
                 wrong = f"input {spec.name!r} is {spec}, and a state has one size in all calls, or grows along one axis"
                 fix = f"give numbers for its dimensions, as many rows as it is to hold: shapes={{{spec.name!r}: ...}}"
                 raise OptionError(f"{self._source.name}: state: {wrong}", fix=fix)

@@ -116,10 +116,10 @@ class _Beside:
         from ..passes.pipeline import Pipeline
         from ..passes.sizes.share_layouts import ShareLayouts
 
-        how = self.machine, self.clock, self.instruments
+        how, grows = (self.machine, self.clock, self.instruments), growing_axes(self.general.inputs)
         if own.symbols:
-            return lower_any_size(self.source, own, *how, self.stored)
-        begun = run_pipeline(start(self.source, own, *how, grows=growing_axes(self.general.inputs)), AssignLayouts.name)
+            return lower_any_size(self.source, own, *how, self.stored, grows)
+        begun = run_pipeline(start(self.source, own, *how, grows=grows), AssignLayouts.name)
         if begun.imported.regions or begun.bodies:
             raise UnsupportedError(f"{self.source.name}: a part of it runs beside the program")
         mod, rest = (

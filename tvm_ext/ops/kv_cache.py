@@ -73,12 +73,15 @@ class Append(_Cache):
     """What a call of `cache_append` says.
 
     Attributes:
-        source: the tensor that an error about a length names; "" if another call on these lengths raises it.
+        source, position_source: the tensors that an error about a length, or a position, names.
+        turned: positions that keys have cosines for, and calls on values are as far as; 0 if they are not turned.
     """
 
     name = APPEND
     tensors = ("past", "new")
     source: str = ""
+    position_source: str = ""
+    turned: int = 0
 
 
 @dataclass(frozen=True)

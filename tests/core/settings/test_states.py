@@ -97,7 +97,7 @@ def test_states_are_kept_in_one_order() -> None:
 def test_a_state_grows_along_a_symbolic_axis_only() -> None:
     free, past = (TensorSpec("past", (2, size, 4), "float32") for size in ("P", 5))
     grows = growing_axes([free, TensorSpec("x", (3,), "float32")])
-    assert grows == {("past", 1)} and growing_axes([TensorSpec("past", (2, 0), "float32")]) == {("past", 1)}
+    assert grows == {("past", 1)} and not growing_axes([TensorSpec("past", (2, 0), "float32")])
     for shape, axis in (((2, 8, 4), 1), ((2, 5, 6), 2), ((3, 8, 4), None), ((2, 5), None), ((2, 5, 4), None)):
         present = TensorSpec("present", shape, "float32")
         assert axis_of_growth(present, past) == axis

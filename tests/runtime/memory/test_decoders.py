@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto, numpy_helper
 
 import tvm_ext
-from tests.onnx_graphs import random
-from tests.state_graphs import LENGTH, WIDTH, decoder, growing, tokens
+from tests.onnx_graphs import node, random, value
+from tests.state_graphs import LENGTH, ROWS, WIDTH, decoder, growing, growing_rows, tokens
 from tvm_ext.core.errors import InputError, OptionError
 from tvm_ext.runtime.model import CompiledModel
 
@@ -66,6 +67,54 @@ def test_an_exported_decoder_has_its_states(
         sessions[1].step(tokens(1, LENGTH + 1))
 
 
+@pytest.mark.parametrize("cosines", [0, 5])
+def test_a_refused_step_of_several_sequences_changes_none(cosines: int) -> None:
+    session = compiled(decoder(1, rows=6, batch=2, cosines=cosines)).session()
+
+    def feeds(lengths: list[int]) -> dict[str, np.ndarray]:
+        return {"x": random(2, 1, WIDTH), "lengths": np.int32(lengths), "total": np.array(max(lengths) + 1, "int32")}
+
+    for row in range(4):
+        session.step(feeds([row, row]))
+    before = session.state
+    for lengths in ([1, 9], [1, cosines or 6], [9, 1], [1, -2]):
+        with pytest.raises(InputError, match="'lengths': rows"):
+            session.step(feeds(lengths))
+        assert all(np.array_equal(array, before[name]) for name, array in session.state.items())
+
+
+def test_a_refused_step_changes_no_other_state() -> None:
+    """Not even a ring of rows that is written before the cache refuses a length."""
+    proto = decoder(1, rows=6)
+    proto.graph.input.extend([value("ring", (4, WIDTH)), value("at", (1, 1), TensorProto.INT64)])
+    proto.graph.output.append(value("ring_new", (4, WIDTH)))
+    for place, one in enumerate((node("Squeeze", "x", "row"), node("Unsqueeze", "row first", "rows"),
+                                 node("ScatterND", "ring at rows", "ring_new"))):  # fmt: skip
+        proto.graph.node.insert(place, one)
+    proto.graph.initializer.append(numpy_helper.from_array(np.array([0]), "first"))
+    session = compiled(proto).session()
+    assert {*session._states} == {"past.key", "past.value", "ring"} and len(addresses(session)) == 4
+    for total in range(1, 5):
+        session.step({**tokens(1, total), "at": np.array([[total - 1]])})
+    before = session.state
+    with pytest.raises(InputError, match="'lengths'"):
+        session.step({**tokens(1, 9), "at": np.array([[0]])})
+    assert all(np.array_equal(array, before[name]) for name, array in session.state.items())
+    session.step({**tokens(1, 5), "at": np.array([[0]])})
+    assert np.array_equal(session.state["ring"][0], tokens(1, 5)["x"][0, 0])
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_lengths_at_the_ends_of_their_type_are_refused(steps: int) -> None:
+    session = compiled(decoder("S", rows=6), dims={"S": (1, 5)}).session()
+    ends = np.iinfo("int32")
+    for length in (ends.max, ends.max - 1, ends.max - 5, ends.min, ends.min + 1, ends.min + 5, 6, -1):
+        with pytest.raises(InputError, match="'lengths': rows"):
+            session.step({**tokens(steps, 7), "lengths": np.int32([length])})
+    assert not any(array.any() for array in session.state.values())
+    session.step({**tokens(steps, 7), "lengths": np.int32([5])})
+
+
 def test_a_step_of_a_decoder_keeps_no_memory(
     decoding: tuple[CompiledModel, onnxruntime.InferenceSession],
 ) -> None:  # fmt: skip
@@ -104,7 +153,18 @@ def test_a_state_of_a_size_that_is_known_at_run_time_is_refused() -> None:
         compiled(proto, dims={"P": (1, 32)})
 
 
-@pytest.mark.parametrize(("low", "more"), [(0, {}), (1, {"specialize": {"S": (1,)}})])
+def test_a_past_without_rows_does_not_grow() -> None:
+    shapes = dict.fromkeys(("past_key", "past_value"), (1, 2, 0, 16))
+    for state in ({"present_key": "past_key", "present_value": "past_value"}, "auto"):
+        with pytest.raises(OptionError, match=r"input 'past_key' is float32\[1, 2, 0, 16\]"):
+            compiled(growing(), state, dims={"S": (1, 8)}, shapes=shapes)
+
+
+@pytest.mark.parametrize(
+    ("low", "more"),
+    [(0, {}), (1, {"specialize": {"S": (1,)}}), (1, {"specialize": {"P": (6, 40)}}),
+     (0, {"specialize": {"P": (5,), "S": (1,)}})],
+)  # fmt: skip
 def test_a_state_that_grows(low: int, more: dict[str, Any], tmp_path: Path) -> None:
     proto = growing()
     pairs = {"present_key": "past_key", "present_value": "past_value"}
@@ -133,6 +193,21 @@ def test_a_state_that_grows(low: int, more: dict[str, Any], tmp_path: Path) -> N
         sessions[0].reset({"past_key": random(1, 2, 41, 16)})
 
 
+@pytest.mark.parametrize("rows", [(5, 11), (11, 5), (5, 0), (5, 4), (5, None), (None, 5)])
+def test_a_refused_reset_of_states_that_grow_changes_none(rows: tuple[int | None, ...]) -> None:
+    pairs = {"present_key": "past_key", "present_value": "past_value"}
+    made = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 10)})
+    session = made.session(dict.fromkeys(pairs.values(), random(1, 2, 3, 16)))
+    values = zip(pairs.values(), rows, strict=True)
+    initial = {name: random(1, 2, size, 16) for name, size in values if size is not None}
+    for start in (session.reset, made.session):
+        with pytest.raises(InputError, match="has a size of"):
+            start(initial)
+    assert all(np.array_equal(array, random(1, 2, 3, 16)) for array in session.state.values())
+    session.step({"x": random(1, 1, 32)})
+    assert {array.shape[2] for array in session.state.values()} == {4}
+
+
 def test_a_step_of_a_state_that_grows_writes_new_rows_only() -> None:
     pairs = {"present_key": "past_key", "present_value": "past_value"}
     made = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 40)})
@@ -151,3 +226,30 @@ def test_a_step_of_a_state_that_grows_writes_new_rows_only() -> None:
     (held,) = sized._memory.values()
     lent = [state.write.ctypes.data for state in session._states.values()]
     assert not {one.ctypes.data for one in (*held.inputs, *held.outputs) if one is not None} & {*lent}
+
+
+@pytest.mark.parametrize(
+    ("steps", "dims", "more"),
+    [
+        ("S", {"S": (1, 2), "P": (1, 9)}, {"specialize": {"S": (1,)}}),
+        ("S", {"S": (1, 2), "P": (0, 9)}, {"specialize": {"P": (4, 9)}}),
+        (1, {"P": (0, 6)}, {}),
+        (1, {"P": (1, 6)}, {"specialize": {"P": (3, 6)}}),
+    ],
+)
+@pytest.mark.parametrize("how", ROWS)
+def test_a_state_that_grows_wherever_it_is_read(how: str, steps: int | str, dims: Any, more: dict[str, Any]) -> None:
+    """From the first size to the bound, where arrays of the input and the output lie in the memory of the session."""
+    proto, bound = growing_rows(how, steps), dims["P"][1]
+    made = compiled(proto, dims=dims, **more)
+    reference, session = onnxruntime.InferenceSession(proto.SerializeToString()), made.session()
+    past, number = np.zeros((dims["P"][0], 8), np.float32), 0
+    while len(past) <= bound:
+        x = random(1 if steps == 1 else 1 + number % 2, 8, seed=number)
+        want, present = reference.run(None, {"x": x, "past_key": past})
+        for y in (made.run({"x": x, "past_key": past})["y"], session.step({"x": x})["y"]):
+            np.testing.assert_allclose(y, want, 1e-4, 1e-4)
+        np.testing.assert_allclose(session.state["past_key"], present, 1e-4, 1e-4)
+        past, number = present, number + 1
+    in_place = [bool(program.updates) for program in made.metadata.programs]
+    assert in_place[0] == (how == "appended"), "what is read besides is made anew"

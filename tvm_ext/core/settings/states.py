@@ -97,9 +97,9 @@ def axis_of_growth(output: TensorSpec, taken: TensorSpec) -> int | None:
 
 
 def growing_axes(inputs: Iterable[TensorSpec]) -> Axes:
-    """(name of an input, axis) of all that are symbolic, or of no size."""
+    """(name of an input, axis) of all that are symbolic."""
     return frozenset(
-        (spec.name, axis) for spec in inputs for axis, dim in enumerate(spec.shape) if dim == 0 or isinstance(dim, str)
+        (spec.name, axis) for spec in inputs for axis, dim in enumerate(spec.shape) if isinstance(dim, str)
     )
 
 

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tvm import relax
-from tvm.ir import Call, GlobalVar, IRModule
+from tvm import relax, tirx
+from tvm.ir import Call, GlobalVar, IRModule, StringImm
 
 from ...core.cost.work import bytes_of
 from ...core.graph.nodes import nodes_of
 from ...core.graph.relax_graph import Rewriter, bindings_of, dtype_of, op_name, shape_of
 from ...core.passes import CompileContext, Pass, PassResult
 from ...runtime.memory.arrays import zero_copy
+from ...runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_POSITION
 from ..tir.partial_stores import without_copy
 
 
@@ -93,7 +94,8 @@ class UpdateStates(Pass):
 def _updates(rewriter: Rewriter, ctx: CompileContext) -> Iterator[tuple[relax.Var, _Update]]:
     """Variable -> the call behind it, for each state whose old value is not needed after that call."""
     function, values = rewriter.function, rewriter.defs
-    results, readers = results_of(function.body.body, values), _last_readers(function, values)
+    results, readers = results_of(function.body.body, values), _readers(function, values)
+    refusing = {gvar for gvar, kernel in rewriter.mod.functions_items() if ctx.states and _refuses(kernel)}
     taken: set[Any] = set()
     for output, number in ctx.states:
         past, root = function.params[number], root_of(results[output], values)
@@ -104,25 +106,38 @@ def _updates(rewriter: Rewriter, ctx: CompileContext) -> Iterator[tuple[relax.Va
         operands = [root_of(one, values) for one in call.args[1].fields]
         if sum(one.same_as(past) for one in operands) != 1 or not can_lend(past):
             rewriter.skip("its kernel makes a whole new value", str(past.name))
-        elif readers[past] != root.name:
-            rewriter.skip(f"{readers[past]} reads the old value after the new one is there", str(past.name))
+        elif (last := readers[past][-1]) != root.name:
+            rewriter.skip(f"{last} reads the old value after the new one is there", str(past.name))
+        elif (grows := shape_of(past) != shape_of(root)) and len(readers[past]) > 1:
+            rewriter.skip(f"{readers[past][0]} reads what lies only where a longer value begins", str(past.name))
+        elif refusing and call.args[0] not in refusing and not grows:
+            rewriter.skip("a kernel that may refuse an input would leave it changed", str(past.name))
         else:
             taken.add(root)
             yield root, _Update((output, number), call, next(i for i, one in enumerate(operands) if one.same_as(past)))
 
 
-def _last_readers(function: relax.Function, values: dict[Any, Any]) -> dict[relax.Var, str]:
-    """Parameter -> the name of the last value that is made of it, under any name and shape; "the result" if it is one.
+def _readers(function: relax.Function, values: dict[Any, Any]) -> dict[relax.Var, list[str]]:
+    """Parameter -> the names of what is made of its values, in order; "the result" is the last if it is one.
 
-    The new value of a state is that where nothing reads the old one later: `main` runs in order.
+    The new value of a state is the last where nothing reads the old one later: `main` runs in order. It is the only one
+    where the new value is longer: then the old one is the beginning of its memory, and in no array of its own.
     """
-    last: dict[relax.Var, str] = {}
+    readers: dict[relax.Var, list[str]] = {}
     params = set(function.params)
     for binding in bindings_of(function):
-        read = nodes_of(binding.value, relax.Var)
-        last |= {root: str(binding.var.name) for one in read if (root := root_of(one, values)) in params}
-    returned = (root_of(one, values) for one in results_of(function.body.body, values))
-    return last | {root: "the result" for root in returned if root in params}
+        if root_of(binding.var, values).same_as(binding.var):  # another name or shape is no reader
+            for root in dict.fromkeys(root_of(one, values) for one in nodes_of(binding.value, relax.Var)):
+                readers.setdefault(root, []).append(str(binding.var.name))
+    for root in (root_of(one, values) for one in results_of(function.body.body, values)):
+        readers.setdefault(root, []).append("the result")
+    return {param: names for param, names in readers.items() if param in params}
+
+
+def _refuses(kernel: Any) -> bool:
+    """Whether a kernel raises an InputError, before it writes anything."""
+    known = (REFUSE_LENGTH, REFUSE_POSITION)
+    return isinstance(kernel, tirx.PrimFunc) and any(one.value in known for one in nodes_of(kernel.body, StringImm))
 
 
 def _kernels(rewriter: Rewriter, updates: dict[relax.Var, _Update]) -> dict[GlobalVar, Any]:

@@ -1,4 +1,4 @@
-"""What compiled code calls where rows of a cache would stand outside of it; it has written none of them then."""
+"""What compiled code calls where rows of a cache would stand outside of it, or have no cosines: it has written none."""
 
 from __future__ import annotations
 
@@ -6,26 +6,32 @@ import functools
 
 from ...core.errors import InputError
 
-#: Name of the function.
-REFUSE = "tvm_ext.refuse_length"
+#: Names of the functions.
+REFUSE_LENGTH, REFUSE_POSITION = "tvm_ext.refuse_length", "tvm_ext.refuse_position"
 
 
 @functools.cache
 def register_refusal() -> None:
-    """Make :data:`REFUSE` known to compiled code, whose caller gets an InputError."""
+    """Make both known to compiled code, whose caller gets an InputError."""
     from ..tvm_runtime import load_runtime
 
     load_runtime()
     import tvm_ffi
 
     tvm_ffi.register_error("InputError", InputError)
-    tvm_ffi.register_global_func(REFUSE, _refuse, override=True)
+    tvm_ffi.register_global_func(REFUSE_LENGTH, _refuse_length, override=True)
+    tvm_ffi.register_global_func(REFUSE_POSITION, _refuse_position, override=True)
 
 
-def _refuse(source: str, sequence: int, start: int, steps: int, capacity: int) -> None:
+def _refuse_length(source: str, sequence: int, start: int, steps: int, capacity: int) -> None:
     """Raises InputError: `steps` new rows of a sequence from row `start` on are not within `capacity`.
 
     That is the number of rows of the cache, or of cosines where these are fewer.
     """
     rows = f"rows {start} to {start + steps - 1} of sequence {sequence}"
     raise InputError(f"{source!r}: {rows} would be written; there is room for rows 0 to {capacity - 1}")
+
+
+def _refuse_position(source: str, sequence: int, position: int, rows: int) -> None:
+    """Raises InputError: there are `rows` rows of cosines, and none for a position of a sequence."""
+    raise InputError(f"{source!r}: {position} in sequence {sequence}; there are cosines of 0 to {rows - 1}")

@@ -84,18 +84,17 @@ class _Growing:
         if written.ctypes.data != self.write.ctypes.data:  # a program that makes a whole new value
             self.write[self._part(0, self.size)] = written
 
-    def fill(self, value: np.ndarray | int) -> None:
-        """Have it be a value, or as short as it can be, of zeros.
+    def size_of(self, value: np.ndarray | int) -> int:
+        """The size that a value has along the axis; the least one of a number.
 
         Raises:
-            InputError: the value is too short or too long.
+            InputError: it is too short or too long.
         """
         size = value.shape[self.axis] if isinstance(value, np.ndarray) else self.least
         if not self.least <= size <= self.most:
             wrong = f"{size} along axis {self.axis}; {self.least} to {self.most} can be"
             raise InputError(f"state {self.spec.name!r} has a size of {wrong}")
-        self.size = size
-        self.read[...] = value
+        return size
 
 
 class StateSession:
@@ -147,7 +146,8 @@ class StateSession:
             Name -> array, of the outputs that are no states; they share memory with no state.
 
         Raises:
-            InputError: a name, shape or dtype does not fit; the states are as they were.
+            InputError: a name, shape or dtype does not fit, or a length or position of a cache; the states are as they
+                were (of caches with lengths or room of their own, some may have rows where the refused call states).
             RunError: the program stopped; or it did so before in the midst of a state, or the session is closed.
         """
         feeds = dict(inputs or {})
@@ -178,14 +178,14 @@ class StateSession:
             initial: name of a state -> its value; the others become zeros.
 
         Raises:
-            InputError: a name, shape or dtype does not fit; the states are as they were.
+            InputError: a name, shape or dtype does not fit, or states of one symbol differ in size; the states are as
+                they were.
             RunError: the session is closed.
         """
         values = _checked(initial, {name: state.spec for name, state in self._states.items()})
         with self._lock:
             if not self._states:
                 self._check()
-            self._lost = ""
             self._fill(values)
 
     def close(self) -> None:
@@ -213,7 +213,7 @@ class StateSession:
         arrays, rows = self._fit(values)
         try:
             results = self._call(arrays, rows, None, into)
-        except InputError:  # of a kernel that has written no row yet, or rows behind those that count
+        except InputError:  # of a kernel that appends to a cache, in front of which no other state changes
             raise
         except BaseException:
             if any(isinstance(state, _State) and state.read is state.write for state in self._states.values()):
@@ -224,11 +224,27 @@ class StateSession:
         return results
 
     def _fill(self, values: Mapping[str, np.ndarray]) -> None:
+        """Have the states be values, or zeros, as short as they can be, once all of them fit.
+
+        Raises:
+            InputError: one is too short or too long, or states of one symbol differ in size; nothing is changed.
+        """
+        sizes: dict[Any, int] = {}
         for name, state in self._states.items():
             if isinstance(state, _Growing):
-                state.fill(values.get(name, 0))
-            else:
-                state.read[...] = values.get(name, 0)
+                size, symbol = state.size_of(values.get(name, 0)), state.spec.shape[state.axis]
+                if sizes.setdefault(symbol, size) != size:
+                    wrong = (
+                        f"{size} along axis {state.axis}, and another one a size of {sizes[symbol]}: both are {symbol}"
+                    )
+                    raise InputError(
+                        f"state {name!r} has a size of {wrong}", fix="give values of one size to all of them"
+                    )
+        self._lost = ""
+        for name, state in self._states.items():
+            if isinstance(state, _Growing):
+                state.size = sizes[state.spec.shape[state.axis]]
+            state.read[...] = values.get(name, 0)
 
     def _check(self) -> None:
         if self._lost:

@@ -46,10 +46,7 @@ class SizedCalls:
         """
         shapes = tuple(array.shape for array in arrays)
         plan = self._plans.get(shapes) or self._planned(shapes)
-        lent = [
-            place if place is not None and place.shape == bound else None
-            for place, bound in zip(into or [None] * len(plan.bounds), plan.bounds, strict=True)
-        ]
+        lent = plan.lent(arrays, into or [None] * len(plan.bounds))
         if (memory := plan.memory) is None:
             return plan.function.call(arrays, lent)
         memory.sizes[:] = plan.sizes
@@ -92,7 +89,7 @@ class SizedCalls:
                 )
         values = tuple(sizes[symbol.name] for symbol in program.symbols)
         parts = [None if shape == whole else _beginning(shape) for shape, whole in zip(outputs, bounds, strict=True)]
-        plan = _Plan(function, memory, values, inputs, parts, bounds, grown)
+        plan = _Plan(function, memory, values, inputs, parts, bounds, grown, frozenset(dict(program.updates)))
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
         self._plans[shapes] = plan
@@ -138,6 +135,7 @@ class _Plan:
         outputs: where each output lies; None of one that is such an array.
         bounds: shapes of the arrays of outputs.
         grown: output that the program writes behind an input which its array begins with -> that input.
+        updated: outputs that the program writes over or behind an input.
     """
 
     function: Function
@@ -147,6 +145,17 @@ class _Plan:
     outputs: Sequence[tuple[slice, ...] | None]
     bounds: Sequence[tuple[int, ...]]
     grown: Mapping[int, int]
+    updated: Set[int]
+
+    def lent(self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None]) -> list[np.ndarray | None]:
+        """The memory of each output that the program may write: of its bounds, and no input's, unless it updates it."""
+        return [
+            place
+            if place is not None and place.shape == bound
+            and (output in self.updated or not any(np.may_share_memory(place, array) for array in arrays))
+            else None
+            for output, (place, bound) in enumerate(zip(into, self.bounds, strict=True))
+        ]  # fmt: skip
 
 
 def _beginning(shape: Sequence[int]) -> tuple[slice, ...]:

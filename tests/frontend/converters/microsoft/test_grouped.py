@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnxruntime import InferenceSession
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 import tvm_ext
 from tests.frontend.graphs import imported
@@ -141,6 +143,30 @@ def test_a_position_without_cosines_is_refused() -> None:
         compiled.run({**feeds, "x0_5": np.int32([9]), "x0_6": np.array(10, "int32")})
 
 
+@pytest.mark.parametrize("total", [3, 9])
+def test_positions_are_refused_where_onnxruntime_refuses_them(total: int) -> None:
+    rng, sizes = rng_of(8, total), (2, 1, 16, 12)
+    tables = [floats(rng, 10, 8) for _ in range(2)]
+    operands = [*cached(rng, [total], 3, sizes), *tables, np.int64([[7, 8, 9]])]
+    node = case(*operands, num_heads=2, kv_num_heads=1, do_rotary=1, outputs=3)
+    proto, feeds = built("GroupQueryAttention", [node], "com.microsoft", "float32")
+    compiled, reference = tvm_ext.compile(proto, cache=False, threads=1), InferenceSession(proto.SerializeToString())
+    refused = 0
+    for places in ([7, 8, 9], [8, 9, 10], [8, 0, 0], [0, 100, 0], [0, -1, 0], [-1, 0, 0], [2**32 + 3, 0, 0]):
+        own = {**feeds, "x0_9": np.int64([places])}
+        try:
+            wanted = reference.run(None, own)
+        except InvalidArgument:
+            refused += 1
+            with pytest.raises(InputError, match=r"'x0_9': .* cosines of 0 to 9"):
+                compiled.run(own)
+        else:
+            for output, want in zip(compiled.run(own).values(), wanted, strict=True):
+                used = np.s_[:, :, :total] if want.ndim == 4 else np.s_[:]  # rows behind those are not the same
+                np.testing.assert_allclose(output[used], want[used], 1e-5, 2e-6)
+    assert refused == (4 if total == 3 else 5)
+
+
 def test_a_bias_or_another_shape_of_a_past_is_refused() -> None:
     rng, sizes = rng_of(6), (2, 1, 16, 12)
     operands = cached(rng, [9], 1, sizes)
@@ -154,3 +180,15 @@ def test_a_bias_or_another_shape_of_a_past_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(UnsupportedError, match=why):
             imported(built("GroupQueryAttention", [node], "com.microsoft", "float32")[0])
+
+
+@pytest.mark.parametrize("tables", [(), (True,), (False, True)])
+@pytest.mark.parametrize("past", [True, False])
+def test_a_rotation_without_both_tables_is_refused(past: bool, tables: tuple[bool, ...]) -> None:
+    rng = rng_of(9)
+    operands = cached(rng, [9], 1, (2, 1, 16, 12)) if past else prompt(rng)
+    counts = {"num_heads": 2, "kv_num_heads": 1} if past else {"num_heads": N, "kv_num_heads": G}
+    own = [floats(rng, 16, D // 2) if there else None for there in tables]
+    node = case(*operands, *own, do_rotary=1, outputs=3, **counts)
+    with pytest.raises(UnsupportedError, match="do_rotary without"):
+        imported(built("GroupQueryAttention", [node], "com.microsoft", "float32")[0])

@@ -74,12 +74,16 @@ def _cached(inputs: Any, attributes: Attributes, heads: int, groups: int) -> Any
     operands |= {name: inputs[7 + i] for i, name in enumerate(("cos", "sin", "positions")) if name in turned}
     if turned and 2 * static_shape(inputs[7], "the cosines")[1] > static_shape(operands["query"], "the query")[3]:
         raise Refusal("more cosines than pairs in a head")
-    roles, interleaved = ("lengths", "total"), bool(attributes.get("rotary_interleaved", 0))
-    rotary = (*roles, *(name for name in turned if operands[name] is not None))
-    joint = inputs[1] is None
-    source = graph_of(attributes).node.input[5]
-    key = Append(rotary, heads if joint else 0, interleaved, source)
-    value = Append(roles, heads + groups if joint else 0)
+    rotary = ("lengths", "total", *(name for name in turned if operands[name] is not None))
+    joint, interleaved = inputs[1] is None, bool(attributes.get("rotary_interleaved", 0))
+    names, rows = (
+        [*graph_of(attributes).node.input, *[""] * 5],
+        static_shape(inputs[7], "the cosines")[0] if turned else 0,
+    )
+    checked = {"source": names[5], "position_source": names[9], "turned": rows}
+    key = Append(rotary, heads if joint else 0, interleaved, **checked)
+    roles = tuple(role for role in rotary if role not in ("cos", "sin"))
+    value = Append(roles, heads + groups if joint else 0, **checked)
     keys = emit(key.call({**operands, "past": inputs[3], "new": operands["past_key"]}))
     values = emit(value.call({**operands, "past": inputs[4], "new": operands["past_value"]}))
     if inputs[11] is not None:
@@ -116,10 +120,12 @@ def _repeated(x: Any, heads: int) -> Any:
 
 
 def _check(inputs: Any, attributes: Attributes) -> None:
-    """Raises Refusal for what onnxruntime's CPU lacks, or is not of floats."""
+    """Raises Refusal for what onnxruntime's CPU lacks or refuses, or is not of floats."""
     for number, name in _REFUSED.items():
         if inputs[number] is not None:
             raise Refusal(f"{name}: a quantized or normalized cache")
+    if attributes.get("do_rotary", 0) and (inputs[7] is None or inputs[8] is None):
+        raise Refusal("do_rotary without cos_cache and sin_cache")
     if attributes.get("sliding_window_cache", 0) or attributes.get("qk_output", 0):
         raise Refusal("sliding_window_cache or qk_output")
     if not attributes.get("causal", 1) and int(attributes.get("local_window_size", -1)) > 0:
