@@ -57,3 +57,9 @@ def test_errors_say_what_to_do(paths: tuple[str, str, Path], capsys: pytest.Capt
     assert main(["quantize", model, "--calibration", data, "--operators", "Konv"]) == 2
     assert "did you mean 'Conv'?" in capsys.readouterr().err
     assert main(["quantize", model, "--calibration", data, "--method", "best"]) == 2
+
+
+def test_weights_alone_take_no_calibration_and_only_their_operators(paths: tuple[str, str, Path]) -> None:
+    model, data, _ = paths
+    for wrong in (["--calibration", data], ["--operators", "Conv"]):
+        assert main(["quantize", model, "--weights", "int4", *wrong]) == 2
