@@ -123,8 +123,14 @@ def in_thread():
     thread.join()
 
 def workers_sleep():
-    return all(open(f"/proc/self/task/{t}/stat").read().rsplit(")", 1)[1].split()[0] == "S"
-               for t in os.listdir("/proc/self/task") if int(t) != os.getpid())
+    for task in os.listdir("/proc/self/task"):
+        try:
+            state = open(f"/proc/self/task/{task}/stat").read().rsplit(")", 1)[1].split()[0]
+        except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            continue
+        if int(task) != os.getpid() and state != "S":
+            return False
+    return True
 
 check(), in_thread()
 for asleep in (True, False, True, False):
