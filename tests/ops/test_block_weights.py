@@ -38,16 +38,17 @@ def test_rows_are_those_of_the_first_operand() -> None:
     assert summed is not None and summed(Site(None, (Rows(2, 1, (2, 7, 64)), None, None), None)) is not None
 
 
+ROWS = [(0, (2, 49)), (0, (50,))]
+WEIGHTS = [(1, (20, 2, 8)), (1, (19, 2, 16)), (1, (20, 1, 16)), (2, (20, 3)), (3, (1, 2))]
+
+
 @pytest.mark.parametrize(
-    "change", [(0, (2, 49)), (0, (50,)), (1, (20, 2, 8)), (1, (19, 2, 16)), (1, (20, 1, 16)), (2, (20, 3)), (3, (1, 2))]
+    ("take", "operand", "shape"), [*((False, *change) for change in ROWS + WEIGHTS), *((True, *c) for c in WEIGHTS)]
 )
-@pytest.mark.parametrize("take", [False, True])
-def test_shapes_that_a_call_does_not_say_have_no_type(change: tuple[int, tuple[int, ...]], take: bool) -> None:
+def test_shapes_that_a_call_does_not_say_have_no_type(take: bool, operand: int, shape: tuple[int, ...]) -> None:
     case = BlockCase(np.random.default_rng(0), 20, 50, points="integers")
-    shapes = [(2, 50), *(operand.shape for operand in case.operands)]
-    shapes[change[0]] = change[1]
-    if take and change[0] == 0:
-        return
+    shapes = [(2, 50), *(array.shape for array in case.operands)]
+    shapes[operand] = shape
     dtypes = ["int64" if take else "float32", "uint8", "float16", "uint8"]
     operands = [relax.Var(f"v{i}", relax.TensorType(*v)) for i, v in enumerate(zip(shapes, dtypes, strict=True))]
     with pytest.raises(ValueError):
