@@ -124,6 +124,10 @@ def _side(outputs: int, machine: Machine) -> int:
     return next(side for side, share in busiest.items() if share <= (1 + _UNEVEN) * min(busiest.values()))
 
 
+#: Numbers of a block: of so many, 255 * 32639 each, a sum is below 2**31; and a block's rounding is unrolled.
+_LONGEST = 256
+
+
 def block_match(group: Group, machine: Machine) -> BlockMatch | Miss:
     """A group of either operator, or why no kernel takes it."""
     operands = [group.operand(number) for number in range(len(group.call.args))]  # type: ignore[union-attr]
@@ -138,11 +142,14 @@ def block_match(group: Group, machine: Machine) -> BlockMatch | Miss:
         return Miss("an operand is empty")
     if codes.shape[2] % 4:
         return Miss(f"blocks of {codes.shape[2]} bytes are no whole words of 4")
-    halves = "f16c" in machine.features or machine.isa in ("neon", "sve")
     assert group.call is not None
+    says = Blocks.of(group.call)
+    if says.block > _LONGEST:
+        return Miss(f"blocks of {says.block}: sums of whole numbers would pass 31 bits behind {_LONGEST}")
+    halves = "f16c" in machine.features or machine.isa in ("neon", "sve")
     return BlockMatch(
         group,
-        Blocks.of(group.call),
+        says,
         data,
         codes,
         scales,

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
+from tests.frontend import graphs
 from tests.quantization.models import residual, samples
 from tvm_ext.cli import main
 
@@ -57,3 +59,15 @@ def test_errors_say_what_to_do(paths: tuple[str, str, Path], capsys: pytest.Capt
     assert main(["quantize", model, "--calibration", data, "--operators", "Konv"]) == 2
     assert "did you mean 'Conv'?" in capsys.readouterr().err
     assert main(["quantize", model, "--calibration", data, "--method", "best"]) == 2
+
+
+def test_weights_alone_take_no_calibration_and_only_their_operators(
+    paths: tuple[str, str, Path], tmp_path: Path
+) -> None:
+    nodes, weight = [helper.make_node("MatMul", ["x", "w"], ["y"])], np.ones((32, 4), np.float32)
+    onnx.save(graphs.model(nodes, [graphs.value("x", (2, 32))], [graphs.value("y", (2, 4))], {"w": weight}),
+              tmp_path / "w.onnx")  # fmt: skip
+    command = ["quantize", str(tmp_path / "w.onnx"), "--weights", "int4"]
+    assert main([*command, "--operators", "MatMul"]) == 0
+    for wrong in (["--calibration", paths[1]], ["--operators", "Conv"]):
+        assert main([*command, *wrong]) == 2

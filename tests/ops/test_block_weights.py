@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tvm
 import tvm_ffi
+from tvm import relax
 
 from tests.schedules.block_weights import BlockCase
 from tvm_ext.core.graph.relax_graph import bindings_of
@@ -34,3 +36,20 @@ def test_rows_are_those_of_the_first_operand() -> None:
         assert rule(Site(None, (rows, Rows(0, 1, (20, 2, 16)), None), rows)) is not None
     summed = of(NAME).row_rule
     assert summed is not None and summed(Site(None, (Rows(2, 1, (2, 7, 64)), None, None), None)) is not None
+
+
+ROWS = [(0, (2, 49)), (0, (50,))]
+WEIGHTS = [(1, (20, 2, 8)), (1, (19, 2, 16)), (1, (20, 1, 16)), (2, (20, 3)), (3, (1, 2))]
+
+
+@pytest.mark.parametrize(
+    ("take", "operand", "shape"), [*((False, *change) for change in ROWS + WEIGHTS), *((True, *c) for c in WEIGHTS)]
+)
+def test_shapes_that_a_call_does_not_say_have_no_type(take: bool, operand: int, shape: tuple[int, ...]) -> None:
+    case = BlockCase(np.random.default_rng(0), 20, 50, points="integers")
+    shapes = [(2, 50), *(array.shape for array in case.operands)]
+    shapes[operand] = shape
+    dtypes = ["int64" if take else "float32", "uint8", "float16", "uint8"]
+    operands = [relax.Var(f"v{i}", relax.TensorType(*v)) for i, v in enumerate(zip(shapes, dtypes, strict=True))]
+    with pytest.raises(ValueError):
+        relax.BlockBuilder().normalize((case.says.take if take else case.says.matmul)(*operands))

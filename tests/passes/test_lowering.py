@@ -74,6 +74,18 @@ def test_a_residual_block_has_no_transform_inside() -> None:
     agrees(block())
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_constants_of_the_same_bytes_are_packed_once(same: bool) -> None:
+    """Three convolutions, the last two of which read one constant."""
+    second = W3.copy()
+    second.view(np.uint8).reshape(-1)[-1] ^= 0 if same else 0x80
+    nodes = [conv(x, y, w, pads=[1, 1, 1, 1]) for x, y, w in ("xaw", "abv", "byv")]
+    proto = image_model(nodes, [value("y", (1, 16, 9, 7))], w=W3, v=second)
+    lifted = stage(proto, LiftWeights)
+    assert len(lifted.ctx.weights) == (1 if same else 2)
+    agrees(proto)
+
+
 def test_a_graph_output_is_plain_and_transformed_once_for_two_readers() -> None:
     nodes = [conv("x", "a", "w"), node("ArgMax", "a", "b", axis=1, keepdims=0), node("CumSum", "a one", "c")]
     outputs = [value("a", (1, 16, 9, 7)), value("b", (1, 9, 7), TensorProto.INT64), value("c", (1, 16, 9, 7))]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import tvm_ext
 from tests.frontend.graphs import model, value
@@ -64,3 +64,61 @@ def test_what_does_not_fit_is_refused(graph: Any) -> None:
             tvm_ext.quantize(graph, **wrong)
     with pytest.raises(ModelError):
         tvm_ext.quantize(graph, weights="int4", exclude=["first", "second"])
+
+
+@pytest.mark.parametrize("size", [1e-7, 1.0, 1e7])
+@pytest.mark.parametrize("weights", ["int4", "int8"])
+def test_scales_beyond_halves_are_kept(weights: str, size: float, rng: np.random.Generator) -> None:
+    """The error is that of the codes, wherever the scales lie: half a step of the largest of a block."""
+    bits, array = int(weights[3:]), np.float32(rng.standard_normal((64, 24)) * size)
+    array[:32, 3] = 0
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "only")]
+    result = tvm_ext.quantize(
+        model(nodes, [value("x", (64, 64))], [value("y", (64, 24))], {"w": array}), weights=weights
+    )
+    feeds = {"x": np.eye(64, dtype=np.float32)}
+    bound = np.abs(array).reshape(2, 32, 24).max(1).repeat(32, 0) / (1 << (bits - 1)) * 1.01
+    for outputs in (onnxruntime_outputs(result.model, feeds), tvm_ext.compile(result.model, cache=False).run(feeds)):
+        assert (np.abs(outputs["y"] - array) <= bound).all() and np.abs(outputs["y"]).max() > 0
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_no_numbers_are_refused(number: float, rng: np.random.Generator) -> None:
+    weights = {name: np.float32(rng.standard_normal((64, 64))) for name in "ab"}
+    weights["b"][40, 3] = number
+    nodes = [helper.make_node("MatMul", [x, w], [y], w) for x, w, y in ("xah", "hby")]
+    proto = model(nodes, [value("x", (2, 64))], [value("y", (2, 64))], weights)
+    with pytest.raises(ModelError, match="'b'"):
+        tvm_ext.quantize(proto, weights="int4")
+    assert tvm_ext.quantize(proto, weights="int4", exclude=["b"]).quantized == 1
+
+
+def test_what_a_branch_reads_is_kept(rng: np.random.Generator) -> None:
+    """A weight that is quantized outside stays for a branch, as do a constant and the result of a branch."""
+    weights = {name: np.float32(rng.standard_normal((32, 32))) for name in "wv"}
+    branches = []
+    for which, nodes in (("then", [("MatMul", "xw", "t"), ("Add", "tv", "r")]), ("else", [("Mul", "xx", "r")])):
+        inner = [helper.make_node(kind, list(x), [y]) for kind, x, y in nodes]
+        branches.append(helper.make_graph(inner, which, [], [value("r", (32, 32))]))
+    nodes = [
+        helper.make_node("If", ["flag"], ["i"], "branch", then_branch=branches[0], else_branch=branches[1]),
+        helper.make_node("MatMul", ["i", "w"], ["y"], "outside"),
+    ]
+    inputs = [value("x", (32, 32)), value("flag", (), TensorProto.BOOL)]
+    proto = model(nodes, inputs, [value("y", (32, 32))], weights)
+    result = tvm_ext.quantize(proto, weights="int8")
+    assert {"w", "v"} < {t.name for t in result.model.graph.initializer}
+    x = np.float32(rng.standard_normal((32, 32)))
+    for flag in (True, False):
+        wanted, got = (onnxruntime_outputs(m, {"x": x, "flag": np.array(flag)})["y"] for m in (proto, result.model))
+        assert 0 < np.abs(got - wanted).max() < 0.02 * np.abs(wanted).max()
+
+
+def test_options_that_count_for_nothing_are_refused(graph: Any) -> None:
+    samples = [np.zeros((5, 96), np.float32)]
+    for wrong in ({"calibration": samples}, {"operators": ["Conv"]}, {"operators": ["MatMul", "Add"]}):
+        with pytest.raises(OptionError):
+            tvm_ext.quantize(graph, weights="int4", **wrong)
+    result = tvm_ext.quantize(graph, weights="int4", operators=["Gemm"])
+    assert [node.op_type for node in result.model.graph.node][:2] == ["MatMul", "MatMulNBits"]
+    assert ("first", "MatMul") in [(name, kind) for name, kind, _ in result.left]

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--reduce-range", choices=("auto", "yes", "no"), default="auto",
         help="weights of 7 bits (default: only where this machine has no VNNI)",
     )  # fmt: skip
-    parser.add_argument("--weights", choices=("int4", "int8"), help="quantize weights of matmuls alone; no DATA needed")
+    parser.add_argument("--weights", choices=("int4", "int8"), help="quantize weights of matmuls alone, without DATA")
     parser.add_argument(
         "--block", type=int, default=32, metavar="N", help="with --weights: inputs with one scale (default: 32)"
     )

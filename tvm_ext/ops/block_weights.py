@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import Call
 
 from .own_operators import register
@@ -67,12 +67,34 @@ def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
     return np.stack(parts, -1).reshape(*packed.shape[:-1], -1)
 
 
+def _check(call: Call, depth: Any) -> None:
+    """See that operands have the shapes that a call says, so that no kernel reads beyond them.
+
+    Args:
+        depth: numbers of a row that the weight is multiplied by; K where it is not.
+
+    Raises:
+        ValueError: a shape is another.
+    """
+    says, (codes, *tables) = Blocks.of(call), [list(operand.ty.shape.values) for operand in call.args[1:]]
+    blocks = -(-says.depth // says.block)
+    wanted = [codes[0], blocks, says.block * says.bits // 8]
+    fits = codes == wanted and all(table == wanted[:2] for table in tables)
+    if not fits or (isinstance(depth, int | tirx.IntImm) and int(depth) != says.depth):
+        raise ValueError(f"{says}: rows of {depth}, codes {codes}, scales and points {tables}")
+
+
 def _product_type(call: Call, _: Any) -> relax.TensorType:
     x, codes = (operand.ty for operand in call.args[:2])
-    return relax.TensorType((*list(x.shape.values)[:-1], codes.shape.values[0]), x.dtype)
+    *lead, depth = list(x.shape.values)
+    if not lead:
+        raise ValueError("a matmul by blocks of a vector, which is of no rows")
+    _check(call, depth)
+    return relax.TensorType((*lead, codes.shape.values[0]), x.dtype)
 
 
 def _rows_type(call: Call, _: Any) -> relax.TensorType:
+    _check(call, int(call.attrs["depth"]))
     return relax.TensorType((*call.args[0].ty.shape.values, int(call.attrs["depth"])), "float32")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..core.errors import ModelError
+from ..core.errors import ModelError, OptionError
 from ..core.machine import Machine
 from ..verification.reference import onnxruntime_session
 from .accuracy import SAMPLES, compare_layers
@@ -56,7 +56,7 @@ def quantize(
         operators: operators to quantize, and no others, wherever they stand.
         reduce_range: weights of 7 bits; None: only where this machine has no VNNI.
         weights: "int4" or "int8": only weights of matmuls are quantized, with a scale for each `block` of inputs; what
-            reads them is bound by memory. No calibration is needed.
+            reads them is bound by memory. It takes no calibration, and of `operators` MatMul and Gemm.
         block: 16, 32, 64, 128 or 256.
         on_event: is told of progress, as plain values: "step", "done", "of".
 
@@ -66,15 +66,20 @@ def quantize(
         stays in float32 and why); `str()` and `markdown()` print it.
 
     Raises:
-        OptionError: a bad option, no calibration, or there is no such node or operator.
+        OptionError: a bad option, no calibration or one with `weights`, or there is no such node or operator.
         InputError: calibration does not fit the model.
-        ModelError: the model cannot be read, is quantized already, or has nothing to quantize.
+        ModelError: the model cannot be read, is quantized already, has nothing to quantize, or weights that are NaN.
         UnsupportedError: onnxruntime cannot run it, or it has 2 GiB or more.
     """
     settings = QuantizeSettings(
         method=method, percentile=percentile, per_channel=per_channel, activations=activations, exclude=exclude,
         operators=operators, reduce_range=reduce_range, weights=weights, block=block,
     )  # fmt: skip
+    if weights is not None and calibration is not None:
+        raise OptionError(
+            "calibration= counts for nothing with weights=, which leaves activations in float32",
+            fix="leave out calibration=, or weights= for a model of 8-bit activations",
+        )
     prepared = prepare(model)
     if weights is not None:
         return weights_only(prepared, settings)

@@ -15,6 +15,9 @@ ACTIVATIONS = ("uint8", "int8")
 #: Bits of weights alone, with a scale for each block, and lengths of blocks.
 WEIGHTS, BLOCKS = {"int4": 4, "int8": 8}, (16, 32, 64, 128, 256)
 
+#: Operators whose weights alone can be quantized.
+WEIGHED = ("MatMul", "Gemm")
+
 
 @dataclass(frozen=True)
 class QuantizeSettings(Plain):
@@ -34,7 +37,7 @@ class QuantizeSettings(Plain):
         reduce_range: weights of 7 bits, so that sums of two products of kernels without VNNI cannot saturate; None is
             True only where this machine has no VNNI.
         weights: "int4" or "int8" quantizes weights of matmuls alone, with a scale for each `block` of a column, and
-            none of the above but `exclude` counts; None quantizes weights and activations to 8 bits.
+            of the above only `exclude` and `operators` count; None quantizes weights and activations to 8 bits.
         block: inputs with one scale.
 
     Raises:
@@ -58,6 +61,8 @@ class QuantizeSettings(Plain):
         _choice("activations", self.activations, ACTIVATIONS)
         _choice("weights", self.weights, (None, *WEIGHTS))
         _choice("block", self.block, BLOCKS)
+        for name in self.operators if self.weights else ():
+            _choice("operators, with weights=", name, WEIGHED)
         for name in ("per_channel", "reduce_range"):
             if not (isinstance(getattr(self, name), bool) or (name == "reduce_range" and self.reduce_range is None)):
                 raise OptionError(f"{name}={getattr(self, name)!r}: True or False is needed")

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
 from ..core.errors import ModelError, OptionError, did_you_mean
+from ..frontend.naming import node_label
+from ..frontend.reading.walk import inner_graphs, value_names, with_inner
 from ..frontend.zoo.language.weights import BlockMatrix, in_blocks
 from .preparation import Prepared
 from .result import QuantizeResult
-from .settings import WEIGHTS, QuantizeSettings
+from .settings import WEIGHED, WEIGHTS, QuantizeSettings
 
 _MICROSOFT = "com.microsoft"
 
@@ -26,7 +29,7 @@ def weights_only(prepared: Prepared, settings: QuantizeSettings) -> QuantizeResu
 
     Raises:
         OptionError: `exclude` names no node.
-        ModelError: it has no such matmul.
+        ModelError: it has no such matmul, or a weight that is no number.
     """
     model, original = prepared.model, prepared.original.ByteSize()
     known = {t.name: t for t in model.graph.initializer}
@@ -36,14 +39,14 @@ def weights_only(prepared: Prepared, settings: QuantizeSettings) -> QuantizeResu
     for name in settings.exclude:
         if name not in names:
             raise OptionError(f"exclude: there is no node {name!r}", fix=did_you_mean(name, names) or "see the model")
-    made: dict[tuple[str, bool], BlockMatrix] = {}
+    matrices: dict[tuple[str, bool], BlockMatrix] = {}
     for node in model.graph.node:
-        if node.op_type not in ("MatMul", "Gemm"):
+        if node.op_type not in WEIGHED:
             continue
-        if why := "excluded" if node.name in settings.exclude else _why_not(node, known, settings.block):
+        if why := _left_out(node, settings) or _why_not(node, known, settings.block):
             left.append((node.name, node.op_type, why))
             continue
-        _replace(node, model.graph, known, settings, made)
+        _replace(node, model.graph, known, settings, matrices)
         quantized += 1
     if not quantized:
         why = "; ".join(f"{name}: {reason}" for name, _, reason in left[:5]) or "it has none"
@@ -55,6 +58,13 @@ def weights_only(prepared: Prepared, settings: QuantizeSettings) -> QuantizeResu
         name=prepared.name, model=model, settings=settings, layers=(), left=tuple(left), quantized=quantized,
         samples=0, compared=0, notes=prepared.notes, size=(original, model.ByteSize()),
     )  # fmt: skip
+
+
+def _left_out(node: onnx.NodeProto, settings: QuantizeSettings) -> str:
+    """How the user left a node out; "" if not."""
+    if node.name in settings.exclude:
+        return "excluded"
+    return "operators= does not name it" if settings.operators and node.op_type not in settings.operators else ""
 
 
 def _why_not(node: onnx.NodeProto, known: Mapping[str, onnx.TensorProto], block: int) -> str:
@@ -76,19 +86,24 @@ def _why_not(node: onnx.NodeProto, known: Mapping[str, onnx.TensorProto], block:
 
 def _replace(
     node: onnx.NodeProto, graph: onnx.GraphProto, known: Mapping[str, onnx.TensorProto], settings: QuantizeSettings,
-    made: dict[tuple[str, bool], BlockMatrix],
+    matrices: dict[tuple[str, bool], BlockMatrix],
 ) -> None:  # fmt: skip
     """Make a node a MatMulNBits."""
     weight, transposed = node.input[1], bool(_attributes(node).get("transB", 0))
     codes, scales = (f"{weight}.{part}{'^T' if transposed else ''}" for part in ("codes", "scales"))
-    if (weight, transposed) not in made:
+    if (weight, transposed) not in matrices:
         array = numpy_helper.to_array(known[weight])
+        if not np.isfinite(array).all():
+            raise ModelError(
+                f"node {node_label(node)!r}: its weight {weight!r} has NaN or infinity, which no scale reaches",
+                fix="exclude= leaves a node as it is",
+            )
         matrix = in_blocks(array if transposed else array.T, WEIGHTS[str(settings.weights)], settings.block)
-        made[weight, transposed] = matrix
+        matrices[weight, transposed] = matrix
         graph.initializer.extend(
             [numpy_helper.from_array(matrix.codes, codes), numpy_helper.from_array(matrix.scales, scales)]
         )
-    matrix, bias = made[weight, transposed], list(node.input[2:])
+    matrix, bias = matrices[weight, transposed], list(node.input[2:])
     operands = [node.input[0], codes, scales, *(["", "", *bias] if any(bias) else [])]
     node.CopyFrom(
         helper.make_node(
@@ -103,8 +118,9 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def _drop_unused(graph: onnx.GraphProto) -> None:
-    """Takes out initializers that nothing reads."""
-    read = {name for node in graph.node for name in node.input} | {o.name for o in graph.output}
+    """Takes out initializers that nothing reads, no graph inside a node either."""
+    read = value_names(graph.node) | {o.name for o in graph.output}
+    read |= {o.name for node in with_inner(graph.node) for body in inner_graphs(node.attribute) for o in body.output}
     kept = [t for t in graph.initializer if t.name in read]
     del graph.initializer[:]
     graph.initializer.extend(kept)

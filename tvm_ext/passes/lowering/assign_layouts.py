@@ -163,9 +163,10 @@ class _Assigner:
             return known
         array = array_of(value)
         alike = self._alike.setdefault((layout, array.shape, str(array.dtype), array.ravel()[:16].tobytes()), [])
-        for other in alike:  # the same bytes: an embedding, and the matrix that is tied to it
-            if array.tobytes() == array_of(other).tobytes():
-                return self._packed[other, layout]
+        for source in alike:  # the same bytes: an embedding, and the matrix that is tied to it
+            if array.tobytes() == array_of(source).tobytes():
+                self._packed[value, layout] = self._packed[source, layout]
+                return self._packed[value, layout]
         alike.append(value)
         shape, dtype = shape_of(value) or (), dtype_of(value)
         tensor = tvm.runtime.empty(layout.physical_shape(shape), layout.element_type(dtype))

@@ -98,3 +98,10 @@ def test_threads_share_vectors_of_outputs_that_do_not_divide() -> None:
     for threads in (1, 2, 3):
         for name in ("prime outputs", "one row"):
             check(FEW, name, Machine.detect("haswell", 3), config={"threads": threads, "digits": 0})
+
+
+def test_blocks_whose_sums_would_wrap_are_left_to_the_plain_kernel(rng: np.random.Generator) -> None:
+    machine = Machine.detect(None, 2)
+    for block, taken in ((256, True), (512, False), (2048, False)):
+        group = BlockCase(rng, 20, 2048, bits=8, block=block, digits=2).group((1, 2048))
+        assert all(isinstance(recipe.match(group, machine), Miss) != taken for recipe in (FEW, MANY))

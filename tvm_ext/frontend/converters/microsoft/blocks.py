@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, tirx
 
 from ....core.graph.relax_graph import dtype_of
 from ....ops.block_weights import Blocks, unpacked
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, known
+from ..base import Attributes, Converter, constant, emit, known, static_shape
 from ..selection.rows import gather
 
 #: Numbers that the 16 codes of bitsandbytes mean: floats of 4 bits, and quantiles of a normal distribution.
@@ -39,31 +39,73 @@ _SAME = 2.0**-22
 def matmul_of_bits(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MatMulNBits(x, w, scales, zero points, groups, bias) of a weight that is known; summed in float32, or in whole
     numbers where it allows that. With groups, or in other floats, the weight is decoded when the model is read."""
-    x, rows, depth = inputs[0], int(attributes["N"]), int(attributes["K"])
+    rows, depth = int(attributes["N"]), int(attributes["K"])
     bits, block = int(attributes.get("bits", 4)), int(attributes["block_size"])
     if attributes.get("weight_prepacked", 0):
         raise Refusal("weight_prepacked: the weight lies as one processor wants it")
-    _check_bits(bits)
+    _check_codes(bits, block)
+    codes, scales, points = _operands(inputs, rows, -(-depth // block), bits, block)
+    x, is_vector = _as_rows(inputs[0], depth)
+    if inputs[5] is not None and (shape := static_shape(inputs[5], "bias")) != (rows,):
+        raise Refusal(f"its bias is of shape {shape}, where N says {(rows,)}")
     if inputs[4] is not None or dtype_of(x) != "float32":
-        weight = _decoded_rows(inputs, rows, depth, bits, block)
+        weight = _decoded_rows(codes, scales, points, inputs[4], depth, bits)
         y = relax.op.matmul(x, constant(weight.T, dtype_of(x)))
     else:
-        blocks = -(-depth // block)
-        codes = known(inputs[1], "B").view(np.uint8).reshape(rows, blocks, -1)
-        scales, points = known(inputs[2], "scales").reshape(rows, blocks), None
-        if inputs[3] is not None:
-            points = known(inputs[3], "zero_points").reshape(rows, -1)
-            points = unpacked(points, bits)[:, :blocks] if points.dtype == np.uint8 else points
         digits = _DIGITS if int(attributes.get("accuracy_level", 0)) == 4 else 0
         zero, operands = _packed(codes, scales, points, bits)
         y = Blocks(bits, block, zero, depth, digits).matmul(x, *operands)
+    if is_vector:
+        y = relax.op.reshape(emit(y), (rows,))
     return y if inputs[5] is None else emit(y) + inputs[5]
 
 
-def _check_bits(bits: int) -> None:
-    """Raises Refusal of numbers that cross bytes."""
+def _as_rows(x: Any, depth: int) -> tuple[Any, bool]:
+    """(x of two dimensions or more, whether it was a vector).
+
+    Raises:
+        Refusal: its rows are not known to be of so many numbers.
+    """
+    extents = list(x.ty.shape.values) if isinstance(x.ty.shape, relax.ShapeExpr) else []
+    if not extents or not isinstance(extents[-1], tirx.IntImm) or int(extents[-1]) != depth:
+        raise Refusal(f"its first operand has rows of {extents[-1] if extents else 'unknown length'}, and K is {depth}")
+    is_vector = len(extents) == 1
+    return emit(relax.op.reshape(x, (1, depth))) if is_vector else x, is_vector
+
+
+def _operands(
+    inputs: Any, rows: int, blocks: int, bits: int, block: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """(codes (N, blocks, bytes), scales (N, blocks), zero points (N, blocks) or None) of a MatMulNBits.
+
+    Raises:
+        Refusal: a shape is not that of N, K, `bits` and `block_size`. Scales and points may be flat, as in onnxruntime.
+    """
+    codes, scales = known(inputs[1], "B").view(np.uint8), known(inputs[2], "scales")
+    _check_shape("B", codes, (rows, blocks, block * bits // 8))
+    _check_shape("scales", scales, (rows, blocks), (rows * blocks,))
+    if inputs[3] is None:
+        return codes, scales.reshape(rows, blocks), None
+    points = known(inputs[3], "zero_points")
+    size = -(-blocks * bits // 8) if points.dtype == np.uint8 else blocks
+    _check_shape("zero_points", points, (rows, size), (rows * size,))
+    points = points.reshape(rows, size)
+    points = unpacked(points, bits)[:, :blocks] if points.dtype == np.uint8 else points
+    return codes, scales.reshape(rows, blocks), points
+
+
+def _check_shape(name: str, array: np.ndarray, *shapes: tuple[int, ...]) -> None:
+    """Raises Refusal of an operand that has none of the shapes that the attributes say."""
+    if array.shape not in shapes:
+        raise Refusal(f"its {name} is of shape {array.shape}; its attributes say {' or '.join(map(str, shapes))}")
+
+
+def _check_codes(bits: int, block: int) -> None:
+    """Raises Refusal of numbers that cross bytes, and of blocks that the operators do not have."""
     if bits not in (2, 4, 8):
         raise Refusal(f"weights of {bits} bits; 2, 4 and 8 work")
+    if block < 16 or block & (block - 1):
+        raise Refusal(f"blocks of {block}; powers of two from 16 on work")
 
 
 def _packed(codes: np.ndarray, scales: np.ndarray, points: np.ndarray | None, bits: int) -> tuple[float, list[Any]]:
@@ -84,30 +126,37 @@ def _halved(array: np.ndarray) -> np.ndarray:
     return half if (abs(half.astype(np.float32) - array) <= _SAME * abs(array)).all() else array
 
 
-def _decoded_rows(inputs: Any, rows: int, depth: int, bits: int, block: int) -> np.ndarray:
-    """(rows, depth) of float32."""
-    blocks = -(-depth // block)
-    values = unpacked(known(inputs[1], "B").reshape(rows, -1), bits)[:, : blocks * block].astype(np.float32)
-    scales = known(inputs[2], "scales").reshape(rows, blocks).astype(np.float32)
-    points: Any = np.float32(1 << (bits - 1))
-    if inputs[3] is not None:
-        points = known(inputs[3], "zero_points").reshape(rows, -1)
-        points = unpacked(points, bits)[:, :blocks] if points.dtype == np.uint8 else points
-        points = points.astype(np.float32)
-    owner = np.broadcast_to(np.arange(blocks * block) // block, (blocks * block,))
-    if inputs[4] is not None:
-        owner = np.pad(known(inputs[4], "g_idx").reshape(-1)[:depth], (0, blocks * block - depth))
-    points = np.broadcast_to(points, (rows, blocks))[:, owner]
-    return ((values - points) * scales[:, owner])[:, :depth]
+def _decoded_rows(
+    codes: np.ndarray, scales: np.ndarray, points: np.ndarray | None, groups: Any, depth: int, bits: int
+) -> np.ndarray:
+    """(rows, depth) of float32.
+
+    Raises:
+        Refusal: the groups of columns are not as many as those, or there is no such block.
+    """
+    rows, blocks, _ = codes.shape
+    values = unpacked(codes.reshape(rows, -1), bits)[:, :depth].astype(np.float32)
+    owner = np.arange(depth) * bits // (8 * codes.shape[2])
+    if groups is not None:
+        owner = known(groups, "g_idx").reshape(-1)[:depth]
+        if len(owner) != depth or owner.min(initial=0) < 0 or owner.max(initial=0) >= blocks:
+            raise Refusal(f"its g_idx does not name a block, below {blocks}, for each of {depth} columns")
+    zeros = np.full_like(scales, 1 << (bits - 1)) if points is None else points
+    return (values - zeros.astype(np.float32)[:, owner]) * scales.astype(np.float32)[:, owner]
 
 
 def matmul_of_codes(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MatMulBnb4(x, w, largest of each block) of a weight that is known: 16 codes, floats of 4 bits or quantiles."""
     x, rows, depth, block = inputs[0], int(attributes["N"]), int(attributes["K"]), int(attributes["block_size"])
-    packed = known(inputs[1], "B").reshape(-1)
-    codes = np.stack([packed >> 4, packed & 15], -1).reshape(-1)[: rows * depth]
+    packed, kind = known(inputs[1], "B").reshape(-1), int(attributes["quant_type"])
     scales = known(inputs[2], "absmax").reshape(-1).astype(np.float32)
-    values = _CODES[int(attributes["quant_type"])][codes] * np.repeat(scales, block)[: rows * depth]
+    if block < 1 or kind not in _CODES:
+        raise Refusal(f"blocks of {block}, codes of kind {kind}")
+    if 2 * packed.size < rows * depth or scales.size * block < rows * depth:
+        raise Refusal(f"{packed.size} bytes and {scales.size} blocks of {block}, for {rows} x {depth} weights")
+    _as_rows(x, depth)
+    codes = np.stack([packed >> 4, packed & 15], -1).reshape(-1)[: rows * depth]
+    values = _CODES[kind][codes] * np.repeat(scales, block)[: rows * depth]
     weight = values.reshape(rows, depth)
     return relax.op.matmul(
         x, constant(weight.T if attributes.get("transB", 1) else weight.reshape(depth, rows), dtype_of(x))
@@ -118,10 +167,15 @@ def gather_blocks(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GatherBlockQuantized(table, indices, scales, zero points): rows of a known table, decoded."""
     table, scales = known(inputs[0], "data"), known(inputs[2], "scales")
     bits, block = int(attributes.get("bits", 4)), int(attributes.get("block_size", 128))
-    axis = int(attributes.get("quantize_axis", 1)) % table.ndim
+    _check_codes(bits, block)
+    axis = int(attributes.get("quantize_axis", 1))
+    if not -table.ndim <= axis < table.ndim == scales.ndim:
+        raise Refusal(f"quantize_axis {axis} of a table of {table.ndim} dimensions and scales of {scales.ndim}")
+    axis %= table.ndim
     points: Any = np.int8(0) if inputs[3] is None else known(inputs[3], "zero_points")
-    _check_bits(bits)
-    if _is_packed(table, scales.shape[axis], axis, bits, block):
+    packed = _is_packed(table, scales.shape[axis], axis, bits, block)
+    _check_table(table, scales, points, axis, block, 8 // bits if packed else 1)
+    if packed:
         by_rows = table.ndim == 2 and axis == 1 and int(attributes.get("gather_axis", 0)) % 2 == 0
         if by_rows and scales.dtype == np.float32:
             return _picked(table, inputs[1], scales, None if inputs[3] is None else points, bits, block)
@@ -132,6 +186,22 @@ def gather_blocks(inputs: Any, attributes: Attributes, opset: int) -> Any:
     values = (table.astype(np.float32) - spread[1].astype(np.float32)) * spread[0].astype(np.float32)
     rows = int(attributes.get("gather_axis", 0))
     return gather([constant(values, str(scales.dtype)), inputs[1]], {"axis": rows}, opset)
+
+
+def _check_table(table: np.ndarray, scales: np.ndarray, points: Any, axis: int, block: int, parts: int) -> None:
+    """Raises Refusal of scales and zero points that are not those of a table.
+
+    Args:
+        points: of no dimension where there are none.
+        parts: numbers of an element of the table, along its last axis.
+    """
+    if parts > 1 and axis != table.ndim - 1:
+        raise Refusal(f"numbers that share bytes, and blocks along axis {axis} of {table.ndim}")
+    blocks = -(-table.shape[axis] * parts // block)
+    shapes = [(*table.shape[:axis], size, *table.shape[axis + 1 :]) for size in (blocks, -(-blocks // parts))]
+    _check_shape("scales", scales, shapes[0])
+    if points.ndim:
+        _check_shape("zero_points", points, shapes[1])
 
 
 def _picked(
@@ -157,9 +227,10 @@ def _is_packed(table: np.ndarray, blocks: int, axis: int, bits: int, block: int)
         return False
     length = table.shape[axis]
     ways = [-(-length * parts // block) == blocks for parts in (8 // bits, 1)]
-    if all(ways) and bits < 8 and table.max(initial=0) < 1 << bits:
+    wide = table.max(initial=0) >= 1 << bits
+    if all(ways) and bits < 8 and not wide:
         raise Refusal(f"a table of {length} bytes, all below {1 << bits}, which may be packed or not")
-    return ways[0]
+    return ways[0] or bool(wide)
 
 
 #: Operator of the domain com.microsoft -> converter.

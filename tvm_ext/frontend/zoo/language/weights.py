@@ -36,11 +36,11 @@ class BlockMatrix:
         """N."""
         return len(self.codes)
 
-    def alike(self, other: Matrix) -> bool:
-        """Whether rows of the other one may stand behind its own."""
-        if not isinstance(other, BlockMatrix):
+    def alike(self, matrix: Matrix) -> bool:
+        """Whether rows of a matrix may stand behind its own."""
+        if not isinstance(matrix, BlockMatrix):
             return False
-        own, theirs = ((m.bits, m.block, m.depth, m.points is None) for m in (self, other))
+        own, theirs = ((m.bits, m.block, m.depth, m.points is None) for m in (self, matrix))
         return own == theirs
 
 
@@ -70,14 +70,19 @@ def nibbles(codes: np.ndarray) -> np.ndarray:
 def in_blocks(matrix: np.ndarray, bits: int, block: int) -> BlockMatrix:
     """A matrix of floats rounded to codes around the middle: the largest of a block is as far from 0 as one can be.
 
-    Scales are numbers of float16, so that they can be stored as such.
+    Scales are numbers of float16, so that they can be stored as such, unless that would make one of the matrix 0,
+    infinite or of fewer digits.
     """
     rows, depth = matrix.shape
     wide = np.pad(matrix.astype(np.float32), ((0, 0), (0, -depth % block))).reshape(rows, -1, block)
     middle = 1 << (bits - 1)
     place = np.abs(wide).argmax(-1)[..., None]
     scales = np.take_along_axis(wide, place, -1)[..., 0] / -middle  # the code 0 stands for the largest
-    scales = scales.astype(np.float16).astype(np.float32)
-    factor = np.divide(1, scales, out=np.zeros_like(scales), where=scales != 0)
-    codes = np.clip(np.rint(wide * factor[..., None]) + middle, 0, 2 * middle - 1).astype(np.uint8)
+    sizes, limits = np.abs(scales), np.finfo(np.float16)
+    if ((sizes == 0) | ((sizes >= limits.smallest_normal) & (sizes <= limits.max))).all():
+        scales = scales.astype(np.float16).astype(np.float32)
+    steps = scales[..., None]
+    codes = np.clip(
+        np.rint(np.divide(wide, steps, out=np.zeros_like(wide), where=steps != 0)) + middle, 0, 2 * middle - 1
+    ).astype(np.uint8)
     return BlockMatrix(nibbles(codes) if bits == 4 else codes, scales, None, bits, depth)
