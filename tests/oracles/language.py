@@ -19,6 +19,7 @@ class Decoder:
         weights: name in GGUF -> matrix (outputs, inputs) or vector, of float64.
         layers, heads, kv_heads, base, epsilon: of it.
         interleaved: whether the pairs that are turned are neighbours.
+        stretch: what positions are divided by.
     """
 
     weights: Mapping[str, np.ndarray]
@@ -28,6 +29,7 @@ class Decoder:
     base: float = 10000.0
     epsilon: float = 1e-5
     interleaved: bool = True
+    stretch: float = 1.0
 
     def logits(self, tokens: Sequence[int]) -> np.ndarray:
         """(tokens, vocabulary): those behind each token."""
@@ -64,7 +66,7 @@ class Decoder:
 
     def _turned(self, x: np.ndarray) -> np.ndarray:
         half = x.shape[-1] // 2
-        angles = np.arange(len(x))[:, None, None] * self.base ** (-np.arange(half) / half)
+        angles = np.arange(len(x))[:, None, None] / self.stretch * self.base ** (-np.arange(half) / half)
         first, second = (slice(0, None, 2), slice(1, None, 2)) if self.interleaved else (slice(half), slice(half, None))
         a, b, out = x[..., first], x[..., second], np.empty_like(x)
         out[..., first] = a * np.cos(angles) - b * np.sin(angles)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
+from ..core.errors import InputError
 from .shared.common import Progress, print_json
 
 SUMMARY = "talk with a language model of a GGUF file, with its own tokenizer and chat template"
@@ -21,26 +23,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-new", type=int, default=256, metavar="N", help="tokens of an answer (default: 256)")
     parser.add_argument("--capacity", type=int, default=2048, metavar="N", help="tokens of a talk (default: 2048)")
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 takes the likeliest (default)")
-    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="draw from so many; 0 from all (default)")
+    parser.add_argument(
+        "--top-k", type=int, default=0, metavar="K",
+        help="draw from so many; 0 from all (default); it counts with a temperature above 0 only",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, help="of what is drawn")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compile, and answer."""
+    """Compile, and answer, until nothing more is said or the talk is longer than the cache."""
     from .. import compile as compile_model
     from .. import zoo
+    from ..runtime.memory.generation import check_draws
 
-    with Progress(f"compiling {args.model}"):
-        model = zoo.gguf(args.model, capacity=args.capacity)
-        dialogue = zoo.Dialogue(args.model)
-        compiled = compile_model(model, dims={"S": (1, 256)}, specialize={"S": (1,)}, state="auto")
+    check_draws(max_new=args.max_new, top_k=args.top_k, temperature=args.temperature, seed=args.seed)
     messages = [{"role": "system", "content": args.system}] if args.system else []
+    with Progress(f"compiling {args.model}"):
+        dialogue = zoo.Dialogue(args.model)
+        first = dialogue.tokens([*messages, _of_user(args.prompt or "")])  # what is wrong is told before the compile
+        model = zoo.gguf(args.model, capacity=args.capacity)
+        capacity = model.graph.input[-1].type.tensor_type.shape.dim[2].dim_value
+        if len(first) > capacity:
+            raise InputError(f"{len(first)} tokens to begin with, where {capacity} fit", fix="a larger --capacity")
+        compiled = compile_model(model, dims={"S": (1, 256)}, specialize={"S": (1,)}, state="auto")
+    talk = len(messages)
     while (line := _line(args, messages)) is not None:
-        messages.append({"role": "user", "content": line})
-        messages.append({"role": "assistant", "content": _answer(compiled, dialogue, messages, args)})
+        tokens = dialogue.tokens([*messages, _of_user(line)])
+        if len(tokens) > capacity and len(messages) > talk:
+            print(f"the talk ends: {len(tokens)} tokens, where {capacity} fit (--capacity)", file=sys.stderr)
+            break
+        answer = _answer(compiled, dialogue, tokens, args)
+        messages += [_of_user(line), {"role": "assistant", "content": answer}]
     if args.json:
         print_json({"ok": True, "messages": messages})
     return 0
+
+
+def _of_user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
 
 
 def _line(args: argparse.Namespace, messages: list[dict[str, str]]) -> str | None:
@@ -53,13 +73,13 @@ def _line(args: argparse.Namespace, messages: list[dict[str, str]]) -> str | Non
         return None
 
 
-def _answer(compiled: Any, dialogue: Any, messages: list[dict[str, str]], args: argparse.Namespace) -> str:
+def _answer(compiled: Any, dialogue: Any, prompt: list[int], args: argparse.Namespace) -> str:
     """The model's answer, printed as it comes."""
     from .. import generate
 
     tokens = generate(
-        compiled, dialogue.tokens(messages), max_new=args.max_new, top_k=args.top_k, temperature=args.temperature,
-        seed=args.seed, stop=dialogue.ends,
+        compiled, prompt, max_new=args.max_new, top_k=args.top_k, temperature=args.temperature, seed=args.seed,
+        stop=dialogue.ends,
     )  # fmt: skip
     said = []
     for piece in dialogue.pieces(tokens):

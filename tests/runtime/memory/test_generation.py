@@ -62,3 +62,40 @@ def test_other_models_and_options_are_refused(compiled: Any) -> None:
         tvm_ext.generate(other, [1])
     with pytest.raises(OptionError):
         tvm_ext.generate(compiled, [1], temperature=-1.0)
+
+
+@pytest.mark.parametrize(
+    "prompt", ["hello", b"hello", ["1"], [[1, 2], [3]], [[1, 2]], 5, [1.0], [True], [2**63], [2**64], [None], iter([1])]
+)
+def test_prompts_of_no_whole_numbers_are_refused(prompt: Any, compiled: Any) -> None:
+    with pytest.raises(InputError):
+        tvm_ext.generate(compiled, prompt)
+
+
+@pytest.mark.parametrize("prompt", [(1, 2), np.array([1, 2], np.uint8), [np.int32(1), np.int64(2)], range(1, 3)])
+def test_prompts_of_any_whole_numbers_are_taken(prompt: Any, compiled: Any) -> None:
+    tokens = tvm_ext.generate(compiled, prompt, max_new=np.int64(2), stop=np.array([100]))
+    assert list(tokens) == list(tvm_ext.generate(compiled, [1, 2], max_new=2))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_new": 2.5}, {"max_new": "2"}, {"max_new": True}, {"max_new": -1}, {"top_k": 1.5}, {"top_k": None},
+     {"seed": -1}, {"seed": 1.5}, {"seed": "a"}, {"stop": 5}, {"stop": "ab"}, {"stop": [1.5]}, {"stop": None},
+     {"temperature": "1"}, {"temperature": None}, {"temperature": float("nan")}, {"temperature": float("inf")}],
+)  # fmt: skip
+def test_options_of_other_types_are_refused(wrong: dict[str, Any], compiled: Any) -> None:
+    with pytest.raises(OptionError):
+        tvm_ext.generate(compiled, [1], **wrong)
+
+
+def test_a_model_that_takes_no_single_token_is_refused(model: Any) -> None:
+    several = tvm_ext.compile(model, dims={"S": (2, 4)}, state="auto", threads=1, cache=False)
+    with pytest.raises(OptionError):
+        tvm_ext.generate(several, [1, 2, 3])
+
+
+@pytest.mark.parametrize("temperature", [1e-310, 5e-324, np.float32(1e-40)])
+def test_temperatures_near_0_take_the_likeliest(temperature: float) -> None:
+    logits = np.array([3, -2e38, 7, 6.999999], np.float32)
+    assert {_picked(logits, 0, temperature, np.random.default_rng(seed)) for seed in range(5)} == {2}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,8 @@ import numpy as np
 import pytest
 
 from tvm_ext.cli.app import main
-from tvm_ext.core.errors import ModelError
-from tvm_ext.frontend.zoo import Dialogue
+from tvm_ext.core.errors import InputError, ModelError, TvmExtError
+from tvm_ext.frontend.zoo import Dialogue, gguf
 
 package = pytest.importorskip("gguf")
 pytest.importorskip("tokenizers")
@@ -20,8 +22,12 @@ TEMPLATE = "{% for m in messages %}<s>{{ m['role'] }} {{ m['content'] }}<e>{% en
 LETTERS = [chr(c) for c in (*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324))]
 
 
-def written(path: Path, template: str = TEMPLATE, kind: str = "gpt2", split: str = "smollm") -> Path:
-    """A model of one layer with a tokenizer of bytes, a few pairs, and three tokens of control."""
+def written(path: Path, template: str = TEMPLATE, kind: str = "gpt2", split: str = "smollm", **fields: Any) -> Path:
+    """A model of one layer with a tokenizer of bytes, a few pairs, and three tokens of control.
+
+    Args:
+        fields: other values of fields of the tokenizer, by their names.
+    """
     rng, writer = np.random.default_rng(1), package.GGUFWriter(str(path), "llama")
     tokens = ["<s>", "<e>", "<pad>", *LETTERS, "he", "ll", "hell", "hello", "Ġhello"]
     merges = ["h e", "l l", "he ll", "hell o", "Ġ hello"]
@@ -31,12 +37,13 @@ def written(path: Path, template: str = TEMPLATE, kind: str = "gpt2", split: str
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_tokenizer_model(kind)
     writer.add_tokenizer_pre(split)
-    writer.add_token_list(tokens)
-    writer.add_token_types([3, 3, 3, *[1] * (len(tokens) - 3)])
-    writer.add_token_merges(merges)
-    writer.add_bos_token_id(0)
-    writer.add_eos_token_id(1)
-    writer.add_chat_template(template)
+    known: dict[str, Any] = {"tokens": tokens, "token_type": [3, 3, 3, *[1] * (len(tokens) - 3)], "merges": merges,
+                             "bos_token_id": 0, "eos_token_id": 1}  # fmt: skip
+    for name, value in (known | fields).items():
+        add = {list: writer.add_array, int: writer.add_uint32, str: writer.add_string}[type(value)]
+        add(f"tokenizer.ggml.{name}", value)
+    if template:
+        writer.add_chat_template(template)
     shapes: dict[str, tuple[int, ...]] = {"token_embd": (len(tokens), 32), "output_norm": (32,)}
     shapes |= {f"blk.0.{n}": (32,) for n in ("attn_norm", "ffn_norm")}
     parts = ("attn_q", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
@@ -68,9 +75,87 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     for number, wrong in enumerate(({"kind": "llama"}, {"split": "other"})):
         with pytest.raises(ModelError):
             Dialogue(written(tmp_path / f"{number}.gguf", **wrong))
-    for number, template in enumerate(("", "{% for %}", "{{ ''.__class__.__mro__[1].__subclasses__() }}")):
+    for number, template in enumerate(("", "{% for %}", "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+                                        "{{ 1 + 'a' }}", "{{ 1 / 0 }}", "{{ range(10 ** 9) }}")):  # fmt: skip
         with pytest.raises(ModelError):
             Dialogue(written(tmp_path / f"t{number}.gguf", template)).tokens([{"role": "user", "content": "x"}])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tokens", "hello"), ("tokens", [1, 2]), ("tokens", ["<s>", "<e>"]), ("token_type", ["a"]), ("merges", "h e"),
+        ("merges", ["he"]), ("merges", ["h e l"]), ("merges", ["no pair"]), ("merges", [1]), ("bos_token_id", 10**6),
+        ("eos_token_id", "1"), ("eot_token_id", 300),
+    ],
+)  # fmt: skip
+def test_damaged_fields_are_named(field: str, value: Any, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"tokenizer\.ggml"):
+        Dialogue(written(tmp_path / "m.gguf", **{field: value}))
+
+
+def test_no_bytes_raise_what_is_not_of_this_library(tmp_path: Path) -> None:
+    whole, path, rng = written(tmp_path / "m.gguf").read_bytes(), tmp_path / "x.gguf", np.random.default_rng(7)
+    head = whole.index(b"blk.0")  # behind it are names and shapes of tensors, then the tensors
+    refused = 0
+    for trial in range(150):
+        data = bytearray(whole)
+        if trial % 3:
+            for place in rng.integers(0, head + 1000 if trial % 2 else 1200, 1 + trial % 4):
+                data[place] = rng.integers(256)
+        else:
+            del data[int(rng.integers(len(data))) :]
+        path.write_bytes(data)
+        for read in (lambda: gguf(path), lambda: Dialogue(path).tokens([{"role": "user", "content": "hello"}])):
+            try:
+                read()
+            except TvmExtError:
+                refused += 1
+    assert refused > 100
+
+
+def test_text_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        Dialogue(written(tmp_path / "m.gguf")).tokens("\udc80")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "template"),
+    [
+        (["--max-new", "-1"], TEMPLATE), (["--capacity", "0"], TEMPLATE), (["--temperature", "nan"], TEMPLATE),
+        (["--top-k", "-1"], TEMPLATE), (["--seed", "-1"], TEMPLATE), ([], ""), ([], "{{ 1 + 'a' }}"),
+        (["--prompt", "9" * 200], TEMPLATE),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_before_the_compile(
+    arguments: list[str], template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiles: list[Any] = []
+    monkeypatch.setattr("tvm_ext.compile", lambda *args, **options: compiles.append(args))
+    assert main(["chat", str(written(tmp_path / "m.gguf", template)), *arguments]) == 2
+    assert not compiles
+
+
+def test_packages_are_missed_before_the_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiles: list[Any] = []
+    monkeypatch.setattr("tvm_ext.compile", lambda *args, **options: compiles.append(args))
+    path = str(written(tmp_path / "m.gguf"))
+    for name in ("jinja2.sandbox", "tokenizers"):
+        with monkeypatch.context() as within:
+            within.setitem(sys.modules, name, None)
+            assert main(["chat", path]) != 0
+    assert not compiles
+
+
+def test_a_talk_beyond_the_capacity_ends(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(written(tmp_path / "m.gguf"))
+    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n" * 20))
+    assert main(["chat", path, "--max-new", "5", "--capacity", "64", "--json"]) == 0
+    out, err = capsys.readouterr()
+    said = json.loads(out)["messages"]
+    assert 2 <= len(said) < 40 and [m["role"] for m in said] == ["user", "assistant"] * (len(said) // 2)
+    assert "--capacity" in err
 
 
 def test_chat(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

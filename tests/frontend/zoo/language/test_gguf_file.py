@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.oracles.language import Decoder
 from tests.oracles.reference import onnxruntime_outputs
-from tvm_ext.core.errors import ModelError
+from tvm_ext.core.errors import ModelError, OptionError
 
 from .test_llama import empty_caches, fed
 
@@ -19,17 +20,24 @@ SHAPES = {"attn_q": (64, 64), "attn_k": (32, 64), "attn_v": (32, 64), "attn_outp
           "ffn_up": (96, 64), "ffn_down": (64, 96)}  # fmt: skip
 
 
-def written(path: Path, kinds: dict[str, str], tied: bool = True, architecture: str = "llama") -> Decoder:
+def written(
+    path: Path, kinds: dict[str, str], tied: bool = True, architecture: str = "llama", **fields: str | float
+) -> Decoder:
     """A model of one layer, and what its weights are.
 
     Args:
         kinds: part of a weight's name -> its type; the others are F32.
+        fields: more metadata, by their names behind "llama.", with "__" for ".".
     """
     rng, decoded = np.random.default_rng(3), dict[str, np.ndarray]()
     writer = package.GGUFWriter(str(path), architecture)
     for name, value in (("block_count", 1), ("embedding_length", 64), ("context_length", 64),
                         ("feed_forward_length", 96), ("head_count", 4), ("head_count_kv", 2)):  # fmt: skip
-        getattr(writer, f"add_{name}")(value)
+        if f"attention__{name}" not in fields:
+            getattr(writer, f"add_{name}")(value)
+    for key, field in fields.items():
+        add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}[type(field)]
+        add(f"llama.{key.replace('__', '.')}", field)
     writer.add_layer_norm_rms_eps(1e-5)
     shapes: dict[str, tuple[int, ...]] = {"token_embd": (48, 64), "output_norm": (64,)}
     shapes |= {} if tied else {"output": (48, 64)}
@@ -82,3 +90,49 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
     for name in ("none", "text", "other", "types"):
         with pytest.raises(ModelError):
             gguf(tmp_path / f"{name}.gguf")
+    with pytest.raises(ModelError):
+        written(tmp_path / "table.gguf", {"token": "Q4_1"})
+        gguf(tmp_path / "table.gguf")
+    for capacity in (0, -1, 2.5):
+        with pytest.raises(OptionError):
+            gguf(tmp_path / "types.gguf", capacity=capacity)
+
+
+@pytest.mark.parametrize(
+    ("fields", "stretch"),
+    [
+        ({"rope__scaling__type": "linear", "rope__scaling__factor": 4.0}, 4.0),
+        ({"rope__scaling__factor": 2.5}, 2.5),
+        ({"rope__scale_linear": 4.0}, 4.0),
+        ({"rope__scaling__type": "none", "rope__scaling__factor": 4.0}, 1.0),
+        ({"rope__scaling__factor": 0.0}, 1.0),
+    ],
+)
+def test_positions_are_divided(fields: dict[str, str | float], stretch: float, tmp_path: Path) -> None:
+    from tvm_ext.frontend.zoo import gguf
+
+    oracle = written(tmp_path / "m.gguf", {}, **fields)
+    tokens = [int(t) for t in np.random.default_rng(0).integers(0, 48, 40)]
+    model = gguf(tmp_path / "m.gguf", every=True, exact=True)
+    got = onnxruntime_outputs(model, {**fed(tokens), **empty_caches(model)})["logits"][0]
+    np.testing.assert_allclose(got, replace(oracle, stretch=stretch).logits(tokens), rtol=0, atol=1e-4)
+    assert stretch == 1 or np.abs(got - oracle.logits(tokens)).max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0}, {"rope__scaling__factor": -2.0},
+        {"rope__scaling__type": 1}, {"rope__scaling__factor": float("nan")}, {"rope__freq_base": 0.0},
+        {"attention__head_count": 0}, {"attention__head_count": 64}, {"attention__head_count": 3},
+        {"attention__head_count": "4"}, {"attention__head_count": 4.5}, {"attention__head_count_kv": 3},
+        {"attention__head_count_kv": 0}, {"attention__value_length": 8}, {"attention__scale": 0.5},
+        {"rope__dimension_count": 8},
+    ],
+)  # fmt: skip
+def test_metadata_of_what_is_not_computed_are_refused(fields: dict[str, str | float], tmp_path: Path) -> None:
+    from tvm_ext.frontend.zoo import gguf
+
+    written(tmp_path / "m.gguf", {}, **fields)
+    with pytest.raises(ModelError, match=next(iter(fields)).rpartition("__")[2].partition("_")[0]):
+        gguf(tmp_path / "m.gguf")

@@ -10,8 +10,10 @@ import pytest
 import tvm_ext
 from tests.oracles.language import decoder_of
 from tests.oracles.reference import onnxruntime_outputs
-from tvm_ext.core.errors import OptionError
+from tvm_ext.core.errors import ModelError, OptionError
 from tvm_ext.frontend.zoo import llama
+from tvm_ext.frontend.zoo.language.graph import LlamaSizes, language_model
+from tvm_ext.frontend.zoo.language.weights import in_blocks
 
 SIZES: dict[str, Any] = {"layers": 2, "heads": 4, "kv_heads": 2, "hidden": 64}
 
@@ -62,7 +64,19 @@ def test_seeds() -> None:
     assert one == again != other
 
 
-@pytest.mark.parametrize("wrong", [{"heads": 3}, {"kv_heads": 3}, {"bits": 3}, {"layers": 0}])
-def test_sizes_that_do_not_fit_are_refused(wrong: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"heads": 3}, {"kv_heads": 3}, {"bits": 3}, {"layers": 0}, {"capacity": 0}, {"intermediate": -1},
+        {"block": 0}, {"block": 48}, {"block": 128}, {"block": 0, "bits": 32}, {"block": 32.0},
+    ],
+)  # fmt: skip
+def test_sizes_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         llama(**{**SIZES, **wrong})
+
+
+def test_a_table_of_broken_blocks_is_refused() -> None:
+    table = in_blocks(np.ones((8, 40), np.float32), 4, 16)
+    with pytest.raises(ModelError, match="whole number of blocks"):
+        language_model("m", LlamaSizes(1, 40, 2, 1, 8, 4), {"token_embd.weight": table})

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ....core.errors import ModelError
+from ....core.errors import InputError, ModelError, naming
 from ....core.extras import extra
 from .gguf_file import Fields, open_gguf
 
@@ -37,7 +37,7 @@ class Dialogue:
         ends: tokens that end an answer.
 
     Raises:
-        ModelError: no such file, or it has no tokenizer of pairs of bytes, or no chat template that can be read.
+        ModelError: no such file, or it has no tokenizer of pairs of bytes, or a field of these is damaged.
         ToolError: one of the packages of the extra "chat" is not installed.
     """
 
@@ -45,23 +45,30 @@ class Dialogue:
         self._path = os.fspath(path)
         read = Fields(open_gguf(path), path)
         self._tokenizer = self._tokenizer_of(read)
-        self._template = read.value("tokenizer.chat_template")
-        names = read.value("tokenizer.ggml.tokens")
-        special = {name: read.value(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos", "eot")}
-        self._known = {f"{name}_token": names[number] for name, number in special.items() if number is not None}
-        self.ends = tuple(number for name, number in special.items() if number is not None and name != "bos")
+        self._template = read.value("tokenizer.chat_template", "")
+        if not isinstance(self._template, str):
+            raise read.error("field tokenizer.chat_template is no text")
+        names, special = read.items("tokenizer.ggml.tokens", str), dict[str, int]()
+        for name in ("bos", "eos", "eot"):
+            number = read.value(f"tokenizer.ggml.{name}_token_id")
+            if number is not None and not (isinstance(number, int) and 0 <= number < len(names)):
+                raise read.error(f"field tokenizer.ggml.{name}_token_id: {number!r} of {len(names)} tokens")
+            special |= {} if number is None else {name: number}
+        self._known = {f"{name}_token": names[number] for name, number in special.items()}
+        self.ends = tuple(number for name, number in special.items() if name != "bos")
 
     def _tokenizer_of(self, read: Fields) -> Any:
         tokenizers = extra("tokenizers", "chat", "text of a language model")
         kind, split = read.value("tokenizer.ggml.model"), read.value("tokenizer.ggml.pre", "gpt-2")
-        if kind != "gpt2" or split not in _SPLITS:
+        if kind != "gpt2" or split not in tuple(_SPLITS):
             wrong = f"{self._path!r}: tokenizer {kind!r} that splits text as {split!r}"
             raise ModelError(wrong, fix=f"'gpt2' with one of {', '.join(_SPLITS)} works; generate() takes any tokens")
-        names, types = read.value("tokenizer.ggml.tokens"), read.value("tokenizer.ggml.token_type", [])
-        merges = [tuple(pair.split(" ")) for pair in read.value("tokenizer.ggml.merges")]
-        tokenizer = tokenizers.Tokenizer(
-            tokenizers.models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=merges)
-        )
+        names, types = read.items("tokenizer.ggml.tokens", str), read.items("tokenizer.ggml.token_type", int, [])
+        merges = [tuple(pair.split(" ")) for pair in read.items("tokenizer.ggml.merges", str)]
+        vocabulary = {name: i for i, name in enumerate(names)}
+        wrong = f"{self._path!r}: tokenizer.ggml.merges are no pairs of tokenizer.ggml.tokens"
+        with naming(ModelError, lambda: wrong, "the file is damaged"):
+            tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=merges))
         digits, pattern = _SPLITS[split]
         steps = [tokenizers.pre_tokenizers.Digits(individual_digits=True)] if digits else []
         if pattern:
@@ -77,21 +84,22 @@ class Dialogue:
         """Tokens of a text, or of messages as the file's template writes them, with the beginning of an answer.
 
         Raises:
-            ModelError: the file has no template, or it cannot be read.
+            ModelError: the file has no template, or it cannot be read, or refuses the messages.
+            InputError: text that is no Unicode, such as a half of a pair of surrogates.
         """
         text = messages if isinstance(messages, str) else self._written(messages)
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        with naming(InputError, lambda: f"text {text[:40]!r}", "give text of Unicode"):
+            return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def _written(self, messages: Sequence[Message]) -> str:
-        jinja2, sandbox = (extra(name, "chat", "a chat template") for name in ("jinja2", "jinja2.sandbox"))
+        sandbox = extra("jinja2.sandbox", "chat", "a chat template")
         if not self._template:
             raise ModelError(f"{self._path!r} has no chat template", fix="give it text instead of messages")
         environment = sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        try:
+        wrong = f"{self._path!r}: tokenizer.chat_template"
+        with naming(ModelError, lambda: wrong, "the template of the file does not take these messages"):
             template = environment.from_string(self._template)
             return str(template.render(messages=list(messages), add_generation_prompt=True, **self._known))
-        except jinja2.TemplateError as error:
-            raise ModelError(f"{self._path!r}: its chat template: {error}") from error
 
     def text(self, tokens: Sequence[int]) -> str:
         """What tokens say, without those of control."""

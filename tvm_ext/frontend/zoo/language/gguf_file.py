@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....core.errors import ModelError
+from ....core.errors import ModelError, naming
 from ....core.extras import extra
+from ..sizes import check_sizes
 from .graph import LlamaSizes, language_model
 from .weights import BlockMatrix, Matrix, nibbles
 
@@ -34,71 +36,122 @@ def gguf(
         exact: products of float32; else they may be of 8-bit numbers.
 
     Raises:
-        ModelError: no GGUF file, another architecture, another type of weights, tensors missing or left over.
+        ModelError: no GGUF file, or a damaged one; another architecture or type of weights; positions that are scaled
+            in another way than linearly; tensors missing or left over.
+        OptionError: `capacity` is below 1.
         ToolError: the package `gguf` is not installed.
     """
+    check_sizes(capacity=capacity)
     reader = open_gguf(path)
-    read = Fields(reader, path)
+    sizes = _sizes(Fields(reader, path), capacity)
+    weights = {str(tensor.name): _matrix(tensor, path) for tensor in reader.tensors}
+    return language_model(os.path.basename(os.fspath(path)), sizes, weights, every, exact)
+
+
+def _sizes(read: Fields, capacity: int) -> LlamaSizes:
+    """What the metadata say.
+
+    Raises:
+        ModelError: metadata that are missing, or of a model that is not computed.
+    """
     heads, hidden = read.whole("attention.head_count"), read.whole("embedding_length")
     kv_heads = read.whole("attention.head_count_kv", heads)
     sizes = LlamaSizes(
         read.whole("block_count"), hidden, heads, kv_heads, read.vocabulary(),
-        min(capacity, read.whole("context_length", capacity)), read.number("rope.freq_base", 10000.0),
-        read.number("attention.layer_norm_rms_epsilon", 1e-5),
+        min(capacity, read.whole("context_length", capacity)), read.number("rope.freq_base", 10000.0, least=1),
+        read.number("attention.layer_norm_rms_epsilon", 1e-5), stretch=_stretch(read),
     )  # fmt: skip
-    turned = read.whole("rope.dimension_count", sizes.size)
-    if hidden % heads or turned != sizes.size or read.whole("attention.key_length", sizes.size) != sizes.size:
-        raise ModelError(f"{os.fspath(path)!r}: heads of {sizes.size} numbers, of which {turned} are turned")
-    weights = {str(tensor.name): _matrix(tensor, path) for tensor in reader.tensors}
-    return language_model(os.path.basename(os.fspath(path)), sizes, weights, every, exact)
+    if hidden % (2 * heads) or heads % kv_heads:
+        raise read.error(f"hidden={hidden}, heads={heads}, kv_heads={kv_heads}: heads of an even width, whole for keys")
+    for name in ("rope.dimension_count", "attention.key_length", "attention.value_length"):
+        if read.whole(name, sizes.size) != sizes.size:
+            raise read.error(f"llama.{name}={read.whole(name)}, where heads have {sizes.size} numbers")
+    scale = read.number("attention.scale", 0.0)
+    if scale and not math.isclose(scale, sizes.size**-0.5, rel_tol=1e-5):
+        raise read.error(f"llama.attention.scale={scale}, where {sizes.size**-0.5} is computed")
+    return sizes
+
+
+def _stretch(read: Fields) -> float:
+    """What positions are divided by: the factor of linear scaling, which 0 and the type "none" leave out."""
+    kind = read.value("llama.rope.scaling.type", "linear")
+    if kind not in ("none", "linear"):
+        raise read.error(f"llama.rope.scaling.type={kind!r}", fix="'linear' and 'none' are computed")
+    factor = read.number("rope.scaling.factor", read.number("rope.scale_linear", 0.0))
+    return 1.0 if kind == "none" or factor == 0 else factor
 
 
 def open_gguf(path: str | os.PathLike[str]) -> Any:
     """A reader of the package `gguf`.
 
     Raises:
-        ModelError: no such file, or no GGUF file.
+        ModelError: no such file, or no GGUF file, or not all of it.
         ToolError: the package is not installed.
     """
-    package = extra("gguf", "gguf", "a GGUF file")
-    try:
-        return package.GGUFReader(os.fspath(path))
-    except (OSError, ValueError, IndexError) as error:
-        raise ModelError(f"{os.fspath(path)!r} cannot be read as GGUF: {error}", fix="give a .gguf file") from error
+    base: Any = extra("gguf", "gguf", "a GGUF file").GGUFReader
+
+    class Reader(base):
+        def _get(self, offset: int, dtype: Any, count: int = 1, **order: Any) -> np.ndarray:
+            """Numbers at an offset; the package's own gives fewer behind the end, for as many as the file claims."""
+            array: np.ndarray = super()._get(offset, dtype, count, **order)
+            if len(array) < count:
+                raise ValueError(f"it ends before byte {offset}")
+            return array
+
+    with naming(ModelError, lambda: f"{os.fspath(path)!r} cannot be read as GGUF", fix="give a whole .gguf file"):
+        return Reader(os.fspath(path))
 
 
 class Fields:
     """Metadata of a file of the Llama family, by the names that follow the architecture's.
 
     Raises:
-        ModelError: another architecture.
+        ModelError: another architecture; of methods: the field is missing or damaged, or says something else.
     """
 
     def __init__(self, reader: Any, path: str | os.PathLike[str]) -> None:
         self._reader, self._path = reader, os.fspath(path)
         kind = self.value("general.architecture")
         if kind != "llama":
-            raise ModelError(f"{self._path!r}: architecture {kind!r}", fix="models of architecture 'llama' are read")
+            raise self.error(f"architecture {kind!r}", fix="models of architecture 'llama' are read")
+
+    def error(self, wrong: str, fix: str = "") -> ModelError:
+        """An error that names the file."""
+        return ModelError(f"{self._path!r}: {wrong}", fix=fix)
 
     def value(self, name: str, default: Any = None) -> Any:
         """A field by its whole name."""
         field = self._reader.get_field(name)
-        return default if field is None else field.contents()
+        with naming(ModelError, lambda: f"{self._path!r}: field {name}", fix="the file is damaged"):
+            return default if field is None else field.contents()
 
-    def number(self, name: str, default: float | None = None) -> float:
-        """A number by its name behind "llama."."""
+    def items(self, name: str, kind: type, default: list[Any] | None = None) -> list[Any]:
+        """A list of strings or of numbers, by its whole name."""
+        value = self.value(name, default)
+        if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
+            raise self.error(f"field {name} is no list of {kind.__name__}")
+        return value
+
+    def number(self, name: str, default: float | None = None, least: float = 0) -> float:
+        """A finite number of `least` or more by its name behind "llama."."""
         value = self.value(f"llama.{name}", default)
-        if not isinstance(value, int | float):
-            raise ModelError(f"{self._path!r} says llama.{name}={value!r}, where a number is needed")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
+            raise self.error(f"llama.{name}={value!r}, where a number of {least} or more is needed")
         return value
 
     def whole(self, name: str, default: int | None = None) -> int:
-        """A whole number, as :meth:`number`."""
-        return int(self.number(name, default))
+        """A whole number of 1 or more, as :meth:`number`."""
+        value = self.number(name, default, least=1)
+        if value != int(value):
+            raise self.error(f"llama.{name}={value!r} is no whole number")
+        return int(value)
 
     def vocabulary(self) -> int:
         """Tokens: rows of the embedding."""
-        return next((int(t.shape[-1]) for t in self._reader.tensors if t.name == "token_embd.weight"), 0)
+        tables = [t for t in self._reader.tensors if t.name == "token_embd.weight" and len(t.shape) == 2]
+        if not tables or not tables[0].shape[-1]:
+            raise self.error("there is no matrix 'token_embd.weight'")
+        return int(tables[0].shape[-1])
 
 
 def _q4_0(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

@@ -39,6 +39,7 @@ class LlamaSizes:
         base: of the rotary angles: position * base ** (-2 i / size).
         epsilon: of the norms.
         interleaved: whether the pairs that are turned are neighbours.
+        stretch: what positions are divided by before they are turned.
     """
 
     layers: int
@@ -50,6 +51,7 @@ class LlamaSizes:
     base: float = 10000.0
     epsilon: float = 1e-5
     interleaved: bool = True
+    stretch: float = 1.0
 
     @property
     def size(self) -> int:
@@ -85,8 +87,8 @@ class _Graph:
     # ------------------------------------------------------------ layers
     def model(self, every: bool) -> None:
         """All nodes, from "input_ids" to "logits" and the caches."""
-        self._tables()
         x, skip = self._embedding(), ""
+        self._tables()
         for layer in range(self._sizes.layers):
             name = f"blk.{layer}"
             x, h = self._norm(x, skip, f"{name}.attn_norm.weight")
@@ -104,8 +106,11 @@ class _Graph:
         half = self._sizes.size // 2
         angles = self._sizes.base ** (-np.arange(half) / half)
         if "rope_freqs.weight" in self._weights:
-            angles = angles / self._vector("rope_freqs.weight", half).astype(np.float64)
-        turned = np.arange(self._sizes.capacity)[:, None] * angles
+            divisors = self._vector("rope_freqs.weight", half).astype(np.float64)
+            if not ((divisors > 0) & np.isfinite(divisors)).all():
+                raise ModelError("tensor 'rope_freqs.weight' divides angles by what is no number above 0")
+            angles = angles / divisors
+        turned = np.arange(self._sizes.capacity)[:, None] / self._sizes.stretch * angles
         self._constant("rope.cos", np.cos(turned).astype(np.float32))
         self._constant("rope.sin", np.sin(turned).astype(np.float32))
 
@@ -114,6 +119,8 @@ class _Graph:
         table = self._matrix(name, sizes.vocabulary, sizes.hidden)
         if isinstance(table, np.ndarray):
             return self._node("Gather", "embedding", [self._constant(name, table), "input_ids"], axis=0)
+        if table.depth % table.block:
+            raise ModelError(f"{name}: rows of {table.depth} numbers are no whole number of blocks of {table.block}")
         flat = BlockMatrix(table.codes.reshape(table.rows, -1), table.scales, None, table.bits, table.depth)
         operands = self._operands(f"{name}.rows", flat)
         if table.points is not None:

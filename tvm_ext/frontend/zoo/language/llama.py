@@ -16,6 +16,9 @@ from .weights import Matrix, in_blocks
 if TYPE_CHECKING:
     import onnx
 
+#: Numbers with a scale of their own, as onnxruntime has kernels for.
+_BLOCKS = (16, 32, 64, 128, 256)
+
 
 def llama(
     layers: int = 2, hidden: int = 64, heads: int = 4, kv_heads: int = 2, intermediate: int = 0, vocabulary: int = 256,
@@ -26,10 +29,11 @@ def llama(
     Args:
         layers, hidden, heads: of the decoder; a head has hidden / heads numbers, an even count.
         kv_heads: heads of keys and values.
-        intermediate: width of the feed-forward; 0 for 8 / 3 of `hidden`, in whole blocks.
+        intermediate: width of the feed-forward, 1 or more; 0 for 8 / 3 of `hidden`, in whole blocks.
         vocabulary: tokens.
         capacity: tokens that a sequence may have.
-        bits, block: of weights: 4 or 8 bits, with a scale for each `block`; 32 bits for float32.
+        bits: of weights: 4 or 8, or 32 for float32.
+        block: of 16, 32, 64, 128 or 256 numbers, which have a scale; `hidden` is a multiple of it.
         seed: of the weights.
         every: logits of all tokens; else of the last one.
         exact: products of float32; else they may be of 8-bit numbers.
@@ -48,6 +52,11 @@ def llama(
         raise OptionError(wrong, fix="hidden=64, heads=4, kv_heads=2")
     if bits not in (4, 8, 32):
         raise OptionError(f"bits={bits}: weights have 4, 8 or 32 bits", fix="bits=4")
+    check_sizes(block=block)
+    if block not in _BLOCKS or (bits != 32 and hidden % block):
+        raise OptionError(f"block={block!r}, hidden={hidden}: whole blocks of {', '.join(map(str, _BLOCKS))}")
+    if intermediate:
+        check_sizes(intermediate=intermediate)
     wide = intermediate or math.ceil(hidden * 8 / 3 / block) * block
     narrow = hidden // heads * kv_heads
     shapes = {"attn_q": (hidden, hidden), "attn_k": (narrow, hidden), "attn_v": (narrow, hidden),
