@@ -8,6 +8,7 @@ from typing import Any
 
 from ..core.errors import InputError
 from .shared.common import Progress, print_json
+from .shared.options import add_compile_arguments, compile_options
 
 SUMMARY = "talk with a language model of a GGUF file, with its own tokenizer and chat template"
 EXAMPLE = """\
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draw from so many; 0 from all (default); it counts with a temperature above 0 only",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, help="of what is drawn")
+    add_compile_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from .. import zoo
     from ..runtime.memory.generation import check_draws
 
+    options = {"dims": {"S": (1, 256)}, "specialize": {"S": (1,)}, "state": "auto", **compile_options(args)}
     check_draws(max_new=args.max_new, top_k=args.top_k, temperature=args.temperature, seed=args.seed)
     messages = [{"role": "system", "content": args.system}] if args.system else []
     with Progress(f"compiling {args.model}"):
@@ -45,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         capacity = model.graph.input[-1].type.tensor_type.shape.dim[2].dim_value
         if len(first) > capacity:
             raise InputError(f"{len(first)} tokens to begin with, where {capacity} fit", fix="a larger --capacity")
-        compiled = compile_model(model, dims={"S": (1, 256)}, specialize={"S": (1,)}, state="auto")
+        compiled = compile_model(model, **options)
     talk = len(messages)
     while (line := _line(args, messages)) is not None:
         tokens = dialogue.tokens([*messages, _of_user(line)])

@@ -202,7 +202,9 @@ class _Graph:
                     continue
                 value = self._defs[reader]
                 moves = is_movement(value)
-                if of(op_name(value)).jump == "quantized" and dtype_of(reader) in STORED:  # to fewer numbers than it has
+                if (
+                    of(op_name(value)).jump == "quantized" and dtype_of(reader) in STORED
+                ):  # to fewer numbers than it has
                     continue
                 if not moves and not self._passes_on(value, reader, operand, lowered):
                     return f"{op_name(value).removeprefix('relax.') or 'an expression'} reads it"
