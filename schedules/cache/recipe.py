@@ -12,7 +12,7 @@ from tvm.s_tir import Schedule
 from tvm_ext.core.cost.estimate import seconds, thread_counts
 from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.errors import UnsupportedError
-from tvm_ext.core.group import CONSTANTS, GROUP, SUMS, Group
+from tvm_ext.core.group import SUMS, Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
 from tvm_ext.ops.kv_cache import APPEND, ATTENTION, Attention
@@ -82,14 +82,9 @@ def legalized(builder: relax.BlockBuilder, call: Call) -> relax.Expr:
     Raises:
         UnsupportedError: of what one is called with; names the reason.
     """
-    params = [relax.Var(f"p{i}", operand.ty) for i, operand in enumerate(call.args)]
-    result = relax.Var("v", call.ty)
-    value = Call(call.op, params, call.attrs, call.ty_args, ret_ty=call.ty)
-    body = relax.SeqExpr([relax.DataflowBlock([relax.VarBinding(result, value)])], result)
-    function = relax.Function(params, body, call.ty).with_attr({GROUP: call.op.name, CONSTANTS: []})
     recipe: Recipe[CacheMatch] = CacheAppend() if call.op.name == APPEND else CachedAttention()
     machine = Machine.detect("generic", 1)
-    match = recipe.match(Group("cache", function), machine)
+    match = recipe.match(Group.of_call(call), machine)
     if isinstance(match, Miss):
         raise UnsupportedError(f"{call.op.name}: {match.reason}", fix="compute it in float32")
     kernel = recipe.compute(match, recipe.default(match, machine), Layouts.plain(match.group))

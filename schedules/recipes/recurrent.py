@@ -20,7 +20,7 @@ from tvm_ext.core.cost.estimate import Stream, launch_seconds, level_of, seconds
 from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.core.graph.relax_graph import scalar_of
-from tvm_ext.core.group import CONSTANTS, GROUP, SUMS, Group, Param
+from tvm_ext.core.group import SUMS, Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
@@ -172,12 +172,7 @@ def legalized(builder: relax.BlockBuilder, call: Call) -> relax.Expr:
     Raises:
         UnsupportedError: of what it is called with; names the reason.
     """
-    params = [relax.Var(f"p{i}", operand.ty) for i, operand in enumerate(call.args)]
-    result = relax.Var("v", call.ty)
-    value = Call(call.op, params, call.attrs, call.ty_args, ret_ty=call.ty)
-    body = relax.SeqExpr([relax.DataflowBlock([relax.VarBinding(result, value)])], result)
-    function = relax.Function(params, body, call.ty).with_attr({GROUP: NAME, CONSTANTS: []})
-    match = taken(Group("recurrence", function))
+    match = taken(Group.of_call(call))
     if isinstance(match, Miss):
         raise UnsupportedError(f"{NAME}: {match.reason}", fix="compute it in float32")
     config = {"lanes": 4, "blocks": 1, "rows": 1, "threads": 1, "share": "rows"}

@@ -84,6 +84,16 @@ class Group:
             for i, p in enumerate(function.params)
         )
 
+    @classmethod
+    def of_call(cls, call: Call) -> Group:
+        """A call alone: its operands are the parameters, none of them constant."""
+        params = [relax.Var(f"p{i}", operand.ty) for i, operand in enumerate(call.args)]
+        result = relax.Var("v", call.ty)
+        value = Call(call.op, params, call.attrs, call.ty_args, ret_ty=call.ty)
+        body = relax.SeqExpr([relax.DataflowBlock([relax.VarBinding(result, value)])], result)
+        attrs = {GROUP: call.op.name, CONSTANTS: []}
+        return cls(call.op.name, relax.Function(params, body, call.ty).with_attr(attrs))
+
     @property
     def attrs(self) -> Any:
         """Attributes of the anchor's call; None of an elementwise group."""

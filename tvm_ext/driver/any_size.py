@@ -15,7 +15,7 @@ from ..core.errors import OptionError, TvmExtError, UnsupportedError
 from ..core.instruments import Instruments
 from ..core.machine import Machine
 from ..core.options import CompileOptions
-from ..core.settings.states import Axes, axis_of_growth, growing_axes
+from ..core.settings.states import Axes, growing_axes
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import input_specs
@@ -258,7 +258,8 @@ class _Lowering:
     def _check_states(self, lowered: Lowered, inputs: Sequence[TensorSpec]) -> None:
         """Raises OptionError for a state that has symbolic sizes, but for one that grows along an axis of its own."""
         for output, taken in lowered.ctx.states:
-            spec, axis = inputs[taken], axis_of_growth(lowered.imported.outputs[output], lowered.imported.inputs[taken])
+            spec = inputs[taken]
+            axis = lowered.imported.inputs[taken].axis_of_growth(lowered.imported.outputs[output])
             symbolic = {number for number, dim in enumerate(spec.shape) if isinstance(dim, str)}
             free = symbolic == {axis} and str(spec.shape[axis or 0]).isidentifier()
             if not (free or (not symbolic and (axis is None or (spec.name, axis) in self._grows))):

@@ -220,8 +220,8 @@ def _checked_pairs(metadata: Metadata) -> frozenset[tuple[int, int]]:
 
 def _grows(output: TensorSpec, taken: TensorSpec, symbols: Sequence[Symbol]) -> bool:
     """Whether the tensors of a state differ only along an axis that is a symbol of the input."""
-    differ = [pair for pair in itertools.zip_longest(taken.shape, output.shape) if pair[0] != pair[1]]
-    return output.dtype == taken.dtype and len(differ) == 1 and differ[0][0] in {symbol.name for symbol in symbols}
+    axis = taken.axis_of_growth(output)
+    return axis is not None and taken.shape[axis] in {symbol.name for symbol in symbols}
 
 
 def _check_program(program: Program, outputs: Sequence[TensorSpec], pairs: frozenset[tuple[int, int]]) -> None:

@@ -51,6 +51,14 @@ class TensorSpec:
         """The tensor for these sizes of symbols."""
         return TensorSpec(self.name, shape_at(self.shape, sizes), self.dtype)
 
+    def axis_of_growth(self, output: TensorSpec) -> int | None:
+        """The one axis along which an output that is this input in the next call differs from it; None if there is
+        none, or they differ otherwise."""
+        if output.dtype != self.dtype or len(output.shape) != len(self.shape):
+            return None
+        axes = [axis for axis, sizes in enumerate(zip(output.shape, self.shape, strict=True)) if len({*sizes}) > 1]
+        return axes[0] if len(axes) == 1 else None
+
     @functools.cached_property
     def numpy_dtype(self) -> np.dtype[Any]:
         """The dtype as numpy knows it.

@@ -8,7 +8,7 @@ import pytest
 
 from tvm_ext.core.errors import OptionError
 from tvm_ext.core.options import CompileOptions
-from tvm_ext.core.settings.states import axis_of_growth, growing_axes, state_pairs
+from tvm_ext.core.settings.states import growing_axes, state_pairs
 from tvm_ext.runtime.spec import TensorSpec
 
 
@@ -100,7 +100,7 @@ def test_a_state_grows_along_a_symbolic_axis_only() -> None:
     assert grows == {("past", 1)} and not growing_axes([TensorSpec("past", (2, 0), "float32")])
     for shape, axis in (((2, 8, 4), 1), ((2, 5, 6), 2), ((3, 8, 4), None), ((2, 5), None), ((2, 5, 4), None)):
         present = TensorSpec("present", shape, "float32")
-        assert axis_of_growth(present, past) == axis
+        assert past.axis_of_growth(present) == axis
         for state in ("auto", (("present", "past"),)):
             if axis == 1 or shape == past.shape:
                 assert state_pairs(state, [past], [present], "m", grows) == ((0, 0),)

@@ -88,14 +88,6 @@ def state_pairs(
     return tuple(sorted(pairs))
 
 
-def axis_of_growth(output: TensorSpec, taken: TensorSpec) -> int | None:
-    """The one axis along which the tensors of a pair differ; None if there is none, or they differ otherwise."""
-    if output.dtype != taken.dtype or len(output.shape) != len(taken.shape):
-        return None
-    axes = [axis for axis, sizes in enumerate(zip(output.shape, taken.shape, strict=True)) if len({*sizes}) > 1]
-    return axes[0] if len(axes) == 1 else None
-
-
 def growing_axes(inputs: Iterable[TensorSpec]) -> Axes:
     """(name of an input, axis) of all that are symbolic."""
     return frozenset(
@@ -107,7 +99,7 @@ def _difference(output: TensorSpec, taken: TensorSpec, grows: Axes) -> str:
     """How the tensors of a pair differ; "" if they do not, or only as they may."""
     if (output.shape, output.dtype) == (taken.shape, taken.dtype):
         return ""
-    if (taken.name, axis_of_growth(output, taken)) in grows:
+    if (taken.name, taken.axis_of_growth(output)) in grows:
         return ""
     return f"output {output.name!r} is {output}, and input {taken.name!r} is {taken}"
 
