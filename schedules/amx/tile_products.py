@@ -24,6 +24,8 @@ from tvm.script.ir_builder import tirx as T
 from tvm_ext.ops.scalars.expressions import dtype_of
 from tvm_ext.rates.instructions import COLUMNS, Product, tile_configuration, tile_instruction
 
+from ..blocked.prefetch import prefetch
+
 Element = Callable[[Any, Any], Any]
 """(row, column) -> the load of an element of a buffer; rows are at a constant distance in memory."""
 
@@ -138,9 +140,7 @@ class AmxTiles(Tiles):
         tile_instruction("tilestored64", tile, address, tirx.const(stride, "int64"))
 
     def prefetch(self, buffer: Any, index: Sequence[Any]) -> None:
-        address = T.address_of(tirx.BufferLoad(buffer, list(index)))
-        read, into_l2, data = 0, 2, 1
-        T.evaluate(tirx.call_intrin("void", "tirx.prefetch", address, read, into_l2, data))
+        T.evaluate(prefetch(buffer, index))
 
     def multiply(self, accumulator: int, left: int, right: int) -> None:
         tile_instruction(self.product.instruction, accumulator, left, right)

@@ -17,23 +17,21 @@ joined behind that. What stands in a cache behind the length is read by no sum.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
-from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.recipe import Config, Layouts
 from tvm_ext.ops.kv_cache import Attention
 from tvm_ext.ops.scalars.vector_math import exp_flushed, tanh
 
-from ..blocked.prefetch import LINE_BYTES
+from ..blocked.prefetch import LINE_BYTES, prefetch
 from ..steps.arguments import building
+from ..steps.attention_kernel import ceil_div, float32, float_buffer, unrolled, vectors_of
 from ..steps.recurrent_kernel import tiles
-from ..steps.transposes import sums
+from ..steps.transposes import across, sums
 from .tokens import CacheMatch, Tokens
 
 #: Units a thread, from which on the keys of a unit stay whole.
@@ -83,7 +81,7 @@ class CachedAttentionKernel:
             units = self._tokens.batch * self._groups * self._blocks
             self._parts: Any = 1
             if t.threads > 1:
-                few = _select(units <= _PARTS, t.threads, _ceil(_EVEN * t.threads, tirx.max(units, 1)))
+                few = _select(units <= _PARTS, t.threads, ceil_div(_EVEN * t.threads, tirx.max(units, 1)))
                 self._parts = _select(tirx.any(units >= _EVEN * t.threads, units % t.threads == 0), 1, few)
             self._share(units)
         return builder.get()
@@ -95,8 +93,8 @@ class CachedAttentionKernel:
         whole = isinstance(parts, int) and parts == 1
         most = units * parts if isinstance(parts, int) else _PARTS * t.threads
         if not whole:
-            self._part_results = _buffer("part_results", (most, rows, self._width))
-            self._part_sums = _buffer("part_sums", (most, rows, 2))
+            self._part_results = float_buffer("part_results", (most, rows, self._width))
+            self._part_sums = float_buffer("part_sums", (most, rows, 2))
         items = units * parts
         with T.parallel(t.threads) if t.threads > 1 else T.serial(1) as thread:
             self._state(rows)
@@ -120,11 +118,11 @@ class CachedAttentionKernel:
     def _state(self, rows: int) -> None:
         """What a thread keeps; each unit starts it anew."""
         t = self._tile
-        self._queries = _buffer("queries", (rows, self._depth))
-        self._scores = _buffer("scores", (rows, t.block))
-        self._result = _buffer("result", (rows, self._width))
-        self._largest, self._sum = (_buffer(name, (rows, t.lanes)) for name in ("largest", "sum"))
-        self._top, self._factor = (_buffer(name, (rows,)) for name in ("top", "factor"))
+        self._queries = float_buffer("queries", (rows, self._depth))
+        self._scores = float_buffer("scores", (rows, t.block))
+        self._result = float_buffer("result", (rows, self._width))
+        self._largest, self._sum = (float_buffer(name, (rows, t.lanes)) for name in ("largest", "sum"))
+        self._top, self._factor = (float_buffer(name, (rows,)) for name in ("top", "factor"))
 
     def _place(self, unit: Any) -> tuple[Any, Any, Any]:
         """Sequence, head of keys and first token of a unit."""
@@ -152,10 +150,10 @@ class CachedAttentionKernel:
         if says.window:
             start = T.bind(tirx.max(first + token + (1 - says.window), 0) // t.lanes * t.lanes)
         if not isinstance(self._parts, int) or self._parts > 1:
-            each = T.bind(_ceil(_ceil(stop - start, self._parts), t.lanes) * t.lanes)
+            each = T.bind(ceil_div(ceil_div(stop - start, self._parts), t.lanes) * t.lanes)
             start = T.bind(start + part * each)
             stop = T.bind(tirx.min(stop, start + each))
-        with T.serial(tirx.max(_ceil(stop - start, t.block), 0)) as block:
+        with T.serial(tirx.max(ceil_div(stop - start, t.block), 0)) as block:
             low = T.bind(start + block * t.block)
             count = T.bind(tirx.min(t.block, stop - low))
             self._score(b, g, (first + token, low, stop), count, rows)
@@ -170,19 +168,19 @@ class CachedAttentionKernel:
             head = T.bind(g * t.shared + r % t.shared)
 
             def write(d: Any, value: Any) -> None:
-                T.buffer_store(self._queries, value * _f(says.scale), [r, d])
+                T.buffer_store(self._queries, value * float32(says.scale), [r, d])
 
             self._tokens.turn((b, at, first + at), lambda d: self._read("query", b, at, says.first + head, d), write)
-            for d in self._vectors(self._width):
-                T.buffer_store(self._result, _f(0), [r, d])
+            for d in vectors_of(self._width, t.lanes):
+                T.buffer_store(self._result, float32(0), [r, d])
             with T.vectorized(t.lanes) as j:
-                T.buffer_store(self._sum, _f(0), [r, j])
-            T.buffer_store(self._top, _f(-math.inf), [r])
+                T.buffer_store(self._sum, float32(0), [r, j])
+            T.buffer_store(self._top, float32(-math.inf), [r])
             if "sink" in self._match.operands or says.smooth:
-                sink = self._read("sink", head) if "sink" in self._match.operands else _f(0)
+                sink = self._read("sink", head) if "sink" in self._match.operands else float32(0)
                 with T.If(part == 0), T.Then():
                     T.buffer_store(self._top, sink, [r])
-                    T.buffer_store(self._sum, _f(1), [r, 0])
+                    T.buffer_store(self._sum, float32(1), [r, 0])
 
     # ------------------------------------------------------------ one block of keys
     def _score(self, b: Any, g: Any, keys: tuple[Any, Any, Any], count: Any, rows: Any) -> None:
@@ -193,14 +191,14 @@ class CachedAttentionKernel:
         """
         t, (own, low, stop) = self._tile, keys
         with T.serial(rows) as r, T.vectorized(t.lanes) as j:
-            T.buffer_store(self._largest, _f(-math.inf), [r, j])
-        with T.serial(_ceil(count, t.lanes)) as tile, T.serial(rows) as r:
+            T.buffer_store(self._largest, float32(-math.inf), [r, j])
+        with T.serial(ceil_div(count, t.lanes)) as tile, T.serial(rows) as r:
             with T.If(r == 0), T.Then():
                 self._ask(b, g, low + tile * t.lanes)
-            acc = _buffer("acc", (t.lanes, t.lanes))
-            with _unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
-                T.buffer_store(acc, _f(0), [i, j])
-            with T.serial(self._depth // t.lanes) as v, _unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
+            acc = float_buffer("acc", (t.lanes, t.lanes))
+            with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
+                T.buffer_store(acc, float32(0), [i, j])
+            with T.serial(self._depth // t.lanes) as v, unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
                 key = low + tile * t.lanes + i
                 key = key if self._capacity % t.lanes == 0 else tirx.min(key, self._capacity - 1)
                 d = v * t.lanes + j
@@ -215,7 +213,7 @@ class CachedAttentionKernel:
                     seen = tirx.all(seen, key <= own + r // t.shared)
                 if self._says.window:
                     seen = tirx.all(seen, key > own + r // t.shared - self._says.window)
-                T.buffer_store(self._scores, tirx.Select(seen, score, _f(-math.inf)), place)
+                T.buffer_store(self._scores, tirx.Select(seen, score, float32(-math.inf)), place)
                 T.buffer_store(self._largest, tirx.max(self._largest[r, j], self._scores[place[0], place[1]]), [r, j])
 
     def _ask(self, b: Any, g: Any, low: Any) -> None:
@@ -226,29 +224,26 @@ class CachedAttentionKernel:
             param = self._match.param(role)
             if param.dtype != "float32" or not self._args.layout(param).is_plain:
                 continue
-            with T.serial(t.lanes) as i, _unrolled(-(-size // line), 1) as (part, _):
+            with T.serial(t.lanes) as i, unrolled(-(-size // line), 1) as (part, _):
                 key = tirx.min(first + i, self._capacity - 1)
-                address = T.address_of(self._args.buffer(param)[b, g, key, part * line])
-                T.evaluate(
-                    tirx.call_intrin("void", "tirx.prefetch", address, *(tirx.const(n, "int32") for n in (0, 2, 1)))
-                )
+                T.evaluate(prefetch(self._args.buffer(param), [b, g, key, part * line]))
 
     def _capped(self, score: Any) -> Any:
         cap = self._says.softcap
-        return tanh(score / _f(cap)) * _f(cap) if cap else score
+        return tanh(score / float32(cap)) * float32(cap) if cap else score
 
     def _exponentials(self, count: Any, rows: Any) -> None:
         """s = exp(s - m), factor = exp(old m - m), l = l * factor + sum of s; where m is -inf, relative to 0."""
         t = self._tile
         with T.serial(rows) as r:
-            top = T.bind(tirx.max(self._top[r], self._largest_of(self._largest[r, self._lanes_from(0)])))
-            base = T.bind(tirx.Select(top == _f(-math.inf), _f(0), top))
+            top = T.bind(tirx.max(self._top[r], across(self._largest[r, self._lanes_from(0)], t.lanes, tirx.max)))
+            base = T.bind(tirx.Select(top == float32(-math.inf), float32(0), top))
             factor = T.bind(exp_flushed(self._top[r] - base))
             T.buffer_store(self._factor, factor, [r])
             T.buffer_store(self._top, top, [r])
             with T.vectorized(t.lanes) as j:
                 T.buffer_store(self._sum, self._sum[r, j] * factor, [r, j])
-            with T.serial(_ceil(count, t.lanes)) as tile, T.vectorized(t.lanes) as j:
+            with T.serial(ceil_div(count, t.lanes)) as tile, T.vectorized(t.lanes) as j:
                 place = [r, tile * t.lanes + j]
                 T.buffer_store(self._scores, exp_flushed(self._scores[r, place[1]] - base), place)
                 T.buffer_store(self._sum, self._sum[r, j] + self._scores[r, place[1]], [r, j])
@@ -258,17 +253,17 @@ class CachedAttentionKernel:
         t = self._tile
         for row, height in tiles(0, rows, t.rows):
             with T.serial(self._width // (t.columns * t.lanes)) as column:
-                acc = _buffer("acc", (height, t.columns, t.lanes))
+                acc = float_buffer("acc", (height, t.columns, t.lanes))
 
                 def at(v: Any, j: Any, column: Any = column) -> Any:
                     return (column * t.columns + v) * t.lanes + j
 
-                with _unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
+                with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
                     T.buffer_store(acc, self._result[row + i, at(v, j)] * self._factor[row + i], [i, v, j])
-                with T.serial(count) as k, _unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
+                with T.serial(count) as k, unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
                     value = self._read("values", b, g, low + k, at(v, j))
                     T.buffer_store(acc, acc[i, v, j] + self._scores[row + i, k] * value, [i, v, j])
-                with _unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
+                with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
                     T.buffer_store(self._result, acc[i, v, j], [row + i, at(v, j)])
 
     # ------------------------------------------------------------ results
@@ -283,7 +278,7 @@ class CachedAttentionKernel:
         """out = o / l."""
         _, _, token = self._place(unit)
         with T.serial(self._rows(token)) as r:
-            inverse = T.bind(_f(1) / self._total(r))
+            inverse = T.bind(float32(1) / self._total(r))
             self._store(unit, r, lambda d: self._result[r, d] * inverse)
 
     def _keep(self, item: Any) -> None:
@@ -292,27 +287,27 @@ class CachedAttentionKernel:
         with T.serial(self._rows(token)) as r:
             T.buffer_store(self._part_sums, self._top[r], [item, r, 0])
             T.buffer_store(self._part_sums, self._total(r), [item, r, 1])
-            for d in self._vectors(self._width):
+            for d in vectors_of(self._width, self._tile.lanes):
                 T.buffer_store(self._part_results, self._result[r, d], [item, r, d])
 
     def _join(self, unit: Any) -> None:
         """out = o / l of all parts of a unit."""
         _, _, token = self._place(unit)
-        numbers, row = _buffer("numbers", (2,)), _buffer("row", (self._width,))
+        numbers, row = float_buffer("numbers", (2,)), float_buffer("row", (self._width,))
         with T.serial(self._rows(token)) as r:
-            T.buffer_store(numbers, _f(-math.inf), [0])
-            T.buffer_store(numbers, _f(0), [1])
-            for d in self._vectors(self._width):
-                T.buffer_store(row, _f(0), [d])
+            T.buffer_store(numbers, float32(-math.inf), [0])
+            T.buffer_store(numbers, float32(0), [1])
+            for d in vectors_of(self._width, self._tile.lanes):
+                T.buffer_store(row, float32(0), [d])
             with T.serial(self._parts) as part:
                 T.buffer_store(numbers, tirx.max(numbers[0], self._part_sums[unit * self._parts + part, r, 0]), [0])
             with T.serial(self._parts) as part:
                 item = T.bind(_expr(unit * self._parts + part))
                 factor = T.bind(exp_flushed(self._part_sums[item, r, 0] - numbers[0]))
                 T.buffer_store(numbers, numbers[1] + factor * self._part_sums[item, r, 1], [1])
-                for d in self._vectors(self._width):
+                for d in vectors_of(self._width, self._tile.lanes):
                     T.buffer_store(row, row[d] + factor * self._part_results[item, r, d], [d])
-            inverse = T.bind(_f(1) / numbers[1])
+            inverse = T.bind(float32(1) / numbers[1])
             self._store(unit, r, lambda d: row[d] * inverse)
 
     def _store(self, unit: Any, row: Any, value: Any) -> None:
@@ -320,27 +315,12 @@ class CachedAttentionKernel:
         t = self._tile
         b, g, token = self._place(unit)
         head = [b, token + row // t.shared, g * t.shared + row % t.shared]
-        for d in self._vectors(self._width):
+        for d in vectors_of(self._width, t.lanes):
             T.buffer_store(self._out, self._args.epilogue([*head, d], value(d)), [*head, d])
 
     # ------------------------------------------------------------ vectors
     def _lanes_from(self, start: Any) -> Any:
         return tirx.Ramp(_expr(start), 1, self._tile.lanes) if self._tile.lanes > 1 else start
-
-    def _largest_of(self, vector: Any) -> Any:
-        """The largest lane of a vector."""
-        lanes = self._tile.lanes
-        while lanes > 1:
-            vector, lanes = T.bind(vector), lanes // 2
-            low, high = ([tirx.const(i, "int32") for i in range(s, s + lanes)] for s in (0, lanes))
-            vector = tirx.max(tirx.Shuffle([vector], low), tirx.Shuffle([vector], high))
-        return vector
-
-    def _vectors(self, size: int) -> Iterator[Any]:
-        """Elements of a row, within loops over its vectors."""
-        lanes = self._tile.lanes
-        with T.serial(size // lanes) as v, T.vectorized(lanes) as j:
-            yield v * lanes + j
 
 
 def _select(condition: Any, one: Any, other: Any) -> Any:
@@ -349,26 +329,5 @@ def _select(condition: Any, one: Any, other: Any) -> Any:
     return tirx.Select(condition, one, other) if known is None else (one if known else other)
 
 
-def _ceil(size: Any, by: Any) -> Any:
-    """How many parts of at most `by` a size has."""
-    return (size + (by - 1)) // by
-
-
 def _expr(number: Any) -> Any:
     return tirx.const(number, "int32") if isinstance(number, int) else number
-
-
-@contextmanager
-def _unrolled(*extents: int) -> Iterator[list[Any]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(T.unroll(extent)) for extent in extents]
-
-
-def _buffer(name: str, shape: tuple[int, ...]) -> Any:
-    buffer = T.alloc_buffer(shape, "float32", scope="local" if name == "acc" else "global")
-    IRBuilder.name(name, buffer)
-    return buffer
-
-
-def _f(value: float) -> Any:
-    return tirx.const(value, "float32")

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,6 +41,7 @@ from tvm_ext.core.recipe import Config, Layouts, Match
 from tvm_ext.ops.scalars.vector_math import exp_flushed
 
 from .arguments import building
+from .recurrent_kernel import nested
 
 _F32 = "float32"
 
@@ -113,7 +114,7 @@ class Tile:
     @property
     def units(self) -> Any:
         """Blocks of queries of all heads."""
-        return self.batch * self.heads * _ceil(self.rows, self.queries)
+        return self.batch * self.heads * ceil_div(self.rows, self.queries)
 
 
 class AttentionKernel:
@@ -143,7 +144,7 @@ class AttentionKernel:
                 with T.serial(thread * units // threads, (thread + 1) * units // threads) as unit:
                     self._unit(unit)
                 return
-            each = _ceil(units, threads)
+            each = ceil_div(units, threads)
             with T.serial(each) as u:
                 unit = thread * each + u
                 if units % threads == 0:
@@ -155,21 +156,21 @@ class AttentionKernel:
     def _state(self) -> None:
         """What a thread keeps; each unit starts it anew."""
         t, vectors = self._tile, (self._tile.vectors, self._tile.lanes)
-        self._qt = _buffer("qt", (t.depth, *vectors))
-        self._scores = _buffer("scores", (t.block, *vectors))
-        self._result = _buffer("result", (t.queries, t.columns))
+        self._qt = float_buffer("qt", (t.depth, *vectors))
+        self._scores = float_buffer("scores", (t.block, *vectors))
+        self._result = float_buffer("result", (t.queries, t.columns))
         copied = t.columns > t.width or self._match.value.decode
-        self._values = _buffer("values", (t.block, t.columns)) if copied else None
-        self._keys = _buffer("keys", (t.block, t.depth)) if self._match.key.decode else None
-        self._top, self._sum, self._factor = (_buffer(n, vectors) for n in ("top", "sum", "factor"))
+        self._values = float_buffer("values", (t.block, t.columns)) if copied else None
+        self._keys = float_buffer("keys", (t.block, t.depth)) if self._match.key.decode else None
+        self._top, self._sum, self._factor = (float_buffer(n, vectors) for n in ("top", "sum", "factor"))
 
     def _unit(self, unit: Any) -> None:
         t = self._tile
-        blocks = _ceil(t.rows, t.queries)
+        blocks = ceil_div(t.rows, t.queries)
         head, first = unit // blocks, unit % blocks * t.queries
         b, h = head // t.heads, head % t.heads
         self._load_queries(b, h, first)
-        with T.serial(_ceil(t.keys, t.block)) as kb:
+        with T.serial(ceil_div(t.keys, t.block)) as kb:
             start = kb * t.block
             count = t.block if _divides(t.block, t.keys) else tirx.min(t.block, t.keys - start)
             self._decode_keys(b, h, start, count)
@@ -184,15 +185,15 @@ class AttentionKernel:
         t = self._tile
         with T.serial(t.vectors) as v, T.serial(t.lanes) as j, T.serial(t.depth) as d:
             value = self._read(self._match.query, b, self._row(first, v, j), h, d)
-            T.buffer_store(self._qt, value * _f(self._match.scale), [d, v, j])
+            T.buffer_store(self._qt, value * float32(self._match.scale), [d, v, j])
         with self._vectors() as (v, j):
-            T.buffer_store(self._top, _f(-math.inf), [v, j])
-            T.buffer_store(self._sum, _f(0), [v, j])
+            T.buffer_store(self._top, float32(-math.inf), [v, j])
+            T.buffer_store(self._sum, float32(0), [v, j])
         with T.serial(t.queries) as q, T.serial(t.columns // t.value_lanes) as e, T.vectorized(t.value_lanes) as j:
-            T.buffer_store(self._result, _f(0), [q, e * t.value_lanes + j])
+            T.buffer_store(self._result, float32(0), [q, e * t.value_lanes + j])
         if t.columns > t.width:  # what is beyond a row takes part in sums that nothing reads
             with T.serial(t.block) as k, T.vectorized(t.columns - t.width) as j:
-                T.buffer_store(self._values, _f(0), [k, t.width + j])
+                T.buffer_store(self._values, float32(0), [k, t.width + j])
 
     def _decode_keys(self, b: Any, h: Any, start: Any, count: Any) -> None:
         """The block's keys as numbers, where they are stored otherwise; beyond the last key, that key again."""
@@ -209,16 +210,16 @@ class AttentionKernel:
         with self._vectors() as (v, j):
             T.buffer_store(self._factor, self._top[v, j], [v, j])
         with T.serial((count + t.tile_k - 1) // t.tile_k) as tile:
-            acc = _buffer("acc", (t.tile_k, t.vectors, t.lanes))
-            with _unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
-                T.buffer_store(acc, _f(0), [i, v, j])
-            with T.serial(t.depth) as d, _unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
+            acc = float_buffer("acc", (t.tile_k, t.vectors, t.lanes))
+            with unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
+                T.buffer_store(acc, float32(0), [i, v, j])
+            with T.serial(t.depth) as d, unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
                 if self._keys is not None:
                     key = self._keys[tile * t.tile_k + i, d]
                 else:
                     key = self._read(self._match.key, b, self._key(start + tile * t.tile_k + i), h, d)
                 T.buffer_store(acc, acc[i, v, j] + key * self._qt[d, v, j], [i, v, j])
-            with _unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
+            with unrolled(t.tile_k, t.vectors) as (i, v), T.vectorized(t.lanes) as j:
                 score = acc[i, v, j]
                 if self._match.bias is not None:
                     key_index = self._key(start + tile * t.tile_k + i)
@@ -233,7 +234,7 @@ class AttentionKernel:
 
         def relative(score: Any, v: Any, j: Any) -> Any:
             top = self._top[v, j]
-            return exp_flushed(score - tirx.Select(top == _f(-math.inf), _f(0), top))
+            return exp_flushed(score - tirx.Select(top == float32(-math.inf), float32(0), top))
 
         with self._vectors() as (v, j):
             T.buffer_store(self._factor, relative(self._factor[v, j], v, j), [v, j])
@@ -255,7 +256,7 @@ class AttentionKernel:
         t = self._tile
         columns = t.tile_v * t.value_lanes
         with T.serial(t.queries // t.tile_q) as tile, T.serial(t.columns // columns) as column:
-            acc = _buffer("acc", (t.tile_q, t.tile_v, t.value_lanes))
+            acc = float_buffer("acc", (t.tile_q, t.tile_v, t.value_lanes))
 
             def query(i: Any, tile: Any = tile) -> Any:
                 return tile * t.tile_q + i
@@ -263,10 +264,10 @@ class AttentionKernel:
             def place(e: Any, j: Any, column: Any = column) -> Any:
                 return column * columns + e * t.value_lanes + j
 
-            with _unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
+            with unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
                 factor = self._factor[query(i) // t.lanes, query(i) % t.lanes]
                 T.buffer_store(acc, self._result[query(i), place(e, j)] * factor, [i, e, j])
-            with T.serial(count) as k, _unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
+            with T.serial(count) as k, unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
                 weight = self._scores[k, query(i) // t.lanes, query(i) % t.lanes]
                 at = place(e, j)
                 if self._values is None:
@@ -274,14 +275,14 @@ class AttentionKernel:
                 else:
                     value = self._values[k, at]
                 T.buffer_store(acc, acc[i, e, j] + weight * value, [i, e, j])
-            with _unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
+            with unrolled(t.tile_q, t.tile_v) as (i, e), T.vectorized(t.value_lanes) as j:
                 T.buffer_store(self._result, acc[i, e, j], [query(i), place(e, j)])
 
     def _write(self, b: Any, h: Any, first: Any) -> None:
         """out = o / l, for real queries."""
         t = self._tile
         with self._vectors() as (v, j):
-            T.buffer_store(self._sum, _f(1) / self._sum[v, j], [v, j])
+            T.buffer_store(self._sum, float32(1) / self._sum[v, j], [v, j])
         left = t.queries if _divides(t.queries, t.rows) else tirx.min(t.queries, t.rows - first)
         with T.serial(left) as q:
             for e in self._row_vectors():
@@ -309,7 +310,7 @@ class AttentionKernel:
             yield v, j
 
 
-def _ceil(size: Any, by: int) -> Any:
+def ceil_div(size: Any, by: Any) -> Any:
     """How many parts of at most `by` a size has."""
     return (size + by - 1) // by
 
@@ -330,17 +331,18 @@ def vectors_of(width: int, lanes: int) -> Iterator[Any]:
             yield whole * lanes + j
 
 
-@contextmanager
-def _unrolled(*extents: int) -> Iterator[list[Any]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(T.unroll(extent)) for extent in extents]
+def unrolled(*extents: int) -> Any:
+    """The variables of unrolled loops, within all of them."""
+    return nested(*map(T.unroll, extents))
 
 
-def _buffer(name: str, shape: tuple[int, ...]) -> Any:
+def float_buffer(name: str, shape: tuple[int, ...]) -> Any:
+    """A buffer of float32: "acc" in registers, any other one in memory."""
     buffer = T.alloc_buffer(shape, _F32, scope="local" if name == "acc" else "global")
     IRBuilder.name(name, buffer)
     return buffer
 
 
-def _f(value: float) -> Any:
+def float32(value: float) -> Any:
+    """A constant."""
     return tirx.const(value, _F32)

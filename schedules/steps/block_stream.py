@@ -15,6 +15,7 @@ bit for one, and half of float16's for two.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ from .arguments import building
 from .block_weight import BlockMatch
 from .indices import unflatten
 from .recurrent_kernel import nested
+from .transposes import across
 
 #: Largest whole number that a digit, or two, may be: -128 to 127, times 256, and -128 to 127.
 _LARGEST = {1: 127, 2: 127 * 257}
@@ -67,9 +69,7 @@ class BlockStream:
         self._match, self._tile, self._lanes = match, tile, match.lanes
         shape = match.data.shape
         self._lead = shape[:-1]
-        self._rows = 1
-        for extent in self._lead:
-            self._rows *= extent
+        self._rows = math.prod(self._lead)
         self._padded = match.blocks * match.says.block
 
     def function(self) -> tirx.PrimFunc:
@@ -278,12 +278,4 @@ def _reduced(vectors: Sequence[Any], width: int, combine: Callable[[Any, Any], A
     while len(values) > 1:
         pairs = [combine(*values[i : i + 2]) for i in range(0, len(values) - 1, 2)]
         values = [*map(T.bind, pairs), *values[len(values) // 2 * 2 :]]
-    (value,) = values
-    while width > 1:
-        width //= 2
-        value = T.bind(value)
-        halves = [
-            tirx.Shuffle([value], [tirx.IntImm("int32", start + i) for i in range(width)]) for start in (0, width)
-        ]
-        value = T.bind(combine(*halves))
-    return value
+    return T.bind(across(values[0], width, combine))

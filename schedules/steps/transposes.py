@@ -14,7 +14,7 @@ All functions emit into the IRBuilder's current block; vectors are variables, so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import tirx
@@ -61,6 +61,15 @@ def sums(rows: Sequence[Any], itemsize: int) -> Any:
     while len(groups) > 1:
         groups = [added(groups[i : i + 2], _picks(size // unit, unit)) for i in range(0, len(groups), 2)]
     return groups[0]
+
+
+def across(vector: Any, lanes: int, combine: Callable[[Any, Any], Any]) -> Any:
+    """One number of all lanes of a vector, by halves."""
+    while lanes > 1:
+        vector, lanes = T.bind(vector), lanes // 2
+        halves = [tirx.Shuffle([vector], [tirx.IntImm("int32", s + i) for i in range(lanes)]) for s in (0, lanes)]
+        vector = combine(*halves)
+    return vector
 
 
 def interleave(rows: Sequence[Any], lanes: int) -> list[Any]:

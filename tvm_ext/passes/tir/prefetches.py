@@ -18,15 +18,13 @@ from tvm import tirx
 from tvm.ir import Var
 from tvm.ir.expr import TensorLoad
 
-from ...schedules.blocked.prefetch import LINE_BYTES, LINES, SHARED_BY
+from ...schedules.blocked.prefetch import INTO_L2, LINE_BYTES, LINES, SHARED_BY, prefetch
 
-#: Arguments of LLVM's prefetch: a read, of data, into L2. Into L1 it evicts what the tile is using (10 % slower).
-#: Non-temporal it fills L1, then L2, and, once evicted, not L3, on AMD's Zen. On a Zen 5 that pays: a stream through L3
-#: that no call finds again takes half as long again for seconds at a time (14x14 layers of ResNet-18 250 us, or 390),
-#: one that passes L3 by does not. On a Zen 4 it does not: ResNet-18 with AVX2 takes 10.7 to 13.0 ms with lines into L2,
-#: 11.9 to 13.8 past L3. Elsewhere it fills L1 alone.
-_READ, _DATA = 0, 1
-_INTO_L2, _NON_TEMPORAL = 2, 0
+#: Non-temporal: it fills L1, then L2, and, once evicted, not L3, on AMD's Zen. On a Zen 5 that pays: a stream through
+#: L3 that no call finds again takes half as long again for seconds at a time (14x14 layers of ResNet-18 250 us, or
+#: 390), one that passes L3 by does not. On a Zen 4 it does not: ResNet-18 with AVX2 takes 10.7 to 13.0 ms with lines
+#: into L2, 11.9 to 13.8 past L3. Elsewhere it fills L1 alone.
+_NON_TEMPORAL = 0
 _PASSED_BY = "znver5"
 
 
@@ -34,7 +32,7 @@ def insert() -> tvm.transform.Pass:
     """A pass on kernels whose buffers are flat; a kernel without annotations is left as it is."""
 
     def visit(function: tirx.PrimFunc, mod: Any, ctx: Any) -> tirx.PrimFunc:
-        passing = _NON_TEMPORAL if _mcpu(function) == _PASSED_BY else _INTO_L2
+        passing = _NON_TEMPORAL if _mcpu(function) == _PASSED_BY else INTO_L2
 
         def shared(tiles: tirx.For) -> tirx.For:
             if SHARED_BY not in tiles.annotations:
@@ -67,8 +65,8 @@ def _prefetching(loop: tirx.For, share: Any, passing: int) -> tirx.For:
     weight, index = _first_load(loop, str(name))
     per_line = LINE_BYTES * 8 // tvm.DataType(str(weight.ty.dtype)).bits
     first = index + int(ahead) + share * (int(lines) * per_line)
-    locality = passing if int(passes) else _INTO_L2
-    asks = [_prefetch(weight, first + line * per_line, locality) for line in range(int(lines))]
+    locality = passing if int(passes) else INTO_L2
+    asks = [tirx.Evaluate(prefetch(weight, [first + line * per_line], locality)) for line in range(int(lines))]
     return _with_body(loop, tirx.SeqStmt([*asks, loop.body]), LINES)
 
 
@@ -89,11 +87,6 @@ def _first_load(loop: tirx.For, name: str) -> tuple[Any, Any]:
     index = loads[0].indices[0]
     index = index.base if isinstance(index, tirx.Ramp) else index
     return loads[0].source, tvm_ffi.structural_map(index, (Var, lambda var: inner.get(var, var)))
-
-
-def _prefetch(buffer: Any, index: Any, locality: int) -> Any:
-    address = tirx.address_of(tirx.BufferLoad(buffer, [index]))
-    return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", address, _READ, locality, _DATA))
 
 
 def _with_body(loop: tirx.For, body: Any, annotation: str) -> tirx.For:
