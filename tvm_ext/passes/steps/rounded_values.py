@@ -105,7 +105,7 @@ def _narrow_weights(function: relax.Function, ctx: CompileContext) -> dict[relax
 def _round_operand(var: relax.Var, reader: relax.Var, why: str, graph: _Graph, found: Roundings) -> None:
     """Round the values that an operand's elements are of, where they are computed; a copy of what lies in memory as
     integers, behind the movements between."""
-    if var in graph.inputs or var in graph.outputs or graph.is_dequantized(var):
+    if var in graph.inputs or var in graph.outputs or var in graph.dequantized:
         found.copies.setdefault(var, set()).add(reader)
         return
     if (var, reader) in graph.walked:
@@ -153,6 +153,7 @@ class _Graph:
     Attributes:
         inputs: of the model.
         outputs: of the model, and values whose elements one takes.
+        dequantized: values that are read from integers, or take elements of such.
         walked: values that some operand takes its elements of, with their readers on the way there.
         takers: of those that are rounded: these readers.
     """
@@ -163,6 +164,10 @@ class _Graph:
         self._uses = uses_of(function)
         self.walked: set[tuple[relax.Var, relax.Var]] = set()
         self.takers: dict[relax.Var, set[relax.Var]] = {}
+        self.dequantized: set[relax.Var] = set()
+        for var, value in self._defs.items():
+            if op_name(value) == "relax.dequantize" or not self.dequantized.isdisjoint(self.sources(var)[1]):
+                self.dequantized.add(var)
         self.outputs: set[relax.Var] = set()
         for var in reversed(list(self._defs)):
             if any(r is None or (r in self.outputs and is_movement(self._defs[r])) for r in self._uses.get(var, ())):
@@ -172,12 +177,6 @@ class _Graph:
         """Whether a value is stored narrow already."""
         value = self._defs[var]
         return op_name(value) == "relax.astype" and dtype_of(value.args[0]) in NARROW_FLOATS
-
-    def is_dequantized(self, var: relax.Var) -> bool:
-        """Whether a value is read from integers, or moved from such a one."""
-        if var in self.inputs:
-            return False
-        return op_name(self._defs[var]) == "relax.dequantize" or any(map(self.is_dequantized, self.sources(var)[1]))
 
     def sources(self, var: relax.Var) -> tuple[relax.Var, tuple[relax.Var, ...]]:
         """What moves the elements of a value, and where from; from nowhere if a source is no plain value.
@@ -202,10 +201,8 @@ class _Graph:
                     continue
                 value = self._defs[reader]
                 moves = is_movement(value)
-                if (
-                    of(op_name(value)).jump == "quantized" and dtype_of(reader) in STORED
-                ):  # to fewer numbers than it has
-                    continue
+                if of(op_name(value)).jump == "quantized" and dtype_of(reader) in STORED:
+                    continue  # it rounds to fewer numbers than a narrow float has
                 if not moves and not self._passes_on(value, reader, operand, lowered):
                     return f"{op_name(value).removeprefix('relax.') or 'an expression'} reads it"
                 if moves or (of(op_name(value)).is_elementwise and reader not in rounded):
