@@ -28,10 +28,10 @@ def conv_integer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     conv(x - zx, w) -> conv(x padded with zx, w) - zx * sum(w)
     """
     x, w, zero, w_zero = (inputs[i] for i in range(4))
-    weight = less_zero_point(w, _of_filters(w_zero, w))
     known = isinstance(w, GenericConst) and (w_zero is None or isinstance(w_zero, GenericConst))
     computed = isinstance(zero, relax.Var) and shape_of(zero) in _ONE and int(x.ty.ndim) in (3, 4)
     if not (known and computed) or text(attributes, "auto_pad", "NOTSET") != "NOTSET":
+        weight = less_zero_point(w, _of_filters(w_zero, w))
         return stock("Conv", [less_zero_point(x, zero), weight, None], attributes, opset)
     taps = w.value.numpy().astype(np.int32) - (0 if w_zero is None else _of_filters_known(w_zero, w.value.numpy().ndim))
     totals = constant(taps.sum(tuple(range(1, taps.ndim)), dtype=np.int32).reshape(-1, *[1] * (taps.ndim - 2)))

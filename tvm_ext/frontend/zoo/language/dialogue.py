@@ -107,12 +107,10 @@ class Dialogue:
 
     def pieces(self, tokens: Iterable[int]) -> Iterator[str]:
         """The text of tokens as they come; bytes of a character that is not whole yet wait."""
-        known: list[int] = []
-        told = ""
+        waiting: list[int] = []
         for token in tokens:
-            known.append(token)
-            text = self.text(known)
-            if not text.endswith("\N{REPLACEMENT CHARACTER}"):
-                yield text[len(told) :]
-                told = text
-        yield self.text(known)[len(told) :]
+            waiting.append(token)
+            if not (text := self.text(waiting)).endswith("\N{REPLACEMENT CHARACTER}"):
+                yield text
+                waiting = []
+        yield self.text(waiting)

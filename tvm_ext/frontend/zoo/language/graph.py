@@ -169,7 +169,6 @@ class _Graph:
 
     # ------------------------------------------------------------ products
     def _product(self, x: str, weight: str, output: str = "") -> str:
-        self._used.add(weight)
         return self._multiply(x, weight.removesuffix(".weight"), self._weights_of(weight), output)
 
     def _multiply(self, x: str, name: str, matrix: Matrix, output: str = "") -> str:
