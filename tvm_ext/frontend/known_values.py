@@ -23,6 +23,8 @@ from ..ops.table import of
 
 #: Elements of an operand or result; what is larger is no arithmetic on shapes and is left to the passes.
 LARGEST = 1 << 16
+#: The version from which on the axes of Squeeze and Unsqueeze are an input.
+_AXES_ARE_INPUT = 13
 
 
 def known_outputs(node: onnx.NodeProto, inputs: Sequence[Any], opset: int) -> list[np.ndarray] | None:
@@ -65,13 +67,27 @@ def _positive(values: Sequence[Any]) -> bool:
 
 def _run(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
     feeds = {name: value for name, value in zip(node.input, values, strict=True) if name}
+    if node.op_type in ("Squeeze", "Unsqueeze") and opset < _AXES_ARE_INPUT:
+        node, opset = _with_axes(node, feeds), _AXES_ARE_INPUT
     wanted = [name for name in node.output if name]
+    ends = ([onnx.ValueInfoProto(name=name) for name in names] for names in (feeds, wanted))
+    graph = onnx.helper.make_graph([node], "known", *ends)  # of a node alone the evaluator takes the newest version
     try:
         with np.errstate(all="ignore"):
-            results = ReferenceEvaluator(node, opsets={"": opset}).run(wanted, feeds)
+            results = ReferenceEvaluator(graph, opsets={"": opset}).run(wanted, feeds)
     except Exception:  # it knows fewer versions of operators than converters do, and they say what is wrong
         return None
     return [np.asarray(r) for r in results]
+
+
+def _with_axes(node: onnx.NodeProto, feeds: dict[str, Any]) -> onnx.NodeProto:
+    """The node with its axes as an input, which is fed: the evaluator takes those of an attribute one by one."""
+    axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
+    name = f"{node.input[0]}:axes"
+    if axes is not None:
+        feeds[name] = np.array(axes, np.int64)
+    inputs = [node.input[0], *([] if axes is None else [name])]
+    return onnx.helper.make_node(node.op_type, inputs, list(node.output))
 
 
 def _operands(node: onnx.NodeProto, inputs: Sequence[Any]) -> list[Any] | None:
