@@ -351,6 +351,10 @@ _TAME = (
     "microsoft.SkipSimplifiedLayerNormalization",
     "microsoft.DynamicQuantizeLSTM",
     "microsoft.DynamicQuantizeMatMul",
+    "microsoft.MatMulNBits",
+    "DeformConv",
+    "LinearAttention",
+    "Normalizer",
 )
 _SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-45, 1.0, 6e-8, 1e10, 0.5, -2.5, 65504.0, -65520.0, 3.4e38, 2.0**31]

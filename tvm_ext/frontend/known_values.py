@@ -38,7 +38,7 @@ def known_outputs(node: onnx.NodeProto, inputs: Sequence[Any], opset: int) -> li
         none that shapes are computed with. Quantized constants are among those: they stay as they are.
     """
     if node.op_type == "Constant":
-        return _run(node, [], opset) if _numeric_constant(node) else None
+        return evaluated(node, [], opset) if _numeric_constant(node) else None
     values = _operands(node, inputs)
     return None if values is None else computed(node, values, opset)
 
@@ -49,7 +49,7 @@ def computed(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: i
         return None
     if node.op_type in ("Div", "Mod") and np.asarray(values[1]).dtype.kind in "iu" and not _positive(values):
         return None  # by zero the converter refuses; before onnx 1.19 its evaluator rounds quotients down
-    results = _run(node, values, opset)
+    results = evaluated(node, values, opset)
     if results and node.op_type in ("Cast", "CastLike") and results[0].dtype.kind in "iu":
         return [converted(np.asarray(values[0]), results[0].dtype)]  # numpy has several answers to what does not fit
     return results
@@ -65,7 +65,12 @@ def _positive(values: Sequence[Any]) -> bool:
     return bool((numerator >= 0).all() and (divisor > 0).all())
 
 
-def _run(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
+def evaluated(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
+    """The outputs of a node by ONNX's evaluator, in the version of an opset; None if it does not know the operator.
+
+    Args:
+        values: of the inputs; None for one that is left out.
+    """
     feeds = {name: value for name, value in zip(node.input, values, strict=True) if name}
     if node.op_type in ("Squeeze", "Unsqueeze") and opset < _AXES_ARE_INPUT:
         node, opset = _with_axes(node, feeds), _AXES_ARE_INPUT

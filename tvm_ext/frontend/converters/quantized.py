@@ -22,6 +22,8 @@ from .layout import pad
 
 _ONE = ((), (1,))  # shapes of a single scale or zero point
 _LINE = 3  # dimensions of a tensor N C W
+#: Attributes with a number for each dimension of an image.
+_ALONG: tuple[str, ...] = ("strides", "dilations", "kernel_shape")
 
 
 def conv_integer(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -66,7 +68,7 @@ def _sums(x: Any, w: Any, zeros: Any, bias: Any, attributes: Attributes, opset: 
     if int(x.ty.ndim) == _LINE:
         x, w = (_heightened(operand) for operand in (x, w))
         before, after = attributes.get("pads") or [0, 0]
-        wide = {name: [1, *attributes[name]] for name in ("strides", "dilations", "kernel_shape") if name in attributes}
+        wide = {name: [1, *attributes[name]] for name in _ALONG if name in attributes}
         attributes = {**attributes, **wide, "pads": [0, before, 0, after]}
     weight = less_zero_point(w, _of_filters(zeros[1], w))
     return emit(stock("Conv", [less_zero_point(x, zeros[0]), weight, bias], attributes, opset))
