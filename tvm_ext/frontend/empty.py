@@ -29,7 +29,7 @@ _SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
 _MEANS = {"GlobalAveragePool": (math.nan, 0), "ReduceMean": (0, 0)}
 _PICKS = ("ArgMax", "ArgMin")
 #: Operators that read between elements, at places that are computed.
-_SAMPLERS = ("GridSample", "MaxRoiPool", "Resize", "RoiAlign", "Upsample")
+_SAMPLERS = ("GridSample", "MaxRoiPool", "RoiAlign")
 #: Operators that add products of elements to a bias for each channel, their third input.
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
 
