@@ -341,6 +341,7 @@ _TAME = (
     "Inverse",
     "Col2Im",
     "Resize",
+    "Upsample",
     "microsoft.Attention",
     "microsoft.CDist",
     "microsoft.Inverse",
