@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tvm_ext.core.graph.relax_graph import main_bindings, op_name, shape_of
-from tvm_ext.frontend.known_values import LARGEST, known_outputs
+from tvm_ext.frontend.known_values import LARGEST, evaluated, known_outputs
 
 from .graphs import check_numbers, imported, model, node, run_onnxruntime, value
 
@@ -75,6 +75,27 @@ def test_is_what_onnxruntime_computes(name: str) -> None:
     (got,) = known_outputs(made, operands, 17) or []
     assert got.dtype == want.dtype
     np.testing.assert_array_equal(got, want)
+
+
+_UNITS = np.arange(6, dtype=np.float32).reshape(3, 1, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [
+        *(("Squeeze", {"axes": axes}) for axes in ([1], [-2], [2, 1], [-1, 1])), ("Squeeze", {}),
+        ("Unsqueeze", {"axes": [1, 0]}), ("ReduceSum", {"axes": [0], "keepdims": 0}), ("Split", {"split": [1, 2]}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_an_older_version_has_its_attributes(name: str, attributes: Any) -> None:
+    """What became an input later, as the model's own version of ONNX has it."""
+    x = _UNITS[..., :1] if attributes.get("axes") == [-1, 1] else _UNITS
+    outputs = ["y", "z"] if name == "Split" else ["y"]
+    written = node(name, ["x"], outputs, "one", **attributes)
+    proto = model([written], [], [helper.make_empty_tensor_value_info(o) for o in outputs], {"x": x}, 11)
+    for mine, theirs in zip(evaluated(written, [x], 11) or [], run_onnxruntime(proto, {}), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 @pytest.mark.parametrize(

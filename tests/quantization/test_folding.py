@@ -102,6 +102,16 @@ def test_constants_become_weights() -> None:
     np.testing.assert_allclose(run(made, x), run(model, x), rtol=1e-6)
 
 
+def test_weights_are_computed_in_the_version_of_the_model() -> None:
+    """Before opset 13 the axes of Squeeze are an attribute."""
+    nodes = [graphs.node("Squeeze", "w", "t", axes=[1]), graphs.node("MatMul", "x t", "y", "dense")]
+    model = graphs.model(
+        nodes, [graphs.value("x", (2, 5))], [graphs.value("y", (2, 1))], {"w": graphs.random(5, 1, 1)}, opset=11
+    )
+    made, _ = folded(model)
+    assert {one.name: tuple(one.dims) for one in made.graph.initializer} == {"t": (5, 1)}
+
+
 def test_what_is_larger_than_its_weight_is_left_to_the_program() -> None:
     nodes = [graphs.node("Expand", "w s", "t"), graphs.node("Add", "x t", "y")]
     weights = {"w": graphs.random(1), "s": np.array([64, 64])}

@@ -33,6 +33,7 @@ _BEYOND_ONNX = frozenset(
         "Gemm",
         "GridSample",
         "Hardmax",
+        "Imputer",
         "LRN",
         "LSTM",
         "LinearRegressor",
@@ -43,11 +44,21 @@ _BEYOND_ONNX = frozenset(
         "QLinearConv",
         "QLinearMatMul",
         "RNN",
+        "Scaler",
+        "Softmax",
         "TopK",
     ]
 )
-#: Operators of onnxruntime's that leave a product over nothing as it lies in memory.
-_PRODUCTS = ("microsoft.MatMulIntegerToFloat", "microsoft.QGemm")
+#: Operators of onnxruntime's that leave a product over nothing as it lies in memory: two runs give two answers.
+_PRODUCTS = (
+    "QLinearConv",
+    "microsoft.DynamicQuantizeLSTM",
+    "microsoft.DynamicQuantizeMatMul",
+    "microsoft.MatMulIntegerToFloat",
+    "microsoft.QAttention",
+    "microsoft.QGemm",
+    "microsoft.QLinearConv",
+)
 #: Of a value, beside what its sums may be off.
 _RTOL = {"float32": 1e-5, "float64": 1e-12}
 
@@ -106,6 +117,8 @@ def _others(case: Case, onnxruntime: bool) -> Iterator[tuple[str, list[Any]]]:
         ways |= {"float64": _float64, "onnx": _reference}
     if case.operator in _PRODUCTS and not all(x.size for x in case.inputs):
         ways.pop("onnxruntime", None)  # which does not write a product of nothing
+    if case.operator == "ReduceLogSumExp" and case.inputs and case.inputs[0].dtype.kind in "iu":
+        ways.pop("onnxruntime", None)  # which cuts each exponential to an integer
     for name, way in ways.items():
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -172,6 +185,8 @@ def _different(name: str, case: Case, found: Sequence[Any], wanted: Sequence[Any
             dtype, chain.length() or 1, chain.magnitude(graph.output[i].name), operators=2 + len(graph.node)
         )
         rtol = _RTOL.get(dtype, 0.0)
+        if dtype == "float8_e8m0fnu" and mine.shape == theirs.shape:  # of a negative number ONNX says nothing
+            theirs = np.where(np.isnan(mine.astype(np.float32)), mine, theirs)
         by_tables = case.operator.startswith("microsoft.QLinear") and mine.dtype.kind in "iu"
         if by_tables and mine.shape == theirs.shape:
             theirs = np.where(np.abs(mine.astype(int) - theirs.astype(int)) == 1, mine, theirs)

@@ -28,6 +28,8 @@ _SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
 #: Operators that divide by how many elements there are -> what they make of none: floats, and integers.
 _MEANS = {"GlobalAveragePool": (math.nan, 0), "ReduceMean": (0, 0)}
 _PICKS = ("ArgMax", "ArgMin")
+#: Operators that read between elements, at places that are computed.
+_SAMPLERS = ("GridSample", "MaxRoiPool", "RoiAlign")
 #: Operators that add products of elements to a bias for each channel, their third input.
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
 
@@ -61,6 +63,8 @@ def outputs_of_nothing(
         return [_filled(types[0], _MEANS[node.op_type]["float" not in dtype_of(inputs[0])])]
     if _repeats(node) and is_empty(inputs[0]):
         raise Refusal("there is nothing to repeat: a dimension has size 0")
+    if node.op_type in _SAMPLERS and is_empty(inputs[0]):
+        raise Refusal("there is nothing to sample: a dimension has size 0")
     if node.op_type in _CONVOLUTIONS and any(map(is_empty, inputs[:2])):
         zeros, bias = _filled(types[0], 0), inputs[2] if len(inputs) > 2 else None
         return [zeros if bias is None else zeros + relax.op.reshape(bias, (-1, *[1] * (len(shapes[0] or ()) - 2)))]

@@ -23,6 +23,8 @@ from ..ops.table import of
 
 #: Elements of an operand or result; what is larger is no arithmetic on shapes and is left to the passes.
 LARGEST = 1 << 16
+#: The version from which on the axes of Squeeze and Unsqueeze are an input.
+_AXES_ARE_INPUT = 13
 
 
 def known_outputs(node: onnx.NodeProto, inputs: Sequence[Any], opset: int) -> list[np.ndarray] | None:
@@ -36,7 +38,7 @@ def known_outputs(node: onnx.NodeProto, inputs: Sequence[Any], opset: int) -> li
         none that shapes are computed with. Quantized constants are among those: they stay as they are.
     """
     if node.op_type == "Constant":
-        return _run(node, [], opset) if _numeric_constant(node) else None
+        return evaluated(node, [], opset) if _numeric_constant(node) else None
     values = _operands(node, inputs)
     return None if values is None else computed(node, values, opset)
 
@@ -47,7 +49,7 @@ def computed(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: i
         return None
     if node.op_type in ("Div", "Mod") and np.asarray(values[1]).dtype.kind in "iu" and not _positive(values):
         return None  # by zero the converter refuses; before onnx 1.19 its evaluator rounds quotients down
-    results = _run(node, values, opset)
+    results = evaluated(node, values, opset)
     if results and node.op_type in ("Cast", "CastLike") and results[0].dtype.kind in "iu":
         return [converted(np.asarray(values[0]), results[0].dtype)]  # numpy has several answers to what does not fit
     return results
@@ -63,15 +65,34 @@ def _positive(values: Sequence[Any]) -> bool:
     return bool((numerator >= 0).all() and (divisor > 0).all())
 
 
-def _run(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
+def evaluated(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int) -> list[np.ndarray] | None:
+    """The outputs of a node by ONNX's evaluator, in the version of an opset; None if it does not know the operator.
+
+    Args:
+        values: of the inputs; None for one that is left out.
+    """
     feeds = {name: value for name, value in zip(node.input, values, strict=True) if name}
+    if node.op_type in ("Squeeze", "Unsqueeze") and opset < _AXES_ARE_INPUT:
+        node, opset = _with_axes(node, feeds), _AXES_ARE_INPUT
     wanted = [name for name in node.output if name]
+    ends = ([onnx.ValueInfoProto(name=name) for name in names] for names in (feeds, wanted))
+    graph = onnx.helper.make_graph([node], "known", *ends)  # of a node alone the evaluator takes the newest version
     try:
         with np.errstate(all="ignore"):
-            results = ReferenceEvaluator(node, opsets={"": opset}).run(wanted, feeds)
+            results = ReferenceEvaluator(graph, opsets={"": opset}).run(wanted, feeds)
     except Exception:  # it knows fewer versions of operators than converters do, and they say what is wrong
         return None
     return [np.asarray(r) for r in results]
+
+
+def _with_axes(node: onnx.NodeProto, feeds: dict[str, Any]) -> onnx.NodeProto:
+    """The node with its axes as an input, which is fed: the evaluator takes those of an attribute one by one."""
+    axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
+    name = f"{node.input[0]}:axes"
+    if axes is not None:
+        feeds[name] = np.array(axes, np.int64)
+    inputs = [node.input[0], *([] if axes is None else [name])]
+    return onnx.helper.make_node(node.op_type, inputs, list(node.output))
 
 
 def _operands(node: onnx.NodeProto, inputs: Sequence[Any]) -> list[Any] | None:

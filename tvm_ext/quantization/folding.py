@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
+from ..frontend.known_values import evaluated
 from ..ops import Kind, Operator, of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def fold(model: onnx.ModelProto) -> list[str]:
     Returns:
         What was done, as sentences.
     """
-    constants = _fold_constants(model.graph)
+    constants = _fold_constants(model.graph, next(o.version for o in model.opset_import if not o.domain))
     folded, left = _fold_batch_norms(model.graph)
     _drop_unused(model.graph)
     notes = [f"{folded} batch norms were folded into the layers before them"] if folded else []
@@ -49,7 +49,7 @@ def uses_of(graph: onnx.GraphProto) -> Counter[str]:
     return uses
 
 
-def _fold_constants(graph: onnx.GraphProto) -> int:
+def _fold_constants(graph: onnx.GraphProto, opset: int) -> int:
     """Constant nodes, and what only reorders a weight, become initializers; returns how many of the latter."""
     known = {one.name: one for one in graph.initializer}
     outputs = {one.name for one in graph.output}
@@ -57,7 +57,7 @@ def _fold_constants(graph: onnx.GraphProto) -> int:
     for node in graph.node:
         value = None
         if len(node.output) == 1 and node.output[0] not in outputs and not node.domain:
-            value = _constant(node) if node.op_type == "Constant" else _reordered(node, known)
+            value = _constant(node) if node.op_type == "Constant" else _reordered(node, known, opset)
         if value is None:
             kept.append(node)
             continue
@@ -78,11 +78,11 @@ def _constant(node: onnx.NodeProto) -> np.ndarray | None:
     return np.asarray(value, kinds[attribute.name]) if attribute.name in kinds else None  # sparse, or strings
 
 
-def _reordered(node: onnx.NodeProto, known: dict[str, onnx.TensorProto]) -> np.ndarray | None:
+def _reordered(node: onnx.NodeProto, known: dict[str, onnx.TensorProto], opset: int) -> np.ndarray | None:
     if not _reorders(of(node.op_type)) or not all(name in known for name in node.input if name):
         return None
-    feeds = {name: numpy_helper.to_array(known[name]) for name in node.input if name}
-    return np.asarray(ReferenceEvaluator(node).run(None, feeds)[0])
+    results = evaluated(node, [numpy_helper.to_array(known[name]) if name else None for name in node.input], opset)
+    return results[0] if results else None
 
 
 def _reorders(row: Operator) -> bool:

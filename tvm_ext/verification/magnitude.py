@@ -164,7 +164,7 @@ def _of_linear(node: onnx.NodeProto, operands: _Operands) -> float:
     if weight is None:
         return operands.magnitude(0) * operands.magnitude(1)
     apart = 1 if node.op_type == "ConvTranspose" else 0
-    squares = np.square(np.moveaxis(weight, apart, 0)).reshape(weight.shape[apart], -1)
+    squares = np.square(np.moveaxis(weight, apart, 0)).reshape(weight.shape[apart], -1 if weight.size else 0)
     taps, group = math.prod(weight.shape[2:]), int(attribute(node, "group", 1))
     window = operands.magnitude(0) * math.sqrt(squares.shape[1])
     data = operands.array(0)

@@ -61,6 +61,13 @@ def test_the_inverse_of_one_side_is_real(length: int) -> None:
     close(run(proto, x), np.fft.irfft(x[..., 0] + 1j * x[..., 1], length, 1))
 
 
+def test_what_cancels_in_a_spectrum_is_zero() -> None:
+    """Imaginary parts of the mean and of the highest frequency: models take their sign for a phase of 0 or pi."""
+    x = np.float32(RNG.normal(0, 1, (2, 20, 1)))
+    proto = model([node("DFT", ["x"], ["y"], axis=1, onesided=1)], [value("x", x.shape)], [value("y", None)], {}, 17)
+    np.testing.assert_array_equal(run(proto, x)[:, [0, 10], 1], np.zeros((2, 2), np.float32))
+
+
 @pytest.mark.parametrize("onesided", [0, 1])
 @pytest.mark.parametrize("window", [True, False])
 def test_stft(window: bool, onesided: int) -> None:

@@ -91,3 +91,14 @@ def test_a_row_is_picked_by_the_place_of_its_extreme():
     nodes = [node("ArgMax", ["x"], ["i"], axis=1, keepdims=0), node("Gather", ["t", "i"], ["y"])]
     proto = model(nodes, [value("x", x.shape)], [value("y", (3, 3))], {"t": table})
     np.testing.assert_array_equal(run_tvm(imported(proto), {"x": x})[0], np.tile(table[0], (3, 1)))
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_means_of_integers_are_cut_off(opset):
+    x = np.random.default_rng(0).integers(-9, 9, (3, 4, 5)).astype("int32")
+    over, weights = ({"axes": [0, 2]}, {}) if opset < 18 else ({}, {"a": np.int64([0, 2])})
+    one = node("ReduceMean", ["x", *weights], ["y"], keepdims=0, **over)
+    proto = model(
+        [one], [value("x", x.shape, TensorProto.INT32)], [value("y", (4,), TensorProto.INT32)], weights, opset
+    )
+    check_numbers(proto, {"x": x})

@@ -30,6 +30,14 @@ BODIES: dict[str, tuple[Any, list[str]]] = {
         lambda emit, x: emit(R.nn.conv1d_transpose(x, const(random(6, 4, 3)), strides=2, padding=1, output_padding=1)),
         ["reshape", "conv2d_transpose", "reshape"],
     ),
+    "behind an image of height 1": (
+        lambda emit, x: emit(
+            R.nn.relu(
+                emit(R.reshape(emit(R.nn.conv2d(emit(R.reshape(x, (2, 6, 1, 17))), const(W[:, :, None]))), (2, 8, 15)))
+            )
+        ),
+        ["reshape", "conv2d", "relu", "reshape"],
+    ),
     "epilogue": (
         lambda emit, x: emit(R.clip(emit(R.add(emit(R.nn.conv1d(x, const(W))), const(BIAS))), 0, 6)),
         ["reshape", "conv2d", "add", "clip", "reshape"],

@@ -94,13 +94,16 @@ def _matrix(size: int, parts: int, length: int, inverse: bool, onesided: bool) -
     half = length // 2 + 1
     results = half if onesided and not inverse else length
     t, w = np.arange(size), np.arange(results)
-    turn = (t[:, None] * w % length) * (2 * np.pi / length) * (1 if inverse else -1)
+    steps = t[:, None] * w % length
+    turn = steps * (2 * np.pi / length) * (1 if inverse else -1)
     weight = np.where(t < (half if inverse and onesided else length), 1.0, 0.0)
     if inverse:
         weight = weight / length
         if onesided:  # what mirrors an element counts with it; the first, and the middle one, mirror themselves
             weight = np.where((t == 0) | (2 * t == length), weight, 2 * weight)
-    real, imaginary = np.cos(turn) * weight[:, None], np.sin(turn) * weight[:, None]
+    # at quarters of a turn they are integers: what cancels in a spectrum is 0, whose phase is no noise
+    waves = [np.where(4 * steps % length, wave(turn), np.rint(wave(turn)) + 0.0) for wave in (np.cos, np.sin)]
+    real, imaginary = (wave * weight[:, None] for wave in waves)
     whole = np.stack([np.stack([real, imaginary], -1), np.stack([-imaginary, real], -1)], 1)[:, :parts]
     return whole[..., :1] if inverse and onesided else whole
 

@@ -72,6 +72,10 @@ def _padded_behind(inputs: Any, attributes: Attributes, opset: int, behind: list
     return x + relax.op.reshape(inputs[2], [1, -1] + [1] * len(behind))
 
 
+#: The version of Pad that has the mode "wrap".
+_WRAPS = 19
+
+
 def pad(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Pad with a value that is only known at run time, or with elements; any other one goes to TVM's converter."""
     x, value = inputs[0], inputs[2]
@@ -112,7 +116,8 @@ def _with_elements(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if min(pads, default=0) < 0:
         x, pads = emit(relax.op.strided_slice(x, list(axes), starts, ends)), [max(p, 0) for p in pads]
         attributes = {**attributes, "pads": pads}
-    return stock("Pad", [x, constant(np.array(pads, np.int64)), None, inputs[3]], attributes, opset)
+    version = max(opset, _WRAPS) if mode == "wrap" else opset  # which onnxruntime takes before, too
+    return stock("Pad", [x, constant(np.array(pads, np.int64)), None, inputs[3]], attributes, version)
 
 
 def split(inputs: Any, attributes: Attributes, opset: int) -> Any:

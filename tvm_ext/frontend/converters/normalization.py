@@ -243,6 +243,8 @@ def _softmax(function: Callable[..., Any]) -> Converter:
     def converter(inputs: Any, attributes: Attributes, opset: int) -> Any:
         x = inputs[0]
         axis, rank = int(attributes.get("axis", -1 if opset >= 13 else 1)), int(x.ty.ndim)
+        if not rank:
+            return relax.op.reshape(function(emit(relax.op.reshape(x, (1,))), -1), ())
         if opset >= 13 or axis in (-1, rank - 1):
             return function(x, axis)
         shape = shape_of(x)

@@ -16,10 +16,14 @@ from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, as_dtype, constant, emit, operands, static_shape, stock, text
+from .base import Attributes, Converter, as_dtype, constant, emit, operands, static_shape, stock
+from .images.pooling import explicit_pads
 from .layout import pad
 
 _ONE = ((), (1,))  # shapes of a single scale or zero point
+_LINE = 3  # dimensions of a tensor N C W
+#: Attributes with a number for each dimension of an image.
+_ALONG: tuple[str, ...] = ("strides", "dilations", "kernel_shape")
 
 
 def conv_integer(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -30,12 +34,19 @@ def conv_integer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     x, w, zero, w_zero = (inputs[i] for i in range(4))
     known = isinstance(w, GenericConst) and (w_zero is None or isinstance(w_zero, GenericConst))
     computed = isinstance(zero, relax.Var) and shape_of(zero) in _ONE and int(x.ty.ndim) in (3, 4)
-    if not (known and computed) or text(attributes, "auto_pad", "NOTSET") != "NOTSET":
-        weight = less_zero_point(w, _of_filters(w_zero, w))
-        return stock("Conv", [less_zero_point(x, zero), weight, None], attributes, opset)
+    attributes = _padded(x, w, attributes)
+    if not (known and computed):
+        return _narrow(_sums(x, w, (zero, w_zero), None, attributes, opset), x)
     taps = w.value.numpy().astype(np.int32) - (0 if w_zero is None else _of_filters_known(w_zero, w.value.numpy().ndim))
     totals = constant(taps.sum(tuple(range(1, taps.ndim)), dtype=np.int32).reshape(-1, *[1] * (taps.ndim - 2)))
-    sums = _conv_of_bytes(x, w, w_zero, zero, attributes, opset)
+    rank = len(static_shape(x, "the input of ConvInteger")) - 2
+    pads = [int(p) for p in attributes.get("pads", [0] * 2 * rank)]
+    padded = x
+    if any(pads):
+        around = constant(np.array([0, 0, *pads[:rank], 0, 0, *pads[rank:]], np.int64))
+        padded = emit(pad(operands([x, around, zero]), {}, opset))
+    plain = {name: value for name, value in attributes.items() if name != "pads"}
+    sums = _narrow(_sums(padded, w, (None, w_zero), None, plain, opset), x)
     return sums - emit(totals * as_dtype(zero, "int32"))
 
 
@@ -43,33 +54,44 @@ def _of_filters_known(zero: GenericConst, rank: int) -> np.ndarray:
     return zero.value.numpy().astype(np.int32).reshape(-1, *[1] * (rank - 1))
 
 
-def _conv_of_bytes(x: Any, w: GenericConst, w_zero: Any, zero: Any, attributes: Attributes, opset: int) -> Any:
-    """conv(x padded with `zero`, w - w_zero) of int32; of one dimension as one of height 1, of bytes as they are."""
-    shape, taps = static_shape(x, "the input of ConvInteger"), w.value.numpy()
-    rank = len(shape) - 2
-    pads = [int(p) for p in attributes.get("pads", [0] * 2 * rank)]
-    if any(pads):
-        around = constant(np.array([0, 0, *pads[:rank], 0, 0, *pads[rank:]], np.int64))
-        x = emit(pad(operands([x, around, zero]), {}, opset))
-    plain = {name: value for name, value in attributes.items() if name != "pads"}
-    if rank == 1:
-        x = emit(relax.op.expand_dims(x, 2))
-        w = constant(taps[:, :, None])
-        plain |= {name: [1, *plain[name]] for name in ("strides", "dilations", "kernel_shape") if name in plain}
-    weight = less_zero_point(w, _of_filters(w_zero, w))
-    sums = emit(stock("Conv", [as_dtype(x, "int32"), weight, None], plain, opset))
-    return emit(relax.op.squeeze(sums, [2])) if rank == 1 else sums
+def _padded(x: Any, w: Any, attributes: Attributes) -> Attributes:
+    """The attributes of a convolution, with `pads` for `auto_pad`, which stock TVM makes a kernel of its own."""
+    return explicit_pads(x, {**attributes, "kernel_shape": list(static_shape(w, "the weight")[2:])})
+
+
+def _sums(x: Any, w: Any, zeros: Any, bias: Any, attributes: Attributes, opset: int) -> Any:
+    """conv(x - zx, w - zw) + bias of int32; of one dimension as one of height 1 in two, for which there are recipes.
+
+    Args:
+        zeros: zx and zw.
+    """
+    if int(x.ty.ndim) == _LINE:
+        x, w = (_heightened(operand) for operand in (x, w))
+        before, after = attributes.get("pads") or [0, 0]
+        wide = {name: [1, *attributes[name]] for name in _ALONG if name in attributes}
+        attributes = {**attributes, **wide, "pads": [0, before, 0, after]}
+    weight = less_zero_point(w, _of_filters(zeros[1], w))
+    return emit(stock("Conv", [less_zero_point(x, zeros[0]), weight, bias], attributes, opset))
+
+
+def _heightened(x: Any) -> Any:
+    """N C W with a height: N C 1 W."""
+    return constant(x.value.numpy()[:, :, None]) if isinstance(x, GenericConst) else emit(relax.op.expand_dims(x, 2))
+
+
+def _narrow(y: Any, x: Any) -> Any:
+    """What a convolution of x made, without the height that x has not."""
+    return emit(relax.op.squeeze(emit(y), [2])) if int(x.ty.ndim) == _LINE else y
 
 
 def qlinear_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearConv(x, sx, zx, w, sw, zw, sy, zy, bias): the weight's scale and zero point may be one a filter."""
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = (inputs[i] for i in range(9))
-    weight = less_zero_point(w, _of_filters(w_zero, w))
-    sums = emit(stock("Conv", [less_zero_point(x, x_zero), weight, bias], attributes, opset))
+    sums = _sums(x, w, (x_zero, w_zero), bias, _padded(x, w, attributes), opset)
     factor = emit(x_scale * w_scale / y_scale)
     if shape_of(factor) not in _ONE:
         factor = relax.op.reshape(factor, [1, -1] + [1] * (int(sums.ty.ndim) - 2))
-    return requantized(sums, factor, y_zero)
+    return _narrow(requantized(sums, factor, y_zero), x)
 
 
 def qlinear_matmul(inputs: Any, attributes: Attributes, opset: int) -> Any:

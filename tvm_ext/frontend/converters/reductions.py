@@ -6,6 +6,7 @@ ArgMax starts from no element: from a value, a row of nothing but that value has
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from ...core.graph.relax_graph import dtype_of
-from .base import Attributes, Converter, constant, emit, kernel, known, scalar, static_shape, takes_integers
+from .base import Attributes, Converter, constant, emit, kernel, known, scalar, static_shape, stock, takes_integers
 
 
 def _extreme(largest: bool) -> Converter:
@@ -151,6 +152,13 @@ def log_sum_exp(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return result if keep else relax.op.squeeze(result, axes)
 
 
+def mean(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """ReduceMean; of integers below 64 bits through float64, and cut off: TVM's kernel makes 64 bits of them."""
+    average: Converter = functools.partial(stock, "ReduceMean")
+    convert = average if dtype_of(inputs[0]) in ("int64", "uint64") else takes_integers(average)
+    return convert(inputs, attributes, opset)
+
+
 def _sum_of(before: Callable[[Any], Any], after: Callable[[Any], Any] | None = None) -> Converter:
     """A sum between two functions, which are computed over no axes too; of integers through float64 and cut off.
 
@@ -184,6 +192,7 @@ CONVERTERS: dict[str, Converter] = {
     "ReduceLogSum": _sum_of(lambda x: x, relax.op.log),
     "ReduceLogSumExp": log_sum_exp,
     "ReduceMax": _extreme(largest=True),
+    "ReduceMean": mean,
     "ReduceMin": _extreme(largest=False),
     "ReduceSumSquare": _sum_of(_square),
 }

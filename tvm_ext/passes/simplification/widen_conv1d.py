@@ -25,7 +25,8 @@ class WidenConv1d(Pass):
         z = relu(add(y, b))    ->   z4 = relu(add(y4, reshape(b))); z = reshape(z4)
 
     Elementwise operations behind one are widened too, so that they stay its epilogue, and so that the next one reads
-    what this one wrote. Reshapes nothing reads are dead code afterwards.
+    what this one wrote; those behind a convolution of integers too, which the importer has widened. Reshapes nothing
+    reads are dead code afterwards.
     """
 
     name = "widen-conv1d"
@@ -37,6 +38,9 @@ class WidenConv1d(Pass):
             call = binding.value
             if not isinstance(call, Call) or not static_tensor(binding.var) or len(shape_of(binding.var) or ()) != 3:
                 return None
+            if op_name(call) == "relax.reshape" and _without_height(call, shape_of(binding.var)):
+                wide[binding.var] = call.args[0]
+                return None
             value = _convolution(call, wide, rw)
             if value is None:
                 value = _elementwise(call, binding.var, wide, rw)
@@ -46,6 +50,12 @@ class WidenConv1d(Pass):
             return relax.op.reshape(wide[binding.var], shape_of(binding.var))
 
         return Rewriter(mod, ctx).rewrite(visit)
+
+
+def _without_height(call: Call, shape: Sequence[int] | None) -> bool:
+    """Whether a reshape takes the height of 1 off N C 1 W, as the importer does behind convolutions of integers."""
+    whole = shape_of(call.args[0]) if isinstance(call.args[0], relax.Var) else None
+    return whole is not None and shape is not None and tuple(whole) == (*shape[:2], 1, shape[2])
 
 
 def _convolution(call: Call, wide: dict[relax.Var, relax.Var], rw: Rewriter) -> Any:

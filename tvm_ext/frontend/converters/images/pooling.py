@@ -75,7 +75,7 @@ def _count(size: int, after: int, extent: int, stride: int, ceil: bool) -> int:
 
 def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MaxPool; its second output is the flat index, in the whole tensor, of the first largest element of a window."""
-    x, attributes = inputs[0], _explicit_pads(inputs[0], attributes)
+    x, attributes = inputs[0], explicit_pads(inputs[0], attributes)
     largest = stock("MaxPool", inputs, attributes, opset)
     if outputs_of(attributes) == 1:
         return largest
@@ -137,13 +137,13 @@ def unravelled(number: Any, shape: Sequence[int]) -> list[Any]:
 
 def average_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """AveragePool with `auto_pad`, of which stock TVM overlooks the dilation."""
-    return stock("AveragePool", inputs, _explicit_pads(inputs[0], attributes), opset)
+    return stock("AveragePool", inputs, explicit_pads(inputs[0], attributes), opset)
 
 
 def lp_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """LpPool(x) -> (sum of |x|^p over a window)^(1/p); stock TVM multiplies an average by all taps, present or not."""
     x, p = inputs[0], int(attributes.get("p", 2))
-    windows = Windows.of(x, _explicit_pads(x, attributes))
+    windows = Windows.of(x, explicit_pads(x, attributes))
     powers = _power(emit(relax.op.abs(x)), p)
 
     def compute(data: te.Tensor) -> te.Tensor:
@@ -167,7 +167,7 @@ def _power(x: Any, p: int) -> Any:
     return x * x if p == 2 else relax.op.power(x, scalar(float(p), x))
 
 
-def _explicit_pads(x: Any, attributes: Attributes) -> Attributes:
+def explicit_pads(x: Any, attributes: Attributes) -> Attributes:
     """`auto_pad` as `pads`: ceil(size / stride) windows, and one row more at the end, or the beginning, if it is odd.
 
     Stock TVM rounds SAME_LOWER down.

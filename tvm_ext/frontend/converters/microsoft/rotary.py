@@ -31,11 +31,14 @@ def rotary_embedding(inputs: Any, attributes: Attributes, opset: int) -> Any:
         fix = "give positions and cosines of (positions, size / 2); ONNX's own RotaryEmbedding takes rows of each token"
         raise Refusal(f"{had}, which onnxruntime refuses", fix=fix)
     shape, half = static_shape(x, "what is turned"), tables[1]
-    apart = x
+    apart, stated = x, int(attributes.get("rotary_embedding_dim", 0))
     if len(shape) == 3:
-        heads = int(attributes.get("num_heads", 0)) if attributes.get("rotary_embedding_dim", 0) else 0
+        heads = int(attributes.get("num_heads", 0)) if stated else 0
         apart = split_heads(x, heads or shape[2] // (2 * half))
-    batch, _, sequence, _ = static_shape(apart, "what is turned")
+    batch, _, sequence, size = static_shape(apart, "what is turned")
+    if 2 * half != (stated or size) and 0 not in shape:
+        what = f"rotary_embedding_dim is {stated}" if stated else f"heads have {size} elements"
+        raise Refusal(f"cosines of {half} pairs, where {what}; half as many pairs work")
     turned = turn(apart, rows_at(positions, batch, sequence, cos, sin), bool(attributes.get("interleaved", 0)))
     return joined_heads(turned) if len(shape) == 3 else turned
 

@@ -27,12 +27,12 @@ def tfidf(inputs: Any, attributes: Attributes, opset: int) -> Any:
     low, high = int(attributes["min_gram_length"]), int(attributes["max_gram_length"])
     at = [int(i) for i in attributes["ngram_indexes"]]
     kept = [(gram, index) for gram, index in zip(grams, at, strict=True) if low <= len(gram) <= high]
-    rows = emit(relax.op.reshape(emit(relax.op.astype(inputs[0], "int64")), (-1, shape[-1])))
     size = max(at, default=0) + 1
     if min(at, default=0) < 0 or len(kept) * size > _MOST_PLACES:
         raise ValueError(f"ngram_indexes from {min(at)} to {max(at)}: 0 to {_MOST_PLACES // max(len(kept), 1)} work")
-    if not kept:
+    if not kept or 0 in shape:
         return relax.op.zeros((*shape[:-1], size), "float32")
+    rows = emit(relax.op.reshape(emit(relax.op.astype(inputs[0], "int64")), (-1, shape[-1])))
     counts = emit(_counts(rows, [gram for gram, _ in kept], int(attributes["max_skip_count"])))
     place = np.zeros((len(kept), size), np.float32)
     place[range(len(kept)), [index for _, index in kept]] = 1

@@ -11,8 +11,8 @@ from tvm import relax
 from ....core.graph.relax_graph import dtype_of
 from ..base import Attributes, Converter, as_dtype, constant, emit, operands, static_shape, stock, text
 
-#: The version that renamed Scatter to ScatterElements.
-_SCATTERS = 11
+#: The version that renamed Scatter to ScatterElements; and that with "min" and "max", which onnxruntime takes before.
+_SCATTERS, _ORDERS = 11, 18
 #: What changes nothing by a reduction; the others take an element's own value twice without harm.
 _NEUTRAL = {"add": 0, "mul": 1}
 
@@ -43,12 +43,16 @@ def scatter_elements(inputs: Any, attributes: Attributes, opset: int) -> Any:
         indices = emit(relax.op.concat([indices, constant(np.zeros(rest), dtype_of(indices))], d))
         updates = emit(relax.op.concat([updates, more], d))
         done[d] = size
-    return stock("ScatterElements", [data, indices, updates], attributes, max(opset, _SCATTERS))
+    return stock("ScatterElements", [data, indices, updates], attributes, _version(attributes, opset))
 
 
 def scatter_nd(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ScatterND, with truth values reduced as numbers."""
-    return stock("ScatterND", inputs, attributes, opset)
+    return stock("ScatterND", inputs, attributes, _version(attributes, opset))
+
+
+def _version(attributes: Attributes, opset: int) -> int:
+    return max(opset, _ORDERS if text(attributes, "reduction", "none") in ("min", "max") else _SCATTERS)
 
 
 def _of_numbers(convert: Converter) -> Converter:
