@@ -31,6 +31,7 @@ from .isa import (
     Load,
     LoadConstant,
     LoadWindows,
+    Reduce,
     Store,
     Vector,
 )
@@ -142,9 +143,9 @@ class LayerCode:
     def _loads(self, position: _Position) -> list[Instruction]:
         layer, slots = self._layer, self._slots
         loads: list[Instruction] = []
-        if slots["a"].claim((layer.a.index(position.batch), position.m, position.k)):
+        if slots["a"].claim((layer.a.index(position.batch), position.m, self._a_columns(position))):
             loads.append(self._load_a(position))
-        if slots["b"].claim((self._b_index(position.batch), position.part, position.k, position.n)):
+        if layer.b is not None and slots["b"].claim((self._b_index(position.batch), position.part, position.k, position.n)):
             loads.append(self._load_b(position))
         if position.is_last:
             row_key = (position.batch % self._problem.row_batches, position.n[0])
@@ -154,18 +155,24 @@ class LayerCode:
                 loads += self._load_tiles(position)
         return loads
 
+    def _a_columns(self, position: _Position) -> tuple[int, int]:
+        """Begin and end of the columns of A; for the vector unit each column of C has k of its own."""
+        if not self._layer.reduce:
+            return position.k
+        return position.n[0] * self._layer.k, position.n[1] * self._layer.k
+
     def _load_a(self, position: _Position) -> Instruction:
-        a, address = self._layer.a, self._slots["a"].address
+        a, address, (begin, end) = self._layer.a, self._slots["a"].address, self._a_columns(position)
         if isinstance(a, Matrix):
-            return self._load("a", a, address, position.batch, position.m, position.k)
+            return self._load("a", a, address, position.batch, position.m, (begin, end))
         geometry = a.geometry
         return LoadWindows(
             self._tensors[a.tensor],
             address,
             position.m[1] - position.m[0],
-            position.k[1] - position.k[0],
+            end - begin,
             position.m[0],
-            position.k[0],
+            begin,
             a.offset(position.batch),
             geometry.channels,
             *geometry.size,
@@ -233,12 +240,18 @@ class LayerCode:
         c = position.output % 2 * self._half_accumulator
         m, k, n = (end - begin for begin, end in (position.m, position.k, position.n))
         addresses = (self._slots["a"].address, self._slots["b"].address, c)
-        work: list[Instruction] = [Gemm(self._tiling.dataflow, int(not position.is_first), *addresses, m, k, n)]
+        more, reduce = int(not position.is_first), self._layer.reduce
+        work: list[Instruction] = [
+            Reduce(reduce, more, *addresses, m, n, k)
+            if reduce
+            else Gemm(self._tiling.dataflow, more, *addresses, m, k, n)
+        ]
         if position.is_last:
             work += [
                 Vector(
-                    step.op, c, m, n, step.source, address, step.dtype, float(np.float32(step.scale)), step.zero_point
-                )
+                    step.op, c, m, n, step.source, address, step.dtype, float(np.float32(step.scale)), step.zero_point,
+                    float(np.float32(step.low)),
+                )  # fmt: skip
                 for step, address in self._operands(position)
             ]
         return work

@@ -24,6 +24,8 @@ ALIGNMENT = 64
 #: A dimension of an instruction has 16 bits.
 _LARGEST_TILE = 0xFFFF
 _RUNNERS_UP = 4
+#: What stands for a dataflow where the vector unit does the work.
+VECTOR = "vector"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class GemmProblem:
         tile_bytes: per element of C, bytes of epilogue operands as large as C (a residual).
         vector_steps: operations of the epilogue.
         out_bytes: of an element of the result.
+        reduce: "" for the product of matrices; else what :class:`.isa.Reduce` makes of the k values that each element
+            of C has of its own in A.
     """
 
     m: int
@@ -52,10 +56,17 @@ class GemmProblem:
     tile_bytes: int = 0
     vector_steps: int = 0
     out_bytes: int = 4
+    reduce: str = ""
 
     @property
     def macs(self) -> int:
         return self.batch * self.m * self.k * self.n * self.parts
+
+    def operand_elements(self, m: int, k: int, n: int) -> tuple[int, int]:
+        """Elements of A and of B that m x n elements of C of depth k read."""
+        if not self.reduce:
+            return m * k, k * n
+        return m * k * n, k * n if self.reduce == "dot" else 0
 
 
 @dataclass(frozen=True, order=True)
@@ -65,7 +76,7 @@ class Tiling:
     Attributes:
         cycles: estimate of the whole: the busiest queue, with what comes before its first and behind its last work.
         compute, load, store: cycles that each queue is busy.
-        dataflow: "ws", "os" or "is".
+        dataflow: "ws", "os" or "is"; "vector" where the vector unit does the work.
         order: loops, outermost first.
         m, k, n: sizes of a tile.
     """
@@ -93,6 +104,7 @@ def search(problem: GemmProblem, hardware: Accelerator, dataflow: str | None = N
         ProgramError: not even the smallest tile fits the memories.
     """
     dataflows = [str(Dataflow.of(dataflow))] if dataflow else [str(member) for member in Dataflow]
+    dataflows = [VECTOR] if problem.reduce else dataflows
     tilings = [
         estimate(problem, hardware, flow, order, tile)
         for tile in _legal_tiles(problem, hardware)
@@ -109,12 +121,17 @@ def search(problem: GemmProblem, hardware: Accelerator, dataflow: str | None = N
 
 def check_fits(problem: GemmProblem, hardware: Accelerator) -> None:
     """Raises ProgramError, as :func:`search` does, if not even the smallest tile fits the memories."""
-    if not is_legal(problem, hardware, (1, 1, 1)):
+    if not is_legal(problem, hardware, _smallest(problem)):
         raise _nothing_fits(problem, hardware)
 
 
+def _smallest(problem: GemmProblem) -> tuple[int, int, int]:
+    """The smallest tile: the vector unit takes all of k at once."""
+    return (1, problem.k if problem.reduce else 1, 1)
+
+
 def _nothing_fits(problem: GemmProblem, hardware: Accelerator) -> ProgramError:
-    need = 2 * scratchpad_need(problem, hardware, (1, 1, 1))
+    need = 2 * scratchpad_need(problem, hardware, _smallest(problem))
     return ProgramError(
         f"no tile of a GEMM of {problem.m}x{problem.k}x{problem.n} fits half of a scratchpad of "
         f"{hardware.scratchpad_bytes} and of an accumulator of {hardware.accumulator_bytes} bytes",
@@ -124,10 +141,11 @@ def _nothing_fits(problem: GemmProblem, hardware: Accelerator) -> ProgramError:
 
 def slot_bytes(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int]) -> dict[str, int]:
     """Bytes in the scratchpad of one tile of A, of B, of the row operands, and of the tile operands; aligned."""
-    m, k, n = tile
+    m, _, n = tile
+    a, b = problem.operand_elements(*tile)
     sizes = {
-        "a": m * k * hardware.itemsize,
-        "b": k * n * hardware.itemsize,
+        "a": a * hardware.itemsize,
+        "b": b * hardware.itemsize,
         "rows": 4 * problem.rows * n,
         "tiles": problem.tile_bytes * m * n,
     }
@@ -162,6 +180,8 @@ def _sizes(size: int, step: int) -> list[int]:
 
 def _deepest(problem: GemmProblem, hardware: Accelerator, m: int, n: int) -> int:
     """The deepest equal part of k that is legal with tiles of m and n; 0 if none is."""
+    if problem.reduce:
+        return problem.k if is_legal(problem, hardware, (m, problem.k, n)) else 0
     if not is_legal(problem, hardware, (m, 1, n)):
         return 0
     free = hardware.scratchpad_bytes // 2 - scratchpad_need(problem, hardware, (m, 0, n))
@@ -197,6 +217,8 @@ def load_counts(problem: GemmProblem, tile: tuple[int, int, int], order: str) ->
         a_loops = {"b": problem.a_batches > 1, "m": True}
     else:
         a_loops = {"b": problem.a_batches > 1, "m": True, "k": True}
+    if problem.reduce:
+        a_loops["n"] = True
     depends = {
         "a": a_loops,
         "b": {"b": problem.b_batches > 1, "k": True, "n": True},
@@ -221,12 +243,13 @@ def estimate(
     elements = problem.batch * problem.m * problem.n
     vector = problem.vector_steps * -(-elements // hardware.vector_lanes)
     compute = problem.batch * problem.parts * _gemm_cycles(problem, hardware, dataflow, tile) + vector
+    a, b = problem.operand_elements(m, k, n)
     loads, nbytes = _load_traffic(problem, hardware, counts, extents, outputs, (m, k, n))
     load = loads * hardware.dma_latency + transfer_cycles(hardware, nbytes)
     out_bytes = elements * problem.out_bytes
     store = outputs * hardware.dma_latency + transfer_cycles(hardware, out_bytes)
-    first = 2 * hardware.dma_latency + transfer_cycles(hardware, (m * k + k * n) * hardware.itemsize)
-    work = gemm_cycles(dataflow, m, k, n, hardware.rows, hardware.cols, model=hardware.compute_model)
+    first = 2 * hardware.dma_latency + transfer_cycles(hardware, (a + b) * hardware.itemsize)
+    work = _tile_cycles(problem, hardware, dataflow, m, k, n)
     work += problem.vector_steps * -(-m * n // hardware.vector_lanes)
     last = hardware.dma_latency + transfer_cycles(hardware, m * n * problem.out_bytes)
     channel = transfer_cycles(hardware, nbytes + out_bytes)
@@ -245,23 +268,31 @@ def _load_traffic(
     """(transfers, bytes) of all loads; a tile at an edge is as large as the mean of its kind."""
     size = hardware.itemsize
     k_tiles = extents["k"] // problem.parts
-    nbytes = counts["a"] * problem.m * problem.k * size // (extents["m"] * k_tiles)
-    nbytes += counts["b"] * problem.k * problem.n * size // (extents["n"] * k_tiles)
+    a, b = problem.operand_elements(problem.m, problem.k, problem.n)
+    nbytes = counts["a"] * a * size // (extents["m"] * k_tiles * (extents["n"] if problem.reduce else 1))
+    nbytes += counts["b"] * b * size // (extents["n"] * k_tiles)
     nbytes += counts["rows"] * 4 * problem.rows * tile[2]
     nbytes += problem.batch * problem.m * problem.n * problem.tile_bytes
-    loads = counts["a"] + counts["b"] + (counts["rows"] if problem.rows else 0)
+    loads = counts["a"] + (counts["b"] if b else 0) + (counts["rows"] if problem.rows else 0)
     return loads + (outputs if problem.tile_bytes else 0), nbytes
 
 
+def _tile_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, m: int, k: int, n: int) -> int:
+    """Cycles of the array, or of the vector unit, for one tile."""
+    if problem.reduce:
+        return -(-m * k * n // hardware.vector_lanes)
+    return gemm_cycles(dataflow, m, k, n, hardware.rows, hardware.cols, model=hardware.compute_model)
+
+
 def _gemm_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, tile: tuple[int, int, int]) -> int:
-    """Cycles of the array for one of the batch: whole tiles and those at the edges, each kind counted once."""
+    """Cycles of all tiles, without their epilogues, for one of the batch: whole tiles and those at the edges, each kind counted once."""
     whole = (problem.m, problem.k, problem.n)
     kinds = [_pieces(size, piece) for size, piece in zip(whole, tile, strict=True)]
     return sum(
         m_count
         * k_count
         * n_count
-        * gemm_cycles(dataflow, m, k, n, hardware.rows, hardware.cols, model=hardware.compute_model)
+        * _tile_cycles(problem, hardware, dataflow, m, k, n)
         for m, m_count in kinds[0]
         for k, k_count in kinds[1]
         for n, n_count in kinds[2]
