@@ -45,9 +45,7 @@ I32: TypeAlias = Annotated[int, "i"]
 F32: TypeAlias = Annotated[float, "f"]
 DataflowName: TypeAlias = Annotated[str, ("ws", "os", "is")]
 OperandName: TypeAlias = Annotated[str, ("a", "b", "epilogue")]
-VectorOp: TypeAlias = Annotated[
-    str, ("add", "multiply", "relu", "gelu", "gelu_tanh", "dequantize", "quantize", "clip")
-]
+VectorOp: TypeAlias = Annotated[str, ("add", "multiply", "relu", "gelu", "gelu_tanh", "dequantize", "quantize", "clip")]
 ReduceOp: TypeAlias = Annotated[str, ("max", "sum", "dot")]
 SourceName: TypeAlias = Annotated[str, ("none", "row", "tile")]
 VectorDtype: TypeAlias = Annotated[str, ("float32", "int32", "int8")]

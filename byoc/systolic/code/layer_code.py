@@ -145,7 +145,9 @@ class LayerCode:
         loads: list[Instruction] = []
         if slots["a"].claim((layer.a.index(position.batch), position.m, self._a_columns(position))):
             loads.append(self._load_a(position))
-        if layer.b is not None and slots["b"].claim((self._b_index(position.batch), position.part, position.k, position.n)):
+        if layer.b is not None and slots["b"].claim(
+            (self._b_index(position.batch), position.part, position.k, position.n)
+        ):
             loads.append(self._load_b(position))
         if position.is_last:
             row_key = (position.batch % self._problem.row_batches, position.n[0])
@@ -249,7 +251,15 @@ class LayerCode:
         if position.is_last:
             work += [
                 Vector(
-                    step.op, c, m, n, step.source, address, step.dtype, float(np.float32(step.scale)), step.zero_point,
+                    step.op,
+                    c,
+                    m,
+                    n,
+                    step.source,
+                    address,
+                    step.dtype,
+                    float(np.float32(step.scale)),
+                    step.zero_point,
                     float(np.float32(step.low)),
                 )  # fmt: skip
                 for step, address in self._operands(position)

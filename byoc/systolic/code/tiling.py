@@ -285,14 +285,11 @@ def _tile_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, m: 
 
 
 def _gemm_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, tile: tuple[int, int, int]) -> int:
-    """Cycles of all tiles, without their epilogues, for one of the batch: whole tiles and those at the edges, each kind counted once."""
+    """Cycles of all tiles of one of the batch, without epilogues: whole ones and those at the edges, each kind once."""
     whole = (problem.m, problem.k, problem.n)
     kinds = [_pieces(size, piece) for size, piece in zip(whole, tile, strict=True)]
     return sum(
-        m_count
-        * k_count
-        * n_count
-        * _tile_cycles(problem, hardware, dataflow, m, k, n)
+        m_count * k_count * n_count * _tile_cycles(problem, hardware, dataflow, m, k, n)
         for m, m_count in kinds[0]
         for k, k_count in kinds[1]
         for n, n_count in kinds[2]

@@ -1,7 +1,7 @@
 """What joins quantized tensors element by element, as a layer of the vector unit: sums of one element each.
 
-    quantize(add(dequantize(a), dequantize(b)))   ->  a; dequantize; add tile b, scaled; quantize: a residual add
-    quantize(reshape(dequantize(a)))              ->  a; dequantize; quantize
+quantize(add(dequantize(a), dequantize(b)))   ->  a; dequantize; add tile b, scaled; quantize: a residual add
+quantize(reshape(dequantize(a)))              ->  a; dequantize; quantize
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pooling as a layer of the vector unit: the largest, or the sum, of each window of each channel.
 
-    max_pool2d          max x: zero point and scale, which keep the order, come behind it
-    avg_pool2d, mean    sum x - k zx, then times sx / k; of float32 sum x, then times 1 / k; k elements a window
+max_pool2d          max x: zero point and scale, which keep the order, come behind it
+avg_pool2d, mean    sum x - k zx, then times sx / k; of float32 sum x, then times 1 / k; k elements a window
 """
 
 from __future__ import annotations
