@@ -1,6 +1,6 @@
-"""Code of one layer: loops over tiles, unrolled, with double buffers and the tokens that keep them safe.
+"""Code of one layer: loops over tiles, unrolled, with buffers in turn and the tokens that keep them safe.
 
-Each step of the loops loads into buffers that the step before does not use::
+Each step of the loops loads into buffers that the step before does not use, unless the tile is there still::
 
     load:     A0 B0 | A1 B1 | A2 B2 (waits for step 0) | ...
     compute:          GEMM 0 (waits for load 0) | GEMM 1 | ...   epilogue behind the last GEMM of an output tile
@@ -36,7 +36,7 @@ from .isa import (
     Vector,
 )
 from .layer import GemmLayer, Matrix
-from .tiling import GemmProblem, Tiling, loop_extents, slot_bytes
+from .tiling import GemmProblem, Tiling, buffer_counts, loop_extents, slot_bytes
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,24 @@ class _Position:
 
 
 class _Slot:
-    """Two buffers of the scratchpad in turn, each with a mark of what was loaded to it last."""
+    """Buffers of the scratchpad for tiles of one operand, each with a mark of what was loaded to it last.
 
-    def __init__(self, base: int, size: int) -> None:
-        self._base, self._size, self._current, self._mark = base, size, 1, None  # type: int, int, int, Any
+    Whatever is loaded goes to the buffer that was used longest ago, which with two or more is none of the last step's.
+
+    Attributes:
+        address: of the current buffer.
+    """
+
+    def __init__(self, base: int, size: int, count: int) -> None:
+        self._held: dict[Any, int] = {object(): base + at * size for at in range(count)}
+        self.address = base
 
     def claim(self, mark: Any) -> bool:
-        """Whether that has to be loaded, to the other buffer, which is current from now on."""
-        if mark == self._mark:
-            return False
-        self._mark, self._current = mark, 1 - self._current
-        return True
-
-    @property
-    def address(self) -> int:
-        """Of the current buffer."""
-        return self._base + self._current * self._size
+        """Whether that has to be loaded; its buffer is current from now on."""
+        known = mark in self._held
+        self.address = self._held.pop(mark if known else next(iter(self._held)))
+        self._held[mark] = self.address
+        return not known
 
 
 class LayerCode:
@@ -97,10 +99,10 @@ class LayerCode:
         self._tile = (tiling.m, tiling.k, tiling.n)
         self._extents = loop_extents(self._problem, self._tile)
         self._slots: dict[str, _Slot] = {}
-        base = 0
+        base, counts = 0, buffer_counts(self._problem, self._tile, tiling.stays)
         for name, size in slot_bytes(self._problem, hardware, self._tile).items():
-            self._slots[name] = _Slot(base, size)
-            base += 2 * size
+            self._slots[name] = _Slot(base, size, counts[name])
+            base += counts[name] * size
         self._half_accumulator = hardware.accumulator_bytes // 8
         self._b_offsets: dict[tuple[int, ...], int] = {}
         self._b_constant = self._pack_b() if isinstance(layer.b, np.ndarray) else -1

@@ -77,7 +77,7 @@ def test_float_pools(kind: str, size: Any, strides: Any, padding: Any) -> None:
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize(("size", "strides", "padding"), SIZES, ids=str)
 def test_quantized_pools(size: Any, strides: Any, padding: Any, dtype: str) -> None:
-    """Zero points anywhere, scales that are powers of two: equal to the formulas in each bit; stepper and timing too."""
+    """Any zero points, scales that are powers of two: equal to the formulas in each bit; stepper and timing too."""
     rng = np.random.default_rng(1)
     info = np.iinfo(dtype)
     x = rng.integers(info.min, info.max + 1, (2, 5, 8, 9)).astype(dtype)
