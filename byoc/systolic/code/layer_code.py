@@ -7,7 +7,7 @@ Each step of the loops loads into buffers that the step before does not use, unl
     store:                                                STORE (waits for the epilogue)
 
 Tokens: load -> compute "step s is in the scratchpad"; compute -> load "step s is done, step s + 2 may load"; compute ->
-store "output tile o is done"; store -> compute "o is stored, o + 2 may begin".
+store "output tile o is done"; store -> compute "o is stored, o + 2 may begin"; o + 1, where a tile of C takes more than half of the accumulator.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .isa import (
     Vector,
 )
 from .layer import GemmLayer, Matrix
-from .tiling import GemmProblem, Tiling, buffer_counts, loop_extents, slot_bytes
+from .tiling import GemmProblem, Tiling, buffer_counts, loop_extents, slot_bytes, sum_buffers
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,7 @@ class LayerCode:
             self._slots[name] = _Slot(base, size, counts[name])
             base += counts[name] * size
         self._half_accumulator = hardware.accumulator_bytes // 8
+        self._sum_buffers = sum_buffers(hardware, self._tile)
         self._b_offsets: dict[tuple[int, ...], int] = {}
         self._b_constant = self._pack_b() if isinstance(layer.b, np.ndarray) else -1
         self._row_offsets: dict[tuple[int, int], int] = {}
@@ -118,11 +119,11 @@ class LayerCode:
         for position, loads, work in steps:
             _add_tokens(loads, POP_NEXT if position.step >= 2 else 0, PUSH_NEXT)
             pops = POP_PREV if loads else 0  # nothing to wait for where all operands are those of the step before
-            pops |= POP_NEXT if position.is_first and position.output >= 2 else 0
+            pops |= POP_NEXT if position.is_first and position.output >= self._sum_buffers else 0
             pushes = PUSH_PREV if has_loads[position.step + 2] else 0
             _add_tokens(work, pops, pushes | (PUSH_NEXT if position.is_last else 0))
             stores: list[Instruction] = [self._store(position)] if position.is_last else []
-            _add_tokens(stores, POP_PREV, PUSH_PREV if position.output + 2 < outputs else 0)
+            _add_tokens(stores, POP_PREV, PUSH_PREV if position.output + self._sum_buffers < outputs else 0)
             code += [*loads, *work, *stores]
         return code
 
@@ -241,7 +242,7 @@ class LayerCode:
                 yield step, tile_addresses.get(id(step), 0)
 
     def _work(self, position: _Position) -> list[Instruction]:
-        c = position.output % 2 * self._half_accumulator
+        c = position.output % self._sum_buffers * self._half_accumulator
         m, k, n = (end - begin for begin, end in (position.m, position.k, position.n))
         addresses = (self._slots["a"].address, self._slots["b"].address, c)
         more, reduce = int(not position.is_first), self._layer.reduce
@@ -272,7 +273,7 @@ class LayerCode:
         out = self._layer.out
         sizes = (position.m[1] - position.m[0], position.n[1] - position.n[0])
         offset = out.at(position.batch, position.m[0], position.n[0])
-        c = position.output % 2 * self._half_accumulator
+        c = position.output % self._sum_buffers * self._half_accumulator
         return Store(self._tensors[out.tensor], c, *sizes, offset, out.row_stride, out.col_stride)
 
     def _pack_b(self) -> int:

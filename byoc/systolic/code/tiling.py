@@ -1,9 +1,10 @@
 """Tiles, loop order and dataflow of a GEMM: an analytic search over what fits, for few cycles, then few bytes of DRAM.
 
 A GEMM runs as loops over tiles. Loads of one step overlap with the work of the step before, so each operand has two
-buffers, and a step half of the scratchpad and half of the accumulator (the rule of Gemmini: Genc et al., DAC 2021). A
-tile that is used again stays while it is among those used last; which one is, the loop order decides. With as many
-buffers as there are tiles along k, a whole panel of A (or of B) stays while the tiles of the other stream past it::
+buffers, and a step half of the scratchpad and half of the accumulator (the rule of Gemmini: Genc et al., DAC 2021); a
+larger tile of C has all of the accumulator, and the next one begins when it is stored. A tile that is used again stays
+while it is among those used last; which one is, the loop order decides. With as many buffers as there are tiles along
+k, a whole panel of A (or of B) stays while the tiles of the other stream past it::
 
     bmnk, A stays    for each m:  A[m, all k] once;  for each n:  for each k:  load B[k, n]
 """
@@ -149,8 +150,8 @@ def _nothing_fits(problem: GemmProblem, hardware: Accelerator) -> ProgramError:
     need = scratchpad_need(problem, hardware, _smallest(problem))
     return ProgramError(
         f"no tile of a GEMM of {problem.m}x{problem.k}x{problem.n} fits half of a scratchpad of "
-        f"{hardware.scratchpad_bytes} and of an accumulator of {hardware.accumulator_bytes} bytes",
-        fix=f"give the accelerator scratchpad_bytes={need} and accumulator_bytes=8, or more",
+        f"{hardware.scratchpad_bytes} bytes",
+        fix=f"give the accelerator scratchpad_bytes={need} or more",
     )
 
 
@@ -174,6 +175,11 @@ def buffer_counts(problem: GemmProblem, tile: tuple[int, int, int], stays: str =
     return {name: max(2, panel[name] if name == stays else 0) for name in ("a", "b", "rows", "tiles")}
 
 
+def sum_buffers(hardware: Accelerator, tile: tuple[int, int, int]) -> int:
+    """Tiles of C in the accumulator: two if they fit, of which one is stored behind the work on the other."""
+    return 2 if tile[0] * tile[2] <= hardware.accumulator_bytes // 8 else 1
+
+
 def scratchpad_need(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int], stays: str = "") -> int:
     """Bytes of all buffers in the scratchpad."""
     counts = buffer_counts(problem, tile, stays)
@@ -181,9 +187,9 @@ def scratchpad_need(problem: GemmProblem, hardware: Accelerator, tile: tuple[int
 
 
 def is_legal(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int], stays: str = "") -> bool:
-    """Whether the buffers fit the scratchpad, two tiles of C the accumulator, and a tile an instruction's fields."""
+    """Whether the buffers fit the scratchpad, a tile of C the accumulator, and a tile an instruction's fields."""
     fits = scratchpad_need(problem, hardware, tile, stays) <= hardware.scratchpad_bytes
-    return fits and tile[0] * tile[2] <= hardware.accumulator_bytes // 8 and max(tile) <= _LARGEST_TILE
+    return fits and tile[0] * tile[2] <= hardware.accumulator_bytes // 4 and max(tile) <= _LARGEST_TILE
 
 
 def _legal_tiles(problem: GemmProblem, hardware: Accelerator) -> Iterator[tuple[tuple[int, int, int], str]]:
@@ -211,7 +217,8 @@ def _sizes(size: int, step: int) -> list[int]:
     """Equal parts of a dimension in multiples of the array, and powers of two below it."""
     sizes = {-(-size // parts) for parts in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)}
     sizes = {min(size, -(-part // step) * step) for part in sizes if part <= _LARGEST_TILE}
-    return sorted(sizes | {min(size, max(1, step >> shift)) for shift in (0, 2, 4, 6, 8, 10)}, reverse=True)
+    few = {min(size, step * times) for times in (2, 3, 4)}
+    return sorted(sizes | few | {min(size, max(1, step >> shift)) for shift in (0, 2, 4, 6, 8, 10)}, reverse=True)
 
 
 def _deepest(problem: GemmProblem, hardware: Accelerator, m: int, n: int) -> int:
@@ -295,7 +302,8 @@ def estimate(
     channel = transfer_cycles(hardware, nbytes + out_bytes)
     arrivals = [(counts["a"], hardware.dma_latency + transfer_cycles(hardware, a * hardware.itemsize))]
     arrivals += [(counts["b"], hardware.dma_latency + transfer_cycles(hardware, b * hardware.itemsize))] if b else []
-    phases = _phases(math.prod(extents.values()), compute, arrivals)
+    waits = 0 if sum_buffers(hardware, tile) == 2 else (outputs - 1) * last
+    phases = _phases(math.prod(extents.values()), compute + waits, arrivals)
     cycles = max(first + phases + last, load + work + last, first + work + store, channel)
     return Tiling(cycles, compute, load, store, dataflow, order, *tile, nbytes + out_bytes, stays)
 

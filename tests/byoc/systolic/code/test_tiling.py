@@ -23,13 +23,16 @@ from tvm_ext.byoc.systolic.code.tiling import (
     loop_extents,
     scratchpad_need,
     search,
+    sum_buffers,
 )
 from tvm_ext.byoc.systolic.config import Accelerator
 from tvm_ext.byoc.systolic.simulation.cycles import gemm_cycles
+from tvm_ext.byoc.systolic.simulation.functional import run
 from tvm_ext.byoc.systolic.simulation.timing import simulate
 from tvm_ext.core.errors import OptionError, ProgramError
 
-from ..cases import bounded_problem, mapping_bounds
+from ..cases import bounded_problem, dense, mapping_bounds
+from ..races import find_races
 
 SMALL = Accelerator(rows=4, cols=4, scratchpad_bytes=2048, accumulator_bytes=1024, dma_latency=10)
 PROBLEMS = [
@@ -51,7 +54,7 @@ def test_what_is_found_is_legal_and_sorted(problem: GemmProblem, hardware: Accel
         assert 1 <= m <= problem.m and 1 <= k <= problem.k and 1 <= n <= problem.n
         counts = buffer_counts(problem, (m, k, n), tiling.stays)
         assert (counts["a"] * m * k + counts["b"] * k * n) * hardware.itemsize <= hardware.scratchpad_bytes
-        assert 2 * m * n * 4 <= hardware.accumulator_bytes
+        assert sum_buffers(hardware, (m, k, n)) * m * n * 4 <= hardware.accumulator_bytes
         assert is_legal(problem, hardware, (m, k, n), tiling.stays)
 
 
@@ -182,9 +185,20 @@ def test_a_tile_that_fits_no_scratchpad() -> None:
     assert search(GemmProblem(m=9, k=9, n=9), enough)
 
 
-def test_an_accumulator_that_is_too_small() -> None:
-    with pytest.raises(ProgramError, match="accumulator of 4 bytes"):
-        search(GemmProblem(m=2, k=2, n=2), Accelerator(accumulator_bytes=4))
+def test_an_accumulator_of_one_tile() -> None:
+    """The next tile begins when the last one is stored: equal values, no race, and the estimate counts the waiting."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-128, 128, shape, dtype=np.int8) for shape in ((33, 40), (40, 23)))
+    for words in (1, 7, 24):
+        hardware = Accelerator(rows=4, cols=4, scratchpad_bytes=4096, accumulator_bytes=4 * words, dma_latency=10)
+        program = dense(hardware, (33, 40, 23), w)
+        (facts,) = (layer.facts for layer in program.layers)
+        np.testing.assert_array_equal(run(program, {"x": x})["y"], x.astype(np.int32) @ w)
+        assert not find_races(program)
+        assert facts["estimated_cycles"] == pytest.approx(simulate(program).cycles, rel=0.1)
+    single = estimate(PROBLEMS[2], SMALL, "ws", "bmnk", (16, 53, 16))
+    assert sum_buffers(SMALL, (16, 53, 16)) == 1 and sum_buffers(SMALL, (8, 53, 16)) == 2
+    assert single.cycles > single.compute + 5 * SMALL.dma_latency
 
 
 def test_unknown_dataflow() -> None:
