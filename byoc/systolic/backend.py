@@ -29,15 +29,14 @@ BACKEND = Backend(
     patterns=(
         Pattern("matmul", ("relax.matmul",), READERS, WRITERS, check_composite),
         Pattern("conv2d", ("relax.nn.conv2d",), READERS, WRITERS, check_composite),
-        Pattern("pooling", tuple(POOLINGS), READERS, WRITERS, check_composite),
-        Pattern("elementwise", ("relax.add", "relax.quantize"), READERS, WRITERS, check_composite),
+        Pattern("vector", (*POOLINGS, "relax.add", "relax.quantize"), READERS, WRITERS, check_composite),
     ),
     lower=lower_region,
     driver=driver,
     options=SystolicOptions,
     cost=seconds_of,
-    # int64 is a new shape, the second operand of a reshape; float64 a number in the program, as a bound of clip.
-    limits=Limits(dtypes=("float32", "int8", "uint8", "int32", "int64", "float64"), tensor_bytes=MAX_MEMORY_BYTES),
+    # int64 is a new shape, the second operand of a reshape.
+    limits=Limits(dtypes=("float32", "int8", "uint8", "int32", "int64"), tensor_bytes=MAX_MEMORY_BYTES),
     disassemble=_text,
     assemble=_program,
 )
