@@ -1,12 +1,13 @@
-"""Fewest bytes of DRAM for each layer of :mod:`.layers`, by accelforge's mapper, which finds optima:
+"""Fewest bytes of DRAM for each layer of :mod:`.layers`, by accelforge's mapper, which is optimal:
 
-    python -m venv bounds && bounds/bin/pip install accelforge==1.0.467    # Python 3.12 or newer
-    bounds/bin/python benchmarks/offloading/accelforge_bounds.py tests/byoc/systolic/data/accelforge_1_0_467_dram.csv
+    python3.12 -m venv bounds && bounds/bin/pip install accelforge==1.0.467
+    bounds/bin/python benchmarks/offloading/accelforge_bounds.py \\
+        tests/byoc/systolic/data/accelforge_1_0_467_dram.csv
 
-Its memories are those of the array: operands go through the scratchpad and sums through the accumulator, in any order
-of loops and any sizes of tiles, those that divide nothing included. It has the whole of each memory, where the array
-loads the next tile behind the work on the last one. Sums are not spilled: they have 32 bits, results 8. Only bytes of
-DRAM cost.
+Its memories are those of the array: operands go through the scratchpad and sums through the
+accumulator, in any order of loops and any sizes of tiles, those that divide nothing included. It
+has the whole of each memory, where the array loads the next tile behind the work on the last one.
+Sums are not spilled: they have 32 bits, results 8. Only bytes of DRAM cost.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def main() -> int:
 
 
 def bound(sizes: tuple[int, int, int, int], scratchpad: int, accumulator: int) -> tuple[int, str]:
-    """(bytes, mapping) of the best of mappings whose tiles divide the sizes, and of those whose tiles do not."""
+    """(bytes, mapping) of the best, of those whose tiles divide the sizes and of the others."""
     found = []
     for imperfect in (False, True):
         spec = _spec(sizes, 8 * scratchpad, 8 * accumulator // 4)

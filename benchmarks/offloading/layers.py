@@ -1,4 +1,4 @@
-"""Layers of ResNet-18 (one image) and BERT base (128 and 384 tokens) as GEMMs, and buffers of the array."""
+"""Layers of ResNet-18 (one image) and BERT base (128 and 384 tokens) as GEMMs; sizes of buffers."""
 
 from __future__ import annotations
 

@@ -18,9 +18,8 @@ def measure() -> list[dict[str, Any]]:
         a, out = (Matrix(name, size, 1, m * size, batch) for name, size in (("x", k), ("y", n)))
         weights = np.zeros((batch, k, n), np.int8)
         layer = GemmLayer(bound["layer"], m, k, n, a, weights, out, batch=batch)
-        tensors = [
-            Tensor("x", "input", (batch, m, k), "int8"), Tensor("y", "output", (batch, m, n), "int8"),
-        ]  # fmt: skip
+        shapes = {"input": ("x", (batch, m, k)), "output": ("y", (batch, m, n))}
+        tensors = [Tensor(name, role, shape, "int8") for role, (name, shape) in shapes.items()]
         timing = simulate(lower([layer], tensors, hardware))
         facts = timing.program.layers[0].facts
         tile = "x".join(map(str, facts["tile"]))
@@ -37,13 +36,15 @@ def measure() -> list[dict[str, Any]]:
 
 def cells(found: list[dict[str, Any]]) -> list[tuple[str, ...]]:
     """The rows as a table."""
-    lines = [("layer", "batch x m x k x n", "scratchpad, accumulator KiB", "bytes", "fewest", "ratio",
-              "cycles", "multiply-adds alone", "tiling")]  # fmt: skip
-    for row in found:
-        lines.append((
-            row["layer"], "x".join(map(str, row["sizes"])),
-            f"{row['scratchpad'] >> 10}, {row['accumulator'] >> 10}",
-            f"{row['bytes']:,}", f"{row['bound']:,}", f"{row['bytes'] / row['bound']:.2f}",
-            f"{row['cycles']:,}", f"{row['macs_alone']:,}", row["tiling"],
-        ))  # fmt: skip
-    return lines
+    head = ("layer", "batch x m x k x n", "scratchpad, accumulator KiB", "bytes", "fewest", "ratio",
+            "cycles", "multiply-adds alone", "tiling")  # fmt: skip
+    return [head, *map(_line, found)]
+
+
+def _line(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["layer"], "x".join(map(str, row["sizes"])),
+        f"{row['scratchpad'] >> 10}, {row['accumulator'] >> 10}",
+        f"{row['bytes']:,}", f"{row['bound']:,}", f"{row['bytes'] / row['bound']:.2f}",
+        f"{row['cycles']:,}", f"{row['macs_alone']:,}", row["tiling"],
+    )  # fmt: skip

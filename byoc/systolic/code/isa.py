@@ -76,8 +76,8 @@ class LoadWindows:
     """Tile of the im2col matrix of an image [channels, height, width] at `offset` of a tensor.
 
     Row r of that matrix is output pixel (r / out_width, r % out_width); column c is (channel, kernel row, kernel
-    column). The tile begins at (`row_begin`, `col_begin`). What lies outside of the image is `pad_value`; around an image
-    of float32 it is 0, or where `pad_value` is -128, the least of int8, minus infinity.
+    column). The tile begins at (`row_begin`, `col_begin`). What lies outside of the image is `pad_value`; around one of
+    float32 it is 0, or where `pad_value` is -128, the least of int8, minus infinity.
     """
 
     mnemonic: ClassVar[str] = "LOAD.WINDOWS"

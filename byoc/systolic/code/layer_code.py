@@ -7,7 +7,8 @@ Each step of the loops loads into buffers that the step before does not use, unl
     store:                                                STORE (waits for the epilogue)
 
 Tokens: load -> compute "step s is in the scratchpad"; compute -> load "step s is done, step s + 2 may load"; compute ->
-store "output tile o is done"; store -> compute "o is stored, o + 2 may begin"; o + 1, where a tile of C takes more than half of the accumulator.
+store "output tile o is done"; store -> compute "o is stored, o + 2 may begin" (o + 1, where a tile of C takes more than
+half of the accumulator).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from .isa import (
     Store,
     Vector,
 )
-from .layer import GemmLayer, Matrix
+from .layer import GemmLayer, Matrix, Step
 from .tiling import GemmProblem, Tiling, buffer_counts, loop_extents, slot_bytes, sum_buffers
 
 
@@ -252,21 +253,7 @@ class LayerCode:
             else Gemm(self._tiling.dataflow, more, *addresses, m, k, n)
         ]
         if position.is_last:
-            work += [
-                Vector(
-                    step.op,
-                    c,
-                    m,
-                    n,
-                    step.source,
-                    address,
-                    step.dtype,
-                    float(np.float32(step.scale)),
-                    step.zero_point,
-                    float(np.float32(step.low)),
-                )  # fmt: skip
-                for step, address in self._operands(position)
-            ]
+            work += [_vector(step, c, (m, n), address) for step, address in self._operands(position)]
         return work
 
     def _store(self, position: _Position) -> Instruction:
@@ -304,6 +291,12 @@ class LayerCode:
                 pieces.append(piece.ravel())
                 at += piece.size
         return self._add_constant(np.concatenate(pieces))
+
+
+def _vector(step: Step, c: int, sizes: tuple[int, int], address: int) -> Vector:
+    """A step on a tile of C, its operand in the scratchpad; numbers as float32 has them."""
+    scale, low = (float(np.float32(number)) for number in (step.scale, step.low))
+    return Vector(step.op, c, *sizes, step.source, address, step.dtype, scale, step.zero_point, low)
 
 
 def _add_tokens(code: list[Instruction], pops: int, pushes: int) -> None:

@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tvm_ext
+from tests import onnx_graphs as graphs
 from tvm_ext.byoc.region import Operand, Operation
 from tvm_ext.byoc.systolic.config import SystolicOptions
 from tvm_ext.byoc.systolic.lowering.regions import timing_of
+from tvm_ext.byoc.systolic.results.report import layer_rows, scale_sim_csv
+from tvm_ext.byoc.systolic.results.roofline import roofline_points
 from tvm_ext.byoc.systolic.simulation import functional
+from tvm_ext.verification.reference import onnxruntime_session
 
 from ..cases import random_float
 from ..regions import (
@@ -142,6 +147,49 @@ def test_another_scale() -> None:
     flat = reshaped(real, 1, 256)
     (y,) = run(region(composite(real, flat, quantize(flat, 1.0, -3))), {"x": x}, dtype="int8")
     np.testing.assert_array_equal(y, np.clip(np.rint((x.reshape(1, -1).astype(float) - 100) / 2) - 3, -128, 127))
+
+
+def test_layers_of_the_vector_unit_in_reports() -> None:
+    """No multiply-adds of the array, no line for SCALE-Sim; terms over lanes, each operand read once."""
+    x = value("x", 1, 8, 6, 6)
+    conv, p = conv2d(x, np.ones((4, 8, 1, 1), np.float32)), pool("max", x, (3, 3))
+    timing = timing_of(region(composite(conv), composite(p)), SystolicOptions(**{**SMALL, "vector_lanes": 4}))
+    array, vector = layer_rows(timing)
+    assert (vector.macs, vector.array_cycles, vector.utilization, vector.mapping_efficiency) == (0, 0, 0, 0)
+    assert vector.vector_cycles == 8 * 4 * 4 * 9 // 4 and vector.bound == "memory"
+    assert array.macs and array.vector_cycles == 0
+    totals = timing.layer_totals(timing.program.layers[1])
+    assert totals.vector_ops == 8 * 4 * 4 * 9 and totals.traffic["accumulator", "output"] == 2 * 4 * 8 * 4 * 4
+    assert len(scale_sim_csv(timing).splitlines()) == 2
+    assert [point.number for point in roofline_points(layer_rows(timing), timing.program.accelerator)] == [1]
+
+
+def test_a_quantized_residual_network_is_one_region() -> None:
+    """Convolutions, max pool, a residual add and a mean between quantized tensors; the CPU quantizes the input."""
+    rng = np.random.default_rng(5)
+    weights = {"s": np.float32(1 / 16), "z": np.uint8(120), "zw": np.int8(0)}
+    nodes = [graphs.node("QuantizeLinear", "x s z", "xq", "first"), graphs.node("DequantizeLinear", "xq s z", "h")]
+    for name, operator, inputs, attrs in (
+        ("a", "Conv", "h wa_d", {"pads": [1, 1, 1, 1]}), ("m", "MaxPool", "a", {"kernel_shape": [2, 2]}),
+        ("b", "Conv", "m wb_d", {"pads": [1, 1, 1, 1]}), ("r", "Add", "b m", {}), ("g", "GlobalAveragePool", "r", {}),
+        ("f", "Flatten", "g", {}), ("d", "MatMul", "f wd_d", {}),
+    ):  # fmt: skip
+        if f"w{name}_d" in inputs:
+            shape = {"a": (4, 3, 3, 3), "b": (4, 4, 3, 3), "d": (4, 5)}[name]
+            weights[f"w{name}"] = rng.integers(-90, 90, shape).astype(np.int8)
+            nodes.append(graphs.node("DequantizeLinear", f"w{name} s zw", f"w{name}_d"))
+        nodes += [graphs.node(operator, inputs, f"{name}_r", f"node_{name}", **attrs),
+                  graphs.node("QuantizeLinear", f"{name}_r s z", f"{name}_q"),
+                  graphs.node("DequantizeLinear", f"{name}_q s z", name)]  # fmt: skip
+    proto = graphs.model(nodes, [graphs.value("x", [1, 3, 8, 8])], [graphs.value("d", [1, 5])], weights)
+    compiled = tvm_ext.compile(proto, offload="systolic", offload_options={"when": "always", "dtype": "int8"})
+    report = compiled.offload_report()
+    assert len(report.regions) == 1
+    assert [op.node for op in report.ops if op.place == "cpu" and op.op != "DequantizeLinear"] == ["first"]
+    x = random_float(rng, (1, 3, 8, 8)) * np.float32(4)
+    (wanted,) = onnxruntime_session(proto, 1, optimized=False).run(None, {"x": x})
+    np.testing.assert_array_equal(compiled.run({"x": x})["d"], wanted)
+    assert len(np.unique(wanted)) > 3
 
 
 X, Q = value("x", 1, 3, 6, 6), value("q", 1, 3, 6, 6, dtype="int8")
