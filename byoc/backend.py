@@ -76,7 +76,7 @@ class Limits:
     """What no region may go beyond, whatever the checks say.
 
     Attributes:
-        dtypes: of all tensors that a composite reads or computes.
+        dtypes: of all tensors that a composite reads or computes; numbers, constants without axes, may have any.
         tensor_bytes: of one tensor.
         program_bytes: of one program; 0 is no limit.
     """
@@ -89,6 +89,8 @@ class Limits:
         """Why a composite is beyond the limits; "" if it is not."""
         for operation in composite.operations:
             for tensor in (*operation.operands, operation.result):
+                if isinstance(tensor, np.ndarray) and not tensor.shape:
+                    continue  # a number, such as a bound of clip, which TVM writes in 64 bits
                 dtype = str(tensor.dtype)
                 name = tensor.name if isinstance(tensor, Value) else "a constant"
                 if dtype not in self.dtypes:

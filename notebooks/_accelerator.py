@@ -5,20 +5,23 @@ import logging
 import numpy as np
 
 COLOURS = {
-    "LOAD": "#8fb8de", "LOAD.WINDOWS": "#2f6fdb", "LOAD.CONST": "#1a9e77", "GEMM": "#d9772b", "VECTOR": "#e0b400",
+    "LOAD": "#8fb8de", "LOAD.WINDOWS": "#2f6fdb", "LOAD.CONST": "#1a9e77", "GEMM": "#d9772b", "REDUCE": "#a0522d",
+    "VECTOR": "#e0b400",
     "STORE": "#8250df",
 }  # fmt: skip
 
 
 def print_layers(rows):
     """Layers with what was chosen for them, and what came of it."""
-    print(f"{'layer':24}{'m x k x n':>18} flow {'tile':>15}{'cycles':>11}{'array':>7}{'DRAM MB':>9}{'mJ':>6}  bound by")
+    print(
+        f"{'layer':24}{'m x k x n':>18} flow  {'tile':>15}{'cycles':>11}{'array':>7}{'DRAM MB':>9}{'mJ':>6}  bound by"
+    )
     for row in rows:
         facts = row.facts
         sizes, tile = (" x ".join(map(str, part)) for part in ((facts["m"], facts["k"], facts["n"]), facts["tile"]))
         energy = sum(row.energy.values()) / 1e9
         print(
-            f"{row.name:24}{sizes:>18} {facts['dataflow']:4} {tile:>15}{row.cycles:11,}{row.utilization:7.0%}"
+            f"{row.name:24}{sizes:>18} {facts['dataflow']:6}{tile:>15}{row.cycles:11,}{row.utilization:7.0%}"
             f"{row.dram_bytes / 1e6:9.2f}{energy:6.2f}  {row.bound}"
         )
 

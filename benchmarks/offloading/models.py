@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import onnx
 import tvm_ext
 from tvm_ext.core.sample_inputs import seeded_inputs
@@ -32,10 +33,23 @@ FLOAT32: Mapping[str, tuple[Make, Mapping[str, Any]]] = {
     "ResNet-18, fc and all convolutions": (tvm_ext.zoo.resnet18, ALL),
     "BERT block": (_bert_block, ALL),
 }
-REPORTED: Mapping[str, Make] = {
-    "ResNet-18": tvm_ext.zoo.resnet18,
-    "MobileNetV2": tvm_ext.zoo.mobilenet_v2,
-    "BERT block": _bert_block,
+
+
+def _quantized(make: Make) -> onnx.ModelProto:
+    """QDQ, uint8, from two random images: what counts here is where nodes run."""
+    model = make()
+    shape = [size.dim_value for size in model.graph.input[0].type.tensor_type.shape.dim]
+    images = np.random.default_rng(0).standard_normal((2, *shape), dtype=np.float32)
+    return tvm_ext.quantize(model, calibration=list(images)).model
+
+
+#: Whose reports are read: a model, and the dtype of the array.
+REPORTED: Mapping[str, tuple[Make, str]] = {
+    "ResNet-18": (tvm_ext.zoo.resnet18, "float32"),
+    "MobileNetV2": (tvm_ext.zoo.mobilenet_v2, "float32"),
+    "BERT block": (_bert_block, "float32"),
+    "ResNet-18, int8": (lambda: _quantized(tvm_ext.zoo.resnet18), "int8"),
+    "MobileNetV2, int8": (lambda: _quantized(tvm_ext.zoo.mobilenet_v2), "int8"),
 }
 
 
@@ -64,15 +78,17 @@ def coverage() -> list[dict[str, Any]]:
     """Nodes of each model by place, those without a place or a reason, and the reasons of
     refusals."""
     rows = []
-    for name, make in REPORTED.items():
-        report = offloaded(make()).offload_report()
+    for name, (make, dtype) in REPORTED.items():
+        model = make()
+        report = offloaded(model, {**ALL, "dtype": dtype}).offload_report()
         silent = [op.node for op in report.ops if not op.place or not op.reason]
-        missing = len(make().graph.node) - len({op.node for op in report.ops})
+        missing = len(model.graph.node) - len({op.node for op in report.ops})
         places = ("cpu", "compile time")
         rows.append({
             "model": name, "nodes": len(report.ops), "offloaded": len(report.offloaded),
             **{place: sum(op.place == place for op in report.ops) for place in places},
-            "silent": len(silent) + missing,
+            "silent": len(silent) + missing, "regions": len(report.regions),
+            "on the cpu": [op.node for op in report.ops if op.place == "cpu"],
         })  # fmt: skip
     return rows
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tvm_ext
-from tvm_ext.byoc.systolic import DesignPoint, programs_of, simulate
-from tvm_ext.byoc.systolic.results import sweep
+from tvm_ext.byoc.systolic import DesignPoint, programs_of, simulate, sweep
 from tvm_ext.core.sample_inputs import seeded_inputs
 from tvm_ext.driver.regions import regions_of
 

@@ -1,4 +1,4 @@
-"""The manifest of the systolic array: matmuls and convolutions, float32 or integer, with what the vector unit does."""
+"""The manifest of the systolic array: matmuls, convolutions and pooling, float32 or integer, with what follows them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from .config import SystolicOptions
 from .driver import driver
 from .lowering.epilogue import WRITERS
 from .lowering.operands import READERS
+from .lowering.pooling import POOLINGS
 from .lowering.regions import check_composite, lower_region, seconds_of
 
 
@@ -28,6 +29,7 @@ BACKEND = Backend(
     patterns=(
         Pattern("matmul", ("relax.matmul",), READERS, WRITERS, check_composite),
         Pattern("conv2d", ("relax.nn.conv2d",), READERS, WRITERS, check_composite),
+        Pattern("vector", (*POOLINGS, "relax.add", "relax.quantize"), READERS, WRITERS, check_composite),
     ),
     lower=lower_region,
     driver=driver,

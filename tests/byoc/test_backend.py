@@ -78,6 +78,14 @@ def test_limits_name_the_tensor() -> None:
     assert "a constant has 140 bytes" in Limits(tensor_bytes=100).refuse(dense())
 
 
+def test_numbers_are_no_tensors() -> None:
+    """TVM writes the bounds of a clip in 64 bits; a constant with axes counts, whatever its size."""
+    x = Value("x", (3,), "float32")
+    for bounds, reason in ((np.array(0.0), ""), (np.zeros(1), "a constant is float64")):
+        clip = Composite("clip", (), Operation("relax.clip", (x, bounds, bounds), x))
+        assert Limits(("float32",)).refuse(clip).startswith(reason) and bool(reason) is (bounds.ndim > 0)
+
+
 def test_a_program_that_is_too_long_is_refused() -> None:
     composite = dense()
     region = Region("r", (composite,), composite.inputs, (composite.result,))

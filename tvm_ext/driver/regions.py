@@ -1,7 +1,7 @@
 """The regions that a back end would get of a model, without programs for them: for studies of hardware.
 
 regions = regions_of("resnet18.onnx", "systolic")
-points = tvm_ext.byoc.systolic.results.sweep(regions, [{"rows": 8, "cols": 8}, {"rows": 16, "cols": 16}])
+points = tvm_ext.byoc.systolic.sweep(regions, [{"rows": 8, "cols": 8}, {"rows": 16, "cols": 16}])
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ from .isa import CLASSES, FORMS, TOKEN_NAMES, Instruction, check_tokens, text_of
 from .program import CONSTANT_DTYPES, Layer, Program, Tensor
 
 _MNEMONICS = {kind.mnemonic: kind for kind in CLASSES.values()}
+#: Fields that are real numbers; all others of numbers are whole.
+_REAL = ("scale", "low")
 
 
 def disassemble(program: Program, data: bool = True) -> str:
@@ -163,12 +165,12 @@ class _Assembly:
         names = [tensor.name for tensor in self._tensors]
         if name == "tensor" and text in names:
             return names.index(text)
+        if name in _REAL:
+            return float(text)
         value = text if choices and isinstance(choices[0], str) else _value(text)
         if choices and value not in choices:
             raise ProgramError(f"{name}={text}: choose of {', '.join(map(str, choices))}")
-        if isinstance(value, bool) or (not choices and not isinstance(value, int | float)):
-            raise ProgramError(f"{name}={text}: a number is needed")
-        if isinstance(value, float) and name != "scale":
+        if isinstance(value, bool) or not isinstance(value, str if choices and isinstance(choices[0], str) else int):
             raise ProgramError(f"{name}={text}: a whole number is needed")
         return value
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ....core.errors import ProgramError
-from .isa import Finish, Gemm, Load, LoadConstant, LoadWindows, Store, Vector, check_tokens, error_at
+from .isa import Finish, Gemm, Load, LoadConstant, LoadWindows, Reduce, Store, Vector, check_tokens, error_at
 
 if TYPE_CHECKING:
     from .program import Program
@@ -29,6 +29,7 @@ _VECTOR_FORMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "gelu_tanh": (("none",), ("float32",)),
     "dequantize": (("none", "row"), ("float32",)),
     "quantize": (("none", "row"), ("float32",)),
+    "clip": (("none",), ("float32",)),
 }
 
 
@@ -68,8 +69,8 @@ def _check_windows(program: Program, load: LoadWindows) -> str:
         return "a window begins outside of the image"
     if any(pad > (kernel - 1) * dilation for _, _, kernel, _, dilation, pad in spans):
         return "padding as wide as a window"
-    if tensor.dtype in ("float32", "int32") and load.pad_value:
-        return f"pad_value is for int8 and uint8 tensors, and {tensor.name} is {tensor.dtype}"
+    if load.pad_value not in {"float32": (0, -128), "int32": (0,)}.get(tensor.dtype, (load.pad_value,)):
+        return f"pad_value is for int8 and uint8 tensors (float32: 0 or -128), and {tensor.name} is {tensor.dtype}"
     if load.row_begin + load.rows > load.out_height * load.out_width:
         return f"rows end behind the last output pixel, {load.out_height * load.out_width}"
     depth = load.channels * load.kernel_height * load.kernel_width
@@ -104,11 +105,25 @@ def _check_gemm(program: Program, gemm: Gemm) -> str:
     )
 
 
+def _check_reduce(program: Program, reduce: Reduce) -> str:
+    if not min(reduce.rows, reduce.cols, reduce.taps):
+        return "rows, cols and taps are 1 or more"
+    itemsize = program.accelerator.itemsize
+    return (
+        _scratchpad(program, reduce.a, reduce.rows * reduce.cols * reduce.taps, itemsize)
+        or (_scratchpad(program, reduce.b, reduce.taps * reduce.cols, itemsize) if reduce.op == "dot" else "")
+        or _accumulator(program, reduce.c, reduce.rows * reduce.cols)
+    )
+
+
 def _check_vector(program: Program, vector: Vector) -> str:
     sources, dtypes = _VECTOR_FORMS[vector.op]
     if vector.source not in sources or vector.dtype not in dtypes:
         return f"{vector.op} takes source {' or '.join(sources)} and dtype {' or '.join(dtypes)}"
-    if not math.isfinite(vector.scale) or (vector.op == "quantize" and vector.scale <= 0):
+    if vector.op == "clip":
+        if not vector.low <= vector.scale:  # a NaN neither
+            return f"it clips to {vector.low} at least and {vector.scale} at most"
+    elif not math.isfinite(vector.scale) or (vector.op == "quantize" and vector.scale <= 0):
         return f"scale {vector.scale} is not a positive finite number"
     if vector.op == "quantize" and not -128 <= vector.zero_point <= 127:
         return f"zero_point {vector.zero_point} is no int8"
@@ -154,6 +169,7 @@ _CHECKS: dict[type[Any], Callable[[Program, Any], str]] = {
     LoadWindows: _check_windows,
     LoadConstant: _check_constant,
     Gemm: _check_gemm,
+    Reduce: _check_reduce,
     Vector: _check_vector,
     Store: _check_store,
 }

@@ -85,6 +85,7 @@ def _facts(layer: GemmLayer, choices: tuple[Tiling, ...]) -> dict[str, Any]:
         "dataflow": best.dataflow,
         "tile": [best.m, best.k, best.n],
         "order": best.order,
+        "stays": best.stays,
         "estimated_cycles": best.cycles,
         "runners_up": [{"tiling": other.describe(), "cycles": other.cycles} for other in choices[1:]],
     }

@@ -1,9 +1,9 @@
-"""The instruction set: eight instructions for three queues, each a frozen dataclass with a 64-byte binary form.
+"""The instruction set: nine instructions for three queues, each a frozen dataclass with a 64-byte binary form.
 
 Three units work at once, each on a queue of its own, in order (the idea of VTA: Moreau et al., IEEE Micro 2019)::
 
     load:    LOAD, LOAD.WINDOWS, LOAD.CONST    DRAM -> scratchpad
-    compute: GEMM, VECTOR                      scratchpad -> accumulator, in place in the accumulator
+    compute: GEMM, REDUCE, VECTOR              scratchpad -> accumulator, in place in the accumulator
     store:   STORE                             accumulator -> DRAM
 
 Neighbouring queues keep each other in step with tokens: an instruction waits for (`pop`) a token of the queue before
@@ -45,7 +45,8 @@ I32: TypeAlias = Annotated[int, "i"]
 F32: TypeAlias = Annotated[float, "f"]
 DataflowName: TypeAlias = Annotated[str, ("ws", "os", "is")]
 OperandName: TypeAlias = Annotated[str, ("a", "b", "epilogue")]
-VectorOp: TypeAlias = Annotated[str, ("add", "multiply", "relu", "gelu", "gelu_tanh", "dequantize", "quantize")]
+VectorOp: TypeAlias = Annotated[str, ("add", "multiply", "relu", "gelu", "gelu_tanh", "dequantize", "quantize", "clip")]
+ReduceOp: TypeAlias = Annotated[str, ("max", "sum", "dot")]
 SourceName: TypeAlias = Annotated[str, ("none", "row", "tile")]
 VectorDtype: TypeAlias = Annotated[str, ("float32", "int32", "int8")]
 
@@ -75,7 +76,8 @@ class LoadWindows:
     """Tile of the im2col matrix of an image [channels, height, width] at `offset` of a tensor.
 
     Row r of that matrix is output pixel (r / out_width, r % out_width); column c is (channel, kernel row, kernel
-    column). The tile begins at (`row_begin`, `col_begin`). What lies outside of the image is `pad_value`.
+    column). The tile begins at (`row_begin`, `col_begin`). What lies outside of the image is `pad_value`; around one of
+    float32 it is 0, or where `pad_value` is -128, the least of int8, minus infinity.
     """
 
     mnemonic: ClassVar[str] = "LOAD.WINDOWS"
@@ -153,7 +155,8 @@ class Vector:
     defines them.
 
     Its second operand is none (`scale` and `zero_point` then say it), a row [cols] or a tile [rows, cols] in the
-    scratchpad, of `dtype`. For relu, `dtype` is what c holds.
+    scratchpad, of `dtype`. For relu, `dtype` is what c holds; clip keeps to `low` and `scale`, of which either may be
+    infinite.
     """
 
     mnemonic: ClassVar[str] = "VECTOR"
@@ -167,6 +170,29 @@ class Vector:
     dtype: VectorDtype = "float32"
     scale: F32 = 1.0
     zero_point: I32 = 0
+    low: F32 = 0.0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """c[i, j] = max or sum over t of a[i, j, t], or dot: sum over t of a[i, j, t] b[t, j]; by the vector unit.
+
+    a[rows, cols, taps] and b[taps, cols] lie in the scratchpad, in the dtype of the array's operands; with
+    `accumulate` what c holds is one more term. b is read by dot only. Pooling is of it, and depthwise convolution, of
+    which a column of the array would have as many rows as taps.
+    """
+
+    mnemonic: ClassVar[str] = "REDUCE"
+    queue: ClassVar[str] = "compute"
+    op: ReduceOp
+    accumulate: Annotated[int, (0, 1)]
+    a: U32
+    b: U32
+    c: U32
+    rows: U16
+    cols: U16
+    taps: U16
     tokens: int = 0
 
 
@@ -207,10 +233,10 @@ class Finish:
     tokens: int = 0
 
 
-Instruction = Load | LoadWindows | LoadConstant | Gemm | Vector | Store | Sync | Finish
+Instruction = Load | LoadWindows | LoadConstant | Gemm | Vector | Store | Sync | Finish | Reduce
 #: Operation code -> class; 0 is left out, so that zeros are no program.
 CLASSES: dict[int, type[Any]] = dict(
-    enumerate((Load, LoadWindows, LoadConstant, Gemm, Vector, Store, Sync, Finish), start=1)
+    enumerate((Load, LoadWindows, LoadConstant, Gemm, Vector, Store, Sync, Finish, Reduce), start=1)
 )
 
 

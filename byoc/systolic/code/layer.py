@@ -3,6 +3,11 @@
 Dense, matmul and conv2d all become such a layer; a convolution by reading its image as the im2col matrix::
 
     C[b, m, n] = epilogue(sum over k of A[b, m, k] B[b, k, n])
+
+What keeps channels apart is the vector unit's: each column of C has an A of its own::
+
+    pooling, depthwise    C[b, m, n] = epilogue(max or sum over k of A[b, m, n, k], or sum of A[b, m, n, k] B[b, k, n])
+    elementwise           C[b, m, n] = epilogue(A[b, m, n]), a sum of k = 1
 """
 
 from __future__ import annotations
@@ -110,7 +115,7 @@ class Windows:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One operation of an epilogue; `op`, `scale` and `zero_point` as in :class:`.isa.Vector`.
+    """One operation of an epilogue; `op`, `scale`, `zero_point` and `low` as in :class:`.isa.Vector`.
 
     Attributes:
         row: values [n], or [row batches, n]; float32 or int32.
@@ -124,6 +129,7 @@ class Step:
     dtype: str = "float32"
     scale: float = 1.0
     zero_point: int = 0
+    low: float = 0.0
 
     @property
     def source(self) -> str:
@@ -139,11 +145,12 @@ class GemmLayer:
         m, k, n, batch: sizes.
         a: where A lies; `Windows` for a convolution.
         b: where B lies, or its values [b_batches, parts * k, n] in the dtype of the accelerator; with more than one
-            part, k is walked through once a part.
+            part, k is walked through once a part. None where `reduce` reads none.
         out: where C goes.
         steps: the epilogue, in order.
         parts: see b.
         facts: JSON values for reports, kept in the program.
+        reduce: "" for a GEMM; "max", "sum" or "dot" for the vector unit: see :class:`.isa.Reduce`.
     """
 
     name: str
@@ -151,12 +158,13 @@ class GemmLayer:
     k: int
     n: int
     a: Matrix | Windows
-    b: Matrix | np.ndarray
+    b: Matrix | np.ndarray | None
     out: Matrix
     batch: int = 1
     steps: tuple[Step, ...] = ()
     parts: int = 1
     facts: Mapping[str, Any] = field(default_factory=dict)
+    reduce: str = ""
 
     def problem(self, out_dtype: str) -> GemmProblem:
         """What the tiling of this layer depends on."""
@@ -168,12 +176,13 @@ class GemmLayer:
             batch=self.batch,
             parts=self.parts,
             a_batches=self.a.batches,
-            b_batches=self.b.shape[0] if isinstance(self.b, np.ndarray) else self.b.batches,
+            b_batches=1 if self.b is None else self.b.shape[0] if isinstance(self.b, np.ndarray) else self.b.batches,
             row_batches=max((row.shape[0] for row in rows if row.ndim == 2), default=1),
             rows=len(rows),
             tile_bytes=sum(ITEMSIZE[step.dtype] for step in self.steps if step.tile is not None),
             vector_steps=len(self.steps),
             out_bytes=ITEMSIZE[out_dtype],
+            reduce=self.reduce,
         )
 
 
@@ -221,6 +230,28 @@ def conv2d(
     depth = geometry.channels * geometry.kernel[0] * geometry.kernel[1]
     output = nchw(out, n, (height, width), batch)
     return GemmLayer(name, height * width, depth, n, a, filters, output, batch=batch, **options)
+
+
+def windowed(
+    name: str, reduce: str, x: str, filters: np.ndarray | None, out: str, geometry: ConvGeometry, *,
+    images: int = 1, pad_value: int = 0, **options: Any,
+) -> GemmLayer:  # fmt: skip
+    """Pooling or depthwise convolution of an NCHW tensor, to NCHW, by the vector unit.
+
+    Args:
+        name: for reports.
+        reduce: "max", "sum", or "dot" with filters.
+        x, out: names of tensors.
+        filters: [1, parts * height * width, channels] in the dtype of the accelerator; None of a pooling.
+        geometry: with all channels.
+        images: N of NCHW.
+        pad_value: see :class:`.isa.LoadWindows`.
+        **options: steps, parts, facts; rows are [channels].
+    """
+    (height, width), n = geometry.out_size, geometry.channels
+    a = Windows(x, geometry, batches=images, pad_value=pad_value)
+    taps, output = geometry.kernel[0] * geometry.kernel[1], nchw(out, n, (height, width), images)
+    return GemmLayer(name, height * width, taps, n, a, filters, output, batch=images, reduce=reduce, **options)
 
 
 def filter_matrices(weights: np.ndarray, groups: int = 1) -> np.ndarray:

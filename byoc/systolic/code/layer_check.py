@@ -8,7 +8,7 @@ import numpy as np
 
 from ....core.errors import ProgramError
 from ..config import Accelerator
-from .layer import GemmLayer, Step
+from .layer import GemmLayer, Matrix, Step
 from .program import Tensor
 
 
@@ -22,15 +22,17 @@ def check_layer(layer: GemmLayer, tensors: Mapping[str, Tensor], hardware: Accel
 def _operands(layer: GemmLayer, tensors: Mapping[str, Tensor], hardware: Accelerator) -> str:
     tiles = [step.tile for step in layer.steps if step.tile is not None]
     read = [layer.a.tensor, *(tile.tensor for tile in tiles)]
-    read += [] if isinstance(layer.b, np.ndarray) else [layer.b.tensor]
+    read += [layer.b.tensor] if isinstance(layer.b, Matrix) else []
     for name in (*read, layer.out.tensor):
         if name not in tensors:
             raise ProgramError(f"layer {layer.name}: no tensor {name!r}", fix=f"choose of {', '.join(tensors)}")
     if layer.out.tensor in read:
         return f"it reads tensor {layer.out.tensor}, which it writes; give the output a tensor of its own"
+    if (layer.b is None) != (layer.reduce in ("max", "sum")) or (layer.reduce and isinstance(layer.b, Matrix)):
+        return f"reduce={layer.reduce!r} with B {type(layer.b).__name__}: max and sum have none, dot has a constant"
     a, accepted = tensors[layer.a.tensor].dtype, ("int8", "uint8") if hardware.dtype == "int8" else (hardware.dtype,)
-    b = str(layer.b.dtype) if isinstance(layer.b, np.ndarray) else tensors[layer.b.tensor].dtype
-    if a not in accepted or b not in accepted or (isinstance(layer.b, np.ndarray) and b != hardware.dtype):
+    b = a if layer.b is None else layer.b.dtype if isinstance(layer.b, np.ndarray) else tensors[layer.b.tensor].dtype
+    if a not in accepted or str(b) not in accepted or (isinstance(layer.b, np.ndarray) and b != hardware.dtype):
         return f"operands are {a} and {b}, and the accelerator multiplies {hardware.dtype}"
     if isinstance(layer.b, np.ndarray) and layer.b.shape[1:] != (layer.parts * layer.k, layer.n):
         return f"B has shape {layer.b.shape}; [batches, {layer.parts * layer.k}, {layer.n}] is needed"

@@ -1,13 +1,14 @@
-"""Code of one layer: loops over tiles, unrolled, with double buffers and the tokens that keep them safe.
+"""Code of one layer: loops over tiles, unrolled, with buffers in turn and the tokens that keep them safe.
 
-Each step of the loops loads into buffers that the step before does not use::
+Each step of the loops loads into buffers that the step before does not use, unless the tile is there still::
 
     load:     A0 B0 | A1 B1 | A2 B2 (waits for step 0) | ...
     compute:          GEMM 0 (waits for load 0) | GEMM 1 | ...   epilogue behind the last GEMM of an output tile
     store:                                                STORE (waits for the epilogue)
 
 Tokens: load -> compute "step s is in the scratchpad"; compute -> load "step s is done, step s + 2 may load"; compute ->
-store "output tile o is done"; store -> compute "o is stored, o + 2 may begin".
+store "output tile o is done"; store -> compute "o is stored, o + 2 may begin" (o + 1, where a tile of C takes more than
+half of the accumulator).
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ from .isa import (
     Load,
     LoadConstant,
     LoadWindows,
+    Reduce,
     Store,
     Vector,
 )
-from .layer import GemmLayer, Matrix
-from .tiling import GemmProblem, Tiling, loop_extents, slot_bytes
+from .layer import GemmLayer, Matrix, Step
+from .tiling import GemmProblem, Tiling, buffer_counts, loop_extents, slot_bytes, sum_buffers
 
 
 @dataclass(frozen=True)
@@ -54,22 +56,24 @@ class _Position:
 
 
 class _Slot:
-    """Two buffers of the scratchpad in turn, each with a mark of what was loaded to it last."""
+    """Buffers of the scratchpad for tiles of one operand, each with a mark of what was loaded to it last.
 
-    def __init__(self, base: int, size: int) -> None:
-        self._base, self._size, self._current, self._mark = base, size, 1, None  # type: int, int, int, Any
+    Whatever is loaded goes to the buffer that was used longest ago, which with two or more is none of the last step's.
+
+    Attributes:
+        address: of the current buffer.
+    """
+
+    def __init__(self, base: int, size: int, count: int) -> None:
+        self._held: dict[Any, int] = {object(): base + at * size for at in range(count)}
+        self.address = base
 
     def claim(self, mark: Any) -> bool:
-        """Whether that has to be loaded, to the other buffer, which is current from now on."""
-        if mark == self._mark:
-            return False
-        self._mark, self._current = mark, 1 - self._current
-        return True
-
-    @property
-    def address(self) -> int:
-        """Of the current buffer."""
-        return self._base + self._current * self._size
+        """Whether that has to be loaded; its buffer is current from now on."""
+        known = mark in self._held
+        self.address = self._held.pop(mark if known else next(iter(self._held)))
+        self._held[mark] = self.address
+        return not known
 
 
 class LayerCode:
@@ -96,11 +100,12 @@ class LayerCode:
         self._tile = (tiling.m, tiling.k, tiling.n)
         self._extents = loop_extents(self._problem, self._tile)
         self._slots: dict[str, _Slot] = {}
-        base = 0
+        base, counts = 0, buffer_counts(self._problem, self._tile, tiling.stays)
         for name, size in slot_bytes(self._problem, hardware, self._tile).items():
-            self._slots[name] = _Slot(base, size)
-            base += 2 * size
+            self._slots[name] = _Slot(base, size, counts[name])
+            base += counts[name] * size
         self._half_accumulator = hardware.accumulator_bytes // 8
+        self._sum_buffers = sum_buffers(hardware, self._tile)
         self._b_offsets: dict[tuple[int, ...], int] = {}
         self._b_constant = self._pack_b() if isinstance(layer.b, np.ndarray) else -1
         self._row_offsets: dict[tuple[int, int], int] = {}
@@ -115,11 +120,11 @@ class LayerCode:
         for position, loads, work in steps:
             _add_tokens(loads, POP_NEXT if position.step >= 2 else 0, PUSH_NEXT)
             pops = POP_PREV if loads else 0  # nothing to wait for where all operands are those of the step before
-            pops |= POP_NEXT if position.is_first and position.output >= 2 else 0
+            pops |= POP_NEXT if position.is_first and position.output >= self._sum_buffers else 0
             pushes = PUSH_PREV if has_loads[position.step + 2] else 0
             _add_tokens(work, pops, pushes | (PUSH_NEXT if position.is_last else 0))
             stores: list[Instruction] = [self._store(position)] if position.is_last else []
-            _add_tokens(stores, POP_PREV, PUSH_PREV if position.output + 2 < outputs else 0)
+            _add_tokens(stores, POP_PREV, PUSH_PREV if position.output + self._sum_buffers < outputs else 0)
             code += [*loads, *work, *stores]
         return code
 
@@ -142,9 +147,11 @@ class LayerCode:
     def _loads(self, position: _Position) -> list[Instruction]:
         layer, slots = self._layer, self._slots
         loads: list[Instruction] = []
-        if slots["a"].claim((layer.a.index(position.batch), position.m, position.k)):
+        if slots["a"].claim((layer.a.index(position.batch), position.m, self._a_columns(position))):
             loads.append(self._load_a(position))
-        if slots["b"].claim((self._b_index(position.batch), position.part, position.k, position.n)):
+        if layer.b is not None and slots["b"].claim(
+            (self._b_index(position.batch), position.part, position.k, position.n)
+        ):
             loads.append(self._load_b(position))
         if position.is_last:
             row_key = (position.batch % self._problem.row_batches, position.n[0])
@@ -154,18 +161,24 @@ class LayerCode:
                 loads += self._load_tiles(position)
         return loads
 
+    def _a_columns(self, position: _Position) -> tuple[int, int]:
+        """Begin and end of the columns of A; for the vector unit each column of C has k of its own."""
+        if not self._layer.reduce:
+            return position.k
+        return position.n[0] * self._layer.k, position.n[1] * self._layer.k
+
     def _load_a(self, position: _Position) -> Instruction:
-        a, address = self._layer.a, self._slots["a"].address
+        a, address, (begin, end) = self._layer.a, self._slots["a"].address, self._a_columns(position)
         if isinstance(a, Matrix):
-            return self._load("a", a, address, position.batch, position.m, position.k)
+            return self._load("a", a, address, position.batch, position.m, (begin, end))
         geometry = a.geometry
         return LoadWindows(
             self._tensors[a.tensor],
             address,
             position.m[1] - position.m[0],
-            position.k[1] - position.k[0],
+            end - begin,
             position.m[0],
-            position.k[0],
+            begin,
             a.offset(position.batch),
             geometry.channels,
             *geometry.size,
@@ -230,24 +243,24 @@ class LayerCode:
                 yield step, tile_addresses.get(id(step), 0)
 
     def _work(self, position: _Position) -> list[Instruction]:
-        c = position.output % 2 * self._half_accumulator
+        c = position.output % self._sum_buffers * self._half_accumulator
         m, k, n = (end - begin for begin, end in (position.m, position.k, position.n))
         addresses = (self._slots["a"].address, self._slots["b"].address, c)
-        work: list[Instruction] = [Gemm(self._tiling.dataflow, int(not position.is_first), *addresses, m, k, n)]
+        more, reduce = int(not position.is_first), self._layer.reduce
+        work: list[Instruction] = [
+            Reduce(reduce, more, *addresses, m, n, k)
+            if reduce
+            else Gemm(self._tiling.dataflow, more, *addresses, m, k, n)
+        ]
         if position.is_last:
-            work += [
-                Vector(
-                    step.op, c, m, n, step.source, address, step.dtype, float(np.float32(step.scale)), step.zero_point
-                )
-                for step, address in self._operands(position)
-            ]
+            work += [_vector(step, c, (m, n), address) for step, address in self._operands(position)]
         return work
 
     def _store(self, position: _Position) -> Instruction:
         out = self._layer.out
         sizes = (position.m[1] - position.m[0], position.n[1] - position.n[0])
         offset = out.at(position.batch, position.m[0], position.n[0])
-        c = position.output % 2 * self._half_accumulator
+        c = position.output % self._sum_buffers * self._half_accumulator
         return Store(self._tensors[out.tensor], c, *sizes, offset, out.row_stride, out.col_stride)
 
     def _pack_b(self) -> int:
@@ -278,6 +291,12 @@ class LayerCode:
                 pieces.append(piece.ravel())
                 at += piece.size
         return self._add_constant(np.concatenate(pieces))
+
+
+def _vector(step: Step, c: int, sizes: tuple[int, int], address: int) -> Vector:
+    """A step on a tile of C, its operand in the scratchpad; numbers as float32 has them."""
+    scale, low = (float(np.float32(number)) for number in (step.scale, step.low))
+    return Vector(step.op, c, *sizes, step.source, address, step.dtype, scale, step.zero_point, low)
 
 
 def _add_tokens(code: list[Instruction], pops: int, pushes: int) -> None:

@@ -1,8 +1,12 @@
-"""Tiles, loop order and dataflow of a GEMM: an analytic search over what fits, for the fewest cycles.
+"""Tiles, loop order and dataflow of a GEMM: an analytic search over what fits, for few cycles, then few bytes of DRAM.
 
-A GEMM runs as loops over tiles. Loads of one step overlap with the work of the step before, so a tile may take half of
-the scratchpad and half of the accumulator (the rule of Gemmini: Genc et al., DAC 2021). A tile that the next step uses
-again stays where it is; which one does, the loop order decides.
+A GEMM runs as loops over tiles. Loads of one step overlap with the work of the step before, so each operand has two
+buffers, and a step half of the scratchpad and half of the accumulator (the rule of Gemmini: Genc et al., DAC 2021); a
+larger tile of C has all of the accumulator, and the next one begins when it is stored. A tile that is used again stays
+while it is among those used last; which one is, the loop order decides. With as many buffers as there are tiles along
+k, a whole panel of A (or of B) stays while the tiles of the other stream past it::
+
+    bmnk, A stays    for each m:  A[m, all k] once;  for each n:  for each k:  load B[k, n]
 """
 
 from __future__ import annotations
@@ -24,6 +28,12 @@ ALIGNMENT = 64
 #: A dimension of an instruction has 16 bits.
 _LARGEST_TILE = 0xFFFF
 _RUNNERS_UP = 4
+#: Of all ways that take at most so much of the time of the fastest, the one that moves the fewest bytes is the best.
+_SLACK = 1.02
+#: Steps along k of an operand that stays.
+_PANEL_STEPS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+#: What stands for a dataflow where the vector unit does the work.
+VECTOR = "vector"
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,8 @@ class GemmProblem:
         tile_bytes: per element of C, bytes of epilogue operands as large as C (a residual).
         vector_steps: operations of the epilogue.
         out_bytes: of an element of the result.
+        reduce: "" for the product of matrices; else what :class:`.isa.Reduce` makes of the k values that each element
+            of C has of its own in A.
     """
 
     m: int
@@ -52,22 +64,31 @@ class GemmProblem:
     tile_bytes: int = 0
     vector_steps: int = 0
     out_bytes: int = 4
+    reduce: str = ""
 
     @property
     def macs(self) -> int:
         return self.batch * self.m * self.k * self.n * self.parts
 
+    def operand_elements(self, m: int, k: int, n: int) -> tuple[int, int]:
+        """Elements of A and of B that m x n elements of C of depth k read."""
+        if not self.reduce:
+            return m * k, k * n
+        return m * k * n, k * n if self.reduce == "dot" else 0
+
 
 @dataclass(frozen=True, order=True)
 class Tiling:
-    """One legal way, with its estimate; the smallest is the best.
+    """One legal way, with its estimate.
 
     Attributes:
         cycles: estimate of the whole: the busiest queue, with what comes before its first and behind its last work.
         compute, load, store: cycles that each queue is busy.
-        dataflow: "ws", "os" or "is".
+        dataflow: "ws", "os" or "is"; "vector" where the vector unit does the work.
         order: loops, outermost first.
         m, k, n: sizes of a tile.
+        dram_bytes: that are loaded and stored.
+        stays: operand of which all tiles along k stay: "a", "b", or "" for none.
     """
 
     cycles: int
@@ -79,92 +100,134 @@ class Tiling:
     m: int
     k: int
     n: int
+    dram_bytes: int = 0
+    stays: str = ""
 
     def describe(self) -> str:
         """As reports show it."""
-        return f"{self.dataflow} {self.m}x{self.k}x{self.n} {self.order}"
+        stays = f", {self.stays.upper()} stays" if self.stays else ""
+        return f"{self.dataflow} {self.m}x{self.k}x{self.n} {self.order}{stays}"
 
 
 @functools.lru_cache(maxsize=1024)
 def search(problem: GemmProblem, hardware: Accelerator, dataflow: str | None = None) -> tuple[Tiling, ...]:
-    """The best tiling first, then the runners-up; with `dataflow`, of this one only.
+    """The best tiling first, then the runners-up by cycles; with `dataflow`, of this one only.
 
     Raises:
         ProgramError: not even the smallest tile fits the memories.
     """
     dataflows = [str(Dataflow.of(dataflow))] if dataflow else [str(member) for member in Dataflow]
+    dataflows = [VECTOR] if problem.reduce else dataflows
     tilings = [
-        estimate(problem, hardware, flow, order, tile)
-        for tile in _legal_tiles(problem, hardware)
+        estimate(problem, hardware, flow, order, tile, stays)
+        for tile, stays in _legal_tiles(problem, hardware)
         for flow in dataflows
         for order in _distinct_orders(problem, tile)
     ]
     if not tilings:
         raise _nothing_fits(problem, hardware)
+    fastest = sorted(tilings)
+    most = _SLACK * fastest[0].cycles
+    best = min((each for each in fastest if each.cycles <= most), key=lambda each: (each.dram_bytes, each.cycles))
     ranked: dict[tuple[str, int, int, int], Tiling] = {}
-    for tiling in sorted(tilings):  # another order of the same tiles is no other choice to show
+    for tiling in (best, *fastest):  # another order of the same tiles is no other choice to show
         ranked.setdefault((tiling.dataflow, tiling.m, tiling.k, tiling.n), tiling)
     return tuple(ranked.values())[: _RUNNERS_UP + 1]
 
 
 def check_fits(problem: GemmProblem, hardware: Accelerator) -> None:
     """Raises ProgramError, as :func:`search` does, if not even the smallest tile fits the memories."""
-    if not is_legal(problem, hardware, (1, 1, 1)):
+    if not is_legal(problem, hardware, _smallest(problem)):
         raise _nothing_fits(problem, hardware)
 
 
+def _smallest(problem: GemmProblem) -> tuple[int, int, int]:
+    """The smallest tile: the vector unit takes all of k at once."""
+    return (1, problem.k if problem.reduce else 1, 1)
+
+
 def _nothing_fits(problem: GemmProblem, hardware: Accelerator) -> ProgramError:
-    need = 2 * scratchpad_need(problem, hardware, (1, 1, 1))
+    need = scratchpad_need(problem, hardware, _smallest(problem))
     return ProgramError(
         f"no tile of a GEMM of {problem.m}x{problem.k}x{problem.n} fits half of a scratchpad of "
-        f"{hardware.scratchpad_bytes} and of an accumulator of {hardware.accumulator_bytes} bytes",
-        fix=f"give the accelerator scratchpad_bytes={need} and accumulator_bytes=8, or more",
+        f"{hardware.scratchpad_bytes} bytes",
+        fix=f"give the accelerator scratchpad_bytes={need} or more",
     )
 
 
 def slot_bytes(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int]) -> dict[str, int]:
     """Bytes in the scratchpad of one tile of A, of B, of the row operands, and of the tile operands; aligned."""
-    m, k, n = tile
+    m, _, n = tile
+    a, b = problem.operand_elements(*tile)
     sizes = {
-        "a": m * k * hardware.itemsize,
-        "b": k * n * hardware.itemsize,
+        "a": a * hardware.itemsize,
+        "b": b * hardware.itemsize,
         "rows": 4 * problem.rows * n,
         "tiles": problem.tile_bytes * m * n,
     }
     return {name: -(-size // ALIGNMENT) * ALIGNMENT for name, size in sizes.items()}
 
 
-def scratchpad_need(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int]) -> int:
-    """Bytes that one step needs of the scratchpad; twice as much must be there."""
-    return sum(slot_bytes(problem, hardware, tile).values())
+def buffer_counts(problem: GemmProblem, tile: tuple[int, int, int], stays: str = "") -> dict[str, int]:
+    """Tiles of each operand that the scratchpad holds."""
+    k_tiles = -(-problem.k // tile[1])
+    panel = {"a": k_tiles, "b": k_tiles * problem.parts}
+    return {name: max(2, panel[name] if name == stays else 0) for name in ("a", "b", "rows", "tiles")}
 
 
-def is_legal(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int]) -> bool:
-    """Whether a step fits half of the scratchpad, half of the accumulator, and the fields of an instruction."""
-    fits = scratchpad_need(problem, hardware, tile) <= hardware.scratchpad_bytes // 2
-    return fits and tile[0] * tile[2] <= hardware.accumulator_bytes // 8 and max(tile) <= _LARGEST_TILE
+def sum_buffers(hardware: Accelerator, tile: tuple[int, int, int]) -> int:
+    """Tiles of C in the accumulator: two if they fit, of which one is stored behind the work on the other."""
+    return 2 if tile[0] * tile[2] <= hardware.accumulator_bytes // 8 else 1
 
 
-def _legal_tiles(problem: GemmProblem, hardware: Accelerator) -> Iterator[tuple[int, int, int]]:
+def scratchpad_need(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int], stays: str = "") -> int:
+    """Bytes of all buffers in the scratchpad."""
+    counts = buffer_counts(problem, tile, stays)
+    return sum(counts[name] * size for name, size in slot_bytes(problem, hardware, tile).items())
+
+
+def is_legal(problem: GemmProblem, hardware: Accelerator, tile: tuple[int, int, int], stays: str = "") -> bool:
+    """Whether the buffers fit the scratchpad, a tile of C the accumulator, and a tile an instruction's fields."""
+    fits = scratchpad_need(problem, hardware, tile, stays) <= hardware.scratchpad_bytes
+    return fits and tile[0] * tile[2] <= hardware.accumulator_bytes // 4 and max(tile) <= _LARGEST_TILE
+
+
+def _legal_tiles(problem: GemmProblem, hardware: Accelerator) -> Iterator[tuple[tuple[int, int, int], str]]:
     for m in _sizes(problem.m, hardware.rows):
         for n in _sizes(problem.n, hardware.cols):
             k = _deepest(problem, hardware, m, n)
             if k:
-                yield m, k, n
+                yield (m, k, n), ""
+            if k < problem.k and not problem.reduce:
+                for stays in [name for name, whole in (("a", n >= problem.n), ("b", m >= problem.m)) if not whole]:
+                    if panel := _deepest_panel(problem, hardware, m, n, stays):
+                        yield (m, panel, n), stays
+
+
+def _deepest_panel(problem: GemmProblem, hardware: Accelerator, m: int, n: int, stays: str) -> int:
+    """The depth of the fewest steps along k with which all of an operand along k can stay; 0 if it cannot."""
+    for steps in _PANEL_STEPS:
+        k = -(-problem.k // (steps * hardware.rows)) * hardware.rows
+        if k < problem.k and is_legal(problem, hardware, (m, k, n), stays):
+            return k
+    return 0
 
 
 def _sizes(size: int, step: int) -> list[int]:
     """Equal parts of a dimension in multiples of the array, and powers of two below it."""
     sizes = {-(-size // parts) for parts in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)}
     sizes = {min(size, -(-part // step) * step) for part in sizes if part <= _LARGEST_TILE}
-    return sorted(sizes | {min(size, max(1, step >> shift)) for shift in (0, 2, 4, 6, 8, 10)}, reverse=True)
+    few = {min(size, step * times) for times in (2, 3, 4)}
+    return sorted(sizes | few | {min(size, max(1, step >> shift)) for shift in (0, 2, 4, 6, 8, 10)}, reverse=True)
 
 
 def _deepest(problem: GemmProblem, hardware: Accelerator, m: int, n: int) -> int:
     """The deepest equal part of k that is legal with tiles of m and n; 0 if none is."""
+    if problem.reduce:
+        return problem.k if is_legal(problem, hardware, (m, problem.k, n)) else 0
     if not is_legal(problem, hardware, (m, 1, n)):
         return 0
-    free = hardware.scratchpad_bytes // 2 - scratchpad_need(problem, hardware, (m, 0, n))
+    free = hardware.scratchpad_bytes // 2 - sum(slot_bytes(problem, hardware, (m, 0, n)).values())
     low = min(problem.k, _LARGEST_TILE, free // ((m + n) * hardware.itemsize))
     while not is_legal(problem, hardware, (m, low, n)):  # what aligning the tiles of A and B costs
         low -= 1
@@ -190,48 +253,74 @@ def _distinct_orders(problem: GemmProblem, tile: tuple[int, int, int]) -> list[s
     return list(distinct.values())
 
 
-def load_counts(problem: GemmProblem, tile: tuple[int, int, int], order: str) -> dict[str, int]:
-    """How many tiles of A, B and row operands are loaded: one wherever a loop that they depend on goes on."""
-    extents = loop_extents(problem, tile)
-    if -(-problem.k // tile[1]) == 1:
-        a_loops = {"b": problem.a_batches > 1, "m": True}
-    else:
-        a_loops = {"b": problem.a_batches > 1, "m": True, "k": True}
-    depends = {
-        "a": a_loops,
-        "b": {"b": problem.b_batches > 1, "k": True, "n": True},
-        "rows": {"b": problem.row_batches > 1, "n": True},
-    }
-    return {name: _changes(order.replace("k", "") if name == "rows" else order, extents, loops)
-            for name, loops in depends.items()}  # fmt: skip
+def load_counts(problem: GemmProblem, tile: tuple[int, int, int], order: str, stays: str = "") -> dict[str, int]:
+    """How many tiles of A, B and row operands are loaded: one wherever it is not among those used last."""
+    extents, buffers = loop_extents(problem, tile), buffer_counts(problem, tile, stays)
+    k_tiles = -(-problem.k // tile[1])
+    repeated = {"a": [(problem.parts, False), (k_tiles, True)], "b": [(extents["k"], True)], "rows": []}
+    walked = {"a": "mn" if problem.reduce else "m", "b": "n", "rows": "n"}
+    own = {"a": problem.a_batches, "b": problem.b_batches, "rows": problem.row_batches}
+    counts = {}
+    for name, axes in walked.items():
+        loops = {loop: [(extents[loop], loop in axes)] for loop in "mn"}
+        loops |= {"k": repeated[name], "b": [(-(-problem.batch // own[name]), False), (own[name], True)]}
+        counts[name] = _loads([each for loop in order for each in loops[loop]], buffers[name])
+    return counts
 
 
-def _changes(order: str, extents: dict[str, int], depends: dict[str, bool]) -> int:
-    last = max((at for at, loop in enumerate(order) if depends.get(loop) and extents[loop] > 1), default=-1)
-    return math.prod(extents[loop] for loop in order[: last + 1])
+def _loads(loops: list[tuple[int, bool]], buffers: int) -> int:
+    """Loads of an operand in loops of (iterations, whether each has another tile), outermost first: a loop that walks
+    through the same tiles again finds them there, if they are no more than there are buffers."""
+    count = distinct = 1
+    for iterations, other in reversed(loops):
+        if other or distinct > buffers:
+            count *= iterations
+        if other:
+            distinct *= iterations
+    return count
 
 
 def estimate(
-    problem: GemmProblem, hardware: Accelerator, dataflow: str, order: str, tile: tuple[int, int, int]
+    problem: GemmProblem, hardware: Accelerator, dataflow: str, order: str, tile: tuple[int, int, int], stays: str = ""
 ) -> Tiling:
     """Cycles of one way: each queue by itself, the busiest of them, and the two ends that nothing overlaps."""
-    extents, counts = loop_extents(problem, tile), load_counts(problem, tile, order)
+    extents, counts = loop_extents(problem, tile), load_counts(problem, tile, order, stays)
     outputs = problem.batch * extents["m"] * extents["n"]
     m, k, n = (min(size, whole) for size, whole in zip(tile, (problem.m, problem.k, problem.n), strict=True))
     elements = problem.batch * problem.m * problem.n
     vector = problem.vector_steps * -(-elements // hardware.vector_lanes)
     compute = problem.batch * problem.parts * _gemm_cycles(problem, hardware, dataflow, tile) + vector
+    a, b = problem.operand_elements(m, k, n)
     loads, nbytes = _load_traffic(problem, hardware, counts, extents, outputs, (m, k, n))
     load = loads * hardware.dma_latency + transfer_cycles(hardware, nbytes)
     out_bytes = elements * problem.out_bytes
     store = outputs * hardware.dma_latency + transfer_cycles(hardware, out_bytes)
-    first = 2 * hardware.dma_latency + transfer_cycles(hardware, (m * k + k * n) * hardware.itemsize)
-    work = gemm_cycles(dataflow, m, k, n, hardware.rows, hardware.cols, model=hardware.compute_model)
+    first = 2 * hardware.dma_latency + transfer_cycles(hardware, (a + b) * hardware.itemsize)
+    work = _tile_cycles(problem, hardware, dataflow, m, k, n)
     work += problem.vector_steps * -(-m * n // hardware.vector_lanes)
     last = hardware.dma_latency + transfer_cycles(hardware, m * n * problem.out_bytes)
     channel = transfer_cycles(hardware, nbytes + out_bytes)
-    cycles = max(first + compute + last, load + work + last, first + work + store, channel)
-    return Tiling(cycles, compute, load, store, dataflow, order, *tile)
+    arrivals = [(counts["a"], hardware.dma_latency + transfer_cycles(hardware, a * hardware.itemsize))]
+    arrivals += [(counts["b"], hardware.dma_latency + transfer_cycles(hardware, b * hardware.itemsize))] if b else []
+    waits = 0 if sum_buffers(hardware, tile) == 2 else (outputs - 1) * last
+    phases = _phases(math.prod(extents.values()), compute + waits, arrivals)
+    cycles = max(first + phases + last, load + work + last, first + work + store, channel)
+    return Tiling(cycles, compute, load, store, dataflow, order, *tile, nbytes + out_bytes, stays)
+
+
+def _phases(steps: int, compute: int, arrivals: list[tuple[int, int]]) -> int:
+    """Cycles of all steps, each bound by its work or by its loads; two buffers even out no more than a step.
+
+    Args:
+        steps, compute: how many, and cycles of the work of all.
+        arrivals: of each operand (loads, cycles of one); the one with fewer comes with some of the others.
+    """
+    each, cycles, before = compute / steps, 0.0, 0
+    together = sum(load for _, load in arrivals)
+    for count, load in sorted(arrivals):
+        cycles += (count - before) * max(each, together)
+        before, together = count, together - load
+    return int(cycles + (steps - before) * each)
 
 
 def _load_traffic(
@@ -245,23 +334,28 @@ def _load_traffic(
     """(transfers, bytes) of all loads; a tile at an edge is as large as the mean of its kind."""
     size = hardware.itemsize
     k_tiles = extents["k"] // problem.parts
-    nbytes = counts["a"] * problem.m * problem.k * size // (extents["m"] * k_tiles)
-    nbytes += counts["b"] * problem.k * problem.n * size // (extents["n"] * k_tiles)
+    a, b = problem.operand_elements(problem.m, problem.k, problem.n)
+    nbytes = counts["a"] * a * size // (extents["m"] * k_tiles * (extents["n"] if problem.reduce else 1))
+    nbytes += counts["b"] * b * size // (extents["n"] * k_tiles)
     nbytes += counts["rows"] * 4 * problem.rows * tile[2]
     nbytes += problem.batch * problem.m * problem.n * problem.tile_bytes
-    loads = counts["a"] + counts["b"] + (counts["rows"] if problem.rows else 0)
+    loads = counts["a"] + (counts["b"] if b else 0) + (counts["rows"] if problem.rows else 0)
     return loads + (outputs if problem.tile_bytes else 0), nbytes
 
 
+def _tile_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, m: int, k: int, n: int) -> int:
+    """Cycles of the array, or of the vector unit, for one tile."""
+    if problem.reduce:
+        return -(-m * k * n // hardware.vector_lanes)
+    return gemm_cycles(dataflow, m, k, n, hardware.rows, hardware.cols, model=hardware.compute_model)
+
+
 def _gemm_cycles(problem: GemmProblem, hardware: Accelerator, dataflow: str, tile: tuple[int, int, int]) -> int:
-    """Cycles of the array for one of the batch: whole tiles and those at the edges, each kind counted once."""
+    """Cycles of all tiles of one of the batch, without epilogues: whole ones and those at the edges, each kind once."""
     whole = (problem.m, problem.k, problem.n)
     kinds = [_pieces(size, piece) for size, piece in zip(whole, tile, strict=True)]
     return sum(
-        m_count
-        * k_count
-        * n_count
-        * gemm_cycles(dataflow, m, k, n, hardware.rows, hardware.cols, model=hardware.compute_model)
+        m_count * k_count * n_count * _tile_cycles(problem, hardware, dataflow, m, k, n)
         for m, m_count in kinds[0]
         for k, k_count in kinds[1]
         for n, n_count in kinds[2]

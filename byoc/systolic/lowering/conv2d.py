@@ -1,4 +1,7 @@
-"""Convolution as a layer: the im2col matrix of the image times the filters, each group a batch element."""
+"""Convolution as a layer: the im2col matrix of the image times the filters, each group a batch element.
+
+A depthwise one, of which each group is a column of the array, is the vector unit's where that takes fewer cycles.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import numpy as np
 
 from ....core.errors import ProgramError
 from ...region import Composite, Operation
-from ..code.layer import ConvGeometry, GemmLayer, conv2d, filter_matrices
+from ..code.layer import ConvGeometry, GemmLayer, Step, conv2d, filter_matrices, windowed
 from ..code.tiling import search
 from ..config import Accelerator
 from .epilogue import Epilogue
@@ -40,20 +43,50 @@ def conv2d_layer(composite: Composite, hardware: Accelerator, dry: bool = False)
         raise ProgramError(f"{anchor.result.name}: the weight {right.name} is computed; a constant is needed")
     if product.left.strides != dense_strides(product.left.shape):
         raise ProgramError(f"{anchor.result.name}: {left.name} is transposed; a dense NCHW tensor is needed")
-    groups, images = int(anchor.attrs.get("groups", 1)), left.shape[0]
-    geometry = _geometry(anchor, left.shape, right.shape)
-    form = conv2d_form(anchor.result.shape, groups)
-    matrices = filter_matrices(product.constant(), groups)
-    b, parts = product.weights(matrices)
-    scale = None if product.scale is None else _scale_row(product.scale, form)
-    steps = Epilogue(composite, form, product.row(matrices, matrices.shape[2]), scale).steps()
-    layer = conv2d(
-        composite.name, product.left.tensor, b, tensor_name(composite.result), geometry,
-        images=images, groups=groups, pad_value=product.zero_point, steps=steps, parts=parts,
-    )  # fmt: skip
+    groups = int(anchor.attrs.get("groups", 1))
+    layer = _by_array(composite, product, groups)
+    if groups == left.shape[1] == right.shape[0] > 1:
+        return min((_by_vector_unit(composite, product), layer), key=lambda each: _cycles(each, composite, hardware))
     if groups > 1:
         _check_worth(anchor, layer, groups, hardware)
     return layer
+
+
+def _by_array(composite: Composite, product: Product, groups: int) -> GemmLayer:
+    """A GEMM for each group of each image."""
+    matrices, form = filter_matrices(product.constant(), groups), conv2d_form(composite.result.shape, groups)
+    b, parts = product.weights(matrices)
+    weight = product.right.shape
+    geometry = geometry_of(composite.anchor, weight[1], product.left.shape[2:], weight[2:])
+    return conv2d(
+        composite.name, product.left.tensor, b, tensor_name(composite.result), geometry,
+        images=product.left.shape[0], groups=groups, pad_value=product.zero_point, parts=parts,
+        steps=_steps(composite, product, form, matrices),
+    )  # fmt: skip
+
+
+def _by_vector_unit(composite: Composite, product: Product) -> GemmLayer:
+    """A depthwise convolution, all channels of an image at once."""
+    weight = product.right.shape
+    matrices = product.constant().reshape(weight[0], -1).T[None]
+    form = conv2d_form(composite.result.shape, 1)
+    b, parts = product.weights(matrices)
+    geometry = geometry_of(composite.anchor, weight[0], product.left.shape[2:], weight[2:])
+    return windowed(
+        composite.name, "dot", product.left.tensor, b, tensor_name(composite.result), geometry,
+        images=product.left.shape[0], pad_value=product.zero_point, parts=parts,
+        steps=_steps(composite, product, form, matrices),
+    )  # fmt: skip
+
+
+def _steps(composite: Composite, product: Product, form: Form, matrices: np.ndarray) -> tuple[Step, ...]:
+    scale = None if product.scale is None else _scale_row(product.scale, form)
+    return Epilogue(composite, form, product.row(matrices, matrices.shape[2]), scale).steps()
+
+
+def _cycles(layer: GemmLayer, composite: Composite, hardware: Accelerator) -> int:
+    """Estimated cycles of the best tiling."""
+    return search(layer.problem(composite.result.dtype), hardware)[0].cycles
 
 
 def _check(anchor: Operation, data: tuple[int, ...], weight: tuple[int, ...]) -> None:
@@ -64,23 +97,21 @@ def _check(anchor: Operation, data: tuple[int, ...], weight: tuple[int, ...]) ->
         raise ProgramError(f"{anchor.result.name}: shapes {list(data)} and {list(weight)}; four axes are needed")
 
 
-def _geometry(anchor: Operation, data: tuple[int, ...], weight: tuple[int, ...]) -> ConvGeometry:
-    attrs = anchor.attrs
-    padding = _numbers(attrs.get("padding", 0), 4)
-    geometry = ConvGeometry(
-        weight[1],
-        (data[2], data[3]),
-        (weight[2], weight[3]),
-        _numbers(attrs.get("strides", 1), 2),
-        padding,
-        _numbers(attrs.get("dilation", 1), 2),
-    )
+def geometry_of(anchor: Operation, channels: int, size: tuple[int, ...], kernel: tuple[int, ...]) -> ConvGeometry:
+    """Windows of a convolution or pooling, with the attributes that both have.
+
+    Raises:
+        ProgramError: no window load can do them.
+    """
+    strides, dilation = (numbers(anchor.attrs.get(name, 1), 2) for name in ("strides", "dilation"))
+    padding = numbers(anchor.attrs.get("padding", 0), 4)
+    geometry = ConvGeometry(channels, (size[0], size[1]), (kernel[0], kernel[1]), strides, padding, dilation)
     if (problem := geometry.problem()) != "":
         raise ProgramError(f"{anchor.result.name}: {problem}")
     return geometry
 
 
-def _numbers(attribute: Any, count: int) -> Any:
+def numbers(attribute: Any, count: int) -> Any:
     """One number for all, or one for each axis of two (again for the other end of a padding), or all."""
     numbers = (int(attribute),) if isinstance(attribute, int) else tuple(int(number) for number in attribute)
     return numbers * (count // len(numbers))

@@ -37,21 +37,23 @@ class Epilogue:
         form: of the anchor's result.
         row: int32 [n] or [batches, n], to be added to the sums; None in float32.
         scale: float32, likewise, or of size 1: what makes the sums real numbers; None if nothing does yet.
+        held: name of the operand of the anchor that the accumulator holds, where the anchor is the first step itself.
 
     Raises:
         ProgramError: an operation cannot be done; names it, its operand and what would do.
     """
 
     def __init__(
-        self, composite: Composite, form: Form, row: np.ndarray | None = None, scale: np.ndarray | None = None
-    ) -> None:
+        self, composite: Composite, form: Form, row: np.ndarray | None = None, scale: np.ndarray | None = None,
+        held: str = "",
+    ) -> None:  # fmt: skip
         self._composite, self._form = composite, form
         self._row, self._scale = row, scale
         self._scaled_from_start = scale is not None
         self._held = "float32" if row is None else "int32"
         self._steps: list[Step] = []
-        self._last = composite.anchor.result.name
-        for operation in composite.epilogue:
+        self._last = held or composite.anchor.result.name
+        for operation in (composite.anchor, *composite.epilogue) if held else composite.epilogue:
             if operation.op not in _WRITERS:
                 raise ProgramError(f"{operation.result.name}: the vector unit has no {operation.op}")
             if operation.result.shape != form.shape:
@@ -96,6 +98,14 @@ class Epilogue:
         elif self._held == "int32":
             self._add_row()
         self._step(Step("relu", dtype=self._held))
+
+    def clip(self, operation: Operation) -> None:
+        """Between two numbers, of which either may be infinite."""
+        self._need_real(operation)
+        low, high = (float(constant_of(operation, index, "bound")) for index in (1, 2))
+        if not low <= high:
+            raise ProgramError(f"{operation.result.name} clips to {low} at least and {high} at most")
+        self._step(Step("clip", scale=high, low=low))
 
     def activation(self, operation: Operation) -> None:
         """gelu, by erf or by tanh."""
@@ -212,10 +222,12 @@ class Epilogue:
         self._row = None if self._row is None else np.zeros_like(self._row)
 
     def _make_real(self) -> None:
-        scale = self._scale
+        scale, row, zero = self._scale, self._row, 0
         assert scale is not None
+        if row is not None and (row == row.flat[0]).all() and row.flat[0] > np.iinfo(np.int32).min:
+            self._row, zero = None, -int(row.flat[0])  # the same of all sums
         self._add_row()
-        self._step(_by_scale("dequantize", scale))
+        self._step(_by_scale("dequantize", scale, zero))
         self._scale, self._held = None, "float32"
 
 
@@ -229,6 +241,7 @@ def _by_scale(op: str, scale: np.ndarray, zero_point: int = 0) -> Step:
 _WRITERS: dict[str, Callable[[Epilogue, Operation], None]] = {
     "relax.add": Epilogue.add,
     "relax.astype": Epilogue.convert,
+    "relax.clip": Epilogue.clip,
     "relax.multiply": Epilogue.multiply,
     "relax.nn.gelu": Epilogue.activation,
     "relax.nn.gelu_tanh": Epilogue.activation,

@@ -144,6 +144,24 @@ def _check_integers(anchor: Operation, left: Source, right: Source, hardware: Ac
             raise ProgramError(f"{right.name} has values beyond {_LEAST_WEIGHT} to {_MOST_WEIGHT}, three int8")
 
 
+def checked_zero_point(anchor: Operation, source: Source, hardware: Accelerator) -> int:
+    """The zero point of what the vector unit reads of a computed tensor, as it is on the chip; 0 of float32.
+
+    Raises:
+        ProgramError: this accelerator has no such tensors, or scale or zero point are not the same of all of it.
+    """
+    assert isinstance(source.data, View)
+    dtype, taken = source.data.dtype, QUANTIZED_DTYPES if hardware.dtype == "int8" else ("float32",)
+    if dtype not in taken or source.kind == "integer":
+        raise ProgramError(
+            f"{anchor.result.name} reads {source.name}; with the option dtype={hardware.dtype!r}, "
+            f"{' and '.join(taken)} are taken"
+        )
+    if source.scale is not None and source.scale.size > 1:
+        raise ProgramError(f"{source.name} has a scale a channel; one scale is taken")
+    return 0 if source.kind == "plain" else _one_zero_point(source)
+
+
 def _one_zero_point(source: Source) -> int:
     """The zero point of a computed operand, as it is on the chip."""
     assert isinstance(source.data, View)

@@ -23,10 +23,17 @@ from ..config import Accelerator, SystolicOptions
 from ..results.report import LayerRow, layer_rows
 from ..simulation.timing import Timing, simulate
 from .conv2d import conv2d_layer
+from .elementwise import elementwise_layer
 from .matmul import matmul_layer
 from .operands import tensor_name
+from .pooling import POOLINGS, pooling_layer
 
-_LAYER_OF = {"relax.matmul": matmul_layer, "relax.nn.conv2d": conv2d_layer}
+_LAYER_OF = {
+    "relax.matmul": matmul_layer,
+    "relax.nn.conv2d": conv2d_layer,
+    **dict.fromkeys(POOLINGS, pooling_layer),
+    **dict.fromkeys(("relax.add", "relax.quantize"), elementwise_layer),
+}
 #: The last one of each region; a program holds its weights, so all of a sweep over options would be too much.
 _known: weakref.WeakKeyDictionary[Region, tuple[SystolicOptions, Timing]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....core.errors import OptionError
-from ..code.isa import Gemm, Vector
+from ..code.isa import Gemm, Reduce, Vector
 from ..code.program import Layer, Program, program_from_bytes
 from ..simulation.cycles import mapping_efficiency
 from ..simulation.timing import Timing, simulate
@@ -32,9 +32,9 @@ class LayerRow:
     Attributes:
         name, facts: of the layer; facts hold its sizes, dataflow, tile, and what the partitioner put there.
         begin, cycles: when its first load starts, and how long it takes until its last store is done.
-        compute_begin: when its first GEMM starts.
+        compute_begin: when its first GEMM or REDUCE starts.
         array_cycles, vector_cycles: how long array and vector unit work.
-        macs, dram_bytes: multiply-adds; bytes between DRAM and the chip.
+        macs, dram_bytes: multiply-adds of the array; bytes between DRAM and the chip.
         energy: picojoules by level.
         utilization: multiply-adds of all that the PEs could do in `cycles`.
         mapping_efficiency: mean part of the PEs that a fold uses.
@@ -70,13 +70,13 @@ def scale_sim_csv(timing: Timing) -> str:
     """The table in SCALE-Sim's columns.
 
     "Total Cycles" begin with the first GEMM, those "incl. prefetch" with its first load; a stall is a cycle of them in
-    which the array does not work.
+    which the array does not work. Layers of the vector unit alone have no line.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator=",\n")
     writer.writerow(SCALE_SIM_COLUMNS)
     pes = timing.program.accelerator.macs_per_cycle
-    for number, row in enumerate(layer_rows(timing)):
+    for number, row in enumerate(row for row in layer_rows(timing) if row.array_cycles):
         total = row.begin + row.cycles - row.compute_begin
         shares = (row.macs / (total * pes), row.mapping_efficiency, row.macs / (row.array_cycles * pes))
         percents = [f"{100 * share:.4f}" for share in shares]
@@ -91,9 +91,9 @@ def _row(timing: Timing, layer: Layer) -> LayerRow:
     span = range(layer.begin, layer.end)
     cycles_of = {
         kind: sum(timing.costs[i].cycles for i in span if isinstance(timing.program.instructions[i], kind))
-        for kind in (Gemm, Vector)
+        for kind in (Gemm, Reduce, Vector)
     }
-    gemms = (timing.events[i].start for i in span if isinstance(timing.program.instructions[i], Gemm))
+    works = (timing.events[i].start for i in span if isinstance(timing.program.instructions[i], Gemm | Reduce))
     dram = totals.bytes_at("dram")
     peak_compute, peak_transfer = totals.macs / hardware.macs_per_cycle, dram / hardware.dma_bytes_per_cycle
     return LayerRow(
@@ -101,9 +101,9 @@ def _row(timing: Timing, layer: Layer) -> LayerRow:
         facts=dict(layer.facts),
         begin=begin,
         cycles=end - begin,
-        compute_begin=min(gemms, default=begin),
+        compute_begin=min(works, default=begin),
         array_cycles=cycles_of[Gemm],
-        vector_cycles=cycles_of[Vector],
+        vector_cycles=cycles_of[Reduce] + cycles_of[Vector],
         macs=totals.macs,
         dram_bytes=dram,
         energy=dict(totals.energy),

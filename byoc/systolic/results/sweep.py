@@ -14,7 +14,7 @@ from typing import Any
 
 from ...region import Composite, Region
 from ..code.codegen import lower
-from ..code.layer import GemmLayer
+from ..code.layer import GemmLayer, Matrix
 from ..config import Accelerator, SystolicOptions
 from ..lowering.regions import layer_of, tensors_of
 from ..simulation.timing import simulate
@@ -101,7 +101,7 @@ def _row(composite: Composite, options: SystolicOptions, known: dict[Hashable, L
 
 def _key(layer: GemmLayer, composite: Composite) -> Hashable:
     """All that the code of a layer depends on, but for names, offsets in memory and the values of constants."""
-    b = layer.b.shape if hasattr(layer.b, "shape") else _anonymous(layer.b)
+    b = _anonymous(layer.b) if isinstance(layer.b, Matrix) else layer.b is not None and layer.b.shape
     tiles = [None if step.tile is None else _anonymous(step.tile) for step in layer.steps]
     steps = tuple((step.op, step.dtype, step.source, tile) for step, tile in zip(layer.steps, tiles, strict=True))
     return _anonymous(layer.a), b, layer.problem(composite.result.dtype), steps

@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from ..code.isa import Gemm, Instruction, Load, LoadConstant, LoadWindows, Store, Vector
+from ..code.isa import Gemm, Instruction, Load, LoadConstant, LoadWindows, Reduce, Store, Vector
 from ..code.program import ITEMSIZE, Program
 from ..config import Accelerator
 from .cycles import gemm_cycles
@@ -60,6 +60,8 @@ class CostModel:
             count = {"none": 0, "row": instruction.cols, "tile": instruction.rows * instruction.cols}
             operand_bytes = count[instruction.source] * ITEMSIZE[instruction.dtype]
             return kind, instruction.rows * instruction.cols, operand_bytes
+        if isinstance(instruction, Reduce):
+            return kind, *(getattr(instruction, name) for name in ("op", "accumulate", "rows", "cols", "taps"))
         if isinstance(instruction, Load | LoadWindows | LoadConstant | Store):
             return (
                 kind,
@@ -78,6 +80,8 @@ class CostModel:
             return gemm_cost(self._hardware, *facts)
         if kind is Vector:
             return vector_cost(self._hardware, *facts)
+        if kind is Reduce:
+            return reduce_cost(self._hardware, *facts)
         if kind in (Load, LoadWindows, LoadConstant):
             return _transfer_cost(self._hardware, "scratchpad", *facts)
         return _transfer_cost(self._hardware, "accumulator", *facts) if kind is Store else _FREE
@@ -109,6 +113,20 @@ def vector_cost(hardware: Accelerator, elements: int, operand_bytes: int) -> Cos
         traffic=(
             ("scratchpad", "epilogue", operand_bytes),
             ("accumulator", "output", 2 * elements * hardware.accumulator_itemsize),
+        ),
+    )
+
+
+def reduce_cost(hardware: Accelerator, op: str, accumulate: int, rows: int, cols: int, taps: int) -> Cost:
+    """Of a reduction by the vector unit: `vector_lanes` terms a cycle, sums stay in its lanes until they are whole."""
+    terms, output = rows * cols * taps, rows * cols * hardware.accumulator_itemsize
+    return Cost(
+        cycles=-(-terms // hardware.vector_lanes),
+        vector_ops=terms,
+        traffic=(
+            ("scratchpad", "a", terms * hardware.itemsize),
+            ("scratchpad", "b", cols * taps * hardware.itemsize if op == "dot" else 0),
+            ("accumulator", "output", output * (1 + accumulate)),
         ),
     )
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from ....core.errors import InputError, OptionError
-from ..code.isa import Gemm, Load, LoadConstant, LoadWindows, Store, Vector
+from ..code.isa import Gemm, Load, LoadConstant, LoadWindows, Reduce, Store, Vector
 from ..code.program import Program, Tensor
 from .stepper import step_gemm
-from .vector import apply
+from .vector import apply, reduced
 
 BACKENDS = ("numpy", "stepper")
 #: -128 * -128 * 1024 = 2^24: up to here every partial sum of int8 products is a float32.
@@ -152,7 +152,8 @@ def _padded_image(state: _State, load: LoadWindows) -> tuple[np.ndarray, int]:
         source = state.tensors[load.tensor][load.offset : load.offset + count]
         if source.dtype == np.uint8:
             source = (source ^ np.uint8(0x80)).view(np.int8)
-        image = np.full((load.channels, height, width), load.pad_value, source.dtype)
+        lowest = source.dtype == np.float32 and load.pad_value
+        image = np.full((load.channels, height, width), -np.inf if lowest else load.pad_value, source.dtype)
         inner = image[:, load.pad_top : load.pad_top + load.height, load.pad_left : load.pad_left + load.width]
         inner[...] = source.reshape(load.channels, load.height, load.width)
         images[key] = image.reshape(-1)
@@ -206,6 +207,17 @@ def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return total
 
 
+def _reduce(state: _State, reduce: Reduce) -> None:
+    dtype, shape = state.program.accelerator.dtype, (reduce.rows, reduce.cols, reduce.taps)
+    a = state.operand(reduce.a, shape, dtype)
+    b = state.operand(reduce.b, (reduce.taps, reduce.cols), dtype) if reduce.op == "dot" else None
+    c = state.sums(reduce.c, reduce.rows, reduce.cols).view(state.program.accelerator.accumulator_dtype)
+    values = reduced(reduce.op, a, b, c.dtype)
+    if reduce.accumulate:
+        values = np.maximum(c, values) if reduce.op == "max" else c + values
+    c[...] = values
+
+
 def _vector(state: _State, vector: Vector) -> None:
     operand = None
     if vector.source != "none":
@@ -236,6 +248,7 @@ _STEPS: dict[type[Any], Callable[[_State, Any], None]] = {
     LoadWindows: _load_windows,
     LoadConstant: _load_constant,
     Gemm: _gemm,
+    Reduce: _reduce,
     Vector: _vector,
     Store: _store,
 }

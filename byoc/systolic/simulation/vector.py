@@ -30,6 +30,16 @@ def apply(vector: Vector, words: np.ndarray, operand: np.ndarray | None) -> None
     _OPERATIONS[vector.op](vector, words, operand)
 
 
+def reduced(op: str, a: np.ndarray, b: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
+    """[rows, cols] of dtype: what REDUCE makes of a [rows, cols, taps] and b [taps, cols]; int32 sums wrap around."""
+    if op == "max":
+        return a.max(axis=2).astype(dtype)
+    if op == "sum":
+        return a.sum(axis=2, dtype=dtype)
+    assert b is not None
+    return np.einsum("mnt,tn->mn", a, b, dtype=dtype)
+
+
 def erf(x: np.ndarray) -> np.ndarray:
     """The error function of a float32 array, within 5e-7; exactly 1 or -1 where float32 has nothing between."""
     inner = np.clip(x, np.float32(-_ERF_LIMIT), np.float32(_ERF_LIMIT))
@@ -63,6 +73,11 @@ def _multiply(vector: Vector, words: np.ndarray, operand: np.ndarray | None) -> 
 def _relu(vector: Vector, words: np.ndarray, _operand: np.ndarray | None) -> None:
     values = words.view(vector.dtype)
     np.maximum(values, 0, out=values)
+
+
+def _clip(vector: Vector, words: np.ndarray, _operand: np.ndarray | None) -> None:
+    values = words.view(np.float32)
+    np.clip(values, np.float32(vector.low), np.float32(vector.scale), out=values)
 
 
 def _gelu(_vector: Vector, words: np.ndarray, _operand: np.ndarray | None) -> None:
@@ -100,4 +115,5 @@ _OPERATIONS: dict[str, Callable[[Vector, np.ndarray, np.ndarray | None], None]] 
     "gelu_tanh": _gelu_tanh,
     "dequantize": _dequantize,
     "quantize": _quantize,
+    "clip": _clip,
 }

@@ -13,6 +13,7 @@ import numpy as np
 from tvm_ext.byoc.systolic.code.codegen import lower
 from tvm_ext.byoc.systolic.code.layer import ConvGeometry, Step, matmul
 from tvm_ext.byoc.systolic.code.program import Program, Tensor
+from tvm_ext.byoc.systolic.code.tiling import GemmProblem
 from tvm_ext.byoc.systolic.config import Accelerator
 
 #: So small that every shape of the tests needs many tiles.
@@ -27,6 +28,21 @@ def scalesim_rows() -> list[dict[str, str]]:
     path = Path(__file__).with_name("data") / "scalesim_3_0_0_gemm.csv"
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def mapping_bounds() -> list[dict[str, str]]:
+    """Fewest bytes of DRAM of 20 layers with three sizes of buffers, by accelforge 1.0.467."""
+    path = Path(__file__).with_name("data") / "accelforge_1_0_467_dram.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def bounded_problem(row: dict[str, str]) -> tuple[GemmProblem, Accelerator]:
+    """The GEMM of such a row, each of its batch with operands of its own, and the accelerator."""
+    batch, m, k, n = (int(row[name]) for name in ("batch", "m", "k", "n"))
+    problem = GemmProblem(m=m, k=k, n=n, batch=batch, a_batches=batch, b_batches=batch, out_bytes=1)
+    sizes = {name: int(row[name]) for name in ("scratchpad_bytes", "accumulator_bytes")}
+    return problem, Accelerator(**sizes)
 
 
 def gemm_of(row: dict[str, str]) -> tuple[str, int, int, int, int, int]:

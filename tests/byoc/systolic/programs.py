@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 
 from tvm_ext.byoc.systolic.code.codegen import lower
-from tvm_ext.byoc.systolic.code.layer import ConvGeometry, Step, conv2d, filter_matrices, nchw
+from tvm_ext.byoc.systolic.code.layer import ConvGeometry, Step, conv2d, filter_matrices, nchw, windowed
 from tvm_ext.byoc.systolic.code.program import Program, Tensor
 from tvm_ext.byoc.systolic.config import Accelerator
 
@@ -18,7 +18,7 @@ PREFIX, START = struct.Struct("<8sIIIIQ"), 64
 
 
 def small_program() -> Program:
-    """Two convolutions of int8 with all kinds of instructions."""
+    """Two convolutions of int8 and a pooling between them: all kinds of instructions."""
     rng = np.random.default_rng(0)
     geometry = ConvGeometry(2, (4, 5), (2, 2), padding=(1, 0, 0, 1))
     w1, w2 = (filter_matrices(rng.integers(-128, 128, (2, 2, 2, 2), dtype=np.int8)) for _ in range(2))
@@ -28,15 +28,17 @@ def small_program() -> Program:
         Step("dequantize", row=np.float32([0.01, 0.02])),
         Step("add", tile=nchw("x", 2, (4, 5), 1), dtype="int8", scale=0.5),
         Step("relu"),
+        Step("clip", scale=40.0, low=1.5),
         Step("quantize", scale=0.25, zero_point=-3),
     )
     layers = [
         conv2d("first", "x", w1, "h", geometry, steps=steps, pad_value=4),
-        conv2d("second", "h", w2, "y", geometry),
+        windowed("pooled", "max", "h", None, "p", geometry, pad_value=-128),
+        conv2d("second", "p", w2, "y", geometry),
     ]
     tensors = [
         Tensor("x", "input", (1, 2, 4, 5), "int8"),
-        Tensor("h", "scratch", (1, 2, 4, 5), "int8"),
+        *(Tensor(name, "scratch", (1, 2, 4, 5), "int8") for name in "hp"),
         Tensor("y", "output", (1, 2, 4, 5), "int32"),
     ]
     return lower(layers, tensors, Accelerator(rows=4, cols=4, scratchpad_bytes=1024, accumulator_bytes=128))

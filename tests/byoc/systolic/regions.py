@@ -10,8 +10,10 @@ import numpy as np
 
 from tvm_ext.byoc.region import Composite, Operand, Operation, Region, Value
 from tvm_ext.byoc.systolic.backend import BACKEND
+from tvm_ext.byoc.systolic.lowering.operands import READERS
+from tvm_ext.byoc.systolic.lowering.pooling import POOLINGS
 
-ANCHORS = ("relax.matmul", "relax.nn.conv2d")
+ANCHORS = ("relax.matmul", "relax.nn.conv2d", *POOLINGS)
 #: So small that most shapes need several tiles.
 SMALL: Mapping[str, Any] = {"rows": 4, "cols": 4, "scratchpad_bytes": 4096, "accumulator_bytes": 1024}
 _numbers = itertools.count()
@@ -73,8 +75,10 @@ def reshaped(x: Value | Operation, *shape: int) -> Operation:
 
 
 def composite(*operations: Operation) -> Composite:
-    """Of operations in order, one of them an anchor."""
-    (at,) = (i for i, one in enumerate(operations) if one.op in ANCHORS)
+    """Of operations in order, one of them an anchor; of elementwise ones the first behind the prologue is."""
+    (at,) = [i for i, one in enumerate(operations) if one.op in ANCHORS] or [
+        next(i for i, one in enumerate(operations) if one.op not in READERS)
+    ]
     return Composite("made", operations[:at], operations[at], operations[at + 1 :])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvm_ext.byoc.systolic.code.isa import Finish, Gemm, Load, LoadConstant, LoadWindows, Store, Sync, Vector
+from tvm_ext.byoc.systolic.code.isa import Finish, Gemm, Load, LoadConstant, LoadWindows, Reduce, Store, Sync, Vector
 from tvm_ext.byoc.systolic.code.program import Layer, Program, Tensor
 from tvm_ext.byoc.systolic.config import Accelerator
 from tvm_ext.core.errors import ProgramError
@@ -35,6 +35,9 @@ def test_what_is_within_bounds() -> None:
         LoadConstant("b", 0, 0, 4, 4, 0),
         Gemm("ws", 0, 0, 0, 0, 8, 8, 8),
         Vector("add", 0, 8, 8, "row", 992, "int32"),
+        Vector("clip", 0, 8, 8, scale=float("inf"), low=0.0),
+        Reduce("max", 1, 0, 9999, 0, 8, 8, 16),
+        Reduce("dot", 0, 0, 960, 0, 8, 4, 16),
         Store(2, 56, 1, 8, 0, 0, 1),
         Sync(),
     )
@@ -62,6 +65,14 @@ def test_what_is_within_bounds() -> None:
         (Gemm("ws", 0, 0, 0, 0, 0, 1, 1), "m, k and n are 1 or more"),
         (Gemm("ws", 0, 1000, 0, 0, 5, 5, 5), "ends at byte 1025"),
         (Gemm("ws", 0, 0, 0, 1, 8, 8, 8), "ends at word 65 of an accumulator of 64"),
+        (dataclasses.replace(WINDOWS, tensor=1, pad_value=-127), r"pad_value is for .* \(float32: 0 or -128\)"),
+        (Reduce("sum", 0, 0, 0, 0, 1, 1, 0), "rows, cols and taps are 1 or more"),
+        (Reduce("sum", 0, 0, 0, 0, 8, 8, 17), "ends at byte 1088"),
+        (Reduce("dot", 0, 0, 961, 0, 8, 4, 16), "ends at byte 1025"),
+        (Reduce("max", 0, 0, 0, 1, 8, 8, 1), "ends at word 65"),
+        (Vector("clip", 0, 1, 1, scale=1.0, low=2.0), "clips to 2.0 at least and 1.0 at most"),
+        (Vector("clip", 0, 1, 1, scale=float("nan")), "clips to 0.0 at least and nan at most"),
+        (Vector("clip", 0, 1, 1, "row"), "clip takes source none"),
         (Vector("relu", 0, 8, 9), "ends at word 72"),
         (Vector("relu", 0, 1, 1, "row"), "relu takes source none"),
         (Vector("gelu", 0, 1, 1, dtype="int32"), "gelu takes source none and dtype float32"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import statistics
 from typing import Any
 
 import numpy as np
@@ -14,17 +16,23 @@ from tvm_ext.byoc.systolic.code.program import Tensor
 from tvm_ext.byoc.systolic.code.tiling import (
     ORDERS,
     GemmProblem,
+    buffer_counts,
     estimate,
     is_legal,
     load_counts,
     loop_extents,
     scratchpad_need,
     search,
+    sum_buffers,
 )
 from tvm_ext.byoc.systolic.config import Accelerator
 from tvm_ext.byoc.systolic.simulation.cycles import gemm_cycles
+from tvm_ext.byoc.systolic.simulation.functional import run
 from tvm_ext.byoc.systolic.simulation.timing import simulate
 from tvm_ext.core.errors import OptionError, ProgramError
+
+from ..cases import bounded_problem, dense, mapping_bounds
+from ..races import find_races
 
 SMALL = Accelerator(rows=4, cols=4, scratchpad_bytes=2048, accumulator_bytes=1024, dma_latency=10)
 PROBLEMS = [
@@ -40,13 +48,14 @@ PROBLEMS = [
 @pytest.mark.parametrize("hardware", [SMALL, Accelerator(), Accelerator(dtype="float32", cols=3)], ids=["s", "d", "f"])
 def test_what_is_found_is_legal_and_sorted(problem: GemmProblem, hardware: Accelerator) -> None:
     found = search(problem, hardware)
-    assert list(found) == sorted(found)
+    assert list(found[1:]) == sorted(found[1:]) and found[0].cycles <= 1.02 * min(each.cycles for each in found)
     for tiling in found:
         m, k, n = tiling.m, tiling.k, tiling.n
         assert 1 <= m <= problem.m and 1 <= k <= problem.k and 1 <= n <= problem.n
-        assert 2 * (m * k + k * n) * hardware.itemsize <= hardware.scratchpad_bytes
-        assert 2 * m * n * 4 <= hardware.accumulator_bytes
-        assert is_legal(problem, hardware, (m, k, n))
+        counts = buffer_counts(problem, (m, k, n), tiling.stays)
+        assert (counts["a"] * m * k + counts["b"] * k * n) * hardware.itemsize <= hardware.scratchpad_bytes
+        assert sum_buffers(hardware, (m, k, n)) * m * n * 4 <= hardware.accumulator_bytes
+        assert is_legal(problem, hardware, (m, k, n), tiling.stays)
 
 
 @pytest.mark.parametrize("dataflow", ["ws", "os", "is"])
@@ -55,16 +64,20 @@ def test_a_dataflow_that_was_asked_for(dataflow: str) -> None:
 
 
 def test_the_best_of_three_dataflows_is_the_best() -> None:
+    """Of few cycles; and of these none moves fewer bytes."""
     for problem in PROBLEMS:
-        alone = [search(problem, SMALL, dataflow)[0].cycles for dataflow in ("ws", "os", "is")]
-        assert search(problem, SMALL)[0].cycles == min(alone)
+        alone = [each for dataflow in ("ws", "os", "is") for each in search(problem, SMALL, dataflow)]
+        best, fastest = search(problem, SMALL)[0], min(each.cycles for each in alone)
+        assert best.cycles <= 1.02 * fastest
+        assert best.dram_bytes == min(each.dram_bytes for each in alone if each.cycles <= 1.02 * fastest)
 
 
-def walked_loads(problem: GemmProblem, tile: tuple[int, int, int], order: str) -> dict[str, int]:
-    """Counts by walking the loops: a tile is loaded where it is another one than in the step before."""
-    extents = loop_extents(problem, tile)
+def walked_loads(problem: GemmProblem, tile: tuple[int, int, int], order: str, stays: str) -> dict[str, int]:
+    """Counts by walking the loops: a tile is loaded where it is none of those used last, as many as have a buffer."""
+    extents, buffers = loop_extents(problem, tile), buffer_counts(problem, tile, stays)
     k_tiles = extents["k"] // problem.parts
-    counts, last = {"a": 0, "b": 0, "rows": 0}, dict.fromkeys(("a", "b", "rows"))
+    counts = {"a": 0, "b": 0, "rows": 0}
+    used: dict[str, list[Any]] = {name: [] for name in counts}
     for point in itertools.product(*(range(extents[loop]) for loop in order)):
         at = dict(zip(order, point, strict=True))
         now: dict[str, Any] = {
@@ -73,18 +86,34 @@ def walked_loads(problem: GemmProblem, tile: tuple[int, int, int], order: str) -
             "rows": (at["b"] % problem.row_batches, at["n"]),
         }
         for name in counts:
-            counts[name] += now[name] != last[name]
-            last[name] = now[name]
+            counts[name] += now[name] not in used[name]
+            used[name] = [*(one for one in used[name] if one != now[name]), now[name]][-buffers[name] :]
     return counts
 
 
+@pytest.mark.parametrize("stays", ["", "a", "b"])
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 @pytest.mark.parametrize("order", ORDERS)
-def test_loads_are_those_of_the_loops(problem: GemmProblem, order: str) -> None:
+def test_loads_are_those_of_the_loops(problem: GemmProblem, order: str, stays: str) -> None:
     for parts in itertools.product((1, 2, 3), repeat=3):
         sizes = zip((problem.m, problem.k, problem.n), parts, strict=True)
         m, k, n = (-(-size // part) for size, part in sizes)
-        assert load_counts(problem, (m, k, n), order) == walked_loads(problem, (m, k, n), order)
+        assert load_counts(problem, (m, k, n), order, stays) == walked_loads(problem, (m, k, n), order, stays)
+
+
+@pytest.mark.parametrize("sizes", [(384, 768, 768), (784, 1152, 128), (49, 4608, 512)], ids=str)
+@pytest.mark.parametrize("scratchpad", [64, 256])
+def test_bytes_are_those_of_the_timing_view(sizes: tuple[int, int, int], scratchpad: int) -> None:
+    """To the byte where tiles divide; and a panel that stays is loaded once."""
+    hardware = Accelerator(scratchpad_bytes=scratchpad << 10)
+    m, k, n = sizes
+    tensors = [Tensor("x", "input", (m, k), "int8"), Tensor("y", "output", (m, n), "int8")]
+    program = lower([matmul("fc", "x", np.zeros((k, n), "int8"), "y", sizes)], tensors, hardware)
+    best = search(GemmProblem(m=m, k=k, n=n, out_bytes=1), hardware)[0]
+    moved = simulate(program).totals.traffic
+    assert sum(moved["dram", name] for name in ("a", "b", "output")) == pytest.approx(best.dram_bytes, rel=0.01)
+    if best.stays:
+        assert moved["dram", best.stays] == {"a": m * k, "b": k * n}[best.stays]
 
 
 def test_compute_cycles_are_the_sum_over_the_tiles() -> None:
@@ -136,19 +165,40 @@ def test_near_the_best_of_random_tiles(seed: int) -> None:
     assert search(problem, SMALL)[0].cycles <= 1.05 * best
 
 
+def test_bytes_against_the_best_mappings() -> None:
+    """Of layers of ResNet-18 and BERT: in the geometric mean within a tenth of accelforge's optimum, never below it."""
+    ratios = []
+    for row in mapping_bounds():
+        problem, hardware = bounded_problem(row)
+        ratios.append(search(problem, hardware)[0].dram_bytes / int(row["dram_bytes"]))
+    assert len(ratios) == 60 and min(ratios) >= 1
+    assert math.exp(statistics.fmean(map(math.log, ratios))) <= 1.10
+
+
 def test_a_tile_that_fits_no_scratchpad() -> None:
     hardware = Accelerator(rows=4, cols=4, scratchpad_bytes=64)
     with pytest.raises(ProgramError, match="no tile of a GEMM of 9x9x9 fits half of a scratchpad of 64") as caught:
         search(GemmProblem(m=9, k=9, n=9), hardware)
-    need = 2 * scratchpad_need(GemmProblem(m=9, k=9, n=9), hardware, (1, 1, 1))
+    need = scratchpad_need(GemmProblem(m=9, k=9, n=9), hardware, (1, 1, 1))
     assert f"scratchpad_bytes={need}" in str(caught.value)
     enough = Accelerator(rows=4, cols=4, scratchpad_bytes=need)
     assert search(GemmProblem(m=9, k=9, n=9), enough)
 
 
-def test_an_accumulator_that_is_too_small() -> None:
-    with pytest.raises(ProgramError, match="accumulator of 4 bytes"):
-        search(GemmProblem(m=2, k=2, n=2), Accelerator(accumulator_bytes=4))
+def test_an_accumulator_of_one_tile() -> None:
+    """The next tile begins when the last one is stored: equal values, no race, and the estimate counts the waiting."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-128, 128, shape, dtype=np.int8) for shape in ((33, 40), (40, 23)))
+    for words in (1, 7, 24):
+        hardware = Accelerator(rows=4, cols=4, scratchpad_bytes=4096, accumulator_bytes=4 * words, dma_latency=10)
+        program = dense(hardware, (33, 40, 23), w)
+        (facts,) = (layer.facts for layer in program.layers)
+        np.testing.assert_array_equal(run(program, {"x": x})["y"], x.astype(np.int32) @ w)
+        assert not find_races(program)
+        assert facts["estimated_cycles"] == pytest.approx(simulate(program).cycles, rel=0.1)
+    single = estimate(PROBLEMS[2], SMALL, "ws", "bmnk", (16, 53, 16))
+    assert sum_buffers(SMALL, (16, 53, 16)) == 1 and sum_buffers(SMALL, (8, 53, 16)) == 2
+    assert single.cycles > single.compute + 5 * SMALL.dma_latency
 
 
 def test_unknown_dataflow() -> None:

@@ -10,9 +10,12 @@ import pytest
 
 from tvm_ext.byoc.region import Operation
 from tvm_ext.byoc.systolic.code.layer import ConvGeometry
+from tvm_ext.byoc.systolic.config import SystolicOptions
+from tvm_ext.byoc.systolic.lowering.regions import timing_of
+from tvm_ext.byoc.systolic.results.report import layer_rows
 
 from ..cases import direct_conv2d, random_float
-from ..regions import composite, conv2d, op, permuted, refusal, region, run, value
+from ..regions import SMALL, composite, conv2d, op, permuted, refusal, region, run, value
 
 
 def expected(x: np.ndarray, w: np.ndarray, **attrs: Any) -> np.ndarray:
@@ -69,16 +72,27 @@ def test_computed_tensors_that_broadcast(shape: tuple[int, ...]) -> None:
     close(run(region(composite(conv, wide)), {"x": x, "r": addend})[0], expected(x, w) + addend)
 
 
-def test_depthwise_where_the_array_is_small_enough() -> None:
-    """One column a group: on 2x2 PEs half of the array works, on 16x16 it is refused with the figure."""
+@pytest.mark.parametrize(("lanes", "unit"), [(16, "vector"), (1, "ws")])
+def test_a_depthwise_convolution_runs_where_it_takes_fewer_cycles(lanes: int, unit: str) -> None:
+    """A column of the array a group, or all channels by a vector unit of enough lanes."""
     rng = np.random.default_rng(4)
-    x, w = random_float(rng, (1, 8, 9, 9)), random_float(rng, (8, 1, 3, 3))
-    conv = conv2d(value("x", 1, 8, 9, 9), w, groups=8, padding=(1, 1, 1, 1))
-    (y,) = run(region(composite(conv)), {"x": x}, rows=2, cols=2)
-    close(y, expected(x, w, padding=(1, 1, 1, 1)))
-    run(region(composite(conv)), {"x": x}, rows=16, cols=16)  # takes no longer than ten launches
+    x, w, bias = random_float(rng, (2, 8, 9, 9)), random_float(rng, (8, 1, 3, 3)), random_float(rng, (8, 1, 1))
+    conv = conv2d(value("x", 2, 8, 9, 9), w, groups=8, padding=(1, 1, 1, 1), strides=(2, 1))
+    made = region(composite(conv, add := op("add", conv, bias), op("clip", add, np.array(0.0), np.array(0.5))))
+    (y,) = run(made, {"x": x}, vector_lanes=lanes, dataflow="ws")
+    close(y, np.clip(expected(x, w, padding=(1, 1, 1, 1), strides=(2, 1)) + bias, 0, 0.5))
+    options = SystolicOptions(**SMALL, vector_lanes=lanes, dataflow="ws")
+    (row,) = layer_rows(timing_of(made, options))
+    assert row.facts["dataflow"] == unit
+    assert (row.macs > 0) == (unit == "ws") and row.vector_cycles > 0
+
+
+def test_groups_that_leave_the_array_idle() -> None:
+    rng = np.random.default_rng(4)
+    conv = conv2d(value("x", 1, 16, 9, 9), random_float(rng, (8, 2, 3, 3)), groups=8, padding=(1, 1, 1, 1))
+    run(region(composite(conv)), {"x": random_float(rng, (1, 16, 9, 9))}, rows=16, cols=16)  # in ten launches
     reason = refusal(conv, rows=16, cols=16, launch_cycles=100)
-    assert re.search(r"each of the 8 groups of conv2d_\d+ is a GEMM of 81x9x1, which would use \d\.\d% of the", reason)
+    assert re.search(r"each of the 8 groups of conv2d_\d+ is a GEMM of 81x18x1, which would use \d\.\d% of the", reason)
 
 
 X, W = value("x", 1, 3, 6, 6), np.ones((4, 3, 3, 3), np.float32)

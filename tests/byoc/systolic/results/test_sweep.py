@@ -53,14 +53,14 @@ def regions() -> tuple[Region, ...]:
 
 
 def test_layers_add_up_to_whole_programs(regions: tuple[Region, ...]) -> None:
-    assert [len(region.composites) for region in regions] == [3, 2]
+    assert [len(region.composites) for region in regions] == [6]
     for setting, point in zip(SETTINGS, sweep(regions, SETTINGS), strict=True):
         timings = [timing_of(region, SystolicOptions(**setting)) for region in regions]
         assert point.cycles == sum(timing.cycles for timing in timings)
         assert point.dram_bytes == sum(timing.totals.bytes_at("dram") for timing in timings)
         rows = [row for timing in timings for row in layer_rows(timing)]
         assert [row.name for row in point.layers] == [row.name for row in rows] == [
-            "conv0", "conv1", "conv2", "first", "second"
+            "conv0", "conv1", "conv2", "globalaveragepool_p", "first", "second"
         ]  # fmt: skip
         for mine, whole in zip(point.layers, rows, strict=True):
             same = ("cycles", "array_cycles", "vector_cycles", "macs", "dram_bytes", "utilization", "bound", "energy")
@@ -68,7 +68,7 @@ def test_layers_add_up_to_whole_programs(regions: tuple[Region, ...]) -> None:
         assert point.energy == pytest.approx(
             {level: sum(timing.totals.energy[level] for timing in timings) for level in point.energy}
         )
-        launched = point.cycles + 2 * point.options.launch_cycles
+        launched = point.cycles + point.options.launch_cycles
         assert point.seconds == pytest.approx(launched / point.options.frequency_hz)
         assert 0 < point.utilization <= 1
 
@@ -90,7 +90,7 @@ def test_regions_are_those_of_a_compile(regions: tuple[Region, ...]) -> None:
 
 
 def test_regions_obey_the_options_of_an_offload() -> None:
-    kept = regions_of(blocks(), offload_options={"skip": ("Conv",)})
+    kept = regions_of(blocks(), offload_options={"skip": ("Conv", "GlobalAveragePool")})
     assert [composite.name for region in kept for composite in region.composites] == ["first", "second"]
     assert regions_of(blocks(), offload_options={"minimum_work": 10**9}) == ()
     with pytest.raises(OptionError, match="no back end"):
@@ -103,7 +103,7 @@ def test_regions_are_those_of_a_compile_for_the_machine_that_is_named(monkeypatc
     monkeypatch.setattr(
         EliminateDeadCode, "run", lambda self, mod, ctx: (seen.append(ctx.machine), run(self, mod, ctx))[1]
     )
-    assert len(regions_of(blocks(), machine="zen4-avx2", threads=3)) == 2
+    assert len(regions_of(blocks(), machine="zen4-avx2", threads=3)) == 1
     assert (seen[0].lanes, seen[0].threads) == (8, 3)
     with pytest.raises(OptionError, match="zen99"):
         regions_of(blocks(), machine="zen99")

@@ -94,7 +94,7 @@ def test_code_of_layers_in_a_row_has_no_races() -> None:
 
 def test_a_token_left_out_is_a_race_or_a_deadlock() -> None:
     """Every token that codegen sets is needed: without any single wait the program has a race."""
-    program = dense(SMALL_INT8, (33, 65, 17), np.ones((65, 17), np.int8))
+    program = dense(SMALL_INT8, (45, 65, 17), np.ones((65, 17), np.int8))
     waits = 0
     for index, instruction in enumerate(program.instructions):
         for bit in (POP_PREV, POP_NEXT):
