@@ -142,7 +142,7 @@ def test_what_cores_exchange_costs_where_all_threads_share_a_unit(rows: int, exc
 
 
 def test_a_unit_of_some_rows_leaves_room_for_the_weights_that_all_units_read() -> None:
-    """V and M of four rows of tiles fit into L2, but not beside 0.6 MB of weights; register tiles are large for both."""
+    """V and M of four rows of tiles fit into L2, but not beside 0.6 MB of weights."""
     machine = Machine.described("xeon-amx")
     match = matched(RECIPE, conv_group((1, 64, 56, 56), (64, 64, 3, 3), padding=(1, 1, 1, 1)), machine)
     config = RECIPE.default(match, machine)
