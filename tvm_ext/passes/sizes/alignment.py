@@ -25,7 +25,7 @@ from tvm_ext.core.graph.relax_graph import array_of, bindings_of, main_bindings,
 from tvm_ext.core.sizes import EXTENTS, evaluate
 
 from .compute_constants import MOST_ELEMENTS
-from .generalize import NotAlike
+from .generalize import EqualAtBounds, NotAlike
 from .patterns import patterns_of
 from .solver import Solver
 from .windows import behind_windows
@@ -270,13 +270,13 @@ def by_callee(sites: Sequence[Site]) -> dict[str, Site]:
     """Function of the bounds -> a call of it.
 
     Raises:
-        NotAlike: another call of it has other extents, or calls another function at another size.
+        EqualAtBounds: another call of it has other extents, or calls another function at another size.
     """
     first: dict[str, Site] = {}
     for site in sites:
         before = first.setdefault(site.callees[0], site)
         if before.callees != site.callees or not _equal(before.extents, site.extents):
-            raise NotAlike("two dimensions that are equal at the bounds differ at other sizes", site.variable)
+            raise EqualAtBounds("two dimensions that are equal at the bounds differ at other sizes", site.variable)
     return first
 
 

@@ -53,6 +53,10 @@ class NotAlike(Exception):
         self.reason, self.variable = reason, variable
 
 
+class EqualAtBounds(NotAlike):
+    """Two dimensions have one size at the bounds, and different ones elsewhere: other bounds tell them apart."""
+
+
 class _Node(NamedTuple):
     """A node as it is compared.
 

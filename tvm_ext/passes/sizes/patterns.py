@@ -47,8 +47,8 @@ class Pattern:
         def element(*index: Any) -> Any:
             at = [axis.astype("int64") for axis in index]
             if self.kind[0] == "steps":
-                first = tirx.IntImm("int64", self.numbers[0])
-                return sum((axis * step for axis, step in zip(at, self.kind[1], strict=True)), start=first).astype(dtype)
+                steps = (axis * step for axis, step in zip(at, self.kind[1], strict=True))
+                return sum(steps, start=tirx.IntImm("int64", self.numbers[0])).astype(dtype)
             diagonal = at[-1] - at[-2] if len(at) > 1 else at[-1]
             *values, result = (tirx.const(value, dtype) for value in self.kind[1])
             for last, value in reversed(list(zip(self.numbers, values, strict=True))):
@@ -67,8 +67,8 @@ def pattern_of(array: np.ndarray) -> Pattern | None:
 
 
 def _steps(array: np.ndarray) -> Pattern | None:
-    """Integers that grow by one step an axis."""
-    if array.dtype.kind not in "iu":
+    """Whole numbers that grow by one step an axis."""
+    if array.dtype.kind not in "iuf" or not np.all(np.isfinite(array)) or np.any(array != np.trunc(array)):
         return None
     first = int(array.flat[0])
     nexts = [array[(0,) * axis + (1,) + (0,) * (array.ndim - axis - 1)] if array.shape[axis] > 1 else first
