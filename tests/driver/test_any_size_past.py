@@ -1,4 +1,4 @@
-"""Rows behind a past, both of any size: masks, positions, and dimensions that meet at the bounds; against onnxruntime."""
+"""Rows behind a past, both of any size: masks, positions, sizes that are equal at the bounds; against onnxruntime."""
 
 from __future__ import annotations
 

@@ -252,7 +252,8 @@ def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
 
 def _keep_states_of_one_size(begun: Lowered) -> None:
     outputs, inputs = begun.imported.outputs, begun.imported.inputs
-    begun.ctx.states = tuple((one, other) for one, other in begun.ctx.states if outputs[one].shape == inputs[other].shape)
+    pairs = begun.ctx.states
+    begun.ctx.states = tuple(pair for pair in pairs if outputs[pair[0]].shape == inputs[pair[1]].shape)
     kept = tuple((outputs[one].name, inputs[other].name) for one, other in begun.ctx.states)
     begun.ctx.options = replace(begun.ctx.options, state=kept)
 
