@@ -24,7 +24,7 @@ from ..precision.decide import measured
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .lower import NO_INSTRUMENTS, SCHEDULED, Clock, Lowered, Programs, start
-from .lowest import probe_near, unlike, unlike_outputs, with_windows
+from .lowest import LEAST, probe_near, unlike, unlike_outputs, with_windows
 from .probes import moved, plans_of, probes_of
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class _Lowering:
         self._sensitivity = measured(source, options.at(bounds))  # once: what keeps float32 is the same at all sizes
         self._sizes = Sizes.of(self._symbols)
         self._probes, self._growth = probes_of(self._symbols), Growth()
-        self._solver, self._small = Solver(self._sizes, self._probes), False
+        self._solver, self._small = Solver(self._sizes, self._probes), 0
 
     def run(self, inputs: Sequence[TensorSpec], grows: Axes) -> Programs:
         """All passes; see :func:`lower_any_size`.
@@ -205,10 +205,10 @@ class _Lowering:
             mixed = self._mixed
             why = unlike(imports, self._start(mixed).mod, mixed, self._solver, ops=strict)
         if why:
-            if self._small:
+            if self._small == len(LEAST) or len(self._probes) >= _MOST_PROBES:
                 raise NotAlike(why)
-            self._small = True
-            self._try(probe_near(self._symbols, self._probes))
+            self._try(probe_near(self._symbols, self._probes, LEAST[self._small]))
+            self._small += 1
             return None
         if self._tries(bool(alignment.varying)) or (self._solver.leans and self._differs(imports, strict)):
             return None

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from ..passes.sizes.solver import Solver
 
-#: The least size of another program: of size 1 dimensions may be broadcast, and of 2 they may be pairs.
-_LEAST = 3
+#: The least sizes of other programs, in turn: of size 1 dimensions may be broadcast, and of 2 they may be pairs.
+LEAST = (3, 2)
 
 
 def with_windows(symbols: Sequence[Symbol], windows: Sequence[Any]) -> tuple[Symbol, ...]:
@@ -47,12 +47,13 @@ def with_windows(symbols: Sequence[Symbol], windows: Sequence[Any]) -> tuple[Sym
     return tuple(symbol.at_least(lows[symbol.name]) for symbol in symbols)
 
 
-def probe_near(symbols: Sequence[Symbol], probes: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """The smallest sizes at which the model can be read beside the others: no two the same, and none of those."""
+def probe_near(symbols: Sequence[Symbol], probes: Sequence[Mapping[str, int]], least: int) -> dict[str, int]:
+    """The smallest sizes from `least` on at which the model can be read beside the others: no two the same, and none of
+    those."""
     taken = {size for probe in probes for size in probe.values()}
     out: dict[str, int] = {}
     for symbol in symbols:
-        size = -(-max(symbol.low, _LEAST) // symbol.multiple) * symbol.multiple
+        size = -(-max(symbol.low, least) // symbol.multiple) * symbol.multiple
         while size in taken:
             size += symbol.multiple
         taken.add(size)
