@@ -1,4 +1,4 @@
-"""Rows behind a past, both of any size: masks, positions, sizes that are equal at the bounds; against onnxruntime."""
+"""Rows behind a past of any size: masks, positions, equal sizes at the bounds; slices. Against onnxruntime."""
 
 from __future__ import annotations
 
@@ -108,3 +108,12 @@ def test_sizes_that_are_equal_at_the_bounds(past: int, more: dict[str, Any]) -> 
          "past_k": random(2, 16, rows, seed=3), "past_v": random(2, rows, 16, seed=4)}
         for rows, steps in ((8, 8), (past, 8), (1, 1), (8, 3), (3, 8))
     ))  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 3), (0, 5), (1, 5), (-3, 1 << 60), (-7, -1)])
+def test_slices_that_take_all_at_small_sizes(start: int, end: int) -> None:
+    bounds = {"starts": np.array([start]), "ends": np.array([end]), "axes": np.array([0])}
+    nodes = [node("Slice", "x starts ends axes", "part"), node("Softmax", "part", "y", axis=1)]
+    proto = model(nodes, [value("x", ("S", 6))], [value("y", None)], bounds)
+    made = tvm_ext.compile(proto, dims={"S": (2, 40)})
+    agree(proto, made, ({"x": random(size, 6)} for size in (2, 3, 4, 5, 7, 8, 9, 40)))
