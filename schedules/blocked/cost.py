@@ -78,11 +78,12 @@ def product_rate(problem: Problem, machine: Machine) -> float:
 
 
 @functools.lru_cache(maxsize=1024)
-def default(problem: Problem, machine: Machine, threads: int | None = None) -> Mapping[str, Any]:
+def default(problem: Problem, machine: Machine, threads: int | None = None, units: int = 1) -> Mapping[str, Any]:
     """The point of least cost; groups that differ only in their epilogue share it.
 
     Args:
         threads: those the kernel will use; None takes the choice of :func:`space`.
+        units: those of :func:`cost`.
     """
     threads = threads_for(problem, machine) if threads is None else threads
     knobs = {**_tiling(problem, machine, threads), "threads": [threads]}
@@ -90,7 +91,7 @@ def default(problem: Problem, machine: Machine, threads: int | None = None) -> M
     legal = [t for t in ({"tile_o": o, "tile_p": p} for o, p in tiles) if tile_fits(problem, t, machine)]
     rest = [dict(zip(knobs, values, strict=True)) for values in itertools.product(*knobs.values())]
     points: Iterator[Config] = ({**tile, **others} for tile in legal for others in rest)
-    best: Config = min(points, key=lambda config: cost(problem, config, machine))
+    best: Config = min(points, key=lambda config: cost(problem, config, machine, units))
     return types.MappingProxyType(best)
 
 
