@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import tvm_ext
 from tests.inspection import stage_models
 from tests.onnx_graphs import model, node, random, value
+from tests.state_graphs import growing
 from tvm_ext.core.errors import OptionError, ToolError
 from tvm_ext.core.instruments import Instruments
 from tvm_ext.core.machine import Machine
@@ -55,6 +57,28 @@ def test_it_stops_at_a_stage() -> None:
         early.stage("scheduled")
     with pytest.raises(OptionError, match="no part of 'small' is offloaded"):
         tvm_ext.inspect(stage_models.tiny()).stage("program")
+
+
+@pytest.mark.parametrize(
+    ("options", "shape"),
+    [
+        ({"dims": {"S": (1, 9), "N": (1, 2)}}, "(2, 9, 4)"),
+        ({"dims": {"S": (1, 9), "N": (1, 2)}, "specialize": {"S": (2, 5)}}, "(2, 5, 4)"),
+        ({"shapes": {"x": ("N", 6, 4)}, "specialize": {"N": (3,)}}, "(3, 6, 4)"),
+    ],
+)
+def test_the_program_of_sizes_that_options_state(options: dict[str, Any], shape: str) -> None:
+    graph = model([node("Relu", "x", "y")], [value("x", ("N", "S", 4))], [value("y", None)])
+    assert f"def main(x: R.Tensor({shape}" in tvm_ext.inspect(graph, to="relax", **options).stage("relax")
+    with pytest.raises(OptionError, match="no dimension of small is 'T'"):
+        tvm_ext.inspect(graph, **{**options, "specialize": {"T": (1,)}})
+
+
+def test_stages_of_a_program_whose_state_grows_can_be_gone_on_from(tmp_path: Path) -> None:
+    options = {"dims": {"S": (1, 8), "P": (1, 40)}, "specialize": {"S": (1,)}, "state": "auto"}
+    inspection = tvm_ext.inspect(growing(), to="grouped", **options)
+    made = tvm_ext.resume(inspection.write("grouped", tmp_path / "grouped.py"))
+    assert [spec.shape for spec in made.outputs] == [(1, 1, 32), (1, 2, 41, 16), (1, 2, 41, 16)]
 
 
 def test_frozen_inputs_and_inlined_names_are_in_the_onnx_text() -> None:

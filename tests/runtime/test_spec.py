@@ -254,6 +254,7 @@ def test_installed_versions() -> None:
         (("S", "P"), ("S", "(P + S)"), True),
         ((2, "P"), (3, "(P + S)"), True),
         ((2, 5), (2, "(P + S)"), True),
+        ((2, "P"), (2, "P"), True),
     ],
 )
 def test_a_state_grows_along_one_axis(past: Any, present: Any, wrong: bool) -> None:
@@ -266,4 +267,15 @@ def test_a_state_grows_along_one_axis(past: Any, present: Any, wrong: bool) -> N
         assert Metadata.from_json(described.to_json()) == described
         return
     with pytest.raises(ArtifactError, match="'state'"):
+        Metadata.from_json(described.to_json())
+
+
+@pytest.mark.parametrize("size", ["(P + 1)", "2*P", "Q"])
+def test_the_size_of_an_input_is_a_symbol_by_itself(size: str) -> None:
+    symbols = (Symbol("P", 1, 8, 1, 8),)
+    described = metadata(
+        [("x", ("P",), "float32"), ("past", (2, size), "float32")], [("present", (2, "(P + 2)"), "float32")],
+        programs=(Program("main", (), symbols=symbols),), state=(("present", "past"),), symbols=symbols,
+    )  # fmt: skip
+    with pytest.raises(ArtifactError, match="'symbols'"):
         Metadata.from_json(described.to_json())

@@ -269,6 +269,11 @@ class CompileOptions:
         return replace(self, shapes=shapes, dims=dims, specialize=())
 
     @property
+    def stated_sizes(self) -> dict[str, int]:
+        """Name of a dimension -> the last size that `specialize` names, else the largest that `dims` has."""
+        return {name: sizes[-1] for name, sizes in (*self.dims, *self.specialize)}
+
+    @property
     def symbol(self) -> str | None:
         """The name of a symbolic batch that is composed of programs of several sizes; None if there is none."""
         return next(iter(names_in(self.shapes))) if self.by_rows else None

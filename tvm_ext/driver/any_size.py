@@ -7,9 +7,10 @@ sizes (:mod:`..passes.sizes`); the program of the bounds is what is built.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..core.errors import OptionError, TvmExtError, UnsupportedError
 from ..core.instruments import Instruments
@@ -23,8 +24,8 @@ from ..precision.decide import measured
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .lower import NO_INSTRUMENTS, SCHEDULED, Clock, Lowered, Programs, start
-from .lowest import probe_near, unlike, unlike_outputs, with_windows
-from .probes import plans_of, probes_of
+from .lowest import LEAST, probe_near, unlike, unlike_outputs, with_windows
+from .probes import moved, plans_of, probes_of
 
 if TYPE_CHECKING:
     from tvm.ir import IRModule
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
     from ..passes.pipeline import Pipeline
     from ..passes.sizes.alignment import Alignment
     from ..passes.sizes.share_layouts import StoredWeights
-    from ..passes.sizes.solver import Solver
 
 #: Sizes at which a model is lowered, at most: a small one is added, and those that tell expressions apart.
 _MOST_PROBES = 10
+#: How often the sizes to plan at are moved, at most.
+_MOST_MOVES = 3
 #: Passes that choose by size, or make views of what is no view in arrays of the bounds.
 _LEFT_OUT = ("fuse-expansions", "view-reshapes")
 
@@ -62,8 +64,9 @@ def lower_any_size(
         inputs = input_specs(graph, dict(named.shapes), source.name)
         for symbols in plans_of(named):
             try:
-                lowering = _Lowering(source, named, machine, clock, symbols, instruments, stored)
-                return lowering.run(inputs, growing_axes(inputs) if grows is None else grows)
+                how = (source, named, machine, clock)
+                way = functools.partial(_Lowering, *how, instruments=instruments, stored=stored)
+                return _lowered(way, symbols, inputs, growing_axes(inputs) if grows is None else grows)
             except OptionError:
                 raise
             except NotAlike as error:
@@ -79,6 +82,24 @@ def lower_any_size(
         f"{source.name}: it cannot be compiled for every size of {names}: {reasons[0]}",
         fix="give numbers for some dimensions: shapes=",
     )
+
+
+def _lowered(
+    begun: Callable[[Sequence[Symbol]], _Lowering], symbols: Sequence[Symbol], inputs: Sequence[TensorSpec], grows: Axes
+) -> Programs:  # fmt: skip
+    """All passes, planned at larger sizes where two dimensions are equal at the bounds.
+
+    Raises:
+        NotAlike, TvmExtError: see :meth:`_Lowering.run`.
+    """
+    from ..passes.sizes.generalize import EqualAtBounds
+
+    for count in range(_MOST_MOVES):
+        try:
+            return begun(moved(symbols, count)).run(inputs, grows)
+        except EqualAtBounds:
+            continue
+    return begun(moved(symbols, _MOST_MOVES)).run(inputs, grows)
 
 
 def _merged(options: CompileOptions) -> CompileOptions:
@@ -117,7 +138,7 @@ class _Lowering:
         self._sensitivity = measured(source, options.at(bounds))  # once: what keeps float32 is the same at all sizes
         self._sizes = Sizes.of(self._symbols)
         self._probes, self._growth = probes_of(self._symbols), Growth()
-        self._solver, self._small = Solver(self._sizes, self._probes), False
+        self._solver, self._small = Solver(self._sizes, self._probes), 0
 
     def run(self, inputs: Sequence[TensorSpec], grows: Axes) -> Programs:
         """All passes; see :func:`lower_any_size`.
@@ -138,6 +159,7 @@ class _Lowering:
         from ..passes.pipeline import Pipeline
         from ..passes.sizes.alignment import Alignment, annotated
         from ..passes.sizes.compute_constants import ComputeConstants
+        from ..passes.sizes.copy_reshapes import copied_reshapes
         from ..passes.sizes.generalize import NotAlike
 
         programs = [self._start(probe) for probe in self._probes]
@@ -183,10 +205,10 @@ class _Lowering:
             mixed = self._mixed
             why = unlike(imports, self._start(mixed).mod, mixed, self._solver, ops=strict)
         if why:
-            if self._small:
+            if self._small == len(LEAST) or len(self._probes) >= _MOST_PROBES:
                 raise NotAlike(why)
-            self._small = True
-            self._try(probe_near(self._symbols, self._probes))
+            self._try(probe_near(self._symbols, self._probes, LEAST[self._small]))
+            self._small += 1
             return None
         if self._tries(bool(alignment.varying)) or (self._solver.leans and self._differs(imports, strict)):
             return None
@@ -365,16 +387,3 @@ class _Lowering:
             replace(spec, shape=tuple(self._sizes.text(extent) for extent in extents[number]))
             for number, spec in enumerate(lowered.imported.outputs)
         )
-
-
-def copied_reshapes(mod: IRModule, alignment: Alignment, solver: Solver) -> frozenset[str]:
-    """Variables of `main` that are reshapes, and no view of an array of the bounds."""
-    from ..core.graph.relax_graph import main_bindings, op_name, shape_of
-    from ..passes.sizes.alignment import is_view
-
-    def viewed(var: Any, source: Any) -> bool:
-        extents = alignment.operand(source), alignment.extents[var.name]
-        return is_view(solver, *extents, shape_of(source) or (), shape_of(var) or ())
-
-    reshapes = (b for b in main_bindings(mod) if op_name(b.value) == "relax.reshape")
-    return frozenset(b.var.name for b in reshapes if not viewed(b.var, b.value.args[0]))

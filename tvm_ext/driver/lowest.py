@@ -6,8 +6,10 @@ y = x[:100]      at S = 512, 281, 199: 100 rows      at S = 1: 1 row      ->   S
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from tvm import relax, tirx
 from tvm.tirx.analysis import undefined_vars
 
@@ -15,16 +17,16 @@ from ..core.graph.relax_graph import array_of, main_bindings, op_name, shape_of
 from ..core.sizes import evaluate
 from ..passes.sizes.alignment import begins_alike, constants_of
 from ..passes.sizes.compute_constants import MOST_ELEMENTS
+from ..passes.sizes.patterns import patterns_of
 from ..runtime.sizes.symbols import Symbol
 
 if TYPE_CHECKING:
-    import numpy as np
     from tvm.ir import IRModule
 
     from ..passes.sizes.solver import Solver
 
-#: The least size of another program: of size 1 dimensions may be broadcast, and of 2 they may be pairs.
-_LEAST = 3
+#: The least sizes of other programs, in turn: of size 1 dimensions may be broadcast, and of 2 they may be pairs.
+LEAST = (3, 2)
 
 
 def with_windows(symbols: Sequence[Symbol], windows: Sequence[Any]) -> tuple[Symbol, ...]:
@@ -45,12 +47,13 @@ def with_windows(symbols: Sequence[Symbol], windows: Sequence[Any]) -> tuple[Sym
     return tuple(symbol.at_least(lows[symbol.name]) for symbol in symbols)
 
 
-def probe_near(symbols: Sequence[Symbol], probes: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """The smallest sizes at which the model can be read beside the others: no two the same, and none of those."""
+def probe_near(symbols: Sequence[Symbol], probes: Sequence[Mapping[str, int]], least: int) -> dict[str, int]:
+    """The smallest sizes from `least` on at which the model can be read beside the others: no two the same, and none of
+    those."""
     taken = {size for probe in probes for size in probe.values()}
     out: dict[str, int] = {}
     for symbol in symbols:
-        size = -(-max(symbol.low, _LEAST) // symbol.multiple) * symbol.multiple
+        size = -(-max(symbol.low, least) // symbol.multiple) * symbol.multiple
         while size in taken:
             size += symbol.multiple
         taken.add(size)
@@ -91,6 +94,11 @@ def unlike(modules: Sequence[IRModule], low: IRModule, lows: Mapping[str, int], 
 def _follows(arrays: Sequence[np.ndarray], lows: Mapping[str, int], solver: Solver) -> bool:
     """Whether integers at the smallest sizes are those that follow from others, where any expression is known."""
     own, shapes = arrays[0], {array.shape for array in arrays[1:]}
+    if len(shapes) > 1 and (patterns := patterns_of(arrays[1:])) is not None:
+        numbers = [solver.solve(values) for values in zip(*(one.numbers for one in patterns), strict=True)]
+        solved = tuple(evaluate(expr, lows) for expr in numbers if expr is not None)
+        rule = replace(patterns[0], numbers=solved)
+        return len(solved) < len(numbers) or np.array_equal(rule.array(own.shape, str(own.dtype)), own)
     if own.dtype.kind not in "iub" or own.size > MOST_ELEMENTS or len(shapes) > 1:
         return True
     if own.shape not in shapes:

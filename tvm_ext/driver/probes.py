@@ -64,6 +64,17 @@ def planned(symbols: Sequence[Symbol], whole: bool, apart: bool) -> tuple[Symbol
     return tuple(out)
 
 
+def moved(symbols: Sequence[Symbol], count: int) -> tuple[Symbol, ...]:
+    """The symbols with sizes to plan at that are further by so many steps, each by other ones: sums of them differ."""
+    out = []
+    for place, symbol in enumerate(symbols, start=1):
+        tiles = next(multiple for high, multiple in _WHOLE_TILES if symbol.high >= high)
+        unit = math.lcm(symbol.multiple, tiles)
+        step = symbol.multiple if symbol.bound % unit else unit
+        out.append(replace(symbol, bound=symbol.bound + place * count * step))
+    return tuple(out)
+
+
 def probes_of(symbols: Sequence[Symbol]) -> tuple[Mapping[str, int], ...]:
     """The sizes at which a model is lowered, the bounds first: all different, and of no size that simplifies."""
     taken = {symbol.bound for symbol in symbols}

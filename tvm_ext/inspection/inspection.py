@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,14 @@ from ..core.instruments import Instruments
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
 from ..core.pages.page import Code, Facts, Fold, Note, Page, Part, Shown
+from ..core.settings.shapes import check_names
+from ..core.settings.states import Axes, growing_axes
 from ..driver.lower import Clock, Lowered, run_pipeline, start
 from ..driver.stages.catalog import NAMES, STAGES, Stage, stage_named
 from ..frontend.importer import Imported
+from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
+from ..frontend.reading.shapes import free_shapes, input_specs
 from ..runtime.table import Column, Table
 from .constants import Tensors
 from .diffs import PassChange, pass_changes
@@ -212,7 +216,8 @@ def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
     Args:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
         to: the stage to stop at; "" runs all passes.
-        **options: compile options, as for :func:`tvm_ext.compile`.
+        **options: compile options, as for :func:`tvm_ext.compile`. Of a model with symbolic dimensions the program is
+            shown in which each is the last size that `specialize` names, else its largest.
 
     Returns:
         An inspection: `stage("grouped")` is one form of the model as text (of "onnx", "relax", "grouped", "layout",
@@ -221,22 +226,36 @@ def inspect(model: Any, *, to: str = "", **options: Any) -> Inspection:
 
     Raises:
         ModelError, OptionError: as for :func:`tvm_ext.compile`; or there is no such stage.
-        UnsupportedError: as for :func:`tvm_ext.compile`; or the batch is symbolic: name one size.
+        UnsupportedError: as for :func:`tvm_ext.compile`; or a batch without bounds is symbolic: name one size.
     """
     last = stage_named(to) if to else None
-    chosen = CompileOptions.of(**options)
-    if chosen.symbol is not None:
-        wrong = f"a model of any batch {chosen.symbol} becomes one program a size, and stages are of one program"
-        shapes = {
-            name: tuple(chosen.sizes[-1] if isinstance(d, str) else d for d in dims) for name, dims in chosen.shapes
-        }
-        raise UnsupportedError(wrong, fix=f"name a size: shapes={shapes}")
-    machine = machine_for(chosen)
-    snapshots = Snapshots()
+    chosen, source = CompileOptions.of(**options), read_model(model)
+    machine, snapshots = machine_for(chosen), Snapshots()
     instruments, clock = Instruments(watch=snapshots.watch), Clock()
     clock.lap("start")
-    begun = start(read_model(model), chosen, machine, clock, instruments)
+    graph = frozen_source(source, chosen.freeze).proto.graph
+    bound = chosen.named(free_shapes(graph, dict(chosen.shapes)))
+    for option, asked in (("dims", chosen.dims), ("specialize", chosen.specialize)):
+        check_names(option, asked, [symbol.name for symbol in bound.symbols], source.name)
+    grows: Axes = frozenset()
+    if bound.symbols:
+        grows = growing_axes(input_specs(graph, dict(bound.shapes), source.name))
+        if bound.symbol is not None and not chosen.specialize:
+            wrong = f"a model of any batch {bound.symbol} becomes one program a size, and stages are of one program"
+            raise UnsupportedError(wrong, fix=f"name a size: specialize={{{bound.symbol!r}: ({bound.sizes[-1]},)}}")
+        chosen = bound.at({one.name: one.high for one in bound.symbols} | bound.stated_sizes)
+    begun = start(source, chosen, machine, clock, instruments, grows=grows)
+    if grows:  # a program of numbers by itself, which others go on from, has no state of several sizes
+        _keep_states_of_one_size(begun)
     return Inspection(run_pipeline(begun, last=_last_step(last)), snapshots, to)
+
+
+def _keep_states_of_one_size(begun: Lowered) -> None:
+    outputs, inputs = begun.imported.outputs, begun.imported.inputs
+    pairs = begun.ctx.states
+    begun.ctx.states = tuple(pair for pair in pairs if outputs[pair[0]].shape == inputs[pair[1]].shape)
+    kept = tuple((outputs[one].name, inputs[other].name) for one, other in begun.ctx.states)
+    begun.ctx.options = replace(begun.ctx.options, state=kept)
 
 
 def _last_step(stage: Stage | None) -> str:

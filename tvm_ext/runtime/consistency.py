@@ -210,7 +210,9 @@ def _checked_pairs(metadata: Metadata) -> frozenset[tuple[int, int]]:
             wrong = f"pairs {output!r:.300} with {taken!r:.300}: no such output or input"
             raise ArtifactError(f"metadata field 'state' {wrong}")
         one, other = metadata.outputs[outputs[output]], metadata.inputs[inputs[taken]]
-        if (one.shape, one.dtype) != (other.shape, other.dtype) and not _grows(one, other, metadata.symbols):
+        sized = bool(metadata.symbols) and other.batch_axis is not None
+        alike = (one.shape, one.dtype) == (other.shape, other.dtype) and not sized
+        if not alike and not _grows(one, other, metadata.symbols):
             wrong = f"{output!r:.300} is {one!s:.300}, and {taken!r:.300} is {other!s:.300}"
             raise ArtifactError(f"metadata field 'state': {wrong}")
     if any(len(set(side)) < len(side) for side in zip(*metadata.state, strict=True)):

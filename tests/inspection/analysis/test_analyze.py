@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import onnx
@@ -179,6 +180,18 @@ def test_a_symbolic_batch_is_counted_at_its_least_size() -> None:
     assert bound.free == {} and bound.flops == 5 * found.flops
     symbolic = tvm_ext.analyze(graph, shapes={"x": ("N", 4)}, specialize={"N": (3, 7)})
     assert symbolic.flops == 3 * found.flops
+
+
+def test_dimensions_have_the_sizes_that_options_state() -> None:
+    weights = {"w": random(4, 3)}
+    graph = model([node("MatMul", "x w", "y")], [value("x", ("N", "S", 4))], [value("y", None)], weights)
+    for options, shape in (({"dims": {"S": (1, 9)}}, (1, 9, 4)), ({"dims": {"S": (1, 9), "N": (2, 3)}}, (3, 9, 4)),
+                           ({"dims": {"S": (1, 9), "N": (2, 3)}, "specialize": {"S": (2, 5)}}, (3, 5, 4))):  # fmt: skip
+        found = tvm_ext.analyze(graph, **options)
+        assert found.inputs == (("x", shape, "float32"),) and not found.free
+        assert found.flops == 2 * math.prod(shape) * 3
+    with pytest.raises(OptionError, match="no dimension of small is 'T'"):
+        tvm_ext.analyze(graph, dims={"T": (1, 9)})
 
 
 def test_views_of_an_analysis(redundant: Analysis, unsupported: Analysis) -> None:

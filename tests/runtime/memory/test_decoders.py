@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, numpy_helper
@@ -93,7 +94,8 @@ def test_a_refused_step_changes_no_other_state() -> None:
         proto.graph.node.insert(place, one)
     proto.graph.initializer.append(numpy_helper.from_array(np.array([0]), "first"))
     session = compiled(proto).session()
-    assert {*session._states} == {"past.key", "past.value", "ring"} and len(addresses(session)) == 4
+    assert {*session._states} == {"past.key", "past.value", "ring"}
+    assert len(addresses(session)) == 3  # all are written in place
     for total in range(1, 5):
         session.step({**tokens(1, total), "at": np.array([[total - 1]])})
     before = session.state
@@ -102,6 +104,50 @@ def test_a_refused_step_changes_no_other_state() -> None:
     assert all(np.array_equal(array, before[name]) for name, array in session.state.items())
     session.step({**tokens(1, 5), "at": np.array([[0]])})
     assert np.array_equal(session.state["ring"][0], tokens(1, 5)["x"][0, 0])
+
+
+def two_caches(late: bool, steps: int | str) -> onnx.ModelProto:
+    """Two caches, of 12 and of 6 rows, each with lengths of its own; `late`: those of the second are computed of what
+    attention over the first gives."""
+    model = decoder(steps, rows=12)
+    other = onnx.ModelProto.FromString(decoder(steps, rows=6).SerializeToString())
+    renamed = onnx.compose.add_prefix(other, "b.", rename_functions=False)
+    for tensor in renamed.graph.input:
+        if tensor.name.split(".")[1] == "past" or (tensor.name == "b.lengths" and not late):
+            model.graph.input.append(tensor)
+    model.graph.output.extend(renamed.graph.output)
+    model.graph.initializer.extend(renamed.graph.initializer)
+    if late:
+        model.graph.node.extend([node("ReduceMax", "y", "most", keepdims=0), node("Mul", "most zero", "nothing"),
+                                 node("Cast", "nothing", "none", to=TensorProto.INT32),
+                                 node("Add", "lengths none", "b.lengths")])  # fmt: skip
+        model.graph.initializer.append(numpy_helper.from_array(np.float32(0), "zero"))
+    for one in renamed.graph.node:
+        one.input[:] = [{"b.x": "x", "b.total": "total"}.get(name, name) for name in one.input]
+        model.graph.node.append(one)
+    return model
+
+
+@pytest.mark.parametrize(("late", "steps"), [(False, 1), (False, "S"), (True, 1)])
+def test_a_refused_step_changes_no_cache_of_another_length(late: bool, steps: int | str) -> None:
+    pairs = {f"{at}present.{what}": f"{at}past.{what}" for at in ("", "b.") for what in ("key", "value")}
+    made = compiled(two_caches(late, steps), pairs, **({"dims": {"S": (1, 4)}} if steps == "S" else {}))
+    session = made.session()
+    assert len(addresses(session)) == (6 if late else 4)  # the first cache is copied where it must be
+
+    def feeds(total: int, other: int) -> dict[str, np.ndarray]:
+        more = {} if late else {"b.lengths": np.int32([other - 1])}
+        return {**tokens(1, 4), "lengths": np.int32([total - 1]), **more}
+
+    for total in range(2, 5):
+        session.step(feeds(total, total))
+    before = session.state
+    for lengths in [(9, 9)] if late else [(5, 9), (5, -1), (13, 5), (-1, 5)]:
+        with pytest.raises(InputError, match="lengths': rows"):
+            session.step(feeds(*lengths))
+        assert all(np.array_equal(array, before[name]) for name, array in session.state.items())
+    session.step(feeds(5, 5))
+    assert all(array[:, :, 4].any() and not array[:, :, 5:].any() for array in session.state.values())
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])

@@ -56,7 +56,8 @@ def outgrows(nbytes: int, operands: int) -> bool:
 
 
 class Growth:
-    """Which constants outgrow what they are made of, decided alike in programs of several sizes of one model.
+    """Which constants outgrow what they are made of, and which slices take all, decided alike in programs of several
+    sizes of one model.
 
     The first program decides by its own sizes; each other one, with :meth:`again`, as the first did of the same value.
     """
@@ -80,3 +81,12 @@ class Growth:
         """
         self._asked[value] += 1
         return self._decided.setdefault((value, self._asked[value]), outgrown)
+
+    def whole(self, value: str, taken: bool) -> bool:
+        """Whether a slice takes all in the first program.
+
+        Args:
+            value: its name.
+            taken: whether it does in this one.
+        """
+        return self._decided.setdefault((value, -1), taken)

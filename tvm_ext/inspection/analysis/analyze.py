@@ -27,8 +27,9 @@ def analyze(model: Any, **options: Any) -> Analysis:
 
     Args:
         model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
-        **options: compile options, as for `tvm_ext.compile`. A dimension that `shapes` leaves free is taken for 1 if it
-            is the first of an input, else for 64.
+        **options: compile options, as for `tvm_ext.compile`. A dimension that `shapes` leaves free has the last size
+            that `specialize` names, else the largest of `dims`; else it is taken for 1 if it is the first of an input,
+            and for 64 elsewhere.
 
     Returns:
         An analysis: a row a node (shapes, parameters, floating-point operations with two a multiply-add, bytes), totals

@@ -11,10 +11,11 @@ from typing import Any
 
 from ...core.errors import ModelError, UnsupportedError
 from ...core.options import CompileOptions
+from ...core.settings.shapes import check_names
 from ...frontend.checks.checker import Checked, check_model
 from ...frontend.reading.freezing import frozen_source
 from ...frontend.reading.reader import Source
-from ...frontend.reading.shapes import Dim, dims_of, input_specs, text_of
+from ...frontend.reading.shapes import Dim, dims_of, free_shapes, input_specs, text_of
 from ...frontend.surveyor import Refused, Surveyor
 from ...frontend.trace import Trace
 
@@ -49,11 +50,11 @@ def survey(source: Source, options: CompileOptions) -> Survey:
 
     Raises:
         ModelError: it is not valid, or the number of an input's dimensions is free.
-        OptionError: `shapes` or `freeze` contradicts it.
+        OptionError: `shapes` or `freeze` contradicts it, or `dims` or `specialize` names no dimension of it.
         UnsupportedError: its version, or the type of an input, is none that can be imported.
     """
     frozen = frozen_source(source, options.freeze)
-    shapes, free = _bound(frozen, dict(options.shapes))
+    shapes, free = _bound(frozen, _stated(frozen, options))
     try:
         checked = check_model(frozen, shapes)
     except UnsupportedError:
@@ -61,6 +62,26 @@ def survey(source: Source, options: CompileOptions) -> Survey:
     surveyor = Surveyor(checked, source.name, frozen.proto)
     trace = surveyor.trace_graph()
     return Survey(checked, tuple(surveyor.labels), trace, tuple(surveyor.refused), tuple(surveyor.unseen), free)
+
+
+def _stated(source: Source, options: CompileOptions) -> dict[str, Any]:
+    """The shapes that options state, with the sizes that `specialize` and `dims` do.
+
+    Raises:
+        OptionError: these name no dimension of the model.
+    """
+    graph, sizes = source.proto.graph, options.stated_sizes
+    named = options.named(free_shapes(graph, dict(options.shapes)))
+    for option, asked in (("dims", options.dims), ("specialize", options.specialize)):
+        check_names(option, asked, [symbol.name for symbol in named.symbols], source.name)
+    bound = dict(named.at(sizes).shapes)
+    before = dict(named.shapes)
+    stated = {name for name, dims in before.items() if sizes.keys() & {*dims}}
+    return {
+        name: tuple(_size(at, None if isinstance(dim, str) else dim, {}) for at, dim in enumerate(dims))
+        for name, dims in bound.items()
+        if name in stated or name in dict(options.shapes)
+    }
 
 
 def _bound(source: Source, shapes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tvm import relax, tirx
-from tvm.ir import Call, GlobalVar, IRModule, StringImm
+from tvm import relax
+from tvm.ir import Call, GlobalVar, IRModule
 
 from ...core.cost.work import bytes_of
 from ...core.graph.nodes import nodes_of
 from ...core.graph.relax_graph import Rewriter, bindings_of, dtype_of, op_name, shape_of
 from ...core.passes import CompileContext, Pass, PassResult
 from ...runtime.memory.arrays import zero_copy
-from ...runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_POSITION
 from ..tir.partial_stores import without_copy
+from .refusals import Check, checks_before
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,11 @@ class _Update:
     data: int
 
     @property
+    def grows(self) -> bool:
+        """Whether the new value is longer than the old one, which then stays as it is."""
+        return bool(shape_of(self.call) != shape_of(self.call.args[1].fields[self.data]))
+
+    @property
     def others(self) -> list[Any]:
         """The other operands."""
         return [one for number, one in enumerate(self.call.args[1].fields) if number != self.data]
@@ -71,11 +76,15 @@ class UpdateStates(Pass):
         rewriter = Rewriter(mod, ctx)
         updates = dict(_updates(rewriter, ctx))
         kernels = _kernels(rewriter, updates)
+        updates = {var: update for var, update in updates.items() if update.call.args[0] in kernels}
+        checks, first = _checked(rewriter, updates)
         replaced: dict[GlobalVar, GlobalVar] = {}
 
         def visit(binding: relax.VarBinding, rw: Rewriter) -> Any:
-            update = updates.get(binding.var)
-            if update is None or update.call.args[0] not in kernels:
+            if binding.var.same_as(first):
+                for check in checks:
+                    check.emitted(rw)
+            if (update := updates.get(binding.var)) is None:
                 return None
             old = update.call.args[0]
             if old not in replaced:
@@ -85,9 +94,8 @@ class UpdateStates(Pass):
             return Call(update.call.op, rest, update.call.attrs, update.call.ty_args)
 
         result = rewriter.rewrite(visit)
-        done = [update for update in updates.values() if update.call.args[0] in kernels]
-        nbytes = {update.call.args[0].name_hint: update.nbytes for update in done}
-        facts = Updates(tuple(sorted(update.pair for update in done)), nbytes)
+        nbytes = {update.call.args[0].name_hint: update.nbytes for update in updates.values()}
+        facts = Updates(tuple(sorted(update.pair for update in updates.values())), nbytes)
         return PassResult(result.mod, result.fired, result.skipped, (facts,))
 
 
@@ -95,7 +103,6 @@ def _updates(rewriter: Rewriter, ctx: CompileContext) -> Iterator[tuple[relax.Va
     """Variable -> the call behind it, for each state whose old value is not needed after that call."""
     function, values = rewriter.function, rewriter.defs
     results, readers = results_of(function.body.body, values), _readers(function, values)
-    refusing = {gvar for gvar, kernel in rewriter.mod.functions_items() if ctx.states and _refuses(kernel)}
     taken: set[Any] = set()
     for output, number in ctx.states:
         past, root = function.params[number], root_of(results[output], values)
@@ -108,10 +115,8 @@ def _updates(rewriter: Rewriter, ctx: CompileContext) -> Iterator[tuple[relax.Va
             rewriter.skip("its kernel makes a whole new value", str(past.name))
         elif (last := readers[past][-1]) != root.name:
             rewriter.skip(f"{last} reads the old value after the new one is there", str(past.name))
-        elif (grows := shape_of(past) != shape_of(root)) and len(readers[past]) > 1:
+        elif shape_of(past) != shape_of(root) and len(readers[past]) > 1:
             rewriter.skip(f"{readers[past][0]} reads what lies only where a longer value begins", str(past.name))
-        elif refusing and call.args[0] not in refusing and not grows:
-            rewriter.skip("a kernel that may refuse an input would leave it changed", str(past.name))
         else:
             taken.add(root)
             yield root, _Update((output, number), call, next(i for i, one in enumerate(operands) if one.same_as(past)))
@@ -134,10 +139,23 @@ def _readers(function: relax.Function, values: dict[Any, Any]) -> dict[relax.Var
     return {param: names for param, names in readers.items() if param in params}
 
 
-def _refuses(kernel: Any) -> bool:
-    """Whether a kernel raises an InputError, before it writes anything."""
-    known = (REFUSE_LENGTH, REFUSE_POSITION)
-    return isinstance(kernel, tirx.PrimFunc) and any(one.value in known for one in nodes_of(kernel.body, StringImm))
+def _checked(rewriter: Rewriter, updates: dict[relax.Var, _Update]) -> tuple[list[Check], relax.Var | None]:
+    """What is to be asked before a variable, the first whose kernel changes a state where it lies.
+
+    Updates in front of a kernel that refuses by what is known only later are taken out.
+    """
+    order = [binding.var for binding in bindings_of(rewriter.function)]
+    roots = {var: root_of(var, rewriter.defs) for var in order}
+    changed = [var for var in order if var in updates and not updates[var].grows]
+    checks, late = checks_before(rewriter, changed, roots)
+    while late is not None:
+        place = next(number for number, var in enumerate(order) if var.same_as(late))
+        for var in [one for one in order[:place] if one in changed]:
+            rewriter.skip("a kernel that may refuse an input would leave it changed", str(var.name))
+            changed.remove(var)
+            del updates[var]
+        checks, late = checks_before(rewriter, changed, roots)
+    return checks, changed[0] if changed else None
 
 
 def _kernels(rewriter: Rewriter, updates: dict[relax.Var, _Update]) -> dict[GlobalVar, Any]:

@@ -8,6 +8,7 @@ from tvm import relax
 from tvm.ir import Call, GenericConst
 
 from ...core.graph.relax_graph import attrs_of, dtype_of, op_name, shape_of
+from ...core.numbers.storage import Growth
 from .rules import Rule, Site
 
 
@@ -106,7 +107,12 @@ def _slice_of_all(call: Call, site: Site) -> Any:
     shape, strides = shape_of(args[0]), args[4:]
     steps = [getattr(s, "value", None) for s in strides[0].fields] if strides else []
     # With steps of 1, only the whole dimension is as long as the whole dimension.
-    if shape is None or any(s != 1 for s in steps) or not site.same_type(call.args[0]):
+    if shape is None or any(s != 1 for s in steps):
+        return None
+    whole, growth = site.same_type(call.args[0]), site.rw.ctx.facts.get(Growth)
+    if growth is not None and not growth.whole(site.rw.current, whole):
+        return None  # at larger sizes it is a part
+    if not whole:
         return None
     site.rw.fire("slice that takes all")
     return call.args[0]

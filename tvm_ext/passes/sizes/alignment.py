@@ -25,7 +25,8 @@ from tvm_ext.core.graph.relax_graph import array_of, bindings_of, main_bindings,
 from tvm_ext.core.sizes import EXTENTS, evaluate
 
 from .compute_constants import MOST_ELEMENTS
-from .generalize import NotAlike
+from .generalize import EqualAtBounds, NotAlike
+from .patterns import patterns_of
 from .solver import Solver
 from .windows import behind_windows
 
@@ -68,7 +69,8 @@ class Alignment:
     Attributes:
         extents: name of a variable of `main` -> its extents; a tuple of those, of a tuple of tensors.
         sites: calls of functions of the module, by `relax.call_tir` too.
-        varying: (variable, number of an operand of its value) of small constants that differ.
+        varying: (variable, number of an operand of its value) of constants that differ, and are small or follow a
+            rule -> whether they are small at all sizes.
         windows: extents behind convolutions and pools, which have no result where these are less than 1.
 
     Raises:
@@ -80,7 +82,7 @@ class Alignment:
         self._likely: tuple[tuple[int, Any], ...] = ()
         self.extents: dict[str, Any] = {}
         self.sites: list[Site] = []
-        self.varying: set[tuple[str, int]] = set()
+        self.varying: dict[tuple[str, int], bool] = {}
         self.windows: list[Any] = []
         for params in zip(*(mod["main"].params for mod in modules), strict=True):
             self._note(params)
@@ -184,9 +186,10 @@ class Alignment:
             return known if isinstance(known, tuple) else ()
         extents = self._shape([value.ty for value in values], variable)
         if self._values and not begins_alike(values):
-            if any(not isinstance(dim, int) for dim in extents) or math.prod(extents) > MOST_ELEMENTS:
+            small = all(isinstance(dim, int) for dim in extents) and math.prod(extents) <= MOST_ELEMENTS
+            if not small and patterns_of([array_of(value) for value in values]) is None:
                 raise NotAlike("a constant has other values at other sizes", variable)
-            self.varying.add((variable, number))
+            self.varying[variable, number] = small
         return extents
 
 
@@ -267,13 +270,13 @@ def by_callee(sites: Sequence[Site]) -> dict[str, Site]:
     """Function of the bounds -> a call of it.
 
     Raises:
-        NotAlike: another call of it has other extents, or calls another function at another size.
+        EqualAtBounds: another call of it has other extents, or calls another function at another size.
     """
     first: dict[str, Site] = {}
     for site in sites:
         before = first.setdefault(site.callees[0], site)
         if before.callees != site.callees or not _equal(before.extents, site.extents):
-            raise NotAlike("two dimensions that are equal at the bounds differ at other sizes", site.variable)
+            raise EqualAtBounds("two dimensions that are equal at the bounds differ at other sizes", site.variable)
     return first
 
 

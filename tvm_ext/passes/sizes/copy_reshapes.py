@@ -11,8 +11,11 @@ from typing import Any
 from tvm import relax, te, tirx, topi
 from tvm.ir import IRModule
 
-from tvm_ext.core.graph.relax_graph import Rewriter, dtype_of, shape_of
+from tvm_ext.core.graph.relax_graph import Rewriter, dtype_of, main_bindings, op_name, shape_of
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
+
+from .alignment import Alignment, is_view
+from .solver import Solver
 
 
 class CopyReshapes(Pass):
@@ -44,3 +47,14 @@ class CopyReshapes(Pass):
 def _int64(value: Any) -> list[tirx.IntImm]:
     """The shape of a tensor as TVM's legalization writes it, so that kernels can be fused."""
     return [tirx.IntImm("int64", size) for size in shape_of(value) or ()]
+
+
+def copied_reshapes(mod: IRModule, alignment: Alignment, solver: Solver) -> frozenset[str]:
+    """Variables of `main` that are reshapes, and no view of an array of the bounds."""
+
+    def viewed(var: Any, source: Any) -> bool:
+        extents = alignment.operand(source), alignment.extents[var.name]
+        return is_view(solver, *extents, shape_of(source) or (), shape_of(var) or ())
+
+    reshapes = (b for b in main_bindings(mod) if op_name(b.value) == "relax.reshape")
+    return frozenset(b.var.name for b in reshapes if not viewed(b.var, b.value.args[0]))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import tvm_ffi
 from tvm import tirx
-from tvm.ir import Call, Op, PrimType, Type
+from tvm.ir import Call, Op, PrimType, Range, Type
 from tvm.ir.expr import TensorLoad, TensorRegion
 from tvm.s_tir import SBlock
 from tvm.s_tir.stmt import MatchBufferRegion
@@ -53,6 +53,10 @@ class NotAlike(Exception):
         self.reason, self.variable = reason, variable
 
 
+class EqualAtBounds(NotAlike):
+    """Two dimensions have one size at the bounds, and different ones elsewhere: other bounds tell them apart."""
+
+
 class _Node(NamedTuple):
     """A node as it is compared.
 
@@ -66,7 +70,9 @@ class _Node(NamedTuple):
     number: int | float | None = None
 
 
-def generalize(functions: Sequence[tirx.PrimFunc], solver: Solver, results: int | None = None) -> tirx.PrimFunc:
+def generalize(
+    functions: Sequence[tirx.PrimFunc], solver: Solver, results: int | None = None, offsets: bool = False
+) -> tirx.PrimFunc:  # fmt: skip
     """The kernel of any size; its symbols are free variables: `solver.sizes.vars`.
 
     Args:
@@ -74,6 +80,8 @@ def generalize(functions: Sequence[tirx.PrimFunc], solver: Solver, results: int 
         solver: knows the sizes of dimensions; those of the parameters are added to what it knows.
         results: how many of the last parameters are results; None refuses kernels of which it matters, those that hand
             whole buffers to functions.
+        offsets: whether indices that are variables have an offset of 0, which may be another one at another size; tried
+            where the functions differ without it.
 
     Returns:
         The first function with expressions in place of the literals that differ. Its parameters and the buffers that it
@@ -88,15 +96,22 @@ def generalize(functions: Sequence[tirx.PrimFunc], solver: Solver, results: int 
     near = _learn_dimensions(functions, solver)
     nodes = [_nodes(function.body) for function in functions]
     rows = list(itertools.zip_longest(*nodes))
-    for row in rows:
-        _check_kinds(row)
+    try:
+        for row in rows:
+            _check_kinds(row)
+    except NotAlike:
+        if offsets:
+            raise
+        return generalize([_with_offsets(function) for function in functions], solver, results, True)
     for function, other in zip(functions[1:], nodes[1:], strict=True):
         _check_variables([*functions[0].params, *_variables(nodes[0])], [*function.params, *_variables(other)])
     places = _uneven(functions[0], nodes[0], rows, solver)
     if places and results is None:
         raise NotAlike(f"{functions[0].params[places[0]].name} is handed to a function; say which are results")
     if places and results is not None:
-        return generalize([with_contiguous(function, places, results) for function in functions], solver, results)
+        return generalize(
+            [with_contiguous(function, places, results) for function in functions], solver, results, offsets
+        )
     expressions = {
         place: _expression(row, solver, near)
         for place, row in enumerate(rows)
@@ -156,6 +171,20 @@ def _nodes(body: Any) -> list[_Node]:
 def _replaced(body: Any, expressions: Mapping[int, Any]) -> Any:
     places = itertools.count()
     return _walk(body, lambda _: expressions.get(next(places)))
+
+
+def _with_offsets(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """x[i] as x[i + 0], in regions too: x[i + 7] at another size."""
+
+    def offset(index: Any) -> Any:
+        return tirx.Add(index, tirx.IntImm(index.ty.dtype, 0)) if isinstance(index, tirx.Var) else index
+
+    body = tvm_ffi.structural_map(function.body, [
+        (TensorLoad, lambda load: tirx.BufferLoad(load.source, [offset(index) for index in load.indices])),
+        (tirx.BufferStore, lambda one: tirx.BufferStore(one.buffer, one.value, [offset(i) for i in one.indices])),
+        (Range, lambda one: Range.from_min_extent(offset(one.min), one.extent)),
+    ])  # fmt: skip
+    return function.with_body(body)
 
 
 def _divisible(body: Any, sizes: Sizes) -> Any:

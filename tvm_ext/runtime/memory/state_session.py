@@ -147,7 +147,7 @@ class StateSession:
 
         Raises:
             InputError: a name, shape or dtype does not fit, or a length or position of a cache; the states are as they
-                were (of caches with lengths or room of their own, some may have rows where the refused call states).
+                were.
             RunError: the program stopped; or it did so before in the midst of a state, or the session is closed.
         """
         feeds = dict(inputs or {})
@@ -213,7 +213,7 @@ class StateSession:
         arrays, rows = self._fit(values)
         try:
             results = self._call(arrays, rows, None, into)
-        except InputError:  # of a kernel that appends to a cache, in front of which no other state changes
+        except InputError:  # of a kernel in front of which no state changes
             raise
         except BaseException:
             if any(isinstance(state, _State) and state.read is state.write for state in self._states.values()):
