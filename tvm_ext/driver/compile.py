@@ -14,7 +14,7 @@ from ..core.errors import BuildError, ToolError, naming
 from ..core.instruments import Instruments
 from ..core.machine import Machine, machine_for
 from ..core.options import CompileOptions
-from ..frontend.reading.reader import fingerprint
+from ..frontend.reading.reader import Content, content_of
 from ..runtime.artifact import write_artifact
 from ..runtime.cpu import why_not_here
 from ..runtime.library import load_library, write_library
@@ -51,26 +51,24 @@ def compile_model(
 
 
 def _compiled(model: Any, options: CompileOptions, instruments: Instruments, clock: Clock) -> CompiledModel:
-    sha256, _ = fingerprint(model)
+    content = content_of(model)  # read once: a file that is replaced meanwhile is another model
     machine = machine_for(options)
     if instruments or not options.cache or has_no_key(options) or why_not_here(machine.as_dict()):
-        return in_memory(_assembled(model, options, machine, clock, instruments))
+        return in_memory(_assembled(content, options, machine, clock, instruments))
     versions = {**installed_versions(), "source": source_state(), "records": fingerprint_of(options, machine)}
-    cache, key = Cache(), cache_key(sha256, machine, options, versions)
+    cache, key = Cache(), cache_key(content.sha256, machine, options, versions)
     if (found := cache.load(key)) is not None:
         return found
-    made = _assembled(model, options, machine, clock, instruments)
-    if made.source.sha256 != sha256:  # the file was replaced meanwhile: its entry is that of what was read
-        key = cache_key(made.source.sha256, machine, options, versions)
+    made = _assembled(content, options, machine, clock, instruments)
     return _through_cache(cache, key, made) or in_memory(made)
 
 
 def _assembled(
-    model: Any, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments
+    content: Content, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments
 ) -> Assembled:
     from .assemble import assemble
 
-    return assemble(lower_all(model, options, machine, clock, instruments))
+    return assemble(lower_all(content, options, machine, clock, instruments))
 
 
 def has_no_key(options: CompileOptions) -> bool:
