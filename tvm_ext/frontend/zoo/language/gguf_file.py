@@ -203,7 +203,7 @@ def _q4_1(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     where the scale is 0, all are the smallest, which codes of 0 are with the scale 1."""
     scale, least, codes = _half(raw, 0), _half(raw, 2), _split(raw[..., 4:])
     flat = scale == 0
-    codes = np.where(flat[..., None], 0, codes).astype(np.uint8)
+    codes[flat] = 0
     scale = np.where(flat, 1, scale).astype(np.float32)
     return codes, scale, -least / scale
 
@@ -221,7 +221,7 @@ def _half(raw: np.ndarray, start: int) -> np.ndarray:
 
 def _split(packed: np.ndarray) -> np.ndarray:
     """16 bytes whose lower halves come first -> 16 bytes of neighbours."""
-    return nibbles(np.concatenate([packed & 15, packed >> 4], -1))
+    return np.concatenate([nibbles(packed & 15), nibbles(packed >> 4)], -1)
 
 
 _Decode = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, "np.ndarray | None"]]
