@@ -332,9 +332,7 @@ _CAST = "relax.astype"
 
 
 def _widens(value: Any) -> bool:
-    return (
-        op_name(value) == _CAST and dtype_of(value) == "float32" and dtype_of(value.args[0]) in NARROW_FLOATS
-    )
+    return op_name(value) == _CAST and dtype_of(value) == "float32" and dtype_of(value.args[0]) in NARROW_FLOATS
 
 
 def _view_steps(source: relax.Var, var: relax.Var, value: Any) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:

@@ -162,10 +162,10 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
     import onnx
 
     skeleton = onnx.ModelProto()
-    for field in ("ir_version", "opset_import", "producer_name"):
-        _copy_field(proto, skeleton, field)
-    for field in ("name", "input", "output"):
-        _copy_field(proto.graph, skeleton.graph, field)
+    for part in ("ir_version", "opset_import", "producer_name"):
+        _copy_field(proto, skeleton, part)
+    for part in ("name", "input", "output"):
+        _copy_field(proto.graph, skeleton.graph, part)
     skeleton.graph.name = skeleton.graph.name or "graph"
     opset = opsets_of(proto).get("", 0)
     skeleton.graph.node.extend(

@@ -95,18 +95,20 @@ def fingerprint(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tupl
     return content.sha256, content.name
 
 
-def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto | Content) -> Source:
+def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto | Content | Source) -> Source:
     """Read a model and its external data.
 
     Args:
-        model: a path, the bytes of an ONNX file, or a ModelProto (never changed); or its content, which is not read
-            again.
+        model: a path, the bytes of an ONNX file, or a ModelProto (never changed); or what was read of it before.
 
     Raises:
         ModelError: one message for whatever is wrong: no such file, a folder, no ONNX file, cut off, external data
             missing, too short or outside the model's folder, over 2 GiB.
     """
+    if isinstance(model, Source):
+        return model
     content = content_of(model)
+    sha256 = content.sha256  # external data that are missing are told first
     proto = content.proto or _decode(content)
     _check_complete(proto, content)
     if where := _no_text(proto):
@@ -115,7 +117,7 @@ def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto | Content
         )
     if content.proto is None:
         load_external(proto, content.folder, content.name)
-    return Source(proto, content.name, content.sha256, content.folder.path.parent if content.folder else None)
+    return Source(proto, content.name, sha256, content.folder.path.parent if content.folder else None)
 
 
 @dataclass(frozen=True)
