@@ -69,6 +69,31 @@ def test_a_cache_hit_gives_equal_bits_and_lowers_nothing(cache: Path, monkeypatc
         tvm_ext.compile(small(), threads=1)  # another key
 
 
+def test_a_cache_hit_imports_no_compiler(cache: Path) -> None:
+    code = (
+        "import sys, tvm_ext\n"
+        "compiled = tvm_ext.compile(tvm_ext.zoo.mlp(hidden=(32,)), threads=1)\n"
+        "compiled.run({spec.name: __import__('numpy').zeros(spec.shape, 'f4') for spec in compiled.inputs})\n"
+        "sys.stdout.write(str('tvm' in sys.modules))\n"
+    )
+    command = [sys.executable, "-c", code]
+    assert [subprocess.check_output(command, cwd=ROOT, text=True) for _ in range(2)] == ["True", "False"]
+
+
+def test_a_model_is_read_once(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path, reads = tmp_path / "m.onnx", list[Path]()
+    onnx.save(small(), path)
+    read = Path.read_bytes
+
+    def counted(self: Path) -> bytes:
+        reads.append(self)
+        return read(self)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    tvm_ext.compile(path)
+    assert reads.count(path) == 1
+
+
 def test_without_a_linker_the_program_stays_in_memory(
     cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -204,23 +229,23 @@ def test_nan_lies_where_onnxruntime_has_it() -> None:
     assert report.ok and report.outputs[0].nan == 6 + 2, str(report)
 
 
-def test_a_model_replaced_while_it_is_compiled_is_kept_under_its_own_key(
+def test_a_model_replaced_while_it_is_compiled_is_another_one(
     cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path, other = tmp_path / "m.onnx", small(nan=True).SerializeToString()
     onnx.save(small(), path)
-    fingerprint = driver.fingerprint
+    content_of = driver.content_of
 
     def replaced(source: Any) -> Any:
-        found = fingerprint(source)
+        content = content_of(source)
         path.write_bytes(other)
-        return found
+        return content
 
-    monkeypatch.setattr(driver, "fingerprint", replaced)
-    assert np.isnan(tvm_ext.compile(path).run(X)["y"]).any(), "the new file was read"
+    monkeypatch.setattr(driver, "content_of", replaced)
+    assert not np.isnan(tvm_ext.compile(path).run(X)["y"]).any(), "the old file was read"
     monkeypatch.undo()
     monkeypatch.setenv("TVM_EXT_CACHE", str(cache))
-    assert not np.isnan(tvm_ext.compile(small()).run(X)["y"]).any(), "and is not found as the old one"
+    assert np.isnan(tvm_ext.compile(path).run(X)["y"]).any(), "and is not found as the new one"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -253,7 +278,7 @@ def test_two_processes_compile_one_model_at_once(cache: Path, tmp_path: Path) ->
     both = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [p.communicate(timeout=120)[0] for p in both]
     assert [p.returncode for p in both] == [0, 0] and outputs[0] == outputs[1] != ""
-    assert len(list(cache.glob("*.so"))) == 1 and not [p for p in cache.iterdir() if p.suffix != ".so"]
+    assert len(list(cache.glob("*.so"))) == 1 and not [p for p in cache.iterdir() if p.suffix not in (".so", ".json")]
     x = np.linspace(-1, 1, 216, dtype="f4").reshape(1, 3, 8, 9)
     assert tvm_ext.compile(path, threads=2).run(x)["y"].tobytes().hex() == outputs[0]
 

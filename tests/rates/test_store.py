@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,6 +97,25 @@ def test_a_good_folder_is_no_warning(folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         store.kept(2, CACHES, Measuring())
+
+
+def test_llvm_is_asked_for_the_cpu_once(folder: Path) -> None:
+    answers = iter([("zen4", frozenset({"avx2", "fma"})), ("zen5", ["avx2"]), ("zen6", ())])
+
+    def ask() -> tuple[str, Collection[str]]:
+        return next(answers)
+
+    assert store.name_of_cpu(ask)[0] == "zen4"
+    assert store.name_of_cpu(ask) == ("zen4", ["avx2", "fma"])
+    path = next(folder.glob("cpu-*.json"))
+    for text in ("", "[]", '["zen4"]', '["zen4", "avx2"]', "[3, []]", '["zen4", [3]]', "[" * 100_000):
+        path.write_text(text)
+        answers = iter([("zen5", ["avx2"])])
+        assert store.name_of_cpu(ask) == ("zen5", ["avx2"])
+    path.unlink()
+    path.mkdir()  # no file can be written there
+    answers = iter([("zen6", ())] * 2)
+    assert [store.name_of_cpu(ask)[0] for _ in range(2)] == ["zen6"] * 2
 
 
 def test_the_key_is_of_all_that_rates_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,13 +215,22 @@ def _detect(target: str | None, threads: int) -> Machine:
 @functools.cache
 def _host() -> Machine:
     """The machine this process runs on, with all cores that it may use."""
-    from tvm.target import codegen
+    from ..rates import store
 
     flags = cpu_flags()
     features = frozenset(f for f in RELEVANT_FEATURES if f in FLAGS_OF_FEATURE and not missing_features([f], flags))
     if needs_tiles(features) and why_no_tiles():
         features -= set(TILE_FEATURES)
-    return machine_of_features(features, str(codegen.llvm_get_system_cpu()), "", available_cores(), caches())
+    mcpu, implied = store.name_of_cpu(_asked_of_llvm)
+    return machine_of_features(features, mcpu, "", available_cores(), caches(), implied)
+
+
+def _asked_of_llvm() -> tuple[str, Collection[str]]:
+    """LLVM's name of this CPU, and the features that it takes a CPU of this name to have."""
+    from tvm.target import codegen
+
+    mcpu = str(codegen.llvm_get_system_cpu())
+    return mcpu, _implied(mcpu, "")
 
 
 def machine_for(options: CompileOptions) -> Machine:
@@ -251,8 +260,6 @@ def source_of_rates() -> str:
 def _rates_here(machine: Machine, again: bool) -> Rates:
     """The rates of the cores this process runs on; $TVM_EXT_RATES=typical takes those of a similar machine instead."""
     from ..rates import store
-    from ..rates.measure import Caches, measure
-    from ..runtime.pool.threads import dispatcher
 
     if source_of_rates() == "typical":
         return machine.rates
@@ -260,6 +267,9 @@ def _rates_here(machine: Machine, again: bool) -> Rates:
     sizes = {"l1d": machine.l1d, "l2": machine.l2, "l3": machine.l3}
 
     def now() -> Rates:
+        from ..rates.measure import Caches, measure
+        from ..runtime.pool.threads import dispatcher
+
         rates = dispatcher.call(measure, vectors, Caches(**sizes), machine.rates)
         return rates.on_grid(nearest_rates(rates, machine.isa))
 
@@ -267,8 +277,9 @@ def _rates_here(machine: Machine, again: bool) -> Rates:
 
 
 def machine_of_features(
-    features: Collection[str], mcpu: str, triple: str, threads: int, sizes: Mapping[str, int]
-) -> Machine:
+    features: Collection[str], mcpu: str, triple: str, threads: int, sizes: Mapping[str, int],
+    implied: Collection[str] | None = None,
+) -> Machine:  # fmt: skip
     """The machine that has these features, whatever its name stands for; its rates are those of a similar one.
 
     Args:
@@ -276,10 +287,11 @@ def machine_of_features(
         mcpu: LLVM's name of the CPU, by which it schedules instructions. "generic" and a name that is more than half a
             lie (of the features that decide on vectors) are replaced by the general name of the instruction set.
         sizes: bytes of "l1d", "l2" and "l3".
+        implied: features that LLVM takes a CPU of this name to have; None asks LLVM.
     """
     row = next((row for row in _INSTRUCTION_SETS if set(row[1]) <= set(features)), ("scalar", (), 4, 16, False))
     isa, shown, lanes, registers, broadcast = row
-    if isa in _STAND_INS and not set(shown) <= _implied(mcpu, triple):
+    if isa in _STAND_INS and not {*shown} <= {*(_implied(mcpu, triple) if implied is None else implied)}:
         mcpu = _STAND_INS[isa]
     ordered = tuple(f for f in sorted(RELEVANT_FEATURES) if f in features)
     rates = similar_rates(isa, ordered, mcpu)

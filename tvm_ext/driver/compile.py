@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.errors import BuildError, ToolError, naming
 from ..core.instruments import Instruments
-from ..core.machine import Machine, machine_for
+from ..core.machine import machine_for
 from ..core.options import CompileOptions
-from ..frontend.reading.reader import fingerprint
+from ..frontend.reading.reader import content_of, read_model
 from ..runtime.artifact import write_artifact
 from ..runtime.cpu import why_not_here
 from ..runtime.library import load_library, write_library
@@ -51,26 +51,22 @@ def compile_model(
 
 
 def _compiled(model: Any, options: CompileOptions, instruments: Instruments, clock: Clock) -> CompiledModel:
-    sha256, _ = fingerprint(model)
+    content = content_of(model)  # read once: a file that is replaced meanwhile is another model
     machine = machine_for(options)
-    if instruments or not options.cache or has_no_key(options) or why_not_here(machine.as_dict()):
-        return in_memory(_assembled(model, options, machine, clock, instruments))
-    versions = {**installed_versions(), "source": source_state(), "records": fingerprint_of(options, machine)}
-    cache, key = Cache(), cache_key(sha256, machine, options, versions)
-    if (found := cache.load(key)) is not None:
-        return found
-    made = _assembled(model, options, machine, clock, instruments)
-    if made.source.sha256 != sha256:  # the file was replaced meanwhile: its entry is that of what was read
-        key = cache_key(made.source.sha256, machine, options, versions)
-    return _through_cache(cache, key, made) or in_memory(made)
-
-
-def _assembled(
-    model: Any, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments
-) -> Assembled:
+    alone = instruments or not options.cache or has_no_key(options) or why_not_here(machine.as_dict())
+    key, cache = "", None if alone else Cache()
+    if cache is not None:
+        versions = {**installed_versions(), "source": source_state(), "records": fingerprint_of(options, machine)}
+        key = cache_key(content.sha256, machine, options, versions)
+        if (found := cache.load(key)) is not None:
+            return found
+    source = read_model(content)
+    del content  # its bytes are as large as the model
     from .assemble import assemble
 
-    return assemble(lower_all(model, options, machine, clock, instruments))
+    made = assemble(lower_all(source, options, machine, clock, instruments))
+    through = None if cache is None else _through_cache(cache, key, made)
+    return through or in_memory(made)
 
 
 def has_no_key(options: CompileOptions) -> bool:

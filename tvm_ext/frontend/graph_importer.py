@@ -71,6 +71,7 @@ class GraphImporter(ONNXGraphImporter):
         self._growth = growth
         self._checked, self._model, self._body = checked, model, body
         self.opset, self.opsets = checked.opset, checked.opsets
+        self.shared = checked.shared
         self.names, self.inner, self._marker = Names(), 0, relax.const(0, "int64")
         for name in value_names(checked.nodes):
             self.names.fresh(name)
@@ -113,7 +114,7 @@ class GraphImporter(ONNXGraphImporter):
 
     # ------------------------------------------------------------ steps of the stock importer
     def _parse_graph_initializers(self, graph: Any) -> None:
-        known = {} if self._checked.constants is None else self._checked.constants
+        known = {} if self.shared is None else self.shared.weights
         known.update({name: constant_of(x) for name, x in self._checked.weights.items() if name not in known})
         self._nodes.update(known)
 
@@ -122,6 +123,7 @@ class GraphImporter(ONNXGraphImporter):
             var = relax.Var(identifier(spec.name), relax.TensorType(spec.shape, stored(spec.dtype)))
             self._nodes[spec.name] = self._inputs[spec.name] = var
             self._input_names.append(spec.name)
+            self.trace.inputs.add(var)
         self._num_input = len(self._checked.inputs)
 
     def _construct_nodes(self, graph: Any) -> None:
@@ -223,17 +225,13 @@ class GraphImporter(ONNXGraphImporter):
         """Import a model of static shapes as a function of this one; its name, and what it is."""
         from .importer import import_body
 
-        body = import_body(proto, self._model, self._body_name())
-        name = self._body_name()
-        self.trace.bodies[name] = body
+        name = f"{self._body}body{len(self.trace.bodies)}"
+        body = self.trace.bodies[name] = import_body(proto, self._model, name)
         return name, body
 
     def is_read(self, name: str) -> bool:
         """Whether something may read a value: of those of inner nodes it is not known."""
         return name not in self._unread
-
-    def _body_name(self) -> str:
-        return f"{self._body}body{len(self.trace.bodies)}"
 
     # ------------------------------------------------------------ what is added
     def _convert_node(self, node: onnx.NodeProto) -> None:
@@ -351,16 +349,17 @@ class GraphImporter(ONNXGraphImporter):
     def _close(self, node: onnx.NodeProto, label: str) -> None:
         """Note what the node made, and set its marker."""
         single, labels = sum(map(bool, node.output)) == 1, labels_of(node, label)
+        results, inputs = self.trace.results, self.trace.inputs
         for name in filter(None, node.output):
             value = self._nodes[name]
-            if isinstance(value, relax.Var) and value in self.trace.results:  # Identity, Dropout: another's variable
-                self.trace.results[value][1].extend(labels)
-            elif isinstance(value, relax.Var) and value not in self._inputs.values():
+            if isinstance(value, relax.Var) and value in results:  # Identity, Dropout: another's variable
+                results[value][1].extend(labels)
+            elif isinstance(value, relax.Var) and value not in inputs:
                 entry = (node.name if single and node.name else name, list(labels))
                 wide = self._in_float32.wide.get(value)
-                if wide is not None and wide not in self.trace.results and wide not in self._inputs.values():
-                    self.trace.results[wide] = (entry[0], list(labels))
-                self.trace.results[value] = entry
+                if wide is not None and wide not in results and wide not in inputs:
+                    results[wide] = (entry[0], list(labels))
+                results[value] = entry
         self._mark(labels)
 
     def _mark(self, labels: list[str]) -> None:

@@ -48,7 +48,8 @@ def _held(
     """Name of a variable -> the ONNX values that it is."""
     held: dict[str, list[Held]] = {}
     outputs = dict(zip(output_names, trace.outputs, strict=True))
-    inputs = [value for value, var in trace.values.items() if isinstance(var, relax.Var) and var in params]
+    own = set(params)
+    inputs = [value for value, var in trace.values.items() if isinstance(var, relax.Var) and var in own]
     for value in dict.fromkeys([*inputs, *trace.makers, *outputs]):
         var = outputs.get(value, trace.values.get(value))
         for variable in (var, trace.wide.get(var) if isinstance(var, relax.Var) else None):

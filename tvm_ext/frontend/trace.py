@@ -21,6 +21,7 @@ class Trace:
     Attributes:
         mod: the module, markers still inside.
         segments: marker variable -> labels of the nodes whose bindings it closes.
+        inputs: the variables of the graph's inputs.
         results: bound variable that is a node's output -> ONNX name to call it by, and labels of the nodes behind it.
         outputs: the variables of the graph's outputs, in order.
         makers: ONNX value -> label of the node that makes it.
@@ -33,6 +34,7 @@ class Trace:
     mod: IRModule | None = None
     segments: dict[relax.Var, list[str]] = field(default_factory=dict)
     results: dict[relax.Var, tuple[str, list[str]]] = field(default_factory=dict)
+    inputs: set[relax.Var] = field(default_factory=set)
     outputs: list[relax.Var] = field(default_factory=list)
     makers: dict[str, str] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)

@@ -1,11 +1,13 @@
-"""Rates that were measured once are kept: by processor, cores and version of this library, in the cache folder."""
+"""What was measured or asked once of this processor is kept: by processor, cores and version of this library, in the
+cache folder. To start LLVM in order to ask it takes longer than loading a program that was compiled before."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from ..core.errors import OptionError, TvmExtError
@@ -35,11 +37,30 @@ def kept(
     return (None if again else read(path)) or write(path, measure())
 
 
+def name_of_cpu(ask: Callable[[], tuple[str, Collection[str]]]) -> tuple[str, Collection[str]]:
+    """LLVM's name of this CPU, and features that it takes a CPU of this name to have: those kept from before, else
+    what `ask` returns, which is kept."""
+    path = default_folder() / f"cpu-{_digest(sorted(installed_versions().items()))}.json"
+    try:
+        name, features = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(name, str) and isinstance(features, list) and all(isinstance(f, str) for f in features):
+            return name, features
+    except (OSError, ValueError, TypeError, RecursionError):
+        pass
+    name, features = ask()
+    with contextlib.suppress(OSError, TvmExtError):  # then LLVM is asked by every process
+        _write(path, json.dumps([name, sorted(features)]))
+    return name, features
+
+
 def key_of(threads: int, caches: Mapping[str, int], features: Iterable[str] = ()) -> str:
     """What rates depend on, as 16 hexadecimal digits."""
-    plain = (sorted(items) for items in (caches.items(), installed_versions().items(), features))
-    parts = [_VERSION, host_identity(), threads, *plain]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+    return _digest(threads, *(sorted(items) for items in (caches.items(), installed_versions().items(), features)))
+
+
+def _digest(*parts: object) -> str:
+    """Of plain values and of this processor."""
+    return hashlib.sha256(json.dumps([_VERSION, host_identity(), *parts]).encode()).hexdigest()[:16]
 
 
 def read(path: Path) -> Rates | None:
@@ -53,9 +74,13 @@ def read(path: Path) -> Rates | None:
 def write(path: Path, rates: Rates) -> Rates:
     """Keep rates, and return them; a folder that cannot be written is a warning."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with whole_file(path, sync=False) as file:
-            file.write(json.dumps(rates.as_dict(), indent=1).encode())
+        _write(path, json.dumps(rates.as_dict(), indent=1))
     except (OSError, TvmExtError) as error:
         warnings.warn(f"the machine is measured by every process: {path.parent} cannot be used: {error}", stacklevel=2)
     return rates
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with whole_file(path, sync=False) as file:
+        file.write(text.encode())

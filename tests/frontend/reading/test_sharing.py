@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from onnx import TensorProto
 from tvm.ir import GenericConst
@@ -47,6 +48,22 @@ def test_weights_are_read_and_made_once(freeze: dict[str, list[float]], monkeypa
         assert [tuple(i.mod["main"].params[0].ty.shape.values) for i in (one, other)] == [(2, 4), (5, 4)]
     assert shared.shared == {} and source.shared is None
     assert not weights_of(at(source, 2, **freeze))[0].same_as(weights_of(one)[0]) and len(read) == 2
+
+
+def test_what_converters_make_of_weights_is_made_once() -> None:
+    codes = np.arange(3 * 2 * 8, dtype=np.uint8).reshape(3, 2, 8)
+    scales, points = np.float32([[1, 2], [3, 4], [5, 6]]), np.uint8([[1], [2], [3]])
+    table = [node("GatherBlockQuantized", "t i s", "r", domain="com.microsoft", bits=4, block_size=16, quantize_axis=1)]
+    nodes = [node("MatMulNBits", "r w s p", "y", domain="com.microsoft", N=3, K=32, bits=4, block_size=16), *table]
+    proto = model(
+        nodes[::-1], [value("i", ["N"], TensorProto.INT64)], [value("y", ["N", 3])],
+        {"w": codes, "s": scales, "p": points, "t": codes.reshape(3, 16)},
+    )  # fmt: skip
+    proto.opset_import.add(domain="com.microsoft", version=1)
+    with read_model(proto).sharing() as shared:
+        one, other = (import_model(shared, CompileOptions.of(shapes={"i": (rows,)})) for rows in (2, 5))
+    pairs = list(zip(weights_of(one), weights_of(other), strict=True))
+    assert len(pairs) == 5 and all(a.same_as(b) for a, b in pairs)
 
 
 def test_other_frozen_values_are_other_models() -> None:

@@ -113,21 +113,38 @@ def scalar_of(expr: Any) -> float | int | None:
 _VARIABLES = frozenset((relax.Var, relax.DataflowVar))
 
 
+#: Expressions within which there is no variable.
+_LEAVES = frozenset((GenericConst, GlobalVar, Op))
+
+
 def uses_of(function: relax.Function) -> dict[relax.Var, list[relax.Var | None]]:
     """Variable -> the variables whose bindings read it, with repeats; None stands for the function's result."""
     uses: dict[relax.Var, list[relax.Var | None]] = {}
-
-    def visit(expr: Any, reader: relax.Var | None) -> None:
-        def note(node: Any) -> None:
-            if type(node) in _VARIABLES:
-                uses.setdefault(node, []).append(reader)
-
-        relax.analysis.post_order_visit(expr, note)
-
-    for binding in bindings_of(function):
-        visit(binding.value, binding.var)
-    visit(function.body.body, None)
+    values = [(binding.value, binding.var) for binding in bindings_of(function)]
+    for value, reader in (*values, (function.body.body, None)):
+        for var in _variables_in(value):
+            uses.setdefault(var, []).append(reader)
     return uses
+
+
+def _variables_in(expr: Any) -> Iterator[relax.Var]:
+    """The variables that an expression reads, with repeats. TVM's visitor, a callback a node, only of what is neither a
+    call of an operator or function, a tuple, nor an item of one."""
+    kind = type(expr)
+    if kind in _VARIABLES:
+        yield expr
+    elif kind is Call and type(expr.op) in _LEAVES:
+        for operand in expr.args[:]:
+            yield from _variables_in(operand)
+    elif kind is relax.Tuple:
+        for field in expr.fields[:]:
+            yield from _variables_in(field)
+    elif kind is TupleGetItem:
+        yield from _variables_in(expr.tuple_value)
+    elif kind not in _LEAVES:
+        nodes: list[Any] = []
+        relax.analysis.post_order_visit(expr, nodes.append)
+        yield from (node for node in nodes if type(node) in _VARIABLES)
 
 
 DROP: Any = object()
@@ -183,7 +200,7 @@ class Rewriter:
 
     def normalize(self, expr: Any) -> Any:
         """`expr` with its type inferred; calls among its operands are bound before it."""
-        if isinstance(expr, Call) and any(isinstance(a, Call) for a in expr.args):
+        if isinstance(expr, Call) and any(type(a) is Call for a in expr.args[:]):
             operands = [self.emit(a) if isinstance(a, Call) else a for a in expr.args]
             expr = Call(expr.op, operands, expr.attrs, expr.ty_args)
         return self._builder.normalize(expr)
@@ -228,7 +245,7 @@ class Rewriter:
     def rewrite(self, visit: Callable[[relax.VarBinding, Rewriter], Any]) -> PassResult:
         """Visit every binding in order and return the new module with what fired and was skipped."""
         blocks = []
-        for block in self.function.body.blocks:
+        for block in self.function.body.blocks[:]:
             self._dataflow, self._out = isinstance(block, relax.DataflowBlock), []
             for binding in block.bindings[:]:
                 self._visit(binding, visit)
@@ -256,7 +273,7 @@ class Rewriter:
             self.ctx.provenance.record(binding.var.name, [value.name])  # either name may be the one that stays
         self.defs[binding.var] = value
         trace_views(binding.var, value, self.ctx.provenance)
-        self._out.append(relax.VarBinding(binding.var, value))
+        self._out.append(binding if new is None else relax.VarBinding(binding.var, value))
         self._current, self.ctx.at = None, ""
 
     def _finish(self, blocks: list[Any]) -> IRModule:
@@ -290,8 +307,12 @@ def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
     A narrow float x and the same numbers as a float32 y are one value. Of another name both hold what either does. Of a
     view, only one that holds nothing so far is told.
     """
-    same = isinstance(value, relax.Var) or _widens(value)
-    source = value if isinstance(value, relax.Var) else value.args[0] if same or op_name(value) in READINGS else None
+    source = value
+    if type(value) not in _VARIABLES:
+        name = op_name(value)
+        if name not in READINGS and not (name == _CAST and _widens(value)):
+            return
+        source = value.args[0]
     if not isinstance(source, relax.Var) or any(provenance.placement(v.name) for v in (source, var)):
         return  # of what lies in another layout, names say nothing about memory
     steps = _view_steps(source, var, value)
@@ -307,12 +328,11 @@ def trace_views(var: relax.Var, value: Any, provenance: Provenance) -> None:
 
 #: Calls that are no kernels: other shapes and orders of the same memory.
 READINGS = ("relax.reshape", "relax.permute_dims")
+_CAST = "relax.astype"
 
 
 def _widens(value: Any) -> bool:
-    return (
-        op_name(value) == "relax.astype" and dtype_of(value) == "float32" and dtype_of(value.args[0]) in NARROW_FLOATS
-    )
+    return op_name(value) == _CAST and dtype_of(value) == "float32" and dtype_of(value.args[0]) in NARROW_FLOATS
 
 
 def _view_steps(source: relax.Var, var: relax.Var, value: Any) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:

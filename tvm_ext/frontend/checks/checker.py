@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,19 @@ _UNCHECKED = "com.microsoft"
 
 
 @dataclass(frozen=True)
+class Shared:
+    """Constants in Relax that imports at several sizes have in common: equal ones are then the same object.
+
+    Attributes:
+        weights: initializer name -> its constant.
+        derived: what a converter makes of initializers alone, by operator, their names and what else it depends on.
+    """
+
+    weights: dict[str, Any] = field(default_factory=dict)
+    derived: dict[Hashable, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Checked:
     """A model that is ready to be imported.
 
@@ -42,8 +55,8 @@ class Checked:
         weights: initializer name -> value.
         warnings: what is odd but allowed.
         types: value -> type, of every value that ONNX's inference knows.
-        constants: initializer name -> its constant, of a model that is imported at several sizes: imports put them
-            here, and take them from here; None of any other.
+        shared: of a model that is imported at several sizes: imports put constants here, and take them from here; None
+            of any other.
     """
 
     graph: onnx.GraphProto
@@ -54,7 +67,7 @@ class Checked:
     weights: Mapping[str, np.ndarray]
     warnings: tuple[str, ...]
     types: Mapping[str, onnx.TypeProto]
-    constants: dict[str, Any] | None = None
+    shared: Shared | None = None
 
 
 def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]], *, operators: bool = True) -> Checked:
@@ -80,8 +93,8 @@ def check_model(source: Source, shapes: Mapping[str, tuple[int | str, ...]], *, 
     known = Checked(graph, tuple(nodes), opset, opsets, inputs, weights, tuple(warnings), {})
     if not operators:
         return known
-    constants = source.once("constants", dict[str, Any]) if source.shared is not None else None
-    return replace(known, types=inferred_types(proto, nodes, inputs, name), constants=constants)
+    shared = source.once("shared", Shared) if source.shared is not None else None
+    return replace(known, types=inferred_types(proto, nodes, inputs, name), shared=shared)
 
 
 def _nodes(source: Source) -> tuple[onnx.ModelProto, int, list[onnx.NodeProto]]:
@@ -149,10 +162,10 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
     import onnx
 
     skeleton = onnx.ModelProto()
-    for field in ("ir_version", "opset_import", "producer_name"):
-        _copy_field(proto, skeleton, field)
-    for field in ("name", "input", "output"):
-        _copy_field(proto.graph, skeleton.graph, field)
+    for part in ("ir_version", "opset_import", "producer_name"):
+        _copy_field(proto, skeleton, part)
+    for part in ("name", "input", "output"):
+        _copy_field(proto.graph, skeleton.graph, part)
     skeleton.graph.name = skeleton.graph.name or "graph"
     opset = opsets_of(proto).get("", 0)
     skeleton.graph.node.extend(

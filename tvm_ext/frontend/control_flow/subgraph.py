@@ -20,6 +20,7 @@ from .copies import Copies
 
 if TYPE_CHECKING:
     from ...core.graph.offload_plan import OffloadedRegion
+    from ..checks.checker import Shared
     from ..importer import Imported
 
 
@@ -33,6 +34,7 @@ class Graph(Protocol):
         node, label: that is converted, and its name in reports: that of the node of the graph that it stands for.
         inner: how many nodes branches, loops and definitions became so far.
         regions: that drivers run; calls of them are emitted.
+        shared: constants that imports of the model at other sizes take too; None where it is imported once.
     """
 
     opset: int
@@ -42,6 +44,7 @@ class Graph(Protocol):
     label: str
     inner: int
     regions: list[OffloadedRegion]
+    shared: Shared | None
 
     def convert(self, nodes: Iterable[onnx.NodeProto]) -> None:
         """Convert nodes in order; the values they make have fresh names."""

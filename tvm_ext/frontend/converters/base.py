@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import tvm
@@ -18,6 +18,7 @@ from ..checks.refusal import Refusal
 if TYPE_CHECKING:
     from ..control_flow.subgraph import Graph
 
+T = TypeVar("T")
 Attributes = dict[str, Any]
 Converter = Callable[[Any, Attributes, int], Any]
 """(inputs, attributes, opset) -> Relax expression, or a `relax.Tuple` of one expression an output.
@@ -36,6 +37,25 @@ def graph_of(attributes: Attributes) -> Graph:
     """The graph that the node is converted into."""
     graph: Graph = attributes["tvm_custom"]["graph"]
     return graph
+
+
+def once(attributes: Attributes, numbers: Sequence[int], what: Hashable, make: Callable[[], T]) -> T:
+    """What `make` returns of the node's operands of these numbers: the same object in all imports of a model at several
+    sizes, where they are initializers.
+
+    Args:
+        what: all else that it depends on.
+    """
+    graph = graph_of(attributes)
+    names = tuple(graph.node.input[number] for number in numbers if number < len(graph.node.input))
+    known = graph.shared
+    if known is None or any(name and graph.value(name) is not known.weights.get(name) for name in names):
+        return make()
+    key = (graph.node.op_type, names, what)
+    if key not in known.derived:
+        known.derived[key] = make()
+    made: T = known.derived[key]
+    return made
 
 
 def one_or_all(result: Any) -> Any:

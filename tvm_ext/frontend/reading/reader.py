@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import functools
 import hashlib
 import os
 import pathlib
@@ -90,22 +91,24 @@ def fingerprint(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tupl
     Raises:
         ModelError: there is no such file, it cannot be read, is empty or over 2 GiB, or external data is missing.
     """
-    content = _content(model)
-    return content.sha256(), content.name
+    content = content_of(model)
+    return content.sha256, content.name
 
 
-def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Source:
+def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto | Content | Source) -> Source:
     """Read a model and its external data.
 
     Args:
-        model: a path, the bytes of an ONNX file, or a ModelProto (never changed).
+        model: a path, the bytes of an ONNX file, or a ModelProto (never changed); or what was read of it before.
 
     Raises:
         ModelError: one message for whatever is wrong: no such file, a folder, no ONNX file, cut off, external data
             missing, too short or outside the model's folder, over 2 GiB.
     """
-    content = _content(model)
-    sha256 = content.sha256()
+    if isinstance(model, Source):
+        return model
+    content = content_of(model)
+    sha256 = content.sha256  # external data that are missing are told first
     proto = content.proto or _decode(content)
     _check_complete(proto, content)
     if where := _no_text(proto):
@@ -118,13 +121,28 @@ def read_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Sourc
 
 
 @dataclass(frozen=True)
-class _Content:
+class Content:
+    """A model that was read and not decoded.
+
+    Attributes:
+        data: the bytes of an ONNX file.
+        name: the file's, or the graph's.
+        folder: of the file; None of what is no file.
+        proto: the model, where it was one.
+    """
+
     data: bytes
     name: str
     folder: Folder | None = None
     proto: onnx.ModelProto | None = None
 
+    @functools.cached_property
     def sha256(self) -> str:
+        """The hash that :func:`fingerprint` explains; it reads external data.
+
+        Raises:
+            ModelError: that is missing.
+        """
         digest = hashlib.sha256(self.data)
         if locations := wire.external_locations(self.data):
             if self.folder is None:
@@ -137,11 +155,14 @@ class _Content:
         return digest.hexdigest()
 
 
-def _content(model: Any) -> _Content:
+def content_of(model: Any) -> Content:
+    """The bytes of a model; see :func:`read_model`."""
+    if isinstance(model, Content):
+        return model
     if isinstance(model, (bytes, bytearray, memoryview)):
         data = bytes(model)
         _check_size(len(data), "the bytes given")
-        return _Content(data, _printable(wire.graph_name(data)))
+        return Content(data, _printable(wire.graph_name(data)))
     if isinstance(model, (str, os.PathLike)):
         return _file_content(pathlib.Path(model))
     onnx = sys.modules.get("onnx")  # a ModelProto cannot exist without it
@@ -158,14 +179,14 @@ def _printable(name: str | bytes) -> str:
     return "".join(c if c.isprintable() else "?" for c in text[:100]) or "model"
 
 
-def _proto_content(proto: onnx.ModelProto) -> _Content:
+def _proto_content(proto: onnx.ModelProto) -> Content:
     name = _printable(proto.graph.name)
     try:
         data = proto.SerializeToString(deterministic=True)
     except Exception as error:  # protobuf has no one class for "over 2 GiB"
         raise ModelError(f"{name}: the ModelProto cannot be serialized ({error})", fix=_SPLIT) from error
     _check_size(len(data), f"{name}: the ModelProto")
-    return _Content(data, name, None, proto)
+    return Content(data, name, None, proto)
 
 
 _SPLIT = (
@@ -181,7 +202,7 @@ def _check_size(size: int, what: str) -> None:
         raise ModelError(f"{what} has 0 bytes: an ONNX model is needed", fix="download or export the model again")
 
 
-def _file_content(path: pathlib.Path) -> _Content:
+def _file_content(path: pathlib.Path) -> Content:
     if os.path.isdir(path):  # unlike pathlib, of a name that is too long too
         inside = ", ".join(sorted(p.name for p in path.glob("*.onnx"))[:3])
         raise ModelError(
@@ -192,7 +213,7 @@ def _file_content(path: pathlib.Path) -> _Content:
     _check_size(size, repr(str(path)))
     with _reading(path):
         data = path.read_bytes()
-    return _Content(data, path.name, Folder(path.name, path))
+    return Content(data, path.name, Folder(path.name, path))
 
 
 @contextlib.contextmanager
@@ -214,7 +235,7 @@ def _nearest(path: pathlib.Path) -> str:
     return f"did you mean {str(path.parent / near[0])!r}?" if near else "check the path"
 
 
-def _decode(content: _Content) -> onnx.ModelProto:
+def _decode(content: Content) -> onnx.ModelProto:
     import onnx
 
     try:
@@ -229,7 +250,7 @@ def _decode(content: _Content) -> onnx.ModelProto:
         raise _not_onnx(content) from error
 
 
-def _check_complete(proto: onnx.ModelProto, content: _Content) -> None:
+def _check_complete(proto: onnx.ModelProto, content: Content) -> None:
     there = {"ir_version": bool(proto.ir_version), "graph": proto.HasField("graph"), "opset": bool(proto.opset_import)}
     missing = [field for field, found in there.items() if not found]
     if len(missing) > 1:  # what decodes and has next to nothing of a model is something else
@@ -262,7 +283,7 @@ def _fields(message: Any) -> list[tuple[Any, Any]]:
     return [(message.DESCRIPTOR.fields_by_name[name], getattr(message, name)) for name in names]
 
 
-def _not_onnx(content: _Content) -> ModelError:
+def _not_onnx(content: Content) -> ModelError:
     for magic, offset, what, fix in _FOREIGN:
         if content.data[offset : offset + len(magic)] == magic:
             return ModelError(f"{content.name}: not an ONNX model but {what}", fix=fix)

@@ -12,6 +12,7 @@ import pytest
 from tests.oracles.language import Decoder
 from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.core.errors import ModelError, OptionError
+from tvm_ext.frontend.zoo.language.gguf_file import open_gguf
 
 from .test_llama import empty_caches, fed
 
@@ -96,6 +97,26 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
     for capacity in (0, -1, 2.5):
         with pytest.raises(OptionError):
             gguf(tmp_path / "types.gguf", capacity=capacity)
+
+
+def test_lists_are_what_the_package_reads(tmp_path: Path) -> None:
+    lists = {"tokens": ["", "a", "\u00e9\u4e16", "b" * 300], "scores": [0.5, -1.0], "kinds": [1, 2, 3], "flags": [True]}
+    path = tmp_path / "m.gguf"
+    writer = package.GGUFWriter(str(path), "llama")
+    for name, values in lists.items():
+        writer.add_array(f"list.{name}", values)
+    writer.add_string("behind", "them")
+    for finish in ("write_header_to_file", "write_kv_data_to_file", "close"):
+        getattr(writer, finish)()
+    own, theirs = open_gguf(path), package.GGUFReader(str(path))
+    assert [*own.fields] == [*theirs.fields]
+    assert all(own.fields[name].contents() == field.contents() for name, field in theirs.fields.items())
+    assert own.fields["list.tokens"].contents() == lists["tokens"]
+    whole, first = path.read_bytes(), path.read_bytes().index(b"list.tokens")
+    for end in (first + 20, first + 40, len(whole) - 500):
+        path.write_bytes(whole[:end])
+        with pytest.raises(ModelError):
+            open_gguf(path)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tvm import relax, tirx
 from ....core.graph.relax_graph import dtype_of
 from ....ops.block_weights import Blocks, unpacked
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, known, static_shape
+from ..base import Attributes, Converter, constant, emit, known, once, static_shape
 from ..selection.rows import gather
 
 #: Numbers that the 16 codes of bitsandbytes mean: floats of 4 bits, and quantiles of a normal distribution.
@@ -44,16 +44,16 @@ def matmul_of_bits(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if attributes.get("weight_prepacked", 0):
         raise Refusal("weight_prepacked: the weight lies as one processor wants it")
     _check_codes(bits, block)
-    codes, scales, points = _operands(inputs, rows, -(-depth // block), bits, block)
+    says = (inputs, rows, -(-depth // block), bits, block)
     x, is_vector = _as_rows(inputs[0], depth)
     if inputs[5] is not None and (shape := static_shape(inputs[5], "bias")) != (rows,):
         raise Refusal(f"its bias is of shape {shape}, where N says {(rows,)}")
     if inputs[4] is not None or dtype_of(x) != "float32":
-        weight = _decoded_rows(codes, scales, points, inputs[4], depth, bits)
+        weight = _decoded_rows(*_operands(*says), inputs[4], depth, bits)
         y = relax.op.matmul(x, constant(weight.T, dtype_of(x)))
     else:
         digits = _DIGITS if int(attributes.get("accuracy_level", 0)) == 4 else 0
-        zero, operands = _packed(codes, scales, points, bits)
+        zero, operands = once(attributes, (1, 2, 3), says[1:], lambda: _packed(*_operands(*says), bits))
         y = Blocks(bits, block, zero, depth, digits).matmul(x, *operands)
     if is_vector:
         y = relax.op.reshape(emit(y), (rows,))
@@ -178,14 +178,16 @@ def gather_blocks(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if packed:
         by_rows = table.ndim == 2 and axis == 1 and int(attributes.get("gather_axis", 0)) % 2 == 0
         if by_rows and scales.dtype == np.float32:
-            return _picked(table, inputs[1], scales, None if inputs[3] is None else points, bits, block)
+            rows = (table, scales, None if inputs[3] is None else points, bits, block)
+            zero, operands = once(attributes, (0, 2, 3), (bits, block), lambda: _whole_blocks(*rows))
+            return Blocks(bits, block, zero, table.shape[1] * 8 // bits).take(inputs[1], *operands)
         table = unpacked(table, bits)
         points = np.uint8(1 << (bits - 1)) if inputs[3] is None else unpacked(points, bits)
     owner = np.arange(table.shape[axis]) // block
     spread = [np.take(part, owner, axis) if part.ndim else part for part in (scales, points)]
     values = (table.astype(np.float32) - spread[1].astype(np.float32)) * spread[0].astype(np.float32)
-    rows = int(attributes.get("gather_axis", 0))
-    return gather([constant(values, str(scales.dtype)), inputs[1]], {"axis": rows}, opset)
+    way = {"axis": int(attributes.get("gather_axis", 0))}
+    return gather([constant(values, str(scales.dtype)), inputs[1]], way, opset)
 
 
 def _check_table(table: np.ndarray, scales: np.ndarray, points: Any, axis: int, block: int, parts: int) -> None:
@@ -204,17 +206,15 @@ def _check_table(table: np.ndarray, scales: np.ndarray, points: Any, axis: int, 
         _check_shape("zero_points", points, shapes[1])
 
 
-def _picked(
-    table: np.ndarray, indices: Any, scales: np.ndarray, points: np.ndarray | None, bits: int, block: int
-) -> Any:
-    """Rows of a packed table of two dimensions, whose last block may not be whole."""
+def _whole_blocks(
+    table: np.ndarray, scales: np.ndarray, points: np.ndarray | None, bits: int, block: int
+) -> tuple[float, list[Any]]:
+    """:func:`_packed` of a packed table of two dimensions, whose last block may not be whole."""
     rows, blocks = scales.shape
-    depth = table.shape[1] * 8 // bits
     codes = np.pad(table, ((0, 0), (0, blocks * block * bits // 8 - table.shape[1]))).reshape(rows, blocks, -1)
     if points is not None:
         points = unpacked(points, bits)[:, :blocks]
-    zero, operands = _packed(codes, scales, points, bits)
-    return Blocks(bits, block, zero, depth).take(indices, *operands)
+    return _packed(codes, scales, points, bits)
 
 
 def _is_packed(table: np.ndarray, blocks: int, axis: int, bits: int, block: int) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import struct
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +90,9 @@ def open_gguf(path: str | os.PathLike[str]) -> Any:
         ModelError: no such file, or no GGUF file, or not all of it.
         ToolError: the package is not installed.
     """
-    base: Any = extra("gguf", "gguf", "a GGUF file").GGUFReader
+    package: Any = extra("gguf", "gguf", "a GGUF file")
+    base: Any = package.GGUFReader
+    kinds = package.GGUFValueType
 
     class Reader(base):
         def _get(self, offset: int, dtype: Any, count: int = 1, **order: Any) -> np.ndarray:
@@ -98,8 +102,43 @@ def open_gguf(path: str | os.PathLike[str]) -> Any:
                 raise ValueError(f"it ends before byte {offset}")
             return array
 
+        def _get_field_parts(self, offset: int, kind: int) -> tuple[int, list[Any], list[int], list[Any]]:
+            """(bytes, parts, which of them are data, types) of a value. Of a list of numbers all are one part, of
+            strings each is a view of the file: the package makes an array a number, and four a string."""
+            if kind == kinds.ARRAY:
+                head = [self._get(offset, np.uint32), self._get(offset + 4, np.uint64)]
+                inner, count = kinds(int(head[0][0])), int(head[1][0])
+                types = [kinds.ARRAY, *[inner] * bool(count)]
+                if (number := self.gguf_scalar_to_np.get(inner)) is not None:
+                    values = self._get(offset + 12, number, count)
+                    return 12 + values.nbytes, [*head, values], [2], types
+                if inner == kinds.STRING:
+                    strings, size = _strings(memoryview(self.data)[offset + 12 :], count, self.byte_order == "S")
+                    return 12 + size, [*head, *strings], [*range(2, 2 + count)], types
+            read: tuple[int, list[Any], list[int], list[Any]] = super()._get_field_parts(offset, kind)
+            return read
+
     with naming(ModelError, lambda: f"{os.fspath(path)!r} cannot be read as GGUF", fix="give a whole .gguf file"):
         return Reader(os.fspath(path))
+
+
+def _strings(data: memoryview, count: int, swapped: bool) -> tuple[list[memoryview], int]:
+    """So many strings, each behind its length in 8 bytes, and how many bytes they take together.
+
+    Args:
+        swapped: lengths have the byte order that is not this machine's.
+
+    Raises:
+        ValueError: the data end before.
+    """
+    order = "<>"[(sys.byteorder == "big") != swapped]
+    length_at, strings, place = struct.Struct(f"{order}Q").unpack_from, [], 0
+    for _ in range(count):
+        if place + 8 > len(data) or (end := place + 8 + length_at(data, place)[0]) > len(data):
+            raise ValueError(f"it ends within a list of {count} strings")
+        strings.append(data[place + 8 : end])
+        place = end
+    return strings, place
 
 
 class Fields:
@@ -164,7 +203,7 @@ def _q4_1(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     where the scale is 0, all are the smallest, which codes of 0 are with the scale 1."""
     scale, least, codes = _half(raw, 0), _half(raw, 2), _split(raw[..., 4:])
     flat = scale == 0
-    codes = np.where(flat[..., None], 0, codes).astype(np.uint8)
+    codes[flat] = 0
     scale = np.where(flat, 1, scale).astype(np.float32)
     return codes, scale, -least / scale
 
@@ -182,7 +221,7 @@ def _half(raw: np.ndarray, start: int) -> np.ndarray:
 
 def _split(packed: np.ndarray) -> np.ndarray:
     """16 bytes whose lower halves come first -> 16 bytes of neighbours."""
-    return nibbles(np.concatenate([packed & 15, packed >> 4], -1))
+    return np.concatenate([nibbles(packed & 15), nibbles(packed >> 4)], -1)
 
 
 _Decode = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, "np.ndarray | None"]]
