@@ -221,7 +221,11 @@ def _store(state: _State, store: Store) -> None:
         values = words.view(memory.dtype)
     else:
         values = np.clip(words, -128, 127) + np.int32(128 if memory.dtype == np.uint8 else 0)
-    _strided(memory, store)[...] = values
+    _write(state, store, values)
+
+
+def _write(state: _State, store: Store, values: np.ndarray) -> None:
+    _strided(state.tensors[store.tensor], store)[...] = values
     state.images.pop(store.tensor, None)
 
 
@@ -239,3 +243,25 @@ _STEPS: dict[type[Any], Callable[[_State, Any], None]] = {
     Vector: _vector,
     Store: _store,
 }
+
+
+class TileMover:
+    """DRAM as hardware sees it at its DMA port: the bytes of the tiles that loads bring and stores take away.
+
+    Args and errors are those of :func:`run_into`.
+    """
+
+    def __init__(self, program: Program, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+        self._state = _State(program, _bound(program, inputs, outputs), "numpy")
+
+    def load(self, load: Load | LoadWindows | LoadConstant) -> bytes:
+        """The tile of a load as it is to lie in the scratchpad."""
+        _STEPS[type(load)](self._state, load)
+        is_constant = isinstance(load, LoadConstant)
+        source = self._state.constants[load.constant] if is_constant else self._state.tensors[load.tensor]
+        return self._state.scratchpad[load.dst : load.dst + load.rows * load.cols * source.itemsize].tobytes()
+
+    def store(self, store: Store, data: bytes) -> None:
+        """Writes the tile of a store, in the dtype of its tensor, row-major."""
+        dtype = self._state.tensors[store.tensor].dtype
+        _write(self._state, store, np.frombuffer(data, dtype).reshape(store.rows, store.cols))

@@ -1,0 +1,235 @@
+"""The GEMM unit: sequencer, skew registers, PEs; :mod:`..simulation` has the same in `StationaryRun` and `OutputRun`.
+
+It holds a GEMM while `active`, reads vectors of the scratchpad and delivers sums to the accumulator memory::
+
+    scratchpad => top lanes => skew =>  PEs  => sums, each with address, enable and add => accumulator memory
+                  left lanes => skew =>
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..code.isa import Gemm
+from ..config import Dataflow
+from .edges import ADDRESS_BITS, OPERAND, SIZE_BITS, SUM, Delivery, Folds, Lanes, Port, Skew
+from .output_array import RIGHT, OutputArray
+from .records import GEMM, choice
+from .stationary_array import STREAM, WEIGHT, StationaryArray
+
+
+class GemmUnit(wiring.Component):  # type: ignore[misc]
+    """What the units of both arrays share: the edges, and where results go.
+
+    Args:
+        rows, cols: processing elements.
+        overlapped: whether a fold begins behind the one before, or after its last result.
+
+    Inputs:
+        active, gemm: a GEMM, from its first clock to the one in which `done` is 1.
+        left_data, top_data: bytes of the scratchpad at `left_address` and `top_address`, in the same clock.
+    """
+
+    def __init__(self, rows: int, cols: int, overlapped: bool, array: Any, left: Any, top: Any) -> None:
+        self._rows, self._cols, self._overlapped = rows, cols, overlapped
+        ports = {"active": In(1), "gemm": In(GEMM), "done": Out(1)}
+        for name, lanes in (("left", rows), ("top", cols)):
+            ports[f"{name}_address"] = Out(data.ArrayLayout(ADDRESS_BITS, lanes))
+            ports[f"{name}_enable"] = Out(lanes)
+            ports[f"{name}_data"] = In(data.ArrayLayout(OPERAND, lanes))
+        sums = {"sum_enable": Out(cols), "sum_add": Out(cols), "sum": Out(data.ArrayLayout(SUM, cols))}
+        super().__init__({**ports, **sums, "sum_address": Out(data.ArrayLayout(ADDRESS_BITS, cols))})
+        self.array, self.delivery = array, Delivery(cols)
+        self.left_skew, self.top_skew = Skew(rows, left), Skew(cols, top)
+        self.left_lanes, self.top_lanes = Lanes(rows), Lanes(cols)
+
+    def elaborate(self, _platform: Any) -> Module:
+        m = Module()
+        array, delivery = self.array, self.delivery
+        for name in ("left", "top"):
+            lanes, skew = getattr(self, f"{name}_lanes"), getattr(self, f"{name}_skew")
+            m.submodules[f"{name}_lanes"], m.submodules[f"{name}_skew"] = lanes, skew
+            m.d.comb += [
+                getattr(self, f"{name}_address").eq(lanes.address),
+                getattr(self, f"{name}_enable").eq(lanes.enable),
+                lanes.data.eq(getattr(self, f"{name}_data")),
+                getattr(array, name).eq(skew.skewed),
+            ]
+        m.submodules.array, m.submodules.delivery = array, delivery
+        m.d.comb += [
+            delivery.arriving.eq(array.arriving),
+            self.sum_enable.eq(delivery.enable),
+            self.sum_add.eq(delivery.add),
+            self.sum_address.eq(delivery.address),
+            self.sum.eq(array.sums),
+            self.done.eq(delivery.gemm_done),
+        ]
+        self._sequence(m)
+        return m
+
+    def _sequence(self, m: Module) -> None:
+        """The ports of both edges and the places of sums."""
+        raise NotImplementedError
+
+    def _once_a_fold(self, m: Module, port: Port, folds: Folds, may_begin: Any) -> None:
+        """Begins each fold of the GEMM on a port when it may, and goes on to the next corner at its end."""
+        exhausted = Signal(name="exhausted")
+        m.d.comb += [port.begin.eq(self.active & port.is_free & ~exhausted & may_begin), folds.next.eq(port.is_last)]
+        with m.If(self.done):
+            m.d.sync += exhausted.eq(0)
+        with m.Elif(port.is_last & folds.is_last):
+            m.d.sync += exhausted.eq(1)
+
+    def _is_under_way(self, m: Module, begin: Any) -> Signal:
+        """Whether a fold has begun whose last result is not in the accumulator memory."""
+        under_way = Signal()
+        with m.If(begin):
+            m.d.sync += under_way.eq(1)
+        with m.Elif(self.delivery.fold_done):
+            m.d.sync += under_way.eq(0)
+        return under_way
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """Where an operand or the result lies: element [i, j] at base + i step + j stride."""
+
+    base: Any
+    step: Any
+    stride: Any
+
+    def at(self, i: Any, j: Any) -> Any:
+        return self.base + i * self.step + j * self.stride
+
+
+class StationaryUnit(GemmUnit):
+    """result[T, S_c] += stream[T, S_r] stationary[S_r, S_c]; for "is" all three are transposed, by their strides."""
+
+    def __init__(self, rows: int, cols: int, overlapped: bool) -> None:
+        super().__init__(rows, cols, overlapped, StationaryArray(rows, cols), STREAM, WEIGHT)
+
+    def _sequence(self, m: Module) -> None:
+        g, rows, cols = self.gemm, self._rows, self._cols
+        inputs_stay = g.dataflow == choice(Gemm, "dataflow", Dataflow.IS.value)
+        steps, width = Mux(inputs_stay, g.n, g.m), Mux(inputs_stay, g.m, g.n)
+        weights, stream, delivered = (Folds(rows, cols) for _ in range(3))
+        weight_port, stream_port, arrivals = Port(), Port(), Port()
+        for name, part in (("weights", weights), ("stream", stream), ("delivered", delivered), ("weight_port", weight_port),
+                           ("stream_port", stream_port), ("arrivals", arrivals)):  # fmt: skip
+            m.submodules[name] = part
+        for folds in (weights, stream, delivered):
+            m.d.comb += [folds.inner_size.eq(g.k), folds.outer_size.eq(width)]
+        m.d.comb += [weight_port.length.eq(rows), stream_port.length.eq(steps), arrivals.length.eq(steps)]
+        loaded = Signal()  # a fold's values are in the PEs, or on their way, and its stream has not begun
+        m.d.comb += [stream_port.begin.eq(stream_port.is_free & weight_port.is_free & loaded)]
+        m.d.comb += [stream.next.eq(stream_port.is_last)]
+        if self._overlapped:
+            may_load = ~loaded | stream_port.begin
+        else:
+            may_load = ~self._is_under_way(m, weight_port.begin)
+        self._once_a_fold(m, weight_port, weights, may_load)
+        with m.If(weight_port.begin | stream_port.begin):
+            m.d.sync += loaded.eq(weight_port.begin)
+
+        stationary = _Matrix(Mux(inputs_stay, g.a, g.b), Mux(inputs_stay, 1, g.n), Mux(inputs_stay, g.k, 1))
+        row, lanes, skew = weights.inner + (rows - 1) - weight_port.position, self.top_lanes, self.top_skew
+        count = Mux(weight_port.feeding & (row < g.k), width - weights.outer, 0)
+        m.d.comb += [lanes.base.eq(stationary.at(row, weights.outer)), lanes.stride.eq(stationary.stride)]
+        m.d.comb += lanes.count.eq(count)
+        for c in range(cols):
+            m.d.comb += [skew.vector[c].value.eq(lanes.values[c]), skew.vector[c].latch.eq(weight_port.is_last)]
+
+        streamed = _Matrix(Mux(inputs_stay, g.b, g.a), Mux(inputs_stay, 1, g.k), Mux(inputs_stay, g.n, 1))
+        lanes, skew, step = self.left_lanes, self.left_skew, stream_port.position
+        m.d.comb += [lanes.base.eq(streamed.at(step, stream.inner)), lanes.stride.eq(streamed.stride)]
+        m.d.comb += lanes.count.eq(Mux(stream_port.feeding, g.k - stream.inner, 0))
+        for r in range(rows):
+            m.d.comb += [
+                skew.vector[r].value.eq(lanes.values[r]),
+                skew.vector[r].valid.eq(stream_port.feeding),
+                skew.vector[r].first.eq(stream_port.feeding & (step == 0)),
+            ]
+
+        result = _Matrix(g.c, Mux(inputs_stay, 1, g.n), Mux(inputs_stay, g.n, 1))
+        place = self.delivery.place
+        m.d.comb += [
+            arrivals.begin.eq(self.array.arriving[0]),
+            delivered.next.eq(arrivals.is_last),
+            self.delivery.stride.eq(result.stride),
+            place.address.eq(result.at(arrivals.position, delivered.outer)),
+            place.add.eq(g.accumulate | (delivered.inner != 0)),
+            place.columns.eq(width - delivered.outer),
+            place.ends_fold.eq(arrivals.is_last),
+            place.ends_gemm.eq(arrivals.is_last & delivered.is_last),
+        ]
+
+
+class OutputUnit(GemmUnit):
+    """result[S_r, S_c] += a[S_r, T] b[T, S_c]."""
+
+    def __init__(self, rows: int, cols: int, overlapped: bool) -> None:
+        super().__init__(rows, cols, overlapped, OutputArray(rows, cols), RIGHT, OPERAND)
+
+    def _sequence(self, m: Module) -> None:
+        g, rows, cols = self.gemm, self._rows, self._cols
+        folds, delivered, port, arrivals = Folds(cols, rows), Folds(cols, rows), Port(), Port()
+        for name, part in (("folds", folds), ("delivered", delivered), ("port", port), ("arrivals", arrivals)):
+            m.submodules[name] = part
+        for corners in (folds, delivered):
+            m.d.comb += [corners.inner_size.eq(g.n), corners.outer_size.eq(g.m)]
+        m.d.comb += [port.length.eq(g.k), arrivals.length.eq(rows)]
+        if self._overlapped:
+            may_begin = self._until_drained(m, port.begin) == 0
+        else:
+            may_begin = ~self._is_under_way(m, port.begin)
+        self._once_a_fold(m, port, folds, may_begin)
+
+        left, top = self.left_lanes, self.top_lanes
+        m.d.comb += [
+            left.base.eq(g.a + folds.outer * g.k + port.position),
+            left.stride.eq(g.k),
+            left.count.eq(Mux(port.feeding, g.m - folds.outer, 0)),
+            top.base.eq(g.b + port.position * g.n + folds.inner),
+            top.stride.eq(1),
+            top.count.eq(Mux(port.feeding, g.n - folds.inner, 0)),
+            self.top_skew.vector.eq(top.values),
+        ]
+        for r in range(rows):
+            vector = self.left_skew.vector[r]
+            m.d.comb += [
+                vector.value.eq(left.values[r]),
+                vector.first.eq(port.feeding & (port.position == 0)),
+                vector.last.eq(port.is_last),
+            ]
+
+        place, row = self.delivery.place, delivered.outer + (rows - 1) - arrivals.position
+        m.d.comb += [
+            arrivals.begin.eq(self.array.arriving[0]),
+            delivered.next.eq(arrivals.is_last),
+            self.delivery.stride.eq(1),
+            place.address.eq(g.c + row * g.n + delivered.inner),
+            place.add.eq(g.accumulate),
+            place.columns.eq(Mux(row < g.m, g.n - delivered.inner, 0)),
+            place.ends_fold.eq(arrivals.is_last),
+            place.ends_gemm.eq(arrivals.is_last & delivered.is_last),
+        ]
+
+    def _until_drained(self, m: Module, begin: Any) -> Signal:
+        """Clocks until a fold may begin: a column drains R clocks, so folds that begin R clocks apart find it empty."""
+        left = Signal(range(self._rows + 1), name="until_drained")
+        with m.If(begin):
+            m.d.sync += left.eq(self._rows - 1)
+        with m.Elif(left != 0):
+            m.d.sync += left.eq(left - 1)
+        return left
+
+
+def unit_of(dataflow: str, rows: int, cols: int, overlapped: bool) -> GemmUnit:
+    """The unit that computes in this dataflow."""
+    kind = OutputUnit if dataflow == Dataflow.OS else StationaryUnit
+    return kind(rows, cols, overlapped)
