@@ -28,7 +28,7 @@ from .records import GEMM, STORE, choice, is_a, tile_of
 from .vector import VectorUnit
 
 
-class Core(wiring.Component):  # type: ignore[misc]
+class Core(wiring.Component):
     """The whole chip.
 
     Args:
@@ -109,7 +109,9 @@ class Core(wiring.Component):  # type: ignore[misc]
         for byte in range(self._hardware.dma_bytes_per_cycle):
             offset = Signal(32, name=f"store_offset_{byte}")
             m.d.comb += offset.eq(transfer.offset + byte)
-            m.d.comb += memory.read_address[byte].eq(Mux(transfer.granted, tile.c + Mux(is_word, offset >> 2, offset), 0))
+            m.d.comb += memory.read_address[byte].eq(
+                Mux(transfer.granted, tile.c + Mux(is_word, offset >> 2, offset), 0)
+            )
             word = memory.read_data[byte]
             value = word.as_signed()
             saturated = Mux(value < -128, -128, Mux(value > 127, 127, value)) + Mux(head.elements == UINT8, 128, 0)

@@ -16,7 +16,7 @@ ADDRESS_BITS, SIZE_BITS = 32, 16
 OPERAND, SUM = signed(8), signed(32)
 
 
-class Skew(wiring.Component):  # type: ignore[misc]
+class Skew(wiring.Component):
     """The triangle of registers at one edge: lane i of `vector` leaves in `skewed` i clocks after lane 0.
 
     Args:
@@ -41,7 +41,7 @@ class Skew(wiring.Component):  # type: ignore[misc]
         return m
 
 
-class Port(wiring.Component):  # type: ignore[misc]
+class Port(wiring.Component):
     """Feeds the vectors of one fold after the other, a vector a clock: `position` of the `length` of a fold.
 
     `begin`, while `is_free`, feeds position 0 in the same clock; `is_last` marks the last one.
@@ -64,7 +64,7 @@ class Port(wiring.Component):  # type: ignore[misc]
         return m
 
 
-class Folds(wiring.Component):  # type: ignore[misc]
+class Folds(wiring.Component):
     """The corner of one fold after the other: `inner` moves first, each by its step; `next` goes on, at the end to 0.
 
     Args:
@@ -94,12 +94,10 @@ class Folds(wiring.Component):  # type: ignore[misc]
 
 #: Where a column puts a sum: the word, whether it is added to what is there, how many columns of the fold are results
 #: and not padding, and whether it is the last sum of its column in the fold, and in the GEMM.
-PLACE = data.StructLayout(
-    {"address": ADDRESS_BITS, "add": 1, "columns": SIZE_BITS, "ends_fold": 1, "ends_gemm": 1}
-)
+PLACE = data.StructLayout({"address": ADDRESS_BITS, "add": 1, "columns": SIZE_BITS, "ends_fold": 1, "ends_gemm": 1})
 
 
-class Delivery(wiring.Component):  # type: ignore[misc]
+class Delivery(wiring.Component):
     """Accompanies the sums that leave the bottom of the array to the accumulator: `place` is that of column 0.
 
     Column c delivers a clock after column c - 1, so places move right, a register a column, `stride` words further.
@@ -135,7 +133,7 @@ class Delivery(wiring.Component):  # type: ignore[misc]
         return m
 
 
-class Lanes(wiring.Component):  # type: ignore[misc]
+class Lanes(wiring.Component):
     """Reads a vector of the scratchpad: lane i at `base` + i `stride`, the first `count` lanes; others are 0.
 
     Args:

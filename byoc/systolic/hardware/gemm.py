@@ -17,13 +17,13 @@ from amaranth.lib.wiring import In, Out
 
 from ..code.isa import Gemm
 from ..config import Dataflow
-from .edges import ADDRESS_BITS, OPERAND, SIZE_BITS, SUM, Delivery, Folds, Lanes, Port, Skew
-from .output_array import RIGHT, OutputArray
+from .edges import ADDRESS_BITS, OPERAND, SUM, Delivery, Folds, Lanes, Port, Skew
+from .output_array import RIGHT, OutputArray, OutputElement
 from .records import GEMM, choice
-from .stationary_array import STREAM, WEIGHT, StationaryArray
+from .stationary_array import STREAM, WEIGHT, StationaryArray, StationaryElement
 
 
-class GemmUnit(wiring.Component):  # type: ignore[misc]
+class GemmUnit(wiring.Component):
     """What the units of both arrays share: the edges, and where results go.
 
     Args:
@@ -114,58 +114,84 @@ class StationaryUnit(GemmUnit):
         super().__init__(rows, cols, overlapped, StationaryArray(rows, cols), STREAM, WEIGHT)
 
     def _sequence(self, m: Module) -> None:
-        g, rows, cols = self.gemm, self._rows, self._cols
-        inputs_stay = g.dataflow == choice(Gemm, "dataflow", Dataflow.IS.value)
-        steps, width = Mux(inputs_stay, g.n, g.m), Mux(inputs_stay, g.m, g.n)
-        weights, stream, delivered = (Folds(rows, cols) for _ in range(3))
-        weight_port, stream_port, arrivals = Port(), Port(), Port()
-        for name, part in (("weights", weights), ("stream", stream), ("delivered", delivered), ("weight_port", weight_port),
-                           ("stream_port", stream_port), ("arrivals", arrivals)):  # fmt: skip
-            m.submodules[name] = part
-        for folds in (weights, stream, delivered):
-            m.d.comb += [folds.inner_size.eq(g.k), folds.outer_size.eq(width)]
-        m.d.comb += [weight_port.length.eq(rows), stream_port.length.eq(steps), arrivals.length.eq(steps)]
-        loaded = Signal()  # a fold's values are in the PEs, or on their way, and its stream has not begun
-        m.d.comb += [stream_port.begin.eq(stream_port.is_free & weight_port.is_free & loaded)]
-        m.d.comb += [stream.next.eq(stream_port.is_last)]
+        g = self.gemm
+        self._inputs_stay = g.dataflow == choice(Gemm, "dataflow", Dataflow.IS.value)
+        self._width = Mux(self._inputs_stay, g.m, g.n)
+        loaded, streams = Signal(), Port()  # loaded: a fold's values fall or lie in the PEs, and do not work yet
+        m.submodules.stream_port = streams
+        is_at_rest = self._weights(m, streams, loaded)
+        m.d.comb += streams.begin.eq(streams.is_free & is_at_rest & loaded)
+        self._stream(m, streams)
+        self._results(m)
+
+    def _folds(self, m: Module, name: str) -> Folds:
+        """The corners of the folds: those of a block of columns one after the other."""
+        folds = m.submodules[name] = Folds(self._rows, self._cols)
+        m.d.comb += [folds.inner_size.eq(self.gemm.k), folds.outer_size.eq(self._width)]
+        return folds
+
+    @property
+    def _steps(self) -> Any:
+        return Mux(self._inputs_stay, self.gemm.n, self.gemm.m)
+
+    def _weights(self, m: Module, streams: Port, loaded: Signal) -> Any:
+        """Feeds stationary values, the last row of a fold first; whether none are fed."""
+        g, rows, stay = self.gemm, self._rows, self._inputs_stay
+        folds, port, lanes, skew = self._folds(m, "weights"), Port(), self.top_lanes, self.top_skew
+        m.submodules.weight_port = port
+        m.d.comb += port.length.eq(rows)
         if self._overlapped:
-            may_load = ~loaded | stream_port.begin
+            may_load = ~loaded | streams.begin
         else:
-            may_load = ~self._is_under_way(m, weight_port.begin)
-        self._once_a_fold(m, weight_port, weights, may_load)
-        with m.If(weight_port.begin | stream_port.begin):
-            m.d.sync += loaded.eq(weight_port.begin)
+            may_load = ~self._is_under_way(m, port.begin)
+        self._once_a_fold(m, port, folds, may_load)
+        with m.If(port.begin | streams.begin):
+            m.d.sync += loaded.eq(port.begin)
+        stationary = _Matrix(Mux(stay, g.a, g.b), Mux(stay, 1, g.n), Mux(stay, g.k, 1))
+        row = folds.inner + (rows - 1) - port.position
+        m.d.comb += [
+            lanes.base.eq(stationary.at(row, folds.outer)),
+            lanes.stride.eq(stationary.stride),
+            lanes.count.eq(Mux(port.feeding & (row < g.k), self._width - folds.outer, 0)),
+        ]
+        for c in range(self._cols):
+            m.d.comb += [skew.vector[c].value.eq(lanes.values[c]), skew.vector[c].latch.eq(port.is_last)]
+        return port.is_free
 
-        stationary = _Matrix(Mux(inputs_stay, g.a, g.b), Mux(inputs_stay, 1, g.n), Mux(inputs_stay, g.k, 1))
-        row, lanes, skew = weights.inner + (rows - 1) - weight_port.position, self.top_lanes, self.top_skew
-        count = Mux(weight_port.feeding & (row < g.k), width - weights.outer, 0)
-        m.d.comb += [lanes.base.eq(stationary.at(row, weights.outer)), lanes.stride.eq(stationary.stride)]
-        m.d.comb += lanes.count.eq(count)
-        for c in range(cols):
-            m.d.comb += [skew.vector[c].value.eq(lanes.values[c]), skew.vector[c].latch.eq(weight_port.is_last)]
-
-        streamed = _Matrix(Mux(inputs_stay, g.b, g.a), Mux(inputs_stay, 1, g.k), Mux(inputs_stay, g.n, 1))
-        lanes, skew, step = self.left_lanes, self.left_skew, stream_port.position
-        m.d.comb += [lanes.base.eq(streamed.at(step, stream.inner)), lanes.stride.eq(streamed.stride)]
-        m.d.comb += lanes.count.eq(Mux(stream_port.feeding, g.k - stream.inner, 0))
-        for r in range(rows):
+    def _stream(self, m: Module, port: Port) -> None:
+        """Feeds the steps of each fold, with valid and first bits."""
+        g, stay, folds, lanes = self.gemm, self._inputs_stay, self._folds(m, "stream"), self.left_lanes
+        streamed = _Matrix(Mux(stay, g.b, g.a), Mux(stay, 1, g.k), Mux(stay, g.n, 1))
+        m.d.comb += [
+            port.length.eq(self._steps),
+            folds.next.eq(port.is_last),
+            lanes.base.eq(streamed.at(port.position, folds.inner)),
+            lanes.stride.eq(streamed.stride),
+            lanes.count.eq(Mux(port.feeding, g.k - folds.inner, 0)),
+        ]
+        for r in range(self._rows):
+            vector = self.left_skew.vector[r]
             m.d.comb += [
-                skew.vector[r].value.eq(lanes.values[r]),
-                skew.vector[r].valid.eq(stream_port.feeding),
-                skew.vector[r].first.eq(stream_port.feeding & (step == 0)),
+                vector.value.eq(lanes.values[r]),
+                vector.valid.eq(port.feeding),
+                vector.first.eq(port.feeding & (port.position == 0)),
             ]
 
-        result = _Matrix(g.c, Mux(inputs_stay, 1, g.n), Mux(inputs_stay, g.n, 1))
-        place = self.delivery.place
+    def _results(self, m: Module) -> None:
+        """Where the sums of column 0 go: the folds of one block of columns are added up."""
+        g, stay, folds, port = self.gemm, self._inputs_stay, self._folds(m, "delivered"), Port()
+        m.submodules.arrivals = port
+        result, place = _Matrix(g.c, Mux(stay, 1, g.n), Mux(stay, g.n, 1)), self.delivery.place
         m.d.comb += [
-            arrivals.begin.eq(self.array.arriving[0]),
-            delivered.next.eq(arrivals.is_last),
+            port.length.eq(self._steps),
+            port.begin.eq(self.array.arriving[0]),
+            folds.next.eq(port.is_last),
             self.delivery.stride.eq(result.stride),
-            place.address.eq(result.at(arrivals.position, delivered.outer)),
-            place.add.eq(g.accumulate | (delivered.inner != 0)),
-            place.columns.eq(width - delivered.outer),
-            place.ends_fold.eq(arrivals.is_last),
-            place.ends_gemm.eq(arrivals.is_last & delivered.is_last),
+            place.address.eq(result.at(port.position, folds.outer)),
+            place.add.eq(g.accumulate | (folds.inner != 0)),
+            place.columns.eq(self._width - folds.outer),
+            place.ends_fold.eq(port.is_last),
+            place.ends_gemm.eq(port.is_last & folds.is_last),
         ]
 
 
@@ -233,3 +259,8 @@ def unit_of(dataflow: str, rows: int, cols: int, overlapped: bool) -> GemmUnit:
     """The unit that computes in this dataflow."""
     kind = OutputUnit if dataflow == Dataflow.OS else StationaryUnit
     return kind(rows, cols, overlapped)
+
+
+def element_of(dataflow: str) -> OutputElement | StationaryElement:
+    """A PE of the array that computes in this dataflow."""
+    return OutputElement() if dataflow == Dataflow.OS else StationaryElement()

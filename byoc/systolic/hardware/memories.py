@@ -16,7 +16,7 @@ from amaranth.lib.wiring import In, Out
 from .edges import ADDRESS_BITS
 
 
-class PortedMemory(wiring.Component):  # type: ignore[misc]
+class PortedMemory(wiring.Component):
     """A memory with `ports` that read and write the same address, then `readers` and `writers`.
 
     Inputs:

@@ -14,7 +14,7 @@ from .edges import OPERAND, SUM
 RIGHT = data.StructLayout({"value": OPERAND, "first": 1, "last": 1})
 
 
-class OutputElement(wiring.Component):  # type: ignore[misc]
+class OutputElement(wiring.Component):
     """One PE: registers `right`, `down`, `total`, `held`, `out`; `leaving` is what it hands down in this clock."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class OutputElement(wiring.Component):  # type: ignore[misc]
         return m
 
 
-class OutputArray(wiring.Component):  # type: ignore[misc]
+class OutputArray(wiring.Component):
     """rows x cols PEs. `arriving` says which columns deliver a result in this clock, `sums` has them."""
 
     def __init__(self, rows: int, cols: int) -> None:

@@ -26,7 +26,7 @@ ENTRY = data.StructLayout({"record": 8 * RECORD_BYTES, "index": INDEX_BITS, "epo
 FINISH_EPOCH = (1 << INDEX_BITS) - 1
 
 
-class Queues(wiring.Component):  # type: ignore[misc]
+class Queues(wiring.Component):
     """The three queues, as load, compute, store.
 
     Inputs:
@@ -95,7 +95,7 @@ class Queues(wiring.Component):  # type: ignore[misc]
         return enough
 
 
-class Transfer(wiring.Component):  # type: ignore[misc]
+class Transfer(wiring.Component):
     """A transfer of the head of a queue: waits out the latency, asks for the channel, and moves `width` bytes a clock.
 
     Outputs:
@@ -108,7 +108,9 @@ class Transfer(wiring.Component):  # type: ignore[misc]
     def __init__(self, latency: int, width: int) -> None:
         self._latency, self._width = latency, width
         head = {"active": In(1), "nbytes": In(32), "granted": In(1)}
-        super().__init__({**head, "requests": Out(1), "holds": Out(1), "waits": Out(1), "offset": Out(32), "done": Out(1)})
+        super().__init__(
+            {**head, "requests": Out(1), "holds": Out(1), "waits": Out(1), "offset": Out(32), "done": Out(1)}
+        )
 
     def elaborate(self, _platform: Any) -> Module:
         m = Module()

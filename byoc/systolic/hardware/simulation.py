@@ -1,6 +1,6 @@
 """Runs the hardware in Amaranth's simulator: a GEMM on the array, or a program on the whole chip.
 
-A run resets the registers, not the memories, and keeps what was elaborated; one run at a time.
+A run begins with registers and memories of zeros, and keeps what was elaborated; one run at a time.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from amaranth.hdl import Cat
 from amaranth.sim import Simulator
 
-from ..code.isa import FORMS, QUEUES, Finish, Gemm, Instruction, LoadConstant, Store, Sync, encode
+from ..code.isa import FORMS, QUEUES, Finish, Gemm, Instruction, LoadConstant, Sync, encode
 from ..code.program import Program
 from ..config import Accelerator
 from ..simulation.functional import TileMover
@@ -125,7 +124,7 @@ class CoreSimulator:
         self._bench = _Bench(self.core)
 
     def run_into(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> int:
-        """Writes the outputs of a run, in place; arrays and errors are those of :func:`..simulation.functional.run_into`.
+        """Writes the outputs of a run, in place, as :func:`..simulation.functional.run_into` does.
 
         Returns:
             Cycles from the first instruction to FINISH.

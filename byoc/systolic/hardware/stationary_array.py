@@ -15,7 +15,7 @@ STREAM = data.StructLayout({"value": OPERAND, "valid": 1, "first": 1})
 WEIGHT = data.StructLayout({"value": OPERAND, "latch": 1})
 
 
-class StationaryElement(wiring.Component):  # type: ignore[misc]
+class StationaryElement(wiring.Component):
     """One PE: registers `stream`, `down`, `shadow`, `weight`, `sum`; `total` is what `sum` becomes in this clock."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class StationaryElement(wiring.Component):  # type: ignore[misc]
         return m
 
 
-class StationaryArray(wiring.Component):  # type: ignore[misc]
+class StationaryArray(wiring.Component):
     """rows x cols PEs. `arriving` says which columns deliver a sum in this clock, `sums` has them.
 
     In the last row the accumulator memory stands in the place of the sum register.

@@ -13,12 +13,10 @@ from .edges import ADDRESS_BITS
 from .float32 import FLOAT, Arithmetic
 from .records import VECTOR, choice
 
-#: The others need exp or erf.
-OPERATIONS = ("add", "multiply", "relu", "dequantize", "quantize")
 _COUNT_BITS = 32
 
 
-class VectorLane(wiring.Component):  # type: ignore[misc]
+class VectorLane(wiring.Component):
     """One element: `word` of the accumulator, and `operand` of the scratchpad, 4 bytes, to `result`."""
 
     def __init__(self) -> None:
@@ -50,12 +48,12 @@ class VectorLane(wiring.Component):  # type: ignore[misc]
                 m.d.comb += self.result.eq(Mux(negative, 0, word))
             with m.Case(choice(Vector, "op", "quantize")):
                 m.d.comb += self.result.eq(rounded + v.zero_point)
-            with m.Default():  # multiply, dequantize
+            with m.Default():  # multiply, dequantize: the others of `..rtl.OPERATIONS`
                 m.d.comb += self.result.eq(product)
         return m
 
 
-class VectorUnit(wiring.Component):  # type: ignore[misc]
+class VectorUnit(wiring.Component):
     """Goes over a tile, an element a lane in each clock; holds an instruction while `active`, to the clock of `done`.
 
     Outputs:

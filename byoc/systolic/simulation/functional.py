@@ -42,12 +42,21 @@ def run(program: Program, inputs: Mapping[str, np.ndarray], backend: str = "nump
     """
     if backend not in BACKENDS:
         raise OptionError(f"backend={backend!r} is unknown", fix=f"choose {' or '.join(map(repr, BACKENDS))}")
+    outputs = {tensor.name: np.empty(tensor.shape, tensor.dtype) for tensor in program.of_role("output")}
+    run_into(program, in_order(program, inputs), list(outputs.values()), backend)
+    return outputs
+
+
+def in_order(program: Program, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The arrays of a program's inputs, in its order.
+
+    Raises:
+        InputError: one is missing or unknown.
+    """
     names = [tensor.name for tensor in program.of_role("input")]
     if set(inputs) != set(names):
         raise InputError(f"inputs {sorted(inputs)} were given; the program takes {sorted(names)}")
-    outputs = {tensor.name: np.empty(tensor.shape, tensor.dtype) for tensor in program.of_role("output")}
-    run_into(program, [inputs[name] for name in names], list(outputs.values()), backend)
-    return outputs
+    return [inputs[name] for name in names]
 
 
 def run_into(
@@ -257,9 +266,9 @@ class TileMover:
     def load(self, load: Load | LoadWindows | LoadConstant) -> bytes:
         """The tile of a load as it is to lie in the scratchpad."""
         _STEPS[type(load)](self._state, load)
-        is_constant = isinstance(load, LoadConstant)
-        source = self._state.constants[load.constant] if is_constant else self._state.tensors[load.tensor]
-        return self._state.scratchpad[load.dst : load.dst + load.rows * load.cols * source.itemsize].tobytes()
+        state = self._state
+        source = state.constants[load.constant] if isinstance(load, LoadConstant) else state.tensors[load.tensor]
+        return state.scratchpad[load.dst : load.dst + load.rows * load.cols * source.itemsize].tobytes()
 
     def store(self, store: Store, data: bytes) -> None:
         """Writes the tile of a store, in the dtype of its tensor, row-major."""
