@@ -42,6 +42,14 @@ if TYPE_CHECKING:
 PARTS = ("element", "array", "core")
 #: What the vector unit does, of :data:`.code.isa.VectorOp`; the others need exp or erf.
 OPERATIONS = ("add", "multiply", "relu", "dequantize", "quantize")
+_MOST = {
+    "rows": 64,
+    "cols": 64,
+    "vector_lanes": 64,
+    "dma_bytes_per_cycle": 64,
+    "scratchpad_bytes": 1 << 20,
+    "accumulator_bytes": 1 << 20,
+}
 _INSTRUCTIONS = (Load, LoadWindows, LoadConstant, Gemm, Vector, Store, Sync, Finish)
 _FIX = 'run="functional" has all of them'
 #: Memories begin undefined: no program reads what it has not written, and zeros would be most of the text.
@@ -80,9 +88,12 @@ class Cells:
 
 
 def check_hardware(hardware: Accelerator) -> None:
-    """Raises OptionError where an accelerator has no hardware: one of float32."""
+    """Raises OptionError where an accelerator has no hardware: one of float32, or beyond what Amaranth elaborates."""
     if hardware.dtype != "int8":
         raise OptionError(f"dtype={hardware.dtype!r}: the hardware has operands of int8", fix='give dtype="int8"')
+    for name, most in _MOST.items():
+        if getattr(hardware, name) > most:
+            raise OptionError(f"{name}={getattr(hardware, name)}: the hardware has {most} at most")
 
 
 def check_instructions(instructions: Sequence[Instruction]) -> None:

@@ -30,18 +30,18 @@ class _Bench:
     """A component in the simulator; each :meth:`go` runs one testbench on it from reset."""
 
     def __init__(self, component: Any) -> None:
-        self._simulator, self._bench, self._used = Simulator(component), None, False  # type: Any, Any, bool
+        self._simulator, self._bench = Simulator(component), None  # type: Any, Any
         self._simulator.add_clock(1e-6)
-        self._simulator.add_testbench(self._run)
 
     async def _run(self, context: Any) -> None:
-        assert self._bench is not None
         await self._bench(context)
 
     def go(self, bench: Callable[[Any], Any]) -> None:
-        if self._used:
+        if self._bench is None:
+            self._simulator.add_testbench(self._run)
+        else:
             self._simulator.reset()
-        self._bench, self._used = bench, True
+        self._bench = bench
         self._simulator.run()
 
 

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--part",
         default="array",
-        help="element: one PE; array: with skew and sequencer (default); core: the whole chip",
+        help="element: a PE; array: PEs, skew, sequencer (default); core: the whole chip",
     )
     parser.add_argument(
         "--setting", action="append", default=[], metavar="KEY=VALUE", help="another setting of the accelerator"
