@@ -32,8 +32,8 @@ _HEAD = """\
 _CELLS = """
 
 Cells of the array by yosys: gates are inverters and NAND and NOR of two inputs, area is transistors
-of static CMOS. An element is a PE with neighbours at all sides; the sequencer has the multipliers of
-addresses.
+of static CMOS. An element is a PE with neighbours at all sides; the sequencer has the multipliers
+of addresses.
 
 | PEs | dataflow | element: gates | flip-flops | elements, transistors | skew | sequencer | array |
 | --- | --- | --- | --- | --- | --- | --- | --- |"""
@@ -41,8 +41,8 @@ addresses.
 
 def main() -> int:
     """Run all, and write the page; 1 where anything differs."""
-    gemms = {dataflow: compare_gemms(dataflow) for dataflow in ("ws", "os", "is")}
     programs = [compare_program(random_program(seed)) for seed in range(PROGRAMS)]
+    gemms = {dataflow: compare_gemms(dataflow) for dataflow in ("ws", "os", "is")}
     table = {
         (size, dataflow): cells(Accelerator(rows=size, cols=size), dataflow)
         for dataflow in ("ws", "os")

@@ -202,21 +202,27 @@ class OutputUnit(GemmUnit):
         super().__init__(rows, cols, overlapped, OutputArray(rows, cols), RIGHT, OPERAND)
 
     def _sequence(self, m: Module) -> None:
-        g, rows, cols = self.gemm, self._rows, self._cols
-        folds, delivered, port, arrivals = Folds(cols, rows), Folds(cols, rows), Port(), Port()
-        for name, part in (("folds", folds), ("delivered", delivered), ("port", port), ("arrivals", arrivals)):
-            m.submodules[name] = part
-        for corners in (folds, delivered):
-            m.d.comb += [corners.inner_size.eq(g.n), corners.outer_size.eq(g.m)]
-        m.d.comb += [port.length.eq(g.k), arrivals.length.eq(rows)]
+        port, folds = Port(), self._folds(m, "folds")
+        m.submodules.port = port
         if self._overlapped:
             may_begin = self._until_drained(m, port.begin) == 0
         else:
             may_begin = ~self._is_under_way(m, port.begin)
         self._once_a_fold(m, port, folds, may_begin)
+        self._operands(m, port, folds)
+        self._results(m)
 
-        left, top = self.left_lanes, self.top_lanes
+    def _folds(self, m: Module, name: str) -> Folds:
+        """The corners of the folds, row by row."""
+        folds = m.submodules[name] = Folds(self._cols, self._rows)
+        m.d.comb += [folds.inner_size.eq(self.gemm.n), folds.outer_size.eq(self.gemm.m)]
+        return folds
+
+    def _operands(self, m: Module, port: Port, folds: Folds) -> None:
+        """Feeds columns of a, with first and last bits, and rows of b."""
+        g, left, top = self.gemm, self.left_lanes, self.top_lanes
         m.d.comb += [
+            port.length.eq(g.k),
             left.base.eq(g.a + folds.outer * g.k + port.position),
             left.stride.eq(g.k),
             left.count.eq(Mux(port.feeding, g.m - folds.outer, 0)),
@@ -225,7 +231,7 @@ class OutputUnit(GemmUnit):
             top.count.eq(Mux(port.feeding, g.n - folds.inner, 0)),
             self.top_skew.vector.eq(top.values),
         ]
-        for r in range(rows):
+        for r in range(self._rows):
             vector = self.left_skew.vector[r]
             m.d.comb += [
                 vector.value.eq(left.values[r]),
@@ -233,16 +239,21 @@ class OutputUnit(GemmUnit):
                 vector.last.eq(port.is_last),
             ]
 
-        place, row = self.delivery.place, delivered.outer + (rows - 1) - arrivals.position
+    def _results(self, m: Module) -> None:
+        """Where the sums of column 0 go, the last row of a fold first."""
+        g, port, folds, place = self.gemm, Port(), self._folds(m, "delivered"), self.delivery.place
+        m.submodules.arrivals = port
+        row = folds.outer + (self._rows - 1) - port.position
         m.d.comb += [
-            arrivals.begin.eq(self.array.arriving[0]),
-            delivered.next.eq(arrivals.is_last),
+            port.length.eq(self._rows),
+            port.begin.eq(self.array.arriving[0]),
+            folds.next.eq(port.is_last),
             self.delivery.stride.eq(1),
-            place.address.eq(g.c + row * g.n + delivered.inner),
+            place.address.eq(g.c + row * g.n + folds.inner),
             place.add.eq(g.accumulate),
-            place.columns.eq(Mux(row < g.m, g.n - delivered.inner, 0)),
-            place.ends_fold.eq(arrivals.is_last),
-            place.ends_gemm.eq(arrivals.is_last & delivered.is_last),
+            place.columns.eq(Mux(row < g.m, g.n - folds.inner, 0)),
+            place.ends_fold.eq(port.is_last),
+            place.ends_gemm.eq(port.is_last & folds.is_last),
         ]
 
     def _until_drained(self, m: Module, begin: Any) -> Signal:

@@ -32,7 +32,7 @@ def random_program(seed: int) -> Program:
         "dma_latency": (0, 12),
     }
     settings = {name: int(rng.integers(low, high + 1)) for name, (low, high) in sizes.items()}
-    settings |= {"scratchpad_bytes": int(rng.integers(300, 900)), "accumulator_bytes": int(rng.integers(40, 120)) * 8}
+    settings |= {"scratchpad_bytes": int(rng.integers(640, 1200)), "accumulator_bytes": int(rng.integers(40, 120)) * 8}
     hardware = Accelerator(**settings, compute_model=("overlapped", "physical")[seed % 2])
     dataflow = ("ws", "os", "is", None)[seed // 2 % 4]
     tensors, layers = (_convolutions if seed % 3 == 0 else _dense)(rng)
