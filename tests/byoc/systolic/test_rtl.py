@@ -15,7 +15,7 @@ from tests.oracles.reference import onnxruntime_outputs
 from tvm_ext.byoc.systolic.code.assembler import assemble, disassemble
 from tvm_ext.byoc.systolic.code.isa import Finish, Vector
 from tvm_ext.byoc.systolic.code.program import Program, program_from_bytes
-from tvm_ext.byoc.systolic.config import Accelerator, SystolicOptions
+from tvm_ext.byoc.systolic.config import Accelerator
 from tvm_ext.byoc.systolic.rtl import Cells, cells, run_rtl, simulator, verilog
 from tvm_ext.core.errors import OptionError, ProgramError, ToolError
 
@@ -92,10 +92,6 @@ def test_what_has_no_hardware() -> None:
         verilog(SMALL, "rs")
     with pytest.raises(OptionError, match="dtype='float32'"):
         run_rtl(dense(SMALL_FLOAT, (2, 2, 2)), {})
-    with pytest.raises(OptionError, match="dtype='float32'"):
-        SystolicOptions(run="rtl")
-    with pytest.raises(OptionError, match="run='verilog'"):
-        SystolicOptions(run="verilog")
     with pytest.raises(ProgramError, match="the hardware has no gelu"):
         simulator(Program(SMALL_INT8, (), (), (Vector("gelu", 0, 1, 1), Finish())))
 
