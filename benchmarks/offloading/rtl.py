@@ -15,7 +15,7 @@ from tests.byoc.systolic.hardware.test_array import checker, stepper_run
 from tvm_ext.byoc.systolic import Accelerator, Cells, Program, cells, run, run_rtl, simulate
 from tvm_ext.byoc.systolic.hardware.simulation import GemmSimulator
 
-from benchmarks.common.results import RESULTS, write_text
+from benchmarks.common.results import ALL_RESULTS, write_text
 
 GEMMS, PROGRAMS = 200, 20
 SIZES = (1, 2, 4, 8, 16)
@@ -48,7 +48,7 @@ def main() -> int:
         for dataflow in ("ws", "os")
         for size in SIZES
     }
-    write_text(RESULTS / "rtl.md", page(gemms, programs, table))
+    write_text(ALL_RESULTS / "rtl.md", page(gemms, programs, table))
     return 0
 
 
