@@ -12,7 +12,16 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import numpy as np
 from tests.byoc.systolic.hardware.programs import random_inputs, random_program
 from tests.byoc.systolic.hardware.test_array import checker, stepper_run
-from tvm_ext.byoc.systolic import Accelerator, Cells, Program, cells, run, run_rtl, simulate
+from tvm_ext.byoc.systolic import (
+    Accelerator,
+    Cells,
+    Program,
+    cells,
+    gemm_cycles,
+    run,
+    run_rtl,
+    simulate,
+)
 from tvm_ext.byoc.systolic.hardware.simulation import GemmSimulator
 
 from benchmarks.common.results import ALL_RESULTS, write_text
@@ -75,6 +84,8 @@ def compare_gemms(dataflow: str) -> tuple[int, int]:
             with np.errstate(over="ignore"):
                 watch = checker(simulator.unit, dataflow, stepper, dataflow == "is")
                 _, clocks = simulator.run(a, b, acc, watch)
+            model = "overlapped" if array[2] else "physical"
+            assert clocks == gemm_cycles(dataflow, m, k, n, rows, cols, model)
             assert stepper._memory.has_finished(stepper.folds)
             total += clocks
     return GEMMS, total
