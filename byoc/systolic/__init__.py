@@ -9,15 +9,17 @@ from .results.report import LayerRow, layer_rows, programs_of, rows_of, scale_si
 from .results.roofline import roofline_svg, roofline_text
 from .results.sweep import DesignPoint, sweep
 from .results.timeline import chrome_trace
+from .rtl import Cells, cells, run_rtl, verilog
 from .simulation.cycles import gemm_cycles
 from .simulation.functional import run
 from .simulation.stepper import step_gemm
 from .simulation.timing import Timing, simulate
 
 __all__ = [
-    "Accelerator", "ConvGeometry", "Dataflow", "DesignPoint", "EnergyTable", "GemmLayer", "Layer",
+    "Accelerator", "Cells", "ConvGeometry", "Dataflow", "DesignPoint", "EnergyTable", "GemmLayer", "Layer",
     "LayerRow", "Matrix", "Program", "Step", "Tensor", "Timing", "Windows", "assemble",
-    "chrome_trace", "conv2d", "disassemble", "filter_matrices", "gemm_cycles", "layer_rows",
+    "cells", "chrome_trace", "conv2d", "disassemble", "filter_matrices", "gemm_cycles", "layer_rows",
     "lower", "matmul", "nchw", "program_from_bytes", "programs_of", "roofline_svg", "roofline_text",
-    "rows_of", "run", "scale_sim_csv", "simulate", "step_gemm", "sweep", "timings_of",
+    "rows_of", "run", "run_rtl", "scale_sim_csv", "simulate", "step_gemm", "sweep", "timings_of",
+    "verilog",
 ]  # fmt: skip

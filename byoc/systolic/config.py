@@ -20,6 +20,8 @@ from ...core.errors import OptionError
 COMPUTE_MODELS = ("overlapped", "physical")
 #: Dtype of the operands -> dtype of the accumulators.
 ACCUMULATOR_DTYPES = {"int8": "int32", "float32": "float32"}
+#: What a driver runs a program on: the functional view, or the hardware in a simulator.
+RUNS = ("functional", "rtl")
 _ITEMSIZE = {"int8": 1, "int32": 4, "float32": 4}
 
 
@@ -209,11 +211,13 @@ def _known(kind: type, what: str, values: Mapping[str, Any]) -> dict[str, Any]:
 # ------------------------------------------------------------ options of the back end
 @dataclass(frozen=True)
 class SystolicOptions(Accelerator):
-    """What `offload_options` may say; all settings of :class:`.config.Accelerator`, with two differences.
+    """What `offload_options` may say; all settings of :class:`.config.Accelerator`, with three differences.
 
     Attributes:
         dtype: "float32" by default, which most models are; "int8" takes quantized layers.
         dataflow: "ws", "os" or "is" for all layers; None: for each layer the one of least estimated cycles.
+        run: what runs programs, one of RUNS: "functional", numpy over tiles, or "rtl", the hardware, clock by clock; it
+            is slow, takes int8, and needs the extra `rtl` wherever the model runs.
 
     Raises:
         OptionError: a value does not fit; the message says what would.
@@ -221,8 +225,12 @@ class SystolicOptions(Accelerator):
 
     dtype: str = "float32"
     dataflow: str | None = None
+    run: str = "functional"
 
     def __post_init__(self) -> None:
+        _check_choice("run", self.run, RUNS)
+        if self.run == "rtl" and self.dtype != "int8":
+            raise OptionError(f"run='rtl' with dtype={self.dtype!r}: hardware has int8", fix='give dtype="int8"')
         if self.dataflow is not None:
             object.__setattr__(self, "dataflow", str(Dataflow.of(self.dataflow)))
         super().__post_init__()

@@ -26,9 +26,9 @@ GOOD, FAILED, USAGE, UNSUPPORTED, INTERRUPTED, NO_READER = 0, 1, 2, 3, 130, 141
 
 #: Verbs, in the order in which --help lists them, and their modules.
 VERBS: dict[str, ModuleType] = {
-    verb: importlib.import_module(f"{__package__}.{verb}")
-    for verb in ("compile", "run", "verify", "bisect", "bench", "tune", "log", "quantize", "zoo", "chat", "analyze",
-                 "report", "profile", "memory", "new", "machine", "doctor", "cache")
+    module.rpartition(".")[2]: importlib.import_module(f"{__package__}.{module}")
+    for module in ("compile", "run", "verify", "bisect", "bench", "tune", "log", "quantize", "zoo", "chat", "analyze",
+                   "report", "profile", "memory", "new", "accelerator.rtl", "machine", "doctor", "cache")
 }  # fmt: skip
 
 _EPILOG = """\

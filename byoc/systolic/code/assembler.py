@@ -3,6 +3,7 @@
 ::
 
     .accelerator rows=4 cols=4 dtype=int8 ... energy.dram_byte=244.0
+    .run rtl                                 ; on the hardware; without it, by the functional view
     .tensor x input int8 [3, 8]
     .constant int8 [8, 4] base64:AAEC...     ; or sha256:..., with the values given to `assemble`
     .layer {"name": "fc", "begin": 0, "end": 4, "facts": {}}
@@ -27,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from ....core.errors import ProgramError
-from ..config import Accelerator
+from ..config import RUNS, Accelerator
 from .isa import CLASSES, FORMS, TOKEN_NAMES, Instruction, check_tokens, text_of
 from .program import CONSTANT_DTYPES, Layer, Program, Tensor
 
@@ -44,6 +45,7 @@ def disassemble(program: Program, data: bool = True) -> str:
         data: whether constants are written out; if not, their SHA-256 is, and `assemble` wants them.
     """
     lines = [".accelerator " + " ".join(f"{name}={value}" for name, value in _settings(program.accelerator))]
+    lines += [f".run {program.run}"] * (program.run != RUNS[0])
     lines += [f".tensor {t.name} {t.role} {t.dtype} {list(t.shape)}" for t in program.tensors]
     lines += [f".constant {c.dtype} {list(c.shape)} {_data_text(c, data)}" for c in program.constants]
     lines += [".layer " + json.dumps(vars(layer)) for layer in program.layers]
@@ -86,8 +88,10 @@ class _Assembly:
         self._constants: list[np.ndarray] = []
         self._layers: list[Layer] = []
         self._instructions: list[Instruction] = []
+        self._run = RUNS[0]
         self._directives: dict[str, Callable[[str], None]] = {
             ".accelerator": self._read_accelerator,
+            ".run": self._read_run,
             ".tensor": self._read_tensor,
             ".constant": self._read_constant,
             ".layer": self._read_layer,
@@ -104,8 +108,17 @@ class _Assembly:
             self._instructions.append(self._read_instruction(word, rest.split()))
 
     def program(self) -> Program:
-        parts = (self._tensors, self._constants, self._instructions, self._layers)
-        return Program(self._accelerator, *(tuple(part) for part in parts))  # type: ignore[arg-type]
+        return Program(
+            self._accelerator,
+            tuple(self._tensors),
+            tuple(self._constants),
+            tuple(self._instructions),
+            tuple(self._layers),
+            self._run,
+        )
+
+    def _read_run(self, rest: str) -> None:
+        self._run = rest
 
     def _read_accelerator(self, rest: str) -> None:
         settings: dict[str, Any] = {}

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ....core.errors import ProgramError
-from ..config import Accelerator
+from ..config import RUNS, Accelerator
 from ..simulation.queues import execution_order
 from .check import ITEMSIZE, MAX_MEMORY_BYTES, check_program
 from .isa import RECORD_BYTES, Instruction, decode, encode
@@ -92,8 +92,11 @@ class Program:
     constants: tuple[np.ndarray, ...]
     instructions: tuple[Instruction, ...]
     layers: tuple[Layer, ...] = ()
+    run: str = RUNS[0]
 
     def __post_init__(self) -> None:
+        if self.run not in RUNS:
+            raise ProgramError(f"run={self.run!r} is unknown", fix=f"choose {' or '.join(map(repr, RUNS))}")
         names = [tensor.name for tensor in self.tensors]
         if len(set(names)) != len(names):
             raise ProgramError(f"two tensors have one name, in {', '.join(names)}")
@@ -127,6 +130,7 @@ class Program:
             "tensors": [[t.name, t.role, list(t.shape), t.dtype] for t in self.tensors],
             "constants": [[list(c.shape), str(c.dtype), at] for c, at in zip(self.constants, offsets, strict=True)],
             "layers": [[layer.name, layer.begin, layer.end, dict(layer.facts)] for layer in self.layers],
+            "run": self.run,
         }
         text = _padded(json.dumps(header, separators=(",", ":")).encode(), b" ")
         code = _padded(zlib.compress(encode(self.instructions)), b"\0")
@@ -187,6 +191,7 @@ def _assembled(header: Any, instructions: tuple[Instruction, ...], blob: memoryv
         tuple(constants),
         instructions,
         tuple(Layer(name, begin, end, facts) for name, begin, end, facts in header["layers"]),
+        header.get("run", RUNS[0]),
     )
 
 

@@ -21,6 +21,7 @@ from ..code.program import Tensor
 from ..code.tiling import check_fits
 from ..config import Accelerator, SystolicOptions
 from ..results.report import LayerRow, layer_rows
+from ..rtl import check_instructions, missing_operation
 from ..simulation.timing import Timing, simulate
 from .conv2d import conv2d_layer
 from .elementwise import elementwise_layer
@@ -46,6 +47,8 @@ def check_composite(composite: Composite, options: SystolicOptions) -> str:
         tensors = tensors_of(Region.of(composite.name, composite))
         check_layer(layer, {tensor.name: tensor for tensor in tensors}, options)
         check_fits(layer.problem(composite.result.dtype), options)
+        if options.run == "rtl":
+            return next((problem for step in layer.steps if (problem := missing_operation(step.op))), "")
     except ProgramError as error:
         return error.message
     return ""
@@ -77,7 +80,10 @@ def timing_of(region: Region, options: SystolicOptions) -> Timing:
     if known is not None and known[0] == options:
         return known[1]
     layers = [layer_of(composite, options.accelerator) for composite in region.composites]
-    timing = simulate(layers_to_program(layers, tensors_of(region), options.accelerator, options.dataflow))
+    program = layers_to_program(layers, tensors_of(region), options.accelerator, options.dataflow)
+    if options.run == "rtl":
+        check_instructions(program.instructions)
+    timing = simulate(dataclasses.replace(program, run=options.run))
     with _lock:
         _known[region] = (options, timing)
     return timing

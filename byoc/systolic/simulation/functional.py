@@ -42,12 +42,21 @@ def run(program: Program, inputs: Mapping[str, np.ndarray], backend: str = "nump
     """
     if backend not in BACKENDS:
         raise OptionError(f"backend={backend!r} is unknown", fix=f"choose {' or '.join(map(repr, BACKENDS))}")
+    outputs = {tensor.name: np.empty(tensor.shape, tensor.dtype) for tensor in program.of_role("output")}
+    run_into(program, in_order(program, inputs), list(outputs.values()), backend)
+    return outputs
+
+
+def in_order(program: Program, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The arrays of a program's inputs, in its order.
+
+    Raises:
+        InputError: one is missing or unknown.
+    """
     names = [tensor.name for tensor in program.of_role("input")]
     if set(inputs) != set(names):
         raise InputError(f"inputs {sorted(inputs)} were given; the program takes {sorted(names)}")
-    outputs = {tensor.name: np.empty(tensor.shape, tensor.dtype) for tensor in program.of_role("output")}
-    run_into(program, [inputs[name] for name in names], list(outputs.values()), backend)
-    return outputs
+    return [inputs[name] for name in names]
 
 
 def run_into(
@@ -233,7 +242,11 @@ def _store(state: _State, store: Store) -> None:
         values = words.view(memory.dtype)
     else:
         values = np.clip(words, -128, 127) + np.int32(128 if memory.dtype == np.uint8 else 0)
-    _strided(memory, store)[...] = values
+    _write(state, store, values)
+
+
+def _write(state: _State, store: Store, values: np.ndarray) -> None:
+    _strided(state.tensors[store.tensor], store)[...] = values
     state.images.pop(store.tensor, None)
 
 
@@ -252,3 +265,25 @@ _STEPS: dict[type[Any], Callable[[_State, Any], None]] = {
     Vector: _vector,
     Store: _store,
 }
+
+
+class TileMover:
+    """DRAM as hardware sees it at its DMA port: the bytes of the tiles that loads bring and stores take away.
+
+    Args and errors are those of :func:`run_into`.
+    """
+
+    def __init__(self, program: Program, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+        self._state = _State(program, _bound(program, inputs, outputs), "numpy")
+
+    def load(self, load: Load | LoadWindows | LoadConstant) -> bytes:
+        """The tile of a load as it is to lie in the scratchpad."""
+        _STEPS[type(load)](self._state, load)
+        state = self._state
+        source = state.constants[load.constant] if isinstance(load, LoadConstant) else state.tensors[load.tensor]
+        return state.scratchpad[load.dst : load.dst + load.rows * load.cols * source.itemsize].tobytes()
+
+    def store(self, store: Store, data: bytes) -> None:
+        """Writes the tile of a store, in the dtype of its tensor, row-major."""
+        dtype = self._state.tensors[store.tensor].dtype
+        _write(self._state, store, np.frombuffer(data, dtype).reshape(store.rows, store.cols))

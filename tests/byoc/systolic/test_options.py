@@ -24,7 +24,7 @@ def test_all_settings_of_the_accelerator_are_options() -> None:
     assert options.energy == EnergyTable(dram_byte=100.0)
     assert options.accelerator == Accelerator(rows=8, dtype="float32", energy=options.energy, frequency_hz=2e9)
     names = {field.name for field in dataclasses.fields(Accelerator)}
-    assert {field.name for field in dataclasses.fields(SystolicOptions)} == {*names, "dataflow"}
+    assert {field.name for field in dataclasses.fields(SystolicOptions)} == {*names, "dataflow", "run"}
     assert hash(options) == hash(BACKEND.make_options(given))
 
 
@@ -34,6 +34,8 @@ def test_all_settings_of_the_accelerator_are_options() -> None:
         ({"dataflow": "rs"}, "dataflow='rs' is unknown"),
         ({"energy": {"dram": 1.0}}, "unknown setting 'dram' of the energy table"),
         ({"energy": 3}, "is no EnergyTable"),
+        ({"run": "verilog"}, "run='verilog' is unknown"),
+        ({"run": "rtl"}, "run='rtl' with dtype='float32'"),
         ({"rows": 0}, "rows=0"),
         ({"dtype": "bfloat16"}, "dtype='bfloat16'"),
         ({"row": 4}, "no option 'row'.*did you mean 'rows'"),

@@ -1,0 +1,95 @@
+"""Random programs of int8 with all instructions that the hardware has, on accelerators of odd sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tvm_ext.byoc.systolic.code.codegen import lower
+from tvm_ext.byoc.systolic.code.layer import (
+    ConvGeometry,
+    GemmLayer,
+    Matrix,
+    Step,
+    conv2d,
+    filter_matrices,
+    matmul,
+    nchw,
+)
+from tvm_ext.byoc.systolic.code.program import Program, Tensor
+from tvm_ext.byoc.systolic.config import Accelerator
+
+from ..cases import random_float, random_int8
+
+
+def random_program(seed: int) -> Program:
+    """Two dense layers or two convolutions; bias, scales, relu and a residual between."""
+    rng = np.random.default_rng([seed, 20])
+    sizes = {
+        "rows": (1, 8),
+        "cols": (1, 8),
+        "vector_lanes": (1, 4),
+        "dma_bytes_per_cycle": (1, 6),
+        "dma_latency": (0, 12),
+    }
+    settings = {name: int(rng.integers(low, high + 1)) for name, (low, high) in sizes.items()}
+    settings |= {"scratchpad_bytes": int(rng.integers(640, 1200)), "accumulator_bytes": int(rng.integers(40, 120)) * 8}
+    hardware = Accelerator(**settings, compute_model=("overlapped", "physical")[seed % 2])
+    dataflow = ("ws", "os", "is", None)[seed // 2 % 4]
+    tensors, layers = (_convolutions if seed % 3 == 0 else _dense)(rng)
+    return lower(layers, tensors, hardware, dataflow)
+
+
+def random_inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
+    """Arrays of all values of their dtypes."""
+    rng = np.random.default_rng(seed)
+    return {t.name: rng.integers(0, 256, t.shape).astype(np.uint8).astype(t.dtype) for t in program.of_role("input")}
+
+
+def _quantized(rng: np.random.Generator, n: int) -> tuple[Step, ...]:
+    """Bias, a scale a channel, relu, and int8 again."""
+    return (
+        Step("add", row=rng.integers(-3000, 3000, n).astype(np.int32), dtype="int32"),
+        Step("dequantize", row=np.exp(random_float(rng, (n,)) - 6)),
+        Step("relu"),
+        Step("quantize", scale=float(np.float32(rng.uniform(0.3, 3))), zero_point=int(rng.integers(-128, 128))),
+    )
+
+
+def _dense(rng: np.random.Generator) -> tuple[list[Tensor], list[GemmLayer]]:
+    """uint8 to int8, and a product of two tensors to float32 or int32."""
+    m, k, h, n = (int(size) for size in rng.integers(1, 14, 4))
+    is_float = bool(rng.integers(2))
+    last: tuple[Step, ...] = (Step("relu", dtype="int32"),)
+    if is_float:
+        last = (
+            Step("dequantize", scale=0.0123),
+            Step("add", tile=Matrix("r", n), dtype="int8", scale=0.37, zero_point=5),
+            Step("multiply", row=random_float(rng, (n,))),
+            Step("add", row=random_float(rng, (n,))),
+        )
+    layers = [
+        matmul("first", "x", random_int8(rng, (k, h)), "h", (m, k, h), steps=_quantized(rng, h)),
+        matmul("second", "h", "w", "y", (m, h, n), steps=last),
+    ]
+    tensors = [
+        Tensor("x", "input", (m, k), "uint8"),
+        Tensor("w", "input", (h, n), "int8"),
+        Tensor("h", "scratch", (m, h), "int8"),
+        Tensor("y", "output", (m, n), "float32" if is_float else "int32"),
+    ]
+    return [*tensors, Tensor("r", "input", (m, n), "uint8")] if is_float else tensors, layers
+
+
+def _convolutions(rng: np.random.Generator) -> tuple[list[Tensor], list[GemmLayer]]:
+    """Padding with a zero point, and a residual from before the first one."""
+    channels, size = int(rng.integers(1, 4)), (int(rng.integers(2, 6)), int(rng.integers(2, 6)))
+    geometry = ConvGeometry(channels, size, (3, 3), padding=(1, 1, 1, 1))
+    first, second = (filter_matrices(random_int8(rng, (channels, channels, 3, 3))) for _ in range(2))
+    dequantize, residual = Step("dequantize", scale=0.002), Step("add", tile=nchw("x", channels, size, 1), dtype="int8")
+    layers = [
+        conv2d("first", "x", first, "h", geometry, steps=_quantized(rng, channels), pad_value=-7),
+        conv2d("second", "h", second, "y", geometry, steps=(dequantize, residual, Step("quantize", scale=0.5))),
+    ]
+    shape = (1, channels, *size)
+    tensors = [Tensor("x", "input", shape, "int8"), Tensor("h", "scratch", shape, "uint8")]
+    return [*tensors, Tensor("y", "output", shape, "int8")], layers

@@ -1,0 +1,73 @@
+"""`tvm-ext rtl`: the simulated systolic array as hardware: its Verilog, or the cells that it takes."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, astuple
+from pathlib import Path
+from typing import Any
+
+from ...core.errors import OptionError, ToolError
+from ...core.settings.flags import setting
+from ..shared.common import print_json, print_table
+
+SUMMARY = "the systolic array as hardware: its Verilog, or the cells that it takes"
+EXAMPLE = """\
+  tvm-ext rtl --rows 4 --cols 4 --dataflow ws -o array.v
+  tvm-ext rtl --rows 4 --cols 4 --dataflow os --cells
+  tvm-ext rtl --part core --setting scratchpad_bytes=4096 --setting vector_lanes=4 -o chip.v"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of the verb."""
+    parser.add_argument("--rows", type=int, default=4, metavar="N", help="rows of processing elements (default: 4)")
+    parser.add_argument("--cols", type=int, default=4, metavar="N", help="columns of them (default: 4)")
+    parser.add_argument("--dataflow", default="ws", help="ws, os or is (default: ws)")
+    parser.add_argument(
+        "--part",
+        default="array",
+        help="element: a PE; array: PEs, skew, sequencer (default); core: the whole chip",
+    )
+    parser.add_argument(
+        "--setting", action="append", default=[], metavar="KEY=VALUE", help="another setting of the accelerator"
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to write the Verilog (default: stdout)")
+    parser.add_argument("--cells", action="store_true", help="gates and flip-flops of the array instead, by yosys")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the Verilog, or print the cells."""
+    from ...byoc.systolic import Accelerator, cells, verilog
+
+    hardware = Accelerator.from_dict({"rows": args.rows, "cols": args.cols, **dict(map(_setting, args.setting))})
+    if args.cells:
+        parts = cells(hardware, args.dataflow)
+        if args.json:
+            print_json({"ok": True, "cells": {name: asdict(each) for name, each in parts.items()}})
+        else:
+            rows = [(name, *astuple(each)) for name, each in parts.items()]
+            print_table(("part", "gates", "flip-flops", "transistors"), rows)
+        return 0
+    text = verilog(hardware, args.dataflow, args.part)
+    if args.output:
+        _write(Path(args.output), text)
+    values: dict[str, Any] = {"ok": True, "part": args.part, "output": args.output, "lines": text.count("\n")}
+    if args.json:
+        print_json(values if args.output else {**values, "verilog": text})
+    else:
+        print(f"wrote {args.output}: {values['lines']} lines" if args.output else text)
+    return 0
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    try:
+        return setting(text)
+    except ValueError:
+        raise OptionError(f"--setting {text!r}: KEY=VALUE is needed", fix="as in --setting vector_lanes=4") from None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ToolError(f"{path}: cannot be written ({error.strerror})", fix="give another FILE") from error
