@@ -23,6 +23,7 @@ from typing import Any
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
+from tvm_ext.core.group import Param
 from tvm_ext.core.recipe import Config, Layouts
 from tvm_ext.ops.kv_cache import Attention
 from tvm_ext.ops.scalars.vector_math import exp_flushed, tanh
@@ -158,7 +159,14 @@ class CachedAttentionKernel:
             count = T.bind(tirx.min(t.block, stop - low))
             self._score(b, g, (first + token, low, stop), count, rows)
             self._exponentials(count, rows)
-            self._accumulate(b, g, low, count, rows)
+            self._accumulate((b, g, low), self._behind((b, g, low + t.block), start, stop), count, rows)
+
+    def _behind(self, place: tuple[Any, Any, Any], start: Any, stop: Any) -> tuple[Any, Any, Any]:
+        """The block of keys behind another one, or, where there is none, the first one of the next head."""
+        b, g, low = place
+        last = T.bind(low >= stop)
+        head = tirx.Select(last, tirx.min(g + 1, self._groups - 1), g)
+        return b, T.bind(head), T.bind(tirx.Select(last, start, low))
 
     def _load(self, b: Any, g: Any, token: Any, first: Any, rows: Any, part: Any) -> None:
         """Queries, turned and scaled; m = -inf, l = 0, o = 0; a sink is a key that was before, of the first part."""
@@ -193,16 +201,17 @@ class CachedAttentionKernel:
         with T.serial(rows) as r, T.vectorized(t.lanes) as j:
             T.buffer_store(self._largest, float32(-math.inf), [r, j])
         with T.serial(ceil_div(count, t.lanes)) as tile, T.serial(rows) as r:
-            with T.If(r == 0), T.Then():
-                self._ask(b, g, low + tile * t.lanes)
             acc = float_buffer("acc", (t.lanes, t.lanes))
             with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
                 T.buffer_store(acc, float32(0), [i, j])
-            with T.serial(self._depth // t.lanes) as v, unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
-                key = low + tile * t.lanes + i
-                key = key if self._capacity % t.lanes == 0 else tirx.min(key, self._capacity - 1)
-                d = v * t.lanes + j
-                T.buffer_store(acc, acc[i, j] + self._read("keys", b, g, key, d) * self._queries[r, d], [i, j])
+            parts = self._depth // t.lanes
+            with T.serial(parts) as v:
+                self._ask_values((b, g, low + tile * t.lanes), r * parts + v, rows * parts)
+                with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
+                    key = low + tile * t.lanes + i
+                    key = key if self._capacity % t.lanes == 0 else tirx.min(key, self._capacity - 1)
+                    d = v * t.lanes + j
+                    T.buffer_store(acc, acc[i, j] + self._read("keys", b, g, key, d) * self._queries[r, d], [i, j])
             vectors = [T.bind(acc[i, self._lanes_from(0)]) for i in range(t.lanes)]
             T.buffer_store(self._scores, sums(vectors, 4), [r, self._lanes_from(tile * t.lanes)])
             with T.vectorized(t.lanes) as j:
@@ -216,17 +225,51 @@ class CachedAttentionKernel:
                 T.buffer_store(self._scores, tirx.Select(seen, score, float32(-math.inf)), place)
                 T.buffer_store(self._largest, tirx.max(self._largest[r, j], self._scores[place[0], place[1]]), [r, j])
 
-    def _ask(self, b: Any, g: Any, low: Any) -> None:
-        """Prefetch a tile of values, and the tile of keys of the next block: a cache is in L3 at best, and a hardware
-        prefetcher begins anew at each block of either."""
-        t, line = self._tile, LINE_BYTES // 4
-        for role, first, size in (("values", low, self._width), ("keys", low + t.block, self._depth)):
-            param = self._match.param(role)
-            if param.dtype != "float32" or not self._args.layout(param).is_plain:
-                continue
-            with T.serial(t.lanes) as i, unrolled(-(-size // line), 1) as (part, _):
-                key = tirx.min(first + i, self._capacity - 1)
-                T.evaluate(prefetch(self._args.buffer(param), [b, g, key, part * line]))
+    def _ask_values(self, place: tuple[Any, Any, Any], step: Any, steps: Any) -> None:
+        """Prefetch the share that a step of a tile of scores has of the tile's values, from first to last.
+
+        A cache is in L3 at best, and a burst of prefetches waits for the few lines that a core asks for at a time.
+
+        Args:
+            place: sequence, head of keys and first key of the tile.
+            steps: of a tile; where their number is only known at run time the first vectors of a key ask for all.
+        """
+        t, param = self._tile, self._match.param("values")
+        each = -(-self._width * 4 // LINE_BYTES)
+        known = steps if isinstance(steps, int) else self._depth // t.lanes
+        share = -(-t.lanes * each // known)
+
+        def ask() -> None:
+            with unrolled(share, 1) as (i, _):
+                self._prefetch(param, place, step * share + i, each)
+
+        if isinstance(steps, int):
+            ask()
+            return
+        with T.If(step < known), T.Then():
+            ask()
+
+    def _ask_keys(self, place: tuple[Any, Any, Any], key: Any, row: Any, column: Any) -> None:
+        """Prefetch the share of a column of the first rows of a key of the block that is read next."""
+        t, each = self._tile, -(-self._depth * 4 // LINE_BYTES)
+        share = -(-each * t.columns * t.lanes // self._width)
+
+        def ask() -> None:
+            with unrolled(share, 1) as (i, _):
+                self._prefetch(self._match.param("keys"), place, key * each + column * share + i, each)
+
+        if isinstance(row, int):
+            ask()
+            return
+        with T.If(row == 0), T.Then():
+            ask()
+
+    def _prefetch(self, param: Param, place: tuple[Any, Any, Any], number: Any, each: int) -> None:
+        """Ask for a line of a cache, by its number from a row on, of which each has so many."""
+        if param.dtype == "float32" and self._args.layout(param).is_plain:
+            b, g, row = place
+            index = [b, g, tirx.min(row + number // each, self._capacity - 1), number % each * (LINE_BYTES // 4)]
+            T.evaluate(prefetch(self._args.buffer(param), index))
 
     def _capped(self, score: Any) -> Any:
         cap = self._says.softcap
@@ -248,9 +291,14 @@ class CachedAttentionKernel:
                 T.buffer_store(self._scores, exp_flushed(self._scores[r, place[1]] - base), place)
                 T.buffer_store(self._sum, self._sum[r, j] + self._scores[r, place[1]], [r, j])
 
-    def _accumulate(self, b: Any, g: Any, low: Any, count: Any, rows: Any) -> None:
-        """o = o * factor + s values, in register tiles of rows and vectors of a value."""
-        t = self._tile
+    def _accumulate(self, place: tuple[Any, Any, Any], behind: tuple[Any, Any, Any], count: Any, rows: Any) -> None:
+        """o = o * factor + s values, in register tiles of rows and vectors of a value.
+
+        Args:
+            place, behind: sequence, head and first key of the block, and of the one that is read behind it.
+        """
+        t, (b, g, low) = self._tile, place
+        several = not isinstance(rows, int) or rows > t.rows
         for row, height in tiles(0, rows, t.rows):
             with T.serial(self._width // (t.columns * t.lanes)) as column:
                 acc = float_buffer("acc", (height, t.columns, t.lanes))
@@ -260,9 +308,11 @@ class CachedAttentionKernel:
 
                 with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
                     T.buffer_store(acc, self._result[row + i, at(v, j)] * self._factor[row + i], [i, v, j])
-                with T.serial(count) as k, unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
-                    value = self._read("values", b, g, low + k, at(v, j))
-                    T.buffer_store(acc, acc[i, v, j] + self._scores[row + i, k] * value, [i, v, j])
+                with T.serial(count) as k:
+                    self._ask_keys(behind, k, row if several else 0, column)
+                    with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
+                        value = self._read("values", b, g, low + k, at(v, j))
+                        T.buffer_store(acc, acc[i, v, j] + self._scores[row + i, k] * value, [i, v, j])
                 with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
                     T.buffer_store(self._result, acc[i, v, j], [row + i, at(v, j)])
 

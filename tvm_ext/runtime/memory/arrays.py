@@ -59,6 +59,21 @@ def mapped_empty(nbytes: int) -> np.ndarray:
     return np.frombuffer(memory, np.uint8, nbytes)
 
 
+def zeros(kinds: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[np.ndarray]:
+    """Arrays of zeros of these shapes and dtypes, aligned as by :func:`aligned_empty`, in one mapping.
+
+    Many caches of a megabyte each get huge pages so, which none of them could have alone.
+    """
+    kinds, starts, end = list(kinds), [], 0
+    for shape, dtype in kinds:
+        nbytes = math.prod(shape) * dtype.itemsize
+        alignment = ALIGNMENT if nbytes < _MANY_PAGES else _PAGE
+        starts.append(-(-end // alignment) * alignment)
+        end = starts[-1] + nbytes
+    memory = mapped_empty(end)
+    return [np.ndarray(shape, dtype, memory, start) for (shape, dtype), start in zip(kinds, starts, strict=True)]
+
+
 def is_aligned(array: np.ndarray) -> bool:
     """Whether kernels may read this memory as it is."""
     return array.flags.c_contiguous and array.ctypes.data % ARGUMENT_ALIGNMENT == 0
