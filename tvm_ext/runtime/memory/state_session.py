@@ -18,7 +18,7 @@ import numpy as np
 from ...core.errors import InputError, RunError
 from ..inputs import names_error
 from ..spec import Metadata, TensorSpec
-from .arrays import zeros
+from .arrays import lend, zeros
 
 Fit = Callable[[Sequence[Any]], tuple[list[np.ndarray], int]]
 """A value an input -> the arrays, which fit, and the size of a symbolic batch or 0; InputError."""
@@ -129,7 +129,10 @@ class StateSession:
         in_place = _updated(metadata)
         pairs = {name: (outputs[output], inputs[name]) for name, output in taken.items()}
         made = {name: _kept(metadata, *pair, rows, pair in in_place) for name, pair in pairs.items()}
-        memory = iter(zeros([(one.sizes, one.numpy_dtype) for _, specs in made.values() for one in specs]))
+        arrays = zeros([(one.sizes, one.numpy_dtype) for _, specs in made.values() for one in specs])
+        for array in arrays:
+            lend(array)
+        memory = iter(arrays)
         self._states: dict[str, _State | _Growing] = {
             name: make(*itertools.islice(memory, len(specs))) for name, (make, specs) in made.items()
         }
