@@ -20,6 +20,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
@@ -235,7 +236,7 @@ class CachedAttentionKernel:
             steps: of a tile; where their number is only known at run time the first vectors of a key ask for all.
         """
         t, param = self._tile, self._match.param("values")
-        each = -(-self._width * 4 // LINE_BYTES)
+        each = self._lines(param)
         known = steps if isinstance(steps, int) else self._depth // t.lanes
         share = -(-t.lanes * each // known)
 
@@ -251,12 +252,13 @@ class CachedAttentionKernel:
 
     def _ask_keys(self, place: tuple[Any, Any, Any], key: Any, row: Any, column: Any) -> None:
         """Prefetch the share of a column of the first rows of a key of the block that is read next."""
-        t, each = self._tile, -(-self._depth * 4 // LINE_BYTES)
+        t, param = self._tile, self._match.param("keys")
+        each = self._lines(param)
         share = -(-each * t.columns * t.lanes // self._width)
 
         def ask() -> None:
             with unrolled(share, 1) as (i, _):
-                self._prefetch(self._match.param("keys"), place, key * each + column * share + i, each)
+                self._prefetch(param, place, key * each + column * share + i, each)
 
         if isinstance(row, int):
             ask()
@@ -266,10 +268,15 @@ class CachedAttentionKernel:
 
     def _prefetch(self, param: Param, place: tuple[Any, Any, Any], number: Any, each: int) -> None:
         """Ask for a line of a cache, by its number from a row on, of which each has so many."""
-        if param.dtype == "float32" and self._args.layout(param).is_plain:
+        if self._args.layout(param).is_plain:
             b, g, row = place
-            index = [b, g, tirx.min(row + number // each, self._capacity - 1), number % each * (LINE_BYTES // 4)]
+            column = number % each * (param.shape[3] // each)
+            index = [b, g, tirx.min(row + number // each, self._capacity - 1), column]
             T.evaluate(prefetch(self._args.buffer(param), index))
+
+    def _lines(self, param: Param) -> int:
+        """Cache lines of a row of a cache."""
+        return max(1, -(-param.shape[3] * tvm.DataType(param.dtype).bits // (8 * LINE_BYTES)))
 
     def _capped(self, score: Any) -> Any:
         cap = self._says.softcap
