@@ -17,6 +17,8 @@ joined behind that. What stands in a cache behind the length is read by no sum.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +26,6 @@ import tvm
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.group import Param
 from tvm_ext.core.recipe import Config, Layouts
 from tvm_ext.ops.kv_cache import Attention
 from tvm_ext.ops.scalars.vector_math import exp_flushed, tanh
@@ -123,6 +124,8 @@ class CachedAttentionKernel:
         self._queries = float_buffer("queries", (rows, self._depth))
         self._scores = float_buffer("scores", (rows, t.block))
         self._result = float_buffer("result", (rows, self._width))
+        if self._match.param("keys").decode:
+            self._decoded = float_buffer("decoded", (t.lanes, self._depth))
         self._largest, self._sum = (float_buffer(name, (rows, t.lanes)) for name in ("largest", "sum"))
         self._top, self._factor = (float_buffer(name, (rows,)) for name in ("top", "factor"))
 
@@ -201,30 +204,49 @@ class CachedAttentionKernel:
         t, (own, low, stop) = self._tile, keys
         with T.serial(rows) as r, T.vectorized(t.lanes) as j:
             T.buffer_store(self._largest, float32(-math.inf), [r, j])
-        with T.serial(ceil_div(count, t.lanes)) as tile, T.serial(rows) as r:
-            acc = float_buffer("acc", (t.lanes, t.lanes))
-            with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
-                T.buffer_store(acc, float32(0), [i, j])
-            parts = self._depth // t.lanes
-            with T.serial(parts) as v:
-                self._ask_values((b, g, low + tile * t.lanes), r * parts + v, rows * parts)
+        with T.serial(ceil_div(count, t.lanes)) as tile:
+            read = self._keys(b, g, low + tile * t.lanes)
+            with T.serial(rows) as r:
+                acc = float_buffer("acc", (t.lanes, t.lanes))
                 with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
-                    key = low + tile * t.lanes + i
-                    key = key if self._capacity % t.lanes == 0 else tirx.min(key, self._capacity - 1)
-                    d = v * t.lanes + j
-                    T.buffer_store(acc, acc[i, j] + self._read("keys", b, g, key, d) * self._queries[r, d], [i, j])
-            vectors = [T.bind(acc[i, self._lanes_from(0)]) for i in range(t.lanes)]
-            T.buffer_store(self._scores, sums(vectors, 4), [r, self._lanes_from(tile * t.lanes)])
-            with T.vectorized(t.lanes) as j:
-                key, place = low + tile * t.lanes + j, [r, tile * t.lanes + j]
-                score = self._capped(self._scores[place[0], place[1]])
-                seen = key < stop
-                if self._says.causal:
-                    seen = tirx.all(seen, key <= own + r // t.shared)
-                if self._says.window:
-                    seen = tirx.all(seen, key > own + r // t.shared - self._says.window)
-                T.buffer_store(self._scores, tirx.Select(seen, score, float32(-math.inf)), place)
-                T.buffer_store(self._largest, tirx.max(self._largest[r, j], self._scores[place[0], place[1]]), [r, j])
+                    T.buffer_store(acc, float32(0), [i, j])
+                parts = self._depth // t.lanes
+                with T.serial(parts) as v:
+                    self._ask_values((b, g, low + tile * t.lanes), r * parts + v, rows * parts)
+                    with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
+                        d = v * t.lanes + j
+                        T.buffer_store(acc, acc[i, j] + read(i, d) * self._queries[r, d], [i, j])
+                vectors = [T.bind(acc[i, self._lanes_from(0)]) for i in range(t.lanes)]
+                T.buffer_store(self._scores, sums(vectors, 4), [r, self._lanes_from(tile * t.lanes)])
+                self._mask((own, low, stop), tile, r)
+
+    def _mask(self, keys: tuple[Any, Any, Any], tile: Any, r: Any) -> None:
+        """-inf for scores of keys that a query does not see; the largest of each lane, with those of a tile."""
+        t, (own, low, stop) = self._tile, keys
+        with T.vectorized(t.lanes) as j:
+            key, place = low + tile * t.lanes + j, [r, tile * t.lanes + j]
+            score = self._capped(self._scores[place[0], place[1]])
+            seen = key < stop
+            if self._says.causal:
+                seen = tirx.all(seen, key <= own + r // t.shared)
+            if self._says.window:
+                seen = tirx.all(seen, key > own + r // t.shared - self._says.window)
+            T.buffer_store(self._scores, tirx.Select(seen, score, float32(-math.inf)), place)
+            T.buffer_store(self._largest, tirx.max(self._largest[r, j], self._scores[place[0], place[1]]), [r, j])
+
+    def _keys(self, b: Any, g: Any, low: Any) -> Callable[[Any, Any], Any]:
+        """(key of a tile, element) -> its value; keys that are stored as something else are decoded for all rows."""
+        t = self._tile
+
+        def read(i: Any, d: Any) -> Any:
+            whole = self._capacity % t.lanes == 0
+            return self._read("keys", b, g, low + i if whole else tirx.min(low + i, self._capacity - 1), d)
+
+        if not self._match.param("keys").decode:
+            return read
+        with T.serial(t.lanes) as i, T.unroll(self._depth // t.lanes) as v, T.vectorized(t.lanes) as j:
+            T.buffer_store(self._decoded, read(i, v * t.lanes + j), [i, v * t.lanes + j])
+        return lambda i, d: self._decoded[i, d]
 
     def _ask_values(self, place: tuple[Any, Any, Any], step: Any, steps: Any) -> None:
         """Prefetch the share that a step of a tile of scores has of the tile's values, from first to last.
@@ -233,50 +255,37 @@ class CachedAttentionKernel:
 
         Args:
             place: sequence, head of keys and first key of the tile.
-            steps: of a tile; where their number is only known at run time the first vectors of a key ask for all.
+            steps: of a tile; where their number is only known at run time the first row asks for all.
         """
-        t, param = self._tile, self._match.param("values")
-        each = self._lines(param)
-        known = steps if isinstance(steps, int) else self._depth // t.lanes
-        share = -(-t.lanes * each // known)
-
-        def ask() -> None:
-            with unrolled(share, 1) as (i, _):
-                self._prefetch(param, place, step * share + i, each)
-
-        if isinstance(steps, int):
-            ask()
-            return
-        with T.If(step < known), T.Then():
-            ask()
+        known = steps if isinstance(steps, int) else self._depth // self._tile.lanes
+        share = -(-self._tile.lanes * self._lines("values") // known)
+        self._ask("values", place, step * share, share, None if isinstance(steps, int) else step < known)
 
     def _ask_keys(self, place: tuple[Any, Any, Any], key: Any, row: Any, column: Any) -> None:
         """Prefetch the share of a column of the first rows of a key of the block that is read next."""
-        t, param = self._tile, self._match.param("keys")
-        each = self._lines(param)
+        t, each = self._tile, self._lines("keys")
         share = -(-each * t.columns * t.lanes // self._width)
+        self._ask("keys", place, key * each + column * share, share, None if isinstance(row, int) else row == 0)
 
-        def ask() -> None:
-            with unrolled(share, 1) as (i, _):
-                self._prefetch(param, place, key * each + column * share + i, each)
-
-        if isinstance(row, int):
-            ask()
+    def _ask(self, role: str, place: tuple[Any, Any, Any], start: Any, count: int, condition: Any) -> None:
+        """Prefetch lines of a cache, which are numbered from a row on, if a condition holds or is None."""
+        param, each = self._match.param(role), self._lines(role)
+        if not self._args.layout(param).is_plain:
             return
-        with T.If(row == 0), T.Then():
-            ask()
+        with ExitStack() as stack:
+            if condition is not None:
+                stack.enter_context(T.If(condition))
+                stack.enter_context(T.Then())
+            with unrolled(count, 1) as (i, _):
+                (b, g, row), number = place, start + i
+                key, column = tirx.min(row + number // each, self._capacity - 1), number % each
+                index = [b, g, key, column * (param.shape[3] // each)]
+                T.evaluate(prefetch(self._args.buffer(param), index))
 
-    def _prefetch(self, param: Param, place: tuple[Any, Any, Any], number: Any, each: int) -> None:
-        """Ask for a line of a cache, by its number from a row on, of which each has so many."""
-        if self._args.layout(param).is_plain:
-            b, g, row = place
-            column = number % each * (param.shape[3] // each)
-            index = [b, g, tirx.min(row + number // each, self._capacity - 1), column]
-            T.evaluate(prefetch(self._args.buffer(param), index))
-
-    def _lines(self, param: Param) -> int:
+    def _lines(self, role: str) -> int:
         """Cache lines of a row of a cache."""
-        return max(1, -(-param.shape[3] * tvm.DataType(param.dtype).bits // (8 * LINE_BYTES)))
+        param = self._match.param(role)
+        return -(-param.shape[3] * tvm.DataType(param.dtype).bits // (8 * LINE_BYTES))
 
     def _capped(self, score: Any) -> Any:
         cap = self._says.softcap
