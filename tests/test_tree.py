@@ -20,7 +20,7 @@ MAX_MODULES_IN_A_FOLDER = 20
 BUDGET = {
     "api": 350, "benchmarking": 1125, "byoc": 6200, "byoc.testing": 1100, "cli": 2150, "core": 5850, "driver": 5250,
     "frontend": 13325, "inspection": 4550, "ops": 1575, "ops.scalars": 940, "passes": 11620, "precision": 550,
-    "quantization": 1400, "rates": 1000, "runtime": 4900, "schedules": 11500, "tuning": 7350, "verification": 2875,
+    "quantization": 1400, "rates": 1000, "runtime": 4900, "schedules": 11550, "tuning": 7350, "verification": 2875,
     "benchmarks": 7575, "tests": 65500,
 }  # fmt: skip
 #: A budget is no more than so much above the lines that there are, and this share of them.
