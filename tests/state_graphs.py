@@ -88,28 +88,33 @@ def expected(x: np.ndarray, at: int, past: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def decoder(
-    steps: int | str, rows: int = LENGTH, heads: int = 4, groups: int = 2, batch: int = 1, cosines: int = 0
-) -> onnx.ModelProto:
+    steps: int | str, rows: int = LENGTH, heads: int = 4, groups: int = 2, batch: int = 1, cosines: int = 0,
+    halves: bool = False,
+) -> onnx.ModelProto:  # fmt: skip
     """Attention over a cache of so many rows, of `steps` new tokens: x, lengths less one, and the longest of them.
 
     Args:
         cosines: rows of them; 0 for those of the cache.
+        halves: attention and caches are of float16.
     """
-    size = WIDTH
+    size, kind = WIDTH, TensorProto.FLOAT16 if halves else TensorProto.FLOAT
+    numbers = np.float16 if halves else np.float32
     width = (heads + 2 * groups) * size
     weights = {
         "w": random(size, width, scale=0.2),
-        **{name: random(cosines or rows, size // 2) for name in ("cos", "sin")},
+        **{name: random(cosines or rows, size // 2).astype(numbers) for name in ("cos", "sin")},
     }
     inputs = ["qkv", "", "", "past.key", "past.value", "lengths", "total", "cos", "sin"]
     attention = node("GroupQueryAttention", " ".join(inputs), "y present.key present.value", num_heads=heads,
                      kv_num_heads=groups, do_rotary=1)  # fmt: skip
     attention.domain = "com.microsoft"
     cache = (batch, groups, rows, size)
-    ins = [value("x", (batch, steps, size)), value("past.key", cache), value("past.value", cache),
+    ins = [value("x", (batch, steps, size)), value("past.key", cache, kind), value("past.value", cache, kind),
            value("lengths", (batch,), TensorProto.INT32), value("total", (), TensorProto.INT32)]  # fmt: skip
-    outs = [value("y", (batch, steps, heads * size)), value("present.key", cache), value("present.value", cache)]
-    proto = model([node("MatMul", "x w", "qkv"), attention], ins, outs, weights)
+    shapes = {"y": (batch, steps, heads * size), "present.key": cache, "present.value": cache}
+    outs = [value(name, shape, kind) for name, shape in shapes.items()]
+    product = [node("MatMul", "x w", "product"), node("Cast", "product", "qkv", to=kind)]
+    proto = model([*product, attention], ins, outs, weights)
     proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     return proto
 

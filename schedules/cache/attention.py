@@ -17,9 +17,12 @@ joined behind that. What stands in a cache behind the length is read by no sum.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
@@ -121,6 +124,8 @@ class CachedAttentionKernel:
         self._queries = float_buffer("queries", (rows, self._depth))
         self._scores = float_buffer("scores", (rows, t.block))
         self._result = float_buffer("result", (rows, self._width))
+        if self._match.param("keys").decode:
+            self._decoded = float_buffer("decoded", (t.lanes, self._depth))
         self._largest, self._sum = (float_buffer(name, (rows, t.lanes)) for name in ("largest", "sum"))
         self._top, self._factor = (float_buffer(name, (rows,)) for name in ("top", "factor"))
 
@@ -158,7 +163,14 @@ class CachedAttentionKernel:
             count = T.bind(tirx.min(t.block, stop - low))
             self._score(b, g, (first + token, low, stop), count, rows)
             self._exponentials(count, rows)
-            self._accumulate(b, g, low, count, rows)
+            self._accumulate((b, g, low), self._behind((b, g, low + t.block), start, stop), count, rows)
+
+    def _behind(self, place: tuple[Any, Any, Any], start: Any, stop: Any) -> tuple[Any, Any, Any]:
+        """The block of keys behind another one, or, where there is none, the first one of the next head."""
+        b, g, low = place
+        last = T.bind(low >= stop)
+        head = tirx.Select(last, tirx.min(g + 1, self._groups - 1), g)
+        return b, T.bind(head), T.bind(tirx.Select(last, start, low))
 
     def _load(self, b: Any, g: Any, token: Any, first: Any, rows: Any, part: Any) -> None:
         """Queries, turned and scaled; m = -inf, l = 0, o = 0; a sink is a key that was before, of the first part."""
@@ -192,41 +204,88 @@ class CachedAttentionKernel:
         t, (own, low, stop) = self._tile, keys
         with T.serial(rows) as r, T.vectorized(t.lanes) as j:
             T.buffer_store(self._largest, float32(-math.inf), [r, j])
-        with T.serial(ceil_div(count, t.lanes)) as tile, T.serial(rows) as r:
-            with T.If(r == 0), T.Then():
-                self._ask(b, g, low + tile * t.lanes)
-            acc = float_buffer("acc", (t.lanes, t.lanes))
-            with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
-                T.buffer_store(acc, float32(0), [i, j])
-            with T.serial(self._depth // t.lanes) as v, unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
-                key = low + tile * t.lanes + i
-                key = key if self._capacity % t.lanes == 0 else tirx.min(key, self._capacity - 1)
-                d = v * t.lanes + j
-                T.buffer_store(acc, acc[i, j] + self._read("keys", b, g, key, d) * self._queries[r, d], [i, j])
-            vectors = [T.bind(acc[i, self._lanes_from(0)]) for i in range(t.lanes)]
-            T.buffer_store(self._scores, sums(vectors, 4), [r, self._lanes_from(tile * t.lanes)])
-            with T.vectorized(t.lanes) as j:
-                key, place = low + tile * t.lanes + j, [r, tile * t.lanes + j]
-                score = self._capped(self._scores[place[0], place[1]])
-                seen = key < stop
-                if self._says.causal:
-                    seen = tirx.all(seen, key <= own + r // t.shared)
-                if self._says.window:
-                    seen = tirx.all(seen, key > own + r // t.shared - self._says.window)
-                T.buffer_store(self._scores, tirx.Select(seen, score, float32(-math.inf)), place)
-                T.buffer_store(self._largest, tirx.max(self._largest[r, j], self._scores[place[0], place[1]]), [r, j])
+        with T.serial(ceil_div(count, t.lanes)) as tile:
+            read = self._keys(b, g, low + tile * t.lanes)
+            with T.serial(rows) as r:
+                acc = float_buffer("acc", (t.lanes, t.lanes))
+                with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
+                    T.buffer_store(acc, float32(0), [i, j])
+                parts = self._depth // t.lanes
+                with T.serial(parts) as v:
+                    self._ask_values((b, g, low + tile * t.lanes), r * parts + v, rows * parts)
+                    with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
+                        d = v * t.lanes + j
+                        T.buffer_store(acc, acc[i, j] + read(i, d) * self._queries[r, d], [i, j])
+                vectors = [T.bind(acc[i, self._lanes_from(0)]) for i in range(t.lanes)]
+                T.buffer_store(self._scores, sums(vectors, 4), [r, self._lanes_from(tile * t.lanes)])
+                self._mask((own, low, stop), tile, r)
 
-    def _ask(self, b: Any, g: Any, low: Any) -> None:
-        """Prefetch a tile of values, and the tile of keys of the next block: a cache is in L3 at best, and a hardware
-        prefetcher begins anew at each block of either."""
-        t, line = self._tile, LINE_BYTES // 4
-        for role, first, size in (("values", low, self._width), ("keys", low + t.block, self._depth)):
-            param = self._match.param(role)
-            if param.dtype != "float32" or not self._args.layout(param).is_plain:
-                continue
-            with T.serial(t.lanes) as i, unrolled(-(-size // line), 1) as (part, _):
-                key = tirx.min(first + i, self._capacity - 1)
-                T.evaluate(prefetch(self._args.buffer(param), [b, g, key, part * line]))
+    def _mask(self, keys: tuple[Any, Any, Any], tile: Any, r: Any) -> None:
+        """-inf for scores of keys that a query does not see; the largest of each lane, with those of a tile."""
+        t, (own, low, stop) = self._tile, keys
+        with T.vectorized(t.lanes) as j:
+            key, place = low + tile * t.lanes + j, [r, tile * t.lanes + j]
+            score = self._capped(self._scores[place[0], place[1]])
+            seen = key < stop
+            if self._says.causal:
+                seen = tirx.all(seen, key <= own + r // t.shared)
+            if self._says.window:
+                seen = tirx.all(seen, key > own + r // t.shared - self._says.window)
+            T.buffer_store(self._scores, tirx.Select(seen, score, float32(-math.inf)), place)
+            T.buffer_store(self._largest, tirx.max(self._largest[r, j], self._scores[place[0], place[1]]), [r, j])
+
+    def _keys(self, b: Any, g: Any, low: Any) -> Callable[[Any, Any], Any]:
+        """(key of a tile, element) -> its value; keys that are stored as something else are decoded for all rows."""
+        t = self._tile
+
+        def read(i: Any, d: Any) -> Any:
+            whole = self._capacity % t.lanes == 0
+            return self._read("keys", b, g, low + i if whole else tirx.min(low + i, self._capacity - 1), d)
+
+        if not self._match.param("keys").decode:
+            return read
+        with T.serial(t.lanes) as i, T.unroll(self._depth // t.lanes) as v, T.vectorized(t.lanes) as j:
+            T.buffer_store(self._decoded, read(i, v * t.lanes + j), [i, v * t.lanes + j])
+        return lambda i, d: self._decoded[i, d]
+
+    def _ask_values(self, place: tuple[Any, Any, Any], step: Any, steps: Any) -> None:
+        """Prefetch the share that a step of a tile of scores has of the tile's values, from first to last.
+
+        A cache is in L3 at best, and a burst of prefetches waits for the few lines that a core asks for at a time.
+
+        Args:
+            place: sequence, head of keys and first key of the tile.
+            steps: of a tile; where their number is only known at run time the first row asks for all.
+        """
+        known = steps if isinstance(steps, int) else self._depth // self._tile.lanes
+        share = -(-self._tile.lanes * self._lines("values") // known)
+        self._ask("values", place, step * share, share, None if isinstance(steps, int) else step < known)
+
+    def _ask_keys(self, place: tuple[Any, Any, Any], key: Any, row: Any, column: Any) -> None:
+        """Prefetch the share of a column of the first rows of a key of the block that is read next."""
+        t, each = self._tile, self._lines("keys")
+        share = -(-each * t.columns * t.lanes // self._width)
+        self._ask("keys", place, key * each + column * share, share, None if isinstance(row, int) else row == 0)
+
+    def _ask(self, role: str, place: tuple[Any, Any, Any], start: Any, count: int, condition: Any) -> None:
+        """Prefetch lines of a cache, which are numbered from a row on, if a condition holds or is None."""
+        param, each = self._match.param(role), self._lines(role)
+        if not self._args.layout(param).is_plain:
+            return
+        with ExitStack() as stack:
+            if condition is not None:
+                stack.enter_context(T.If(condition))
+                stack.enter_context(T.Then())
+            with unrolled(count, 1) as (i, _):
+                (b, g, row), number = place, start + i
+                key, column = tirx.min(row + number // each, self._capacity - 1), number % each
+                index = [b, g, key, column * (param.shape[3] // each)]
+                T.evaluate(prefetch(self._args.buffer(param), index))
+
+    def _lines(self, role: str) -> int:
+        """Cache lines of a row of a cache."""
+        param = self._match.param(role)
+        return -(-param.shape[3] * tvm.DataType(param.dtype).bits // (8 * LINE_BYTES))
 
     def _capped(self, score: Any) -> Any:
         cap = self._says.softcap
@@ -248,9 +307,14 @@ class CachedAttentionKernel:
                 T.buffer_store(self._scores, exp_flushed(self._scores[r, place[1]] - base), place)
                 T.buffer_store(self._sum, self._sum[r, j] + self._scores[r, place[1]], [r, j])
 
-    def _accumulate(self, b: Any, g: Any, low: Any, count: Any, rows: Any) -> None:
-        """o = o * factor + s values, in register tiles of rows and vectors of a value."""
-        t = self._tile
+    def _accumulate(self, place: tuple[Any, Any, Any], behind: tuple[Any, Any, Any], count: Any, rows: Any) -> None:
+        """o = o * factor + s values, in register tiles of rows and vectors of a value.
+
+        Args:
+            place, behind: sequence, head and first key of the block, and of the one that is read behind it.
+        """
+        t, (b, g, low) = self._tile, place
+        several = not isinstance(rows, int) or rows > t.rows
         for row, height in tiles(0, rows, t.rows):
             with T.serial(self._width // (t.columns * t.lanes)) as column:
                 acc = float_buffer("acc", (height, t.columns, t.lanes))
@@ -260,9 +324,11 @@ class CachedAttentionKernel:
 
                 with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
                     T.buffer_store(acc, self._result[row + i, at(v, j)] * self._factor[row + i], [i, v, j])
-                with T.serial(count) as k, unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
-                    value = self._read("values", b, g, low + k, at(v, j))
-                    T.buffer_store(acc, acc[i, v, j] + self._scores[row + i, k] * value, [i, v, j])
+                with T.serial(count) as k:
+                    self._ask_keys(behind, k, row if several else 0, column)
+                    with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
+                        value = self._read("values", b, g, low + k, at(v, j))
+                        T.buffer_store(acc, acc[i, v, j] + self._scores[row + i, k] * value, [i, v, j])
                 with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
                     T.buffer_store(self._result, acc[i, v, j], [row + i, at(v, j)])
 

@@ -27,7 +27,7 @@ from tvm.script.ir_builder import tirx as T
 from tvm_ext.core.recipe import Config
 from tvm_ext.rates.instructions import vpdpbusd
 
-from ..blocked.prefetch import LINE_BYTES, LINES, SHARED_BY
+from ..blocked.prefetch import LINE_BYTES, LINES, SHARED_BY, prefetch
 from .arguments import building
 from .block_weight import BlockMatch
 from .indices import unflatten
@@ -82,14 +82,18 @@ class BlockStream:
             T.sblock("root"),
             shared as own,
         ):
-            self._read()
+            self._read(own * count // threads)
             with T.serial(own * count // threads, (own + 1) * count // threads) as group:
                 self._compute(group)
         return builder.get()
 
     # ------------------------------------------------------------ the rows
-    def _read(self) -> None:
-        """What a thread reads of x: whole blocks, rounded or not, and of each block its step and the sum of all."""
+    def _read(self, group: Any) -> None:
+        """What a thread reads of x: whole blocks, rounded or not, and of each block its step and the sum of all.
+
+        Args:
+            group: the first one that the thread computes, of which it asks for the beginning meanwhile.
+        """
         shape = (self._rows, self._padded)
         self._steps = self._buffer("steps", (self._rows, self._match.blocks), "float32")
         self._totals = self._buffer("totals", (self._rows, self._match.blocks), "float32")
@@ -99,11 +103,23 @@ class BlockStream:
         ]
         row = self._buffer("row", (self._match.says.block,), "float32")
         with T.serial(self._rows) as m, T.serial(self._match.blocks) as b:
+            self._begin(group, b)
             self._copy(row, m, b)
             if self._tile.digits:
                 self._round(row, m, b)
             else:
                 self._keep(row, m, b)
+
+    def _begin(self, group: Any, b: Any) -> None:
+        """The share that a block of x has of the lines that the loop over words asks for too late."""
+        if not self._tile.prefetched:
+            return
+        match, codes = self._match, self._args.buffer(self._match.codes)
+        words = max(1, LINE_BYTES // (4 * self._lanes))  # of a line
+        with T.unroll(-(-_AHEAD // (LINE_BYTES * match.blocks))) as i:
+            word = (b * -(-_AHEAD // (LINE_BYTES * match.blocks)) + i) * words
+            place = [group, word // (match.side * match.words), word // match.words % match.side, word % match.words, 0]
+            T.evaluate(prefetch(codes, place))
 
     def _copy(self, row: Any, m: Any, b: Any) -> None:
         """A block of x as float32, with zeros behind the end."""

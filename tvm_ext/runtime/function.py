@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from .memory.arrays import ARGUMENT_ALIGNMENT, aligned_empty, as_bytes, is_aligned, to_array, to_tensor, zero_copy
+from .memory.arrays import (
+    ARGUMENT_ALIGNMENT,
+    aligned_empty,
+    as_bytes,
+    is_aligned,
+    lent_tensor,
+    to_array,
+    to_tensor,
+    zero_copy,
+)
 from .memory.cache_lengths import register_refusal
 from .memory.output_memory import OutputMemory
 from .spec import Program, TensorSpec
@@ -93,7 +102,7 @@ class Function:
             memory = into[index] if into is not None else None
             if memory is None:
                 memory, tensor = self._memory[index].take()
-            else:
+            elif memory.shape != shape or (tensor := lent_tensor(memory)) is None:
                 tensor = self._from_dlpack(as_bytes(memory if memory.shape == shape else memory.reshape(shape)))
             if (updated := self._updates.get(index)) is not None:
                 if memory is arrays[updated] and memory.shape == shape:
@@ -121,6 +130,8 @@ class Function:
         """The array itself if kernels can read it where it is, else a copy in an aligned buffer of this function."""
         if not self._zero_copy[index]:
             return to_tensor(array)
+        if (tensor := lent_tensor(array)) is not None:
+            return tensor
         if array.flags.carray:  # contiguous, aligned to its items, writable
             tensor = self._from_dlpack(array)
             if tensor.data_ptr() % ARGUMENT_ALIGNMENT == 0:

@@ -243,7 +243,10 @@ class CompiledModel:
 
     def _expected_of(self, values: Sequence[Any]) -> tuple[int, tuple[_Expected, ...]]:
         """The size of a symbolic batch, 0 if there is none, and what all inputs must be for the sizes they have."""
-        shapes = tuple(as_array(value, name).shape for value, name in zip(values, self._input_names, strict=True))
+        shapes = tuple(
+            value.shape if type(value) is np.ndarray else as_array(value, name).shape
+            for value, name in zip(values, self._input_names, strict=True)
+        )
         expected = self._expected_at.get(shapes)
         if expected is None:
             sizes = named_sizes(self.inputs, shapes, self._dimensions)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
-from tvm_ext.runtime.memory.arrays import aligned_empty
+import tvm_ext.runtime.memory.arrays as arrays_module
+from tvm_ext.runtime.memory.arrays import aligned_empty, lend, lent_tensor, zeros
 
 
 @pytest.mark.parametrize(
@@ -17,3 +21,30 @@ def test_arrays_start_at_a_cache_line_and_large_ones_at_a_page(shape: tuple[int,
         assert array.ctypes.data % alignment == 0
         assert array.shape == shape and array.dtype == np.dtype(dtype)
         assert array.flags.c_contiguous and array.flags.writeable
+
+
+def test_arrays_of_one_mapping_are_zeros_and_apart() -> None:
+    kinds = [((3,), np.dtype("int8")), ((0, 4), np.dtype("float32")), ((300, 300), np.dtype("float64"))]
+    arrays = zeros([*kinds, *kinds])
+    assert [(a.shape, a.dtype) for a in arrays] == [*kinds, *kinds]
+    assert all(a.ctypes.data % (4096 if a.nbytes > 65536 else 64) == 0 and not a.any() for a in arrays)
+    for number, array in enumerate(arrays):
+        array[...] = number + 1
+    assert all((a == number + 1).all() for number, a in enumerate(arrays))
+    assert zeros([]) == []
+
+
+def test_a_tensor_over_an_array_goes_with_it() -> None:
+    (array,) = zeros([((4, 8), np.dtype("float32"))])
+    assert lent_tensor(array) is None
+    lend(array)
+    tensor = lent_tensor(array)
+    assert tensor is not None and tensor.data_ptr() == array.ctypes.data and tuple(tensor.shape) == (4, 8)
+    assert lent_tensor(array[:]) is None
+    gone, key = weakref.ref(array), id(array)
+    del array, tensor
+    gc.collect()
+    assert gone() is None and key not in arrays_module._lent
+    owner = np.zeros(4, np.float32)
+    lend(owner)  # it holds its own memory: a tensor would keep it alive
+    assert lent_tensor(owner) is None

@@ -55,6 +55,23 @@ def test_a_decoder_is_onnxruntimes_step_by_step(
     assert np.array_equal(first, other.step(tokens(1, 1))["y"])
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_decoder_of_float16_is_updated_in_place(threads: int) -> None:
+    proto = decoder(1, halves=True)
+    made, reference = compiled(proto, threads=threads), onnxruntime.InferenceSession(proto.SerializeToString())
+    assert len(made.metadata.programs[0].updates) == 2
+    session, past = made.session(), dict.fromkeys(made.state.values(), np.zeros((1, 2, LENGTH, WIDTH), np.float16))
+    for total in range(1, LENGTH + 1):
+        feeds = tokens(1, total)
+        want, *present = reference.run(None, {**feeds, **past})
+        past = dict(zip(past, present, strict=True))
+        y = session.step(feeds)["y"]
+        assert y.dtype == np.float16
+        np.testing.assert_allclose(y.astype(np.float32), want.astype(np.float32), 4e-3, 4e-3)
+        for name, rows in session.state.items():
+            np.testing.assert_allclose(rows, past[name], 2e-3, 2e-3)
+
+
 def test_an_exported_decoder_has_its_states(
     decoding: tuple[CompiledModel, onnxruntime.InferenceSession], tmp_path: Path
 ) -> None:  # fmt: skip

@@ -54,7 +54,8 @@ class PlanMemory(Pass):
         pooled = ctx.fact(Pooled).nbytes
         memory = Memory(arena, tuple(pooled[kernel] for kernel in arena.steps))
         fired = (Event("main", f"{len(arena.intervals)} buffers in {arena.nbytes} bytes"),) if views else ()
-        return PassResult(with_main(mod, function), fired, facts=(Placed(memory, views),))
+        unchecked = function.with_attr("num_input", 0)  # the runtime sees to arguments, once, before a call
+        return PassResult(with_main(mod, unchecked), fired, facts=(Placed(memory, views),))
 
 
 def _with_arena(function: relax.Function) -> tuple[relax.Function, Arena, tuple[View, ...]]:
@@ -68,11 +69,21 @@ def _with_arena(function: relax.Function) -> tuple[relax.Function, Arena, tuple[
     arena = plan(list(lifetimes.values()), called)
     params: dict[View, relax.Var] = {}
     memory: dict[relax.Var, relax.Var] = {}
-    for var, offset in zip(lifetimes, arena.offsets, strict=True):
+
+    def place(var: relax.Var, offset: int) -> None:
         view = View(offset, shape_of(var) or (), dtype_of(var))
         memory[var] = params.setdefault(view, relax.Var(f"arena{len(params)}", var.ty))
+
+    offsets = dict(zip(lifetimes, arena.offsets, strict=True))
+    for var, offset in offsets.items():
+        place(var, offset)
     if not params:
         return function, arena, ()
+    for binding in bindings_of(function):  # another shape of a buffer is another view: no instruction makes it
+        source = binding.value.args[0] if op_name(binding.value) == _VIEW else binding.value
+        if isinstance(source, relax.Var) and source in offsets:
+            offsets[binding.var] = offsets[source]
+            place(binding.var, offsets[source])
     blocks = [relax.BindingBlock([b for b in block.bindings if b.var not in memory]) for block in function.body.blocks]
     body = tvm_ffi.structural_map(
         relax.SeqExpr(blocks, function.body.body), (relax.Var, lambda var: memory.get(var, var))

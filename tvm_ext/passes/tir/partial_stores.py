@@ -82,7 +82,11 @@ def _is_copy(stmt: Any, old: Any, out: Any) -> bool:
 
 
 def _loads(expr: Any, buffer: Any, indices: Any) -> bool:
-    """Whether an expression is an element of a buffer."""
+    """Whether an expression is an element of a buffer, perhaps one of a narrow float that is widened and narrowed."""
+    if isinstance(expr, tirx.Cast) and isinstance(expr.value, tirx.Cast) and str(expr.value.ty.dtype) == "float32":
+        stored = expr.value.value
+        if str(expr.ty.dtype) == str(stored.ty.dtype) in ("float16", "bfloat16"):
+            expr = stored
     return (
         isinstance(expr, TensorLoad) and expr.source.same_as(buffer)
         and bool(tvm_ffi.structural_equal(list(expr.indices), list(indices)))

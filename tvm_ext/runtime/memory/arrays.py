@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+import weakref
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -59,6 +60,21 @@ def mapped_empty(nbytes: int) -> np.ndarray:
     return np.frombuffer(memory, np.uint8, nbytes)
 
 
+def zeros(kinds: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[np.ndarray]:
+    """Arrays of zeros of these shapes and dtypes, aligned as by :func:`aligned_empty`, in one mapping.
+
+    Many caches of a megabyte each get huge pages so, which none of them could have alone.
+    """
+    kinds, starts, end = list(kinds), [], 0
+    for shape, dtype in kinds:
+        nbytes = math.prod(shape) * dtype.itemsize
+        alignment = ALIGNMENT if nbytes < _MANY_PAGES else _PAGE
+        starts.append(-(-end // alignment) * alignment)
+        end = starts[-1] + nbytes
+    memory = mapped_empty(end)
+    return [np.ndarray(shape, dtype, memory, start) for (shape, dtype), start in zip(kinds, starts, strict=True)]
+
+
 def is_aligned(array: np.ndarray) -> bool:
     """Whether kernels may read this memory as it is."""
     return array.flags.c_contiguous and array.ctypes.data % ARGUMENT_ALIGNMENT == 0
@@ -83,6 +99,27 @@ def to_tensor(array: np.ndarray) -> Any:
         np.copyto(copy, array)
         array = copy
     return tvm_ffi.from_dlpack(array)
+
+
+#: Tensors over arrays that are passed call after call, by the array's identity; they go with their arrays.
+_lent: dict[int, tuple[weakref.ref[np.ndarray], Any]] = {}
+
+
+def lend(array: np.ndarray) -> None:
+    """Make the tensor that :func:`lent_tensor` has of an array, if that is aligned, writable memory of another one."""
+    if array.base is None or not (zero_copy(array.dtype, array.shape) and is_aligned(array) and array.flags.writeable):
+        return
+    import tvm_ffi
+
+    key = id(array)
+    reference = weakref.ref(array, lambda _: _lent.pop(key, None))
+    _lent[key] = reference, tvm_ffi.from_dlpack(array.view())  # of the memory: the tensor does not hold the array
+
+
+def lent_tensor(array: np.ndarray) -> Any | None:
+    """The tensor over an array, where :func:`lend` has one."""
+    reference, tensor = _lent.get(id(array), (None, None))
+    return tensor if reference is not None and reference() is array else None
 
 
 def to_array(tensor: Any, *, copy: bool) -> np.ndarray:

@@ -6,6 +6,8 @@ reads. Where the program changes a part of a state (a row of a cache), there is 
 
 from __future__ import annotations
 
+import functools
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ import numpy as np
 from ...core.errors import InputError, RunError
 from ..inputs import names_error
 from ..spec import Metadata, TensorSpec
-from .arrays import aligned_empty
+from .arrays import lend, zeros
 
 Fit = Callable[[Sequence[Any]], tuple[list[np.ndarray], int]]
 """A value an input -> the arrays, which fit, and the size of a symbolic batch or 0; InputError."""
@@ -125,15 +127,15 @@ class StateSession:
         values = _checked(initial, {name: metadata.inputs[inputs[name]] for name in taken})
         rows = 0 if metadata.symbols else _rows_of(values, [metadata.inputs[inputs[name]] for name in taken])
         in_place = _updated(metadata)
-        self._states: dict[str, _State | _Growing] = {}
-        for name, output in taken.items():
-            pair = outputs[output], inputs[name]
-            if metadata.symbols and metadata.inputs[pair[1]].batch_axis is not None:
-                self._states[name] = _growing(metadata, *pair)
-                continue
-            spec = metadata.inputs[pair[1]].at(rows)
-            read = _zeros(spec)
-            self._states[name] = _State(*pair, spec, read, read if pair in in_place else _zeros(spec))
+        pairs = {name: (outputs[output], inputs[name]) for name, output in taken.items()}
+        made = {name: _kept(metadata, *pair, rows, pair in in_place) for name, pair in pairs.items()}
+        arrays = zeros([(one.sizes, one.numpy_dtype) for _, specs in made.values() for one in specs])
+        for array in arrays:
+            lend(array)
+        memory = iter(arrays)
+        self._states: dict[str, _State | _Growing] = {
+            name: make(*itertools.islice(memory, len(specs))) for name, (make, specs) in made.items()
+        }
         self._fill(values)
 
     def step(self, inputs: Mapping[str, Any] | None = None, /) -> dict[str, np.ndarray]:
@@ -266,17 +268,19 @@ def _updated(metadata: Metadata) -> set[tuple[int, int]]:
     return {pair for pair in common if not symbolic or metadata.inputs[pair[1]].batch_axis is not None}
 
 
-def _growing(metadata: Metadata, output: int, taken: int) -> _Growing:
-    spec, planned = metadata.inputs[taken], metadata.programs[0].planned
-    axis = spec.batch_axis or 0
+def _kept(
+    metadata: Metadata, output: int, taken: int, rows: int, in_place: bool
+) -> tuple[Callable[..., _State | _Growing], Sequence[TensorSpec]]:
+    """What makes a state of its memory, and what that is."""
+    spec = metadata.inputs[taken]
+    if not metadata.symbols or spec.batch_axis is None:
+        spec = spec.at(rows)
+        make = functools.partial(_State, output, taken, spec)
+        return (lambda both: make(both, both), (spec,)) if in_place else (make, (spec, spec))
+    axis = spec.batch_axis
     symbol = next(symbol for symbol in metadata.symbols if symbol.name == spec.shape[axis])
-    return _Growing(output, taken, spec, axis, symbol.low, symbol.high, _zeros(metadata.outputs[output].sized(planned)))
-
-
-def _zeros(spec: TensorSpec) -> np.ndarray:
-    array = aligned_empty(spec.sizes, spec.numpy_dtype)
-    array[...] = 0
-    return array
+    whole = metadata.outputs[output].sized(metadata.programs[0].planned)
+    return functools.partial(_Growing, output, taken, spec, axis, symbol.low, symbol.high), (whole,)
 
 
 def _checked(initial: Mapping[str, Any] | None, specs: Mapping[str, TensorSpec]) -> dict[str, np.ndarray]:

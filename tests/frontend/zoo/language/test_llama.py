@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import tvm_ext
 from tests.oracles.language import decoder_of
@@ -27,8 +28,9 @@ def fed(tokens: Any, start: int = 0) -> dict[str, np.ndarray]:
 
 def empty_caches(model: Any) -> dict[str, np.ndarray]:
     """Caches of nothing."""
-    past = [i for i in model.graph.input if i.name.startswith("past")]
-    return {i.name: np.zeros([d.dim_value for d in i.type.tensor_type.shape.dim], np.float32) for i in past}
+    past = [(i.name, i.type.tensor_type) for i in model.graph.input if i.name.startswith("past")]
+    kinds = {name: helper.tensor_dtype_to_np_dtype(kind.elem_type) for name, kind in past}
+    return {name: np.zeros([d.dim_value for d in kind.shape.dim], kinds[name]) for name, kind in past}
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,22 @@ def test_a_prompt_then_a_piece_then_tokens(exact: bool, tokens: list[int]) -> No
             np.testing.assert_allclose(got, wanted[stop - 1], rtol=0, atol=1e-5 if exact else 2e-3)
 
 
+def test_caches_of_float16_are_onnxruntimes(tokens: list[int]) -> None:
+    model = llama(**SIZES, vocabulary=96, capacity=32, exact=True, cache="float16")
+    wanted = decoder_of(model, 2, 4, 2, 64).logits(tokens)
+    compiled = tvm_ext.compile(model, dims={"S": (1, 8)}, specialize={"S": (1,)}, state="auto", threads=2, cache=False)
+    assert [len(program.updates) for program in compiled.metadata.programs] == [4, 4]
+    other = onnxruntime_outputs(model, {**fed(tokens), **empty_caches(model)})
+    np.testing.assert_allclose(other["logits"][0, 0], wanted[-1], rtol=0, atol=4e-3)
+    with compiled.session() as session:
+        for start, stop in ((0, 7), (7, 10), *((i, i + 1) for i in range(10, 14))):
+            got = session.step(fed(tokens[start:stop], start))["logits"][0, 0]
+            np.testing.assert_allclose(got, wanted[stop - 1], rtol=0, atol=4e-3)
+        for name, rows in session.state.items():
+            assert rows.dtype == np.float16 and rows[:, :, :14].any()
+            np.testing.assert_allclose(rows, other[name.replace("past_key_values", "present")], rtol=0, atol=4e-3)
+
+
 def test_seeds() -> None:
     one, other, again = (llama(**SIZES, seed=seed).SerializeToString() for seed in (1, 2, 1))
     assert one == again != other
@@ -69,6 +87,7 @@ def test_seeds() -> None:
     [
         {"heads": 3}, {"kv_heads": 3}, {"bits": 3}, {"layers": 0}, {"capacity": 0}, {"intermediate": -1},
         {"block": 0}, {"block": 48}, {"block": 128}, {"block": 0, "bits": 32}, {"block": 32.0},
+        {"cache": "int8"},
     ],
 )  # fmt: skip
 def test_sizes_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from ....core.errors import ModelError, naming
 from ....core.extras import extra
 from ..sizes import check_sizes
+from .caches import check_cache, with_caches
 from .graph import LlamaSizes, language_model
 from .weights import BlockMatrix, Matrix, nibbles
 
@@ -25,7 +26,7 @@ _BLOCK = 32
 
 
 def gguf(
-    path: str | os.PathLike[str], capacity: int = 2048, every: bool = False, exact: bool = False
+    path: str | os.PathLike[str], capacity: int = 2048, every: bool = False, exact: bool = False, cache: str = "float32"
 ) -> onnx.ModelProto:
     """The model of a GGUF file of the Llama family, with the interface of :func:`.llama.llama`.
 
@@ -36,18 +37,20 @@ def gguf(
         capacity: tokens that a sequence may have; at most the context of the model is taken.
         every: logits of all tokens; else of the last one.
         exact: products of float32; else they may be of 8-bit numbers.
+        cache: what caches hold; see :func:`.llama.llama`.
 
     Raises:
         ModelError: no GGUF file, or a damaged one; another architecture or type of weights; positions that are scaled
             in another way than linearly; tensors missing or left over.
-        OptionError: `capacity` is below 1.
+        OptionError: `capacity` is below 1, or there is no such `cache`.
         ToolError: the package `gguf` is not installed.
     """
     check_sizes(capacity=capacity)
+    check_cache(cache)
     reader = open_gguf(path)
     sizes = _sizes(Fields(reader, path), capacity)
     weights = {str(tensor.name): _matrix(tensor, path) for tensor in reader.tensors}
-    return language_model(os.path.basename(os.fspath(path)), sizes, weights, every, exact)
+    return with_caches(language_model(os.path.basename(os.fspath(path)), sizes, weights, every, exact), cache)
 
 
 def _sizes(read: Fields, capacity: int) -> LlamaSizes:

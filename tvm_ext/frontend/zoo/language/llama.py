@@ -10,6 +10,7 @@ import numpy as np
 from ....core.errors import OptionError
 from ..parameters import Parameters, between, kaiming
 from ..sizes import check_sizes
+from .caches import check_cache, with_caches
 from .graph import LlamaSizes, language_model
 from .weights import Matrix, in_blocks
 
@@ -23,6 +24,7 @@ _BLOCKS = (16, 32, 64, 128, 256)
 def llama(
     layers: int = 2, hidden: int = 64, heads: int = 4, kv_heads: int = 2, intermediate: int = 0, vocabulary: int = 256,
     capacity: int = 128, bits: int = 4, block: int = 32, seed: int = 0, every: bool = False, exact: bool = False,
+    cache: str = "float32",
 ) -> onnx.ModelProto:  # fmt: skip
     """A model of the Llama family with weights of few bits, whose embedding is also its last matrix.
 
@@ -37,6 +39,7 @@ def llama(
         seed: of the weights.
         every: logits of all tokens; else of the last one.
         exact: products of float32; else they may be of 8-bit numbers.
+        cache: what caches hold: "float32", or "float16", of which the attentions compute then.
 
     Returns:
         A model from "input_ids" (1, S), "seqlens_k" (1,): tokens there will be, less one, "total_sequence_length" ():
@@ -44,8 +47,9 @@ def llama(
         (1, 1 or S, vocabulary) and "present.{i}.key" and ".value", which are the past with new rows.
 
     Raises:
-        OptionError: sizes below 1, or that do not fit.
+        OptionError: sizes below 1, or that do not fit; or there is no such `cache`.
     """
+    check_cache(cache)
     check_sizes(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, vocabulary=vocabulary, capacity=capacity)
     if hidden % (2 * heads) or heads % kv_heads:
         wrong = f"hidden={hidden}, heads={heads}, kv_heads={kv_heads}: heads of an even width, whole for each of keys"
@@ -79,4 +83,4 @@ def llama(
             weights[f"blk.{layer}.{part}.weight"] = norm(f"blk.{layer}.{part}.weight")
     weights["output_norm.weight"] = norm("output_norm.weight")
     sizes = LlamaSizes(layers, hidden, heads, kv_heads, vocabulary, capacity)
-    return language_model("llama", sizes, weights, every, exact)
+    return with_caches(language_model("llama", sizes, weights, every, exact), cache)
