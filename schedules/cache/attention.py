@@ -17,6 +17,7 @@ joined behind that. What stands in a cache behind the length is read by no sum.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +69,7 @@ class CachedAttentionKernel:
     def __init__(self, match: CacheMatch, config: Config, layouts: Layouts) -> None:
         assert isinstance(match.says, Attention)
         self._match, self._layouts, self._says = match, layouts, match.says
-        self._groups, self._capacity = match.param("keys").shape[1:3]
+        self._groups, self._capacity = match.groups, match.capacity
         self._depth, self._width = match.size, match.param("values").shape[3]
         self._tile = Tile(shared=match.says.heads // self._groups, **config)
 
@@ -195,14 +196,13 @@ class CachedAttentionKernel:
         with T.serial(ceil_div(count, t.lanes)) as tile, T.serial(rows) as r:
             with T.If(r == 0), T.Then():
                 self._ask(b, g, low + tile * t.lanes)
+            place = self._places(b, g, low + tile * t.lanes)
             acc = float_buffer("acc", (t.lanes, t.lanes))
             with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
                 T.buffer_store(acc, float32(0), [i, j])
             with T.serial(self._depth // t.lanes) as v, unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
-                key = low + tile * t.lanes + i
-                key = key if self._capacity % t.lanes == 0 else tirx.min(key, self._capacity - 1)
                 d = v * t.lanes + j
-                T.buffer_store(acc, acc[i, j] + self._read("keys", b, g, key, d) * self._queries[r, d], [i, j])
+                T.buffer_store(acc, acc[i, j] + self._read("keys", *place(i), d) * self._queries[r, d], [i, j])
             vectors = [T.bind(acc[i, self._lanes_from(0)]) for i in range(t.lanes)]
             T.buffer_store(self._scores, sums(vectors, 4), [r, self._lanes_from(tile * t.lanes)])
             with T.vectorized(t.lanes) as j:
@@ -216,6 +216,16 @@ class CachedAttentionKernel:
                 T.buffer_store(self._scores, tirx.Select(seen, score, float32(-math.inf)), place)
                 T.buffer_store(self._largest, tirx.max(self._largest[r, j], self._scores[place[0], place[1]]), [r, j])
 
+    def _places(self, b: Any, g: Any, low: Any) -> Callable[[Any], Sequence[Any]]:
+        """Number of a key of a tile -> where it lies in the cache; the page of a tile is looked up once."""
+        paged, rows = self._says.paged, self._match.cache.shape[1]
+        if not paged or rows % self._tile.lanes:
+            whole = self._capacity % self._tile.lanes == 0
+            last = self._capacity - 1
+            return lambda i: self._tokens.place(b, g, low + i if whole else tirx.min(low + i, last))
+        page, row, head = (T.bind(_expr(axis)) for axis in self._tokens.place(b, g, low))
+        return lambda i: (page, row + i, head)
+
     def _ask(self, b: Any, g: Any, low: Any) -> None:
         """Prefetch a tile of values, and the tile of keys of the next block: a cache is in L3 at best, and a hardware
         prefetcher begins anew at each block of either."""
@@ -226,7 +236,7 @@ class CachedAttentionKernel:
                 continue
             with T.serial(t.lanes) as i, unrolled(-(-size // line), 1) as (part, _):
                 key = tirx.min(first + i, self._capacity - 1)
-                T.evaluate(prefetch(self._args.buffer(param), [b, g, key, part * line]))
+                T.evaluate(prefetch(self._args.buffer(param), [*self._tokens.place(b, g, key), part * line]))
 
     def _capped(self, score: Any) -> Any:
         cap = self._says.softcap
@@ -260,9 +270,11 @@ class CachedAttentionKernel:
 
                 with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
                     T.buffer_store(acc, self._result[row + i, at(v, j)] * self._factor[row + i], [i, v, j])
-                with T.serial(count) as k, unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
-                    value = self._read("values", b, g, low + k, at(v, j))
-                    T.buffer_store(acc, acc[i, v, j] + self._scores[row + i, k] * value, [i, v, j])
+                with T.serial(count) as k:
+                    place = [T.bind(_expr(axis)) for axis in self._tokens.place(b, g, low + k)]
+                    with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
+                        value = self._read("values", *place, at(v, j))
+                        T.buffer_store(acc, acc[i, v, j] + self._scores[row + i, k] * value, [i, v, j])
                 with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
                     T.buffer_store(self._result, acc[i, v, j], [row + i, at(v, j)])
 

@@ -25,7 +25,7 @@ ROWS = (
     _pair("Einsum", rounding="whole"),
     _triple("relax.nn.attention Attention", flops=flops.attention, rows=row_rules.heads),
     _triple("relax.nn.attention_bias", flops=flops.attention),
-    _triple("relax.tvm_ext.cached_attention GroupQueryAttention", flops=flops.cached_attention, rows=row_rules.heads),
+    _triple("relax.tvm_ext.cached_attention GroupQueryAttention PagedAttention", flops=flops.cached_attention, rows=row_rules.heads),
     Operator("relax.tvm_ext.cache_append", Kind.PICK, rows=row_rules.heads, rounding="once"),
     _triple("GRU LSTM RNN"),
     _product("relax.tvm_ext.recurrence", flops=flops.recurrence, rows=row_rules.sequences, rounding="whole"),

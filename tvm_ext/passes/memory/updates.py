@@ -21,7 +21,7 @@ from ...core.graph.nodes import nodes_of
 from ...core.graph.relax_graph import Rewriter, bindings_of, dtype_of, op_name, shape_of
 from ...core.passes import CompileContext, Pass, PassResult
 from ...runtime.memory.arrays import zero_copy
-from ...runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_POSITION
+from ...runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_PAGE, REFUSE_POSITION
 from ..tir.partial_stores import without_copy
 
 
@@ -136,7 +136,7 @@ def _readers(function: relax.Function, values: dict[Any, Any]) -> dict[relax.Var
 
 def _refuses(kernel: Any) -> bool:
     """Whether a kernel raises an InputError, before it writes anything."""
-    known = (REFUSE_LENGTH, REFUSE_POSITION)
+    known = (REFUSE_LENGTH, REFUSE_POSITION, REFUSE_PAGE)
     return isinstance(kernel, tirx.PrimFunc) and any(one.value in known for one in nodes_of(kernel.body, StringImm))
 
 
