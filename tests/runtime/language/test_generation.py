@@ -11,7 +11,7 @@ import tvm_ext
 from tests.oracles.language import decoder_of
 from tvm_ext.core.errors import InputError, OptionError
 from tvm_ext.frontend.zoo import llama
-from tvm_ext.runtime.memory.generation import _picked
+from tvm_ext.runtime.language.sampling import Sampling
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +51,9 @@ def test_tokens_come_one_by_one_and_runs_do_not_meet(compiled: Any) -> None:
 
 def test_draws_have_the_shares_of_their_weights() -> None:
     rng, logits = np.random.default_rng(0), np.log(np.array([0.1, 0.2, 0.3, 0.4], np.float32))
-    drawn = np.bincount([_picked(logits, 3, 1.0, rng) for _ in range(4000)], minlength=4) / 4000
+    drawn = np.bincount([Sampling(top_k=3, temperature=1.0).pick(logits, rng) for _ in range(4000)], minlength=4) / 4000
     np.testing.assert_allclose(drawn, [0, 2 / 9, 3 / 9, 4 / 9], atol=0.03)
-    assert {_picked(logits, 0, 1e-3, rng) for _ in range(50)} == {3}
+    assert {Sampling(temperature=1e-3).pick(logits, rng) for _ in range(50)} == {3}
 
 
 def test_other_models_and_options_are_refused(compiled: Any) -> None:
@@ -98,4 +98,4 @@ def test_a_model_that_takes_no_single_token_is_refused(model: Any) -> None:
 @pytest.mark.parametrize("temperature", [1e-310, 5e-324, np.float32(1e-40)])
 def test_temperatures_near_0_take_the_likeliest(temperature: float) -> None:
     logits = np.array([3, -2e38, 7, 6.999999], np.float32)
-    assert {_picked(logits, 0, temperature, np.random.default_rng(seed)) for seed in range(5)} == {2}
+    assert {Sampling(temperature=temperature).pick(logits, np.random.default_rng(seed)) for seed in range(5)} == {2}
