@@ -196,13 +196,13 @@ class CachedAttentionKernel:
         with T.serial(ceil_div(count, t.lanes)) as tile, T.serial(rows) as r:
             with T.If(r == 0), T.Then():
                 self._ask(b, g, low + tile * t.lanes)
-            place = self._places(b, g, low + tile * t.lanes)
+            key_at = self._places(b, g, low + tile * t.lanes)
             acc = float_buffer("acc", (t.lanes, t.lanes))
             with unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
                 T.buffer_store(acc, float32(0), [i, j])
             with T.serial(self._depth // t.lanes) as v, unrolled(t.lanes, 1) as (i, _), T.vectorized(t.lanes) as j:
                 d = v * t.lanes + j
-                T.buffer_store(acc, acc[i, j] + self._read("keys", *place(i), d) * self._queries[r, d], [i, j])
+                T.buffer_store(acc, acc[i, j] + self._read("keys", *key_at(i), d) * self._queries[r, d], [i, j])
             vectors = [T.bind(acc[i, self._lanes_from(0)]) for i in range(t.lanes)]
             T.buffer_store(self._scores, sums(vectors, 4), [r, self._lanes_from(tile * t.lanes)])
             with T.vectorized(t.lanes) as j:

@@ -113,9 +113,7 @@ def generate(
     return _tokens(prompt_cache or PromptCache(compiled), prompt, sampling, speculate, prompt_cache is None)
 
 
-def _tokens(
-    cache: PromptCache, prompt: list[int], sampling: Sampling, speculate: int, own: bool
-) -> Iterator[int]:
+def _tokens(cache: PromptCache, prompt: list[int], sampling: Sampling, speculate: int, own: bool) -> Iterator[int]:
     sizes, text, rng = cache.sizes, [*prompt], sampling.rng()
     left = min(sampling.max_new, sizes.capacity - len(prompt) + 1)
     try:

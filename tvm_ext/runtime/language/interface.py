@@ -91,8 +91,9 @@ class Several:
             raise OptionError(f"{_name(compiled)}: {wrong}", fix=f"dims={{'T': (1, 256), 'R': (1, {sequences})}}")
         fixed = (dict(program.fixed) for program in compiled.metadata.programs if not program.symbols)
         names = [str(shapes[name][0]) for name in (TOKENS, ROWS)]
-        programs = sorted(tuple(one[name] for name in names) for one in fixed if {*names} <= one.keys())
-        return cls(tokens, rows, sequences, *shapes[""][:2], each, shapes[LOGITS][-1], tuple(programs))
+        programs = sorted((one[names[0]], one[names[1]]) for one in fixed if {*names} <= one.keys())
+        pages, page = shapes[""][:2]
+        return cls(tokens, rows, sequences, pages, page, each, shapes[LOGITS][-1], tuple(programs))
 
 
 def _name(compiled: CompiledModel) -> str:

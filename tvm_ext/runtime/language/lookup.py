@@ -17,14 +17,16 @@ _LONGEST, _SHORTEST = 3, 1
 def draft_of(tokens: Sequence[int], count: int) -> list[int]:
     """What followed the last tokens where they stood before: as many of them as are the same, at the latest place.
 
+    Where the text ends before there are enough, it is taken to repeat itself.
+
     Returns:
-        `count` tokens at most; none where the last token is new.
+        `count` tokens; none where the last token is new.
     """
     text = np.asarray(tokens, np.int64)
     for size in range(min(_LONGEST, len(text) - 1), _SHORTEST - 1, -1):
         windows = np.lib.stride_tricks.sliding_window_view(text[:-1], size)
         places = np.flatnonzero((windows == text[len(text) - size :]).all(1))
         if count and len(places):
-            behind = int(places[-1]) + size
-            return [int(token) for token in text[behind : behind + count]]
+            behind = text[int(places[-1]) + size :]
+            return [int(token) for token in np.resize(behind, count)]
     return []

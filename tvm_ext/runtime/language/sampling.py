@@ -94,7 +94,7 @@ def check_whole(name: str, value: object, least: int = 0) -> int:
     """
     if not is_whole(value) or value < least:  # type: ignore[operator]
         raise OptionError(f"{name}={value!r}: a whole number of {least} or more is needed")
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    return int(value)  # type: ignore[call-overload]
 
 
 def is_whole(value: object) -> bool:

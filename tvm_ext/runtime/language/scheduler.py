@@ -96,7 +96,8 @@ class Scheduler:
         self._session, self._lock = compiled.session(), threading.RLock()
         self._pool, self._waiting = PagePool(self.sizes.pages, self.sizes.page), deque[Request]()
         self._running: list[Request] = []
-        self._padding, self._closed = *(self._pool.take((), 1) or ()), False
+        self._padding = (self._pool.take((), 1) or [0])[0]
+        self._closed = False
 
     def submit(
         self, tokens: Sequence[int], *, max_new: int = 128, top_k: int = 0, temperature: float = 0.0,
@@ -202,7 +203,7 @@ class Scheduler:
             self._running.append(self._waiting.popleft())
 
     def _computes(self, other: Request, text: Sequence[int], pages: int) -> bool:
-        """Whether another text is about to fill so many pages of the beginning of a text, for which it is worth to wait."""
+        """Whether another text is about to fill so many pages of a text's beginning, which is worth to wait for."""
         tokens, known = pages * self.sizes.page, other.text
         return other.rows < tokens <= min(len(known) - 1, len(text) - 1) and known[:tokens] == text[:tokens]
 

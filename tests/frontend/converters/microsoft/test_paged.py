@@ -105,4 +105,3 @@ def test_shapes_that_fit_no_pages_are_refused() -> None:
     turned = case(*whole, do_rotary=1, **counts)
     with pytest.raises(UnsupportedError, match="do_rotary without"):
         imported(built("PagedAttention", [turned], "com.microsoft", "float32")[0])
-

@@ -48,7 +48,14 @@ def gguf(
     reader = open_gguf(path)
     sizes = _sizes(Fields(reader, path), capacity)
     weights = {str(tensor.name): _matrix(tensor, path) for tensor in reader.tensors}
-    return language_model(os.path.basename(os.fspath(path)), sizes, weights, every, exact, shared and Pages.of(sequences, pages, sizes.capacity))
+    return language_model(
+        os.path.basename(os.fspath(path)),
+        sizes,
+        weights,
+        every,
+        exact,
+        shared and Pages.of(sequences, pages, sizes.capacity),
+    )
 
 
 def _sizes(read: Fields, capacity: int) -> LlamaSizes:

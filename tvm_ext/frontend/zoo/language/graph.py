@@ -303,7 +303,11 @@ class _Graph:
         else:
             cache = (1, sizes.kv_heads, sizes.capacity, sizes.size)
             shape = (1, "S" if every else 1, sizes.vocabulary)
-            fed = [("input_ids", "INT64", (1, "S")), ("seqlens_k", "INT32", (1,)), ("total_sequence_length", "INT32", ())]
+            fed = [
+                ("input_ids", "INT64", (1, "S")),
+                ("seqlens_k", "INT32", (1,)),
+                ("total_sequence_length", "INT32", ()),
+            ]
         inputs = [info(name, getattr(TensorProto, kind), sides) for name, kind, sides in fed]
         inputs += [info(f"past_key_values.{n}", TensorProto.FLOAT, cache) for n in caches]
         logits = info("logits", TensorProto.FLOAT, shape)
