@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "CompileOptions", "InferenceSession", "PromptCache", "Scheduler", "__version__", "analyze", "benchmark", "bisect", "compile", "errors",
-    "estimate", "generate", "inspect", "load", "memory_plan", "profile", "quantize", "report", "resume", "sensitivity",
-    "template", "tune", "verify", "zoo",
+    "CompileOptions", "InferenceSession", "PromptCache", "Scheduler", "__version__", "analyze", "benchmark", "bisect",
+    "compile", "errors", "estimate", "generate", "inspect", "load", "memory_plan", "profile", "quantize", "report",
+    "resume", "sensitivity", "template", "tune", "verify", "zoo",
 ]  # fmt: skip
 
 # name -> (module, attribute); an empty attribute is the module itself

@@ -173,8 +173,8 @@ class BlockStream:
     # ------------------------------------------------------------ products
     def _compute(self, group: Any) -> None:
         """Vectors of outputs that stand side by side, of all rows."""
-        for self._first, self._height in tiles(0, self._rows, ROUNDED_ROWS if self._tile.digits else self._rows):
-            tile = (self._height, self._match.side)
+        for first, height in tiles(0, self._rows, ROUNDED_ROWS if self._tile.digits else self._rows):
+            self._first, self._height, tile = first, height, (height, self._match.side)
             acc = self._buffer("acc", (*tile, self._lanes), "float32", "local")
             with nested(*map(T.unroll, tile), T.vectorized(self._lanes)) as (m, r, j):
                 T.buffer_store(acc, tirx.const(0, "float32"), [m, r, j])

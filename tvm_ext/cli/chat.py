@@ -79,7 +79,8 @@ def _compiled(args: argparse.Namespace, options: dict[str, Any], longest: int) -
         raise InputError(f"{longest} tokens to begin with, where {capacity} fit", fix="a larger --capacity")
     rows = count * (1 + args.speculate)
     sizes = {"T": (1, _PIECE + rows), "R": (1, rows)} if count else {"S": (1, _PIECE + args.speculate)}
-    exact: dict[str, Any] = {"T": (1, count), "R": (1, count)} if count else {"S": (1,)}
+    checked = sorted({1, 1 + args.speculate})
+    exact: dict[str, Any] = {"T": (1, count), "R": (1, count)} if count else {"S": checked}
     return compile_model(model, **{"dims": sizes, "specialize": exact, **options}), capacity
 
 

@@ -10,10 +10,10 @@ Of sequence b, `lengths[b]` + 1 rows count once the S new ones are there: those 
 at row 0 where S is `total`, that of a first prompt, whose sequences may be shorter than S. TVM's printer writes the
 operators, and its parser reads them, by :func:`cache_append` and :func:`cached_attention`.
 
-A cache in pages has no sequences of its own: past, present, keys, values (pages, R, G, D). Then each token is a row of the
-batch, S = 1, of sequence `sequences[b]`, whose row r is row r % R of page `table[sequences[b], r // R]`. Sequences with
-a common beginning name the same pages. Kwon et al., "Efficient Memory Management for Large Language Model Serving with
-PagedAttention" (2023).
+A cache in pages has no sequences of its own: past, present, keys, values (pages, R, G, D). Then each token is a row of
+the batch, S = 1, of sequence `sequences[b]`, whose row r is row r % R of page `table[sequences[b], r // R]`. Sequences
+with a common beginning name the same pages. Kwon et al., "Efficient Memory Management for Large Language Model Serving
+with PagedAttention" (2023).
 """
 
 from __future__ import annotations

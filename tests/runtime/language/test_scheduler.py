@@ -184,4 +184,3 @@ def test_models_and_options_that_do_not_fit_are_refused(compiled: Any) -> None:
     ):  # fmt: skip
         with pytest.raises(OptionError):
             call()
-    del alone

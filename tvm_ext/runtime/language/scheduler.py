@@ -1,10 +1,11 @@
 """Several texts of one compiled language model at once: each step streams the weights once, for tokens of all of them.
 
-    step:   the next token of each text that is under way, with a draft of more      (a token, and its draft, a row each)
-            of those that begin, a piece of the prompt                               (what is left of the rows)
+    step:   of each text that is under way the next token, and a draft of more
+            of those that begin a piece of the prompt
 
-Texts join and leave at every step. G.-I. Yu et al., "Orca: A Distributed Serving System for Transformer-Based Generative
-Models" (2022); A. Agrawal et al., "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve" (2024).
+Texts join and leave at every step. G.-I. Yu et al., "Orca: A Distributed Serving System for Transformer-Based
+Generative Models" (2022); A. Agrawal et al., "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve"
+(2024).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Request:
     Attributes:
         prompt: tokens.
         tokens: those made so far.
-        finished: "" as long as there may be more; then "stop", "length" (`max_new`, or the cache is full) or "cancelled".
+        finished: "" as long as there may be more; then "stop", "length" (`max_new`, or a full cache) or "cancelled".
         shared: tokens of the prompt whose rows were there already.
     """
 
@@ -82,7 +83,8 @@ class Scheduler:
             specialize={"T": (1, 8), "R": (1, 8)}, state="auto")`; T are tokens of a step, R those with logits.
         speculate: how many tokens a text are looked up, where its last ones stood before, and checked in the same step,
             as long as R allows; the text is the same as without, but for ties within rounding.
-        piece: tokens of prompts that a step takes at most, 0 for all that T allows: shorter ones keep others waiting less.
+        piece: tokens of prompts that a step takes at most, 0 for all that T allows: shorter ones keep others waiting
+            less.
 
     Raises:
         OptionError: the model has another interface or no states, or an option does not fit.
@@ -107,7 +109,8 @@ class Scheduler:
 
         Raises:
             OptionError: an option does not fit.
-            InputError: no prompt, no whole numbers, tokens that are not of the vocabulary, or more than the cache holds.
+            InputError: no prompt, no whole numbers, tokens that are not of the vocabulary, or more than a sequence may
+                have.
             RunError: the scheduler is closed.
         """
         sampling = Sampling(

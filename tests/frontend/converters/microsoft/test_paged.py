@@ -1,4 +1,4 @@
-"""PagedAttention against onnxruntime's GroupQueryAttention, a sequence at a time: onnxruntime has no CPU kernel of it."""
+"""PagedAttention, which onnxruntime has no CPU kernel of, against its GroupQueryAttention, a sequence at a time."""
 
 from __future__ import annotations
 

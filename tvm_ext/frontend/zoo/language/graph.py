@@ -8,8 +8,8 @@ of each layer:
     (silu(h gate^T) * (h up^T)) down^T
 logits = RMS norm of x by the embedding, or a matrix of its own
 
-Of several sequences at once, their tokens are the rows of one matrix, the attention is PagedAttention, and logits are those
-of the rows that are asked for.
+Of several sequences at once, their tokens are the rows of one matrix, the attention is PagedAttention, and logits are
+those of the rows that are asked for.
 """
 
 from __future__ import annotations
@@ -299,7 +299,8 @@ class _Graph:
             shape: tuple[Any, ...] = ("R", sizes.vocabulary)
             fed = [("input_ids", "INT64", ("T",)), ("cumulative_sequence_length", "INT32", (pages.sequences + 1,)),
                    ("past_seqlens", "INT32", (pages.sequences,)),
-                   ("block_table", "INT32", (pages.sequences, pages.each)), ("logit_rows", "INT64", ("R",))]  # fmt: skip
+                   ("block_table", "INT32", (pages.sequences, pages.each)),
+                   ("logit_rows", "INT64", ("R",))]  # fmt: skip
         else:
             cache = (1, sizes.kv_heads, sizes.capacity, sizes.size)
             shape = (1, "S" if every else 1, sizes.vocabulary)
