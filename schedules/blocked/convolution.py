@@ -97,13 +97,22 @@ def inner_steps(channels: int, lanes: int) -> int:
     return channels if channels < lanes and channels <= 4 else math.gcd(channels, lanes)
 
 
-def schedule_padding(sch: Schedule, data: Param, window: Window, threads: int) -> None:
-    """The stage of :func:`padded`, if there is one: rows among threads, blocks of channels in vectors."""
+def schedule_padding(sch: Schedule, data: Param, window: Window, threads: int, own: bool = False) -> None:
+    """The stage of :func:`padded`, if there is one: rows among threads, blocks of channels in vectors.
+
+    Args:
+        own: whether each thread copies the rows that its outputs read, of which it wrote most itself; the loops of the
+            stage "out" are scheduled then.
+    """
     if _is_copied(data, window):
-        *rows, last = sch.get_loops(sch.get_sblock("pad"))
-        parallel_rows(sch, rows[:3], threads)
-        if len(rows) == 4:
-            sch.vectorize(last)
+        pad = sch.get_sblock("pad")
+        blocked = len(sch.get_loops(pad)) == 5
+        if own:
+            sch.compute_at(pad, sch.get_loops(sch.get_sblock("out"))[0], preserve_unit_loops=True)
+        else:
+            parallel_rows(sch, sch.get_loops(pad)[:3], threads)
+        if blocked:
+            sch.vectorize(sch.get_loops(pad)[-1])
 
 
 def _is_copied(data: Param, window: Window) -> bool:

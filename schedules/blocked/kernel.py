@@ -40,6 +40,7 @@ from tvm_ext.core.recipe import Config, Match, Recipe
 
 from ..dots.instructions import Dot
 from ..steps.loops import parallel_units, unroll_and_vectorize
+from .cost import copies_own as copies_own
 from .cost import cost as cost
 from .cost import counts_for as counts_for
 from .cost import default as default

@@ -51,6 +51,7 @@ class Problem:
         instruction: the rate of the machine at which products run: "fma", "dot_int8", "dot_int16" or "dot_bf16".
         word: bytes of a step of a weight in memory: 4, or 2 of numbers that are widened as they are read.
         tap_rows: the rows that the taps of a convolution read, if the kernel leaves out those of the padding.
+        image: pixels of an image that its taps read; 0 for as many as there are output pixels.
     """
 
     batch: int
@@ -67,6 +68,7 @@ class Problem:
     instruction: str = "fma"
     word: int = 4
     tap_rows: TapRows | None = None
+    image: int = 0
 
     @property
     def output_blocks(self) -> int:
@@ -93,8 +95,8 @@ class Problem:
 
     @property
     def input_bytes(self) -> int:
-        """Of the pixels that one tap of all problems reads."""
-        return 4 * self.batch * self.pixels * self.blocks * self.inner
+        """Of the pixels that all problems read."""
+        return 4 * self.batch * (self.image or self.pixels) * self.blocks * self.inner
 
     @property
     def products_bytes(self) -> int:
@@ -171,10 +173,10 @@ def shares_pixels(problem: Problem, units: Units, threads: int) -> bool:
 
     Then each reads all weights and its own pixels, which it wrote itself if the kernel before was shared alike
     (:func:`..steps.loops.parallel_image`); else each reads its own weights and all pixels, most of them out of another
-    core's cache. The smaller is read by all; of two equal ones, the weights.
+    core's cache. A configuration decides by the parts it cuts the pixels in.
     """
     alone = problem.batch % threads > 0 and problem.weight_sets == 1
-    return threads > 1 and alone and units.outer_p % threads == 0 and problem.weight_bytes <= problem.input_bytes
+    return threads > 1 and alone and units.outer_p % threads == 0
 
 
 def packed_weight(problem: Problem, config: Config, rank: int = 4, transposed: bool = False) -> PackedWeight:

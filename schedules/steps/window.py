@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,12 @@ class Window:
     def multiplications(self) -> int:
         (h, w), (kh, kw) = self.out_image, self.kernel
         return self.images * self.outputs * h * w * self.channels // self.groups * kh * kw
+
+    @property
+    def pixels_read(self) -> int:
+        """Pixels of an image, without its padding, that windows read: with long strides, not all."""
+        axes = zip(self.image, self.out_image, self.kernel, self.strides, strict=True)
+        return math.prod(min(extent, count * min(taps, stride)) for extent, count, taps, stride in axes)
 
     @property
     def in_place(self) -> bool:

@@ -125,7 +125,7 @@ def _problem(window: Window, operands: Operands, lanes: int, merged: bool) -> bl
         inner = math.gcd(words, lanes // group)
         blocks = words // inner
     sizes = (window.images, window.outputs, oh * ow, ow, blocks, taps, inner, lanes)
-    return blocked.Problem(*sizes, instruction=dot.rate, word=dot.weight_bytes)
+    return blocked.Problem(*sizes, instruction=dot.rate, word=dot.weight_bytes, image=window.pixels_read)
 
 
 def _preferred(match: DotImageMatch) -> Layout:

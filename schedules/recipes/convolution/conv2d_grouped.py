@@ -113,7 +113,7 @@ class Conv2dGrouped(blocked.BlockedRecipe[GroupedMatch]):
         inner, (oh, ow) = math.gcd(inputs, machine.lanes), window.out_image
         problem = blocked.Problem(
             window.images * merged, outputs, oh * ow, ow, inputs // inner, window.kernel, inner, machine.lanes,
-            weights_in=group.weights_in, tap_rows=tap_rows(window),
+            weights_in=group.weights_in, tap_rows=tap_rows(window), image=window.pixels_read,
         )  # fmt: skip
         return GroupedMatch(group, conv.data, conv.weight, problem, window, merge, merged)
 

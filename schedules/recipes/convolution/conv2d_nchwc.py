@@ -52,7 +52,7 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         (oh, ow), inner, lanes = window.out_image, inner_steps(ci, machine.lanes), channel_lanes(co, machine)
         problem = blocked.Problem(
             window.images, co, oh * ow, ow, ci // inner, (kh, kw), inner, lanes,
-            weights_in=group.weights_in, tap_rows=tap_rows(window),
+            weights_in=group.weights_in, tap_rows=tap_rows(window), image=window.pixels_read,
         )  # fmt: skip
         return Conv2dMatch(group, conv.data, conv.weight, problem, window, machine.lanes)
 
@@ -86,7 +86,8 @@ class Conv2dNCHWc(blocked.BlockedRecipe[Conv2dMatch]):
         self, sch: Schedule, match: Conv2dMatch, config: Config, machine: Machine,
         blocker: blocked.Blocker = blocked.configured,
     ) -> None:  # fmt: skip
-        schedule_padding(sch, match.data, match.window, config["threads"])
         image = blocked.padded_image(match.problem, config, machine)
         blocked.schedule_tiles(sch, match.problem, config, weight=weight_name(match), blocker=blocker, image=image)
+        own = blocker is blocked.configured and blocked.copies_own(match.problem, config, machine)
+        schedule_padding(sch, match.data, match.window, config["threads"], own)
         schedule_image(sch, match.problem, match.window)

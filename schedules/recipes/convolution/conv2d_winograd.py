@@ -146,10 +146,10 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
     def _by_height(self, match: WinogradMatch, machine: Machine, m: int, threads: int) -> Iterator[Config]:
         """For each height, the configuration with the best register tile."""
         for height in self._heights(match, m):
-            problem = Tiling.of(match, m, height).problem(match)
+            tiling = Tiling.of(match, m, height)
             # A unit of some rows is one thread's, whatever the machine has: one search serves all numbers of threads.
             alone = machine.with_threads(1) if height else machine
-            config = blocked.default(problem, alone, 1 if height else threads)
+            config = blocked.default(tiling.problem(match), alone, 1 if height else threads, tiling.units)
             yield {"m": m, "rows": height, **config, "threads": threads}
 
     def cost(self, match: WinogradMatch, config: Config, machine: Machine) -> float:
@@ -224,10 +224,10 @@ class Conv2dWinograd(Recipe[WinogradMatch]):
 
 
 def _moved(tiling: Tiling, problem: blocked.Problem, config: Config, machine: Machine) -> list[Stream]:
-    """V and M of a thread, written once and read once. Of a unit that all threads share, what others wrote comes out of
-    their caches, if those hold it."""
+    """V and M of a thread, written once and read once; units of some rows share a cache with the weights that all read.
+    Of a unit that all threads share, what others wrote comes out of their caches, if those hold it."""
     threads, held = config["threads"], problem.products_bytes
-    level = level_of(held // (1 if config["rows"] else threads), machine)
+    level = level_of(held + problem.weight_bytes if config["rows"] else held // threads, machine)
     in_own_cache = level in ("l1", "l2")
     moved = Stream((_MOVED if in_own_cache else _MOVED_OUT) * tiling.units * held / threads, level, 1.0)
     exchanged = held / threads * (1 - 1 / threads) if in_own_cache and not config["rows"] else 0.0

@@ -139,3 +139,11 @@ def test_what_cores_exchange_costs_where_all_threads_share_a_unit(rows: int, exc
     match = matched(RECIPE, group, machine)
     config = next(c for c in RECIPE._by_height(match, machine, 4, 2) if c["rows"] == rows)
     assert (RECIPE.cost(match, config, slower) > RECIPE.cost(match, config, machine)) is exchanges
+
+
+def test_a_unit_of_some_rows_leaves_room_for_the_weights_that_all_units_read() -> None:
+    """V and M of four rows of tiles fit into L2, but not beside 0.6 MB of weights; register tiles are large for both."""
+    machine = Machine.described("xeon-amx")
+    match = matched(RECIPE, conv_group((1, 64, 56, 56), (64, 64, 3, 3), padding=(1, 1, 1, 1)), machine)
+    config = RECIPE.default(match, machine)
+    assert (config["rows"], config["tile_o"], config["tile_p"]) == (1, 2, 14)
