@@ -133,8 +133,9 @@ def _several(path: pathlib.Path, threads: int, prompt: int, steps: int) -> Itera
     """Eight texts at once, against one; and a newcomer while seven run."""
     count = 8
     compiled = tvm_ext.compile(
-        tvm_ext.zoo.gguf(path, 2 * prompt, sequences=count), dims={"T": (1, prompt // 2), "R": (1, count)},
-        specialize={"T": (1, count), "R": (1, count)}, state="auto", threads=threads,
+        tvm_ext.zoo.gguf(path, 2 * prompt, sequences=count), state="auto", threads=threads,
+        dims={"T": (1, prompt // 2), "R": (1, count)},
+        specialize={"T": (1, count), "R": (1, count)},
     )  # fmt: skip
     times: dict[int, list[float]] = {1: [], count: []}
     schedulers = {texts: tvm_ext.Scheduler(compiled) for texts in times}
