@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from .inspection.report import report as report
     from .precision.measure import sensitivity as sensitivity
     from .quantization.quantize import quantize as quantize
-    from .runtime.memory.generation import generate as generate
+    from .runtime.language.generation import PromptCache as PromptCache
+    from .runtime.language.generation import generate as generate
+    from .runtime.language.scheduler import Scheduler as Scheduler
     from .runtime.model import CompiledModel
     from .tuning.report import TuneReport
     from .tuning.templates.template import template as template
@@ -47,20 +49,22 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "CompileOptions", "InferenceSession", "__version__", "analyze", "benchmark", "bisect", "compile", "errors",
-    "estimate", "generate", "inspect", "load", "memory_plan", "profile", "quantize", "report", "resume", "sensitivity",
-    "template", "tune", "verify", "zoo",
+    "CompileOptions", "InferenceSession", "PromptCache", "Scheduler", "__version__", "analyze", "benchmark", "bisect",
+    "compile", "errors", "estimate", "generate", "inspect", "load", "memory_plan", "profile", "quantize", "report",
+    "resume", "sensitivity", "template", "tune", "verify", "zoo",
 ]  # fmt: skip
 
 # name -> (module, attribute); an empty attribute is the module itself
 _LAZY = {
     "CompileOptions": ("tvm_ext.core.options", "CompileOptions"),
     "InferenceSession": ("tvm_ext.driver.session", "InferenceSession"),
+    "PromptCache": ("tvm_ext.runtime.language.generation", "PromptCache"),
+    "Scheduler": ("tvm_ext.runtime.language.scheduler", "Scheduler"),
     "analyze": ("tvm_ext.inspection.analysis", "analyze"),
     "bisect": ("tvm_ext.verification.bisect", "bisect"),
     "errors": ("tvm_ext.core.errors", ""),
     "estimate": ("tvm_ext.inspection.estimates", "estimate"),
-    "generate": ("tvm_ext.runtime.memory.generation", "generate"),
+    "generate": ("tvm_ext.runtime.language.generation", "generate"),
     "inspect": ("tvm_ext.inspection.inspection", "inspect"),
     "memory_plan": ("tvm_ext.inspection.memory", "memory_plan"),
     "quantize": ("tvm_ext.quantization.quantize", "quantize"),

@@ -74,6 +74,7 @@ def _rows(path: pathlib.Path, threads: int, small: bool, folder: pathlib.Path) -
     yield from _accuracy(path, compiled, steps)
     yield from _decode(compiled, sizes[1], threads, steps)
     yield _prefill(path, compiled, folder, capacity, prompt, threads)
+    yield from _several(path, threads, prompt, steps)
 
 
 def _accuracy(path: pathlib.Path, compiled: Any, steps: int) -> Iterator[Row]:
@@ -128,6 +129,37 @@ def _prefill(
             own.append(_seconds(lambda: session.step(feeds)))
         theirs.append(_seconds(lambda: other.run(None, {**feeds, **caches})))
     return _least(f"prefill of {prompt} tokens / onnxruntime", 0.9, min(own) / min(theirs))
+
+
+def _several(path: pathlib.Path, threads: int, prompt: int, steps: int) -> Iterator[Row]:
+    """Eight texts at once, against one; and a newcomer while seven run."""
+    count = 8
+    compiled = tvm_ext.compile(
+        tvm_ext.zoo.gguf(path, 2 * prompt, sequences=count), state="auto", threads=threads,
+        dims={"T": (1, prompt // 2), "R": (1, count)},
+        specialize={"T": (1, count), "R": (1, count)},
+    )  # fmt: skip
+    times: dict[int, list[float]] = {1: [], count: []}
+    schedulers = {texts: tvm_ext.Scheduler(compiled) for texts in times}
+    for texts, scheduler in schedulers.items():
+        for text in range(texts):
+            scheduler.submit([5, text, 7], max_new=2 * steps)
+        for _ in range(texts + 2):
+            scheduler.step()
+    for _ in range(steps):
+        for texts, scheduler in schedulers.items():
+            times[texts].append(_seconds(lambda scheduler=scheduler: scheduler.step()))
+    each = {texts: statistics.median(own) / texts for texts, own in times.items()}
+    what = f"{count} texts at once / one, tokens a second ({1 / each[count]:.0f} tokens/s)"
+    yield _most(what, 4.0, each[1] / each[count])
+    busy = schedulers[count]
+    busy.cancel(busy.requests[0])
+    newcomer, taken = busy.submit([9] * prompt, max_new=1), 0
+    while not newcomer.tokens:
+        others = {id(request) for request, _ in busy.step()} - {id(newcomer)}
+        taken += len(others) == count - 1
+    what = f"a newcomer of {prompt} tokens while {count - 1} run: steps to its first token"
+    yield _least(what, 3, taken)
 
 
 def oracle_of(path: pathlib.Path) -> tuple[Decoder, int]:

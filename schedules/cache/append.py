@@ -2,6 +2,8 @@
 
     present = past; for b, s, g: present[b, g, first(b) + s] = turned(new[b, s, g])
 
+of a cache in pages at [table[sequence, row // R], row % R, g].
+
 All rows and positions are checked before anything is written: what is refused changes no state.
 The copy is a loop of its own, which the pass `update-states` takes out where the result lies in the memory of `past`:
 then as many bytes are written as are new, whatever the cache holds.
@@ -9,6 +11,7 @@ then as many bytes are written as are new, whatever the cache holds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,15 +42,15 @@ class CacheAppend(Recipe[CacheMatch]):
 
     def work(self, match: CacheMatch, machine: Machine) -> VectorWork:
         batch, steps, _, size = match.param("new").shape
-        return VectorWork(4.0 * batch * steps * match.group.shape[1] * size, rows=1)
+        return VectorWork(4.0 * batch * steps * match.groups * size, rows=1)
 
     def space(self, match: CacheMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         """Threads share the copy, where there is one."""
         return {"threads": [machine.threads], "lanes": [match.lanes(machine.lanes)]}
 
     def compute(self, match: CacheMatch, config: Config, layouts: Layouts) -> tirx.PrimFunc:
-        batch, groups, capacity, size = match.group.shape
-        lanes, rows = config["lanes"], batch * groups * capacity
+        *lead, size = match.group.shape
+        lanes, rows = config["lanes"], math.prod(lead)
         threads = next(t for t in range(config["threads"], 0, -1) if rows % t == 0)
         with building(match.group, layouts) as (builder, args, out), T.sblock("root"):
             tokens = Tokens(match, args, lanes)
@@ -58,19 +61,24 @@ class CacheAppend(Recipe[CacheMatch]):
 
             with T.parallel(threads) if threads > 1 else T.serial(1) as thread, T.serial(rows // threads) as i:
                 row = thread * (rows // threads) + i
-                at = [row // (groups * capacity), row // capacity % groups, row % capacity]
+                at = [row // (lead[1] * lead[2]), row // lead[2] % lead[1], row % lead[2]]
                 with T.serial(size // lanes) as vector, T.vectorized(lanes) as lane:
                     index = [*at, vector * lanes + lane]
                     store(index, tokens.read("past", *index))
             with T.serial(tokens.batch) as b:
                 first = tokens.first(b)
-                with T.serial(tokens.steps) as s, T.serial(groups) as g:
+                with T.serial(tokens.steps) as s, T.serial(match.groups) as g:
+                    place = [T.bind(_int32(axis)) for axis in tokens.place(b, g, first + s)]
                     tokens.turn(
                         (b, s, first + s),
                         lambda d: tokens.read("new", b, s, match.says.first + g, d),
-                        lambda d, value: store([b, g, first + s, d], value),
+                        lambda d, value: store([*place, d], value),
                     )
         return builder.get()
 
     def schedule(self, sch: Schedule, match: CacheMatch, config: Config, machine: Machine) -> None:
         """Rows stand where the lengths say, which no schedule primitive sees: loops stand already."""
+
+
+def _int32(number: Any) -> Any:
+    return tirx.const(number, "int32") if isinstance(number, int) else number

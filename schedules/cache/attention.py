@@ -17,12 +17,10 @@ joined behind that. What stands in a cache behind the length is read by no sum.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm
 from tvm import tirx
 from tvm.script.ir_builder import tirx as T
 
@@ -30,11 +28,11 @@ from tvm_ext.core.recipe import Config, Layouts
 from tvm_ext.ops.kv_cache import Attention
 from tvm_ext.ops.scalars.vector_math import exp_flushed, tanh
 
-from ..blocked.prefetch import LINE_BYTES, prefetch
 from ..steps.arguments import building
 from ..steps.attention_kernel import ceil_div, float32, float_buffer, unrolled, vectors_of
 from ..steps.recurrent_kernel import tiles
 from ..steps.transposes import across, sums
+from .lines import CacheLines
 from .tokens import CacheMatch, Tokens
 
 #: Units a thread, from which on the keys of a unit stay whole.
@@ -71,7 +69,7 @@ class CachedAttentionKernel:
     def __init__(self, match: CacheMatch, config: Config, layouts: Layouts) -> None:
         assert isinstance(match.says, Attention)
         self._match, self._layouts, self._says = match, layouts, match.says
-        self._groups, self._capacity = match.param("keys").shape[1:3]
+        self._groups, self._capacity = match.groups, match.capacity
         self._depth, self._width = match.size, match.param("values").shape[3]
         self._tile = Tile(shared=match.says.heads // self._groups, **config)
 
@@ -79,6 +77,7 @@ class CachedAttentionKernel:
         """Parameters of the group in order, then the result; loops in place."""
         with building(self._match.group, self._layouts) as (builder, self._args, self._out), T.sblock("root"):
             self._tokens = Tokens(self._match, self._args, self._tile.lanes)
+            self._lines = CacheLines(self._match, self._args, self._tokens)
             self._read, t = self._tokens.read, self._tile
             self._blocks = (self._tokens.steps + t.queries - 1) // t.queries
             units = self._tokens.batch * self._groups * self._blocks
@@ -238,15 +237,26 @@ class CachedAttentionKernel:
         """(key of a tile, element) -> its value; keys that are stored as something else are decoded for all rows."""
         t = self._tile
 
+        key_at = self._places(b, g, low)
+
         def read(i: Any, d: Any) -> Any:
-            whole = self._capacity % t.lanes == 0
-            return self._read("keys", b, g, low + i if whole else tirx.min(low + i, self._capacity - 1), d)
+            return self._read("keys", *key_at(i), d)
 
         if not self._match.param("keys").decode:
             return read
         with T.serial(t.lanes) as i, T.unroll(self._depth // t.lanes) as v, T.vectorized(t.lanes) as j:
             T.buffer_store(self._decoded, read(i, v * t.lanes + j), [i, v * t.lanes + j])
         return lambda i, d: self._decoded[i, d]
+
+    def _places(self, b: Any, g: Any, low: Any) -> Callable[[Any], Sequence[Any]]:
+        """Number of a key of a tile -> where it lies in the cache; the page of a tile is looked up once."""
+        paged, rows = self._says.paged, self._match.cache.shape[1]
+        if not paged or rows % self._tile.lanes:
+            whole = self._capacity % self._tile.lanes == 0
+            last = self._capacity - 1
+            return lambda i: self._tokens.place(b, g, low + i if whole else tirx.min(low + i, last))
+        page, row, head = (T.bind(_expr(axis)) for axis in self._tokens.place(b, g, low))
+        return lambda i: (page, row + i, head)
 
     def _ask_values(self, place: tuple[Any, Any, Any], step: Any, steps: Any) -> None:
         """Prefetch the share that a step of a tile of scores has of the tile's values, from first to last.
@@ -258,34 +268,14 @@ class CachedAttentionKernel:
             steps: of a tile; where their number is only known at run time the first row asks for all.
         """
         known = steps if isinstance(steps, int) else self._depth // self._tile.lanes
-        share = -(-self._tile.lanes * self._lines("values") // known)
-        self._ask("values", place, step * share, share, None if isinstance(steps, int) else step < known)
+        share = -(-self._tile.lanes * self._lines.of("values") // known)
+        self._lines.ask("values", place, step * share, share, None if isinstance(steps, int) else step < known)
 
     def _ask_keys(self, place: tuple[Any, Any, Any], key: Any, row: Any, column: Any) -> None:
         """Prefetch the share of a column of the first rows of a key of the block that is read next."""
-        t, each = self._tile, self._lines("keys")
+        t, each = self._tile, self._lines.of("keys")
         share = -(-each * t.columns * t.lanes // self._width)
-        self._ask("keys", place, key * each + column * share, share, None if isinstance(row, int) else row == 0)
-
-    def _ask(self, role: str, place: tuple[Any, Any, Any], start: Any, count: int, condition: Any) -> None:
-        """Prefetch lines of a cache, which are numbered from a row on, if a condition holds or is None."""
-        param, each = self._match.param(role), self._lines(role)
-        if not self._args.layout(param).is_plain:
-            return
-        with ExitStack() as stack:
-            if condition is not None:
-                stack.enter_context(T.If(condition))
-                stack.enter_context(T.Then())
-            with unrolled(count, 1) as (i, _):
-                (b, g, row), number = place, start + i
-                key, column = tirx.min(row + number // each, self._capacity - 1), number % each
-                index = [b, g, key, column * (param.shape[3] // each)]
-                T.evaluate(prefetch(self._args.buffer(param), index))
-
-    def _lines(self, role: str) -> int:
-        """Cache lines of a row of a cache."""
-        param = self._match.param(role)
-        return -(-param.shape[3] * tvm.DataType(param.dtype).bits // (8 * LINE_BYTES))
+        self._lines.ask("keys", place, key * each + column * share, share, None if isinstance(row, int) else row == 0)
 
     def _capped(self, score: Any) -> Any:
         cap = self._says.softcap
@@ -326,8 +316,9 @@ class CachedAttentionKernel:
                     T.buffer_store(acc, self._result[row + i, at(v, j)] * self._factor[row + i], [i, v, j])
                 with T.serial(count) as k:
                     self._ask_keys(behind, k, row if several else 0, column)
+                    where = [T.bind(_expr(axis)) for axis in self._tokens.place(b, g, low + k)]
                     with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
-                        value = self._read("values", b, g, low + k, at(v, j))
+                        value = self._read("values", *where, at(v, j))
                         T.buffer_store(acc, acc[i, v, j] + self._scores[row + i, k] * value, [i, v, j])
                 with unrolled(height, t.columns) as (i, v), T.vectorized(t.lanes) as j:
                     T.buffer_store(self._result, acc[i, v, j], [row + i, at(v, j)])

@@ -41,7 +41,7 @@ class CachedAttention(Recipe[CacheMatch]):
     def space(self, match: CacheMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         """Tokens of a unit and the register tile follow from shapes and machine; threads are the choice."""
         lanes, wide = match.lanes(machine.lanes), machine.registers >= 32
-        shared = match.group.shape[2] // match.param("keys").shape[1]
+        shared = match.group.shape[2] // match.groups
         vectors = match.param("values").shape[3] // lanes
         columns = next(c for c in range(4 if wide else 2, 0, -1) if vectors % c == 0)
         fitting = [r for r in range(1, 9) if r * columns + columns + 1 <= machine.registers - 4]
@@ -61,7 +61,7 @@ class CachedAttention(Recipe[CacheMatch]):
 
     def _cycles(self, match: CacheMatch, machine: Machine) -> float:
         batch, steps, heads, width = match.group.shape
-        keys, lanes = match.param("keys").shape[2], match.lanes(machine.lanes)
+        keys, lanes = match.capacity, match.lanes(machine.lanes)
         products = (match.size + width) / lanes / machine.fma_per_cycle + (3 * lanes + _SCORE) / lanes
         return float(batch * steps * heads * keys * products)
 
@@ -88,7 +88,7 @@ def legalized(builder: relax.BlockBuilder, call: Call) -> relax.Expr:
     if isinstance(match, Miss):
         raise UnsupportedError(f"{call.op.name}: {match.reason}", fix="compute it in float32")
     kernel = recipe.compute(match, recipe.default(match, machine), Layouts.plain(match.group))
-    sums = match.param("keys").shape[2] * match.size if call.op.name == ATTENTION else 1
+    sums = match.capacity * match.size if call.op.name == ATTENTION else 1
     return relax.call_tir(builder.add_func(kernel.with_attr(SUMS, sums), recipe.name), list(call.args), call.ty)
 
 

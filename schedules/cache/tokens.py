@@ -18,7 +18,7 @@ from tvm_ext.core.graph.relax_graph import scalar_of
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.recipe import Match, Miss
 from tvm_ext.ops.kv_cache import Append, Attention
-from tvm_ext.runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_POSITION
+from tvm_ext.runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_PAGE, REFUSE_POSITION
 
 from ..steps.arguments import Arguments
 from ..steps.attention_kernel import vectors_of
@@ -47,6 +47,22 @@ class CacheMatch(Match):
         """Elements of a row of the cache."""
         return self.param(self.says.tensors[0]).shape[3]
 
+    @property
+    def cache(self) -> Param:
+        """The cache that is written or, of the two that are read, that of keys."""
+        return self.param(self.says.tensors[1 if isinstance(self.says, Attention) else 0])
+
+    @property
+    def groups(self) -> int:
+        """Heads of keys."""
+        return self.cache.shape[2 if self.says.paged else 1]
+
+    @property
+    def capacity(self) -> int:
+        """Rows that a sequence may have."""
+        shape = self.cache.shape
+        return shape[1] * self.param("table").shape[1] if self.says.paged else shape[2]
+
     def lanes(self, most: int) -> int:
         """Lanes of vectors that divide every row."""
         sizes = [self.param(role).shape[3] for role in self.says.tensors]
@@ -74,7 +90,10 @@ def taken(group: Group, says: Append | Attention) -> CacheMatch | Miss:
         return Miss("an operand is empty")
     match = CacheMatch(group, says, operands)
     known_axes = [(role, axis) for role in says.tensors for axis in (2, 3)]
-    known_axes += [(role, 1) for role in ("past", "keys", "values") if role in says.tensors]
+    fixed = (0, 1) if says.paged else (1,)
+    known_axes += [(role, axis) for role in ("past", "keys", "values") if role in says.tensors for axis in fixed]
+    if says.paged:
+        known_axes += [("table", 0), ("table", 1)]
     if not all(isinstance(group.extent(match.param(role), axis), int) for role, axis in known_axes):
         return Miss("the number of heads, or the size or number of rows of the cache is only known at run time")
     return match
@@ -96,7 +115,7 @@ class Tokens:
         self._match, self._args, self._lanes = match, args, lanes
         tokens = match.param("new" if isinstance(match.says, Append) else "query")
         self.batch, self.steps = (match.group.extent(tokens, axis) for axis in (0, 1))
-        self._capacity = match.param(match.says.tensors[1 if isinstance(match.says, Attention) else 0]).shape[2]
+        self._pages, self._page, self._capacity = *match.cache.shape[:2], match.capacity
 
     def read(self, role: str, *index: Any) -> Any:
         """An element of an operand."""
@@ -104,6 +123,23 @@ class Tokens:
         if not isinstance(operand, Param):
             return tirx.const(int(operand), "int32")
         return self._args.reader(operand)(*self._args.layout(operand).index(list(index)))
+
+    def place(self, sequence: Any, group: Any, row: Any) -> list[Any]:
+        """Where a row of a head of keys lies in the cache, within it whatever the table says."""
+        if not self._match.says.paged:
+            return [sequence, group, row]
+        page = self._read_page(self.sequence(sequence), row // self._page)
+        return [tirx.max(tirx.min(page, self._pages - 1), 0), row % self._page, group]
+
+    def sequence(self, token: Any) -> Any:
+        """The sequence of a row of the batch, int32; of a cache in pages one of its table."""
+        if not self._match.says.paged:
+            return token
+        last = self._match.param("table").shape[0] - 1
+        return tirx.max(tirx.min(self.read("sequences", token).astype("int32"), last), 0)
+
+    def _read_page(self, sequence: Any, number: Any) -> Any:
+        return self.read("table", sequence, number).astype("int32")
 
     def stated(self, sequence: Any) -> Any:
         """The row of its first token, int64, as the lengths have it."""
@@ -129,12 +165,24 @@ class Tokens:
         with T.serial(self.batch) as b:
             start = T.bind(self.stated(b))
             with T.If(tirx.any(start < 0, start > _long(room) - _long(self.steps))), T.Then():
-                T.evaluate(T.call_packed(REFUSE_LENGTH, says.source, b, start, self.steps, room))
+                T.evaluate(T.call_packed(REFUSE_LENGTH, says.source, self.sequence(b), start, self.steps, room))
+            if says.paged:
+                self._check_pages(b, start)
             if positions:
                 with T.serial(self.steps) as s:
                     at = T.bind(self._stated_position(b, s))
                     with T.If(tirx.any(at < 0, at >= says.turned)), T.Then():
                         T.evaluate(T.call_packed(REFUSE_POSITION, says.position_source, b, at, says.turned))
+
+    def _check_pages(self, token: Any, start: Any) -> None:
+        """Have the runtime raise InputError where a page up to that of a new row is none of the cache."""
+        says = self._match.says
+        assert isinstance(says, Append)
+        sequence = T.bind(self.sequence(token))
+        with T.serial((start // self._page + 1).astype("int32")) as number:
+            page = T.bind(self._read_page(sequence, number))
+            with T.If(tirx.any(page < 0, page >= self._pages)), T.Then():
+                T.evaluate(T.call_packed(REFUSE_PAGE, says.position_source, sequence, number, page, self._pages))
 
     @property
     def _prompt(self) -> Any:

@@ -2,7 +2,7 @@
 
     for thread:                                          each its own vectors of outputs
         q, step, total = digits of x by blocks           or x and its sums, where x is not rounded
-        for group of vectors of outputs that stand side by side:
+        for group of vectors of outputs that stand side by side, of a few rows:
             for block:
                 dot = sum over words: unpacked codes by q          vpdpbusd, or multiply-adds
                 acc += (dot - zero * total[block]) * (scale[block] * step[block])
@@ -31,7 +31,7 @@ from ..blocked.prefetch import LINE_BYTES, LINES, SHARED_BY, prefetch
 from .arguments import building
 from .block_weight import BlockMatch
 from .indices import unflatten
-from .recurrent_kernel import nested
+from .recurrent_kernel import nested, tiles
 from .transposes import across
 
 #: Largest whole number that a digit, or two, may be: -128 to 127, times 256, and -128 to 127.
@@ -41,6 +41,8 @@ _LARGEST = {1: 127, 2: 127 * 257}
 _AHEAD = 8192
 #: Words of a block that are unrolled.
 _UNROLLED = 8
+#: Rows whose sums of rounded numbers stay in registers; others read and unpack the group's words anew, from L1.
+ROUNDED_ROWS = 2
 
 
 @dataclass(frozen=True)
@@ -187,14 +189,15 @@ class BlockStream:
     # ------------------------------------------------------------ products
     def _compute(self, group: Any) -> None:
         """Vectors of outputs that stand side by side, of all rows."""
-        tile = (self._rows, self._match.side)
-        acc = self._buffer("acc", (*tile, self._lanes), "float32", "local")
-        with nested(*map(T.unroll, tile), T.vectorized(self._lanes)) as (m, r, j):
-            T.buffer_store(acc, tirx.const(0, "float32"), [m, r, j])
-        with T.serial(1, annotations={SHARED_BY: 0}), T.serial(self._match.blocks) as b:
-            self._add(acc, self._dots(group, b), group, b)
-        with nested(*map(T.unroll, tile)) as (m, r):
-            self._finish(acc, m, r, (group * self._match.side + r) * self._lanes)
+        for first, height in tiles(0, self._rows, ROUNDED_ROWS if self._tile.digits else self._rows):
+            self._first, self._height, tile = first, height, (height, self._match.side)
+            acc = self._buffer("acc", (*tile, self._lanes), "float32", "local")
+            with nested(*map(T.unroll, tile), T.vectorized(self._lanes)) as (m, r, j):
+                T.buffer_store(acc, tirx.const(0, "float32"), [m, r, j])
+            with T.serial(1, annotations={SHARED_BY: 0}), T.serial(self._match.blocks) as b:
+                self._add(acc, self._dots(group, b), group, b)
+            with nested(*map(T.unroll, tile)) as (m, r):
+                self._finish(acc, m, r, (group * self._match.side + r) * self._lanes)
 
     def _finish(self, acc: Any, m: Any, r: Any, start: Any) -> None:
         """The epilogue of a vector; of the last one only outputs that there are, of padded ones none."""
@@ -202,7 +205,7 @@ class BlockStream:
 
         def write(count: int) -> None:
             with T.vectorized(count) as j:
-                index = (*unflatten(m, self._lead), start + j)
+                index = (*unflatten(self._first + m, self._lead), start + j)
                 T.buffer_store(self._out, self._args.epilogue(index, acc[m, r, j]), index)
 
         if outputs % (lanes * self._match.side) == 0:
@@ -218,7 +221,7 @@ class BlockStream:
     def _dots(self, group: Any, b: Any) -> list[Any]:
         """Sums of a block's codes by the numbers of each digit: (rows, vectors, lanes) each."""
         vectors = self._match.side
-        kind, shape = "int32" if self._tile.digits else "float32", (self._rows, vectors, self._lanes)
+        kind, shape = "int32" if self._tile.digits else "float32", (self._height, vectors, self._lanes)
         dots = [self._buffer("dot", shape, kind, "local") for _ in self._numbers]
         for dot in dots:
             with nested(*map(T.unroll, shape[:2]), T.vectorized(self._lanes)) as (m, r, j):
@@ -247,8 +250,8 @@ class BlockStream:
                 codes = tirx.shift_right(codes, tirx.Broadcast(tirx.const(bits * part, "int32"), self._lanes))
             codes = T.bind(codes if mask is None else tirx.bitwise_and(codes, mask))
             for dot, numbers in zip(dots, self._numbers, strict=True):
-                with T.unroll(self._rows) as m:
-                    x = tirx.reinterpret("int32", numbers.vload([m, k + 4 * part], "int8x4"))
+                with T.unroll(self._height) as m:
+                    x = tirx.reinterpret("int32", numbers.vload([self._first + m, k + 4 * part], "int8x4"))
                     total = dot.vload([m, r, 0], f"int32x{self._lanes}")
                     T.buffer_store(dot, vpdpbusd(total, codes, tirx.Broadcast(x, self._lanes)), [m, r, ramp])
 
@@ -260,26 +263,27 @@ class BlockStream:
             shift = 8 * (number % 4) + bits * (number // 4)
             shifted = tirx.shift_right(word, tirx.Broadcast(tirx.const(shift, "int32"), self._lanes)) if shift else word
             code = T.bind(tirx.bitwise_and(shifted, mask).astype(f"float32x{self._lanes}"))
-            with T.unroll(self._rows) as m:
-                x = tirx.Broadcast(numbers[m, k + number], self._lanes)
+            with T.unroll(self._height) as m:
+                x = tirx.Broadcast(numbers[self._first + m, k + number], self._lanes)
                 T.buffer_store(dot, dot.vload([m, r, 0], f"float32x{self._lanes}") + x * code, [m, r, ramp])
 
     def _add(self, acc: Any, dots: Sequence[Any], group: Any, b: Any) -> None:
         """acc += (dot - zero * total) * scale * step, of a block."""
         match, args, lanes = self._match, self._args, self._lanes
-        with nested(T.unroll(match.side), T.unroll(self._rows), T.vectorized(lanes)) as (r, m, j):
-            scale = args.tensor(match.scales)(group, b, r, j).astype("float32") * self._steps[m, b]
+        with nested(T.unroll(match.side), T.unroll(self._height), T.vectorized(lanes)) as (r, m, j):
+            row = self._first + m
+            scale = args.tensor(match.scales)(group, b, r, j).astype("float32") * self._steps[row, b]
             total = dots[0][m, r, j]
             if len(dots) == 2:
                 total = total * tirx.const(256, "int32") + dots[1][m, r, j]
-            total, whole = total.astype("float32"), self._totals[m, b]
+            total, whole = total.astype("float32"), self._totals[row, b]
             point = None if match.points is None else args.tensor(match.points)(group, b, r, j).astype("float32")
             if match.points is None:
                 value = (total - tirx.const(match.says.zero, "float32") * whole) * scale
             elif match.points.dtype == "uint8":
                 value = (total - point * whole) * scale
             else:
-                value = total * scale - point * (whole * self._steps[m, b])
+                value = total * scale - point * (whole * self._steps[row, b])
             T.buffer_store(acc, acc[m, r, j] + value, [m, r, j])
 
     def _buffer(self, name: str, shape: Sequence[int], dtype: str, scope: str = "global") -> Any:

@@ -7,56 +7,115 @@ import sys
 from typing import Any
 
 from ..core.errors import InputError
+from ..runtime.language.sampling import Sampling, check_whole, flags
 from .shared.common import Progress, print_json
 from .shared.options import add_compile_arguments, compile_options
 
 SUMMARY = "talk with a language model of a GGUF file, with its own tokenizer and chat template"
 EXAMPLE = """\
   tvm-ext chat SmolLM2-135M-Instruct.Q4_1.gguf
-  tvm-ext chat SmolLM2-135M-Instruct.Q4_1.gguf --prompt "What is the capital of France?" --max-new 40"""
+  tvm-ext chat SmolLM2-135M-Instruct.Q4_1.gguf --prompt "What is the capital of France?" --max-new 40
+  tvm-ext chat SmolLM2-135M-Instruct.Q4_1.gguf --prompt "Name a river." --prompt "Name a lake." """
+#: Tokens of a prompt that a call takes.
+_PIECE = 256
+
+_Messages = list[dict[str, str]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of the verb."""
+    """Arguments of the verb; those of :class:`Sampling` as it declares them."""
     parser.add_argument("model", metavar="MODEL.gguf", help="a language model of the Llama family")
-    parser.add_argument("--prompt", metavar="TEXT", help="answer this, and no more; else lines of stdin")
-    parser.add_argument("--system", metavar="TEXT", help="what the model is told first")
-    parser.add_argument("--max-new", type=int, default=256, metavar="N", help="tokens of an answer (default: 256)")
-    parser.add_argument("--capacity", type=int, default=2048, metavar="N", help="tokens of a talk (default: 2048)")
-    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 takes the likeliest (default)")
     parser.add_argument(
-        "--top-k", type=int, default=0, metavar="K",
-        help="draw from so many; 0 from all (default); it counts with a temperature above 0 only",
+        "--prompt", metavar="TEXT", action="append", default=[],
+        help="answer this, and no more; several are answered at once. Else lines of stdin",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, help="of what is drawn")
+    parser.add_argument("--system", metavar="TEXT", help="what the model is told first")
+    parser.add_argument("--capacity", type=int, default=2048, metavar="N", help="tokens of a talk (default: 2048)")
+    parser.add_argument("--speculate", type=int, default=0, metavar="K",
+                        help="look up so many tokens ahead in the talk, and check them in one call")  # fmt: skip
+    parser.add_argument("--sequences", type=int, default=8, metavar="N",
+                        help="prompts that are answered at once, the others wait (default: 8)")  # fmt: skip
+    for name, (kind, default, form, text) in flags().items():
+        says = text if default is None else f"{text} (default: {default})"
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=default, metavar=form, help=says)
     add_compile_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Compile, and answer, until nothing more is said or the talk is longer than the cache."""
-    from .. import compile as compile_model
     from .. import zoo
-    from ..runtime.memory.generation import check_draws
 
-    options = {"dims": {"S": (1, 256)}, "specialize": {"S": (1,)}, "state": "auto", **compile_options(args)}
-    check_draws(max_new=args.max_new, top_k=args.top_k, temperature=args.temperature, seed=args.seed)
-    messages = [{"role": "system", "content": args.system}] if args.system else []
+    drawn = {name: getattr(args, name) for name in flags()}
+    Sampling(**drawn)
+    check_whole("speculate", args.speculate)
+    check_whole("sequences", args.sequences, 1)
+    options = {"state": "auto", **compile_options(args)}
+    messages: _Messages = [{"role": "system", "content": args.system}] if args.system else []
+    several = len(args.prompt) > 1
     with Progress(f"compiling {args.model}"):
         dialogue = zoo.Dialogue(args.model)
-        first = dialogue.tokens([*messages, _of_user(args.prompt or "")])  # what is wrong is told before the compile
-        model = zoo.gguf(args.model, capacity=args.capacity)
-        capacity = model.graph.input[-1].type.tensor_type.shape.dim[2].dim_value
-        if len(first) > capacity:
-            raise InputError(f"{len(first)} tokens to begin with, where {capacity} fit", fix="a larger --capacity")
-        compiled = compile_model(model, **options)
-    talk = len(messages)
+        texts = [dialogue.tokens([*messages, _of_user(text)]) for text in args.prompt or [""]]
+        compiled, capacity = _compiled(args, options, max(map(len, texts)))
+    if several:
+        return _at_once(args, compiled, dialogue, messages, {**drawn, "stop": dialogue.ends})
+    return _talk(args, compiled, dialogue, messages, {**drawn, "stop": dialogue.ends, "capacity": capacity})
+
+
+def _compiled(args: argparse.Namespace, options: dict[str, Any], longest: int) -> tuple[Any, int]:
+    """The model, and how many tokens a talk may have; what is wrong is told before the compile.
+
+    Raises:
+        InputError: a prompt of `longest` tokens does not fit.
+    """
+    from .. import compile as compile_model
+    from .. import zoo
+
+    count = min(args.sequences, len(args.prompt)) if len(args.prompt) > 1 else 0
+    model = zoo.gguf(args.model, args.capacity, every=bool(args.speculate and not count), sequences=count)
+    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in model.graph.input}
+    past = shapes["past_key_values.0.key"]
+    capacity = past[1] * shapes["block_table"][1] if count else past[2]
+    if longest > capacity:
+        raise InputError(f"{longest} tokens to begin with, where {capacity} fit", fix="a larger --capacity")
+    rows = count * (1 + args.speculate)
+    sizes = {"T": (1, _PIECE + rows), "R": (1, rows)} if count else {"S": (1, _PIECE + args.speculate)}
+    checked = sorted({1, 1 + args.speculate})
+    exact: dict[str, Any] = {"T": (1, count), "R": (1, count)} if count else {"S": checked}
+    return compile_model(model, **{"dims": sizes, "specialize": exact, **options}), capacity
+
+
+def _at_once(
+    args: argparse.Namespace, compiled: Any, dialogue: Any, messages: _Messages, drawn: dict[str, Any]
+) -> int:  # fmt: skip
+    """Answer all prompts, each a talk of its own, printed in the order of the prompts."""
+    from .. import Scheduler
+
+    talks = [[*messages, _of_user(text)] for text in args.prompt]
+    with Scheduler(compiled, speculate=args.speculate) as scheduler:
+        requests = [scheduler.submit(dialogue.tokens(talk), **drawn) for talk in talks]
+        for talk, request in zip(talks, requests, strict=True):
+            if not args.json:
+                print(f"> {talk[-1]['content']}")
+            talk.append(_of_model(_printed(dialogue.pieces(request), args)))
+    if args.json:
+        print_json({"ok": True, "talks": talks})
+    return 0
+
+
+def _talk(
+    args: argparse.Namespace, compiled: Any, dialogue: Any, messages: _Messages, drawn: dict[str, Any]
+) -> int:  # fmt: skip
+    """Answer one prompt, or lines of stdin; what was read of the talk before is not read again."""
+    from .. import PromptCache, generate
+
+    cache, capacity, told = PromptCache(compiled), drawn.pop("capacity"), len(messages)
     while (line := _line(args, messages)) is not None:
         tokens = dialogue.tokens([*messages, _of_user(line)])
-        if len(tokens) > capacity and len(messages) > talk:
+        if len(tokens) > capacity and len(messages) > told:
             print(f"the talk ends: {len(tokens)} tokens, where {capacity} fit (--capacity)", file=sys.stderr)
             break
-        answer = _answer(compiled, dialogue, tokens, args)
-        messages += [_of_user(line), {"role": "assistant", "content": answer}]
+        answer = generate(compiled, tokens, speculate=args.speculate, prompt_cache=cache, **drawn)
+        messages += [_of_user(line), _of_model(_printed(dialogue.pieces(answer), args))]
     if args.json:
         print_json({"ok": True, "messages": messages})
     return 0
@@ -66,26 +125,24 @@ def _of_user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-def _line(args: argparse.Namespace, messages: list[dict[str, str]]) -> str | None:
+def _of_model(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def _line(args: argparse.Namespace, messages: _Messages) -> str | None:
     """What is said next; None at the end."""
-    if args.prompt is not None:
-        return None if any(m["role"] == "user" for m in messages) else str(args.prompt)
+    if args.prompt:
+        return None if any(m["role"] == "user" for m in messages) else str(args.prompt[0])
     try:
         return input("" if args.json else "> ")
     except EOFError:
         return None
 
 
-def _answer(compiled: Any, dialogue: Any, prompt: list[int], args: argparse.Namespace) -> str:
-    """The model's answer, printed as it comes."""
-    from .. import generate
-
-    tokens = generate(
-        compiled, prompt, max_new=args.max_new, top_k=args.top_k, temperature=args.temperature, seed=args.seed,
-        stop=dialogue.ends,
-    )  # fmt: skip
+def _printed(pieces: Any, args: argparse.Namespace) -> str:
+    """Text that is printed as it comes."""
     said = []
-    for piece in dialogue.pieces(tokens):
+    for piece in pieces:
         said.append(piece)
         if not args.json:
             print(piece, end="", flush=True)

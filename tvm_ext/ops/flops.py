@@ -43,8 +43,10 @@ def attention(call: Any, result: int, operands: Sequence[Sequence[int]]) -> int:
 
 def cached_attention(call: Any, result: int, operands: Sequence[Sequence[int]]) -> int:
     """:func:`attention` over all rows that a cache has room for."""
-    keys, values = operands[1:3]  # (batch, heads, rows, size)
-    return 2 * result // values[3] * keys[2] * (keys[3] + values[3])
+    keys, values = operands[1:3]  # (batch, heads, rows, size), or (pages, rows of one, heads, size)
+    roles = [str(role) for role in call.attrs["operands"]]
+    rows = keys[1] * operands[3 + roles.index("table")][1] if "table" in roles else keys[2]
+    return 2 * result // values[3] * rows * (keys[3] + values[3])
 
 
 def recurrence(call: Any, result: int, operands: Sequence[Sequence[int]]) -> int:

@@ -9,6 +9,11 @@
 Of sequence b, `lengths[b]` + 1 rows count once the S new ones are there: those begin at row p = lengths[b] + 1 - S, or
 at row 0 where S is `total`, that of a first prompt, whose sequences may be shorter than S. TVM's printer writes the
 operators, and its parser reads them, by :func:`cache_append` and :func:`cached_attention`.
+
+A cache in pages has no sequences of its own: past, present, keys, values (pages, R, G, D). Then each token is a row of
+the batch, S = 1, of sequence `sequences[b]`, whose row r is row r % R of page `table[sequences[b], r // R]`. Sequences
+with a common beginning name the same pages. Kwon et al., "Efficient Memory Management for Large Language Model Serving
+with PagedAttention" (2023).
 """
 
 from __future__ import annotations
@@ -25,8 +30,8 @@ from .own_operators import register
 APPEND, ATTENTION = "relax.tvm_ext.cache_append", "relax.tvm_ext.cached_attention"
 #: What else operands can be, in the order of a call: `total`, one number; cosines and sines (positions, half), by which
 #: pairs of elements are turned; `positions` (B, S) of the new rows instead of their places; `sink` (N), the score of
-#: one more key of each head, without a value.
-ROLES = ("lengths", "total", "cos", "sin", "positions", "sink")
+#: one more key of each head, without a value; `sequences` (B) and `table` (sequences, pages of each), of pages.
+ROLES = ("lengths", "total", "cos", "sin", "positions", "sink", "sequences", "table")
 
 _Says = TypeVar("_Says", bound="_Cache")
 
@@ -57,6 +62,11 @@ class _Cache:
         return cls(**stated)
 
     @property
+    def paged(self) -> bool:
+        """Whether the cache is in pages."""
+        return "table" in self.operands
+
+    @property
     def roles(self) -> tuple[str, ...]:
         """What each operand is."""
         return (*self.tensors, *self.operands)
@@ -73,7 +83,7 @@ class Append(_Cache):
     """What a call of `cache_append` says.
 
     Attributes:
-        source, position_source: the tensors that an error about a length, or a position, names.
+        source, position_source: the tensors that an error about a length, or a position, or a page, names.
         turned: positions that keys have cosines for, and calls on values are as far as; 0 if they are not turned.
     """
 

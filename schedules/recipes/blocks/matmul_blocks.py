@@ -24,7 +24,7 @@ from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
 from tvm_ext.ops.block_weights import NAME
 
 from ...blocked.matmul import streamed_rows
-from ...steps.block_stream import BlockStream, StreamTile
+from ...steps.block_stream import ROUNDED_ROWS, BlockStream, StreamTile
 from ...steps.block_weight import BlockMatch, block_match, known_rows
 
 #: Cycles from a multiply-add or dot product to the next one that adds to its sum.
@@ -33,6 +33,8 @@ _LATENCY = 4.5
 _FINISH, _ROUND = 5, 12
 #: Instructions of a block's loop that all vectors side by side share.
 _LOOP = 6
+#: Rounded rows up to which the weight is streamed; each few of them unpack it again, out of L1.
+_MOST_ROUNDED = 16
 
 
 class MatmulBlocks(Recipe[BlockMatch]):
@@ -47,7 +49,7 @@ class MatmulBlocks(Recipe[BlockMatch]):
             return match
         if not known_rows(group):
             return Miss("the number of rows is only known at run time")
-        if (rows := _rows(match)) > streamed_rows(machine):
+        if (rows := _rows(match)) > (_MOST_ROUNDED if _digits(match, machine) else streamed_rows(machine)):
             return Miss(f"{rows} rows, which would unpack each weight too often")
         return match
 
@@ -56,7 +58,7 @@ class MatmulBlocks(Recipe[BlockMatch]):
 
     def space(self, match: BlockMatch, machine: Machine) -> Mapping[str, Sequence[Any]]:
         """Threads; x is rounded where the model allows it and VNNI is there."""
-        digits = match.says.digits if "avx512vnni" in machine.features and match.lanes == 16 else 0
+        digits = _digits(match, machine)
         cycles = match.groups * _cycles_of_a_group(match, digits, machine)
         return {"digits": [digits], "threads": thread_counts(cycles, machine)}
 
@@ -82,6 +84,11 @@ class MatmulBlocks(Recipe[BlockMatch]):
         """The stream of a block and what is added of it are loops in place."""
 
 
+def _digits(match: BlockMatch, machine: Machine) -> int:
+    """Of a rounded number of x; 0 where the model, or the machine, has floats only."""
+    return match.says.digits if "avx512vnni" in machine.features and match.lanes == 16 else 0
+
+
 def _rows(match: BlockMatch) -> int:
     return math.prod(match.data.shape[:-1])
 
@@ -92,7 +99,7 @@ def _cycles_of_a_group(match: BlockMatch, digits: int, machine: Machine) -> floa
     if digits:
         products = match.parts * digits * rows / (machine.rates.dot_int8 or rate)
         chain = match.parts * _LATENCY
-        unpacking = 2 * match.parts - 1 if match.says.bits < 8 else 0
+        unpacking = -(-rows // ROUNDED_ROWS) * (2 * match.parts - 1) if match.says.bits < 8 else 0
     else:
         codes = 4 * match.parts
         products, chain, unpacking = codes * rows / rate, codes * _LATENCY, 3 * codes

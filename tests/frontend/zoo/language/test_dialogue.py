@@ -14,6 +14,7 @@ import pytest
 from tvm_ext.cli.app import main
 from tvm_ext.core.errors import InputError, ModelError, TvmExtError
 from tvm_ext.frontend.zoo import Dialogue, gguf
+from tvm_ext.runtime.language.generation import PromptCache
 
 package = pytest.importorskip("gguf")
 pytest.importorskip("tokenizers")
@@ -124,7 +125,8 @@ def test_text_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
     [
         (["--max-new", "-1"], TEMPLATE), (["--capacity", "0"], TEMPLATE), (["--temperature", "nan"], TEMPLATE),
         (["--top-k", "-1"], TEMPLATE), (["--seed", "-1"], TEMPLATE), ([], ""), ([], "{{ 1 + 'a' }}"),
-        (["--prompt", "9" * 200], TEMPLATE),
+        (["--prompt", "9" * 200], TEMPLATE), (["--prompt", "9", "--prompt", "9" * 200], TEMPLATE),
+        (["--speculate", "-1"], TEMPLATE), (["--sequences", "0"], TEMPLATE),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_before_the_compile(
@@ -166,3 +168,30 @@ def test_chat(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert [m["role"] for m in said] == ["user", "assistant"] and said[0]["content"] == "hello"
     assert main(["chat", path, "--prompt", "hello", "--max-new", "5", "--capacity", "64"]) == 0
     assert capsys.readouterr().out == said[1]["content"] + "\n"
+
+
+def test_prompts_are_answered_at_once_as_they_are_alone(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, texts = str(written(tmp_path / "m.gguf")), ("hello", "12 12 12", "12 12 12 hello")
+    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
+    options = ["--max-new", "6", "--capacity", "64", "--json"]
+    alone = []
+    for text in texts:
+        assert main(["chat", path, "--prompt", text, "--speculate", "2", *options]) == 0
+        alone.append(json.loads(capsys.readouterr().out)["messages"])
+    prompts = [word for text in texts for word in ("--prompt", text)]
+    assert main(["chat", path, *prompts, "--sequences", "2", *options]) == 0
+    assert json.loads(capsys.readouterr().out)["talks"] == alone
+
+
+def test_a_talk_reads_only_what_is_new(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read = str(written(tmp_path / "m.gguf")), list[int]()
+    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n" * 3))
+    step = PromptCache.step
+    monkeypatch.setattr(PromptCache, "step", lambda self, new: read.append(len(new)) or step(self, new))
+    assert main(["chat", path, "--max-new", "1", "--capacity", "128", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["messages"]
+    whole = Dialogue(path).tokens(said[:-1])
+    assert len(read) == 3 and len(whole) <= sum(read) <= len(whole) + 4  # the end of an answer may be other tokens

@@ -11,13 +11,16 @@ from . import (
     matrices,
     nchwc,
     normalization,
+    paged,
     quantized,
     recurrent,
     rotary,
     standard,
 )
 
-_FAMILIES = (activations, attention, blocks, grouped, matrices, normalization, quantized, recurrent, rotary, standard)
+_FAMILIES = (
+    activations, attention, blocks, grouped, matrices, normalization, paged, quantized, recurrent, rotary, standard,
+)  # fmt: skip
 #: Domain -> operator -> converter.
 CONTRIBUTED: dict[str, dict[str, Converter]] = {
     "com.microsoft": {op: converter for family in _FAMILIES for op, converter in family.CONVERTERS.items()},

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: What caches may hold.
 CACHES = ("float32", "float16")
-_ATTENTION = ("GroupQueryAttention",)
+_ATTENTION = ("GroupQueryAttention", "PagedAttention")
 
 
 def check_cache(cache: str) -> None:

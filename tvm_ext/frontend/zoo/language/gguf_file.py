@@ -15,7 +15,7 @@ from ....core.errors import ModelError, naming
 from ....core.extras import extra
 from ..sizes import check_sizes
 from .caches import check_cache, with_caches
-from .graph import LlamaSizes, language_model
+from .graph import LlamaSizes, Pages, language_model
 from .weights import BlockMatrix, Matrix, nibbles
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ _BLOCK = 32
 
 
 def gguf(
-    path: str | os.PathLike[str], capacity: int = 2048, every: bool = False, exact: bool = False, cache: str = "float32"
-) -> onnx.ModelProto:
+    path: str | os.PathLike[str], capacity: int = 2048, every: bool = False, exact: bool = False,
+    cache: str = "float32", sequences: int = 0, pages: int = 0,
+) -> onnx.ModelProto:  # fmt: skip
     """The model of a GGUF file of the Llama family, with the interface of :func:`.llama.llama`.
 
     Weights of Q4_0, Q4_1 and Q8_0 keep their bits as MatMulNBits; F16, BF16 and F32 become float32.
@@ -37,7 +38,7 @@ def gguf(
         capacity: tokens that a sequence may have; at most the context of the model is taken.
         every: logits of all tokens; else of the last one.
         exact: products of float32; else they may be of 8-bit numbers.
-        cache: what caches hold; see :func:`.llama.llama`.
+        cache, sequences, pages: see :func:`.llama.llama`.
 
     Raises:
         ModelError: no GGUF file, or a damaged one; another architecture or type of weights; positions that are scaled
@@ -47,10 +48,12 @@ def gguf(
     """
     check_sizes(capacity=capacity)
     check_cache(cache)
+    shared = Pages.of(sequences, pages, capacity)
     reader = open_gguf(path)
     sizes = _sizes(Fields(reader, path), capacity)
     weights = {str(tensor.name): _matrix(tensor, path) for tensor in reader.tensors}
-    return with_caches(language_model(os.path.basename(os.fspath(path)), sizes, weights, every, exact), cache)
+    shared = shared and Pages.of(sequences, pages, sizes.capacity)
+    return with_caches(language_model(os.path.basename(os.fspath(path)), sizes, weights, every, exact, shared), cache)
 
 
 def _sizes(read: Fields, capacity: int) -> LlamaSizes:

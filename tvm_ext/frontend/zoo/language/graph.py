@@ -7,6 +7,9 @@ of each layer:
     x, h = x + that, its RMS norm
     (silu(h gate^T) * (h up^T)) down^T
 logits = RMS norm of x by the embedding, or a matrix of its own
+
+Of several sequences at once, their tokens are the rows of one matrix, the attention is PagedAttention, and logits are
+those of the rows that are asked for.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....core.errors import ModelError
+from ....core.errors import ModelError, OptionError
 from .weights import BlockMatrix, Matrix, joined
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 _MICROSOFT = "com.microsoft"
 #: What `accuracy_level` says: products may be of 8-bit numbers, as wide as a kernel likes.
 _IN_BYTES = 4
+#: Tokens of a page: whole vectors of keys, and half of it is what a sequence wastes.
+PAGE = 32
 
 
 @dataclass(frozen=True)
@@ -59,26 +64,68 @@ class LlamaSizes:
         return self.hidden // self.heads
 
 
+@dataclass(frozen=True)
+class Pages:
+    """A cache that several sequences share.
+
+    Attributes:
+        sequences: that there may be at once.
+        count: pages.
+        rows: tokens of a page.
+        each: pages that a sequence may have.
+    """
+
+    sequences: int
+    count: int
+    rows: int
+    each: int
+
+    @classmethod
+    def of(cls, sequences: int, pages: int, capacity: int) -> Pages | None:
+        """So many pages, or enough for all sequences if these are 0; None if there are no sequences.
+
+        Raises:
+            OptionError: numbers below 0, or fewer pages than a sequence of `capacity` tokens needs.
+        """
+        for name, number in (("sequences", sequences), ("pages", pages)):
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                raise OptionError(f"{name}={number!r}: a whole number of 0 or more is needed")
+        each = -(-capacity // PAGE)
+        if not sequences:
+            if pages:
+                raise OptionError(f"pages={pages} of a model of one sequence", fix="sequences=8")
+            return None
+        if pages and pages <= each:
+            wrong = f"pages={pages}: {capacity} tokens need {each}, and padding another one"
+            raise OptionError(wrong, fix="a smaller capacity=, or more pages")
+        return cls(sequences, pages or sequences * each + 1, PAGE, each)
+
+
 def language_model(
-    name: str, sizes: LlamaSizes, weights: Mapping[str, Matrix], every: bool = False, exact: bool = False
-) -> onnx.ModelProto:
+    name: str, sizes: LlamaSizes, weights: Mapping[str, Matrix], every: bool = False, exact: bool = False,
+    pages: Pages | None = None,
+) -> onnx.ModelProto:  # fmt: skip
     """The model of weights by their names in GGUF ("blk.0.attn_q.weight").
 
     Args:
         every: logits of all tokens; else of the last one.
         exact: products of float32; else they may be of 8-bit numbers.
+        pages: of several sequences; None for one.
 
     Raises:
         ModelError: weights are missing, left over, or of another shape.
+        OptionError: `every` of several sequences.
     """
-    graph = _Graph(sizes, weights, exact)
+    if every and pages:
+        raise OptionError("every=True of several sequences", fix="they have logits where 'logit_rows' says")
+    graph = _Graph(sizes, weights, exact, pages)
     graph.model(every)
     return graph.build(name, every)
 
 
 class _Graph:
-    def __init__(self, sizes: LlamaSizes, weights: Mapping[str, Matrix], exact: bool) -> None:
-        self._sizes, self._weights, self._exact = sizes, weights, exact
+    def __init__(self, sizes: LlamaSizes, weights: Mapping[str, Matrix], exact: bool, pages: Pages | None) -> None:
+        self._sizes, self._weights, self._exact, self._pages = sizes, weights, exact, pages
         self._nodes: list[Any] = []
         self._initializers: list[Any] = []
         self._known: set[str] = set()
@@ -96,7 +143,9 @@ class _Graph:
             x, h = self._norm(x, skip, f"{name}.ffn_norm.weight")
             skip = self._feed_forward(h, name)
         _, h = self._norm(x, skip, "output_norm.weight")
-        if not every:
+        if self._pages:
+            h = self._node("Gather", "chosen", [h, "logit_rows"], axis=0)
+        elif not every:
             h = self._node("Gather", "last", [h, self._constant("last.index", np.array([-1]))], axis=1)
         head = "output.weight" if "output.weight" in self._weights else "token_embd.weight"
         self._product(h, head, output="logits")
@@ -110,7 +159,8 @@ class _Graph:
             if not ((divisors > 0) & np.isfinite(divisors)).all():
                 raise ModelError("tensor 'rope_freqs.weight' divides angles by what is no number above 0")
             angles = angles / divisors
-        turned = np.arange(self._sizes.capacity)[:, None] / self._sizes.stretch * angles
+        rows = self._pages.each * self._pages.rows if self._pages else self._sizes.capacity
+        turned = np.arange(rows)[:, None] / self._sizes.stretch * angles
         self._constant("rope.cos", np.cos(turned).astype(np.float32))
         self._constant("rope.sin", np.sin(turned).astype(np.float32))
 
@@ -154,9 +204,12 @@ class _Graph:
             operands = [self._multiply(h, n.removesuffix(".weight"), m) for n, m in zip(names, parts, strict=True)]
         past = [f"past_key_values.{layer}.{part}" for part in ("key", "value")]
         present = [f"present.{layer}.{part}" for part in ("key", "value")]
-        lengths = ["seqlens_k", "total_sequence_length", "rope.cos", "rope.sin"]
+        lengths = ["seqlens_k", "total_sequence_length"]
+        if self._pages:
+            lengths = ["cumulative_sequence_length", "past_seqlens", "block_table"]
         return self._node(
-            "GroupQueryAttention", f"{name}.attn", [*operands, *past, *lengths], _MICROSOFT,
+            "PagedAttention" if self._pages else "GroupQueryAttention", f"{name}.attn",
+            [*operands, *past, *lengths, "rope.cos", "rope.sin"], _MICROSOFT,
             outputs=[f"{name}.attn.out", *present], num_heads=sizes.heads, kv_num_heads=sizes.kv_heads, do_rotary=1,
             rotary_interleaved=int(sizes.interleaved),
         )  # fmt: skip
@@ -239,15 +292,26 @@ class _Graph:
 
         if extra := sorted(self._weights.keys() - self._used):
             raise ModelError(f"tensors of no Llama model: {', '.join(extra[:8])}", fix="give a model of that family")
-        sizes, info = self._sizes, helper.make_tensor_value_info
-        cache = (1, sizes.kv_heads, sizes.capacity, sizes.size)
+        sizes, info, pages = self._sizes, helper.make_tensor_value_info, self._pages
         caches = [f"{layer}.{part}" for layer in range(sizes.layers) for part in ("key", "value")]
-        inputs = [
-            info("input_ids", TensorProto.INT64, (1, "S")), info("seqlens_k", TensorProto.INT32, (1,)),
-            info("total_sequence_length", TensorProto.INT32, ()),
-            *(info(f"past_key_values.{n}", TensorProto.FLOAT, cache) for n in caches),
-        ]  # fmt: skip
-        logits = info("logits", TensorProto.FLOAT, (1, "S" if every else 1, sizes.vocabulary))
+        if pages:
+            cache: tuple[int, ...] = (pages.count, pages.rows, sizes.kv_heads, sizes.size)
+            shape: tuple[Any, ...] = ("R", sizes.vocabulary)
+            fed = [("input_ids", "INT64", ("T",)), ("cumulative_sequence_length", "INT32", (pages.sequences + 1,)),
+                   ("past_seqlens", "INT32", (pages.sequences,)),
+                   ("block_table", "INT32", (pages.sequences, pages.each)),
+                   ("logit_rows", "INT64", ("R",))]  # fmt: skip
+        else:
+            cache = (1, sizes.kv_heads, sizes.capacity, sizes.size)
+            shape = (1, "S" if every else 1, sizes.vocabulary)
+            fed = [
+                ("input_ids", "INT64", (1, "S")),
+                ("seqlens_k", "INT32", (1,)),
+                ("total_sequence_length", "INT32", ()),
+            ]
+        inputs = [info(name, getattr(TensorProto, kind), sides) for name, kind, sides in fed]
+        inputs += [info(f"past_key_values.{n}", TensorProto.FLOAT, cache) for n in caches]
+        logits = info("logits", TensorProto.FLOAT, shape)
         outputs = [logits, *(info(f"present.{n}", TensorProto.FLOAT, cache) for n in caches)]
         graph = helper.make_graph(self._nodes, name, inputs, outputs, self._initializers)
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid(_MICROSOFT, 1)]

@@ -11,7 +11,7 @@ from ....core.errors import OptionError
 from ..parameters import Parameters, between, kaiming
 from ..sizes import check_sizes
 from .caches import check_cache, with_caches
-from .graph import LlamaSizes, language_model
+from .graph import LlamaSizes, Pages, language_model
 from .weights import Matrix, in_blocks
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _BLOCKS = (16, 32, 64, 128, 256)
 def llama(
     layers: int = 2, hidden: int = 64, heads: int = 4, kv_heads: int = 2, intermediate: int = 0, vocabulary: int = 256,
     capacity: int = 128, bits: int = 4, block: int = 32, seed: int = 0, every: bool = False, exact: bool = False,
-    cache: str = "float32",
+    cache: str = "float32", sequences: int = 0, pages: int = 0,
 ) -> onnx.ModelProto:  # fmt: skip
     """A model of the Llama family with weights of few bits, whose embedding is also its last matrix.
 
@@ -40,11 +40,17 @@ def llama(
         every: logits of all tokens; else of the last one.
         exact: products of float32; else they may be of 8-bit numbers.
         cache: what caches hold: "float32", or "float16", of which the attentions compute then.
+        sequences: that there may be at once, over a cache in pages that they share, for a :class:`tvm_ext.Scheduler`; 0
+            for one, with a cache of its own.
+        pages: of 32 tokens, of the cache that sequences share; 0 for as many as all need at `capacity`.
 
     Returns:
         A model from "input_ids" (1, S), "seqlens_k" (1,): tokens there will be, less one, "total_sequence_length" ():
         that number, and "past_key_values.{i}.key" and ".value" (1, kv_heads, capacity, hidden / heads), to "logits"
-        (1, 1 or S, vocabulary) and "present.{i}.key" and ".value", which are the past with new rows.
+        (1, 1 or S, vocabulary) and "present.{i}.key" and ".value", which are the past with new rows. Of several
+        `sequences`: from "input_ids" (T,), the tokens of all, "cumulative_sequence_length" (sequences + 1,), where
+        those of each begin, "past_seqlens" (sequences,), tokens before these, "block_table" (sequences, pages of one),
+        "logit_rows" (R,), and the past (pages, 32, kv_heads, hidden / heads), to "logits" (R, vocabulary).
 
     Raises:
         OptionError: sizes below 1, or that do not fit; or there is no such `cache`.
@@ -83,4 +89,5 @@ def llama(
             weights[f"blk.{layer}.{part}.weight"] = norm(f"blk.{layer}.{part}.weight")
     weights["output_norm.weight"] = norm("output_norm.weight")
     sizes = LlamaSizes(layers, hidden, heads, kv_heads, vocabulary, capacity)
-    return with_caches(language_model("llama", sizes, weights, every, exact), cache)
+    model = language_model("llama", sizes, weights, every, exact, Pages.of(sequences, pages, capacity))
+    return with_caches(model, cache)

@@ -11,7 +11,8 @@ import tvm_ext
 from tests.oracles.language import decoder_of
 from tvm_ext.core.errors import InputError, OptionError
 from tvm_ext.frontend.zoo import llama
-from tvm_ext.runtime.memory.generation import _picked
+from tvm_ext.runtime.language.generation import PromptCache
+from tvm_ext.runtime.language.sampling import Sampling
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +52,9 @@ def test_tokens_come_one_by_one_and_runs_do_not_meet(compiled: Any) -> None:
 
 def test_draws_have_the_shares_of_their_weights() -> None:
     rng, logits = np.random.default_rng(0), np.log(np.array([0.1, 0.2, 0.3, 0.4], np.float32))
-    drawn = np.bincount([_picked(logits, 3, 1.0, rng) for _ in range(4000)], minlength=4) / 4000
+    drawn = np.bincount([Sampling(top_k=3, temperature=1.0).pick(logits, rng) for _ in range(4000)], minlength=4) / 4000
     np.testing.assert_allclose(drawn, [0, 2 / 9, 3 / 9, 4 / 9], atol=0.03)
-    assert {_picked(logits, 0, 1e-3, rng) for _ in range(50)} == {3}
+    assert {Sampling(temperature=1e-3).pick(logits, rng) for _ in range(50)} == {3}
 
 
 def test_other_models_and_options_are_refused(compiled: Any) -> None:
@@ -98,4 +99,61 @@ def test_a_model_that_takes_no_single_token_is_refused(model: Any) -> None:
 @pytest.mark.parametrize("temperature", [1e-310, 5e-324, np.float32(1e-40)])
 def test_temperatures_near_0_take_the_likeliest(temperature: float) -> None:
     logits = np.array([3, -2e38, 7, 6.999999], np.float32)
-    assert {_picked(logits, 0, temperature, np.random.default_rng(seed)) for seed in range(5)} == {2}
+    assert {Sampling(temperature=temperature).pick(logits, np.random.default_rng(seed)) for seed in range(5)} == {2}
+
+
+@pytest.fixture(scope="module")
+def checked() -> Any:
+    """A model with logits of all tokens."""
+    model = llama(layers=1, hidden=64, heads=4, kv_heads=1, vocabulary=80, capacity=64, seed=4, every=True, exact=True)
+    return tvm_ext.compile(model, dims={"S": (1, 8)}, specialize={"S": (1,)}, state="auto", threads=1, cache=False)
+
+
+@pytest.mark.parametrize("drawn", [{}, {"temperature": 0.3, "seed": 3, "top_k": 20}])
+@pytest.mark.parametrize("prompt", [[5, 6, 7] * 4, [1, 2, 3], [9] * 60])
+def test_speculation_changes_no_token(prompt: list[int], drawn: Any, checked: Any) -> None:
+    plain, ahead = ([*tvm_ext.generate(checked, prompt, max_new=30, speculate=k, **drawn)] for k in (0, 4))
+    assert ahead == plain and len(plain) == min(30, 65 - len(prompt))
+    stop = [plain[len(plain) // 2]]
+    plain, ahead = ([*tvm_ext.generate(checked, prompt, max_new=30, speculate=k, stop=stop, **drawn)] for k in (0, 4))
+    assert ahead == plain and plain[-1] == stop[0]
+
+
+def test_speculation_makes_fewer_calls(checked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, step = [], PromptCache.step
+    monkeypatch.setattr(PromptCache, "step", lambda self, new: calls.append(len(new)) or step(self, new))
+    tokens = list(tvm_ext.generate(checked, [9] * 3, max_new=40, speculate=4))
+    assert len({*tokens[-8:]}) < 8 and len(calls) < 20 and max(calls[1:]) == 5
+
+
+def test_a_cache_goes_on_with_a_common_beginning(checked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, step = [], PromptCache.step
+    cache = PromptCache(checked)
+    monkeypatch.setattr(PromptCache, "step", lambda self, new: calls.append(len(new)) or step(self, new))
+    first = list(tvm_ext.generate(checked, [1, 2, 3, 4], max_new=5, prompt_cache=cache))
+    assert sum(calls) == 8 and cache.tokens == [1, 2, 3, 4, *first[:4]]
+    for prompt, read in (([1, 2, 3, 4, *first, 7], 3), ([1, 2, 5], 2), ([1, 2, 5], 2), ([6], 2)):
+        calls.clear()
+        wanted = list(tvm_ext.generate(checked, prompt, max_new=2))
+        calls.clear()
+        assert list(tvm_ext.generate(checked, prompt, max_new=2, prompt_cache=cache)) == wanted
+        assert sum(calls) == read
+    texts = [tvm_ext.generate(checked, [start], max_new=4, prompt_cache=cache) for start in (11, 12)]
+    mixed = list(zip(*texts, strict=True))  # each takes the cache from the other
+    assert [list(text) for text in zip(*mixed, strict=True)] == [
+        list(tvm_ext.generate(checked, [start], max_new=4)) for start in (11, 12)
+    ]
+    monkeypatch.setattr(cache._session, "step", lambda _: (_ for _ in ()).throw(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        list(tvm_ext.generate(checked, [12, 13], prompt_cache=cache))
+    assert cache.tokens == []
+    cache.close()
+
+
+def test_speculation_and_caches_that_do_not_fit_are_refused(compiled: Any, checked: Any) -> None:
+    for wrong in ({"speculate": 2}, {"prompt_cache": PromptCache(checked)}):
+        with pytest.raises(OptionError):
+            tvm_ext.generate(compiled, [1], **wrong)
+    for number in (8, -1, 1.5, True):
+        with pytest.raises(OptionError):
+            tvm_ext.generate(checked, [1], speculate=number)  # type: ignore[arg-type]

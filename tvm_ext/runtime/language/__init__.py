@@ -1,0 +1,1 @@
+"""Text of language models, token by token: of one sequence, and of several at once."""
