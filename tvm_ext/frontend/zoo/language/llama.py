@@ -53,7 +53,7 @@ def llama(
         "logit_rows" (R,), and the past (pages, 32, kv_heads, hidden / heads), to "logits" (R, vocabulary).
 
     Raises:
-        OptionError: sizes below 1, or that do not fit; or there is no such `cache`.
+        OptionError: sizes below 1, or that do not fit, or there is no such `cache`.
     """
     check_cache(cache)
     check_sizes(layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, vocabulary=vocabulary, capacity=capacity)
@@ -65,8 +65,7 @@ def llama(
     check_sizes(block=block)
     if block not in _BLOCKS or (bits != 32 and hidden % block):
         raise OptionError(f"block={block!r}, hidden={hidden}: whole blocks of {', '.join(map(str, _BLOCKS))}")
-    if intermediate:
-        check_sizes(intermediate=intermediate)
+    check_sizes(**({"intermediate": intermediate} if intermediate else {}))
     wide = intermediate or math.ceil(hidden * 8 / 3 / block) * block
     narrow = hidden // heads * kv_heads
     shapes = {"attn_q": (hidden, hidden), "attn_k": (narrow, hidden), "attn_v": (narrow, hidden),
