@@ -260,7 +260,8 @@ def _records(report: Mapping[str, Any]) -> list[Part]:
 
 
 def _offload(offloaded: OffloadReport) -> list[Part]:
-    return [Note(str(offloaded).partition("\n")[0]), offloaded.region_table(), offloaded.op_table()]
+    tables = (offloaded.region_table(), offloaded.amdahl_table(), offloaded.op_table())
+    return [*map(Note, offloaded.heads()), *(table for table in tables if table.rows)]
 
 
 def _environment(report: Report) -> Facts:
