@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..core.errors import OptionError
@@ -120,6 +120,14 @@ class OffloadReport:
     def bound(self) -> float | None:
         """The speedup if regions took no time (Amdahl's law); infinite if the CPU keeps nothing; None if unknown."""
         return None if self.host_seconds is None else _ratio(self.host_seconds, self.kept_seconds)
+
+    def measured(self, seconds: Mapping[str, float]) -> OffloadReport:
+        """The report with measured times of what the CPU keeps.
+
+        Args:
+            seconds: kernel -> seconds of all its calls in a run, as a profile of this model has them.
+        """
+        return replace(self, kept=tuple(replace(row, seconds=seconds.get(row.kernel, row.seconds)) for row in self.kept))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
