@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from tvm_ext.byoc.systolic.code.codegen import lower
+from tvm_ext.byoc.systolic.code.isa import Finish, Instruction, Load, Reduce, Store, Sync
 from tvm_ext.byoc.systolic.code.layer import (
     ConvGeometry,
     GemmLayer,
@@ -14,6 +17,7 @@ from tvm_ext.byoc.systolic.code.layer import (
     filter_matrices,
     matmul,
     nchw,
+    windowed,
 )
 from tvm_ext.byoc.systolic.code.program import Program, Tensor
 from tvm_ext.byoc.systolic.config import Accelerator
@@ -37,6 +41,38 @@ def random_program(seed: int) -> Program:
     dataflow = ("ws", "os", "is", None)[seed // 2 % 4]
     tensors, layers = (_convolutions if seed % 3 == 0 else _dense)(rng)
     return lower(layers, tensors, hardware, dataflow)
+
+
+def random_reductions(seed: int) -> Program:
+    """A pooling or depthwise convolution with a clip, then REDUCE of one that another has begun."""
+    rng = np.random.default_rng([seed, 21])
+    lanes, latency, compute = int(rng.integers(1, 6)), int(rng.integers(0, 5)), ("overlapped", "physical")[seed % 2]
+    hardware = Accelerator(2, 2, scratchpad_bytes=900, accumulator_bytes=256, vector_lanes=lanes,
+                           dma_bytes_per_cycle=3, dma_latency=latency, compute_model=compute)  # fmt: skip
+    channels, size, kernel = int(rng.integers(1, 4)), (int(rng.integers(3, 6)), 4), (3, int(rng.integers(1, 4)))
+    geometry = ConvGeometry(channels, size, kernel, padding=(1, 0, 1, 0))
+    reduce = ("dot", "max", "sum")[seed % 3]
+    weights = random_int8(rng, (1, kernel[0] * kernel[1], channels)) if reduce == "dot" else None
+    low, high = ((-2.0, 3.0), (-np.inf, 0.0), (0.0, np.inf))[seed % 3]
+    steps = (Step("dequantize", scale=0.02), Step("clip", scale=high, low=low), Step("multiply", scale=3.0))
+    layers = [windowed("windows", reduce, "x", weights, "y", geometry, steps=steps, pad_value=-9)]
+    shapes = (1, channels, *size), (1, channels, *geometry.out_size)
+    program = lower(
+        layers, [Tensor("x", "input", shapes[0], "int8"), Tensor("y", "output", shapes[1], "float32")], hardware
+    )
+    return dataclasses.replace(program, tensors=(*program.tensors, *_MORE), instructions=_accumulating(program, reduce))
+
+
+_MORE = Tensor("a", "input", (30,), "int8"), Tensor("b", "input", (10,), "int8"), Tensor("c", "output", (6,), "int32")
+
+
+def _accumulating(program: Program, reduce: str) -> tuple[Instruction, ...]:
+    """3 x 2 words of 5 terms, twice, the second time of terms 5 bytes on."""
+    first = len(program.tensors)
+    loads = (Load("a", first, 0, 1, 30, 0, 30, 1), Load("b", first + 1, 40, 1, 10, 0, 10, 1))
+    reduces = (Reduce(reduce, 0, 0, 40, 2, 3, 2, 5), Reduce(reduce, 1, 5, 40, 2, 3, 2, 4))
+    store = Store(first + 2, 2, 3, 2, 0, 2, 1)
+    return (*program.instructions[:-1], Sync(), *loads, Sync(), *reduces, Sync(), store, Finish())
 
 
 def random_inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:

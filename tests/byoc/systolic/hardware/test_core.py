@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from tvm_ext.byoc.systolic.code.isa import POP_NEXT, PUSH_PREV, Finish, Gemm, Load, Store, Sync
+from tvm_ext.byoc.systolic.code.isa import POP_NEXT, PUSH_PREV, Finish, Gemm, Load, Store, Sync, Vector
 from tvm_ext.byoc.systolic.code.program import Program, Tensor
 from tvm_ext.byoc.systolic.config import Accelerator
 from tvm_ext.byoc.systolic.rtl import run_rtl
@@ -14,7 +14,7 @@ from tvm_ext.byoc.systolic.simulation.functional import run
 from tvm_ext.byoc.systolic.simulation.timing import simulate
 
 from ..programs import small_program
-from .programs import random_inputs, random_program
+from .programs import random_inputs, random_program, random_reductions
 
 pytest.importorskip("amaranth")
 
@@ -30,6 +30,13 @@ def check(program: Program) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_random_programs(seed: int) -> None:
     check(random_program(seed))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_reductions(seed: int) -> None:
+    program = random_reductions(seed)
+    assert {"clip"} < {i.op for i in program.instructions if isinstance(i, Vector)}
+    check(program)
 
 
 def test_a_program_with_all_kinds_of_instructions() -> None:
