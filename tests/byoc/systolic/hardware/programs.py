@@ -22,7 +22,7 @@ from tvm_ext.byoc.systolic.code.layer import (
 from tvm_ext.byoc.systolic.code.program import Program, Tensor
 from tvm_ext.byoc.systolic.config import Accelerator
 
-from ..cases import random_float, random_int8
+from ..cases import SMALL_INT8, random_float, random_int8
 
 
 def random_program(seed: int) -> Program:
@@ -73,6 +73,49 @@ def _accumulating(program: Program, reduce: str) -> tuple[Instruction, ...]:
     reduces = (Reduce(reduce, 0, 0, 40, 2, 3, 2, 5), Reduce(reduce, 1, 5, 40, 2, 3, 2, 4))
     store = Store(first + 2, 2, 3, 2, 0, 2, 1)
     return (*program.instructions[:-1], Sync(), *loads, Sync(), *reduces, Sync(), store, Finish())
+
+
+def resnet18(image: int = 13, channels: int = 4) -> Program:
+    """ResNet-18 of int8 with all kinds of its layers, a block of each kind, and few channels of few pixels."""
+    rng, wide, hardware = np.random.default_rng(22), 2 * channels, dataclasses.replace(SMALL_INT8, vector_lanes=4)
+    hardware = dataclasses.replace(hardware, accumulator_bytes=2048, dma_bytes_per_cycle=8, dma_latency=10)
+    stem = ConvGeometry(3, (image, image), (7, 7), strides=(2, 2), padding=(3, 3, 3, 3))
+    pool = ConvGeometry(channels, stem.out_size, (3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
+    same = ConvGeometry(channels, pool.out_size, (3, 3), padding=(1, 1, 1, 1))
+    halved, down = dataclasses.replace(same, strides=(2, 2)), ConvGeometry(channels, same.size, (1, 1), strides=(2, 2))
+    last = ConvGeometry(wide, halved.out_size, (3, 3), padding=(1, 1, 1, 1))
+    whole = ConvGeometry(wide, last.size, last.size)
+    tensors = [Tensor("x", "input", (1, 3, image, image), "uint8"), Tensor("y", "output", (1, 10), "float32")]
+
+    def conv(name: str, x: str, geometry: ConvGeometry, n: int, residual: str = "", relu: bool = True) -> GemmLayer:
+        tensors.append(Tensor(name, "scratch", (1, n, *geometry.out_size), "int8"))
+        weights = filter_matrices(random_int8(rng, (n, geometry.channels, *geometry.kernel)))
+        scale = 0.5 / (74 * (weights.shape[1] ** 0.5))
+        steps = [Step("add", row=rng.integers(-300, 300, n).astype(np.int32), dtype="int32")]
+        steps.append(Step("dequantize", row=np.full(n, scale, np.float32)))
+        if residual:
+            tile = nchw(residual, n, geometry.out_size, 1)
+            steps.append(Step("add", tile=tile, dtype="int8", scale=0.25, zero_point=-9))
+        steps += [Step("relu")] * relu + [Step("quantize", scale=0.5, zero_point=-9)]
+        return conv2d(name, x, weights, name, geometry, steps=tuple(steps), pad_value=-9)
+
+    layers = [
+        conv("conv1", "x", stem, channels),
+        windowed("pool", "max", "conv1", None, "pool", pool, pad_value=-128),
+        conv("layer1.0.conv1", "pool", same, channels),
+        conv("layer1.0.conv2", "layer1.0.conv1", same, channels, "pool"),
+        conv("layer2.0.downsample", "layer1.0.conv2", down, wide, relu=False),
+        conv("layer2.0.conv1", "layer1.0.conv2", halved, wide),
+        conv("layer2.0.conv2", "layer2.0.conv1", last, wide, "layer2.0.downsample"),
+        windowed("mean", "sum", "layer2.0.conv2", None, "mean", whole, steps=(
+            Step("dequantize", scale=0.5 / (last.size[0] * last.size[1]), zero_point=-9 * last.size[0] * last.size[1]),
+            Step("quantize", scale=0.5, zero_point=-9),
+        )),
+        matmul("fc", "mean", random_int8(rng, (wide, 10)), "y", (1, wide, 10), steps=(Step("dequantize", scale=0.01),)),
+    ]  # fmt: skip
+    tensors += [Tensor("pool", "scratch", (1, channels, *pool.out_size), "int8")]
+    tensors += [Tensor("mean", "scratch", (1, wide, 1, 1), "int8")]
+    return lower(layers, tensors, hardware)
 
 
 def random_inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
