@@ -5,11 +5,12 @@ from __future__ import annotations
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, OptionError, RunError
+
+if TYPE_CHECKING:  # options of a command line are read without numpy
+    import numpy as np
 
 
 def _option(default: float | None, form: str, text: str) -> Any:
@@ -44,6 +45,8 @@ class Sampling:
 
     def rng(self) -> np.random.Generator:
         """Random numbers of a sequence."""
+        import numpy as np
+
         return np.random.default_rng(self.seed)
 
     def pick(self, logits: np.ndarray, rng: np.random.Generator) -> int:
@@ -52,6 +55,8 @@ class Sampling:
         Raises:
             RunError: one is NaN or inf, or all are -inf.
         """
+        import numpy as np
+
         if not np.isfinite(logits.max()):
             raise RunError(
                 f"the largest logit is {logits.max()}",
@@ -111,6 +116,8 @@ def prompt_of(tokens: Sequence[int], capacity: int, vocabulary: int) -> np.ndarr
     Raises:
         InputError: no whole numbers in one dimension; none, or more than `capacity`; or not of the vocabulary.
     """
+    import numpy as np
+
     try:
         prompt = np.asarray(tokens)
     except (ValueError, TypeError, OverflowError) as error:
@@ -133,4 +140,6 @@ def _ends(stop: Any) -> frozenset[int]:
 
 def _largest(logits: np.ndarray, count: int) -> np.ndarray:
     """Places of the largest, ascending."""
+    import numpy as np
+
     return np.sort(np.argpartition(logits, -count)[-count:])

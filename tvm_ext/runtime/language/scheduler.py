@@ -293,7 +293,7 @@ class Scheduler:
         }  # fmt: skip
 
     def _taken(self, part: _Part, logits: np.ndarray) -> list[int]:
-        """The tokens of a text that a step made, of the logits of its part; none, and an error, if they are not finite."""
+        """The tokens of a text that a step made, of the logits of its part; none, and an error, of no finite ones."""
         request, made, before = part.request, list[int](), part.request.rows
         if not part.behind:
             request.rows += len(part.new)
