@@ -111,6 +111,27 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         assert caught.value.fix == "pip install 'tvm-ext[rtl]'"
 
 
+def test_a_convolution_and_a_pooling_run_on_the_hardware() -> None:
+    pytest.importorskip("amaranth")
+    rng = np.random.default_rng(2)
+    constants = {"s": np.float32(0.1), "z": np.int8(3), "w": random_int8(rng, (2, 2, 2, 2)), "sw": np.float32(0.004),
+                 "zw": np.int8(0)}  # fmt: skip
+    nodes = [
+        node("QLinearConv", "x s z w sw zw s z", "h"),
+        node("MaxPool", "h", "y", kernel_shape=[2, 2]),
+    ]
+    proto = model(nodes, [value("x", [1, 2, 5, 5], onnx.TensorProto.INT8)],
+                  [value("y", [1, 2, 3, 3], onnx.TensorProto.INT8)], constants, opset=20)  # fmt: skip
+    options = {**dataclasses.replace(SMALL, scratchpad_bytes=512).as_dict(), "when": "always", "run": "rtl"}
+    compiled = tvm_ext.compile(proto, offload="systolic", offload_options=options, cache=False)
+    (program,) = compiled.offload_programs().values()
+    assert {"Gemm", "Reduce"} < {type(i).__name__ for i in program_from_bytes(program).instructions}
+    x = random_int8(rng, (1, 2, 5, 5))
+    (y,), (expected,) = compiled.run({"x": x}).values(), onnxruntime_outputs(proto, {"x": x}).values()
+    assert len(np.unique(y)) > 5
+    np.testing.assert_array_equal(y, expected)
+
+
 def test_a_composite_with_an_operation_that_it_lacks_stays_on_the_cpu() -> None:
     rng = np.random.default_rng(1)
     scales = {"sx": np.float32(0.1), "z": np.int8(0), "sw": np.float32(0.02)}
