@@ -19,11 +19,7 @@ import numpy as np
 
 from ...core.errors import OptionError, ToolError
 from ...core.extras import extra
-from .code.isa import (
-    Instruction,
-    Vector,
-    error_at,
-)
+from .code.isa import Instruction, Vector, error_at
 from .code.program import Program
 from .config import Accelerator, Dataflow
 from .simulation.functional import in_order

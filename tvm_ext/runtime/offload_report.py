@@ -90,7 +90,8 @@ class OffloadReport:
             wrong = f"model {model!r} was compiled without offload, and all of it is computed here"
             raise OptionError(wrong, fix="compile(model, offload='systolic')")
         with reading("offload"):
-            return read(cls, {**{field.name: found[field.name] for field in fields(cls)[1:]}, "model": model})
+            names = [field.name for field in fields(cls) if field.name in found]
+            return read(cls, {**{name: found[name] for name in names}, "model": model})
 
     @property
     def offloaded(self) -> tuple[OpRow, ...]:

@@ -9,9 +9,8 @@ halves and a channel of its own:
 * The write buffer collects words; when half of it is full, that half drains. The array waits when all of it is full.
 
 What is printed is reproduced as the code of 3.0.0 counts it, which differs from that description in four ways: a turn
-that comes too late stalls twice as long as it is late; one that was ready before shortens the wait for the others of
-its cycle; a line of words that a drain cuts short counts as a whole one; and an operand that comes around again is not
-fetched again from its beginning, which costs no cycles.
+that comes too late stalls twice as long as it is late; of several in one cycle each is late from the one before it; a
+line of words that a drain cuts short counts as a whole one; and each fold along k writes its partial sums.
 """
 
 from __future__ import annotations
