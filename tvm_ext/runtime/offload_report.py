@@ -128,7 +128,8 @@ class OffloadReport:
         Args:
             seconds: kernel -> seconds of all its calls in a run, as a profile of this model has them.
         """
-        return replace(self, kept=tuple(replace(row, seconds=seconds.get(row.kernel, row.seconds)) for row in self.kept))
+        kept = tuple(replace(row, seconds=seconds.get(row.kernel, row.seconds)) for row in self.kept)
+        return replace(self, kept=kept)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
