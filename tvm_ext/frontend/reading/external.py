@@ -54,8 +54,8 @@ class Folder:
             user: what uses the file, for messages.
 
         Raises:
-            ModelError: the location leaves the folder (symbolic links followed), no file is there that can be read, or it
-                is another one than when it was opened before.
+            ModelError: the location leaves the folder (symbolic links followed), no file is there that can be read, or
+                another one than when it was opened before.
         """
         real = self._inside(location, user)
         try:  # NONBLOCK: a pipe that nobody writes to opens at once, and is seen to be none
