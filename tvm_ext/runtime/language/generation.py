@@ -10,7 +10,8 @@ import numpy as np
 from ...core.errors import OptionError
 from .interface import LENGTHS, LOGITS, TOKENS, TOTAL, OneSequence
 from .lookup import draft_of
-from .sampling import Sampling, check_whole, prompt_of
+from .options import check_whole
+from .sampling import Sampling, prompt_of
 
 if TYPE_CHECKING:
     from ..model import CompiledModel

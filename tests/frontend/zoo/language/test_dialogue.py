@@ -126,7 +126,9 @@ def test_text_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
         (["--max-new", "-1"], TEMPLATE), (["--capacity", "0"], TEMPLATE), (["--temperature", "nan"], TEMPLATE),
         (["--top-k", "-1"], TEMPLATE), (["--seed", "-1"], TEMPLATE), ([], ""), ([], "{{ 1 + 'a' }}"),
         (["--prompt", "9" * 200], TEMPLATE), (["--prompt", "9", "--prompt", "9" * 200], TEMPLATE),
-        (["--speculate", "-1"], TEMPLATE), (["--sequences", "0"], TEMPLATE),
+        (["--speculate", "-1"], TEMPLATE), (["--sequences", "0"], TEMPLATE), (["--cache", "float8"], TEMPLATE),
+        (["--pages", "9"], TEMPLATE), (["--piece", "-1"], TEMPLATE), (["--piece", "4"], TEMPLATE),
+        (["--stop", "a"], TEMPLATE),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_before_the_compile(
@@ -168,6 +170,22 @@ def test_chat(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert [m["role"] for m in said] == ["user", "assistant"] and said[0]["content"] == "hello"
     assert main(["chat", path, "--prompt", "hello", "--max-new", "5", "--capacity", "64"]) == 0
     assert capsys.readouterr().out == said[1]["content"] + "\n"
+
+
+def test_options_of_a_chat_reach_its_functions(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tokens end an answer, so that it has one; the model is not compiled for what it says."""
+    path, models = str(written(tmp_path / "m.gguf")), list[dict[str, Any]]()
+    monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("tvm_ext.zoo.gguf", lambda *args, **options: models.append(options) or gguf(*args, **options))
+    stops = [word for token in range(3 + len(LETTERS) + 5) for word in ("--stop", str(token))]
+    options = ["--cache", "float16", "--exact", "--capacity", "64", "--max-new", "9", *stops]
+    assert main(["chat", path, "--prompt", "hello", *options, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["messages"]
+    tokens = range(len(stops) // 2)
+    assert said[1]["content"] in {Dialogue(path).text([token]) for token in tokens}
+    assert [{name: one[name] for name in ("cache", "exact", "capacity")} for one in models] == [
+        {"cache": "float16", "exact": True, "capacity": 64}
+    ]
 
 
 def test_prompts_are_answered_at_once_as_they_are_alone(
