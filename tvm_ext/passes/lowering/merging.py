@@ -144,10 +144,10 @@ class Merger:
 
 
 def group_of(call: Any, rw: Rewriter, anchor: str) -> Group | None:
-    """The group of this anchor that a call is of; else None."""
+    """The group of this anchor that a call is of; else None, also of one that the pass itself made."""
     if not isinstance(call, Call) or not isinstance(call.op, GlobalVar):
         return None
-    function = rw.mod[call.op]
+    function = rw.mod.functions.get(call.op)
     if not isinstance(function, relax.Function) or str(function.attrs.get(GROUP, "")) != anchor:
         return None
     return Group(call.op.name_hint, function)
