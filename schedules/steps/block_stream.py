@@ -3,12 +3,12 @@
     for thread:                                          each its own vectors of outputs
         x = x / sqrt(mean of x^2 + eps) * g              where rows are normalized first
         q, step, total = digits of x by blocks           or x and its sums, where x is not rounded
-        for group of vectors of outputs that stand side by side, of a few rows:
-            for block:
-                dot = sum over words: unpacked codes by q          vpdpbusd, or multiply-adds
-                acc += (dot - zero * total[block]) * (scale[block] * step[block])
-            the same for the weights beside it
-            y[tile] = epilogue(acc, ...)
+        for group of vectors of outputs that stand side by side:
+            for weight, of a few rows at a time:
+                for block:
+                    dot = sum over words: unpacked codes by q          vpdpbusd, or multiply-adds
+                    acc += (dot - zero * total[block]) * (scale[block] * step[block])
+            y[tile] = epilogue(acc, of the weights beside it)
 
 Rounded numbers of x have one digit of 8 bits, or two: q = 256 * high + low, to 1/32639 of the largest of a block. Then
 a code is multiplied by both, which costs a memory-bound kernel nothing; the error is about that of bfloat16's eighth
@@ -18,7 +18,7 @@ bit for one, and half of float16's for two.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -219,17 +219,26 @@ class BlockStream:
 
     # ------------------------------------------------------------ products
     def _compute(self, group: Any) -> None:
-        """Vectors of outputs that stand side by side, of all rows."""
-        for first, height in tiles(0, self._rows, ROUNDED_ROWS if self._tile.digits else self._rows):
-            self._first, self._height, tile = first, height, (height, self._match.side)
-            sums = {var: self._sum(weight, group, tile) for var, weight in self._weights}
+        """Vectors of outputs that stand side by side: all rows by a weight, whose words stay in L1, then the next."""
+        match = self._match
+        shape = (self._rows, match.side, self._lanes)
+        beside = {var: self._buffer("beside", shape, "float32") for var, _ in match.beside}
+        for var, weight in match.beside:
+            for tile in self._tiles():
+                acc = self._sum(weight, group, tile)
+                with nested(*map(T.unroll, tile), T.vectorized(self._lanes)) as (m, r, j):
+                    T.buffer_store(beside[var], acc[m, r, j], [self._first + m, r, j])
+        for tile in self._tiles():
+            acc = self._sum(match, group, tile)
             with nested(*map(T.unroll, tile)) as (m, r):
-                self._finish(sums, m, r, (group * self._match.side + r) * self._lanes)
+                self._finish(acc, beside, m, r, (group * match.side + r) * self._lanes)
 
-    @property
-    def _weights(self) -> Sequence[tuple[Any, BlockMatch]]:
-        """Variable of each anchor, the first one first, and its weight."""
-        return [(self._match.group.anchor_var, self._match), *self._match.beside]
+    def _tiles(self) -> Iterator[tuple[int, int]]:
+        """(rows, vectors) of register tiles, from row `_first` on."""
+        rows = self._rows
+        for first, height in tiles(0, rows, ROUNDED_ROWS if self._tile.digits else rows):
+            self._first, self._height = first, height
+            yield height, self._match.side
 
     def _sum(self, weight: BlockMatch, group: Any, tile: tuple[int, int]) -> Any:
         """Rows by a weight, of vectors of outputs that stand side by side: (rows, vectors, lanes)."""
@@ -240,16 +249,15 @@ class BlockStream:
             self._add(acc, self._dots(weight, group, b), weight, group, b)
         return acc
 
-    def _finish(self, sums: Mapping[Any, Any], m: Any, r: Any, start: Any) -> None:
+    def _finish(self, acc: Any, beside: Mapping[Any, Any], m: Any, r: Any, start: Any) -> None:
         """The epilogue of a vector; of the last one only outputs that there are, of padded ones none."""
         lanes, outputs = self._lanes, self._match.outputs
 
         def write(count: int) -> None:
             with T.vectorized(count) as j:
                 index = (*unflatten(self._first + m, self._lead), start + j)
-                (_, acc), *others = sums.items()
-                beside = {var: other[m, r, j] for var, other in others}
-                T.buffer_store(self._out, self._args.epilogue(index, acc[m, r, j], beside), index)
+                others = {var: total[self._first + m, r, j] for var, total in beside.items()}
+                T.buffer_store(self._out, self._args.epilogue(index, acc[m, r, j], others), index)
 
         if outputs % (lanes * self._match.side) == 0:
             write(lanes)

@@ -77,7 +77,7 @@ class Caller:
     def _ready(self, arrays: Sequence[np.ndarray], rows: int, into: Resident) -> ReadyCall | None:
         """How calls of a session are made with what is fed, if one function takes all as it lies."""
         function = self._functions.get(rows) if self._sized is None else self._sized.exact(arrays)
-        return function and function.ready(arrays, into, into.fed)
+        return None if function is None else function.ready(arrays, into, into.fed)
 
     def observed(
         self, arrays: Sequence[np.ndarray], rows: int, hook: Hook, into: Places = None

@@ -296,12 +296,11 @@ def test_later_steps_look_at_what_is_fed_alone(cache: CompiledModel, monkeypatch
     del x
     gc.collect()
     assert alive() is None, "a session holds none of its caller's arrays"
-    results = list[Any]()
-    thread = threading.Thread(target=lambda: results.append(session.step({"x": random(HEADS, 1, WIDTH, seed=9),
-                                                                          "at": position("ScatterND", 4)})))  # fmt: skip
+    results, last = list[Any](), {"x": random(HEADS, 1, WIDTH, seed=9), "at": position("ScatterND", 4)}
+    thread = threading.Thread(target=lambda: results.append(session.step(last)))
     thread.start()
     thread.join()
-    y, past = expected(random(HEADS, 1, WIDTH, seed=9), 4, past)
+    y, past = expected(last["x"], 4, past)
     assert np.allclose(results[0]["y"], y, atol=1e-5) and np.allclose(session.state["past"], past, atol=1e-5)
     memory = weakref.ref(next(iter(session._states.values())).write.base)
     session.close()

@@ -8,7 +8,7 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from tvm_ext.core.graph.relax_graph import Rewriter
-from tvm_ext.core.passes import CompileContext, Pass, PassResult
+from tvm_ext.core.passes import CompileContext, Event, Pass, PassResult
 from tvm_ext.ops.block_weights import NAME
 from tvm_ext.schedules.steps.block_weight import RMS_NORM
 
@@ -31,7 +31,9 @@ class FuseProducts(Pass):
     stage = "grouped"
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
-        fired, skipped, merger = [], [], Merger(ctx)
+        fired: tuple[Event, ...] = ()
+        skipped: tuple[Event, ...] = ()
+        merger = Merger(ctx)
         for pair_of in (_products, _normalized):
 
             def visit(binding: relax.VarBinding, rw: Rewriter, pair_of: Any = pair_of) -> Any:
@@ -40,8 +42,8 @@ class FuseProducts(Pass):
 
             result = Rewriter(mod, ctx).rewrite(visit)
             mod = relax.transform.DeadCodeElimination()(result.mod) if result.fired else result.mod
-            fired, skipped = [*fired, *result.fired], [*skipped, *result.skipped]
-        return PassResult(mod, tuple(fired), tuple(skipped))
+            fired, skipped = fired + result.fired, skipped + result.skipped
+        return PassResult(mod, fired, skipped)
 
 
 def _products(call: Any, rw: Rewriter) -> Pair | None:
