@@ -302,7 +302,7 @@ def test_later_steps_look_at_what_is_fed_alone(cache: CompiledModel, monkeypatch
     thread.join()
     y, past = expected(last["x"], 4, past)
     assert np.allclose(results[0]["y"], y, atol=1e-5) and np.allclose(session.state["past"], past, atol=1e-5)
-    memory = weakref.ref(next(iter(session._states.values())).write.base)
+    memory = weakref.ref(next(iter(session._states.values())).read)
     session.close()
     gc.collect()
     assert memory() is None
