@@ -47,10 +47,13 @@ class Sampling:
         """The token that follows, of logits (vocabulary,).
 
         Raises:
-            RunError: they are NaN.
+            RunError: one is NaN or inf, or all are -inf.
         """
-        if np.isnan(logits.max()):
-            raise RunError("logits are NaN", fix="look for NaN or infinity in the weights: tvm_ext.verify(layers=True)")
+        if not np.isfinite(logits.max()):
+            raise RunError(
+                f"the largest logit is {logits.max()}",
+                fix="look for NaN or infinity in the weights: tvm_ext.verify(layers=True)",
+            )
         if self.temperature == 0 or self.top_k == 1:
             return int(logits.argmax())
         among = _largest(logits, self.top_k) if 0 < self.top_k < len(logits) else np.arange(len(logits))
