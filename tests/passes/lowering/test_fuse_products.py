@@ -63,6 +63,7 @@ def test_a_norm_and_two_products_become_one_group(rows: int) -> None:
 
 def test_the_kernel_agrees_with_onnxruntime_and_knows_its_nodes() -> None:
     compiled = agrees(gated())
+    assert tvm_ext.verify(compiled, gated(), layers=True).ok
     assert len(compiled.report["kernels"]) == 2
     kernel = max(compiled.report["kernels"], key=lambda k: len(k["nodes"]))
     assert kernel["recipe"] == "matmul_blocks" and len(kernel["nodes"]) == 6

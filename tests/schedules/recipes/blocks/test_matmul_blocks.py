@@ -129,8 +129,7 @@ def joined(cases: list[BlockCase], shape: tuple[int, ...], norm: bool) -> Group:
     return make_group(NAME, shapes, body, list(range(1, len(shapes))), dtypes)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-@pytest.mark.parametrize("name", ["one row", "no whole block", "8 bits, points"])
+@pytest.mark.parametrize(("name", "norm"), [("one row", False), ("no whole block", True), ("8 bits, points", True)])
 def test_products_that_meet_behind_a_norm_agree_with_float64(name: str, norm: bool) -> None:
     machine, rng = Machine.detect(None, 2), np.random.default_rng(5)
     shape, outputs, how = CASES[name]
