@@ -30,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="answer this, and no more; several are answered at once. Else lines of stdin",
     )  # fmt: skip
     parser.add_argument("--system", metavar="TEXT", help="what the model is told first")
+    parser.add_argument("--draft", metavar="SMALL.gguf", help="of one prompt: a smaller model of the same tokens, "
+                        "whose next ones --speculate checks instead of those that it looks up")  # fmt: skip
     for name, option in {**MODEL, **CALLS, **TEXT}.items():
         _add(parser, name, option)
     parser.set_defaults(sequences=_AT_ONCE)
@@ -64,12 +66,16 @@ def run(args: argparse.Namespace) -> int:
     several = len(args.prompt) > 1
     if args.piece and not several:
         raise OptionError(f"--piece {args.piece} of one prompt", fix="give several, each with --prompt")
+    if args.draft and (several or not args.speculate):
+        raise OptionError(f"--draft {args.draft} of several prompts, or of no --speculate", fix="--speculate 4")
     with Progress(f"compiling {args.model}"):
         dialogue = zoo.Dialogue(args.model)
         texts = [dialogue.tokens([*messages, _of_user(text)]) for text in args.prompt or [""]]
         compiled, capacity = _compiled(args, options, max(map(len, texts)))
+        drawn["draft"] = _draft(args, options) if args.draft else None
     drawn["stop"] = (*dialogue.ends, *args.stop)
     if several:
+        del drawn["draft"]
         return _at_once(args, compiled, dialogue, messages, drawn)
     return _talk(args, compiled, dialogue, messages, {**drawn, "capacity": capacity})
 
@@ -96,6 +102,15 @@ def _compiled(args: argparse.Namespace, options: dict[str, Any], longest: int) -
     checked = sorted({1, 1 + args.speculate})
     exact: dict[str, Any] = {"T": (1, count), "R": (1, count)} if count else {"S": checked}
     return compile_model(model, **{"dims": sizes, "specialize": exact, **options}), capacity
+
+
+def _draft(args: argparse.Namespace, options: dict[str, Any]) -> Any:
+    """Rows of the smaller model."""
+    from .. import PromptCache, zoo
+    from .. import compile as compile_model
+
+    model = zoo.gguf(args.draft, args.capacity, exact=args.exact, cache=args.cache)
+    return PromptCache(compile_model(model, **{"dims": {"S": (1, _PIECE)}, "specialize": {"S": (1,)}, **options}))
 
 
 def _at_once(

@@ -18,7 +18,7 @@ from tvm_ext.runtime.language.options import CALLS, MODEL, TEXT, Option
     ("function", "known", "others"),
     [
         (gguf, MODEL, {"path", "every"}),
-        (generate, {**TEXT, "speculate": CALLS["speculate"]}, {"compiled", "tokens", "prompt_cache"}),
+        (generate, {**TEXT, "speculate": CALLS["speculate"]}, {"compiled", "tokens", "prompt_cache", "draft"}),
         (Scheduler.submit, TEXT, {"self", "tokens"}),
         (Scheduler, CALLS, {"compiled"}),
     ],
