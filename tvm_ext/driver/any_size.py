@@ -44,13 +44,14 @@ _LEFT_OUT = ("fuse-expansions", "view-reshapes")
 
 def lower_any_size(
     source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments = NO_INSTRUMENTS,
-    stored: StoredWeights | None = None, grows: Axes | None = None,
+    stored: StoredWeights | None = None, grows: Axes | None = None, at: Mapping[str, int] | None = None,
 ) -> Programs:  # fmt: skip
     """Import a model of symbolic sizes, and run all passes: one program.
 
     Args:
         stored: weights that the artifact has already; None of the first program.
         grows: (name of an input, axis) along which a state may grow; None for those that are symbolic here.
+        at: sizes to plan at, if the model is one program there.
 
     Raises:
         UnsupportedError: it cannot be one program; names the node, and why.
@@ -62,7 +63,7 @@ def lower_any_size(
     merged = _merged(options)
     for named in (options, merged) if merged != options else (options,):
         inputs = input_specs(graph, dict(named.shapes), source.name)
-        for symbols in plans_of(named):
+        for symbols in plans_of(named, at):
             try:
                 how = (source, named, machine, clock)
                 way = functools.partial(_Lowering, *how, instruments=instruments, stored=stored)

@@ -271,9 +271,10 @@ def test_a_refused_reset_of_states_that_grow_changes_none(rows: tuple[int | None
     assert {array.shape[2] for array in session.state.values()} == {4}
 
 
-def test_a_step_of_a_state_that_grows_writes_new_rows_only() -> None:
+@pytest.mark.parametrize("specialize", [{}, {"S": (1, 8)}])
+def test_a_step_of_a_state_that_grows_writes_new_rows_only(specialize: dict[str, Any]) -> None:
     pairs = {"present_key": "past_key", "present_value": "past_value"}
-    made = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 40)})
+    made = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 40)}, specialize=specialize)
     session = made.session()
     session.step({"x": random(1, 8, 32)})
     before = session.state
