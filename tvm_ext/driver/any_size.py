@@ -72,7 +72,8 @@ def lower_any_size(
                 raise
             except NotAlike as error:
                 reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
-                if len({symbol.bound for symbol in symbols}) == len(symbols):
+                stated = all(symbol.bound == (at or {}).get(symbol.name) for symbol in symbols)
+                if len({symbol.bound for symbol in symbols}) == len(symbols) and not stated:
                     break  # no other sizes will make them one
             except TvmExtError as error:
                 reasons.append(error.message[:300])
