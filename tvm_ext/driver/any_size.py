@@ -24,7 +24,7 @@ from ..precision.decide import measured
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .lower import NO_INSTRUMENTS, SCHEDULED, Clock, Lowered, Programs, start
-from .lowest import LEAST, probe_near, unlike, unlike_outputs, with_windows
+from .lowest import LEAST, place_text, probe_near, unlike, unlike_outputs, with_windows
 from .probes import moved, plans_of, probes_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def lower_any_size(
             except OptionError:
                 raise
             except NotAlike as error:
-                reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
+                reasons.append(error.reason + place_text(error.variable, graph))
                 stated = all(symbol.bound == (at or {}).get(symbol.name) for symbol in symbols)
                 if len({symbol.bound for symbol in symbols}) == len(symbols) and not stated:
                     break  # no other sizes will make them one
@@ -201,6 +201,8 @@ class _Lowering:
         from ..passes.sizes.generalize import NotAlike
 
         self._symbols = with_windows(self._symbols, alignment.windows)
+        if none := [one for one in self._symbols if one.least > one.most]:
+            raise NotAlike(f"no size of {none[0].name} from {none[0].low} to {none[0].high} is a multiple it takes")
         low, strict = self._start(self._lows).mod, not self._small or self._chooses
         why = unlike(imports, low, self._lows, self._solver, ops=strict)
         if not why and len(self._symbols) > 1:

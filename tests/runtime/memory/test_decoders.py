@@ -287,9 +287,9 @@ def test_a_step_of_a_state_that_grows_writes_new_rows_only(specialize: dict[str,
         assert np.isnan(after[name][:, :, :-1]).all() and np.isfinite(after[name][:, :, -1]).all()
     sized = made._callers._idle[0]._sized
     assert sized is not None
-    (held,) = sized._memory.values()
-    lent = [state.write.ctypes.data for state in session._states.values()]
-    assert not {one.ctypes.data for one in (*held.inputs, *held.outputs) if one is not None} & {*lent}
+    lent = {state.write.ctypes.data for state in session._states.values()}
+    for held in sized._memory.values():
+        assert not {one.ctypes.data for one in (*held.inputs, *held.outputs) if one is not None} & lent
 
 
 @pytest.mark.parametrize(
