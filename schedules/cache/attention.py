@@ -33,7 +33,7 @@ from ..steps.attention_kernel import ceil_div, float32, float_buffer, unrolled, 
 from ..steps.recurrent_kernel import tiles
 from ..steps.transposes import across, sums
 from .lines import CacheLines
-from .tokens import CacheMatch, Tokens
+from .tokens import CacheMatch, Tokens, computed
 
 #: Units a thread, from which on the keys of a unit stay whole.
 _EVEN = 4
@@ -79,12 +79,13 @@ class CachedAttentionKernel:
             self._tokens = Tokens(self._match, self._args, self._tile.lanes)
             self._lines = CacheLines(self._match, self._args, self._tokens)
             self._read, t = self._tokens.read, self._tile
-            self._blocks = (self._tokens.steps + t.queries - 1) // t.queries
-            units = self._tokens.batch * self._groups * self._blocks
+            self._blocks = computed((self._tokens.steps + t.queries - 1) // t.queries)
+            units = computed(self._tokens.batch * self._groups * self._blocks)
+            self._bind = T.bind if isinstance(units, int) else computed
             self._parts: Any = 1
             if t.threads > 1:
                 few = _select(units <= _PARTS, t.threads, ceil_div(_EVEN * t.threads, tirx.max(units, 1)))
-                self._parts = _select(tirx.any(units >= _EVEN * t.threads, units % t.threads == 0), 1, few)
+                self._parts = computed(_select(tirx.any(units >= _EVEN * t.threads, units % t.threads == 0), 1, few))
             self._share(units)
         return builder.get()
 
@@ -101,7 +102,7 @@ class CachedAttentionKernel:
         with T.parallel(t.threads) if t.threads > 1 else T.serial(1) as thread:
             self._state(rows)
             with T.serial((items - thread + (t.threads - 1)) // t.threads) as turn:
-                item = T.bind(turn * t.threads + thread)
+                item = self._number(turn * t.threads + thread)
                 self._unit(item // parts, item % parts)
                 if whole:
                     self._write(item)
@@ -141,25 +142,29 @@ class CachedAttentionKernel:
             return t.queries * t.shared
         return tirx.min(t.queries, steps - token) * t.shared
 
+    def _number(self, value: Any) -> Any:
+        """A number of a unit as a variable: its expression, where sizes are known, does not grow."""
+        return self._bind(_expr(value))
+
     def _unit(self, unit: Any, part: Any) -> None:
         t, says = self._tile, self._says
-        b, g, token = (T.bind(_expr(place)) for place in self._place(unit))
-        rows = T.bind(_expr(self._rows(token)))
+        b, g, token = map(self._number, self._place(unit))
+        rows = self._number(self._rows(token))
         first = self._tokens.first(b)
         self._load(b, g, token, first, rows, part)
         # a query at row r of the cache sees rows up to r, or all that count
         last = first + token + rows // t.shared if says.causal else self._tokens.last(b)
-        stop = T.bind(tirx.min(last, self._capacity))
+        stop = self._number(tirx.min(last, self._capacity))
         start = tirx.const(0, "int32")
         if says.window:
-            start = T.bind(tirx.max(first + token + (1 - says.window), 0) // t.lanes * t.lanes)
+            start = self._number(tirx.max(first + token + (1 - says.window), 0) // t.lanes * t.lanes)
         if not isinstance(self._parts, int) or self._parts > 1:
-            each = T.bind(ceil_div(ceil_div(stop - start, self._parts), t.lanes) * t.lanes)
-            start = T.bind(start + part * each)
-            stop = T.bind(tirx.min(stop, start + each))
+            each = self._number(ceil_div(ceil_div(stop - start, self._parts), t.lanes) * t.lanes)
+            start = self._number(start + part * each)
+            stop = self._number(tirx.min(stop, start + each))
         with T.serial(tirx.max(ceil_div(stop - start, t.block), 0)) as block:
-            low = T.bind(start + block * t.block)
-            count = T.bind(tirx.min(t.block, stop - low))
+            low = self._number(start + block * t.block)
+            count = self._number(tirx.min(t.block, stop - low))
             self._score(b, g, (first + token, low, stop), count, rows)
             self._exponentials(count, rows)
             self._accumulate((b, g, low), self._behind((b, g, low + t.block), start, stop), count, rows)
@@ -169,7 +174,7 @@ class CachedAttentionKernel:
         b, g, low = place
         last = T.bind(low >= stop)
         head = tirx.Select(last, tirx.min(g + 1, self._groups - 1), g)
-        return b, T.bind(head), T.bind(tirx.Select(last, start, low))
+        return b, self._number(head), self._number(tirx.Select(last, start, low))
 
     def _load(self, b: Any, g: Any, token: Any, first: Any, rows: Any, part: Any) -> None:
         """Queries, turned and scaled; m = -inf, l = 0, o = 0; a sink is a key that was before, of the first part."""

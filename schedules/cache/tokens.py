@@ -229,5 +229,18 @@ class Tokens:
         return tirx.Select(self._prompt, self._read_long("positions", 0, 0) + _long(token), position)
 
 
+def computed(value: Any) -> Any:
+    """A number (int32) that is computed where this stands: a variable with what memory holds.
+
+    Of a variable that reads none, TVM puts the expression wherever its name is, and that of its operands into it:
+    what follows from a size of the call in a few steps is then a page of text in each index.
+    """
+    if isinstance(value, int | tirx.IntImm | tirx.Var):
+        return value
+    register = T.alloc_buffer((1,), "int32", scope="local")
+    T.buffer_store(register, value, [0])
+    return T.bind(register[0])
+
+
 def _long(value: Any) -> Any:
     return tirx.const(value, "int64") if isinstance(value, int) else value.astype("int64")

@@ -9,7 +9,8 @@ import onnx
 import pytest
 
 import tvm_ext
-from tests.onnx_graphs import text_model
+from tests.onnx_graphs import model as model_of
+from tests.onnx_graphs import node, text_model, value
 from tests.oracles.reference import session_of
 from tvm_ext.core.errors import InputError, ModelError, OptionError, UnsupportedError
 from tvm_ext.runtime.model import CompiledModel
@@ -239,6 +240,17 @@ def test_a_model_whose_branches_round_takes_multiples() -> None:
     assert tvm_ext.verify(compiled, model).ok
     with pytest.raises(InputError, match="multiple of 2"):
         compiled.run(np.zeros((1, 4, 7, 16), "float32"))
+    with pytest.raises(ModelError, match="every size of H"):  # and not a program that takes none
+        tvm_ext.compile(model, dims={"H": (7, 7)}, cache=False, records=None)
+
+
+@pytest.mark.parametrize(("name", "scale"), [("grow", 2.0), ("y_1", 2.0), ("grow", 0.6)])
+def test_a_refusal_names_the_node(name: str, scale: float) -> None:
+    resize = node("Resize", "x  scales", "y", name, mode="cubic")
+    scales = {"scales": np.float32([1, 1, scale, 2])}
+    proto = model_of([resize], [value("x", [1, 3, "H", 8])], [value("y", [1, 3, "R", 16])], scales)
+    with pytest.raises(ModelError, match=f"Resize node '{name}'"):
+        tvm_ext.compile(proto, dims={"H": (2, 24)}, cache=False, records=None)
 
 
 CLAMPED = """

@@ -39,7 +39,11 @@ def each_size(**sizes: Iterable[int]) -> list[dict[str, int]]:
 
 
 class AnySize:
-    """A kernel of any size, compiled once as those of models are: planned at the bounds, its loops cut."""
+    """A kernel of any size, compiled once as those of models are: planned at the bounds, its loops cut.
+
+    Attributes:
+        kernel: before its loops are cut.
+    """
 
     def __init__(
         self, recipe: Recipe, group: Group, machine: Machine, config: Config | None = None,
@@ -55,7 +59,7 @@ class AnySize:
         pairs = zip(itertools.chain(*group.extents), itertools.chain(*shapes), strict=True)
         bounds = {extent: int(size) for extent, size in pairs if isinstance(extent, tirx.Var)}
         sizes = Sizes(tuple(Symbol(var.name, 1, bounds[var]) for var in self._symbols), tuple(self._symbols))
-        kernel = with_sizes(mod["main"], extents, sizes, border=self._border)
+        self.kernel = kernel = with_sizes(mod["main"], extents, sizes, border=self._border)
         self._run = compile_kernels({"main": kernel}, machine)["main"]
 
     def __call__(self, sizes: Mapping[str, int], shape: Sequence[int], *arrays: np.ndarray) -> np.ndarray:

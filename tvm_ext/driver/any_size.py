@@ -24,7 +24,7 @@ from ..precision.decide import measured
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .lower import NO_INSTRUMENTS, SCHEDULED, Clock, Lowered, Programs, start
-from .lowest import LEAST, probe_near, unlike, unlike_outputs, with_windows
+from .lowest import LEAST, place_text, probe_near, unlike, unlike_outputs, with_windows
 from .probes import moved, plans_of, probes_of
 
 if TYPE_CHECKING:
@@ -44,13 +44,14 @@ _LEFT_OUT = ("fuse-expansions", "fuse-products", "view-reshapes")
 
 def lower_any_size(
     source: Source, options: CompileOptions, machine: Machine, clock: Clock, instruments: Instruments = NO_INSTRUMENTS,
-    stored: StoredWeights | None = None, grows: Axes | None = None,
+    stored: StoredWeights | None = None, grows: Axes | None = None, at: Mapping[str, int] | None = None,
 ) -> Programs:  # fmt: skip
     """Import a model of symbolic sizes, and run all passes: one program.
 
     Args:
         stored: weights that the artifact has already; None of the first program.
         grows: (name of an input, axis) along which a state may grow; None for those that are symbolic here.
+        at: sizes to plan at, if the model is one program there.
 
     Raises:
         UnsupportedError: it cannot be one program; names the node, and why.
@@ -62,7 +63,7 @@ def lower_any_size(
     merged = _merged(options)
     for named in (options, merged) if merged != options else (options,):
         inputs = input_specs(graph, dict(named.shapes), source.name)
-        for symbols in plans_of(named):
+        for symbols in plans_of(named, at):
             try:
                 how = (source, named, machine, clock)
                 way = functools.partial(_Lowering, *how, instruments=instruments, stored=stored)
@@ -70,8 +71,9 @@ def lower_any_size(
             except OptionError:
                 raise
             except NotAlike as error:
-                reasons.append(error.reason + (f" (at {error.variable!r})" if error.variable else ""))
-                if len({symbol.bound for symbol in symbols}) == len(symbols):
+                reasons.append(error.reason + place_text(error.variable, graph))
+                stated = all(symbol.bound == (at or {}).get(symbol.name) for symbol in symbols)
+                if len({symbol.bound for symbol in symbols}) == len(symbols) and not stated:
                     break  # no other sizes will make them one
             except TvmExtError as error:
                 reasons.append(error.message[:300])
@@ -199,6 +201,8 @@ class _Lowering:
         from ..passes.sizes.generalize import NotAlike
 
         self._symbols = with_windows(self._symbols, alignment.windows)
+        if none := [one for one in self._symbols if one.least > one.most]:
+            raise NotAlike(f"no size of {none[0].name} from {none[0].low} to {none[0].high} is a multiple it takes")
         low, strict = self._start(self._lows).mod, not self._small or self._chooses
         why = unlike(imports, low, self._lows, self._solver, ops=strict)
         if not why and len(self._symbols) > 1:

@@ -100,7 +100,7 @@ class _Beside:
         bounds = tuple((one.name, (one.low, one.high)) for one in self.general.symbols)
         own = replace(self.options, shapes=shapes, dims=bounds).at(fixed)
         try:
-            one = self._programs(own)
+            one = self._programs(own, self._planned(fixed))
         except (UnsupportedError, ModelError) as error:
             raise UnsupportedError(f"with {sizes_text(fixed)}: {error.message}", fix=error.fix) from error
         lowered = one.lowered[0]
@@ -111,14 +111,31 @@ class _Beside:
         self.stored.add(lowered.ctx)
         return replace(lowered, fixed=dict(fixed), symbols=one.symbols)
 
-    def _programs(self, own: CompileOptions) -> Programs:
+    def _planned(self, fixed: Mapping[str, int]) -> dict[str, int]:
+        """The sizes to plan free symbols at, so that a state which grows has the memory that it has in the program of
+        any size: past[P] -> present[P + S], planned at P = 48, S = 8 there, at P = 55 where S is 1.
+
+        Empty where no state grows along a free symbol: with P fixed a row of it is shorter than one of that memory.
+        """
+        first = self.general.lowered[0]
+        planned = {symbol.name: symbol.bound for symbol in first.symbols}
+        grown: dict[str, int] = {}
+        for output, number in first.ctx.states:
+            made, taken = self.general.outputs[output], self.general.inputs[number]
+            axis = taken.axis_of_growth(made)
+            if axis is not None and (name := str(taken.shape[axis])) not in fixed:
+                whole, here = (made.sized(sizes).sizes[axis] for sizes in (planned, {**planned, **fixed}))
+                grown[name] = planned[name] + whole - here
+        return {**{name: size for name, size in planned.items() if name not in fixed}, **grown} if grown else {}
+
+    def _programs(self, own: CompileOptions, at: Mapping[str, int]) -> Programs:
         from ..passes.lowering.assign_layouts import AssignLayouts
         from ..passes.pipeline import Pipeline
         from ..passes.sizes.share_layouts import ShareLayouts
 
         how, grows = (self.machine, self.clock, self.instruments), growing_axes(self.general.inputs)
         if own.symbols:
-            return lower_any_size(self.source, own, *how, self.stored, grows)
+            return lower_any_size(self.source, own, *how, self.stored, grows, at)
         begun = run_pipeline(start(self.source, own, *how, grows=grows), AssignLayouts.name)
         if begun.imported.regions or begun.bodies:
             raise UnsupportedError(f"{self.source.name}: a part of it runs beside the program")

@@ -5,6 +5,7 @@ y = x[:100]      at S = 512, 281, 199: 100 rows      at S = 1: 1 row      ->   S
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,27 @@ from ..passes.sizes.patterns import patterns_of
 from ..runtime.sizes.symbols import Symbol
 
 if TYPE_CHECKING:
+    import onnx
     from tvm.ir import IRModule
 
     from ..passes.sizes.solver import Solver
 
 #: The least sizes of other programs, in turn: of size 1 dimensions may be broadcast, and of 2 they may be pairs.
 LEAST = (3, 2)
+
+
+def place_text(variable: str, graph: onnx.GraphProto) -> str:
+    """Where programs differ, in words: the node that a variable of `main` is named after, else the variable.
+
+    Variables have the name of a node or of its output, with numbers where several would have one name.
+    """
+    named = {name: node for node in graph.node for name in (*node.output, node.name) if name}
+    stem = variable
+    while stem not in named and (shorter := re.sub(r"_\d+$", "", stem)) != stem:
+        stem = shorter
+    if stem not in named:
+        return f" (at {variable!r})" if variable else ""
+    return f" (at {variable!r}, {named[stem].op_type} node {named[stem].name or stem!r})"
 
 
 def with_windows(symbols: Sequence[Symbol], windows: Sequence[Any]) -> tuple[Symbol, ...]:

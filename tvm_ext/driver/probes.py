@@ -25,8 +25,14 @@ _WHOLE_TILES, _LEAST = ((192, 96), (48, 12), (0, 1)), 3
 _STEPS = (2, 4, 8, 16, 32, 64)
 
 
-def plans_of(options: CompileOptions) -> Iterator[tuple[Symbol, ...]]:
-    """The symbols with sizes to plan a program at: of whole tiles if a model takes them, different ones if it must."""
+def plans_of(options: CompileOptions, at: Mapping[str, int] | None = None) -> Iterator[tuple[Symbol, ...]]:
+    """The symbols with sizes to plan a program at: of whole tiles if a model takes them, different ones if it must.
+
+    Args:
+        at: sizes to plan at before all others.
+    """
+    if at:
+        yield tuple(replace(symbol, bound=at[symbol.name]) for symbol in options.symbols)
     for symbols in _multiples(options):
         for whole in (True, False):
             equal, different = (planned(symbols, whole, apart) for apart in (False, True))

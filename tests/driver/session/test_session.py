@@ -57,8 +57,9 @@ def calls(compiled: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> list[tupl
 @pytest.fixture
 def sessions(calls: list) -> tuple[InferenceSession, onnxruntime.InferenceSession]:
     model = onnx_model().SerializeToString()
-    providers = ["CPUExecutionProvider"]
-    return InferenceSession(model, providers=providers), onnxruntime.InferenceSession(model, providers=providers)
+    keywords: dict[str, Any] = {"providers": ["CPUExecutionProvider"], "enable_fallback": 0}
+    keywords |= {"disabled_optimizers": ["ConstantFolding"], "read_config_from_model": 0}
+    return InferenceSession(model, **keywords), onnxruntime.InferenceSession(model, **keywords)
 
 
 @pytest.fixture

@@ -275,9 +275,10 @@ def test_a_refused_reset_of_states_that_grow_changes_none(rows: tuple[int | None
     assert {array.shape[2] for array in session.state.values()} == {4}
 
 
-def test_a_step_of_a_state_that_grows_writes_new_rows_only() -> None:
+@pytest.mark.parametrize("specialize", [{}, {"S": (1, 8)}])
+def test_a_step_of_a_state_that_grows_writes_new_rows_only(specialize: dict[str, Any]) -> None:
     pairs = {"present_key": "past_key", "present_value": "past_value"}
-    made = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 40)})
+    made = compiled(growing(), pairs, dims={"S": (1, 8), "P": (1, 40)}, specialize=specialize)
     session = made.session()
     session.step({"x": random(1, 8, 32)})
     before = session.state
@@ -290,9 +291,9 @@ def test_a_step_of_a_state_that_grows_writes_new_rows_only() -> None:
         assert np.isnan(after[name][:, :, :-1]).all() and np.isfinite(after[name][:, :, -1]).all()
     sized = made._callers._idle[0]._sized
     assert sized is not None
-    (held,) = sized._memory.values()
-    lent = [state.write.ctypes.data for state in session._states.values()]
-    assert not {one.ctypes.data for one in (*held.inputs, *held.outputs) if one is not None} & {*lent}
+    lent = {state.write.ctypes.data for state in session._states.values()}
+    for held in sized._memory.values():
+        assert not {one.ctypes.data for one in (*held.inputs, *held.outputs) if one is not None} & lent
 
 
 @pytest.mark.parametrize(

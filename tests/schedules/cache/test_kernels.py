@@ -7,12 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from tvm import tirx
+from tvm.ir.expr import TensorLoad
 
 from tests.schedules.any_size import AnySize, symbols, with_extents
 from tests.schedules.caches import CacheCase
 from tests.schedules.kernels import run_kernel
+from tvm_ext.core.graph.nodes import nodes_of
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
+from tvm_ext.passes.tir.kernel_passes import lower_to_loops
 from tvm_ext.passes.tir.partial_stores import without_copy
 from tvm_ext.schedules.cache.append import CacheAppend
 from tvm_ext.schedules.cache.recipe import CachedAttention
@@ -83,6 +86,9 @@ def test_steps_and_sequences_known_at_run_time(threads: int, case_machine: Machi
         np.testing.assert_allclose(found, case.present(lengths, total), **TOLERANCE)
         found = attention({"N": n, "S": s}, (n, s, 6, 16), *case.operands(case.says, lengths, total))
         np.testing.assert_allclose(found, case.attended(lengths, total), **TOLERANCE)
+    loops = lower_to_loops({"main": attention.kernel}, machine.target(scheduled=True))["main"]
+    indices = [index for one in nodes_of(loops.body, (TensorLoad, tirx.BufferStore)) for index in one.indices]
+    assert max(len(nodes_of(index, tirx.Var)) for index in indices) < 10, "expressions of sizes are in each index"
 
 
 def test_an_append_writes_new_rows_only(machine: Machine) -> None:

@@ -16,6 +16,8 @@ from .programs import ON_MISS
 from .report import SessionReport
 
 PROVIDER = "TvmExtExecutionProvider"
+#: Keywords of onnxruntime's session that say how onnxruntime falls back and optimizes.
+_IGNORED = ("enable_fallback", "disabled_optimizers", "read_config_from_model")
 #: Methods of onnxruntime's session that are not here -> what to do instead.
 ABSENT = {
     "run_async": "call run in a thread of your own: any number may",
@@ -56,7 +58,8 @@ class InferenceSession:
         any_size: whether there is a program of any size. Bounds that `dims` does not state are those of
             :func:`tvm_ext.compile`, or the next power of two where the first call is beyond them.
         **compile_options: as for :func:`tvm_ext.compile`, but `fallback` is "onnxruntime" unless it is given: what runs
-            there runs here; for an exported model `threads_wait` alone.
+            there runs here; for an exported model `threads_wait` alone. onnxruntime's own
+            `enable_fallback`, `disabled_optimizers` and `read_config_from_model` are accepted and ignored.
 
     Raises:
         OptionError: options for an exported model, two different numbers of threads, or a bad value.
@@ -86,7 +89,8 @@ class InferenceSession:
         if not isinstance(any_size, bool):
             raise OptionError(f"any_size={any_size!r}: choose True or False")
         self._sess_options = sess_options
-        self._model = opened(path_or_bytes, sess_options, (on_miss, max_programs, after, any_size), compile_options)
+        own = {name: value for name, value in compile_options.items() if name not in _IGNORED}
+        self._model = opened(path_or_bytes, sess_options, (on_miss, max_programs, after, any_size), own)
         self._output_names = [arg.name for arg in self._model.outputs]
         weakref.finalize(self, self._model.close)
 

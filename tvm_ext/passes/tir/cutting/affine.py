@@ -85,6 +85,8 @@ def _is_integer(expr: Any) -> bool:
 
 def variables_of(expr: Any) -> set[Any]:
     """The variables that an expression reads."""
+    if isinstance(expr, Var | tirx.IntImm):  # most indices: a walk costs more than all else about them
+        return {expr} if isinstance(expr, Var) else set()
     return set(nodes_of(expr, Var))
 
 

@@ -58,19 +58,20 @@ def children(stmt: Any) -> list[Any]:
 
 
 def descend(stmt: Any, change: Callable[[Any], Any]) -> Any:
-    """A statement with those in it changed."""
+    """A statement with those in it changed; itself where none is."""
+    inside = children(stmt)
+    new = [change(s) for s in inside]
+    if all(one.same_as(other) for one, other in zip(new, inside, strict=True)):
+        return stmt
     if isinstance(stmt, tirx.SeqStmt):
-        return tirx.SeqStmt([change(s) for s in stmt.seq])
-    if isinstance(stmt, tirx.For):
-        return loop_like(stmt, change(stmt.body))
+        return tirx.SeqStmt(new)
     if isinstance(stmt, tirx.IfThenElse):
-        rest = None if stmt.else_case is None else change(stmt.else_case)
-        return tirx.IfThenElse(stmt.condition, change(stmt.then_case), rest)
+        return tirx.IfThenElse(stmt.condition, *new, *[None] * (2 - len(new)))
+    if isinstance(stmt, tirx.For):
+        return loop_like(stmt, *new)
     if isinstance(stmt, tirx.AttrStmt):
-        return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, change(stmt.body))
-    if isinstance(stmt, tirx.While):
-        return tirx.While(stmt.condition, change(stmt.body))
-    return stmt
+        return tirx.AttrStmt(stmt.node, stmt.attr_key, stmt.value, *new)
+    return tirx.While(stmt.condition, *new)
 
 
 def chain_of(loop: tirx.For) -> tuple[list[tirx.For], Any]:
