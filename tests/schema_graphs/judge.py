@@ -135,7 +135,7 @@ def _others(case: Case, onnxruntime: bool) -> Iterator[tuple[str, list[Any]]]:
         ways |= {"float64": _float64, "onnx": _reference}
     if case.operator in _PRODUCTS and not all(x.size for x in case.inputs):
         ways.pop("onnxruntime", None)  # which does not write a product of nothing
-    if case.operator in ("Cast", "CastLike") and case.outputs[0].dtype.name in NARROW:
+    if case.operator in ("Cast", "CastLike") and any(x.dtype.name in NARROW for x in case.outputs):
         ways.pop("onnxruntime", None)  # which rounds to integers of 2 and 4 bits, where ONNX truncates
     if case.operator == "ReduceLogSumExp" and case.inputs and case.inputs[0].dtype.kind in "iu":
         ways.pop("onnxruntime", None)  # which cuts each exponential to an integer
@@ -215,6 +215,9 @@ def _different(name: str, case: Case, found: Sequence[Any], wanted: Sequence[Any
             theirs = np.where(_of_nothing(arrays.get("y0"), theirs), mine, theirs)
         if mine.shape == theirs.shape:
             theirs = np.where(np.isinf(slack[i]), mine, theirs)
+        if mine.dtype == np.int32 and mine.shape == theirs.shape and any(n.op_type == "ReduceSum" for n in graph.node):
+            ends = np.iinfo(np.int32)  # where sums of onnxruntime's saturate
+            theirs = np.where((theirs == ends.min) | (theirs == ends.max), mine, theirs)
         near = close(rtol, allowed.absolute + 1e-36)
         reason, _ = difference([mine], [theirs], lambda n, x, near=near, i=i: near(n, x) + slack[i])
         if reason:
