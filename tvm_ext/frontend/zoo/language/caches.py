@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....core.errors import OptionError
+from ....runtime.language.options import CACHES
 
 if TYPE_CHECKING:
     import onnx
 
-#: What caches may hold.
-CACHES = ("float32", "float16")
 _ATTENTION = ("GroupQueryAttention", "PagedAttention")
 
 
