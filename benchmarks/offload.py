@@ -52,7 +52,7 @@ def _part(*rows: Row, **more: Any) -> dict[str, Any]:
 
 def cycles() -> dict[str, Any]:
     """The closed form against SCALE-Sim, and the three views against each other."""
-    printed, stepped = views.scalesim(), views.stepper()
+    printed, stepped, stalls = views.scalesim(), views.stepper(), views.scalesim_memories()
     equal = not stepped["other cycles"] and not stepped["other bits"]
     told = (
         f"{stepped['runs']} runs: {stepped['other cycles']} with other cycles, "
@@ -63,6 +63,10 @@ def cycles() -> dict[str, Any]:
         Row("`gemm_cycles(model=\"scalesim\") - 1` against SCALE-Sim's printed cycles",
             "all 96 rows", f"{printed['equal']} of {printed['rows']}",
             printed["equal"] == printed["rows"] == 96, printed),
+        Row("`scale_sim_cycles` against SCALE-Sim's total cycles with prefetch, total and stall "
+            "cycles: 28 layers, 8 of them sparse; 3 bandwidths and calculated",
+            "all 112 rows", f"{stalls['equal']} of {stalls['rows']}, {stalls['stalled']} stall",
+            stalls["equal"] == stalls["rows"] == 112, stalls),
         Row("stepper against event model and functional view: 300 random GEMMs, 3 dataflows, "
             "arrays 1x1 to 8x8",
             "equal cycles; equal bits, float32 within k 2^-24 of the sum of absolute products",

@@ -10,7 +10,12 @@ from typing import Any
 
 import numpy as np
 import tvm_ext
-from tests.byoc.systolic.cases import gemm_of, scalesim_rows
+from tests.byoc.systolic.cases import (
+    gemm_of,
+    scalesim_memory_cycles,
+    scalesim_memory_rows,
+    scalesim_rows,
+)
 from tests.byoc.systolic.programs import mutated, small_program
 from tvm_ext.byoc.systolic import (
     Accelerator,
@@ -42,6 +47,15 @@ def scalesim() -> dict[str, int]:
         for row in rows
     ]
     return {"rows": len(rows), "equal": sum(equal)}
+
+
+def scalesim_memories() -> dict[str, int]:
+    """Rows that SCALE-Sim 3.0.0 printed of layers with double buffers, and how many are equal in
+    total cycles, with prefetch and without, and in stalls."""
+    pairs = [scalesim_memory_cycles(row) for row in scalesim_memory_rows()]
+    stalled = sum(printed.stalls > 0 for _, printed in pairs)
+    equal = sum(computed == printed for computed, printed in pairs)
+    return {"rows": len(pairs), "stalled": stalled, "equal": equal}
 
 
 def stepper(count: int = 300) -> dict[str, Any]:

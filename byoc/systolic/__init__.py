@@ -12,14 +12,15 @@ from .results.timeline import chrome_trace
 from .rtl import Cells, cells, run_rtl, verilog
 from .simulation.cycles import gemm_cycles
 from .simulation.functional import run
+from .simulation.scale_sim import Memories, MemoryCycles, scale_sim_cycles, window_addresses
 from .simulation.stepper import step_gemm
 from .simulation.timing import Timing, simulate
 
 __all__ = [
     "Accelerator", "Cells", "ConvGeometry", "Dataflow", "DesignPoint", "EnergyTable", "GemmLayer", "Layer",
-    "LayerRow", "Matrix", "Program", "Step", "Tensor", "Timing", "Windows", "assemble",
+    "LayerRow", "Matrix", "Memories", "MemoryCycles", "Program", "Step", "Tensor", "Timing", "Windows", "assemble",
     "cells", "chrome_trace", "conv2d", "disassemble", "filter_matrices", "gemm_cycles", "layer_rows",
     "lower", "matmul", "nchw", "program_from_bytes", "programs_of", "roofline_svg", "roofline_text",
-    "rows_of", "run", "run_rtl", "scale_sim_csv", "simulate", "step_gemm", "sweep", "timings_of",
-    "verilog",
+    "rows_of", "run", "run_rtl", "scale_sim_csv", "scale_sim_cycles", "simulate", "step_gemm", "sweep", "timings_of",
+    "verilog", "window_addresses",
 ]  # fmt: skip

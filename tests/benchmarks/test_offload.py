@@ -29,6 +29,13 @@ def test_every_row_of_scalesim_is_read() -> None:
     assert views.scalesim() == {"rows": 96, "equal": 96}
 
 
+def test_rows_of_scalesim_with_memories_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = views.scalesim_memory_rows()[:4]
+    wrong = {**some[0], "stalls": str(int(some[0]["stalls"]) + 1)}
+    monkeypatch.setattr(views, "scalesim_memory_rows", lambda: [wrong, *some[1:]])
+    assert views.scalesim_memories() == {"rows": 4, "stalled": 3, "equal": 3}
+
+
 def test_views_agree_on_a_few_gemms() -> None:
     found = views.stepper(6)
     assert (found["gemms"], found["runs"], found["other cycles"], found["other bits"]) == (6, 36, 0, 0)

@@ -204,7 +204,7 @@ def _sections(report: Report) -> list[tuple[str, Sequence[Part], bool]]:
     sections.append(("Passes", _passes(facts["passes"]), False))
     sections.append(("Tuning records", _records(facts), False))
     if "offload" in facts:
-        sections.append(("Offload", _offload(OffloadReport.of(facts, report.model)), False))
+        sections.append(("Offload", _offload(OffloadReport.of(facts, report.model), report.profile), False))
     sections.append(("Compile time and environment", [_environment(report)], False))
     return sections
 
@@ -259,8 +259,12 @@ def _records(report: Mapping[str, Any]) -> list[Part]:
     return [count, *(table for table in tables if table.rows)]
 
 
-def _offload(offloaded: OffloadReport) -> list[Part]:
-    return [Note(str(offloaded).partition("\n")[0]), offloaded.region_table(), offloaded.op_table()]
+def _offload(offloaded: OffloadReport, profile: Profile | None) -> list[Part]:
+    """Times of what the CPU keeps are those of the profile, if there is one."""
+    if profile is not None:
+        offloaded = offloaded.measured({row.label: row.median for row in profile.rows("kernel")})
+    tables = (offloaded.region_table(), offloaded.amdahl_table(), offloaded.op_table())
+    return [*map(Note, offloaded.heads()), *(table for table in tables if table.rows)]
 
 
 def _environment(report: Report) -> Facts:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..core.errors import OptionError
 from .plain import read, reading
-from .table import Column, Table, plain
+from .table import Column, Table, few, percent_cell, plain
 
 
 @dataclass(frozen=True)
@@ -47,20 +48,34 @@ class RegionRow:
 
 
 @dataclass(frozen=True)
+class KeptRow:
+    """A kernel of the CPU beside the regions: its recipe, its ONNX nodes, and estimated seconds of all its calls in a
+    run; None if nobody estimates."""
+
+    kernel: str
+    recipe: str
+    nodes: tuple[str, ...]
+    seconds: float | None
+
+
+@dataclass(frozen=True)
 class OffloadReport:
-    """What was offloaded, and why; why the rest was not; `str()` prints it.
+    """What was offloaded, and why; why the rest was not; what the CPU keeps, and how much faster a run can be at most;
+    `str()` prints it.
 
     Attributes:
         model: its name.
         backend: name of the back end that was asked; regions say who runs them.
         ops: every ONNX node of the model, in order.
         regions: in order.
+        kept: kernels that the CPU runs, in order.
     """
 
     model: str
     backend: str
     ops: tuple[OpRow, ...]
     regions: tuple[RegionRow, ...]
+    kept: tuple[KeptRow, ...] = ()
 
     @classmethod
     def of(cls, report: Mapping[str, Any], model: str) -> OffloadReport:
@@ -75,7 +90,8 @@ class OffloadReport:
             wrong = f"model {model!r} was compiled without offload, and all of it is computed here"
             raise OptionError(wrong, fix="compile(model, offload='systolic')")
         with reading("offload"):
-            return read(cls, {"model": model, **{key: found[key] for key in ("backend", "ops", "regions")}})
+            names = [field.name for field in fields(cls) if field.name in found]
+            return read(cls, {**{name: found[name] for name in names}, "model": model})
 
     @property
     def offloaded(self) -> tuple[OpRow, ...]:
@@ -83,19 +99,80 @@ class OffloadReport:
         names = {region.name for region in self.regions}
         return tuple(row for row in self.ops if row.place in names)
 
+    @property
+    def kept_seconds(self) -> float:
+        """Estimated, of the kernels that the CPU keeps; those that nobody estimates are left out."""
+        return sum(row.seconds or 0.0 for row in self.kept)
+
+    @property
+    def host_seconds(self) -> float | None:
+        """Estimated, of a run on the CPU alone; None without regions, or if nothing here computes nodes of one."""
+        regions = [region.host_seconds for region in self.regions if region.host_seconds is not None]
+        return sum(regions, self.kept_seconds) if regions and len(regions) == len(self.regions) else None
+
+    @property
+    def speedup(self) -> float | None:
+        """Time of the CPU alone over that of CPU and back end, one after the other; None if one of them is unknown."""
+        there = [region.seconds for region in self.regions if region.seconds is not None]
+        total = sum(there, self.kept_seconds) if len(there) == len(self.regions) else None
+        return self.host_seconds / total if self.host_seconds is not None and total else None
+
+    @property
+    def bound(self) -> float | None:
+        """The speedup if regions took no time (Amdahl's law); infinite if the CPU keeps nothing; None if unknown."""
+        return None if self.host_seconds is None else _ratio(self.host_seconds, self.kept_seconds)
+
+    def measured(self, seconds: Mapping[str, float]) -> OffloadReport:
+        """The report with measured times of what the CPU keeps.
+
+        Args:
+            seconds: kernel -> seconds of all its calls in a run, as a profile of this model has them.
+        """
+        kept = tuple(replace(row, seconds=seconds.get(row.kernel, row.seconds)) for row in self.kept)
+        return replace(self, kept=kept)
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {**plain(self), "ops": [list(vars(row).values()) for row in self.ops]}
+        return {**plain(self, "speedup", "bound"), "ops": [list(vars(row).values()) for row in self.ops]}
 
     def __str__(self) -> str:
+        tables = [table.text() for table in (self.amdahl_table(), self._rest()) if table.rows]
+        return "\n".join([*self.heads(), self.region_table().text(), *(f"\n{text}" for text in tables)])
+
+    def heads(self) -> list[str]:
+        """A line of what runs where, and one of what that can bring, if it is known."""
         names = dict.fromkeys(region.backend for region in self.regions) or [self.backend]
         head = f"{self.model}: {len(self.offloaded)} of {len(self.ops)} nodes run on {' and '.join(map(repr, names))}"
-        lines, rest = [f"{head}, in {len(self.regions)} regions", self.region_table().text()], self._rest()
-        return "\n".join([*lines, "", rest.text()] if rest.rows else lines)
+        lines = [f"{head}, in {len(self.regions)} regions"]
+        if self.host_seconds is not None and self.bound is not None:
+            least = "" if math.isinf(self.bound) else f", at most {self.bound:.3g} times as fast as the CPU alone"
+            told = "" if self.speedup is None else f", {self.speedup:.3g} times as regions are estimated"
+            unknown = sum(row.seconds is None for row in self.kept)
+            out = f"; {unknown} kernels that nobody estimates left out" if unknown else ""
+            kept = f"{self.kept_seconds * 1e6:.1f} us of {self.host_seconds * 1e6:.1f} us stay on the CPU"
+            lines.append(f"estimated: {kept}{least}{told}{out}")
+        return lines
 
     def _repr_html_(self) -> str:
         """For notebooks: all nodes."""
-        return self.region_table().html() + self.op_table().html()
+        return "".join(table.html() for table in (self.region_table(), self.amdahl_table(), self.op_table()))
+
+    def amdahl_table(self) -> Table:
+        """A row a kernel that the CPU keeps, the longest first: its share of a run on the CPU alone, and the bound on
+        the speedup if it ran on the back end too."""
+        columns = (
+            "stays on the CPU", "recipe", Column("time", "us", ".1f"), Column("share", right=True),
+            Column("bound without it", form=".3g"), "ONNX nodes",
+        )  # fmt: skip
+        total = self.host_seconds
+        rows = [] if total is None else [
+            (
+                row.kernel, row.recipe, _micros(row.seconds), percent_cell(row.seconds and row.seconds / total),
+                row.seconds and _ratio(total, self.kept_seconds - row.seconds), few(row.nodes),
+            )
+            for row in sorted(self.kept, key=lambda row: -(row.seconds or 0.0))
+        ]  # fmt: skip
+        return Table(columns, rows)
 
     def op_table(self) -> Table:
         """A row a node."""
@@ -123,6 +200,11 @@ class OffloadReport:
             for one in self.regions
         ]  # fmt: skip
         return Table(columns, rows)
+
+
+def _ratio(total: float, part: float) -> float:
+    """Infinite where the part is none of it, up to what sums of floats leave."""
+    return total / part if part > 1e-9 * total else math.inf
 
 
 def _micros(seconds: float | None) -> float | None:

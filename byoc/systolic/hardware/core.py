@@ -12,19 +12,20 @@ uint8 loses) is the business of what stands at the DRAM port.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from ..code.isa import QUEUES, Gemm, Vector
+from ..code.isa import QUEUES, Gemm, Reduce, Vector
 from ..config import Accelerator, Dataflow
 from .gemm import unit_of
 from .memories import PortedMemory
 from .queues import ENTRY, INDEX_BITS, UINT8, WORDS, Queues, Transfer, arbitrate
 from .records import GEMM, STORE, choice, is_a, tile_of
+from .reduce import ReduceUnit
 from .vector import VectorUnit
 
 
@@ -55,7 +56,7 @@ class Core(wiring.Component):
         kinds = sorted({flow == Dataflow.OS for flow in dataflows})
         self._is_output = kinds
         self._units = [unit_of("os" if is_output else "ws", rows, cols, overlapped) for is_output in kinds]
-        self._vector, self._queues = VectorUnit(lanes), Queues()
+        self._vector, self._reduce, self._queues = VectorUnit(lanes), ReduceUnit(lanes), Queues()
         nbytes = hardware.dma_bytes_per_cycle
         self.scratchpad = PortedMemory(8, hardware.scratchpad_bytes, readers=rows + cols + 4 * lanes, writers=nbytes)
         self.accumulator = PortedMemory(32, hardware.accumulator_bytes // 4, ports=max(cols, lanes), readers=nbytes)
@@ -63,7 +64,7 @@ class Core(wiring.Component):
 
     def elaborate(self, _platform: Any) -> Module:
         m = Module()
-        for name in ("queues", "scratchpad", "accumulator", "load", "store", "vector"):
+        for name in ("queues", "scratchpad", "accumulator", "load", "store", "vector", "reduce"):
             m.submodules[name] = getattr(self, name if name in ("scratchpad", "accumulator") else f"_{name}")
         for is_output, unit in zip(self._is_output, self._units, strict=True):
             m.submodules["output" if is_output else "stationary"] = unit
@@ -142,23 +143,37 @@ class Core(wiring.Component):
                         accumulator.port_value[col].eq(before + unit.sum[col]),
                     ]
         self._compute_vector(m, active & is_a(head, Vector))
+        self._compute_reduce(m, active & is_a(head, Reduce))
 
-    def _compute_vector(self, m: Module, works: Any) -> None:
-        vector, scratchpad, accumulator = self._vector, self.scratchpad, self.accumulator
-        first = self._hardware.rows + self._hardware.cols  # of its lanes of the scratchpad
-        m.d.comb += [vector.active.eq(works), vector.vector.eq(self._queues.compute_head.record)]
+    def _vector_lanes(self, m: Module, works: Any, unit: VectorUnit | ReduceUnit) -> Iterator[list[Any]]:
+        """Joins each lane of a unit to its word of the accumulator, while the unit works; the bytes of its operands."""
+        accumulator, first = self.accumulator, self._hardware.rows + self._hardware.cols
         for lane in range(self._hardware.vector_lanes):
-            begin = first + 4 * lane
-            for byte in range(4):
-                address = vector.operand_address[lane] + byte
-                m.d.comb += scratchpad.read_address[begin + byte].eq(Mux(works, address, 0))
-            operand = Cat(scratchpad.read_data[begin + byte] for byte in range(4))
-            m.d.comb += [vector.operand[lane].eq(operand), vector.word[lane].eq(accumulator.port_data[lane])]
+            m.d.comb += unit.word[lane].eq(accumulator.port_data[lane])
             with m.If(works):
                 m.d.comb += [
-                    accumulator.port_address[lane].eq(vector.address[lane]),
-                    accumulator.port_enable[lane].eq(vector.enable[lane]),
-                    accumulator.port_value[lane].eq(vector.result[lane]),
+                    accumulator.port_address[lane].eq(unit.address[lane]),
+                    accumulator.port_enable[lane].eq(unit.enable[lane]),
+                    accumulator.port_value[lane].eq(unit.result[lane]),
                 ]
+            yield [first + 4 * lane + byte for byte in range(4)]
         with m.If(works):
-            m.d.comb += self._queues.compute_done.eq(vector.done)
+            m.d.comb += self._queues.compute_done.eq(unit.done)
+
+    def _compute_vector(self, m: Module, works: Any) -> None:
+        vector, scratchpad = self._vector, self.scratchpad
+        m.d.comb += [vector.active.eq(works), vector.vector.eq(self._queues.compute_head.record)]
+        for lane, places in enumerate(self._vector_lanes(m, works, vector)):
+            with m.If(works):
+                for byte, place in enumerate(places):
+                    m.d.comb += scratchpad.read_address[place].eq(vector.operand_address[lane] + byte)
+            m.d.comb += vector.operand[lane].eq(Cat(scratchpad.read_data[place] for place in places))
+
+    def _compute_reduce(self, m: Module, works: Any) -> None:
+        reduce, scratchpad = self._reduce, self.scratchpad
+        m.d.comb += [reduce.active.eq(works), reduce.reduce.eq(self._queues.compute_head.record)]
+        for lane, (a, b, *_) in enumerate(self._vector_lanes(m, works, reduce)):
+            with m.If(works):
+                m.d.comb += scratchpad.read_address[a].eq(reduce.a_address[lane])
+                m.d.comb += scratchpad.read_address[b].eq(reduce.b_address[lane])
+            m.d.comb += [reduce.a[lane].eq(scratchpad.read_data[a]), reduce.b[lane].eq(scratchpad.read_data[b])]

@@ -7,7 +7,7 @@ from typing import Any
 from amaranth.hdl import Cat, Mux, Shape, Value
 from amaranth.lib import data
 
-from ..code.isa import FORMS, RECORD_BYTES, Gemm, Load, LoadWindows, Store, Vector
+from ..code.isa import FORMS, RECORD_BYTES, Gemm, Load, LoadWindows, Reduce, Store, Vector
 
 _SHAPE_OF = {"B": 8, "H": 16, "I": 32, "Q": 64, "b": Shape(8, True), "i": Shape(32, True), "f": 32}
 
@@ -32,7 +32,8 @@ def is_a(record: Value, kind: type[Any]) -> Value:
     return record[:8] == FORMS[kind].code
 
 
-GEMM, VECTOR, STORE, _LOAD, _WINDOWS = (layout_of(kind) for kind in (Gemm, Vector, Store, Load, LoadWindows))
+GEMM, VECTOR, REDUCE, STORE = (layout_of(kind) for kind in (Gemm, Vector, Reduce, Store))
+_LOAD, _WINDOWS = (layout_of(kind) for kind in (Load, LoadWindows))
 #: What the chip needs of a load: where in the scratchpad its tile goes, and the tile's sizes.
 TILE = data.StructLayout({"dst": 32, "rows": 32, "cols": 32})
 

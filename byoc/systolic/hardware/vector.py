@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -39,18 +39,29 @@ class VectorLane(wiring.Component):
         quotient = arithmetic.divide(word, factor)
         rounded = arithmetic.round_to(quotient, -128 - v.zero_point, 127 - v.zero_point)
         x = FLOAT(word)
-        negative = x.sign & (is_int32 | (x.exponent != 255) | (x.fraction == 0))
+        is_nan = (x.exponent == 255) & (x.fraction != 0)
+        order, low, high = (_order(m, name, of) for name, of in (("word", word), ("low", v.low), ("high", v.scale)))
+        clipped = Mux(order < low, v.low, Mux(order > high, v.scale, word))
 
         with m.Switch(v.op):
             with m.Case(choice(Vector, "op", "add")):
                 m.d.comb += self.result.eq(Mux(is_int32, word + operand, total))
             with m.Case(choice(Vector, "op", "relu")):
-                m.d.comb += self.result.eq(Mux(negative, 0, word))
+                m.d.comb += self.result.eq(Mux(x.sign & (is_int32 | ~is_nan), 0, word))
+            with m.Case(choice(Vector, "op", "clip")):
+                m.d.comb += self.result.eq(Mux(is_nan, word, clipped))
             with m.Case(choice(Vector, "op", "quantize")):
                 m.d.comb += self.result.eq(rounded + v.zero_point)
             with m.Default():  # multiply, dequantize: the others of `..rtl.OPERATIONS`
                 m.d.comb += self.result.eq(product)
         return m
+
+
+def _order(m: Module, name: str, number: Value) -> Signal:
+    """A number that compares with others as a float32 that is no NaN does; both zeros are the same."""
+    order = Signal(signed(32), name=f"{name}_order")
+    m.d.comb += order.eq(Mux(number[31], -number[:31], number[:31]))
+    return order
 
 
 class VectorUnit(wiring.Component):

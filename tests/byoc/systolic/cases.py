@@ -15,6 +15,7 @@ from tvm_ext.byoc.systolic.code.layer import ConvGeometry, Step, matmul
 from tvm_ext.byoc.systolic.code.program import Program, Tensor
 from tvm_ext.byoc.systolic.code.tiling import GemmProblem
 from tvm_ext.byoc.systolic.config import Accelerator
+from tvm_ext.byoc.systolic.simulation.scale_sim import Memories, MemoryCycles, scale_sim_cycles, window_addresses
 
 #: So small that every shape of the tests needs many tiles.
 SMALL_INT8 = Accelerator(rows=4, cols=4, scratchpad_bytes=2048, accumulator_bytes=1024)
@@ -28,6 +29,24 @@ def scalesim_rows() -> list[dict[str, str]]:
     path = Path(__file__).with_name("data") / "scalesim_3_0_0_gemm.csv"
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def scalesim_memory_rows() -> list[dict[str, str]]:
+    """What SCALE-Sim 3.0.0 printed of layers with three memories; `benchmarks/offloading/scalesim_rows.py` ran it."""
+    path = Path(__file__).with_name("data") / "scalesim_3_0_0_memory.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def scalesim_memory_cycles(row: dict[str, str]) -> tuple[MemoryCycles, MemoryCycles]:
+    """Of such a row: what is computed, and what was printed."""
+    height, width, *window, channels, filters, stride = map(int, row["sizes"].replace("x", " ").split())
+    sizes = [1024 * int(kib) for kib in row["kib"].split()]
+    memories = Memories(*sizes, None if row["bandwidth"] == "CALC" else int(row["bandwidth"]))
+    array, sparsity = (tuple(map(int, row[name].split(by))) for name, by in (("array", "x"), ("sparsity", ":")))
+    a = window_addresses(height, width, (window[0], window[1]), channels, stride)
+    computed = scale_sim_cycles(row["dataflow"], a, filters, *array, memories, (sparsity[0], sparsity[1]))
+    return computed, MemoryCycles(*(int(row[name]) for name in ("total_with_prefetch", "total", "stalls")))
 
 
 def mapping_bounds() -> list[dict[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,8 @@ from ...runtime.table import plain_named
 
 if TYPE_CHECKING:
     from tvm.ir import GenericConst
+
+    from ..plan import Kernel
 
 #: Places besides those of back ends: kernels of this library, and nothing, where no work is left at run time.
 CPU, COMPILE_TIME = "cpu", "compile time"
@@ -82,13 +84,23 @@ class OffloadPlan:
                 self.places = {node: place for node, place in self.places.items() if node not in one.nodes}
         self.regions = kept
 
-    def as_dict(self, types: Mapping[str, str], gone: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def as_dict(
+        self, types: Mapping[str, str], gone: Mapping[str, str] | None = None, kernels: Iterable[Kernel] = ()
+    ) -> dict[str, Any]:
         """Plain values for JSON.
 
         Args:
             types: ONNX node -> ONNX operator.
             gone: ONNX node that is no work any more -> why.
+            kernels: of the program, those that call regions among them.
         """
         rest = {node: (COMPILE_TIME, gone[node]) if gone and node in gone else (CPU, "") for node in types}
         ops = [[node, types.get(node, ""), *place] for node, place in {**rest, **self.places}.items()]
-        return {"backend": self.backend, "regions": [one.as_dict() for one in self.regions], "ops": ops}
+        calls = {one.kernel for one in self.regions}
+        kept = [
+            [one.name, one.recipe, one.nodes, len(one.calls) * one.estimate or None]
+            for one in kernels
+            if one.calls and one.name not in calls
+        ]
+        regions = [one.as_dict() for one in self.regions]
+        return {"backend": self.backend, "regions": regions, "ops": ops, "kept": kept}

@@ -304,12 +304,15 @@ def _short(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def grouped_function(anchor: str, members: Sequence[relax.VarBinding]) -> tuple[relax.Function, list[Any]]:
+def grouped_function(
+    anchor: str, members: Sequence[relax.VarBinding], *, constants: bool = True
+) -> tuple[relax.Function, list[Any]]:
     """A group as a function of its outside operands, and those operands.
 
     Args:
         anchor: operator name of its anchor, or "elementwise".
         members: its bindings, in order; the last one is its result.
+        constants: whether those with axes are operands too.
     """
     operands: list[Any] = []
     params: list[relax.Var] = []
@@ -328,7 +331,7 @@ def grouped_function(anchor: str, members: Sequence[relax.VarBinding]) -> tuple[
             return relax.Tuple([inner(field) for field in expr.fields])
         if isinstance(expr, relax.Var):
             return inside[expr] if expr in inside else outside(expr)
-        return outside(expr) if isinstance(expr, GenericConst) and scalar_of(expr) is None else expr
+        return outside(expr) if constants and isinstance(expr, GenericConst) and scalar_of(expr) is None else expr
 
     bindings = []
     for i, binding in enumerate(members):
@@ -337,8 +340,8 @@ def grouped_function(anchor: str, members: Sequence[relax.VarBinding]) -> tuple[
         kind = relax.Var if i == len(members) - 1 else relax.DataflowVar
         inside[binding.var] = kind(f"v{i}", binding.var.ty)
         bindings.append(relax.VarBinding(inside[binding.var], value))
-    constants = [i for i, o in enumerate(operands) if isinstance(o, GenericConst)]
+    constant = [i for i, o in enumerate(operands) if isinstance(o, GenericConst)]
     result = inside[members[-1].var]
     body = relax.SeqExpr([relax.DataflowBlock(bindings)], result)
     function = relax.Function(params, body, result.ty)
-    return function.with_attr({GROUP: anchor, CONSTANTS: constants, "Primitive": 1}), operands
+    return function.with_attr({GROUP: anchor, CONSTANTS: constant, "Primitive": 1}), operands

@@ -20,20 +20,21 @@ from tvm_ext.byoc.partition import Partition, Partitioner, Planned
 from tvm_ext.byoc.region import Composite, multiply_adds
 from tvm_ext.byoc.relax_view import RelaxView
 from tvm_ext.byoc.settings import Offloading
+from tvm_ext.core.cost.work import flops_of, flops_of_call
 from tvm_ext.core.graph.offload_plan import COMPILE_TIME, CPU, OffloadedRegion, OffloadPlan
-from tvm_ext.core.graph.relax_graph import DROP, Rewriter, bindings_of
+from tvm_ext.core.graph.relax_graph import DROP, Rewriter, bindings_of, iter_groups
 from tvm_ext.core.group import Group
-from tvm_ext.core.machine import Machine
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.plan import Kernel
 
 from ...core.graph.relax_graph import with_body, with_main
 from ..conditions import unique_names
-from .choose_recipes import least_cost, matches
-from .group_operations import grouped_function
+from .choose_recipes import allowed_matches, least_cost
+from .group_operations import GroupOperations, grouped_function
+from .prepare_storage import PrepareStorage
 
-#: Of kernels that no recipe makes: multiply-adds a second. Stock TVM takes 2.8 s for ResNet-18's 1.8 G.
-_GENERIC_RATE = 0.65e9
+#: Of kernels that no recipe makes: operations a second. Stock TVM takes 2.8 s for ResNet-18's 3.6 G.
+_GENERIC_FLOPS = 1.3e9
 
 
 class Offload(Pass):
@@ -52,7 +53,7 @@ class Offload(Pass):
 
     def run(self, mod: IRModule, ctx: CompileContext) -> PassResult:
         view = RelaxView(mod, ctx.provenance)
-        host = _Host(view, ctx.machine)
+        host = _Host(view, ctx)
         types, kept = ctx.ownership.types, ctx.switches.nodes
         partition = Partitioner(view, self._offloading, types, host.seconds, kept).partition()
         before = ctx.offload or OffloadPlan("")
@@ -151,24 +152,31 @@ def _places(view: RelaxView, partition: Partition, ctx: CompileContext) -> dict[
 
 
 class _Host:
-    """What composites would take on the CPU, by the cost models of the recipes."""
+    """What composites would take on the CPU: of each alone, the kernels that passes and recipes would make of it."""
 
-    def __init__(self, view: RelaxView, machine: Machine) -> None:
-        self._view, self._machine = view, machine
+    def __init__(self, view: RelaxView, ctx: CompileContext) -> None:
+        self._view, self._ctx = view, ctx
         self._known: dict[str, float] = {}
 
     def seconds(self, composite: Composite) -> float:
         """Estimated seconds of a composite."""
         name = composite.result.name
         if name not in self._known:
-            self._known[name] = self._estimate(composite)
+            self._known[name] = self._estimate([self._view.bindings[one.result.name] for one in composite.operations])
         return self._known[name]
 
-    def _estimate(self, composite: Composite) -> float:
-        members = [one.result.name for one in (composite.anchor, *composite.epilogue)]
-        for names in (members, members[:1]):
-            function, _ = grouped_function(composite.anchor.op, [self._view.bindings[name] for name in names])
-            plan = least_cost(matches(Group("host", function), self._machine), self._machine)
-            if plan is not None and math.isfinite(plan.cost):
-                return plan.cost
-        return multiply_adds(composite.anchor) / _GENERIC_RATE
+    def _estimate(self, members: list[relax.VarBinding]) -> float:
+        function, _ = grouped_function("", members, constants=False)
+        main = relax.Function(function.params, function.body, function.ret_ty).with_attr("global_symbol", "main")
+        mod, ctx = IRModule({"main": main}), CompileContext(self._ctx.machine, self._ctx.options)
+        for step in (PrepareStorage(), GroupOperations()):
+            mod = step.run(mod, ctx).mod
+        rest = sum(flops_of_call(binding.value) for binding in bindings_of(mod["main"]))
+        groups = (Group(gvar.name_hint, one) for gvar, one in iter_groups(mod))
+        return rest / _GENERIC_FLOPS + sum(_seconds(group, ctx) for group in groups)
+
+
+def _seconds(group: Group, ctx: CompileContext) -> float:
+    """Estimated seconds of a kernel."""
+    plan = least_cost(allowed_matches(group, ctx), ctx.machine)
+    return plan.cost if plan is not None and math.isfinite(plan.cost) else flops_of(group) / _GENERIC_FLOPS

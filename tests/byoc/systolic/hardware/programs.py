@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from tvm_ext.byoc.systolic.code.codegen import lower
+from tvm_ext.byoc.systolic.code.isa import Finish, Instruction, Load, Reduce, Store, Sync
 from tvm_ext.byoc.systolic.code.layer import (
     ConvGeometry,
     GemmLayer,
@@ -14,11 +17,12 @@ from tvm_ext.byoc.systolic.code.layer import (
     filter_matrices,
     matmul,
     nchw,
+    windowed,
 )
 from tvm_ext.byoc.systolic.code.program import Program, Tensor
 from tvm_ext.byoc.systolic.config import Accelerator
 
-from ..cases import random_float, random_int8
+from ..cases import SMALL_INT8, random_float, random_int8
 
 
 def random_program(seed: int) -> Program:
@@ -37,6 +41,81 @@ def random_program(seed: int) -> Program:
     dataflow = ("ws", "os", "is", None)[seed // 2 % 4]
     tensors, layers = (_convolutions if seed % 3 == 0 else _dense)(rng)
     return lower(layers, tensors, hardware, dataflow)
+
+
+def random_reductions(seed: int) -> Program:
+    """A pooling or depthwise convolution with a clip, then REDUCE of one that another has begun."""
+    rng = np.random.default_rng([seed, 21])
+    lanes, latency, compute = int(rng.integers(1, 6)), int(rng.integers(0, 5)), ("overlapped", "physical")[seed % 2]
+    hardware = Accelerator(2, 2, scratchpad_bytes=900, accumulator_bytes=256, vector_lanes=lanes,
+                           dma_bytes_per_cycle=3, dma_latency=latency, compute_model=compute)  # fmt: skip
+    channels, size, kernel = int(rng.integers(1, 4)), (int(rng.integers(3, 6)), 4), (3, int(rng.integers(1, 4)))
+    geometry = ConvGeometry(channels, size, kernel, padding=(1, 0, 1, 0))
+    reduce = ("dot", "max", "sum")[seed % 3]
+    weights = random_int8(rng, (1, kernel[0] * kernel[1], channels)) if reduce == "dot" else None
+    low, high = ((-2.0, 3.0), (-np.inf, 0.0), (0.0, np.inf))[seed % 3]
+    steps = (Step("dequantize", scale=0.02), Step("clip", scale=high, low=low), Step("multiply", scale=3.0))
+    layers = [windowed("windows", reduce, "x", weights, "y", geometry, steps=steps, pad_value=-9)]
+    shapes = (1, channels, *size), (1, channels, *geometry.out_size)
+    program = lower(
+        layers, [Tensor("x", "input", shapes[0], "int8"), Tensor("y", "output", shapes[1], "float32")], hardware
+    )
+    return dataclasses.replace(program, tensors=(*program.tensors, *_MORE), instructions=_accumulating(program, reduce))
+
+
+_MORE = Tensor("a", "input", (30,), "int8"), Tensor("b", "input", (10,), "int8"), Tensor("c", "output", (6,), "int32")
+
+
+def _accumulating(program: Program, reduce: str) -> tuple[Instruction, ...]:
+    """3 x 2 words of 5 terms, twice, the second time of terms 5 bytes on."""
+    first = len(program.tensors)
+    loads = (Load("a", first, 0, 1, 30, 0, 30, 1), Load("b", first + 1, 40, 1, 10, 0, 10, 1))
+    reduces = (Reduce(reduce, 0, 0, 40, 2, 3, 2, 5), Reduce(reduce, 1, 5, 40, 2, 3, 2, 4))
+    store = Store(first + 2, 2, 3, 2, 0, 2, 1)
+    return (*program.instructions[:-1], Sync(), *loads, Sync(), *reduces, Sync(), store, Finish())
+
+
+def resnet18(image: int = 13, channels: int = 4) -> Program:
+    """ResNet-18 of int8 with all kinds of its layers, a block of each kind, and few channels of few pixels."""
+    rng, wide, hardware = np.random.default_rng(22), 2 * channels, dataclasses.replace(SMALL_INT8, vector_lanes=4)
+    hardware = dataclasses.replace(hardware, accumulator_bytes=2048, dma_bytes_per_cycle=8, dma_latency=10)
+    stem = ConvGeometry(3, (image, image), (7, 7), strides=(2, 2), padding=(3, 3, 3, 3))
+    pool = ConvGeometry(channels, stem.out_size, (3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
+    same = ConvGeometry(channels, pool.out_size, (3, 3), padding=(1, 1, 1, 1))
+    halved, down = dataclasses.replace(same, strides=(2, 2)), ConvGeometry(channels, same.size, (1, 1), strides=(2, 2))
+    last = ConvGeometry(wide, halved.out_size, (3, 3), padding=(1, 1, 1, 1))
+    whole = ConvGeometry(wide, last.size, last.size)
+    tensors = [Tensor("x", "input", (1, 3, image, image), "uint8"), Tensor("y", "output", (1, 10), "float32")]
+
+    def conv(name: str, x: str, geometry: ConvGeometry, n: int, residual: str = "", relu: bool = True) -> GemmLayer:
+        tensors.append(Tensor(name, "scratch", (1, n, *geometry.out_size), "int8"))
+        weights = filter_matrices(random_int8(rng, (n, geometry.channels, *geometry.kernel)))
+        scale = 0.5 / (74 * (weights.shape[1] ** 0.5))
+        steps = [Step("add", row=rng.integers(-300, 300, n).astype(np.int32), dtype="int32")]
+        steps.append(Step("dequantize", row=np.full(n, scale, np.float32)))
+        if residual:
+            tile = nchw(residual, n, geometry.out_size, 1)
+            steps.append(Step("add", tile=tile, dtype="int8", scale=0.25, zero_point=-9))
+        steps += [Step("relu")] * relu + [Step("quantize", scale=0.5, zero_point=-9)]
+        return conv2d(name, x, weights, name, geometry, steps=tuple(steps), pad_value=-9)
+
+    layers = [
+        conv("conv1", "x", stem, channels),
+        windowed("pool", "max", "conv1", None, "pool", pool, pad_value=-128),
+        conv("layer1.0.conv1", "pool", same, channels),
+        conv("layer1.0.conv2", "layer1.0.conv1", same, channels, "pool"),
+        conv("layer2.0.downsample", "layer1.0.conv2", down, wide, relu=False),
+        conv("layer2.0.conv1", "layer1.0.conv2", halved, wide),
+        conv("layer2.0.conv2", "layer2.0.conv1", last, wide, "layer2.0.downsample"),
+        windowed("mean", "sum", "layer2.0.conv2", None, "mean", whole, steps=(
+            Step("dequantize", scale=0.5 / (last.size[0] * last.size[1]), zero_point=-9 * last.size[0] * last.size[1]),
+            Step("quantize", scale=0.5, zero_point=-9),
+        )),
+        matmul("fc", "mean", random_int8(rng, (wide, 10)), "y", (1, wide, 10), steps=(Step("dequantize", scale=0.01),)),
+    ]  # fmt: skip
+    tensors += [Tensor("pool", "scratch", (1, channels, *pool.out_size), "int8")]
+    tensors += [Tensor("mean", "scratch", (1, wide, 1, 1), "int8")]
+    return lower(layers, tensors, hardware)
 
 
 def random_inputs(program: Program, seed: int = 0) -> dict[str, np.ndarray]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
-from tvm_ext.byoc.systolic.code.isa import POP_NEXT, PUSH_PREV, Finish, Gemm, Load, Store, Sync
+from tvm_ext.byoc.systolic.code.isa import POP_NEXT, PUSH_PREV, Finish, Gemm, Load, Store, Sync, Vector
 from tvm_ext.byoc.systolic.code.program import Program, Tensor
 from tvm_ext.byoc.systolic.config import Accelerator
 from tvm_ext.byoc.systolic.rtl import run_rtl
@@ -14,17 +15,19 @@ from tvm_ext.byoc.systolic.simulation.functional import run
 from tvm_ext.byoc.systolic.simulation.timing import simulate
 
 from ..programs import small_program
-from .programs import random_inputs, random_program
+from .programs import random_inputs, random_program, random_reductions, resnet18
 
 pytest.importorskip("amaranth")
 
 
-def check(program: Program) -> None:
+def check(program: Program) -> dict[str, np.ndarray]:
+    """The outputs, which are those of the functional view, in as many cycles as the timing view says."""
     inputs = random_inputs(program)
     outputs, cycles = run_rtl(program, inputs)
     for name, expected in run(program, inputs).items():
         assert outputs[name].tobytes() == expected.tobytes()
     assert cycles == simulate(program).cycles
+    return outputs
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -32,8 +35,27 @@ def test_random_programs(seed: int) -> None:
     check(random_program(seed))
 
 
-def test_a_program_with_all_kinds_of_instructions_that_it_has() -> None:
-    program = small_program(in_hardware=True)
+@pytest.mark.parametrize("seed", range(3))
+def test_reductions(seed: int) -> None:
+    program = random_reductions(seed)
+    assert {"clip"} < {i.op for i in program.instructions if isinstance(i, Vector)}
+    check(program)
+
+
+@pytest.mark.parametrize(
+    ("image", "channels"),
+    [(7, 2), pytest.param(13, 4, marks=pytest.mark.long)],
+)
+def test_layers_of_resnet18(image: int, channels: int) -> None:
+    """Stem, pooling, blocks with and without a downsample, mean and head: hardware, stepper and functional view."""
+    program = resnet18(image, channels)
+    outputs = check(program)
+    stepped = run(program, random_inputs(program), backend="stepper")
+    assert outputs["y"].tobytes() == stepped["y"].tobytes() and len(np.unique(outputs["y"])) > 5
+
+
+def test_a_program_with_all_kinds_of_instructions() -> None:
+    program = small_program()
     check(dataclasses.replace(program, accelerator=dataclasses.replace(program.accelerator, vector_lanes=3)))
 
 

@@ -1,0 +1,77 @@
+"""The report of an offload: what the CPU keeps, and how much faster a run can be at most."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import tvm_ext
+from tvm_ext.core.errors import ArtifactError
+from tvm_ext.runtime.offload_report import OffloadReport
+
+
+def report(kept: list[Any], regions: list[tuple[float | None, float | None]]) -> OffloadReport:
+    """Of kernels (name, seconds) and regions (seconds there, on the CPU), as an artifact keeps it."""
+    rows = [
+        {"name": f"r{at}", "backend": "npu", "nodes": [f"n{at}"], "composites": [], "seconds": there,
+         "host_seconds": here, "program_bytes": 8, "facts": {}}
+        for at, (there, here) in enumerate(regions)
+    ]  # fmt: skip
+    kernels = [[name, "recipe", [f"of {name}"], seconds] for name, seconds in kept]
+    ops = [[f"n{at}", "Conv", f"r{at}", "why"] for at in range(len(regions))]
+    return OffloadReport.of({"offload": {"backend": "npu", "regions": rows, "ops": ops, "kept": kernels}}, "model")
+
+
+def test_amdahl() -> None:
+    """8 s on the CPU alone, of which 2 stay: at most 4 times as fast; 3 s there make it 8 / 5."""
+    made = report([("short", 0.5), ("long", 1.5)], [(1.0, 4.0), (2.0, 2.0)])
+    assert (made.kept_seconds, made.host_seconds, made.bound, made.speedup) == (2.0, 8.0, 4.0, 8 / 5)
+    rows = [[cell.content for cell in row] for row in made.amdahl_table().rows]
+    assert [(row[0], row[-1]) for row in rows] == [("long", "of long"), ("short", "of short")]
+    assert [(row[2], row[3], row[4]) for row in rows] == [(1.5e6, "18.8 %", 16.0), (0.5e6, "6.2 %", 8 / 1.5)]
+    assert "at most 4 times" in str(made) and str(made.amdahl_table().text()) in str(made)
+    assert made.as_dict()["bound"] == 4.0
+
+
+def test_measured_times_take_the_place_of_estimates() -> None:
+    made = report([("a", 1.0), ("b", None)], [(1.0, 6.0)]).measured({"b": 2.0, "r0": 9.0})
+    assert [row.seconds for row in made.kept] == [1.0, 2.0] and made.bound == 3.0
+
+
+def test_nothing_kept_has_no_bound() -> None:
+    made = report([], [(1.0, 3.0)])
+    assert made.bound == math.inf and made.speedup == 3.0 and not made.amdahl_table().rows
+    assert "at most" not in str(made)
+    assert report([("a", 1.0)], [(None, 3.0)]).amdahl_table().rows[0][4].content == math.inf
+
+
+def test_what_nobody_estimates() -> None:
+    """A kernel without an estimate is counted beside; a region that nothing here computes makes the bound unknown."""
+    made = report([("a", 1.0), ("generic", None)], [(1.0, 3.0)])
+    assert made.bound == 4.0 and "1 kernels that nobody estimates" in str(made)
+    assert [row[2].content for row in made.amdahl_table().rows] == [1e6, None]
+    made = report([("a", 1.0)], [(1.0, 3.0), (None, None)])
+    assert (made.bound, made.speedup) == (None, None) and not made.amdahl_table().rows
+    assert report([("a", 1.0)], []).bound is None
+    assert report([("a", 1.0)], [(None, 3.0)]).speedup is None
+
+
+def test_damaged_rows() -> None:
+    with pytest.raises(ArtifactError):
+        report([("a", "long")], [])
+
+
+def test_kept_kernels_are_those_of_the_program() -> None:
+    compiled = tvm_ext.compile(
+        tvm_ext.zoo.mlp(), offload="systolic", offload_options={"when": "always", "skip": ("fc2",)}, cache=False
+    )
+    made, kernels = compiled.offload_report(), compiled.report["kernels"]
+    kept = [row for row in kernels if not row["recipe"].startswith("offload:")]
+    assert [(row.kernel, row.recipe, list(row.nodes)) for row in made.kept] == [
+        (row["name"], row["recipe"], row["nodes"]) for row in kept
+    ]
+    assert any("fc2" in row.nodes for row in made.kept)
+    assert sum(row["estimated_us"] for row in kept) == pytest.approx(1e6 * made.kept_seconds, abs=0.05 * len(kept))
+    assert made.bound is not None and 1 < made.bound < math.inf
