@@ -21,11 +21,11 @@ from tvm_ext.frontend.reading.tensors import bits_of
 from .cases import Case
 
 
-def ours(case: Case) -> list[Any]:
+def ours(case: Case, **options: Any) -> list[Any]:
     """`tvm_ext.compile`, with the inputs that decide a shape frozen."""
     feeds = feeds_of(case)
     freeze = {name: feeds.pop(name) for name in case.frozen}
-    program = compiled(case.model, threads=1, freeze=freeze)
+    program = compiled(case.model, threads=1, freeze=freeze, **options)
     results = program.run(feeds)
     return [results[spec.name] for spec in program.outputs]
 

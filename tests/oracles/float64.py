@@ -12,21 +12,28 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-_WIDENED = (TensorProto.FLOAT, TensorProto.FLOAT16)
+_WIDENED = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 #: A zero point that is left out.
 _ZERO = np.uint8(0)
 
 
-def float64_outputs(model: bytes, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Outputs by name, of the model with float64 in the place of float32 and float16; up to minutes."""
+def float64_outputs(
+    model: bytes, feeds: Mapping[str, np.ndarray], operators: Sequence[Any] = ()
+) -> dict[str, np.ndarray]:
+    """Outputs by name, of the model with float64 in the place of narrower floats; up to minutes.
+
+    Args:
+        operators: classes of `onnx.reference`, beside those of its own.
+    """
     from onnx.reference import ReferenceEvaluator
 
     proto = in_floats(onnx.ModelProto.FromString(model), TensorProto.DOUBLE, _WIDENED)
-    wide = {name: x.astype(np.float64) if x.dtype.kind == "f" else x for name, x in feeds.items()}
+    floats = ("float16", "float32", "bfloat16")
+    wide = {name: x.astype(np.float64) if x.dtype.name in floats else x for name, x in feeds.items()}
     names = [output.name for output in proto.graph.output]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        outputs = ReferenceEvaluator(proto, new_ops=_operators()).run(names, wide)
+        outputs = ReferenceEvaluator(proto, new_ops=[*_operators(), *operators]).run(names, wide)
     return dict(zip(names, map(np.asarray, outputs), strict=True))
 
 

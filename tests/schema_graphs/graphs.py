@@ -118,7 +118,7 @@ def _draw(rng: random.Random, operator: str) -> tuple[onnx.ModelProto, list[np.n
     _attributes(node, schema)
     names = [_operand(graph, node, schema, i, dtypes) for i in range(count)]
     outputs = _outputs(node, schema)
-    before(graph, names)
+    before(graph, names, moves=operator == "BitCast")  # a rounding more is another integer
     graph.nodes.append(
         helper.make_node(operator.removeprefix("microsoft."), names, outputs, PROBE, domain=schema.domain)
     )

@@ -13,14 +13,16 @@ from onnx import helper, numpy_helper
 
 from tests.onnx_backend import contenders
 from tests.onnx_backend.cases import Case
-from tests.oracles.compare import close, difference
+from tests.oracles.compare import Allowed, close, difference
 from tests.oracles.float64 import float64_outputs
 from tests.oracles.outcome import Outcome, Refused
 from tests.oracles.pool import Service
 from tvm_ext.core.errors import ModelError, UnsupportedError
+from tvm_ext.frontend.reading.narrow import NARROW
 from tvm_ext.verification.magnitude import Chain
 from tvm_ext.verification.tolerance import Tolerance
 
+from .conditions import inverse, moves
 from .graphs import PROBE, schemas, seeded
 
 #: Seed, operator ("" for one that the seed draws), and whether onnxruntime is asked.
@@ -59,6 +61,8 @@ _PRODUCTS = (
     "microsoft.QGemm",
     "microsoft.QLinearConv",
 )
+#: A product of this and a weight may overflow.
+_VAST = 1e30
 #: Of a value, beside what its sums may be off.
 _RTOL = {"float32": 1e-5, "float64": 1e-12}
 
@@ -79,14 +83,28 @@ def outcome(case: Case, onnxruntime: bool = True) -> Outcome:
         return _refusal(case, str(error), onnxruntime)
     except Exception as error:
         return _outcome("foreign", f"{type(error).__name__}: {error}")
-    asked, reasons = case, []
-    case = dataclasses.replace(case, outputs=tuple(outputs))
-    for name, answer in _others(case, onnxruntime):
-        reason = _different(name, asked, outputs, answer)
+    compared = _compared(case, outputs, onnxruntime)
+    if compared.kind == "wrong" and _spreads(case):
+        return _compared(case, contenders.ours(case, accuracy="exact"), onnxruntime)
+    return compared
+
+
+def _compared(case: Case, outputs: Sequence[Any], onnxruntime: bool) -> Outcome:
+    reasons = []
+    for name, answer in _others(dataclasses.replace(case, outputs=tuple(outputs)), onnxruntime):
+        reason = _different(name, case, outputs, answer)
         if not reason:
             return Outcome("right")
         reasons.append(f"{name}: {reason}")
     return _outcome("wrong", "; ".join(reasons)) if reasons else Outcome("unchecked")
+
+
+def _spreads(case: Case) -> bool:
+    """Whether a convolution reads what may be infinite, which merged groups and Winograd's tiles spread."""
+    graph = onnx.ModelProto.FromString(case.model).graph
+    floats = [x for x in (*case.inputs, *map(numpy_helper.to_array, graph.initializer)) if x.dtype.kind == "f"]
+    endless = any(not (np.abs(x) < _VAST).all() for x in floats)
+    return endless and any("Conv" in node.op_type for node in graph.node)
 
 
 def _refusal(case: Case, text: str, onnxruntime: bool) -> Outcome:
@@ -117,6 +135,8 @@ def _others(case: Case, onnxruntime: bool) -> Iterator[tuple[str, list[Any]]]:
         ways |= {"float64": _float64, "onnx": _reference}
     if case.operator in _PRODUCTS and not all(x.size for x in case.inputs):
         ways.pop("onnxruntime", None)  # which does not write a product of nothing
+    if case.operator in ("Cast", "CastLike") and any(x.dtype.name in NARROW for x in case.outputs):
+        ways.pop("onnxruntime", None)  # which rounds to integers of 2 and 4 bits, where ONNX truncates
     if case.operator == "ReduceLogSumExp" and case.inputs and case.inputs[0].dtype.kind in "iu":
         ways.pop("onnxruntime", None)  # which cuts each exponential to an integer
     for name, way in ways.items():
@@ -145,7 +165,7 @@ def _onnxruntime(case: Case) -> list[Any]:
 
 
 def _float64(case: Case) -> list[Any]:
-    return list(float64_outputs(case.model, contenders.feeds_of(case)).values())
+    return list(float64_outputs(case.model, contenders.feeds_of(case), [inverse()]).values())
 
 
 def _reference(case: Case) -> list[Any]:
@@ -175,6 +195,7 @@ def _different(name: str, case: Case, found: Sequence[Any], wanted: Sequence[Any
     arrays |= dict(zip([o.name for o in graph.output], found, strict=True))
     chain = Chain(graph.node, arrays)
     narrow = _narrowest(graph, [x.dtype.name for x in (*arrays.values(), *found)])
+    slack = moves(case.model, contenders.feeds_of(case)) if case.operator == "microsoft.Inverse" else [0.0] * len(found)
     for i, (mine, theirs) in enumerate(zip(found, map(np.asarray, wanted), strict=True)):
         free = "iu" if theirs.dtype.kind in "iu" else "fV"
         if name != "onnxruntime" and mine.dtype.kind in free:  # ONNX's evaluator is so with widths
@@ -190,10 +211,40 @@ def _different(name: str, case: Case, found: Sequence[Any], wanted: Sequence[Any
         by_tables = case.operator.startswith("microsoft.QLinear") and mine.dtype.kind in "iu"
         if by_tables and mine.shape == theirs.shape:
             theirs = np.where(np.abs(mine.astype(int) - theirs.astype(int)) == 1, mine, theirs)
-        reason, _ = difference([mine], [theirs], close(rtol, allowed.absolute + 1e-36))
+        if case.operator == "MaxPool" and graph.output[i].name == "y1" and mine.shape == theirs.shape:
+            theirs = np.where(_of_nothing(arrays.get("y0"), theirs), mine, theirs)
+        if mine.shape == theirs.shape:
+            theirs = np.where(np.isinf(slack[i]), mine, theirs)
+        if name == "onnxruntime" and mine.shape == theirs.shape:
+            theirs = _as_others(case.operator, {n.op_type for n in graph.node}, mine, theirs)
+        reason, _ = difference([mine], [theirs], _near(rtol, allowed.absolute + 1e-36, slack[i]))
         if reason:
             return f"{i}: {reason}"
     return ""
+
+
+def _near(rtol: float, atol: float, slack: Any) -> Allowed:
+    """As `close`, and for each element so much more, which integers and booleans may differ by, too."""
+    near = close(rtol, atol)
+    return lambda number, reference: near(number, reference) + slack
+
+
+def _as_others(operator: str, nodes: set[str], mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """onnxruntime's outputs but where it saturates sums of int32, or passes over NaN in a maximum."""
+    if mine.dtype == np.int32 and "ReduceSum" in nodes:
+        ends = np.iinfo(np.int32)
+        return np.where((theirs == ends.min) | (theirs == ends.max), mine, theirs)
+    if operator.startswith("microsoft.") and mine.dtype.kind == "f" and "ReduceMax" in nodes:
+        return np.where(np.isnan(mine), mine, theirs)
+    return theirs
+
+
+def _of_nothing(largest: np.ndarray | None, places: np.ndarray) -> np.ndarray:
+    """Where a window may hold nothing but padding: of its place onnxruntime says anything, below 0 too."""
+    if largest is None:
+        return places < 0
+    lowest = np.iinfo(largest.dtype).min if largest.dtype.kind in "iu" else np.finfo(largest.dtype).min
+    return (largest <= lowest) | (places < 0)
 
 
 def answer(task: Task) -> Outcome:

@@ -52,14 +52,18 @@ _MOVES = ("Transpose", "Reshape", "Concat", "Cast")
 _EXACT = {"float16": ("float32", "float64"), "float32": ("float64",), "int32": ("int64", "float64"), "bool": ("int32",)}
 
 
-def before(graph: Graph, names: list[str]) -> None:
-    """Chains before inputs that are fed: the first is computed on or moved, the others, which may be indices, moved."""
+def before(graph: Graph, names: list[str], moves: bool) -> None:
+    """Chains before inputs that are fed: the first is computed on or moved, the others, which may be indices, moved.
+
+    Args:
+        moves: the first is moved, too.
+    """
     for number, value in enumerate(list(graph.inputs)):
         array = graph.feeds[number]
         if value.name not in names or array.dtype.name not in _WIDE:
             continue
         for _ in range(graph.rng.choice((0, 0, 0, 1, 1, 2) if number == 0 else (0, 0, 0, 0, 1))):
-            kinds = _MOVES if number or graph.rng.random() < 0.4 else _COMPUTED[array.dtype.kind]
+            kinds = _MOVES if number or moves or graph.rng.random() < 0.4 else _COMPUTED[array.dtype.kind]
             _put_before(graph, names, number, graph.rng.choice(kinds))
 
 

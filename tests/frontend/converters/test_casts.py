@@ -34,6 +34,13 @@ def test_every_float8(name):
     np.testing.assert_array_equal(cast(every, "float32"), every.astype(np.float32))
 
 
+@pytest.mark.parametrize("to", NARROW)
+@pytest.mark.parametrize("name", FLOAT8)
+def test_float8_to_narrow_integers(name, to):
+    x = np.float32([0, 1, 1.75, 0.5] + ([] if to.startswith("u") else [-1, -1.5])).astype(getattr(ml_dtypes, name))
+    np.testing.assert_array_equal(cast(x, getattr(ml_dtypes, to)).astype(int), x.astype(np.float32).astype(int))
+
+
 @pytest.mark.parametrize("name", FLOAT8)
 def test_float32_to_float8_rounds_to_the_nearest(name):
     kind = getattr(ml_dtypes, name)

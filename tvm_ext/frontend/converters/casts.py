@@ -87,11 +87,11 @@ def cast_like(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 def _cast(x: Any, to: str, attributes: Attributes, plain: Any) -> Any:
     given = "" if isinstance(x, relax.ShapeExpr) else dtype_of(x)
-    if to in NARROW:
-        x = x if "int" in given else emit(relax.op.astype(x, "int32"))
-        return wrapped(x, to)
     if to.startswith("float4") or given.startswith("float4"):
         raise Refusal("floats of 4 bits")
+    if to in NARROW:
+        x = emit(decoded(x)) if given.startswith("float8") else x
+        return wrapped(x if "int" in given else emit(relax.op.astype(x, "int32")), to)
     if not (to.startswith("float8") or given.startswith("float8")):
         if "float" not in given or "int" not in to:
             return plain()

@@ -57,11 +57,16 @@ def extreme_of_nothing(dtype: str, largest: bool) -> float | int | bool:
     return -math.inf if largest else math.inf
 
 
-def _reduced(data: te.Tensor, axes: list[int], keep: bool, largest: bool) -> te.Tensor:
+def extreme_reducer(largest: bool) -> Any:
+    """A reduction of `te` to the largest or the smallest, which starts from infinity."""
     combine = tirx.max if largest else tirx.min
-    reducer = te.comm_reducer(
+    return te.comm_reducer(
         lambda a, b: combine(a, b), lambda dtype: tirx.const(extreme_of_nothing(dtype, largest), dtype)
     )
+
+
+def _reduced(data: te.Tensor, axes: list[int], keep: bool, largest: bool) -> te.Tensor:
+    reducer = extreme_reducer(largest)
     over = {a: te.reduce_axis((0, data.shape[a]), name=f"r{a}") for a in axes}
     kept = [i for i in range(len(data.shape)) if i not in axes]
     shape = [1 if i in axes else d for i, d in enumerate(data.shape) if keep or i not in axes]

@@ -84,6 +84,16 @@ def test_integers_are_not_interpolated():
         imported(proto)
 
 
+@pytest.mark.parametrize(("operator", "opset"), [("Resize", 19), ("Resize", 10), ("Upsample", 9)])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_what_keeps_its_size_keeps_infinities(operator, opset, mode):
+    x = np.float32([[[[1, np.inf, 3], [np.nan, 2, -np.inf]]]])
+    inputs = ["x", "", "scales"] if opset > 10 else ["x", "scales"]
+    nodes = [node(operator, inputs, ["y"], mode=mode)]
+    proto = model(nodes, [value("x", x.shape)], [value("y", None)], {"scales": np.ones(4, np.float32)}, opset)
+    np.testing.assert_array_equal(run_tvm(imported(proto), {"x": x})[0], x)
+
+
 @pytest.mark.parametrize("sizes", [(1, 1), (1, 7), (5, 1)])
 def test_aligned_corners_of_one_pixel(sizes):
     """The wanted size less one divides the scale: nothing is left of it."""

@@ -107,10 +107,12 @@ def test_regions_of_every_float(dtype, opset, mode, ratio, scale):
     np.testing.assert_allclose(got, wanted, rtol=UNITS[dtype], atol=UNITS[dtype])
 
 
-def test_regions_against_onnxruntime():
+@pytest.mark.parametrize(("mode", "ratio"), [("avg", 0), ("max", 0), ("max", 2)])
+def test_regions_against_onnxruntime(mode, ratio):
     feeds = {"x": RNG.standard_normal((2, 3, 6, 5)).astype("float32"), "b": np.array([0, 1, 1]),
-             "r": np.array([[0, 0, 5, 5], [1.25, 2.5, 6.5, 7.75], [3, 3, 4, 9]], "float32")}  # fmt: skip
-    nodes = [node("RoiAlign", ["x", "r", "b"], ["y"], output_height=3, output_width=2, spatial_scale=0.5)]
+             "r": np.array([[0, 0, 5, 5], [-9, 2.5, 6.5, 7.75], [3, 3, 3, 3]], "float32")}  # fmt: skip
+    nodes = [node("RoiAlign", ["x", "r", "b"], ["y"], output_height=3, output_width=2, spatial_scale=0.5, mode=mode,
+                  sampling_ratio=ratio)]  # fmt: skip
     for opset in (10, 16):
         (wanted,) = run_onnxruntime(proto_of(nodes, feeds, {"y": "float32"}, opset), feeds)
         got = compiled(nodes, feeds, {"y": "float32"}, opset)["y"]

@@ -49,6 +49,10 @@ def test_inverse(rows: int) -> None:
     size = np.linalg.cond(x).max() * rows * np.finfo(np.float32).eps
     agree("Inverse", case(x), case(x[1]), wanted=[wanted, wanted[1]], rtol=size, atol=size * np.abs(wanted).max(),
           varied=rows > 1)  # fmt: skip
+    half = np.float16(x)
+    wanted = np.float16(np.linalg.inv(np.float64(half)))
+    agree("Inverse", case(half), wanted=[wanted], rtol=2e-3, atol=size * np.abs(np.float64(wanted)).max(),
+          varied=rows > 1)  # fmt: skip
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])

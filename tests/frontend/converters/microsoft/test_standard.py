@@ -55,6 +55,16 @@ def test_pools_of_bytes_with_channels_last(dtype: str) -> None:
     agree("NhwcMaxPool", case(x, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1]))
 
 
+def test_windows_that_are_larger_than_the_padded_image() -> None:
+    """By less than a stride: then onnxruntime makes one output; none if by a stride."""
+    x, scale, zero = np.arange(24, dtype=np.uint8).reshape(1, 1, 4, 6), Known(np.float32(0.5)), Known(np.uint8(3))
+    window: Any = {"kernel_shape": [3, 2], "dilations": [1, 2]}
+    agree("NhwcMaxPool", *(case(x, strides=[s, 2], pads=[0, 0, p, 1], **window) for s, p in ((3, 0), (2, 1), (2, 0))))
+    y = x.reshape(1, 6, 1, 4)
+    agree("QLinearAveragePool", *(case(y, scale, zero, scale, zero, kernel_shape=[3, 2], strides=s)
+                                  for s in ([3, 2], [2, 1])))  # fmt: skip
+
+
 def test_a_transposed_convolution() -> None:
     rng = rng_of(4)
     given = floats(rng, 1, 4, 5, 6), Known(floats(rng, 4, 3, 3, 3)), Known(np.int64([1, 0, 1, 1]))

@@ -189,6 +189,25 @@ def explicit_pads(x: Any, attributes: Attributes) -> Attributes:
     return {**{k: v for k, v in plain.items() if k != "ceil_mode"}, "pads": pads}
 
 
+def with_first_window(x: Any, attributes: Attributes) -> Attributes:
+    """Attributes for operators of onnxruntime's own, with room for a window beyond the image by less than a stride.
+
+    It divides towards 0, and makes one output; ONNX rounds down, and makes none.
+
+    Raises:
+        Refusal: a mean that counts padding, and would count this.
+    """
+    attributes = explicit_pads(x, attributes)
+    w = Windows.of(x, attributes)
+    sides = zip(w.sizes, w.before, w.after, w.taps, w.dilations, strict=True)
+    beyond = [d * (k - 1) + 1 - size - before - after for size, before, after, k, d in sides]
+    missing = [more if 0 < more < stride else 0 for more, stride in zip(beyond, w.strides, strict=True)]
+    if any(missing) and attributes.get("count_include_pad", 0):
+        raise Refusal(f"count_include_pad of a window of {list(w.taps)}, which is larger than the padded image")
+    after = [side + more for side, more in zip(w.after, missing, strict=True)]
+    return {**attributes, "pads": [*w.before, *after]}
+
+
 def max_unpool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MaxUnpool without `output_shape`, of which ONNX's definition and onnxruntime do not make the same.
 

@@ -78,9 +78,10 @@ def resize(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if not {"scales", "sizes"} & set(stated):
         raise Refusal("neither scales nor sizes")
     axes = _axes(shape, stated, attributes)
-    if _is_common(axes, shape, mode) and opset > 10:
+    changed = _changed(axes)
+    if changed and _is_common(axes, shape, mode) and opset > 10:
         return stock("Resize", inputs, attributes, opset)
-    return _resized(x, [a for a in axes if a.wanted != a.size or a.scale != 1 or a.roi != (0.0, 1.0)], mode)
+    return _resized(x, changed, mode)
 
 
 def upsample(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -89,7 +90,7 @@ def upsample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     scales = attributes["scales"] if "scales" in attributes else known(inputs[1], "scales")
     shape = static_shape(x, "the input of Upsample")
     kind = text(attributes, "mode", "nearest")
-    return _resized(x, _axes(shape, {"scales": np.asarray(scales)}, {}), _Mode.of({"mode": kind}, 10))
+    return _resized(x, _changed(_axes(shape, {"scales": np.asarray(scales)}, {})), _Mode.of({"mode": kind}, 10))
 
 
 def _axes(shape: Sequence[int], given: Mapping[str, np.ndarray], attributes: Attributes) -> list[_Axis]:
@@ -104,6 +105,11 @@ def _axes(shape: Sequence[int], given: Mapping[str, np.ndarray], attributes: Att
     roi = [float(r) for r in given.get("roi", ())] or [0.0] * len(numbers) + [1.0] * len(numbers)
     crops = zip(roi[: len(numbers)], roi[len(numbers) :], strict=True)
     return [_Axis(*fields) for fields in zip(numbers, sizes, wanted, scales, crops, strict=True)]
+
+
+def _changed(axes: Sequence[_Axis]) -> list[_Axis]:
+    """Without those along which every element stays: there a neighbour that is infinite, times 0, would be NaN."""
+    return [a for a in axes if a.wanted != a.size or a.scale != 1 or a.roi != (0.0, 1.0)]
 
 
 def _from_sizes(sizes: list[int], wanted: list[int], attributes: Attributes) -> tuple[list[int], list[float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from tvm import relax, te, tirx
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, as_dtype, constant, emit, kernel, known, static_shape, stock, text, widest
+from ..reductions import extreme_reducer
 
 
 def grid_sample(inputs: Any, attributes: Attributes, opset: int) -> Any:
@@ -26,14 +28,12 @@ def grid_sample(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """RoiAlign by averages: the mean of values read bilinearly, a grid of them in each bin of each region.
+    """RoiAlign: a grid of samples in each bin of each region, read bilinearly; their mean, or the largest.
 
     He et al., Mask R-CNN, 2017. From opset 16 on coordinates are of pixels' centres (`half_pixel`): half a pixel goes
-    off after scaling. TVM takes it off before, and takes the maximum of interpolated values, where ONNX takes that of
-    weighted corners.
+    off after scaling; TVM takes it off before. The largest is that of the four weighted corners of all samples, as
+    ONNX's evaluator and onnxruntime have it; TVM takes that of the interpolated values.
     """
-    if text(attributes, "mode", "avg") != "avg":
-        raise Refusal("mode 'max': TVM's kernel computes something else")
     x, rois, batch = inputs[0], inputs[1], inputs[2]
     dtype = widest(x)
     half = text(attributes, "coordinate_transformation_mode", "half_pixel" if opset >= 16 else "output_half_pixel")
@@ -41,6 +41,7 @@ def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
         dtype, static_shape(x, "the input of RoiAlign")[2:],
         (int(attributes.get("output_height", 1)), int(attributes.get("output_width", 1))),
         int(attributes.get("sampling_ratio", 0)), float(attributes.get("spatial_scale", 1.0)), half == "half_pixel",
+        text(attributes, "mode", "avg") == "max",
     )  # fmt: skip
     y = kernel(align.compute, as_dtype(x, dtype), as_dtype(rois, dtype), as_dtype(batch, "int32"), name="roi_align")
     return as_dtype(emit(y), dtype_of(x))
@@ -71,23 +72,26 @@ class _RoiAlign:
     """The kernel: `bins` of each region, `ratio` samples along each side of a bin, or as many as it has pixels."""
 
     def __init__(
-        self, dtype: str, sizes: tuple[int, ...], bins: tuple[int, int], ratio: int, scale: float, half: bool
-    ) -> None:
+        self, dtype: str, sizes: tuple[int, ...], bins: tuple[int, int], ratio: int, scale: float, half: bool,
+        largest: bool,
+    ) -> None:  # fmt: skip
         self._dtype, self._sizes, self._bins, self._ratio = dtype, sizes, bins, ratio
-        self._scale, self._half = scale, half
+        self._scale, self._half, self._largest = scale, half, largest
 
     def compute(self, data: te.Tensor, rois: te.Tensor, batch: te.Tensor) -> te.Tensor:
         def element(r: Any, c: Any, p: Any, q: Any) -> Any:
             (y, bin_h, rows), (x, bin_w, columns) = self._side(rois, r, 0), self._side(rois, r, 1)
             # a region of no size has no sample: one that counts nothing keeps the sum from starting nowhere
             i, j = (te.reduce_axis((0, tirx.max(n, 1)), name=name) for n, name in ((rows, "i"), (columns, "j")))
-            value = self._bilinear(
+            value = self._sample(
                 lambda v, w: data(batch(r), c, v, w),
                 y + self._at(p, bin_h, i, rows), x + self._at(q, bin_w, j, columns),
             )  # fmt: skip
             samples = (tirx.max(rows, 1) * tirx.max(columns, 1)).astype(self._dtype)
+            part = value if self._largest else value / samples
+            reduced = extreme_reducer(largest=True) if self._largest else te.sum
             some = tirx.all(rows > 0, columns > 0)
-            return te.sum(tirx.if_then_else(some, value / samples, self._const(0)), axis=[i, j])
+            return reduced(tirx.if_then_else(some, part, self._const(0)), axis=[i, j])
 
         return te.compute([rois.shape[0], data.shape[1], *self._bins], element, name="out")
 
@@ -105,14 +109,17 @@ class _RoiAlign:
         inside = (sample.astype(self._dtype) + self._const(0.5)) * size / tirx.max(count, 1).astype(self._dtype)
         return number.astype(self._dtype) * size + inside
 
-    def _bilinear(self, read: Any, y: Any, x: Any) -> Any:
-        """The value between four elements; 0 more than a pixel outside."""
+    def _sample(self, read: Any, y: Any, x: Any) -> Any:
+        """The value between four elements, or the largest of these by their weights; 0 more than a pixel outside."""
         height, width = self._sizes
         outside = tirx.any(y < -1, y > height, x < -1, x > width)
         (top, bottom, ty), (left, right, tx) = self._corners(y, height), self._corners(x, width)
-        above = read(top, left) * (1 - tx) + read(top, right) * tx
-        below = read(bottom, left) * (1 - tx) + read(bottom, right) * tx
-        return tirx.if_then_else(outside, self._const(0), above * (1 - ty) + below * ty)
+        join = tirx.max if self._largest else operator.add
+        above, below = (
+            join(read(row, left) * (1 - tx) * weight, read(row, right) * tx * weight)
+            for row, weight in ((top, 1 - ty), (bottom, ty))
+        )
+        return tirx.if_then_else(outside, self._const(0), join(above, below))
 
     def _corners(self, at: Any, size: int) -> tuple[Any, Any, Any]:
         """The elements before and after a place, and its distance from the first; NaN lies at the beginning."""

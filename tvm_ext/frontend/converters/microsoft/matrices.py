@@ -12,7 +12,7 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of, shape_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, scalar, static_shape, text
+from ..base import Attributes, Converter, as_dtype, constant, emit, scalar, static_shape, text, widest
 from ..fourier import dft
 from ..recurrent import columns
 from .standard import activated, standard, without
@@ -50,17 +50,20 @@ def fused_gemm(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 def inverse(inputs: Any, attributes: Attributes, opset: int) -> Any:
-    """Inverse of square matrices, by elimination with the largest element of a column as pivot (Gauss and Jordan)."""
+    """Inverse of square matrices, by elimination with the largest element of a column as pivot (Gauss and Jordan).
+
+    Narrow floats are eliminated in float32: each step loses by the condition number.
+    """
     x = inputs[0]
     *batch, rows, width = static_shape(x, "the input of Inverse")
     if rows != width or rows > _MOST_ROWS:
         raise Refusal(f"the inverse of {rows} x {width} elements; up to {_MOST_ROWS} rows work")
-    dtype = dtype_of(x)
+    dtype = widest(x)
     unit = emit(relax.op.broadcast_to(constant(np.eye(rows), dtype), (*batch, rows, rows)))
-    both = emit(relax.op.concat([x, unit], -1))
+    both = emit(relax.op.concat([as_dtype(x, dtype), unit], -1))
     for step in range(rows):
         both = _eliminated(both, step, [*batch, rows], dtype)
-    return columns(both, rows, 2 * rows)
+    return as_dtype(columns(both, rows, 2 * rows), dtype_of(x))
 
 
 def _eliminated(both: Any, step: int, shape: list[int], dtype: str) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 from tvm import relax
 
 from ..base import Attributes, Converter, emit, scalar, static_shape, stock
+from ..images.pooling import with_first_window
 from ..quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from ..quantized import less_zero_point, qlinear_conv, requantized
 from .standard import channels_first, channels_last, without
@@ -95,13 +96,11 @@ def _of_one(
     return converter
 
 
-def _pooled(op_type: str) -> Callable[[Any, Attributes], Any]:
-    def compute(x: Any, attributes: Attributes) -> Any:
-        last, plain = attributes.get("channels_last", 0), without(attributes, "channels_last")
-        y = emit(stock(op_type, [channels_first(x) if last else x], plain, 13))
-        return channels_last(y) if last else y
-
-    return compute
+def _average_pool(x: Any, attributes: Attributes) -> Any:
+    last, plain = attributes.get("channels_last", 0), without(attributes, "channels_last")
+    x = channels_first(x) if last else x
+    y = emit(stock("AveragePool", [x], with_first_window(x, plain), 13))
+    return channels_last(y) if last else y
 
 
 def _leaky_relu(x: Any, attributes: Attributes) -> Any:
@@ -183,7 +182,7 @@ CONVERTERS: dict[str, Converter] = {
     "MatMulIntegerToFloat": matmul_to_float,
     "QGemm": gemm,
     "QLinearAdd": add,
-    "QLinearAveragePool": _of_one("AveragePool", _pooled("AveragePool"), _shifted),
+    "QLinearAveragePool": _of_one("AveragePool", _average_pool, _shifted),
     "QLinearConcat": concat,
     "QLinearConv": convolution,
     "QLinearGlobalAveragePool": global_average_pool,

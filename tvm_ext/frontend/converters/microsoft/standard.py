@@ -14,6 +14,7 @@ from tvm import relax
 from ....core.graph.relax_graph import dtype_of, shape_of
 from ...checks.refusal import Refusal
 from ..base import Attributes, Converter, as_dtype, constant, emit, known, operands, scalar, static_shape, stock, text
+from ..images.pooling import with_first_window
 
 #: The version of ONNX whose operators are meant.
 _OPSET = 13
@@ -108,7 +109,8 @@ def nhwc_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 def nhwc_max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """NhwcMaxPool: MaxPool of a tensor with channels last."""
-    return channels_last(emit(standard("MaxPool", [channels_first(inputs[0])], attributes)))
+    x = channels_first(inputs[0])
+    return channels_last(emit(standard("MaxPool", [x], with_first_window(x, attributes))))
 
 
 def conv_transpose(inputs: Any, attributes: Attributes, opset: int) -> Any:
