@@ -20,7 +20,7 @@ from ...core.graph.relax_graph import dtype_of, shape_of
 from ...ops.conversion import converted
 from ..checks.refusal import Refusal
 from ..reading.narrow import NARROW, wrapped
-from .base import Attributes, Converter, constant, emit, kernel, stock, text
+from .base import Attributes, constant, converts, emit, kernel, stock, text
 
 _SIGN = 0x80
 
@@ -71,6 +71,7 @@ class _Float8:
         return np.where(ties_up, down, middle.astype(np.float32))
 
 
+@converts("Cast")
 def cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Cast to the dtype of `to`."""
     to = str(onnx.helper.tensor_dtype_to_np_dtype(int(attributes["to"])))
@@ -79,6 +80,7 @@ def cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _cast(inputs[0], to, attributes, lambda: stock("Cast", inputs, attributes, opset))
 
 
+@converts("CastLike")
 def cast_like(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Cast to the dtype of the second input."""
     to = dtype_of(inputs[1]) or "int64"
@@ -154,6 +156,7 @@ def _bits(x: Any, dtype: str) -> Any:
 
 
 # ------------------------------------------------------------ the same bits
+@converts("BitCast")
 def bit_cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BitCast: the same bits as a dtype of the same width; a bool is a byte of 0 or 1."""
     x, to = inputs[0], str(onnx.helper.tensor_dtype_to_np_dtype(int(attributes["to"])))
@@ -168,7 +171,3 @@ def bit_cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
         return relax.op.not_equal(x, relax.const(0, dtype))
     assert shape_of(x) is not None
     return kernel(lambda data: te.compute(data.shape, lambda *i: _bits(data(*i), to), name="out"), x, name="bit_cast")
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"BitCast": bit_cast, "Cast": cast, "CastLike": cast_like}

@@ -16,9 +16,10 @@ from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of
 from ...ops.scalars import strict_floats
-from .base import Attributes, Converter, broadcast, kernel, stock
+from .base import Attributes, broadcast, converts, kernel, stock
 
 
+@converts("Div")
 def div(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Div of integers, towards 0, by computed divisors that may be 0: the quotient is 0 there. The rest is stock.
 
@@ -65,7 +66,3 @@ def may_trap(x: Any, y: Any) -> bool:
 
 def _is_integer(x: Any) -> bool:
     return isinstance(x, relax.Expr) and isinstance(x.ty, relax.TensorType) and "int" in dtype_of(x)
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"Div": div}

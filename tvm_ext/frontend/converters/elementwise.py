@@ -13,11 +13,12 @@ from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, broadcast, emit, kernel, outputs_of, scalar, stock, text
+from .base import Attributes, Converter, broadcast, converts, emit, kernel, outputs_of, scalar, stock, text
 from .casts import decoded
 from .division import may_trap, remainder
 
 
+@converts("Dropout")
 def dropout(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Dropout(x) -> x: in inference nothing is dropped. Stock TVM leaves a call that stands in fusion's way."""
     x, ratio, training = inputs[0], inputs[1], inputs[2]
@@ -33,6 +34,7 @@ def _is_zero(x: Any) -> bool:
     return isinstance(x, GenericConst) and not x.value.numpy().any()
 
 
+@converts("Clip")
 def clip(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Clip(x, min, max) -> relax.clip, maximum or minimum, which passes can fuse; stock TVM leaves opaque kernels.
 
@@ -73,6 +75,7 @@ def _folded(combine: Callable[[Any, Any], Any]) -> Converter:
     return converter
 
 
+@converts("Mean")
 def mean(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Mean(a, b, c) -> ((a + b) + c) / 3."""
     total = functools.reduce(relax.op.add, inputs)
@@ -81,6 +84,7 @@ def mean(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return total / relax.const(len(inputs), str(inputs[0].ty.dtype))
 
 
+@converts("IsInf")
 def is_inf(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """IsInf, of one sign only if it says so; stock TVM finds both."""
     x = inputs[0]
@@ -91,6 +95,7 @@ def is_inf(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 # ------------------------------------------------------------ arithmetic at the edges
+@converts("Mod")
 def mod(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Mod -> the remainder with the sign of the dividend (fmod=1), or of the divisor, as numpy has it.
 
@@ -115,18 +120,21 @@ def mod(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(lambda a, b: broadcast(value, a, b), x, y, name="mod")
 
 
+@converts("Sign")
 def sign(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Sign; of unsigned integers, for which TVM has no -1, 1 where they are not 0."""
     x = inputs[0]
     return relax.op.minimum(x, scalar(1, x)) if dtype_of(x).startswith("uint") else relax.op.sign(x)
 
 
+@converts("IsNaN")
 def is_nan(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """IsNaN; of float8, of which TVM does not ask it, in float32."""
     x = inputs[0]
     return relax.op.isnan(emit(decoded(x)) if dtype_of(x).startswith("float8") else x)
 
 
+@converts("BitShift")
 def bit_shift(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BitShift with what ONNX says of shifts that are negative or wider than the type: all bits leave.
 
@@ -145,6 +153,7 @@ def bit_shift(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.where(inside, shifted, scalar(0, x))
 
 
+@converts("Pow")
 def power(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Pow of any two dtypes; the result has that of the base. Stock TVM takes floats of one dtype only."""
     x, y = inputs[0], inputs[1]
@@ -181,18 +190,6 @@ def _reciprocal(base: Any, exponent: Any, one: Any) -> Any:
     return tirx.Select(base == one, one, tirx.Select(base == -one, tirx.Select(even, one, -one), one - one))
 
 
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "BitShift": bit_shift,
-    "Clip": clip,
-    "Dropout": dropout,
-    "IsInf": is_inf,
-    "IsNaN": is_nan,
-    "Max": _folded(relax.op.maximum),
-    "Mean": mean,
-    "Min": _folded(relax.op.minimum),
-    "Mod": mod,
-    "Pow": power,
-    "Sign": sign,
-    "Sum": _folded(relax.op.add),
-}
+converts("Max")(_folded(relax.op.maximum))
+converts("Min")(_folded(relax.op.minimum))
+converts("Sum")(_folded(relax.op.add))

@@ -19,12 +19,13 @@ from tvm import relax, te, tirx
 from ...core.graph.relax_graph import dtype_of, numpy_of, shape_of
 from ..checks.refusal import Refusal
 from ..reading.narrow import NARROW, computed
-from .base import Attributes, Converter, as_dtype, constant, emit, kernel, static_shape
+from .base import Attributes, as_dtype, constant, converts, emit, kernel, static_shape
 from .casts import decoded, encoded
 
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 
 
+@converts("QuantizeLinear")
 def quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QuantizeLinear(x, scale, zero_point) to the dtype of `output_dtype`, that of the zero point, or uint8."""
     x, scale, zero = inputs[0], inputs[1], inputs[2]
@@ -50,6 +51,7 @@ def quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.astype(relax.op.clip(shifted, low, high), computed(to))
 
 
+@converts("DequantizeLinear")
 def dequantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DequantizeLinear(x, scale, zero_point) to the dtype of `output_dtype`, or that of the scale."""
     x, scale, zero = inputs[0], inputs[1], inputs[2]
@@ -70,6 +72,7 @@ def dequantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return real if to == "float32" else relax.op.astype(real, to)
 
 
+@converts("DynamicQuantizeLinear")
 def dynamic_quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DynamicQuantizeLinear(x) -> uint8, scale, zero point; 0 is exact, and an x of nothing but 0 has scale 1."""
     x = inputs[0]
@@ -152,11 +155,3 @@ def _dtype(attributes: Attributes, name: str) -> str:
 def _wide(x: Any) -> Any:
     """A float8 tensor in float32, anything else as it is."""
     return emit(decoded(x)) if dtype_of(x).startswith("float8") else x
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "DequantizeLinear": dequantize_linear,
-    "DynamicQuantizeLinear": dynamic_quantize_linear,
-    "QuantizeLinear": quantize_linear,
-}

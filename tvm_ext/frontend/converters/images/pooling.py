@@ -14,7 +14,7 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, emit, kernel, outputs_of, scalar, static_shape, stock, text
+from ..base import Attributes, converts, emit, kernel, outputs_of, scalar, static_shape, stock, text
 from ..reductions import extreme_of_nothing
 
 
@@ -73,6 +73,7 @@ def _count(size: int, after: int, extent: int, stride: int, ceil: bool) -> int:
     return count - 1 if ceil and (count - 1) * stride >= size else count
 
 
+@converts("MaxPool")
 def max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MaxPool; its second output is the flat index, in the whole tensor, of the first largest element of a window."""
     x, attributes = inputs[0], explicit_pads(inputs[0], attributes)
@@ -135,11 +136,13 @@ def unravelled(number: Any, shape: Sequence[int]) -> list[Any]:
     return [number, *index[::-1]]
 
 
+@converts("AveragePool")
 def average_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """AveragePool with `auto_pad`, of which stock TVM overlooks the dilation."""
     return stock("AveragePool", inputs, explicit_pads(inputs[0], attributes), opset)
 
 
+@converts("LpPool")
 def lp_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """LpPool(x) -> (sum of |x|^p over a window)^(1/p); stock TVM multiplies an average by all taps, present or not."""
     x, p = inputs[0], int(attributes.get("p", 2))
@@ -189,6 +192,7 @@ def explicit_pads(x: Any, attributes: Attributes) -> Attributes:
     return {**{k: v for k, v in plain.items() if k != "ceil_mode"}, "pads": pads}
 
 
+@converts("MaxUnpool")
 def max_unpool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MaxUnpool without `output_shape`, of which ONNX's definition and onnxruntime do not make the same.
 
@@ -199,12 +203,3 @@ def max_unpool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     pads = attributes.get("pads", ())
     pairs = [pad for both in zip(pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True) for pad in both]
     return stock("MaxUnpool", inputs, {**attributes, "pads": pairs} if pairs else attributes, opset)
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "AveragePool": average_pool,
-    "LpPool": lp_pool,
-    "MaxPool": max_pool,
-    "MaxUnpool": max_unpool,
-}

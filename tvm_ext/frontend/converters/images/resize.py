@@ -17,7 +17,7 @@ from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, kernel, known, static_shape, stock, text
+from ..base import Attributes, constant, converts, emit, kernel, known, static_shape, stock, text
 
 _ROUND: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
@@ -68,6 +68,7 @@ class _Mode:
         )  # fmt: skip
 
 
+@converts("Resize")
 def resize(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Resize(x, roi, scales, sizes); before opset 11 Resize(x, scales)."""
     x, mode = inputs[0], _Mode.of(attributes, opset)
@@ -83,6 +84,7 @@ def resize(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _resized(x, [a for a in axes if a.wanted != a.size or a.scale != 1 or a.roi != (0.0, 1.0)], mode)
 
 
+@converts("Upsample")
 def upsample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Upsample(x, scales), the Resize of old, in its coordinates."""
     x = inputs[0]
@@ -229,7 +231,3 @@ def _extrapolated(x: Any, outside: Sequence[tuple[int, np.ndarray]], value: floa
         return te.compute(data.shape, element, name="out")
 
     return kernel(compute, x, *masks, name="extrapolate")
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"Resize": resize, "Upsample": upsample}

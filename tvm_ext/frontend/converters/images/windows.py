@@ -9,10 +9,11 @@ from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, kernel, known, static_shape
+from ..base import Attributes, converts, kernel, known, static_shape
 from .pooling import flat
 
 
+@converts("Col2Im")
 def col2im(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Col2Im(columns, image_shape, block_shape): every element of the image is the sum of all blocks over it."""
     if dtype_of(inputs[0]) == "bool":
@@ -49,6 +50,7 @@ def col2im(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(compute, inputs[0], name="col2im")
 
 
+@converts("DeformConv")
 def deform_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DeformConv(x, w, offset, bias, mask): a convolution whose taps read x bilinearly at shifted places.
 
@@ -92,7 +94,3 @@ def deform_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
     y = kernel(compute, x, w, offset, *([] if mask is None else [mask]), name="deform_conv")
     return y if bias is None else y + relax.op.reshape(bias, [1, -1, 1, 1])
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"Col2Im": col2im, "DeformConv": deform_conv}

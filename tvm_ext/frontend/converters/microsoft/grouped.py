@@ -17,7 +17,7 @@ from tvm import relax
 from ....core.graph.relax_graph import dtype_of, numpy_of
 from ....ops.kv_cache import Append, Attention
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, graph_of, outputs_of, scalar, static_shape, text
+from ..base import MICROSOFT, Attributes, constant, converts, emit, graph_of, outputs_of, scalar, static_shape, text
 from ..recurrent import columns
 from .heads import LEAST, count_of, joined_heads, scores_of, split_heads
 from .rotary import rows_at, turn
@@ -26,6 +26,7 @@ from .rotary import rows_at, turn
 _REFUSED = {12: "k_scale", 13: "v_scale", 14: "q_norm_weight", 15: "k_norm_weight", 16: "query_seqlens"}
 
 
+@converts("GroupQueryAttention", MICROSOFT)
 def group_query_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GroupQueryAttention(q, k, v, past key, past value, lengths - 1, total, cos, sin, positions, bias, sink).
 
@@ -175,7 +176,3 @@ def _weights(scores: Any, sink: Any, smooth: bool) -> Any:
     score = relax.const(0.0, dtype_of(scores)) if sink is None else emit(relax.op.reshape(sink, (1, heads, 1, 1)))
     column = emit(relax.op.broadcast_to(score, (batch, heads, queries, 1)))
     return columns(emit(relax.op.nn.softmax(relax.op.concat([scores, column], -1), -1)), 0, keys)
-
-
-#: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {"GroupQueryAttention": group_query_attention}

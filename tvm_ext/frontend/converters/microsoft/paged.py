@@ -15,7 +15,7 @@ from tvm import relax
 
 from ....ops.kv_cache import Append, Attention
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, graph_of, outputs_of, static_shape
+from ..base import MICROSOFT, Attributes, constant, converts, emit, graph_of, outputs_of, static_shape
 from .heads import count_of
 
 _INPUTS = ("query", "key", "value", "key_cache", "value_cache", "cumulative_sequence_length", "past_seqlens",
@@ -23,6 +23,7 @@ _INPUTS = ("query", "key", "value", "key_cache", "value_cache", "cumulative_sequ
 _TABLES = ("cos", "sin")
 
 
+@converts("PagedAttention", MICROSOFT)
 def paged_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """PagedAttention(q, k, v, key pages, value pages, starts, lengths before, table, cos, sin).
 
@@ -91,7 +92,3 @@ def _places(inputs: Any, tokens: int) -> dict[str, Any]:
     first = emit(relax.op.take(inputs[5], sequences, 0, mode="clip"))
     rows = emit(relax.op.take(inputs[6], sequences, 0, mode="clip"))
     return {"lengths": emit(rows + emit(place - first)), "sequences": sequences, "table": inputs[7]}
-
-
-#: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {"PagedAttention": paged_attention}

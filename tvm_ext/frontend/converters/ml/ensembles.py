@@ -10,12 +10,13 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, text
+from ..base import ML, Attributes, constant, converts, emit, text
 from .features import floats
 from .scores import TRANSFORMS, best_label, both, label_above, labels_of, opposite, post_transform, transformed
 from .trees import MODES, Forest, aggregated, forest, leaves, numbered, reals
 
 
+@converts("TreeEnsembleRegressor", ML)
 def regressor(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TreeEnsembleRegressor(x) -> (rows, targets) of float32; a single target is not transformed, as in onnxruntime."""
     targets = int(attributes.get("n_targets", 1))
@@ -36,6 +37,7 @@ def _scores(x: Any, trees: Forest, how: str, base: np.ndarray) -> Any:
     return emit(y + constant(base, dtype)) if base.size else y
 
 
+@converts("TreeEnsembleClassifier", ML)
 def classifier(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TreeEnsembleClassifier(x) -> label and scores of each row.
 
@@ -87,6 +89,7 @@ def of_one(score: Any, kind: str, whole: float) -> Any:
 
 
 # ------------------------------------------------------------ version 5
+@converts("TreeEnsemble", ML)
 def ensemble(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TreeEnsemble(x) -> (rows, targets): inner nodes and leaves apart; a node may ask for membership in a set."""
     targets = int(attributes.get("n_targets", 1))
@@ -149,11 +152,3 @@ def _without_members(trees: Forest, values: np.ndarray) -> Forest:
         trees.splits[chain] = members
         trees.rights[chain] = [*chain[1:], last]
     return trees
-
-
-#: Operator of the domain ai.onnx.ml -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "TreeEnsemble": ensemble,
-    "TreeEnsembleClassifier": classifier,
-    "TreeEnsembleRegressor": regressor,
-}

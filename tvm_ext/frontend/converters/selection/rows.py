@@ -8,9 +8,10 @@ import numpy as np
 from tvm import relax
 
 from ....core.graph.relax_graph import numpy_of, shape_of
-from ..base import Attributes, Converter
+from ..base import Attributes, converts
 
 
+@converts("Gather")
 def gather(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Gather(x, i) -> take that wraps around: -1 is the last row, and no index leaves the tensor.
 
@@ -34,7 +35,3 @@ def _row_numbers(indices: np.ndarray, rows: int) -> np.ndarray:
     if wrong.size:
         raise ValueError(f"index {wrong.flat[0]} lies outside -{rows} .. {rows - 1}")
     return np.where(indices < 0, indices + rows, indices).astype(indices.dtype)
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"Gather": gather}
