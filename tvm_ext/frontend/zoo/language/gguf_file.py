@@ -14,8 +14,7 @@ import numpy as np
 from ....core.errors import ModelError, naming
 from ....core.extras import extra
 from ..sizes import check_sizes
-from .caches import check_cache, with_caches
-from .graph import LlamaSizes, Pages, language_model
+from .graph import LlamaSizes, Pages, check_cache, language_model
 from .weights import BlockMatrix, Matrix, nibbles
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def gguf(
     sizes = _sizes(Fields(reader, path), capacity)
     weights = {str(tensor.name): _matrix(tensor, path) for tensor in reader.tensors}
     shared = shared and Pages.of(sequences, pages, sizes.capacity)
-    return with_caches(language_model(os.path.basename(os.fspath(path)), sizes, weights, every, exact, shared), cache)
+    return language_model(os.path.basename(os.fspath(path)), sizes, weights, every, exact, shared, cache)
 
 
 def _sizes(read: Fields, capacity: int) -> LlamaSizes:
