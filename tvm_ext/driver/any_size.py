@@ -20,7 +20,7 @@ from ..core.settings.states import Axes, growing_axes
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import input_specs
-from ..precision.decide import measured
+from ..precision.sensitivity import measured
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .lower import NO_INSTRUMENTS, SCHEDULED, Clock, Lowered, Programs, start

@@ -16,7 +16,7 @@ from ..core.settings.states import Axes, state_pairs
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
 from ..frontend.reading.shapes import free_shapes, input_specs
-from ..precision.decide import measured, with_kept
+from ..precision.sensitivity import measured, with_kept
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .records import book_of, schedules_of, timings_of

@@ -161,24 +161,18 @@ def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: 
     """onnx.checker over the model without its weights, which are checked already and would only be copied."""
     import onnx
 
-    skeleton = onnx.ModelProto()
-    for part in ("ir_version", "opset_import", "producer_name"):
-        _copy_field(proto, skeleton, part)
-    for part in ("name", "input", "output"):
-        _copy_field(proto.graph, skeleton.graph, part)
-    skeleton.graph.name = skeleton.graph.name or "graph"
-    opset = opsets_of(proto).get("", 0)
-    skeleton.graph.node.extend(
-        _foreign(node) if node.op_type in INTERNAL or is_withdrawn(node, opset) else node for node in nodes
-    )
-    if all(o.domain != _UNCHECKED for o in skeleton.opset_import):
-        skeleton.opset_import.append(onnx.helper.make_opsetid(_UNCHECKED, 1))
-    listed = {value.name for value in skeleton.graph.input}
-    skeleton.graph.input.extend(
+    graph, opset, imports = proto.graph, opsets_of(proto).get("", 0), list(proto.opset_import)
+    if all(o.domain != _UNCHECKED for o in imports):
+        imports.append(onnx.helper.make_opsetid(_UNCHECKED, 1))
+    listed = {value.name for value in graph.input}
+    weights = [
         onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-        for tensor in proto.graph.initializer
+        for tensor in graph.initializer
         if tensor.name not in listed
-    )
+    ]
+    known = [_foreign(node) if node.op_type in INTERNAL or is_withdrawn(node, opset) else node for node in nodes]
+    bare = onnx.helper.make_graph(known, graph.name or "graph", [*graph.input, *weights], graph.output)
+    skeleton = onnx.helper.make_model(bare, opset_imports=imports, ir_version=proto.ir_version)
     for value in (*skeleton.graph.input, *skeleton.graph.output):  # a rank may be unknown, the checker wants one
         if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
             value.type.tensor_type.shape.SetInParent()
@@ -196,14 +190,6 @@ def _foreign(node: onnx.NodeProto) -> onnx.NodeProto:
     new.CopyFrom(node)
     new.domain = _UNCHECKED
     return new
-
-
-def _copy_field(given: onnx.ModelProto | onnx.GraphProto, new: onnx.ModelProto | onnx.GraphProto, field: str) -> None:
-    value = getattr(given, field)
-    if isinstance(value, (int, str)):
-        setattr(new, field, value)
-    else:
-        getattr(new, field).extend(value)
 
 
 def _culprit(model: onnx.ModelProto) -> str:
