@@ -30,8 +30,8 @@ from .checks.attributes import float_defaults, is_stated
 from .checks.checker import Checked
 from .checks.graph_order import inputs_behind, reads_of
 from .checks.inference import check_inner, dims_known, types_of_outputs
-from .checks.operators import FIX, lacks_converter, refusal
-from .checks.refusal import ConverterFailed, Refusal, TooLong, unsupported
+from .checks.operators import lacks_converter, refusal
+from .checks.refusal import FIX, ConverterFailed, Refusal, TooLong, unsupported
 from .control_flow import sequences
 from .control_flow.branches import convert_if
 from .control_flow.functions import definition

@@ -13,8 +13,9 @@ from ..core.errors import UnsupportedError
 from .checks.checker import Checked
 from .checks.graph_order import reads_of
 from .checks.inference import check_shapes, dims_known, is_sensible, static_type
-from .checks.operators import FIX, refusal
+from .checks.operators import refusal
 from .checks.output_types import output_types
+from .checks.refusal import FIX
 from .graph_importer import GraphImporter
 from .reading.shapes import agree
 

@@ -14,12 +14,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import onnx
+from onnx import helper
+
 from ..frontend.naming import node_labels
 from ..ops import Kind, of
 
 if TYPE_CHECKING:
-    import onnx
-
     from ..frontend.checks.checker import Checked
 
 #: Name of the input that has the switches, and the beginning of all names that are added.
@@ -110,17 +111,12 @@ class _Graph:
         return False
 
     def _is_float32(self, value: str) -> bool:
-        import onnx
-
         if value in self._checked.weights:
             return str(self._checked.weights[value].dtype) == "float32"
         known = self._checked.types.get(value)
         return known is not None and known.tensor_type.elem_type == onnx.TensorProto.FLOAT
 
     def with_switches(self, values: Iterable[str], ir_version: int) -> onnx.ModelProto:
-        import onnx
-        from onnx import helper
-
         numbers = {value: i for i, value in enumerate(values)}
         rounding = _rounding if self._dtype == "bfloat16" else _cast
         nodes = [_constant("split", _SPLIT)]
@@ -169,17 +165,12 @@ def _name(value: str, step: str = "rounded") -> str:
 
 
 def _constant(name: str, value: float) -> onnx.NodeProto:
-    import onnx
-    from onnx import helper
-
     tensor = helper.make_tensor("", onnx.TensorProto.FLOAT, [], [value])
     return helper.make_node("Constant", [], [_name(name, "")], value=tensor)
 
 
 def _cast(value: str, number: int) -> list[onnx.NodeProto]:
     """switch ? float32(float16(value)) : value; what is too large becomes infinite, which no sum takes back."""
-    import onnx
-
     steps: tuple[_Step, ...] = (
         ("Constant", [], "number"),
         ("Gather", [SWITCHES, _name(value, "number")], "switch"),
@@ -209,9 +200,6 @@ def _rounding(value: str, number: int) -> list[onnx.NodeProto]:
 
 def _nodes(value: str, number: int, steps: Iterable[_Step], kinds: Mapping[str, int]) -> list[onnx.NodeProto]:
     """Nodes of some steps; `kinds` are those that casts make."""
-    import onnx
-    from onnx import helper
-
     index = helper.make_tensor("", onnx.TensorProto.INT64, [], [number])
 
     def attributes(op: str, step: str) -> dict[str, Any]:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 from onnx import helper, numpy_helper
 
 from ..frontend.known_values import evaluated
 from ..ops import Kind, Operator, of
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def fold(model: onnx.ModelProto) -> list[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from .selection import FLOAT_RESULTS
 from .settings import QuantizeSettings
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def quantized_model(

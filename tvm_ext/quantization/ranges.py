@@ -8,16 +8,14 @@ import pathlib
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 
 from ..core.errors import InputError, UnsupportedError
 from .calibration import OneSample, Sample
 from .settings import QuantizeSettings
-
-if TYPE_CHECKING:
-    import onnx
 
 Tell = Callable[[str, int, int], None]
 

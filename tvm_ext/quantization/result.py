@@ -6,16 +6,15 @@ import math
 import os
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from ..core.pages.page import Fold, Note, Part, Shown
 from ..runtime.files import write_whole
 from ..runtime.table import Cell, Column, Table, Value, plain_named
 from .accuracy import LayerAccuracy
 from .settings import QuantizeSettings
-
-if TYPE_CHECKING:
-    import onnx
 
 COLUMNS = (
     "nodes", "operator", "computed in", "result", Column("SQNR", "dB"), Column("error of range", form=".2e"),

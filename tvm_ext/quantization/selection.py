@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+
+import onnx
 
 from ..core.errors import OptionError
 from ..ops.table import of
 from .settings import QuantizeSettings, check_operators, known_operators
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def select(model: onnx.ModelProto, settings: QuantizeSettings) -> dict[str, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
 from ..core.numbers.precision import NARROW_FLOATS, rounded
 from ..ops.table import of
@@ -19,8 +20,6 @@ from .magnitude import BY_NORMS, Chain, attribute
 from .tolerance import Tolerance, winograd_growth
 
 if TYPE_CHECKING:
-    import onnx
-
     from ..core.graph.call_site import Written
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import onnx
 from onnx import numpy_helper
 
 from ..core.errors import OptionError
@@ -15,8 +16,6 @@ from ..frontend.naming import node_labels
 from ..runtime.plain import read, reading
 
 if TYPE_CHECKING:
-    import onnx
-
     from ..runtime.model import CompiledModel
 
 

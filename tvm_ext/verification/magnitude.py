@@ -9,17 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 from onnx import helper
 
 from ..ops import Kind, of
 from .tolerance import FUNCTION_LENGTH
-
-if TYPE_CHECKING:
-    import onnx
-
 
 #: Roundings that passes add: a constant that was put together of several, a division that is a product.
 FOLDED = 4

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+import onnx.inliner
 
 from ...core.errors import ModelError, UnsupportedError
 from ...runtime.spec import TensorSpec
@@ -20,10 +22,6 @@ from .calls import check_calls
 from .graph_order import check_names, sorted_nodes
 from .inference import inferred_types
 from .operators import INTERNAL, check_operators, check_versions, is_withdrawn, opsets_of
-
-if TYPE_CHECKING:
-    import onnx
-
 
 #: A domain that ONNX's checker knows nothing of.
 _UNCHECKED = "com.microsoft"
@@ -132,8 +130,6 @@ def inlined(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
     """
     if not proto.functions:
         return proto
-    import onnx.inliner
-
     check_calls(proto, name)
     try:
         return onnx.inliner.inline_local_functions(proto)
@@ -159,8 +155,6 @@ def _weights(graph: onnx.GraphProto, name: str, numbers: bool) -> tuple[dict[str
 
 def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: str) -> None:
     """onnx.checker over the model without its weights, which are checked already and would only be copied."""
-    import onnx
-
     graph, opset, imports = proto.graph, opsets_of(proto).get("", 0), list(proto.opset_import)
     if all(o.domain != _UNCHECKED for o in imports):
         imports.append(onnx.helper.make_opsetid(_UNCHECKED, 1))
@@ -194,8 +188,6 @@ def _foreign(node: onnx.NodeProto) -> onnx.NodeProto:
 
 def _culprit(model: onnx.ModelProto) -> str:
     """The node that does not pass; onnx.checker names it only if it has a name."""
-    import onnx
-
     context = onnx.checker.C.CheckerContext()
     context.ir_version = model.ir_version
     context.opset_imports = {o.domain: o.version for o in model.opset_import}

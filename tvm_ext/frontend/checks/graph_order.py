@@ -5,14 +5,12 @@ from __future__ import annotations
 import graphlib
 import heapq
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+
+import onnx
 
 from ...core.errors import ModelError
 from ..naming import node_label
 from ..reading.walk import inner_graphs
-
-if TYPE_CHECKING:
-    import onnx
 
 _REPAIR = "export the model again; onnx.checker.check_model(path) lists what else is wrong"
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import onnx
+import onnx
+from onnx import helper
 
+if TYPE_CHECKING:
     from ...core.graph.offload_plan import OffloadedRegion
 
 #: Of the node; no model of anybody else has it.
@@ -31,8 +32,6 @@ def region_node(
         outputs: value that it makes -> label of the node that makes it, and its type.
         nodes: label of each node in it -> its operator, and why it is there.
     """
-    from onnx import helper
-
     return helper.make_node(
         _OPERATOR, inputs, list(outputs), name, domain=DOMAIN, program=program, nodes=list(nodes),
         ops=[op for op, _ in nodes.values()], reasons=[why for _, why in nodes.values()],
@@ -92,8 +91,6 @@ def call_of(node: onnx.NodeProto, inputs: Sequence[Any]) -> tuple[list[Any], Off
 
 
 def _read(node: onnx.NodeProto, name: str) -> Any:
-    from onnx import helper
-
     return next(helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name)
 
 

@@ -6,7 +6,9 @@ import difflib
 import os
 import pathlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from ...core.errors import OptionError, ToolError
 from ...runtime.files import whole_file
@@ -14,9 +16,6 @@ from .bert import bert
 from .mlp import mlp
 from .mobilenet import mobilenet_v2
 from .resnet import resnet18, resnet34, resnet50
-
-if TYPE_CHECKING:
-    import onnx
 
 #: Model name -> builder.
 MODELS: dict[str, Callable[..., onnx.ModelProto]] = {

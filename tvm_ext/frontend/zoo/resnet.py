@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+
+import onnx
 
 from .builder import GraphBuilder, Value
 from .parameters import Parameters
 from .sizes import check_sizes
-
-if TYPE_CHECKING:
-    import onnx
 
 Range = tuple[float, float]
 Block = Callable[[GraphBuilder, Value, str, int, int, Range], Value]

@@ -7,18 +7,16 @@ import os
 import struct
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 
 from ....core.errors import ModelError, naming
 from ....core.extras import extra
 from ..sizes import check_sizes
 from .graph import LlamaSizes, Pages, check_cache, language_model
 from .weights import BlockMatrix, Matrix, nibbles
-
-if TYPE_CHECKING:
-    import onnx
 
 #: Numbers of a block of the types that have such.
 _BLOCK = 32

@@ -19,15 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from ....core.errors import ModelError, OptionError
 from .weights import BlockMatrix, Matrix, joined
-
-if TYPE_CHECKING:
-    import onnx
 
 _MICROSOFT = "com.microsoft"
 #: What `accuracy_level` says: products may be of 8-bit numbers, as wide as a kernel likes.
@@ -234,8 +233,6 @@ class _Graph:
         return self._cast(inside, result, f"{result}.cast", "float32") if narrow else result
 
     def _cast(self, x: str, output: str, name: str, dtype: str) -> str:
-        from onnx import helper
-
         return self._node("Cast", name, [x], outputs=[output], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def _feed_forward(self, h: str, name: str) -> str:
@@ -288,8 +285,6 @@ class _Graph:
 
     # ------------------------------------------------------------ the file
     def _constant(self, name: str, array: np.ndarray) -> str:
-        from onnx import numpy_helper
-
         if name not in self._known:
             self._known.add(name)
             self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
@@ -300,8 +295,6 @@ class _Graph:
         **attributes: Any,
     ) -> str:  # fmt: skip
         """A node; returns its first output."""
-        from onnx import helper
-
         outputs = list(outputs) or [f"{name}.out"]
         self._nodes.append(helper.make_node(operator, list(inputs), outputs, name, domain=domain, **attributes))
         return outputs[0]
@@ -312,8 +305,6 @@ class _Graph:
         Raises:
             ModelError: tensors that no node reads.
         """
-        from onnx import TensorProto, helper
-
         if extra := sorted(self._weights.keys() - self._used):
             raise ModelError(f"tensors of no Llama model: {', '.join(extra[:8])}", fix="give a model of that family")
         sizes, info, pages = self._sizes, helper.make_tensor_value_info, self._pages

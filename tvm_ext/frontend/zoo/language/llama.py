@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
 from ....core.errors import OptionError
 from ..parameters import Parameters, between, kaiming
 from ..sizes import check_sizes
 from .graph import LlamaSizes, Pages, check_cache, language_model
 from .weights import Matrix, in_blocks
-
-if TYPE_CHECKING:
-    import onnx
 
 #: Numbers with a scale of their own, as onnxruntime has kernels for.
 _BLOCKS = (16, 32, 64, 128, 256)
