@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import onnx
 from tvm import relax
 
-if TYPE_CHECKING:
-    from ..core.graph.provenance import Provenance
-    from .trace import Trace
+from ..core.graph.provenance import Provenance
+from .trace import Trace
 
 
 def folded_nodes(nodes: Iterable[onnx.NodeProto], trace: Trace, provenance: Provenance) -> dict[str, str]:

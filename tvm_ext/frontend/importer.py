@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
+from tvm.ir import IRModule
 
 from ..core.errors import UnsupportedError, naming
 from ..core.graph.offload_plan import OffloadedRegion, OffloadPlan
 from ..core.graph.ownership import OFFLOAD, Ownership
 from ..core.graph.provenance import Provenance
 from ..core.graph.relax_graph import dtype_of, shape_of
+from ..core.numbers.storage import Growth
 from ..core.options import CompileOptions
+from ..core.passes import CompileContext
 from ..core.plan import Kernel
 from ..runtime.spec import TensorSpec
 from .checks.checker import Checked, check_model
@@ -30,13 +33,7 @@ from .reading.reader import Source
 from .reading.shapes import agree, dims_of, text_of
 from .reading.tensors import type_name
 from .relax_names import named_module
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-
-    from ..core.numbers.storage import Growth
-    from ..core.passes import CompileContext
-    from .trace import Trace
+from .trace import Trace
 
 
 @dataclass(frozen=True)

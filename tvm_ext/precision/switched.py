@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 from onnx import helper
 
+from ..frontend.checks.checker import Checked
 from ..frontend.naming import node_labels
 from ..ops import Kind, of
-
-if TYPE_CHECKING:
-    from ..frontend.checks.checker import Checked
 
 #: Name of the input that has the switches, and the beginning of all names that are added.
 SWITCHES = "tvm_ext_precision"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,9 +17,7 @@ import onnx
 from ..runtime.table import Plain, plain_fields
 from ..verification.reference import onnxruntime_session
 from .calibration import Sample
-
-if TYPE_CHECKING:
-    from .ranges import Tell
+from .ranges import Tell
 
 #: Samples that are compared, evenly picked of those given: more of them change the figures' last digits only.
 SAMPLES = 8

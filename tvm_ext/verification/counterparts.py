@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 
+from ..core.graph.call_site import Written
 from ..core.numbers.precision import NARROW_FLOATS, rounded
 from ..ops.table import of
 from .kernel_calls import Call, Graph, KernelCalls
 from .magnitude import BY_NORMS, Chain, attribute
 from .tolerance import Tolerance, winograd_growth
-
-if TYPE_CHECKING:
-    from ..core.graph.call_site import Written
 
 
 @dataclass(frozen=True)

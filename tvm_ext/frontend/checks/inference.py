@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import onnx
 from onnx import defs, helper, numpy_helper, shape_inference
 from tvm import relax
@@ -26,8 +27,6 @@ from ..reading.shapes import agree, text_of
 from ..reading.tensors import NO_NUMBERS, type_name
 from .refusal import UNFIT
 
-if TYPE_CHECKING:
-    import numpy as np
 #: Elements of a constant that inference may want to see: shapes, axes.
 SMALL = 1024
 #: Indices within a kernel are of 32 bits.

@@ -5,8 +5,6 @@ while i < n: s = f(s); i = i + 1   ->   i = 0, 1, ..., n: n steps, whatever f is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -14,9 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from ..checks.graph_order import reads_of
 from ..checks.refusal import Refusal
-
-if TYPE_CHECKING:
-    from .subgraph import Graph
+from .subgraph import Graph
 
 #: Steps that are counted one by one.
 _MOST = 20_000

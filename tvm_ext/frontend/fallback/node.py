@@ -6,13 +6,12 @@ y = tvm_ext.fallback.Region(x) {program, nodes, ops, reasons, makers, types}   -
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
 from onnx import helper
 
-if TYPE_CHECKING:
-    from ...core.graph.offload_plan import OffloadedRegion
+from ...core.graph.offload_plan import OffloadedRegion
 
 #: Of the node; no model of anybody else has it.
 DOMAIN = "tvm_ext.fallback"

@@ -7,8 +7,9 @@ y = Relu(x); s = Cast(y, STRING); n = LabelEncoder(s); z = Mul(n, 2)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
+import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
@@ -26,9 +27,6 @@ from ..reading.tensors import NO_NUMBERS, type_name
 from ..surveyor import Surveyor
 from .node import DOMAIN, region_node
 from .regions import Regions
-
-if TYPE_CHECKING:
-    import numpy as np
 
 #: dtypes of numpy's own, in which onnxruntime takes and gives arrays.
 _DTYPES = frozenset(
