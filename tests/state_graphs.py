@@ -88,8 +88,8 @@ def expected(x: np.ndarray, at: int, past: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def decoder(
-    steps: int | str, rows: int = LENGTH, heads: int = 4, groups: int = 2, batch: int = 1, cosines: int = 0,
-    halves: bool = False,
+    steps: int | str, rows: int = LENGTH, heads: int = 4, groups: int = 2, batch: int | str = 1,
+    cosines: int = 0, halves: bool = False,
 ) -> onnx.ModelProto:  # fmt: skip
     """Attention over a cache of so many rows, of `steps` new tokens: x, lengths less one, and the longest of them.
 

@@ -15,6 +15,7 @@ LEAST_OPERATORS = 3
 #: "path::name" of sets of operators outside of the table, each with its reason.
 OPERATOR_NAMES = {
     "tvm_ext/byoc/testing/models.py::_others": "models to test back ends with, and what each is about",
+    "tvm_ext/byoc/systolic/lowering/pooling.py::POOLINGS": "the back end's poolings, and how each reduces",
     "tvm_ext/core/numbers/storage.py::chain_of": "the forms of a decode, which core knows itself",
     "tvm_ext/frontend/checks/operators.py::_ALL_VERSIONS": "which own converters read more than the stock ones",
     "tvm_ext/frontend/converters/microsoft/nchwc.py::_POOLS": "a domain's operators",

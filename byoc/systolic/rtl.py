@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: What can be written: a PE, the GEMM unit (PEs, skew registers, the sequencer of folds), or the whole chip.
 PARTS = ("element", "array", "core")
-#: What the vector unit does, of :data:`.code.isa.VectorOp`; the others need exp or erf.
+#: What the vector unit does in hardware, of :data:`.code.isa.VectorOp`.
 OPERATIONS = ("add", "multiply", "relu", "dequantize", "quantize")
 _MOST = {
     "rows": 64,

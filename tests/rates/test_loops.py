@@ -12,7 +12,7 @@ from tvm_ext.rates.loops import CHAINS, call_of_fma, call_of_read, read_kernel, 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_read_sums_every_element(threads):
     machine = Machine.detect(None, threads)
-    module = tvm.compile(loops.for_threads(read_kernel(machine.lanes), threads, "read"), target=machine.target())
+    module = tvm.compile(read_kernel(machine.lanes, threads, "read"), target=machine.target())
     shape, start = (threads, 3, CHAINS, machine.lanes), 5
     x = np.random.default_rng(1).integers(-9, 9, shape).astype(np.float32)
     out = tvm.runtime.tensor(np.full((shape[0], *shape[2:]), np.nan, np.float32))
@@ -59,7 +59,7 @@ def test_an_exchange_reads_what_a_thread_wrote(shift):
 
 def test_a_chain_of_integers_is_as_long_as_it_says():
     machine = Machine.detect(None, 1)
-    module = tvm.compile(loops.chain_kernel, target=machine.target())
+    module = tvm.compile(loops.chain_kernel(), target=machine.target())
     factor, value = 0x9E3779B97F4A7C15, 1
     x = tvm.runtime.tensor(np.array([value, factor], np.uint64))
     module["chain"](7, x)

@@ -9,13 +9,16 @@ launch:   a parallel loop with nothing in it
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 import tvm
-from tvm.script import tirx as T
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
 
 #: sums or chains at once: latency (4 cycles) times throughput (2 a cycle), with some to spare; they fit 16 registers
 CHAINS = 10
@@ -41,119 +44,109 @@ class Vectors(Protocol):
     def target(self) -> tvm.target.Target: ...
 
 
-@T.macro
-def _sum(x, first, passes, steps, lanes, out, t):  # type: ignore[no-untyped-def]
+def declared(name: str, counts: Sequence[str], buffers: Sequence[tuple[tuple[Any, ...], str]]) -> list[Any]:
+    """Parameters of the function that is being built: numbers of int32, then buffers by shape and dtype."""
+    T.func_name(name)
+    T.func_attr({"global_symbol": name, "tirx.noalias": True})
+    numbers = [T.arg(count, tirx.Var(count, "int32")) for count in counts]
+    return [*numbers, *(T.arg(f"p{i}", T.buffer(*of)) for i, of in enumerate(buffers))]
+
+
+@contextlib.contextmanager
+def _chains(lanes: int, first: Any, out: Any, t: Any) -> Iterator[Callable[[Callable[[Any, Any], Any]], None]]:
+    """CHAINS vectors in registers, which are out[t] at the end.
+
+    Args:
+        first: number of a chain -> what each of its lanes begins with.
+
+    Yields:
+        Replaces each vector: takes a function of the vector, or of its lanes, and the number of the chain.
+    """
+    chains, index, vector = T.alloc_buffer((CHAINS, lanes), "float32", scope="local"), _lanes(0, lanes), _type(lanes)
+
+    def step(value: Callable[[Any, Any], Any]) -> None:
+        with T.unroll(CHAINS) as c:
+            T.buffer_store(chains, value(chains.vload([c, 0], vector), c), [c, index])
+
+    step(lambda _, c: _spread(first(c), lanes))
+    yield step
+    with T.unroll(CHAINS) as c:
+        T.buffer_store(out, chains.vload([c, 0], vector), [t, c, index])
+
+
+def _sum(x: Any, first: Any, passes: Any, steps: Any, lanes: int, out: Any, t: Any) -> None:
     """out[t] = sum of x[first:] as (steps, CHAINS, lanes), so many times."""
-    sums = T.alloc_buffer((CHAINS, lanes), "float32", scope="local")
-    for c in T.unroll(CHAINS):
-        for v in T.vectorized(lanes):
-            sums[c, v] = T.float32(0)
-    for _ in T.serial(passes):
-        for i in T.serial(steps):
-            for c in T.unroll(CHAINS):
-                for v in T.vectorized(lanes):
-                    sums[c, v] = sums[c, v] + x[first + (i * CHAINS + c) * lanes + v]
-    for c in T.unroll(CHAINS):
-        for v in T.vectorized(lanes):
-            out[t, c, v] = sums[c, v]
+    with _chains(lanes, lambda c: tirx.const(0, "float32"), out, t) as step, T.serial(passes), T.serial(steps) as i:
+        step(lambda total, c: total + x.vload([first + (i * CHAINS + c) * lanes], _type(lanes)))
 
 
-def for_threads(kernel: tvm.tirx.PrimFunc, threads: int, name: str) -> tvm.tirx.PrimFunc:
-    """The kernel under this name with its first argument, the number of threads, fixed: TVMScript is parsed once."""
-    return kernel.specialize({kernel.params[0]: threads}).with_attr("global_symbol", name)
-
-
-def read_kernel(lanes: int) -> tvm.tirx.PrimFunc:
-    """read(threads, passes, start, steps, x, out): x[start:] as (threads, steps, CHAINS, lanes), summed over steps."""
-
-    @T.prim_func(s_tir=True)
-    def read(  # type: ignore[no-untyped-def]
-        threads: T.int32, passes: T.int32, start: T.int32, steps: T.int32, x_of: T.handle, out_of: T.handle
-    ):
-        T.func_attr({"global_symbol": "read", "tirx.noalias": True})
-        size = T.int32()
-        x = T.match_buffer(x_of, (size,), "float32")
-        out = T.match_buffer(out_of, (threads, CHAINS, lanes), "float32")
-        for t in T.parallel(threads):
+def read_kernel(lanes: int, threads: int, name: str) -> tirx.PrimFunc:
+    """NAME(passes, start, steps, x, out): x[start:] as (threads, steps, CHAINS, lanes), summed over steps."""
+    x_of, out_of = ((tirx.Var("size", "int32"),), "float32"), ((threads, CHAINS, lanes), "float32")
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        passes, start, steps, x, out = declared(name, ["passes", "start", "steps"], [x_of, out_of])
+        with T.sblock("root"), T.parallel(threads) as t:
             _sum(x, start + t * steps * CHAINS * lanes, passes, steps, lanes, out, t)
+    return builder.get()
 
-    return read
 
-
-def exchange_kernel(lanes: int, threads: int) -> tvm.tirx.PrimFunc:
+def exchange_kernel(lanes: int, threads: int) -> tirx.PrimFunc:
     """exchange(passes, steps, shift, x, out): in each pass all threads write their share, then read one."""
-
-    @T.prim_func(s_tir=True)
-    def exchange(  # type: ignore[no-untyped-def]
-        passes: T.int32, steps: T.int32, shift: T.int32, x_of: T.handle,
-        out: T.Buffer((threads, CHAINS, lanes), "float32"),  # type: ignore[valid-type]
-    ):  # fmt: skip
-        T.func_attr({"global_symbol": "exchange", "tirx.noalias": True})
-        size = T.int32()
-        x = T.match_buffer(x_of, (size,), "float32")
-        for p in T.serial(passes):
-            for t in T.parallel(threads):
-                for i in T.serial(steps):
-                    for c in T.unroll(CHAINS):
-                        for v in T.vectorized(lanes):
-                            x[((t * steps + i) * CHAINS + c) * lanes + v] = T.Cast("float32", p + 1)
-            for t in T.parallel(threads):
+    x_of, out_of = ((tirx.Var("size", "int32"),), "float32"), ((threads, CHAINS, lanes), "float32")
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        passes, steps, shift, x, out = declared("exchange", ["passes", "steps", "shift"], [x_of, out_of])
+        with T.sblock("root"), T.serial(passes) as p:
+            with T.parallel(threads) as t, T.serial(steps) as i, T.unroll(CHAINS) as c:
+                place = ((t * steps + i) * CHAINS + c) * lanes
+                T.buffer_store(x, _spread((p + 1).astype("float32"), lanes), [_lanes(place, lanes)])
+            with T.parallel(threads) as t:
                 _sum(x, (t + shift) % threads * steps * CHAINS * lanes, 1, steps, lanes, out, t)
-
-    return exchange
-
-
-def fma_kernel(lanes: int) -> tvm.tirx.PrimFunc:
-    """fma(threads, steps, a, b, out): CHAINS multiply-adds of vectors a step and thread."""
-
-    @T.prim_func(s_tir=True)
-    def fma(  # type: ignore[no-untyped-def]
-        threads: T.int32,
-        steps: T.int32,
-        a: T.Buffer((lanes,), "float32"),  # type: ignore[valid-type]
-        b: T.Buffer((lanes,), "float32"),  # type: ignore[valid-type]
-        out_of: T.handle,
-    ):
-        T.func_attr({"global_symbol": "fma", "tirx.noalias": True})
-        out = T.match_buffer(out_of, (threads, CHAINS, lanes), "float32")
-        for t in T.parallel(threads):
-            chains = T.alloc_buffer((CHAINS, lanes), "float32", scope="local")
-            for c in T.unroll(CHAINS):
-                for v in T.vectorized(lanes):
-                    chains[c, v] = T.Cast("float32", c)
-            for _ in T.serial(steps):
-                for c in T.unroll(CHAINS):
-                    for v in T.vectorized(lanes):
-                        chains[c, v] = chains[c, v] * a[v] + b[v]
-            for c in T.unroll(CHAINS):
-                for v in T.vectorized(lanes):
-                    out[t, c, v] = chains[c, v]
-
-    return fma
+    return builder.get()
 
 
-@T.prim_func(s_tir=True)
-def chain_kernel(steps: T.int32, x: T.Buffer((2,), "uint64")):  # type: ignore[no-untyped-def,valid-type]
-    """chain(steps, x): x[0] after so many steps with the factor x[1]."""
-    T.func_attr({"global_symbol": "chain", "tirx.noalias": True})
-    last = T.alloc_buffer((1,), "uint64", scope="local")
-    last[0] = x[0]
-    for _ in T.serial(steps):
-        last[0] = T.bitwise_xor(last[0], x[1]) * x[1]
-    x[0] = last[0]
+def fma_kernel(lanes: int, threads: int, name: str) -> tirx.PrimFunc:
+    """NAME(steps, a, b, out): CHAINS multiply-adds of vectors a step and thread."""
+    operand, out_of = ((lanes,), "float32"), ((threads, CHAINS, lanes), "float32")
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        steps, a, b, out = declared(name, ["steps"], [operand, operand, out_of])
+        root, each = T.sblock("root"), T.parallel(threads)
+        with root, each as t, _chains(lanes, lambda c: c.astype("float32"), out, t) as step, T.serial(steps):
+            step(lambda last, c: last * a.vload([0], _type(lanes)) + b.vload([0], _type(lanes)))
+    return builder.get()
 
 
-def launch_kernel(threads: int) -> tvm.tirx.PrimFunc:
+def chain_kernel() -> tirx.PrimFunc:
+    """chain(steps, x): x[0] after so many steps with the factor x[1], uint64."""
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        steps, x = declared("chain", ["steps"], [((2,), "uint64")])
+        with T.sblock("root"):
+            last = T.alloc_buffer((1,), "uint64", scope="local")
+            T.buffer_store(last, x[0], [0])
+            with T.serial(steps):
+                T.buffer_store(last, (last[0] ^ x[1]) * x[1], [0])
+            T.buffer_store(x, last[0], [0])
+    return builder.get()
+
+
+def launch_kernel(threads: int) -> tirx.PrimFunc:
     """launch(count, out): so many parallel loops, each of which writes which one it was."""
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        count, out = declared("launch", ["count"], [((threads, 64), "int32")])
+        with T.sblock("root"), T.serial(count) as n, T.parallel(threads) as t:
+            T.buffer_store(out, n, [t, 0])
+    return builder.get()
 
-    @T.prim_func(s_tir=True)
-    def launch(count: T.int32, out: T.Buffer((threads, 64), "int32")):  # type: ignore[no-untyped-def,valid-type]
-        T.func_attr({"global_symbol": "launch", "tirx.noalias": True})
-        for n in T.serial(count):
-            for t in T.parallel(threads):
-                out[t, 0] = n
 
-    return launch
+def _type(lanes: int) -> str:
+    return f"float32x{lanes}" if lanes > 1 else "float32"
+
+
+def _spread(value: Any, lanes: int) -> Any:
+    return tirx.Broadcast(value, lanes) if lanes > 1 else value
+
+
+def _lanes(first: Any, lanes: int) -> Any:
+    return tirx.Ramp(first, 1, lanes) if lanes > 1 else first
 
 
 def call_of_read(machine: Vectors, floats: int, passes: int = 1) -> tuple[Callable[[], Any], int]:
@@ -166,7 +159,7 @@ def call_of_read(machine: Vectors, floats: int, passes: int = 1) -> tuple[Callab
     steps = -(-floats // (threads * CHAINS * lanes))
     x = np.resize(np.random.default_rng(0).random((1 << 20) - 3, dtype=np.float32), (threads, steps, CHAINS, lanes))
     argument, out = tvm.runtime.tensor(x.ravel()), tvm.runtime.tensor(np.zeros((threads, CHAINS, lanes), np.float32))
-    function = tvm.compile(for_threads(read_kernel(lanes), threads, "read"), target=machine.target())["read"]
+    function = tvm.compile(read_kernel(lanes, threads, "read"), target=machine.target())["read"]
     function(passes, 0, steps, argument, out)
     np.testing.assert_allclose(out.numpy(), passes * x.sum(1, dtype=np.float64), rtol=1e-3)
     return lambda: function(passes, 0, steps, argument, out), passes * x.nbytes
@@ -176,7 +169,7 @@ def call_of_fma(machine: Vectors, steps: int) -> tuple[Callable[[], Any], float]
     """A call of `steps` multiply-adds a chain in all, shared among the machine's threads, checked against their closed
     form; and how many operations it does."""
     lanes, threads = machine.lanes, machine.threads
-    function = tvm.compile(for_threads(fma_kernel(lanes), threads, "fma"), target=machine.target())["fma"]
+    function = tvm.compile(fma_kernel(lanes, threads, "fma"), target=machine.target())["fma"]
     a, b = (tvm.runtime.tensor(np.full(lanes, v, np.float32)) for v in (0.5, 1.0))
     out = tvm.runtime.tensor(np.zeros((threads, CHAINS, lanes), np.float32))
     each = steps // threads

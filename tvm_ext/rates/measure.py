@@ -36,7 +36,7 @@ _MORE_ROUNDS, _BUSY = 20, 1.2
 _READ_BYTES, _STEPS, _TILE_STEPS, _LAUNCHES = 4 << 20, 20_000, 1000, 20
 #: The share of a cache that a buffer takes to lie in it, and the most that is read for L3. What is read as memory are
 #: windows of a buffer four times as large as L3, where that is not too much to touch.
-_SHARE, _MOST_OF_L3, _MOST, _WINDOW = 0.25, 64 << 20, 256 << 20, 16 << 20
+_SHARE, _MOST_OF_L3, _MOST, _WINDOW = 0.25, 64 << 20, 128 << 20, 16 << 20
 #: The share of the reads from memory that are faster than the figure.
 _FASTER = 1 / 3
 #: One instruction for each rate of products, and what tiles load.
@@ -149,12 +149,11 @@ class _Bench:
 
     def _functions(self, lanes: int) -> dict[str, Any]:
         threads = self._threads
-        read, fma, half = loops.read_kernel(lanes), loops.fma_kernel(lanes), loops.fma_kernel(max(1, lanes // 2))
-        several = {"fma": (fma, 1), "fma_all": (fma, threads), "fma_half": (half, 1),
-                   "read": (read, 1), "read_all": (read, threads)}  # fmt: skip
+        fma = {"fma": (lanes, 1), "fma_all": (lanes, threads), "fma_half": (max(1, lanes // 2), 1)}
         return {
-            **{name: loops.for_threads(kernel, count, name) for name, (kernel, count) in several.items()},
-            "chain": loops.chain_kernel, "launch": loops.launch_kernel(threads),
+            **{name: loops.fma_kernel(*of, name) for name, of in fma.items()},
+            **{name: loops.read_kernel(lanes, t, name) for name, t in {"read": 1, "read_all": threads}.items()},
+            "chain": loops.chain_kernel(), "launch": loops.launch_kernel(threads),
             "exchange": loops.exchange_kernel(lanes, threads),
             **{p.rate: product_loops.product_kernel(p, 1, p.rate, lanes) for p in self._products},
             **({"tile_read": product_loops.tile_read_kernel()} if self._loads else {}),

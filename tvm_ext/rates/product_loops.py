@@ -34,7 +34,7 @@ from .instructions import (
     vpdpbusd,
     vpmaddwd,
 )
-from .loops import Vectors
+from .loops import Vectors, declared
 
 #: Accumulators of a loop of dot products: six cycles of latency, two a cycle, and some to spare.
 DOT_CHAINS = 14
@@ -58,7 +58,7 @@ def product_kernel(product: Product, threads: int, name: str, lanes: int = LANES
 def _dot_kernel(product: Product, threads: int, name: str, lanes: int) -> tirx.PrimFunc:
     vector, index, sums_there = f"{product.result}x{lanes}", tirx.Ramp(0, 1, lanes), sums_of(product, threads, lanes)
     with IRBuilder() as builder, T.prim_func(s_tir=True):
-        steps, x, w, out = _declared(name, ["steps"], [((1,), "int32"), ((lanes,), "int32"), sums_there])
+        steps, x, w, out = declared(name, ["steps"], [((1,), "int32"), ((lanes,), "int32"), sums_there])
         with T.sblock("root"), T.parallel(threads) as t:
             sums = T.alloc_buffer((DOT_CHAINS, lanes), product.result, scope="local")
             with T.unroll(DOT_CHAINS) as c:
@@ -94,7 +94,7 @@ def _first(product: Product) -> int:
 def _tiles_kernel(product: Product, threads: int, name: str) -> tirx.PrimFunc:
     operand = (SIDE, ROWS, COLUMNS), "int32"
     with IRBuilder() as builder, T.prim_func(s_tir=True):
-        steps, config, left, right, out = _declared(
+        steps, config, left, right, out = declared(
             name, ["steps"], [_CONFIGURATION, operand, operand, sums_of(product, threads)]
         )
         with T.sblock("root"), T.parallel(threads) as t:
@@ -117,7 +117,7 @@ def tile_read_kernel() -> tirx.PrimFunc:
     """tile_read(passes, steps, config, x, out): loads x as (steps, 4, 16, 16) float32; out is the last step of it."""
     x_of, out_of = ((tirx.Var("size", "int32"),), "float32"), (LOADED_SHAPE, "float32")
     with IRBuilder() as builder, T.prim_func(s_tir=True):
-        passes, steps, config, x, out = _declared("tile_read", ["passes", "steps"], [_CONFIGURATION, x_of, out_of])
+        passes, steps, config, x, out = declared("tile_read", ["passes", "steps"], [_CONFIGURATION, x_of, out_of])
         with T.sblock("root"):
             tile_instruction("ldtilecfg", T.address_of(config[0]))
             with T.serial(passes), T.serial(steps) as i:
@@ -130,14 +130,6 @@ def tile_read_kernel() -> tirx.PrimFunc:
 
 
 _CONFIGURATION = (64,), "uint8"
-
-
-def _declared(name: str, counts: list[str], buffers: list[tuple[tuple[Any, ...], str]]) -> list[Any]:
-    """Parameters of the function that is being built: numbers, then buffers."""
-    T.func_name(name)
-    T.func_attr({"global_symbol": name, "tirx.noalias": True})
-    numbers = [T.arg(count, tirx.Var(count, "int32")) for count in counts]
-    return [*numbers, *(T.arg(f"p{i}", T.buffer(*of)) for i, of in enumerate(buffers))]
 
 
 def _move(name: str, tile: int, element: Any) -> None:

@@ -17,7 +17,7 @@ from ..runtime.spec import installed_versions
 from .rates import Rates
 
 #: Raised when a rate means something else than before, or is measured in another way.
-_VERSION = 4
+_VERSION = 5
 
 
 def kept(

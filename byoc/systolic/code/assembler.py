@@ -179,7 +179,11 @@ class _Assembly:
         if name == "tensor" and text in names:
             return names.index(text)
         if name in _REAL:
-            return float(text)
+            with np.errstate(over="ignore"):
+                number = float(np.float32(text))  # as the bytes have it
+            if math.isinf(number) and not math.isinf(float(text)):
+                raise ProgramError(f"{name}={text}: a number of float32 is needed")
+            return number
         value = text if choices and isinstance(choices[0], str) else _value(text)
         if choices and value not in choices:
             raise ProgramError(f"{name}={text}: choose of {', '.join(map(str, choices))}")

@@ -48,6 +48,9 @@ def check_composite(composite: Composite, options: SystolicOptions) -> str:
         check_layer(layer, {tensor.name: tensor for tensor in tensors}, options)
         check_fits(layer.problem(composite.result.dtype), options)
         if options.run == "rtl":
+            if layer.reduce:
+                does = f"by which the vector unit does {composite.anchor.op}"
+                return f"the hardware has no REDUCE op={layer.reduce}, {does}"
             return next((problem for step in layer.steps if (problem := missing_operation(step.op))), "")
     except ProgramError as error:
         return error.message

@@ -20,6 +20,7 @@ from tvm_ext.byoc.systolic.rtl import Cells, cells, run_rtl, simulator, verilog
 from tvm_ext.core.errors import OptionError, ProgramError, ToolError
 
 from .cases import SMALL_FLOAT, SMALL_INT8, dense, random_int8
+from .programs import small_program
 
 SMALL = Accelerator(rows=2, cols=3, scratchpad_bytes=256, accumulator_bytes=128, vector_lanes=1, dma_bytes_per_cycle=2)
 MLP = {"w1": (7, 6), "w2": (6, 5), "w3": (5, 4)}
@@ -109,6 +110,33 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ToolError) as caught:
             call()
         assert caught.value.fix == "pip install 'tvm-ext[rtl]'"
+
+
+def test_instructions_that_it_lacks_are_named() -> None:
+    pytest.importorskip("amaranth")
+    with pytest.raises(ProgramError, match="no clip"):
+        simulator(small_program())
+
+
+def test_layers_of_instructions_that_it_lacks_stay_on_the_cpu() -> None:
+    """A convolution runs there; the pooling behind it does not, and the report says why."""
+    rng = np.random.default_rng(2)
+    constants = {"s": np.float32(0.1), "z": np.int8(3), "w": random_int8(rng, (2, 2, 2, 2)), "sw": np.float32(0.02),
+                 "zw": np.int8(0)}  # fmt: skip
+    nodes = [
+        node("QLinearConv", "x s z w sw zw s z", "h"),
+        node("MaxPool", "h", "y", kernel_shape=[2, 2]),
+    ]
+    proto = model(nodes, [value("x", [1, 2, 5, 5], onnx.TensorProto.INT8)],
+                  [value("y", [1, 2, 3, 3], onnx.TensorProto.INT8)], constants, opset=20)  # fmt: skip
+    hardware, regions = dataclasses.replace(SMALL, scratchpad_bytes=512).as_dict(), {}
+    for run in ("functional", "rtl"):
+        options = {**hardware, "when": "always", "run": run}
+        compiled = tvm_ext.compile(proto, offload="systolic", offload_options=options, cache=False)
+        (program,) = compiled.offload_programs().values()
+        regions[run] = {type(i).__name__ for i in program_from_bytes(program).instructions}
+    assert "Reduce" in regions["functional"] and "Reduce" not in regions["rtl"] and "Gemm" in regions["rtl"]
+    assert [op[::2] for op in compiled.report["offload"]["ops"]][1] == ["maxpool_y", "cpu"]
 
 
 def test_a_composite_with_an_operation_that_it_lacks_stays_on_the_cpu() -> None:

@@ -14,8 +14,9 @@ from tvm_ext.cli.app import VERBS, make_parser
 from tvm_ext.cli.shared.options import compile_options
 from tvm_ext.core.options import FLAGS, CompileOptions
 
-#: These compile no model: quantize gives another ONNX model, doctor has its own, machine says what is compiled for.
-OTHERS = {"log", "quantize", "zoo", "new", "doctor", "cache", "machine"}
+#: These compile no model: quantize gives another ONNX model, doctor has its own, machine says what is compiled for, rtl
+#: what programs run on.
+OTHERS = {"log", "quantize", "zoo", "new", "doctor", "cache", "machine", "rtl"}
 COMPILING = sorted(set(VERBS) - OTHERS)
 
 

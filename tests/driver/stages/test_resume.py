@@ -285,9 +285,13 @@ def test_fusion_by_a_function_goes_on_from_grouped(tmp_path: Path) -> None:
 
 
 def test_a_symbolic_batch_and_unknown_stages_are_refused() -> None:
+    free = stage_models.tiny()
+    free.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
     with pytest.raises(UnsupportedError, match="one program a size") as caught:
+        tvm_ext.inspect(free, shapes={"x": ("N", 6)})
+    assert "specialize={'N': (16,)}" in caught.value.fix
+    with pytest.raises(OptionError, match="fixes dimension 0 to 3"):
         tvm_ext.inspect(stage_models.tiny(), shapes={"x": ("N", 6)})
-    assert "shapes={'x': (16, 6)}" in caught.value.fix
     with pytest.raises(OptionError, match="no stage 'group'") as unknown:
         tvm_ext.inspect(stage_models.tiny(), to="group")
     assert "did you mean 'grouped'" in unknown.value.fix

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
+import threading
 from typing import Any
 
 import numpy as np
@@ -148,6 +151,32 @@ def test_a_cache_goes_on_with_a_common_beginning(checked: Any, monkeypatch: pyte
         list(tvm_ext.generate(checked, [12, 13], prompt_cache=cache))
     assert cache.tokens == []
     cache.close()
+
+
+def test_threads_may_use_one_cache(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, texts = tvm_ext.PromptCache(compiled), ([3, 5, 7, 9], [11, 13, 15])
+    wanted = [list(tvm_ext.generate(compiled, text, max_new=6)) for text in texts]
+    begin, step, turn, gate = (
+        tvm_ext.PromptCache.begin,
+        tvm_ext.PromptCache.step,
+        threading.Barrier(2),
+        threading.Lock(),
+    )
+
+    def both_begin(self: Any, text: Any) -> None:
+        begin(self, text)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            turn.wait(0.1)  # only without the lock both threads come here
+
+    def one_steps(self: Any, new: Any) -> Any:
+        with gate:
+            return step(self, new)
+
+    monkeypatch.setattr(tvm_ext.PromptCache, "begin", both_begin)
+    monkeypatch.setattr(tvm_ext.PromptCache, "step", one_steps)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        made = pool.map(lambda text: list(tvm_ext.generate(compiled, text, max_new=6, prompt_cache=cache)), texts)
+        assert list(made) == wanted
 
 
 def test_speculation_and_caches_that_do_not_fit_are_refused(compiled: Any, checked: Any) -> None:

@@ -155,23 +155,64 @@ def test_a_step_that_stops_loses_no_text(
         assert [request.tokens for request in requests] == wanted[:5]
 
 
-def test_logits_that_are_nan_cancel_their_text_only(
-    compiled: Any, wanted: list[list[int]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("wrong", "temperature"), [(np.nan, 0.0), (np.inf, 1.0)])
+def test_logits_that_are_not_finite_end_their_text_only(
+    wrong: float, temperature: float, compiled: Any, wanted: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Scheduler(compiled) as scheduler:
-        broken, other = (scheduler.submit(prompt, max_new=12) for prompt in PROMPTS[:2])
-        step = scheduler._session.step
+        first = scheduler.submit(PROMPTS[0], max_new=12)
+        broken = scheduler.submit(PROMPTS[4], max_new=12, temperature=temperature)
+        other, step = scheduler.submit(PROMPTS[1], max_new=12), scheduler._session.step
 
-        def with_nan(feeds: Any) -> Any:
+        def with_wrong(feeds: Any) -> Any:
             results = step(feeds)
-            results["logits"][0] = np.nan
+            results["logits"][1] = wrong
             return results
 
         with monkeypatch.context() as within:
-            within.setattr(scheduler._session, "step", with_nan)
-            with pytest.raises(RunError):
-                scheduler.step()
-        assert broken.finished == "cancelled" and list(other) == wanted[1]
+            within.setattr(scheduler._session, "step", with_wrong)
+            assert [request for request, _ in scheduler.step()] == [first, other]  # nothing of theirs is lost
+        assert broken.finished == "error" and not broken.tokens
+        with pytest.raises(RunError) as raised:
+            list(broken)
+        assert raised.value is broken.error
+        assert [list(first), list(other)] == [wanted[0], wanted[1]]
+
+
+def test_a_program_of_more_tokens_than_a_sequence_has_is_not_padded_for(model: Any, wanted: list[list[int]]) -> None:
+    """Padding is one sequence, which has room for as many tokens as others."""
+    short = llama(**SIZES, capacity=32, exact=True, sequences=3)
+    dims = {**DIMS, "dims": {"T": (1, 48), "R": (1, 6)}}
+    with Scheduler(tvm_ext.compile(short, specialize={"T": (48,), "R": (3,)}, **dims)) as scheduler:
+        requests = [scheduler.submit(prompt, max_new=12) for prompt in PROMPTS[:2]]
+        assert len(list(scheduler)) == 24
+    assert [request.tokens for request in requests] == wanted[:2]
+
+
+def test_the_last_token_of_another_threads_step_is_not_lost(compiled: Any) -> None:
+    """It may come, and end the text, at any moment of an iteration."""
+    with Scheduler(compiled) as scheduler:
+        request = scheduler.submit([1], max_new=1)
+
+        class Tokens(list[int]):
+            def __len__(self) -> int:
+                count = super().__len__()
+                if not request.finished:
+                    self.append(7)
+                    request.finished = "length"
+                return count
+
+        scheduler._waiting.clear()
+        request.tokens = Tokens()
+        assert list(request) == [7]
+
+
+def test_a_text_of_another_scheduler_is_not_cancelled(compiled: Any, wanted: list[list[int]]) -> None:
+    with Scheduler(compiled) as scheduler, Scheduler(compiled) as other:
+        request = scheduler.submit(PROMPTS[0], max_new=12)
+        with pytest.raises(OptionError):
+            other.cancel(request)
+        assert list(request) == wanted[0]
 
 
 def test_models_and_options_that_do_not_fit_are_refused(compiled: Any) -> None:

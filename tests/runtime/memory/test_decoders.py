@@ -85,19 +85,23 @@ def test_an_exported_decoder_has_its_states(
         sessions[1].step(tokens(1, LENGTH + 1))
 
 
-@pytest.mark.parametrize("cosines", [0, 5])
-def test_a_refused_step_of_several_sequences_changes_none(cosines: int) -> None:
-    session = compiled(decoder(1, rows=6, batch=2, cosines=cosines)).session()
+@pytest.mark.parametrize(("batch", "cosines"), [(2, 0), (2, 5), ("N", 0)])
+def test_a_refused_step_of_several_sequences_changes_none(batch: int | str, cosines: int) -> None:
+    made, count = compiled(decoder(1, rows=6, batch=batch, cosines=cosines)), 2 if batch == 2 else 5
+    assert all(program.batch != 5 for program in made.metadata.programs)  # 5 are composed of several calls
+    session = made.session({"past.key": np.zeros((count, 2, 6, WIDTH), np.float32)})
 
-    def feeds(lengths: list[int]) -> dict[str, np.ndarray]:
-        return {"x": random(2, 1, WIDTH), "lengths": np.int32(lengths), "total": np.array(max(lengths) + 1, "int32")}
+    def feeds(lengths: list[int], seed: int = 0) -> dict[str, np.ndarray]:
+        lengths = [1] * (count - 2) + lengths
+        x = random(count, 1, WIDTH, seed=seed)
+        return {"x": x, "lengths": np.int32(lengths), "total": np.array(max(lengths) + 1, "int32")}
 
     for row in range(4):
         session.step(feeds([row, row]))
     before = session.state
-    for lengths in ([1, 9], [1, cosines or 6], [9, 1], [1, -2]):
+    for seed, lengths in enumerate(([1, 9], [1, cosines or 6], [9, 1], [1, -2]), 1):
         with pytest.raises(InputError, match="'lengths': rows"):
-            session.step(feeds(lengths))
+            session.step(feeds(lengths, seed))
         assert all(np.array_equal(array, before[name]) for name, array in session.state.items())
 
 

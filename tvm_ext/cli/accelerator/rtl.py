@@ -41,6 +41,10 @@ def run(args: argparse.Namespace) -> int:
 
     hardware = Accelerator.from_dict({"rows": args.rows, "cols": args.cols, **dict(map(_setting, args.setting))})
     if args.cells:
+        if args.output or args.part != "array":
+            raise OptionError(
+                "--cells counts those of the array: it takes no -o and no other --part", fix="--json > FILE"
+            )
         parts = cells(hardware, args.dataflow)
         if args.json:
             print_json({"ok": True, "cells": {name: asdict(each) for name, each in parts.items()}})

@@ -81,6 +81,7 @@ def _check_of(rewriter: Rewriter, call: Any, roots: Mapping[Any, Any]) -> Check 
         return None
     kept = [one for loop in nodes_of(kernel.body, tirx.For) if _refuses(loop) for one in nodes_of(loop, tirx.For)]
     if not kept:
+        assert not _refuses(kernel.body), "a kernel refuses outside of a loop, which is not asked before others write"
         return None
     body = tvm_ffi.structural_map(
         kernel.body,

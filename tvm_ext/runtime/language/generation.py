@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
 class PromptCache:
     """The rows of one sequence, which :func:`generate` goes on with where the next prompt begins with the same tokens.
 
+    Threads may use one: each call of the model finds the rows that its text needs.
+
     Args:
         compiled: a model as :func:`generate` takes it.
 
     Attributes:
         tokens: whose rows are in the cache.
+        lock: held from a look at the rows to the end of the calls that need them.
 
     Raises:
         OptionError: the model has another interface or no states.
@@ -32,6 +36,7 @@ class PromptCache:
     def __init__(self, compiled: CompiledModel) -> None:
         self.model, self.sizes = compiled, OneSequence.of(compiled)
         self.tokens: list[int] = []
+        self.lock = threading.Lock()
         self._session = compiled.session()
 
     def begin(self, prompt: Sequence[int]) -> None:
@@ -118,17 +123,18 @@ def _tokens(cache: PromptCache, prompt: list[int], sampling: Sampling, speculate
     left = min(sampling.max_new, sizes.capacity - len(prompt) + 1)
     try:
         while left > 0:
-            cache.begin(text)  # another text may have used it since
-            new, draft = text[len(cache.tokens) :], []
-            while len(new) > sizes.steps:
-                cache.step(new[: sizes.steps])
-                new = new[sizes.steps :]
-            if speculate and len(new) + speculate <= sizes.steps:
-                draft = draft_of(text, min(speculate, left - 1))
-            logits = cache.step([*new, *draft])
-            made = sampling.accepted(logits[len(logits) - len(draft) - 1 :], draft, rng)
-            text += made
-            cache.keep(len(text) - 1)
+            with cache.lock:
+                cache.begin(text)  # another text may have used it since
+                new, draft = text[len(cache.tokens) :], []
+                while len(new) > sizes.steps:
+                    cache.step(new[: sizes.steps])
+                    new = new[sizes.steps :]
+                if speculate and len(new) + speculate <= sizes.steps:
+                    draft = draft_of(text, min(speculate, left - 1))
+                logits = cache.step([*new, *draft])
+                made = sampling.accepted(logits[len(logits) - len(draft) - 1 :], draft, rng)
+                text += made
+                cache.keep(len(text) - 1)
             left = 0 if made[-1] in sampling.stop else left - len(made)
             yield from made
     finally:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from ...core.errors import InputError, OptionError, RunError
+
+if TYPE_CHECKING:  # options of a command line are read without numpy
+    import numpy as np
 
 
 def _option(default: float | None, form: str, text: str) -> Any:
@@ -44,16 +45,23 @@ class Sampling:
 
     def rng(self) -> np.random.Generator:
         """Random numbers of a sequence."""
+        import numpy as np
+
         return np.random.default_rng(self.seed)
 
     def pick(self, logits: np.ndarray, rng: np.random.Generator) -> int:
         """The token that follows, of logits (vocabulary,).
 
         Raises:
-            RunError: they are NaN.
+            RunError: one is NaN or inf, or all are -inf.
         """
-        if np.isnan(logits.max()):
-            raise RunError("logits are NaN", fix="look for NaN or infinity in the weights: tvm_ext.verify(layers=True)")
+        import numpy as np
+
+        if not np.isfinite(logits.max()):
+            raise RunError(
+                f"the largest logit is {logits.max()}",
+                fix="look for NaN or infinity in the weights: tvm_ext.verify(layers=True)",
+            )
         if self.temperature == 0 or self.top_k == 1:
             return int(logits.argmax())
         among = _largest(logits, self.top_k) if 0 < self.top_k < len(logits) else np.arange(len(logits))
@@ -108,6 +116,8 @@ def prompt_of(tokens: Sequence[int], capacity: int, vocabulary: int) -> np.ndarr
     Raises:
         InputError: no whole numbers in one dimension; none, or more than `capacity`; or not of the vocabulary.
     """
+    import numpy as np
+
     try:
         prompt = np.asarray(tokens)
     except (ValueError, TypeError, OverflowError) as error:
@@ -130,4 +140,6 @@ def _ends(stop: Any) -> frozenset[int]:
 
 def _largest(logits: np.ndarray, count: int) -> np.ndarray:
     """Places of the largest, ascending."""
+    import numpy as np
+
     return np.sort(np.argpartition(logits, -count)[-count:])

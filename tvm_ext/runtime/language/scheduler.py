@@ -36,12 +36,15 @@ class Request:
     Attributes:
         prompt: tokens.
         tokens: those made so far.
-        finished: "" as long as there may be more; then "stop", "length" (`max_new`, or a full cache) or "cancelled".
+        finished: "" as long as there may be more; then "stop", "length" (`max_new`, or a full cache), "cancelled", or
+            "error".
+        error: why no token could be drawn, or None; an iterator raises it.
         shared: tokens of the prompt whose rows were there already.
     """
 
     def __init__(self, scheduler: Scheduler, prompt: list[int], sampling: Sampling, most: int) -> None:
         self.prompt, self.tokens, self.finished, self.shared = prompt, list[int](), "", 0
+        self.error: RunError | None = None
         self._scheduler, self.sampling, self.most = scheduler, sampling, most
         self.rng = sampling.rng()
         #: Rows that are computed, and the pages that they are in.
@@ -59,14 +62,17 @@ class Request:
     def __iter__(self) -> Iterator[int]:
         place = 0
         try:
-            while place < len(self.tokens) or not self.finished:
+            while not self.finished or place < len(self.tokens):  # in this order: another thread may add the last token
                 if place == len(self.tokens):
                     self._scheduler.step()
                 for token in self.tokens[place:]:
                     place += 1
                     yield token
-        finally:
+        except GeneratorExit:
             self.cancel()
+            raise
+        if self.error is not None:
+            raise self.error
 
     def __repr__(self) -> str:
         return f"Request({len(self.prompt)} + {len(self.tokens)} tokens: {self.finished or 'under way'})"
@@ -127,8 +133,14 @@ class Scheduler:
         return request
 
     def cancel(self, request: Request) -> None:
-        """Make no more of a text; others go on. Nothing, if it is finished."""
+        """Make no more of a text; others go on. Nothing, if it is finished.
+
+        Raises:
+            OptionError: it is a text of another scheduler.
+        """
         with self._lock:
+            if not request.finished and request not in self.requests:
+                raise OptionError(f"{request} is of another scheduler", fix="request.cancel()")
             if not request.finished:
                 self._finish(request, "cancelled")
 
@@ -142,11 +154,12 @@ class Scheduler:
         """Run once, for all texts under way.
 
         Returns:
-            Each token that was made, with its text; none where only pieces of prompts were taken, or nothing is left.
+            Each token that was made, with its text; none where only pieces of prompts were taken, or nothing is left. A
+            text whose logits are NaN or infinite is finished by an "error", and others go on.
 
         Raises:
             RunError: the program stopped: texts under way are computed anew from the next step on, and lose nothing; or
-                logits of a text are NaN, which is cancelled; or the scheduler is closed.
+                the scheduler is closed.
         """
         with self._lock:
             self._check()
@@ -253,7 +266,7 @@ class Scheduler:
     def _fed(self, parts: Sequence[_Part]) -> Mapping[str, np.ndarray]:
         """What the model takes for a step.
 
-        Where a program for so many tokens and rows is of fixed numbers, there are more of them, of no text.
+        Where a program for not many more tokens and rows is of fixed numbers, the rest of them are of no text.
         """
         sizes = self.sizes
         lengths = [len(part.new) for part in parts]
@@ -261,7 +274,9 @@ class Scheduler:
         rows = [np.arange(end - part.behind, end) for part, end in zip(parts, starts[1:], strict=True)]
         tokens, chosen = np.concatenate([part.new for part in parts]), np.concatenate(rows)
         room = len(parts) < sizes.sequences
-        padded = (pair for pair in sizes.programs if len(tokens) <= pair[0] and len(chosen) <= pair[1])
+        spare = min(max(len(tokens), sizes.sequences), sizes.capacity)  # they are one sequence, of a page for all of it
+        fixed = (pair for pair in sizes.programs if 0 <= pair[0] - len(tokens) <= spare)
+        padded = (pair for pair in fixed if len(chosen) <= pair[1])
         fitting = (pair for pair in padded if room or pair[0] == len(tokens))
         total, behind = next(fitting, (len(tokens), max(len(chosen), 1)))
         table = np.full((sizes.sequences, sizes.each), self._padding, np.int32)
@@ -278,20 +293,17 @@ class Scheduler:
         }  # fmt: skip
 
     def _taken(self, part: _Part, logits: np.ndarray) -> list[int]:
-        """The tokens of a text that a step made, of the logits of its part.
-
-        Raises:
-            RunError: they are NaN; the text is cancelled.
-        """
+        """The tokens of a text that a step made, of the logits of its part; none, and an error, of no finite ones."""
         request, made, before = part.request, list[int](), part.request.rows
         if not part.behind:
             request.rows += len(part.new)
         else:
             try:
                 made = request.sampling.accepted(logits, part.new[len(part.new) - part.behind + 1 :], request.rng)
-            except BaseException:
-                self._finish(request, "cancelled")
-                raise
+            except RunError as error:
+                request.error = error
+                self._finish(request, "error")
+                return []
             request.tokens += made
             request.rows = len(request.text) - 1
         if request.rows // self.sizes.page > before // self.sizes.page:

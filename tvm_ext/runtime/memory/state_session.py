@@ -126,7 +126,7 @@ class StateSession:
         self._lock, self._lost = threading.Lock(), ""
         values = _checked(initial, {name: metadata.inputs[inputs[name]] for name in taken})
         rows = 0 if metadata.symbols else _rows_of(values, [metadata.inputs[inputs[name]] for name in taken])
-        in_place = _updated(metadata)
+        in_place = _updated(metadata, rows)
         pairs = {name: (outputs[output], inputs[name]) for name, output in taken.items()}
         made = {name: _kept(metadata, *pair, rows, pair in in_place) for name, pair in pairs.items()}
         arrays = zeros([(one.sizes, one.numpy_dtype) for _, specs in made.values() for one in specs])
@@ -258,11 +258,14 @@ class StateSession:
         return names_error(list(feeds), list(self._inputs), fix)
 
 
-def _updated(metadata: Metadata) -> set[tuple[int, int]]:
+def _updated(metadata: Metadata, rows: int) -> set[tuple[int, int]]:
     """The states, by output and input, that every program updates in place.
 
-    A batch may be composed of several calls: each of them would update once more what does not depend on the rows.
+    A batch of so many rows that is composed of several calls has none: each call would update once more what does not
+    depend on the rows, and one that is refused would leave the states changed by those before it.
     """
+    if any(program.batch for program in metadata.programs) and all(p.batch != rows for p in metadata.programs):
+        return set()
     common = set.intersection(*(set(program.updates) for program in metadata.programs))
     symbolic = any(program.batch for program in metadata.programs)
     return {pair for pair in common if not symbolic or metadata.inputs[pair[1]].batch_axis is not None}

@@ -7,6 +7,7 @@ import pytest
 
 from tvm_ext.byoc.systolic.code.assembler import assemble, disassemble
 from tvm_ext.byoc.systolic.code.layer import Step
+from tvm_ext.byoc.systolic.code.program import program_from_bytes
 from tvm_ext.byoc.systolic.simulation.functional import run
 from tvm_ext.core.errors import ProgramError
 
@@ -44,6 +45,11 @@ def test_round_trip_without_the_constants() -> None:
         assemble(text)
 
 
+def test_numbers_are_those_of_the_bytes() -> None:
+    program = assemble(disassemble(small_program()).replace("low=1.5", "low=0.1"))
+    assert program_from_bytes(program.to_bytes()).instructions == program.instructions
+
+
 def test_text_is_for_people() -> None:
     text = disassemble(small_program())
     assert "\n; first\nLOAD.WINDOWS tensor=x dst=0 rows=" in text
@@ -75,6 +81,7 @@ def test_by_hand() -> None:
         ("int8 [2, 2]", "int8 [2, ", "line 4 "),
         ("int8 [2, 2]", "int8", "line 4 "),
         ("rows=2 cols=2 dtype", "rows=0 cols=2 dtype", "line 3 .*rows=0"),
+        ("op=relu", "op=clip scale=1e40", "line 9 .*scale=1e40: a number of float32 is needed"),
         ("\nFINISH", "", "the last instruction of a program is FINISH"),
         ("op=relu", "op=relu pop.prev", "deadlock"),
         ("\nFINISH", "\n.constant int8 [3] base64:AAEC!\nFINISH", "line 11"),

@@ -45,7 +45,7 @@ def gguf(
     """
     check_sizes(capacity=capacity)
     check_cache(cache)
-    shared = Pages.of(sequences, pages, capacity)
+    shared = Pages.of(sequences, 0, capacity)
     reader = open_gguf(path)
     sizes = _sizes(Fields(reader, path), capacity)
     weights = {str(tensor.name): _matrix(tensor, path) for tensor in reader.tensors}
