@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ..frontend.known_values import evaluated
+from ..frontend.known_values import evaluated, known_outputs
 from ..ops import Kind, Operator, of
 
 
@@ -29,7 +29,7 @@ def fold(model: onnx.ModelProto) -> list[str]:
     """
     constants = _fold_constants(model.graph, next(o.version for o in model.opset_import if not o.domain))
     folded, left = _fold_batch_norms(model.graph)
-    _drop_unused(model.graph)
+    drop_unused(model.graph)
     notes = [f"{folded} batch norms were folded into the layers before them"] if folded else []
     if left:
         notes.append(f"batch norms that no layer could take: {', '.join(left)}")
@@ -55,7 +55,7 @@ def _fold_constants(graph: onnx.GraphProto, opset: int) -> int:
     for node in graph.node:
         value = None
         if len(node.output) == 1 and node.output[0] not in outputs and not node.domain:
-            value = _constant(node) if node.op_type == "Constant" else _reordered(node, known, opset)
+            value = _known(node, known, opset)
         if value is None:
             kept.append(node)
             continue
@@ -67,19 +67,14 @@ def _fold_constants(graph: onnx.GraphProto, opset: int) -> int:
     return computed
 
 
-def _constant(node: onnx.NodeProto) -> np.ndarray | None:
-    attribute = node.attribute[0]
-    value = helper.get_attribute_value(attribute)
-    if attribute.name == "value":
-        return np.asarray(numpy_helper.to_array(value))
-    kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
-    return np.asarray(value, kinds[attribute.name]) if attribute.name in kinds else None  # sparse, or strings
-
-
-def _reordered(node: onnx.NodeProto, known: dict[str, onnx.TensorProto], opset: int) -> np.ndarray | None:
-    if not _reorders(of(node.op_type)) or not all(name in known for name in node.input if name):
+def _known(node: onnx.NodeProto, known: dict[str, onnx.TensorProto], opset: int) -> np.ndarray | None:
+    """The value of a constant, or of a weight in another order; None of sparse ones, strings, and anything else."""
+    if node.op_type == "Constant":
+        results = known_outputs(node, [], opset)
+    elif _reorders(of(node.op_type)) and all(name in known for name in node.input if name):
+        results = evaluated(node, [numpy_helper.to_array(known[name]) if name else None for name in node.input], opset)
+    else:
         return None
-    results = evaluated(node, [numpy_helper.to_array(known[name]) if name else None for name in node.input], opset)
     return results[0] if results else None
 
 
@@ -173,7 +168,8 @@ def _set_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
         graph.node.extend(copies)
 
 
-def _drop_unused(graph: onnx.GraphProto) -> None:
+def drop_unused(graph: onnx.GraphProto) -> None:
+    """Take out initializers that nothing reads, no graph inside a node either."""
     uses = uses_of(graph)
     for index in reversed(range(len(graph.initializer))):
         if not uses[graph.initializer[index].name]:

@@ -11,8 +11,7 @@ from onnx import TensorProto
 
 from ...core.errors import OptionError
 from .builder import GraphBuilder, Value
-from .parameters import Parameters
-from .sizes import check_sizes
+from .parameters import Parameters, check_sizes
 
 
 def bert(

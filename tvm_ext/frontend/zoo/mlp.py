@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import onnx
 
 from .builder import GraphBuilder
-from .parameters import Parameters
-from .sizes import check_sizes
+from .parameters import Parameters, check_sizes
 
 
 def mlp(

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 import onnx
 
 from .builder import GraphBuilder, Value
-from .parameters import Parameters
-from .sizes import check_sizes
+from .parameters import Parameters, check_sizes
 
 Range = tuple[float, float]
 Block = Callable[[GraphBuilder, Value, str, int, int, Range], Value]

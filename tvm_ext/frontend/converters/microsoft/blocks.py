@@ -15,7 +15,7 @@ from ....core.graph.relax_graph import dtype_of
 from ....ops.block_weights import Blocks, unpacked
 from ...checks.refusal import Refusal
 from ..base import MICROSOFT, Attributes, constant, converts, emit, known, once, static_shape
-from ..selection.rows import gather
+from ..selection.indexing import gather
 
 #: Numbers that the 16 codes of bitsandbytes mean: floats of 4 bits, and quantiles of a normal distribution.
 _FP4: list[float] = [0.0, 0.005208333333, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25]

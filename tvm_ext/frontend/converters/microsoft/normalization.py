@@ -14,7 +14,7 @@ from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
 from ..base import MICROSOFT, Attributes, as_dtype, constant, converts, emit, outputs_of, scalar, static_shape, text
 from ..quantize import dequantize_linear
-from ..selection.rows import gather
+from ..selection.indexing import gather
 from .standard import channels_first, channels_last, standard
 
 #: What onnxruntime adds to a variance where a model does not say it.

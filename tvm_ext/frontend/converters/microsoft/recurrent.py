@@ -8,7 +8,7 @@ import numpy as np
 from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of, numpy_of
-from ....ops.quantized_numpy import dequantized
+from ....ops.conversion import dequantized
 from ..base import MICROSOFT, Attributes, constant, converts, emit, scalar, static_shape
 from ..quantize import dequantize_linear
 from ..recurrent import Weights, between, converted

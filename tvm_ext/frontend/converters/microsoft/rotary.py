@@ -16,7 +16,7 @@ from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
 from ..base import MICROSOFT, Attributes, constant, converts, emit, static_shape
 from ..recurrent import columns
-from ..selection.rows import gather
+from ..selection.indexing import gather
 from .heads import joined_heads, split_heads
 
 

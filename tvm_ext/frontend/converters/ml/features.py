@@ -15,7 +15,7 @@ from tvm import relax
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
 from ..base import ML, Attributes, as_dtype, constant, converts, emit, scalar, static_shape, text
-from ..selection.rows import gather
+from ..selection.indexing import gather
 
 #: From this version on a NaN is a key of a LabelEncoder as others are.
 _NAN_IS_A_KEY = 4

@@ -14,7 +14,7 @@ import onnx
 
 from ....core.errors import ModelError, naming
 from ....core.extras import extra
-from ..sizes import check_sizes
+from ..parameters import check_sizes
 from .graph import LlamaSizes, Pages, check_cache, language_model
 from .weights import BlockMatrix, Matrix, nibbles
 

@@ -8,8 +8,7 @@ import numpy as np
 import onnx
 
 from ....core.errors import OptionError
-from ..parameters import Parameters, between, kaiming
-from ..sizes import check_sizes
+from ..parameters import Parameters, between, check_sizes, kaiming
 from .graph import LlamaSizes, Pages, check_cache, language_model
 from .weights import Matrix, in_blocks
 
