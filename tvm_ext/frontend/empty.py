@@ -21,7 +21,8 @@ from ..core.graph.relax_graph import dtype_of, shape_of
 from .checks.inference import dims_known
 from .checks.refusal import Refusal
 from .control_flow.subgraph import as_tensor, constant_of
-from .reading.tensors import NO_NUMBERS, type_name
+from .reading.shapes import NO_NUMBERS, type_name
+from .reading.walk import attribute
 
 #: Operators that write some elements of their first input.
 _SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
@@ -78,7 +79,7 @@ def is_empty(x: Any) -> bool:
 
 def _repeats(node: onnx.NodeProto) -> bool:
     """Whether it puts elements of its operand around it."""
-    return node.op_type == "Pad" and any(a.name == "mode" and a.s != b"constant" for a in node.attribute)
+    return node.op_type == "Pad" and attribute(node, "mode", b"constant") != b"constant"
 
 
 def _is_numeric(kind: onnx.TypeProto) -> bool:

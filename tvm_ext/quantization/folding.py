@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 from ..frontend.known_values import evaluated, known_outputs
+from ..frontend.reading.walk import attribute, inner_graphs
 from ..ops import Kind, Operator, of
 
 
@@ -41,9 +41,8 @@ def uses_of(graph: onnx.GraphProto) -> Counter[str]:
     uses = Counter(output.name for output in graph.output)
     for node in graph.node:
         uses.update(node.input)
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                uses.update(uses_of(inner))
+        for inner in inner_graphs(node.attribute):
+            uses.update(uses_of(inner))
     return uses
 
 
@@ -108,7 +107,7 @@ def _fold_batch_norms(graph: onnx.GraphProto) -> tuple[int, list[str]]:
 def _takes(layer: onnx.NodeProto, norm: onnx.NodeProto, weights: dict[str, onnx.TensorProto]) -> bool:
     """Whether all that decides the result is constant, and the norm has but the one output of inference."""
     constants = [*list(layer.input)[1:], *list(norm.input)[1:]]
-    single = not any(list(norm.output)[1:]) and not _attribute(norm, "training_mode", 0)
+    single = not any(list(norm.output)[1:]) and not attribute(norm, "training_mode", 0)
     known = layer.op_type in ("Conv", "ConvTranspose", "Gemm") and not layer.domain
     return known and single and all(not name or name in weights for name in constants)
 
@@ -123,10 +122,10 @@ def _fold_one(
         return np.asarray(numpy_helper.to_array(weights[name]), np.float64)
 
     gamma, beta, mean, variance = (of(name) for name in norm.input[1:5])
-    scale = gamma / np.sqrt(variance + _attribute(norm, "epsilon", 1e-5))
+    scale = gamma / np.sqrt(variance + attribute(norm, "epsilon", 1e-5))
     weight = of(layer.input[1])
     old = of(layer.input[2]) if len(layer.input) > 2 and layer.input[2] else np.zeros_like(mean)
-    factor = _attribute(layer, "beta", 1.0) if layer.op_type == "Gemm" else 1.0
+    factor = attribute(layer, "beta", 1.0) if layer.op_type == "Gemm" else 1.0
     bias = (factor * old - mean) * scale + beta
     made = {"weight": weight * _along_outputs(layer, weight, scale), "bias": np.broadcast_to(bias, mean.shape)}
     dtype = numpy_helper.to_array(weights[layer.input[1]]).dtype
@@ -140,9 +139,9 @@ def _fold_one(
         names.append(name)
     layer.input[:] = [layer.input[0], *names]
     layer.output[0] = norm.output[0]
-    for attribute in layer.attribute:
-        if layer.op_type == "Gemm" and attribute.name == "beta":
-            attribute.f = 1.0
+    for stated in layer.attribute:
+        if layer.op_type == "Gemm" and stated.name == "beta":
+            stated.f = 1.0
 
 
 def _along_outputs(layer: onnx.NodeProto, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -150,14 +149,10 @@ def _along_outputs(layer: onnx.NodeProto, weight: np.ndarray, scale: np.ndarray)
     if layer.op_type == "Conv":  # O, I / groups, ...
         return scale.reshape(-1, *[1] * (weight.ndim - 1))
     if layer.op_type == "Gemm":
-        return scale[:, None] if _attribute(layer, "transB", 0) else scale[None, :]
-    groups = _attribute(layer, "group", 1)  # ConvTranspose: I, O / groups, ...
+        return scale[:, None] if attribute(layer, "transB", 0) else scale[None, :]
+    groups = attribute(layer, "group", 1)  # ConvTranspose: I, O / groups, ...
     rows = np.repeat(scale.reshape(groups, -1), weight.shape[0] // groups, axis=0)
     return rows.reshape(*rows.shape, *[1] * (weight.ndim - 2))
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    return next((helper.get_attribute_value(one) for one in node.attribute if one.name == name), default)
 
 
 def _set_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:

@@ -7,7 +7,6 @@ y = Gemm(x, w, b), transB or not  ->   y = MatMulNBits(x, codes, scales, , , b)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import onnx
@@ -15,6 +14,7 @@ from onnx import helper, numpy_helper
 
 from ..core.errors import ModelError
 from ..frontend.naming import node_label
+from ..frontend.reading.walk import attribute
 from ..frontend.zoo.language.weights import BlockMatrix, in_blocks
 from .folding import drop_unused
 from .preparation import Prepared
@@ -72,10 +72,9 @@ def _why_not(node: onnx.NodeProto, known: Mapping[str, onnx.TensorProto], block:
         return "its right operand is no known matrix"
     if weight.data_type != onnx.TensorProto.FLOAT:
         return "its weight is not of float32"
-    attributes = _attributes(node)
-    if attributes.get("transA", 0) or any(attributes.get(name, 1.0) != 1.0 for name in ("alpha", "beta")):
+    if attribute(node, "transA", 0) or any(attribute(node, name, 1.0) != 1.0 for name in ("alpha", "beta")):
         return "transA, alpha or beta"
-    outputs, depth = weight.dims if attributes.get("transB", 0) else reversed(weight.dims)
+    outputs, depth = weight.dims if attribute(node, "transB", 0) else reversed(weight.dims)
     bias = known.get(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     if len(node.input) > 2 and node.input[2] and (bias is None or list(bias.dims) != [outputs]):
         return "its third operand is no known vector"
@@ -87,7 +86,7 @@ def _replace(
     matrices: dict[tuple[str, bool], BlockMatrix],
 ) -> None:  # fmt: skip
     """Make a node a MatMulNBits."""
-    weight, transposed = node.input[1], bool(_attributes(node).get("transB", 0))
+    weight, transposed = node.input[1], bool(attribute(node, "transB", 0))
     codes, scales = (f"{weight}.{part}{'^T' if transposed else ''}" for part in ("codes", "scales"))
     if (weight, transposed) not in matrices:
         array = numpy_helper.to_array(known[weight])
@@ -109,7 +108,3 @@ def _replace(
             bits=matrix.bits, block_size=matrix.block,
         )
     )  # fmt: skip
-
-
-def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    return {a.name: helper.get_attribute_value(a) for a in node.attribute}

@@ -14,9 +14,10 @@ import onnx
 
 from ..core.graph.call_site import Written
 from ..core.numbers.precision import NARROW_FLOATS, rounded
+from ..frontend.reading.walk import attribute
 from ..ops.table import of
 from .kernel_calls import Call, Graph, KernelCalls
-from .magnitude import BY_NORMS, Chain, attribute
+from .magnitude import BY_NORMS, Chain
 from .tolerance import Tolerance, winograd_growth
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper
 
+from ..frontend.reading.walk import attribute
 from ..ops import Kind, of
 from .tolerance import FUNCTION_LENGTH
 
@@ -72,11 +72,6 @@ class _Operands:
     def magnitude(self, index: int) -> float:
         there = index < len(self.node.input) and self.node.input[index]
         return self.of(self.node.input[index]) if there else 0.0
-
-
-def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
-    """An attribute of a node as a Python value."""
-    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
 def largest(array: np.ndarray | None) -> float:

@@ -14,8 +14,8 @@ from ...core.errors import ModelError, UnsupportedError
 from ...runtime.spec import TensorSpec
 from ..naming import node_label
 from ..reading.reader import Source
-from ..reading.shapes import input_specs
-from ..reading.tensors import NO_NUMBERS, array_of, count_nonfinite, type_name
+from ..reading.shapes import NO_NUMBERS, input_specs, type_name
+from ..reading.tensors import array_of, count_nonfinite
 from ..reading.walk import graph_tensors
 from .attributes import check_attributes
 from .calls import check_calls

@@ -23,8 +23,7 @@ from ...core.graph.relax_graph import dtype_of, shape_of
 from ...runtime.spec import TensorSpec
 from ..fallback.node import types_of_region
 from ..naming import node_label
-from ..reading.shapes import agree, text_of
-from ..reading.tensors import NO_NUMBERS, type_name
+from ..reading.shapes import NO_NUMBERS, agree, text_of, type_name
 from .refusal import UNFIT
 
 #: Elements of a constant that inference may want to see: shapes, axes.

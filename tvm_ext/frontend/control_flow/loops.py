@@ -23,6 +23,7 @@ from ...core.errors import TvmExtError
 from ...core.graph.relax_graph import shape_of
 from ..checks.refusal import Refusal, TooLong
 from ..naming import node_label
+from ..reading.walk import attribute
 from .branches import selected
 from .rolled import roll
 from .step_counts import passes_on, steps_of
@@ -79,7 +80,7 @@ def _convert(node: onnx.NodeProto, graph: Graph, unroll: Callable[[onnx.NodeProt
 
 def _is_long(node: onnx.NodeProto, graph: Graph) -> bool:
     """Whether the condition of a Loop, which looks at counters or shapes, tells that it becomes too many nodes."""
-    body = next(attribute.g for attribute in node.attribute if attribute.name == "body")
+    body = attribute(node, "body")
     if node.op_type == "Scan" or passes_on(body):
         return False
     count = steps_of(node, graph)

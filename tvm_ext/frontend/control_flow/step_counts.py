@@ -12,6 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from ..checks.graph_order import reads_of
 from ..checks.refusal import Refusal
+from ..reading.walk import attribute
 from .subgraph import Graph
 
 #: Steps that are counted one by one.
@@ -24,7 +25,7 @@ def steps_of(node: onnx.NodeProto, graph: Graph) -> int | None:
     Raises:
         Refusal: it never ends.
     """
-    body = next(attribute.g for attribute in node.attribute if attribute.name == "body")
+    body = attribute(node, "body")
     head = [graph.known(name) if name else None for name in [*node.input[:2], ""][:2]]
     if any(name and value is None for name, value in zip(node.input, head, strict=False)):
         return None

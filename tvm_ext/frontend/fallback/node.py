@@ -12,6 +12,7 @@ import onnx
 from onnx import helper
 
 from ...core.graph.offload_plan import OffloadedRegion
+from ..reading.walk import attribute
 
 #: Of the node; no model of anybody else has it.
 DOMAIN = "tvm_ext.fallback"
@@ -45,7 +46,7 @@ def is_region(node: onnx.NodeProto) -> bool:
 
 def types_of_region(node: onnx.NodeProto) -> dict[str, onnx.TypeProto]:
     """Output -> type; nothing of any other node."""
-    return dict(zip(node.output, _read(node, "types"), strict=True)) if is_region(node) else {}
+    return dict(zip(node.output, attribute(node, "types"), strict=True)) if is_region(node) else {}
 
 
 def labels_of(node: onnx.NodeProto, label: str) -> list[str]:
@@ -83,15 +84,11 @@ def call_of(node: onnx.NodeProto, inputs: Sequence[Any]) -> tuple[list[Any], Off
 
     nodes = zip(operators_of(node, "").items(), _texts(node, "reasons"), strict=True)
     return emit_call(
-        node.name, (BACKEND.name, BACKEND.module), _read(node, "program"), inputs,
+        node.name, (BACKEND.name, BACKEND.module), attribute(node, "program"), inputs,
         [static_type(kind) or ((), "") for kind in types_of_region(node).values()],
         {label: (op, why) for (label, op), why in nodes},
     )  # fmt: skip
 
 
-def _read(node: onnx.NodeProto, name: str) -> Any:
-    return next(helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name)
-
-
 def _texts(node: onnx.NodeProto, name: str) -> list[str]:
-    return [text.decode() for text in _read(node, name)]
+    return [text.decode() for text in attribute(node, name)]

@@ -22,8 +22,7 @@ from ..checks.graph_order import reads_of, sorted_nodes
 from ..checks.inference import dims_known, static_type
 from ..naming import node_label
 from ..reading.reader import Source
-from ..reading.shapes import text_of
-from ..reading.tensors import NO_NUMBERS, type_name
+from ..reading.shapes import NO_NUMBERS, text_of, type_name
 from ..surveyor import Surveyor
 from .node import DOMAIN, region_node
 from .regions import Regions

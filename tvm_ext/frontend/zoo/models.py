@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import pathlib
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Any
 
 import onnx
 
-from ...core.errors import OptionError, ToolError
+from ...core.errors import OptionError, ToolError, did_you_mean
 from ...runtime.files import whole_file
 from .bert import bert
 from .mlp import mlp
@@ -40,9 +39,8 @@ def save(name: str, path: str | os.PathLike[str], **options: Any) -> pathlib.Pat
         ToolError: the file cannot be written.
     """
     if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise OptionError(f"the zoo has no model {name!r}", fix=f"{hint}models: {', '.join(sorted(MODELS))}")
+        fix = f"{did_you_mean(name, MODELS)}models: {', '.join(sorted(MODELS))}"
+        raise OptionError(f"the zoo has no model {name!r}", fix=fix)
     path = pathlib.Path(path)
     data = _build(name, options).SerializeToString(deterministic=True)
     try:
