@@ -117,8 +117,9 @@ class _Graph:
     def with_switches(self, values: Iterable[str], ir_version: int) -> onnx.ModelProto:
         numbers = {value: i for i, value in enumerate(values)}
         rounding = _rounding if self._dtype == "bfloat16" else _cast
+        given = {*self._checked.weights, *(spec.name for spec in self._checked.inputs)}
         nodes = [_constant("split", _SPLIT)]
-        nodes += [n for v in numbers if self._is_given(v) for n in rounding(v, numbers[v])]
+        nodes += [n for v in numbers if v in given for n in rounding(v, numbers[v])]
         for node in self._checked.nodes:
             nodes.append(self._rewired(node, numbers))
             nodes += [n for v in node.output if v in numbers for n in rounding(v, numbers[v])]
@@ -127,9 +128,6 @@ class _Graph:
         made = helper.make_graph(nodes, graph.name, [*graph.input, switches], graph.output, graph.initializer)
         opsets = [helper.make_opsetid(domain, version) for domain, version in self._checked.opsets.items()]
         return helper.make_model(made, opset_imports=opsets, ir_version=ir_version)
-
-    def _is_given(self, value: str) -> bool:
-        return value in self._checked.weights or any(spec.name == value for spec in self._checked.inputs)
 
     def _rewired(self, node: onnx.NodeProto, numbers: Mapping[str, int]) -> onnx.NodeProto:
         """A node that reads rounded values; of what stays float32 for others, products do only."""

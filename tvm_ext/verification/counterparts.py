@@ -132,13 +132,10 @@ def counterparts(program: KernelCalls, graph: Graph) -> list[Counterpart]:
         tensors += [
             Counterpart(call, written, tuple(chain), behind, times, program.narrow) for written in call.site.writes
         ]
-        if not all(_shown(written, graph) for written in call.site.writes):
+        known = graph.made | graph.inputs
+        if not all(any(held.value in known for held in written.held) for written in call.site.writes):
             hidden[order] = (*behind, order)
     return tensors
-
-
-def _shown(written: Written, graph: Graph) -> bool:
-    return any(held.value in graph.made or held.value in graph.inputs for held in written.held)
 
 
 def wanted_values(compared: Sequence[Counterpart], graph: Graph) -> list[str]:

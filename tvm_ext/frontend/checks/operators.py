@@ -153,7 +153,9 @@ def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
     if not defs.has(node.op_type):
         return "does not exist in ONNX"
     if not defs.has(node.op_type, opset):
-        first = min(s.since_version for s in defs.get_all_schemas_with_history() if _is(s, node.op_type))
+        first = min(
+            s.since_version for s in defs.get_all_schemas_with_history() if (s.name, s.domain) == (node.op_type, "")
+        )
         return f"{_TOO_NEW}{first}, and the model states {opset}"
     gone = defs.get_schema(node.op_type, opset).deprecated and not is_withdrawn(node, opset)
     return f"is gone in opset {opset}" if gone else ""
@@ -173,10 +175,6 @@ def _is_foreign(node: onnx.NodeProto) -> bool:
 def is_converted(op_type: str) -> bool:
     known = (*CONTROL_FLOW, *SEQUENCES, *onnx_frontend._get_convert_map())
     return op_type in known or own_converter(op_type) is not None
-
-
-def _is(schema: Any, op_type: str) -> bool:
-    return bool(schema.name == op_type and schema.domain == "")
 
 
 def _version_refusal(node: onnx.NodeProto, opset: int, converter: Any) -> str:

@@ -111,7 +111,7 @@ def decoded(x: Any) -> Any:
     """A float8 tensor in float32."""
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
-        return te.compute(data.shape, lambda *i: table(_bits(data(*i), "uint8").astype("int32")), name="out")
+        return te.compute(data.shape, lambda *i: table(tirx.reinterpret("uint8", data(*i)).astype("int32")), name="out")
 
     return kernel(compute, x, constant(_Float8.of(dtype_of(x)).values), name="from_float8")
 
@@ -139,7 +139,7 @@ def encoded(x: Any, to: str, saturate: bool, rounding: str = "nearest") -> Any:
 def _byte(x: Any, count: Any, kind: _Float8, saturate: bool) -> Any:
     """The float8 of a number beyond `count` limits."""
     number = tirx.Select(count > kind.largest, kind.largest if saturate else kind.overflow, count)
-    sign = tirx.shift_right(_bits(x, "uint32"), tirx.const(31, "uint32")).astype("int32") * _SIGN
+    sign = tirx.shift_right(tirx.reinterpret("uint32", x), tirx.const(31, "uint32")).astype("int32") * _SIGN
     if not kind.signed:
         number = tirx.Select(sign != 0, tirx.const(kind.nan, "int32"), number)
     elif kind.zeros:
@@ -147,12 +147,7 @@ def _byte(x: Any, count: Any, kind: _Float8, saturate: bool) -> Any:
     else:
         number = tirx.Select(tirx.any(number == 0, number == kind.nan), number, number + sign)
     byte = tirx.Select(tirx.isnan(x), tirx.const(kind.nan, "int32"), number).astype("uint8")
-    return _bits(byte, kind.name)
-
-
-def _bits(x: Any, dtype: str) -> Any:
-    """The same bits as another dtype."""
-    return tirx.reinterpret(dtype, x)
+    return tirx.reinterpret(kind.name, byte)
 
 
 # ------------------------------------------------------------ the same bits
@@ -170,4 +165,6 @@ def bit_cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if to == "bool":
         return relax.op.not_equal(x, relax.const(0, dtype))
     assert shape_of(x) is not None
-    return kernel(lambda data: te.compute(data.shape, lambda *i: _bits(data(*i), to), name="out"), x, name="bit_cast")
+    return kernel(
+        lambda data: te.compute(data.shape, lambda *i: tirx.reinterpret(to, data(*i)), name="out"), x, name="bit_cast"
+    )

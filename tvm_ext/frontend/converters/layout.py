@@ -180,7 +180,9 @@ def slice_(inputs: Any, attributes: Attributes, opset: int) -> Any:
     x = inputs[0]
     if opset < 10:
         bounds = [attributes.get("starts"), attributes.get("ends"), attributes.get("axes"), None]
-    elif isinstance(x.ty, relax.TensorType) and all(b is None or _is_known(b) for b in inputs[1:5]):
+    elif isinstance(x.ty, relax.TensorType) and all(
+        isinstance(b, GenericConst | relax.ShapeExpr | None) for b in inputs[1:5]
+    ):
         bounds = [None if inputs[i] is None else known(inputs[i], "bounds") for i in range(1, 5)]
     else:
         return stock("Slice", inputs, attributes, opset)
@@ -194,7 +196,3 @@ def slice_(inputs: Any, attributes: Attributes, opset: int) -> Any:
     first, last, step = ([b[i] for b in sliced] for i in range(3))
     behind = [e if e >= 0 else -shape[a] - 1 for a, e in zip(axes, last, strict=True)]  # -1 is before the first one
     return relax.op.strided_slice(x, axes, first, behind, step)
-
-
-def _is_known(x: Any) -> bool:
-    return isinstance(x, GenericConst | relax.ShapeExpr)

@@ -35,7 +35,7 @@ def quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if dtype_of(x) != "float32":
         x = emit(relax.op.astype(x, "float32"))
     if to in _INTEGERS and not block:
-        zero = scalar_of(0, to) if zero is None else zero
+        zero = constant(0, to) if zero is None else zero
         return relax.op.quantize(x, as_dtype(scale, "float32"), zero, axis=axis, out_dtype=to)
     step = as_dtype(scale, "float32")
     real = emit(x / spread(step, x, axis, block))
@@ -59,7 +59,7 @@ def dequantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     axis, block = _axis(x, attributes), int(attributes.get("block_size", 0))
     _check_parameters(x, scale, zero, axis, block)
     if stored in _INTEGERS and not block:
-        zero = scalar_of(0, stored) if zero is None else zero
+        zero = constant(0, stored) if zero is None else zero
         real = relax.op.dequantize(x, as_dtype(scale, "float32"), zero, axis=axis, out_dtype="float32")
         return real if to == "float32" else relax.op.astype(real, to)
     if stored not in _INTEGERS and not stored.startswith("float8"):
@@ -129,11 +129,6 @@ def limits(dtype: str) -> tuple[int, int]:
         info = np.iinfo(dtype)
         return int(info.min), int(info.max)
     return (0, (1 << bits) - 1) if dtype.startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-
-
-def scalar_of(value: int, dtype: str) -> Any:
-    """A constant of a dtype."""
-    return constant(np.array(value, dtype))
 
 
 def _axis(x: Any, attributes: Attributes) -> int:

@@ -199,17 +199,13 @@ def _taps(axis: _Axis, at: np.ndarray, mode: _Mode) -> tuple[np.ndarray, np.ndar
     count = 2 * math.ceil((1 if linear else 2) / narrow)
     index = np.floor(at)[:, None] + np.arange(1 - count // 2, 1 + count // 2)
     distance = np.abs(index - at[:, None]) * narrow
-    weight = _triangle(distance) if linear else _cubic(distance, mode.coefficient)
+    weight = np.clip(1 - distance, 0, 1) if linear else _cubic(distance, mode.coefficient)
     inside = (index >= 0) & (index < axis.size)
     if mode.exclude:
         weight = np.where(inside, weight, 0.0)
     if mode.exclude or mode.antialias:
         weight = weight / weight.sum(1, keepdims=True)
     return np.clip(index, 0, axis.size - 1), weight
-
-
-def _triangle(distance: np.ndarray) -> np.ndarray:
-    return np.clip(1 - distance, 0, 1)
 
 
 def _cubic(d: np.ndarray, a: float) -> np.ndarray:

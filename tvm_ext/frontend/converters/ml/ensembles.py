@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from onnx import numpy_helper
 from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
@@ -99,15 +98,11 @@ def ensemble(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return y if targets == 1 and kind != "PROBIT" else transformed(y, kind)
 
 
-def _tensor(attributes: Attributes, name: str) -> np.ndarray:
-    return np.asarray(numpy_helper.to_array(attributes[name])).reshape(-1) if name in attributes else np.zeros(0)
-
-
 def _apart(attributes: Attributes, targets: int) -> Forest:
     """The trees with leaves behind inner nodes, and a chain of nodes for each one that asks for membership."""
-    splits, modes = _tensor(attributes, "nodes_splits"), _tensor(attributes, "nodes_modes").astype(np.int64)
+    splits, modes = reals(attributes, "nodes_splits"), reals(attributes, "nodes_modes").astype(np.int64)
     features, inner = numbered(attributes, "nodes_featureids"), len(modes)
-    weights, ids = _tensor(attributes, "leaf_weights"), numbered(attributes, "leaf_targetids")
+    weights, ids = reals(attributes, "leaf_weights"), numbered(attributes, "leaf_targetids")
     ways = []
     for side in ("true", "false"):
         to, is_leaf = (numbered(attributes, f"nodes_{side}{part}") for part in ("nodeids", "leafs"))
@@ -127,7 +122,7 @@ def _apart(attributes: Attributes, targets: int) -> Forest:
         np.concatenate([modes, zeros]), np.concatenate([ways[0], own]), np.concatenate([ways[1], own]),
         np.concatenate([missing, zeros]), table,
     )  # fmt: skip
-    return _without_members(trees, _tensor(attributes, "membership_values"))
+    return _without_members(trees, reals(attributes, "membership_values"))
 
 
 def _without_members(trees: Forest, values: np.ndarray) -> Forest:
