@@ -113,8 +113,8 @@ def _of_row(node: onnx.NodeProto, arrays: _Arrays) -> int:
 _LENGTHS: dict[str, Callable[[Any, _Arrays], int]] = {
     "exact": lambda node, arrays: 0, "once": lambda node, arrays: max(1, len(node.input) - 1),
     "twice": lambda node, arrays: 2,
-    "convolution": lambda node, arrays: max(1, math.prod(_shape(node, 1, arrays)[1:])) + 1, "transposed": _of_transposed,
-    "product": _of_product, "window": lambda node, arrays: math.prod(attribute(node, "kernel_shape", (1,))),
+    "convolution": lambda node, arrays: max(1, math.prod(_shape(node, 1, arrays)[1:])) + 1,
+    "transposed": _of_transposed, "product": _of_product, "window": lambda node, arrays: math.prod(attribute(node, "kernel_shape", (1,))),
     "image": lambda node, arrays: max(1, math.prod(_shape(node, 0, arrays)[2:])) + 1, "axis": _of_row,
     "whole": _of_whole, "function": lambda node, arrays: FUNCTION_LENGTH,
 }  # fmt: skip
@@ -198,7 +198,8 @@ def _of_whole_sum(node: onnx.NodeProto, operands: _Operands) -> float:
 #: Class of magnitudes of an operator's row -> the magnitude.
 _MAGNITUDES: dict[str, Callable[[Any, _Operands], float]] = {
     "operands": _of_operands, "sum": lambda node, operands: sum(map(operands.magnitude, range(len(node.input)))),
-    "factors": lambda node, operands: operands.magnitude(0) * operands.magnitude(1), "quotient": _of_quotient, "linear": _of_linear,
+    "factors": lambda node, operands: operands.magnitude(0) * operands.magnitude(1), "quotient": _of_quotient,
+    "linear": _of_linear,
     "matmul": _of_matmul, "batch norm": _of_batch_norm, "normalized": _of_normalized, "whole sum": _of_whole_sum,
 }  # fmt: skip
 #: Those that take norms of arrays.

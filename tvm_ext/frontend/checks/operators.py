@@ -153,9 +153,8 @@ def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
     if not defs.has(node.op_type):
         return "does not exist in ONNX"
     if not defs.has(node.op_type, opset):
-        first = min(
-            s.since_version for s in defs.get_all_schemas_with_history() if (s.name, s.domain) == (node.op_type, "")
-        )
+        every = (s for s in defs.get_all_schemas_with_history() if (s.name, s.domain) == (node.op_type, ""))
+        first = min(schema.since_version for schema in every)
         return f"{_TOO_NEW}{first}, and the model states {opset}"
     gone = defs.get_schema(node.op_type, opset).deprecated and not is_withdrawn(node, opset)
     return f"is gone in opset {opset}" if gone else ""

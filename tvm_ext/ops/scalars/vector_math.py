@@ -104,9 +104,8 @@ def log(x: Any) -> Any:
     smallest, half = _f(2.0**-126), _i(0x3F3504F3)  # the bits of sqrt(1/2)
 
     def limits(x: Any, value: Any) -> Any:
-        outside = tirx.Select(
-            x < _f(0), _f(math.nan), tirx.Select(x > _f(0), x, _f(-math.inf))
-        )  # x is 0, infinite or NaN
+        # where x is 0, infinite or NaN
+        outside = tirx.Select(x < _f(0), _f(math.nan), tirx.Select(x > _f(0), x, _f(-math.inf)))
         return tirx.Select(tirx.all(x > _f(0), x < _f(math.inf)), value, tirx.Select(tirx.isnan(x), x, outside))
 
     def value(bits: Any, e: Any, bias: Any) -> Any:
