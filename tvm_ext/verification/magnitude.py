@@ -112,9 +112,9 @@ def _of_row(node: onnx.NodeProto, arrays: _Arrays) -> int:
 #: Class of roundings of an operator's row -> its length.
 _LENGTHS: dict[str, Callable[[Any, _Arrays], int]] = {
     "exact": lambda node, arrays: 0, "once": lambda node, arrays: max(1, len(node.input) - 1),
-    "twice": lambda node, arrays: 2,
+    "twice": lambda node, arrays: 2, "transposed": _of_transposed, "product": _of_product,
     "convolution": lambda node, arrays: max(1, math.prod(_shape(node, 1, arrays)[1:])) + 1,
-    "transposed": _of_transposed, "product": _of_product, "window": lambda node, arrays: math.prod(attribute(node, "kernel_shape", (1,))),
+    "window": lambda node, arrays: math.prod(attribute(node, "kernel_shape", (1,))),
     "image": lambda node, arrays: max(1, math.prod(_shape(node, 0, arrays)[2:])) + 1, "axis": _of_row,
     "whole": _of_whole, "function": lambda node, arrays: FUNCTION_LENGTH,
 }  # fmt: skip
