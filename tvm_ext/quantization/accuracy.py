@@ -17,7 +17,7 @@ import onnx
 from ..runtime.table import Plain, plain_fields
 from ..verification.reference import onnxruntime_session
 from .calibration import Sample
-from .ranges import Tell
+from .tools import Tell
 
 #: Samples that are compared, evenly picked of those given: more of them change the figures' last digits only.
 SAMPLES = 8

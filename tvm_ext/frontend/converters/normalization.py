@@ -254,16 +254,20 @@ def _softmax(function: Callable[..., Any]) -> Converter:
         axis, rank = int(attributes.get("axis", -1 if opset >= 13 else 1)), int(x.ty.ndim)
         if not rank:
             return relax.op.reshape(function(emit(relax.op.reshape(x, (1,))), -1), ())
-        if opset >= 13 or axis in (-1, rank - 1):
-            return function(x, axis)
-        shape = shape_of(x)
-        if shape is None:
-            raise Refusal(f"opset {opset} over dimensions {axis} and on, of a shape known at run time only")
-        axis += rank if axis < 0 else 0
-        rows = emit(relax.op.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:]))))
-        return relax.op.reshape(function(rows, -1), shape)
+        return function(x, axis) if opset >= 13 else joined_softmax(x, axis, function)
 
     return converter
+
+
+def joined_softmax(x: Any, axis: int, function: Callable[..., Any] = relax.op.nn.softmax) -> Any:
+    """A softmax over all dimensions from an axis on, joined to one."""
+    rank = int(x.ty.ndim)
+    if axis in (-1, rank - 1):
+        return function(x, axis)
+    shape = static_shape(x, f"what a softmax over dimensions {axis} and on is of")
+    axis %= rank
+    rows = emit(relax.op.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:]))))
+    return relax.op.reshape(function(rows, -1), shape)
 
 
 converts("Hardmax")(_softmax(_hardmax))

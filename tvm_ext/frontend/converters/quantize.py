@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from tvm import relax, te, tirx
@@ -45,10 +46,10 @@ def quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
         return encoded(real, to, bool(attributes.get("saturate", 1)))
     if to not in NARROW and to not in _INTEGERS:
         raise Refusal(f"quantization to {to}")
-    low, high = limits(to)
+    info = ml_dtypes.iinfo(to)
     rounded = emit(relax.op.round(real))
     shifted = rounded if offset is None else emit(rounded + offset)
-    return relax.op.astype(relax.op.clip(shifted, low, high), computed(to))
+    return relax.op.astype(relax.op.clip(shifted, int(info.min), int(info.max)), computed(to))
 
 
 @converts("DequantizeLinear")
@@ -121,14 +122,6 @@ def spread(parameter: Any, x: Any, axis: int, block: int) -> Any:
     if own[axis] * block == shape[axis]:
         return repeated
     return emit(relax.op.strided_slice(repeated, [axis], [0], [shape[axis]]))
-
-
-def limits(dtype: str) -> tuple[int, int]:
-    """The least and the largest number of an integer type."""
-    if (bits := NARROW.get(dtype)) is None:
-        info = np.iinfo(dtype)
-        return int(info.min), int(info.max)
-    return (0, (1 << bits) - 1) if dtype.startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
 def _axis(x: Any, attributes: Attributes) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pathlib
 from collections.abc import Callable
@@ -9,8 +10,8 @@ from typing import Any
 
 import onnx
 
-from ...core.errors import OptionError, ToolError, did_you_mean
-from ...runtime.files import whole_file
+from ...core.errors import OptionError, did_you_mean
+from ...runtime.files import write_whole
 from .bert import bert
 from .mlp import mlp
 from .mobilenet import mobilenet_v2
@@ -43,17 +44,11 @@ def save(name: str, path: str | os.PathLike[str], **options: Any) -> pathlib.Pat
         raise OptionError(f"the zoo has no model {name!r}", fix=fix)
     path = pathlib.Path(path)
     data = _build(name, options).SerializeToString(deterministic=True)
-    try:
-        with whole_file(path) as file:
-            file.write(data)
-    except OSError as error:
-        raise ToolError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error
+    write_whole(path, lambda file: file.write(data))
     return path
 
 
 def _build(name: str, options: dict[str, Any]) -> onnx.ModelProto:
-    import inspect
-
     known = inspect.signature(MODELS[name]).parameters
     for option in options:
         if option not in known:

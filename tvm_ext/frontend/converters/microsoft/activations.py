@@ -12,6 +12,7 @@ from tvm import relax
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
 from ..base import MICROSOFT, Attributes, as_dtype, constant, converts, emit, known, outputs_of, scalar, static_shape
+from ..normalization import joined_softmax
 from ..recurrent import columns
 
 
@@ -97,8 +98,4 @@ def bias_softmax(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if attributes.get("is_inner_broadcast", 0) and len(own) < len(shape):
         lead = len(own) - (len(shape) - axis)
         own = [*own[:lead], *[1] * (len(shape) - len(own)), *own[lead:]]
-    y = emit(x + relax.op.reshape(bias, own))
-    if axis == len(shape) - 1:
-        return relax.op.nn.softmax(y, -1)
-    rows = emit(relax.op.reshape(y, (*shape[:axis], -1)))
-    return relax.op.reshape(relax.op.nn.softmax(rows, -1), shape)
+    return joined_softmax(emit(x + relax.op.reshape(bias, own)), axis)

@@ -20,7 +20,7 @@ from tvm import relax
 from ....runtime.cpu import cpu_flags
 from ...checks.refusal import Refusal
 from ..base import NCHWC, Attributes, constant, converts, emit, known, static_shape
-from .standard import activated, channels_first, channels_last, same, standard, without
+from .standard import channels_first, channels_last, fused_conv, same, standard, without
 
 
 @functools.cache
@@ -49,10 +49,7 @@ def reorder_output(inputs: Any, attributes: Attributes, opset: int) -> Any:
 @converts("Conv", NCHWC)
 def conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Conv(x, w, b, z) -> activation(conv(x, w, b) + z) of a weight in blocks, which must be known."""
-    weight = constant(_plain(known(inputs[1], "W")))
-    y = emit(standard("Conv", [inputs[0], weight, inputs[2]], without(attributes, "activation"), 11))
-    y = y if inputs[3] is None else emit(y + inputs[3])
-    return activated(y, attributes)
+    return fused_conv([inputs[0], constant(_plain(known(inputs[1], "W"))), inputs[2], inputs[3]], attributes, opset)
 
 
 def _plain(weight: np.ndarray) -> np.ndarray:

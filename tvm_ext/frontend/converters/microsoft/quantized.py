@@ -15,6 +15,7 @@ from typing import Any
 from tvm import relax
 
 from ..base import MICROSOFT, Attributes, Converter, converts, emit, scalar, static_shape, stock
+from ..normalization import joined_softmax
 from ..quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from ..quantized import less_zero_point, qlinear_conv, requantized
 from .standard import channels_first, channels_last, without
@@ -113,11 +114,8 @@ def _leaky_relu(x: Any, attributes: Attributes) -> Any:
 
 def _softmax(x: Any, attributes: Attributes) -> Any:
     """Over one axis; as before opset 13 over all dimensions from it on, where `opset` says so."""
-    axis, shape = int(attributes.get("axis", -1)), static_shape(x, "the input of QLinearSoftmax")
-    if int(attributes.get("opset", 13)) >= 13 or axis in (-1, len(shape) - 1):
-        return relax.op.nn.softmax(x, axis)
-    rows = emit(relax.op.flatten(x) if axis == 0 else relax.op.reshape(x, [*shape[: axis % len(shape)], -1]))
-    return relax.op.reshape(relax.op.nn.softmax(rows, -1), shape)
+    softmax = relax.op.nn.softmax if int(attributes.get("opset", 13)) >= 13 else joined_softmax
+    return softmax(x, int(attributes.get("axis", -1)))
 
 
 @converts("QLinearConcat", MICROSOFT)

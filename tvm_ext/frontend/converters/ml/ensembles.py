@@ -9,9 +9,9 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import ML, Attributes, constant, converts, emit, text
+from ..base import ML, Attributes, constant, converts, emit, scalar, text
 from .features import floats
-from .scores import TRANSFORMS, best_label, both, label_above, labels_of, opposite, post_transform, transformed
+from .scores import TRANSFORMS, best_label, both, label_above, labels_of, post_transform, transformed
 from .trees import MODES, Forest, aggregated, forest, leaves, numbered, reals
 
 
@@ -83,7 +83,7 @@ def _of_two(x: Any, trees: Forest, base: np.ndarray, weighted: np.ndarray, label
 
 def of_one(score: Any, kind: str, whole: float) -> Any:
     """Scores of two classes of that of the second: its opposites' logistic, or what is left of `whole`."""
-    first = opposite(score, 0.0 if kind == "LOGISTIC" else whole)
+    first = emit(scalar(0.0 if kind == "LOGISTIC" else whole, score) - score)
     return transformed(both(first, score), "LOGISTIC" if kind == "LOGISTIC" else "NONE")
 
 
