@@ -20,7 +20,7 @@ from ...runtime import control_flow
 from ..checks.graph_order import reads_of
 from ..checks.inference import static_type
 from ..checks.refusal import Refusal
-from ..fallback.region_calls import Type, emit_call
+from ..fallback.node import Type, emit_call
 from ..naming import identifier, node_label
 from ..reading.narrow import NARROW
 from ..reading.walk import attribute

@@ -1,9 +1,15 @@
-"""GroupQueryAttention: several heads of queries share one of keys and values.
+"""GroupQueryAttention and PagedAttention: several heads of queries share one of keys and values.
 
 softmax(softcap(q k^T * scale) + mask + bias) v,   k, v: each head repeated for its queries
 
 A first prompt without a past becomes these operators; with a past, which has room for all that comes, the node becomes
 those of :mod:`tvm_ext.ops.kv_cache`.
+
+PagedAttention: tokens of several sequences in a row, over keys and values in pages that sequences may share.
+
+of token t:    sequence b, for which starts[b] <= t < starts[b + 1]      position past[b] + t - starts[b]
+
+onnxruntime has no kernel of it for CPUs.
 """
 
 from __future__ import annotations
@@ -23,6 +29,9 @@ from .rotary import rows_at, turn
 
 #: Number of an input -> what it is, of those that belong to a cache that grows, or that onnxruntime's CPU lacks.
 _REFUSED = {12: "k_scale", 13: "v_scale", 14: "q_norm_weight", 15: "k_norm_weight", 16: "query_seqlens"}
+#: Names of the inputs of PagedAttention.
+_INPUTS = ("query", "key", "value", "key_cache", "value_cache", "cumulative_sequence_length", "past_seqlens",
+           "block_table", "cos_cache", "sin_cache")  # fmt: skip
 
 
 @converts("GroupQueryAttention", MICROSOFT)
@@ -197,3 +206,45 @@ def _weights(scores: Any, sink: Any, smooth: bool) -> Any:
     score = relax.const(0.0, dtype_of(scores)) if sink is None else emit(relax.op.reshape(sink, (1, heads, 1, 1)))
     column = emit(relax.op.broadcast_to(score, (batch, heads, queries, 1)))
     return columns(emit(relax.op.nn.softmax(relax.op.concat([scores, column], -1), -1)), 0, keys)
+
+
+# ------------------------------------------------------------ pages
+@converts("PagedAttention", MICROSOFT)
+def paged_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """PagedAttention(q, k, v, key pages, value pages, starts, lengths before, table, cos, sin).
+
+    q is (tokens, heads * size), or of all three where k and v are left out; pages are (pages, rows, kv_heads, size).
+    """
+    heads, groups = (count_of(attributes, name) for name in ("num_heads", "kv_num_heads"))
+    operands = rows_of(inputs, heads, groups, rank=2)
+    tokens, _, _, size = static_shape(operands["query"], "the query")
+    pages = static_shape(inputs[3], "key_cache")
+    if heads % groups or len(pages) != 4 or pages[2:] != (groups, size):
+        raise Refusal(f"key_cache of shape {pages}; (pages, rows, {groups}, {size}) fits")
+    if static_shape(inputs[4], "value_cache") != pages:
+        raise Refusal("key_cache and value_cache of unequal shapes")
+    operands |= _places(inputs, tokens)
+    if attributes.get("do_rotary", 0):
+        if inputs[8] is None or inputs[9] is None:
+            raise Refusal("do_rotary without cos_cache and sin_cache")
+        operands |= {"cos": inputs[8], "sin": inputs[9]}
+    return over_cache(operands, inputs, attributes, sources=(6, 7))
+
+
+def _places(inputs: Any, tokens: int) -> dict[str, Any]:
+    """The sequence of each token, its position, which is how many there are then, less one, and the table.
+
+    Raises:
+        Refusal: shapes that fit no number of sequences.
+    """
+    starts, before, table = (static_shape(inputs[number], _INPUTS[number]) for number in (5, 6, 7))
+    if len(table) != 2 or before != table[:1] or starts != (table[0] + 1,):
+        raise Refusal(f"{starts} starts, {before} lengths and a table of shape {table}; (b + 1), (b) and (b, n) fit")
+    place = constant(np.arange(tokens), "int32")
+    begun = relax.op.greater_equal(
+        emit(relax.op.reshape(place, (tokens, 1))), emit(relax.op.strided_slice(inputs[5], [0], [1], [table[0]]))
+    )
+    sequences = emit(relax.op.sum(emit(relax.op.astype(emit(begun), "int32")), 1))
+    first = emit(relax.op.take(inputs[5], sequences, 0, mode="clip"))
+    rows = emit(relax.op.take(inputs[6], sequences, 0, mode="clip"))
+    return {"lengths": emit(rows + emit(place - first)), "sequences": sequences, "table": inputs[7]}
