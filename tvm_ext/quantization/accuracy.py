@@ -78,7 +78,10 @@ def compare_layers(
         wanted, found = (session.run(names, sample) for session, names in sides)
         for one, a, b in zip(sums, wanted, found, strict=True):
             one.add(np.asarray(a), np.asarray(b))
-    return tuple(one.measured(row) for (row, _), one in zip(pairs, sums, strict=True))
+    return tuple(
+        replace(row, sqnr=sqnr, of_range=error, cosine=cosine)
+        for (row, _), (sqnr, error, cosine) in zip(pairs, map(_Sums.metrics, sums), strict=True)
+    )
 
 
 def _pairs(
@@ -144,12 +147,11 @@ class _Sums:
         self.largest = max(self.largest, float(np.abs(error).max()))
         self.low, self.high = min(self.low, float(a.min())), max(self.high, float(a.max()))
 
-    def measured(self, row: LayerAccuracy) -> LayerAccuracy:
-        """The row with SQNR in dB, largest error of the range, and cosine; it has those of equal values."""
+    def metrics(self) -> tuple[float, float, float]:
+        """SQNR in dB, largest error of the range, cosine."""
         if not self.noise:
-            return row
+            return math.inf, 0.0, 1.0
         sqnr = 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
         span = (self.high - self.low) or abs(self.high) or 1.0
         norms = math.sqrt(self.signal * self.other)
-        cosine = min(1.0, self.product / norms) if norms else 0.0
-        return replace(row, sqnr=sqnr, of_range=self.largest / span, cosine=cosine)
+        return sqnr, self.largest / span, min(1.0, self.product / norms) if norms else 0.0

@@ -12,6 +12,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from ...core.errors import ModelError, UnsupportedError
 from ...ops.table import operators
 from ..control_flow.functions import has_definition
+from ..control_flow.sequences import SEQUENCES
 from ..converters import FOREIGN, own_converter
 from ..fallback.node import is_region
 from ..naming import node_label
@@ -28,11 +29,6 @@ _DEFAULT = ("", "ai.onnx")
 INTERNAL = ("SimplifiedLayerNormalization",)
 #: Operators that become nodes of the graph around them.
 CONTROL_FLOW = ("If", "Loop", "Scan")
-#: Operators on sequences and optionals, which `sequences` converts.
-SEQUENCES = frozenset(
-    ["ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt", "SequenceConstruct"]
-    + ["SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence"]
-)
 #: Operators of whose versions the own converter reads more than the stock one.
 _ALL_VERSIONS = ("BatchNormalization", "Resize", "Slice", "Upsample")
 #: Operators of which a version was withdrawn that models have all the same, and whose meaning is clear.
