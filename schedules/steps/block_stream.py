@@ -1,12 +1,14 @@
 """The loops of few rows by a weight of few bits: the weight is streamed once, and unpacked in registers.
 
     for thread:                                          each its own vectors of outputs
+        x = x / sqrt(mean of x^2 + eps) * g              where rows are normalized first
         q, step, total = digits of x by blocks           or x and its sums, where x is not rounded
-        for group of vectors of outputs that stand side by side, of a few rows:
-            for block:
-                dot = sum over words: unpacked codes by q          vpdpbusd, or multiply-adds
-                acc += (dot - zero * total[block]) * (scale[block] * step[block])
-            y[tile] = epilogue(acc)
+        for group of vectors of outputs that stand side by side:
+            for weight, of a few rows at a time:
+                for block:
+                    dot = sum over words: unpacked codes by q          vpdpbusd, or multiply-adds
+                    acc += (dot - zero * total[block]) * (scale[block] * step[block])
+            y[tile] = epilogue(acc, of the weights beside it)
 
 Rounded numbers of x have one digit of 8 bits, or two: q = 256 * high + low, to 1/32639 of the largest of a block. Then
 a code is multiplied by both, which costs a memory-bound kernel nothing; the error is about that of bfloat16's eighth
@@ -16,7 +18,7 @@ bit for one, and half of float16's for two.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.recipe import Config
+from tvm_ext.ops.scalars.strict_floats import times
 from tvm_ext.rates.instructions import vpdpbusd
 
 from ..blocked.prefetch import LINE_BYTES, LINES, SHARED_BY, prefetch
@@ -104,13 +107,33 @@ class BlockStream:
             for name in ("high", "low")[: max(self._tile.digits, 1)]
         ]
         row = self._buffer("row", (self._match.says.block,), "float32")
-        with T.serial(self._rows) as m, T.serial(self._match.blocks) as b:
-            self._begin(group, b)
-            self._copy(row, m, b)
-            if self._tile.digits:
-                self._round(row, m, b)
-            else:
-                self._keep(row, m, b)
+        with T.serial(self._rows) as m:
+            factor = self._norm_factor(m)
+            with T.serial(self._match.blocks) as b:
+                self._begin(group, b)
+                self._copy(row, m, b, factor)
+                if self._tile.digits:
+                    self._round(row, m, b)
+                else:
+                    self._keep(row, m, b)
+
+    def _norm_factor(self, m: Any) -> Any:
+        """1 / sqrt(mean of x^2 + eps) of a row; None if rows are not normalized."""
+        match, width = self._match, self._width
+        if match.norm is None:
+            return None
+        squares = self._buffer("squares", (width,), "float32", "local")
+        with T.vectorized(width) as j:
+            T.buffer_store(squares, tirx.const(0, "float32"), [j])
+        with T.serial(self._padded // width) as v, T.vectorized(width) as j:
+            x = self._element(m, v * width + j)
+            T.buffer_store(squares, squares[j] + x * x, [j])
+        total = across(squares.vload([0], f"float32x{width}" if width > 1 else "float32"), width, lambda x, y: x + y)
+        mean = total * tirx.const(1 / match.says.depth, "float32")
+        epsilon = tirx.const(match.norm.epsilon, "float32")
+        factor = self._buffer("factor", (1,), "float32", "local")
+        T.buffer_store(factor, tirx.const(1, "float32") / tirx.sqrt(mean + epsilon), [0])
+        return factor[0]
 
     def _begin(self, group: Any, b: Any) -> None:
         """The share that a block of x has of the lines that the loop over words asks for too late."""
@@ -123,17 +146,25 @@ class BlockStream:
             place = [group, word // (match.side * match.words), word // match.words % match.side, word % match.words, 0]
             T.evaluate(prefetch(codes, place))
 
-    def _copy(self, row: Any, m: Any, b: Any) -> None:
+    def _copy(self, row: Any, m: Any, b: Any, factor: Any) -> None:
         """A block of x as float32, with zeros behind the end."""
-        match, read = self._match, self._args.reader(self._match.data)
-        block, depth = match.says.block, match.says.depth
+        block, norm = self._match.says.block, self._match.norm
         with T.serial(block // self._width) as v, T.vectorized(self._width) as j:
             k = b * block + v * self._width + j
-            place = tirx.min(k, depth - 1) if depth < self._padded else k
-            value = read(*unflatten(m, self._lead), place)
-            if depth < self._padded:
-                value = tirx.Select(k < depth, value, tirx.const(0, "float32"))
+            value = self._element(m, k)
+            if norm is not None:
+                value = times(value * factor, self._args.reader(norm.weight)(self._within(k)))
             T.buffer_store(row, value, [v * self._width + j])
+
+    def _within(self, k: Any) -> Any:
+        depth = self._match.says.depth
+        return tirx.min(k, depth - 1) if depth < self._padded else k
+
+    def _element(self, m: Any, k: Any) -> Any:
+        """A number of a row; 0 behind its end."""
+        value = self._args.reader(self._match.data)(*unflatten(m, self._lead), self._within(k))
+        depth = self._match.says.depth
+        return tirx.Select(k < depth, value, tirx.const(0, "float32")) if depth < self._padded else value
 
     @property
     def _width(self) -> int:
@@ -188,25 +219,45 @@ class BlockStream:
 
     # ------------------------------------------------------------ products
     def _compute(self, group: Any) -> None:
-        """Vectors of outputs that stand side by side, of all rows."""
-        for first, height in tiles(0, self._rows, ROUNDED_ROWS if self._tile.digits else self._rows):
-            self._first, self._height, tile = first, height, (height, self._match.side)
-            acc = self._buffer("acc", (*tile, self._lanes), "float32", "local")
-            with nested(*map(T.unroll, tile), T.vectorized(self._lanes)) as (m, r, j):
-                T.buffer_store(acc, tirx.const(0, "float32"), [m, r, j])
-            with T.serial(1, annotations={SHARED_BY: 0}), T.serial(self._match.blocks) as b:
-                self._add(acc, self._dots(group, b), group, b)
+        """Vectors of outputs that stand side by side: all rows by a weight, whose words stay in L1, then the next."""
+        match = self._match
+        shape = (self._rows, match.side, self._lanes)
+        beside = {var: self._buffer("beside", shape, "float32") for var, _ in match.beside}
+        for var, weight in match.beside:
+            for tile in self._tiles():
+                acc = self._sum(weight, group, tile)
+                with nested(*map(T.unroll, tile), T.vectorized(self._lanes)) as (m, r, j):
+                    T.buffer_store(beside[var], acc[m, r, j], [self._first + m, r, j])
+        for tile in self._tiles():
+            acc = self._sum(match, group, tile)
             with nested(*map(T.unroll, tile)) as (m, r):
-                self._finish(acc, m, r, (group * self._match.side + r) * self._lanes)
+                self._finish(acc, beside, m, r, (group * match.side + r) * self._lanes)
 
-    def _finish(self, acc: Any, m: Any, r: Any, start: Any) -> None:
+    def _tiles(self) -> Iterator[tuple[int, int]]:
+        """(rows, vectors) of register tiles, from row `_first` on."""
+        rows = self._rows
+        for first, height in tiles(0, rows, ROUNDED_ROWS if self._tile.digits else rows):
+            self._first, self._height = first, height
+            yield height, self._match.side
+
+    def _sum(self, weight: BlockMatch, group: Any, tile: tuple[int, int]) -> Any:
+        """Rows by a weight, of vectors of outputs that stand side by side: (rows, vectors, lanes)."""
+        acc = self._buffer("acc", (*tile, self._lanes), "float32", "local")
+        with nested(*map(T.unroll, tile), T.vectorized(self._lanes)) as (m, r, j):
+            T.buffer_store(acc, tirx.const(0, "float32"), [m, r, j])
+        with T.serial(1, annotations={SHARED_BY: 0}), T.serial(self._match.blocks) as b:
+            self._add(acc, self._dots(weight, group, b), weight, group, b)
+        return acc
+
+    def _finish(self, acc: Any, beside: Mapping[Any, Any], m: Any, r: Any, start: Any) -> None:
         """The epilogue of a vector; of the last one only outputs that there are, of padded ones none."""
         lanes, outputs = self._lanes, self._match.outputs
 
         def write(count: int) -> None:
             with T.vectorized(count) as j:
                 index = (*unflatten(self._first + m, self._lead), start + j)
-                T.buffer_store(self._out, self._args.epilogue(index, acc[m, r, j]), index)
+                others = {var: total[self._first + m, r, j] for var, total in beside.items()}
+                T.buffer_store(self._out, self._args.epilogue(index, acc[m, r, j], others), index)
 
         if outputs % (lanes * self._match.side) == 0:
             write(lanes)
@@ -218,7 +269,7 @@ class BlockStream:
             with T.If(start == outputs - rest), T.Then():
                 write(rest)
 
-    def _dots(self, group: Any, b: Any) -> list[Any]:
+    def _dots(self, weight: BlockMatch, group: Any, b: Any) -> list[Any]:
         """Sums of a block's codes by the numbers of each digit: (rows, vectors, lanes) each."""
         vectors = self._match.side
         kind, shape = "int32" if self._tile.digits else "float32", (self._height, vectors, self._lanes)
@@ -228,16 +279,16 @@ class BlockStream:
                 T.buffer_store(dot, tirx.const(0, kind), [m, r, j])
         with T.unroll(vectors) as r:
             words = self._match.words
-            with (T.unroll if words <= _UNROLLED else T.serial)(words, annotations=self._lines()) as g:
-                word = self._args.buffer(self._match.codes).vload([group, b, r, g, 0], f"int32x{self._lanes}")
+            with (T.unroll if words <= _UNROLLED else T.serial)(words, annotations=self._lines(weight)) as g:
+                word = self._args.buffer(weight.codes).vload([group, b, r, g, 0], f"int32x{self._lanes}")
                 multiply = self._multiply_bytes if self._tile.digits else self._multiply_floats
                 multiply(dots, T.bind(word), r, b * self._match.says.block + g * 4 * self._match.parts)
         return dots
 
-    def _lines(self) -> dict[str, Any]:
+    def _lines(self, weight: BlockMatch) -> dict[str, Any]:
         if not self._tile.prefetched:
             return {}
-        place = self._match.group.params.index(self._match.codes)
+        place = self._match.group.params.index(weight.codes)
         lines = max(1, 4 * self._lanes // LINE_BYTES)
         return {LINES: [f"p{place}", _AHEAD // 4, lines, 1]}
 
@@ -267,9 +318,9 @@ class BlockStream:
                 x = tirx.Broadcast(numbers[self._first + m, k + number], self._lanes)
                 T.buffer_store(dot, dot.vload([m, r, 0], f"float32x{self._lanes}") + x * code, [m, r, ramp])
 
-    def _add(self, acc: Any, dots: Sequence[Any], group: Any, b: Any) -> None:
+    def _add(self, acc: Any, dots: Sequence[Any], weight: BlockMatch, group: Any, b: Any) -> None:
         """acc += (dot - zero * total) * scale * step, of a block."""
-        match, args, lanes = self._match, self._args, self._lanes
+        match, args, lanes = weight, self._args, self._lanes
         with nested(T.unroll(match.side), T.unroll(self._height), T.vectorized(lanes)) as (r, m, j):
             row = self._first + m
             scale = args.tensor(match.scales)(group, b, r, j).astype("float32") * self._steps[row, b]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tvm import tirx
+from tvm import relax, tirx
+from tvm.ir import Call
 
+from tvm_ext.core.graph.relax_graph import op_name
 from tvm_ext.core.group import Group, Param
 from tvm_ext.core.layout import Layout
 from tvm_ext.core.machine import Machine
@@ -17,6 +19,16 @@ from tvm_ext.ops.block_weights import Blocks
 
 from .arguments import Arguments
 from .storage import why_not_float32
+
+RMS_NORM = "relax.nn.rms_norm"
+
+
+@dataclass(frozen=True)
+class RowNorm:
+    """What is done to rows before they are multiplied: x / sqrt(mean of x^2 + epsilon) * weight."""
+
+    weight: Param
+    epsilon: float
 
 
 @dataclass(frozen=True)
@@ -30,6 +42,8 @@ class BlockMatch(Match):
         lanes: outputs of a vector.
         side: vectors that stand side by side in memory, and are computed together where rows are few.
         halves: whether scales of float16 are read as such, and not widened when they are packed.
+        norm: of the rows; None if they are multiplied as they are.
+        beside: variable of a further anchor -> a weight of as many outputs that the same rows are multiplied by.
     """
 
     says: Blocks
@@ -40,6 +54,8 @@ class BlockMatch(Match):
     lanes: int
     side: int
     halves: bool
+    norm: RowNorm | None = None
+    beside: tuple[tuple[relax.Var, BlockMatch], ...] = ()
 
     @property
     def outputs(self) -> int:
@@ -68,20 +84,28 @@ class BlockMatch(Match):
 
     @property
     def weight_bytes(self) -> int:
-        """Of codes, scales and points in memory."""
+        """Of codes, scales and points in memory, of all weights."""
+        others = sum(one.weight_bytes for _, one in self.beside)
         each = 4 * self.words + self._bytes(self.scales) + (self._bytes(self.points) if self.points else 0)
-        return self.groups * self.side * self.lanes * self.blocks * each
+        return others + self.groups * self.side * self.lanes * self.blocks * each
 
     def _bytes(self, param: Param) -> int:
         return {"uint8": 1, "float16": 2 if self.halves else 4}.get(param.dtype, 4)
 
+    def goes_with(self, other: BlockMatch) -> bool:
+        """Whether the rows may be multiplied by another weight in the same loops."""
+        own, theirs = ((m.says.bits, m.says.block, m.says.depth, m.says.digits, m.outputs) for m in (self, other))
+        return own == theirs
+
     def layouts(self) -> Layouts:
         """The same for all kernels, so that all of them read one array."""
-        own: dict[Any, Layout] = {self.codes.var: PackedCodes.make(self.says.bits, self.lanes, self.side)}
-        for param in (self.scales, self.points):
-            if param is not None:
-                widened = param.dtype == "float16" and not self.halves
-                own[param.var] = PackedScales.make(self.lanes, self.side, widened)
+        own: dict[Any, Layout] = {}
+        for one in (self, *(other for _, other in self.beside)):
+            own[one.codes.var] = PackedCodes.make(one.says.bits, one.lanes, one.side)
+            for param in (one.scales, one.points):
+                if param is not None:
+                    widened = param.dtype == "float16" and not one.halves
+                    own[param.var] = PackedScales.make(one.lanes, one.side, widened)
         return Layouts.plain(self.group, own)
 
     def code(self, word: Any, number: Any) -> Any:
@@ -128,9 +152,37 @@ def _side(outputs: int, machine: Machine) -> int:
 _LONGEST = 256
 
 
-def block_match(group: Group, machine: Machine) -> BlockMatch | Miss:
-    """A group of either operator, or why no kernel takes it."""
-    operands = [group.operand(number) for number in range(len(group.call.args))]  # type: ignore[union-attr]
+def block_match(group: Group, machine: Machine, joined: bool = False) -> BlockMatch | Miss:
+    """A group of either operator, or why no kernel takes it.
+
+    Args:
+        joined: whether the kernel computes products beside it, and a norm of its rows.
+    """
+    assert group.call is not None
+    norms = [b.value for b in group.bindings if op_name(b.value) == RMS_NORM]
+    if not joined and (norms or group.beside):
+        return Miss("a product beside it, or a norm of its rows, is computed where rows are few")
+    rows = norms[0].args[0] if norms else group.call.args[0]
+    norm, match = None, _one_match(group, group.call, rows, machine)
+    if norms and not isinstance(match, Miss):
+        as_it_is = [next((p for p in group.params if p.var.same_as(arg)), None) for arg in norms[0].args]
+        if len(norms) > 1 or as_it_is[0] is None or as_it_is[1] is None:
+            return Miss("a norm of rows that are decoded, or by no weight")
+        norm = RowNorm(as_it_is[1], float(norms[0].attrs.epsilon))
+    beside = []
+    for binding in group.beside:
+        other = _one_match(group, binding.value, rows, machine)
+        if isinstance(match, Miss) or isinstance(other, Miss):
+            return match if isinstance(match, Miss) else other
+        if not binding.value.args[0].same_as(group.call.args[0]) or not match.goes_with(other):
+            return Miss("products of other rows, or of other blocks or numbers of outputs")
+        beside.append((binding.var, other))
+    return match if isinstance(match, Miss) else replace(match, norm=norm, beside=tuple(beside))
+
+
+def _one_match(group: Group, call: Call, rows: Any, machine: Machine) -> BlockMatch | Miss:
+    """A call alone; `rows` are what it is multiplied by, before a norm."""
+    operands = [group.param(operand) for operand in (rows, *call.args[1:])]
     if any(operand is None for operand in operands):
         return Miss("an operand is computed inside the group")
     data, codes, scales, *points = (operand for operand in operands if operand is not None)
@@ -142,22 +194,12 @@ def block_match(group: Group, machine: Machine) -> BlockMatch | Miss:
         return Miss("an operand is empty")
     if codes.shape[2] % 4:
         return Miss(f"blocks of {codes.shape[2]} bytes are no whole words of 4")
-    assert group.call is not None
-    says = Blocks.of(group.call)
+    says = Blocks.of(call)
     if says.block > _LONGEST:
         return Miss(f"blocks of {says.block}: sums of whole numbers would pass 31 bits behind {_LONGEST}")
     halves = "f16c" in machine.features or machine.isa in ("neon", "sve")
-    return BlockMatch(
-        group,
-        says,
-        data,
-        codes,
-        scales,
-        next(iter(points), None),
-        machine.lanes,
-        _side(codes.shape[0], machine),
-        halves,
-    )
+    side = _side(codes.shape[0], machine)
+    return BlockMatch(group, says, data, codes, scales, next(iter(points), None), machine.lanes, side, halves)
 
 
 def known_rows(group: Group) -> bool:

@@ -38,15 +38,15 @@ class Epilogue:
         }
         self._reads = collections.Counter(a for b in group.behind for a in b.value.args if isinstance(a, relax.Var))
 
-    def __call__(self, index: Index, anchor: Any = None) -> Any:
-        """The group's result at a logical index of its result, given the anchor's value there.
+    def __call__(self, index: Index, anchor: Any = None, beside: Values | None = None) -> Any:
+        """The group's result at a logical index of its result, given the values there of its anchors.
 
         A value that several operations read is bound to a name: let v0 = ... in let v1 = f(v0, v0) in ...
         """
         own = self.group.anchor_var
         if own is None:
             return self._result(self.group.behind, index, {})
-        return self._bind(own, anchor, lambda values: self._result(self.group.behind, index, values), {})
+        return self._bind(own, anchor, lambda values: self._result(self.group.behind, index, values), beside or {})
 
     def _result(self, todo: Sequence[Any], index: Index, values: Values) -> Any:
         """The result, once all bindings of `todo`, in order, are computed."""

@@ -52,7 +52,7 @@ def test_stages_that_are_modules_are_python(tiny: Inspection) -> None:
 
 def test_it_stops_at_a_stage() -> None:
     early = tvm_ext.inspect(stage_models.tiny(), to="grouped")
-    assert early.stages == ("onnx", "relax", "grouped") and early.passes[-1].name == "fuse-expansions"
+    assert early.stages == ("onnx", "relax", "grouped") and early.passes[-1].name == "fuse-products"
     with pytest.raises(OptionError, match="the compile ended at 'grouped'"):
         early.stage("scheduled")
     with pytest.raises(OptionError, match="no part of 'small' is offloaded"):

@@ -38,7 +38,7 @@ def code_cells(name: str) -> list[Any]:
 def test_there_are_notebooks() -> None:
     known = {
         "write_a_template", "tuned_vs_untuned_resnet18", "bring_your_own_accelerator", "follow_a_matmul",
-        "quantize_resnet",
+        "quantize_resnet", "small_language_model",
     }  # fmt: skip
     assert known <= set(NAMES)
 

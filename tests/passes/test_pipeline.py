@@ -61,9 +61,10 @@ def test_simplification_comes_before_lowering() -> None:
         "vm",
     ]
     assert [p.name for p in LOWER] == [
-        "lower-precision", "prepare-storage", "group-operations", "fuse-expansions", "choose-recipes", "assign-layouts",
-        "schedule-kernels", "lift-group-constants", "dispatch-sampling", "dispatch-sort-scan", "legalize-rest",
-        "annotate-patterns", "fuse-rest", "fuse-tir", "view-reshapes", "drop-unused", "lower-rest", "lift-weights",
+        "lower-precision", "prepare-storage", "group-operations", "fuse-expansions", "fuse-products", "choose-recipes",
+        "assign-layouts", "schedule-kernels", "lift-group-constants", "dispatch-sampling", "dispatch-sort-scan",
+        "legalize-rest", "annotate-patterns", "fuse-rest", "fuse-tir", "view-reshapes", "drop-unused", "lower-rest",
+        "lift-weights",
     ]  # fmt: skip
 
 

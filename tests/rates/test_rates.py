@@ -19,9 +19,9 @@ STEPS = {
     "clock": 0.25,
     "l1": 2,
     "l2": 2,
-    "l3": 1,
+    "l3": 2,
     "memory": 2,
-    "l3_all": 1,
+    "l3_all": 2,
     "memory_all": 2.0,
     "foreign": 6,
     "launch": 6,
@@ -105,12 +105,12 @@ def test_what_the_cpu_lacks_stays_0_and_cores_stay() -> None:
 
 
 def test_rounding_makes_no_cache_slower_than_the_next() -> None:
-    """Alone, 15 near an L2 of 31 would be 7.75, and 14 near an L3 of 26 is 13."""
-    assert replace(ZEN4, l2=15.0, l3=14.0).on_grid(ZEN4).l2 == 13
+    """Alone, 15 near an L2 of 31 would be 7.75, and 14 near an L3 of 26 is that."""
+    assert replace(ZEN4, l2=15.0, l3=14.0).on_grid(ZEN4).l2 == 26
     got = replace(ZEN4, l1=15.5, l2=15.0, l3=14.9, memory=14.5, memory_all=20.0).on_grid(ZEN4)
     assert got.l1 >= got.l2 >= got.l3 >= got.memory
-    tiles = replace(XEON, tile_l1=80.0, tile_l2=66.0, tile_l3=60.0).on_grid(XEON)  # alone, 80 near 116 is 58
-    assert (tiles.tile_l1, tiles.tile_l2, tiles.tile_l3) == (92, 92, 58.4)
+    tiles = replace(XEON, tile_l1=80.0, tile_l2=66.0, tile_l3=30.0).on_grid(XEON)  # alone, 80 near 116 is 58
+    assert (tiles.tile_l1, tiles.tile_l2, tiles.tile_l3) == (92, 92, 29.2)
     slower = replace(ZEN4, l2=7.0, l3=26.0).on_grid(ZEN4)  # as measured: a check tells of it
     assert slower.l2 < slower.l3
 

@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from ..core.errors import InputError
-from ..runtime.language.sampling import Sampling, check_whole, flags
+from ..core.errors import InputError, OptionError
+from ..runtime.language.options import CALLS, MODEL, TEXT, Option, check_whole
 from .shared.common import Progress, print_json
 from .shared.options import add_compile_arguments, compile_options
 
@@ -16,49 +16,68 @@ EXAMPLE = """\
   tvm-ext chat SmolLM2-135M-Instruct.Q4_1.gguf
   tvm-ext chat SmolLM2-135M-Instruct.Q4_1.gguf --prompt "What is the capital of France?" --max-new 40
   tvm-ext chat SmolLM2-135M-Instruct.Q4_1.gguf --prompt "Name a river." --prompt "Name a lake." """
-#: Tokens of a prompt that a call takes.
-_PIECE = 256
+#: Tokens of a prompt that a call takes, and prompts that are answered at once.
+_PIECE, _AT_ONCE = 256, 8
 
 _Messages = list[dict[str, str]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of the verb; those of :class:`Sampling` as it declares them."""
+    """Arguments of the verb: those of the functions that it calls, as these declare them."""
     parser.add_argument("model", metavar="MODEL.gguf", help="a language model of the Llama family")
     parser.add_argument(
         "--prompt", metavar="TEXT", action="append", default=[],
         help="answer this, and no more; several are answered at once. Else lines of stdin",
     )  # fmt: skip
     parser.add_argument("--system", metavar="TEXT", help="what the model is told first")
-    parser.add_argument("--capacity", type=int, default=2048, metavar="N", help="tokens of a talk (default: 2048)")
-    parser.add_argument("--speculate", type=int, default=0, metavar="K",
-                        help="look up so many tokens ahead in the talk, and check them in one call")  # fmt: skip
-    parser.add_argument("--sequences", type=int, default=8, metavar="N",
-                        help="prompts that are answered at once, the others wait (default: 8)")  # fmt: skip
-    for name, (kind, default, form, text) in flags().items():
-        says = text if default is None else f"{text} (default: {default})"
-        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=default, metavar=form, help=says)
+    parser.add_argument("--draft", metavar="SMALL.gguf", help="of one prompt: a smaller model of the same tokens, "
+                        "whose next ones --speculate checks instead of those that it looks up")  # fmt: skip
+    for name, option in {**MODEL, **CALLS, **TEXT}.items():
+        _add(parser, name, option)
+    parser.set_defaults(sequences=_AT_ONCE)
     add_compile_arguments(parser)
+
+
+def _add(parser: argparse.ArgumentParser, name: str, option: Option) -> None:
+    """An option of a function; of one whose default is a tuple, each time a further part."""
+    flag, said = f"--{name.replace('_', '-')}", option.help
+    if option.default is False:
+        parser.add_argument(flag, action="store_true", help=said)
+    elif option.default == ():
+        parser.add_argument(flag, type=option.kind, action="append", default=[], metavar=option.form, help=said)
+    else:
+        said += "" if option.default is None or name == "sequences" else f" (default: {option.default})"
+        parser.add_argument(flag, type=option.kind, default=option.default, metavar=option.form or None, help=said,
+                            choices=option.choices or None)  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     """Compile, and answer, until nothing more is said or the talk is longer than the cache."""
     from .. import zoo
+    from ..runtime.language.sampling import Sampling
 
-    drawn = {name: getattr(args, name) for name in flags()}
+    drawn = {name: getattr(args, name) for name in TEXT}
     Sampling(**drawn)
-    check_whole("speculate", args.speculate)
+    for name in CALLS:
+        check_whole(name, getattr(args, name))
     check_whole("sequences", args.sequences, 1)
     options = {"state": "auto", **compile_options(args)}
     messages: _Messages = [{"role": "system", "content": args.system}] if args.system else []
     several = len(args.prompt) > 1
+    if args.piece and not several:
+        raise OptionError(f"--piece {args.piece} of one prompt", fix="give several, each with --prompt")
+    if args.draft and (several or not args.speculate):
+        raise OptionError(f"--draft {args.draft} of several prompts, or of no --speculate", fix="--speculate 4")
     with Progress(f"compiling {args.model}"):
         dialogue = zoo.Dialogue(args.model)
         texts = [dialogue.tokens([*messages, _of_user(text)]) for text in args.prompt or [""]]
         compiled, capacity = _compiled(args, options, max(map(len, texts)))
+        drawn["draft"] = _draft(args, options) if args.draft else None
+    drawn["stop"] = (*dialogue.ends, *args.stop)
     if several:
-        return _at_once(args, compiled, dialogue, messages, {**drawn, "stop": dialogue.ends})
-    return _talk(args, compiled, dialogue, messages, {**drawn, "stop": dialogue.ends, "capacity": capacity})
+        del drawn["draft"]
+        return _at_once(args, compiled, dialogue, messages, drawn)
+    return _talk(args, compiled, dialogue, messages, {**drawn, "capacity": capacity})
 
 
 def _compiled(args: argparse.Namespace, options: dict[str, Any], longest: int) -> tuple[Any, int]:
@@ -71,7 +90,8 @@ def _compiled(args: argparse.Namespace, options: dict[str, Any], longest: int) -
     from .. import zoo
 
     count = min(args.sequences, len(args.prompt)) if len(args.prompt) > 1 else 0
-    model = zoo.gguf(args.model, args.capacity, every=bool(args.speculate and not count), sequences=count)
+    of_model = {**{name: getattr(args, name) for name in MODEL}, "sequences": count}
+    model = zoo.gguf(args.model, every=bool(args.speculate and not count), **of_model)
     shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in model.graph.input}
     past = shapes["past_key_values.0.key"]
     capacity = past[1] * shapes["block_table"][1] if count else past[2]
@@ -84,6 +104,15 @@ def _compiled(args: argparse.Namespace, options: dict[str, Any], longest: int) -
     return compile_model(model, **{"dims": sizes, "specialize": exact, **options}), capacity
 
 
+def _draft(args: argparse.Namespace, options: dict[str, Any]) -> Any:
+    """Rows of the smaller model."""
+    from .. import PromptCache, zoo
+    from .. import compile as compile_model
+
+    model = zoo.gguf(args.draft, args.capacity, exact=args.exact, cache=args.cache)
+    return PromptCache(compile_model(model, **{"dims": {"S": (1, _PIECE)}, "specialize": {"S": (1,)}, **options}))
+
+
 def _at_once(
     args: argparse.Namespace, compiled: Any, dialogue: Any, messages: _Messages, drawn: dict[str, Any]
 ) -> int:  # fmt: skip
@@ -91,7 +120,7 @@ def _at_once(
     from .. import Scheduler
 
     talks = [[*messages, _of_user(text)] for text in args.prompt]
-    with Scheduler(compiled, speculate=args.speculate) as scheduler:
+    with Scheduler(compiled, **{name: getattr(args, name) for name in CALLS}) as scheduler:
         requests = [scheduler.submit(dialogue.tokens(talk), **drawn) for talk in talks]
         for talk, request in zip(talks, requests, strict=True):
             if not args.json:

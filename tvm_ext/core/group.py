@@ -95,6 +95,11 @@ class Group:
         return cls(call.op.name, relax.Function(params, body, call.ty).with_attr(attrs))
 
     @property
+    def beside(self) -> tuple[relax.VarBinding, ...]:
+        """Further anchors, which one kernel computes together with the first one."""
+        return tuple(b for b in self.bindings if op_name(b.value) == self.anchor)[1:]
+
+    @property
     def attrs(self) -> Any:
         """Attributes of the anchor's call; None of an elementwise group."""
         return self.call.attrs if self.call is not None else None
@@ -115,14 +120,14 @@ class Group:
 
     @functools.cached_property
     def behind(self) -> tuple[relax.VarBinding, ...]:
-        """What is computed of the anchor's value, in order, with decodes of what only that reads: all operations of a
-        group without an anchor."""
+        """What is computed of the anchor's value, and of that of anchors beside it, in order, with decodes of what only
+        that reads: all operations of a group without an anchor."""
         if self.anchor_var is None:
             return tuple(self.bindings)
         found: list[relax.VarBinding] = []
         needed = {self.result}
         for binding in reversed(self.bindings):
-            if binding.var in needed and not binding.var.same_as(self.anchor_var):
+            if binding.var in needed and op_name(binding.value) != self.anchor:
                 found.insert(0, binding)
                 needed.update(a for a in binding.value.args if isinstance(a, relax.Var))
         return tuple(found)

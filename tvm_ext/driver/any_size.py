@@ -38,7 +38,7 @@ _MOST_PROBES = 10
 #: How often the sizes to plan at are moved, at most.
 _MOST_MOVES = 3
 #: Passes that choose by size, or make views of what is no view in arrays of the bounds.
-_LEFT_OUT = ("fuse-expansions", "view-reshapes")
+_LEFT_OUT = ("fuse-expansions", "fuse-products", "view-reshapes")
 
 
 def lower_any_size(

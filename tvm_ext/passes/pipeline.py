@@ -19,6 +19,7 @@ from tvm_ext.core.passes import CompileContext, Pass, TvmPass, run_passes
 from .lowering.assign_layouts import AssignLayouts
 from .lowering.choose_recipes import ChooseRecipes
 from .lowering.fuse_expansions import FuseExpansions
+from .lowering.fuse_products import FuseProducts
 from .lowering.group_operations import GroupOperations
 from .lowering.legalize_rest import FuseRest, LegalizeRest, LiftGroupConstants
 from .lowering.lift_weights import LiftWeights
@@ -73,6 +74,7 @@ LOWER: tuple[Pass, ...] = (
     PrepareStorage(),
     GroupOperations(),
     FuseExpansions(),
+    FuseProducts(),
     ChooseRecipes(),
     AssignLayouts(),
     ScheduleKernels(),

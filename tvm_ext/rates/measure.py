@@ -134,7 +134,7 @@ class _Bench:
         self._x = to_tensor(x)
         self._out = {t: tvm.runtime.tensor(np.zeros((t, loops.CHAINS, lanes), np.float32)) for t in {1, threads}}
         self.amounts: dict[str, int] = {}
-        l3 = min(max(4 * threads * caches.l2, caches.l3 // 8), caches.l3 // 2, _MOST_OF_L3)
+        l3 = min(4 * threads * caches.l2, caches.l3 // 2, _MOST_OF_L3)
         sizes = {"l1": int(_SHARE * caches.l1d), "l2": int(_SHARE * caches.l2), "l3": l3, "memory": _WINDOW}
         self._calls = {
             "chain": self._chain(), "fma": self._fma("fma", lanes, 1), "fma_all": self._fma("fma_all", lanes, threads),
@@ -213,7 +213,7 @@ class _Bench:
     def _read(self, name: str, size: int, threads: int) -> Callable[[], Any]:
         passes, steps = self._passes(name, size, threads * self._row, _READ_BYTES)
         function, out = self._code["read_all" if name.endswith("_all") else "read"], self._out[threads]
-        if size == _WINDOW:
+        if name.startswith("read memory"):
             return lambda: function(passes, next(self._starts), steps, self._x, out)
         return lambda: function(passes, 0, steps, self._x, out)
 

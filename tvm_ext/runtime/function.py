@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from .memory.arrays import (
 )
 from .memory.cache_lengths import register_refusal
 from .memory.output_memory import OutputMemory
+from .memory.resident import Arguments, ReadyCall
 from .spec import Program, TensorSpec
 
 
@@ -121,6 +123,31 @@ class Function:
                 dtype = self._outputs[index][1]
                 outputs[index] = array if array.dtype == dtype else array.view(dtype)  # a narrow one comes as bytes
         return outputs
+
+    def ready(
+        self, arrays: Sequence[np.ndarray], into: Sequence[np.ndarray | None], fed: Sequence[int]
+    ) -> ReadyCall | None:  # fmt: skip
+        """:meth:`call` with the same arrays again, but for those that are fed, and the same memory.
+
+        Returns:
+            None if that is more than to pass them on: an output is returned or lies elsewhere, or an input is copied.
+        """
+        held = [index for index in range(len(arrays)) if index not in fed]
+        updated = {self._updates.get(index) for index in self._written if into[index] is not None}
+        if self._returned or updated != {*held} or not all(self._zero_copy[i] and is_aligned(arrays[i]) for i in held):
+            return None
+        tensors: list[Any] = [None if index in fed else to_tensor(array) for index, array in enumerate(arrays)]
+        tensors += self._weights
+        anew = []
+        for index, shape in self._written.items():
+            memory, taken = into[index], self._updates.get(index)
+            if memory is None:
+                anew.append((index, len(tensors), self._memory[index]))
+            elif taken is None or memory is not arrays[taken]:
+                return None
+            tensors.append(None if memory is None else self._from_dlpack(as_bytes(memory.reshape(shape))))
+        tensors += self._arena
+        return Arguments(self._function, tensors, [(i, functools.partial(self._argument, i)) for i in fed], anew, into)
 
     def takes(self, output: int, memory: np.ndarray) -> bool:
         """Whether it can write an output there."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from .function import Function, Weights
 from .memory.arrays import aligned_empty
+from .memory.resident import ReadyCall, Resident
 from .sizes.batches import run_composed, split_batch
 from .sizes.sized_call import SizedCalls
 from .spec import Metadata
@@ -60,12 +61,23 @@ class Caller:
             rows: size of the batch; 0 if no dimension is symbolic.
             into: one an output: aligned memory to write it to, or None. An output that no kernel writes is elsewhere.
         """
+        if isinstance(into, Resident):
+            ready = into.ready.setdefault(self, {})
+            if into.key not in ready:
+                ready[into.key] = self._ready(arrays, rows, into)
+            if (call := ready[into.key]) is not None:
+                return call(arrays)
         if self._sized is not None:
             return self._sized(arrays, into)
         if (function := self._functions.get(rows)) is not None:
             return function.call(arrays, into)
         sizes = split_batch(rows, self._costs)
         return run_composed(self._functions, sizes, arrays, self._inputs, self._outputs, rows, into)
+
+    def _ready(self, arrays: Sequence[np.ndarray], rows: int, into: Resident) -> ReadyCall | None:
+        """How calls of a session are made with what is fed, if one function takes all as it lies."""
+        function = self._functions.get(rows) if self._sized is None else self._sized.exact(arrays)
+        return None if function is None else function.ready(arrays, into, into.fed)
 
     def observed(
         self, arrays: Sequence[np.ndarray], rows: int, hook: Hook, into: Places = None

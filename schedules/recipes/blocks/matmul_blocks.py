@@ -1,6 +1,7 @@
 """Few rows by a weight of 2, 4 or 8 bits in blocks, which is streamed as it is packed (:mod:`...steps.block_stream`).
 
     tvm_ext.matmul_blocks(x, codes, scales[, points]) -> +bias, ...       x: (.., K), codes: (N, B, bytes) as NBK16n8k
+    also of an RMS norm of x; and of several such weights, as in silu(x gate) * (x up)
 
 What a row costs is the read of the weight: a core unpacks and multiplies 128 codes of 4 bits, with VNNI, in about the
 time in which two of them read 64 bytes from memory.
@@ -29,8 +30,8 @@ from ...steps.block_weight import BlockMatch, block_match, known_rows
 
 #: Cycles from a multiply-add or dot product to the next one that adds to its sum.
 _LATENCY = 4.5
-#: Vector instructions that add a block's sum to a vector of outputs, and those that round a vector of x.
-_FINISH, _ROUND = 5, 12
+#: Vector instructions that add a block's sum to a vector of outputs; those that round a vector of x, and normalize it.
+_FINISH, _ROUND, _NORM = 5, 12, 5
 #: Instructions of a block's loop that all vectors side by side share.
 _LOOP = 6
 #: Rounded rows up to which the weight is streamed; each few of them unpack it again, out of L1.
@@ -44,7 +45,7 @@ class MatmulBlocks(Recipe[BlockMatch]):
     anchors = frozenset({NAME})
 
     def match(self, group: Group, machine: Machine) -> BlockMatch | Miss:
-        match = block_match(group, machine)
+        match = block_match(group, machine, joined=True)
         if isinstance(match, Miss):
             return match
         if not known_rows(group):
@@ -65,7 +66,8 @@ class MatmulBlocks(Recipe[BlockMatch]):
     def cost(self, match: BlockMatch, config: Config, machine: Machine) -> float:
         shared = self.sharing(match, config, machine)
         cycles = shared.busiest * _cycles_of_a_group(match, config["digits"], machine)
-        reading = _rows(match) * match.blocks * match.says.block / match.lanes * _ROUND / machine.fma_per_cycle
+        each = _ROUND + (_NORM if match.norm else 0)
+        reading = _rows(match) * match.blocks * match.says.block / match.lanes * each / machine.fma_per_cycle
         stream = Stream(match.weight_bytes * shared.part, match.group.weights_in)
         return seconds(cycles + reading, [stream], machine, shared.threads)
 
@@ -94,7 +96,8 @@ def _rows(match: BlockMatch) -> int:
 
 
 def _cycles_of_a_group(match: BlockMatch, digits: int, machine: Machine) -> float:
-    """Of vectors of outputs side by side, over the whole row: unpacking, products, and what is added of each block."""
+    """Of vectors of outputs side by side, over the whole row, of all weights: unpacking, products, and what is added of
+    each block."""
     rows, rate, side = _rows(match), machine.fma_per_cycle, match.side
     if digits:
         products = match.parts * digits * rows / (machine.rates.dot_int8 or rate)
@@ -104,4 +107,5 @@ def _cycles_of_a_group(match: BlockMatch, digits: int, machine: Machine) -> floa
         codes = 4 * match.parts
         products, chain, unpacking = codes * rows / rate, codes * _LATENCY, 3 * codes
     word = max(side * (products + unpacking / rate), chain)
-    return match.blocks * (match.words * word + (side * _FINISH * rows + _LOOP) / rate)
+    weights = 1 + len(match.beside)
+    return weights * match.blocks * (match.words * word + (side * _FINISH * rows + _LOOP) / rate)

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from tvm_ext.core.errors import ModelError
-from tvm_ext.frontend.reading.reader import fingerprint, read_model
+from tvm_ext.frontend.reading.reader import content_of, fingerprint, read_model
 
 from ..graphs import linear_model, message
 
@@ -49,6 +49,15 @@ def test_fingerprint_covers_the_data_file(path):
     data[-1] ^= 1
     (path.parent / "weights.bin").write_bytes(data)
     assert fingerprint(path)[0] == read_model(path).sha256 != before
+
+
+def test_data_that_are_replaced_while_they_are_read_are_refused(path):
+    """Else a program of the new weights is cached under the hash of the old ones."""
+    content = content_of(path)
+    assert content.sha256 == fingerprint(path)[0]
+    (path.parent / "weights.bin").write_bytes(bytes(1000))
+    with pytest.raises(ModelError, match="changed since reading began"):
+        read_model(content)
 
 
 @pytest.mark.parametrize("read", [fingerprint, read_model])

@@ -14,7 +14,7 @@ from tests.schedules.any_size import symbols, with_extents
 from tvm_ext.core.fusion import no_fusion
 from tvm_ext.core.graph.relax_graph import iter_groups
 from tvm_ext.core.group import Group
-from tvm_ext.passes.lowering import fuse_expansions
+from tvm_ext.passes.lowering import merging
 from tvm_ext.passes.lowering.fuse_expansions import FuseExpansions
 from tvm_ext.passes.lowering.group_operations import GroupOperations
 
@@ -22,7 +22,7 @@ from tvm_ext.passes.lowering.group_operations import GroupOperations
 @pytest.fixture(autouse=True)
 def always_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the estimates say depends on the machine."""
-    monkeypatch.setattr(fuse_expansions, "WORTH", 1e9)
+    monkeypatch.setattr(merging, "WORTH", 1e9)
 
 
 def inverted(size: int, second_reader: bool = False, groups: int = 192) -> onnx.ModelProto:
@@ -67,7 +67,7 @@ def test_leaves_alone(case: str) -> None:
 
 
 def test_says_what_it_expected_where_it_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuse_expansions, "WORTH", 0.0)
+    monkeypatch.setattr(merging, "WORTH", 0.0)
     found = stage(inverted(12), FuseExpansions)
     assert len(found.groups) == 2
     assert [d for d in found.skipped.values() if "as one kernel" in d]

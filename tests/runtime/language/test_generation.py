@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,33 @@ def test_speculation_changes_no_token(prompt: list[int], drawn: Any, checked: An
     stop = [plain[len(plain) // 2]]
     plain, ahead = ([*tvm_ext.generate(checked, prompt, max_new=30, speculate=k, stop=stop, **drawn)] for k in (0, 4))
     assert ahead == plain and plain[-1] == stop[0]
+
+
+def test_a_draft_of_another_model_changes_no_token(
+    checked: Any, compiled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the same weights and a third of the capacity is right as long as the text fits; another one hardly."""
+    prompt, own, other = [5, 71, 9], PromptCache(checked), PromptCache(compiled)
+    wanted = list(tvm_ext.generate(checked, prompt, max_new=40))
+    calls, step = list[int](), PromptCache.step
+    monkeypatch.setattr(
+        PromptCache, "step", lambda self, new: (self is own and calls.append(len(new))) or step(self, new)
+    )
+    how: dict[str, Any] = {"max_new": 40, "speculate": 3, "prompt_cache": own, "draft": other}
+    assert list(tvm_ext.generate(checked, prompt, **how)) == wanted
+    early = 24 - len(prompt)  # tokens that the draft knows
+    assert len(calls) <= 40 - early + early // 4 + 3 and len(other.tokens) == 24
+    drawn = {**how, "temperature": 0.5, "seed": 2}
+    plain = list(tvm_ext.generate(checked, prompt, max_new=40, temperature=0.5, seed=2))
+    assert list(tvm_ext.generate(checked, prompt, **drawn)) == plain
+    monkeypatch.setattr(other, "likeliest", lambda text, count: [text[0]] * count)
+    assert list(tvm_ext.generate(checked, prompt, **how)) == wanted
+    for wrong in ({"speculate": 0}, {"draft": own}):
+        with pytest.raises(OptionError):
+            tvm_ext.generate(checked, prompt, **{**how, **wrong})
+    other.sizes = replace(other.sizes, vocabulary=79)
+    with pytest.raises(OptionError):
+        tvm_ext.generate(checked, prompt, **how)
 
 
 def test_speculation_makes_fewer_calls(checked: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,3 +275,34 @@ def test_a_closed_session_and_one_that_stopped_half_way(cache: CompiledModel, ls
                 session.step(given)
             session.reset()
         session.step(given)
+
+
+def test_later_steps_look_at_what_is_fed_alone(cache: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By calls whose arguments are ready; values of other types or from another thread's machine are as good."""
+    session, past = cache.session(), np.zeros((HEADS, LENGTH, WIDTH), np.float32)
+    checks = list[int]()
+    monkeypatch.setattr(session, "_fit", lambda values, fit=session._fit: checks.append(1) or fit(values))
+    for at in range(4):
+        x = random(HEADS, 1, WIDTH, seed=at)
+        y, past = expected(x, at, past)
+        got = session.step({"x": x.astype(">f4") if at == 2 else x, "at": position("ScatterND", at)})
+        assert np.allclose(got["y"], y, atol=1e-5) and np.allclose(session.state["past"], past, atol=1e-5)
+    assert len(checks) == 2, "the first one, and that of another order of bytes"
+    assert session._resident is not None
+    assert all(call for calls in session._resident.ready.values() for call in calls.values())
+    alive = weakref.ref(x)
+    with pytest.raises(InputError):
+        session.step({"x": x[:, :, 1:], "at": position("ScatterND", 0)})
+    del x
+    gc.collect()
+    assert alive() is None, "a session holds none of its caller's arrays"
+    results, last = list[Any](), {"x": random(HEADS, 1, WIDTH, seed=9), "at": position("ScatterND", 4)}
+    thread = threading.Thread(target=lambda: results.append(session.step(last)))
+    thread.start()
+    thread.join()
+    y, past = expected(last["x"], 4, past)
+    assert np.allclose(results[0]["y"], y, atol=1e-5) and np.allclose(session.state["past"], past, atol=1e-5)
+    memory = weakref.ref(next(iter(session._states.values())).read)
+    session.close()
+    gc.collect()
+    assert memory() is None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tvm import relax
-from tvm.ir import GenericConst
+from tvm.ir import Call, GenericConst
 
 import tvm_ext
 from tvm_ext.cli.verify import switch_argument
@@ -127,17 +127,18 @@ def test_refusals(tmp_path: Any) -> None:
 def test_a_wrong_pass_that_works_for_one_recipe_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the recipe off the pass does nothing, so the recipe could be taken for the culprit."""
     from tests.passes.lowering.test_fuse_expansions import inverted
-    from tvm_ext.passes.lowering import fuse_expansions
+    from tvm_ext.passes.lowering import merging
 
-    right = fuse_expansions._merged
+    right = merging.Merger.merged
 
-    def merged(*groups: Any) -> Any:
-        function, args = right(*groups)
-        doubled = [relax.const(a.value.numpy() * 2, "float32") if isinstance(a, GenericConst) else a for a in args]
-        return function, doubled
+    def merged(*pair: Any) -> Any:
+        if (call := right(*pair)) is None:
+            return None
+        doubled = [relax.const(a.value.numpy() * 2, "float32") if isinstance(a, GenericConst) else a for a in call.args]
+        return Call(call.op, doubled)
 
-    monkeypatch.setattr(fuse_expansions, "WORTH", 1e9)
+    monkeypatch.setattr(merging, "WORTH", 1e9)
     assert bisect(inverted(6), **OPTIONS).ok
-    monkeypatch.setattr(fuse_expansions, "_merged", merged)
+    monkeypatch.setattr(merging.Merger, "merged", merged)
     found = bisect(inverted(6), **OPTIONS)
     assert names(found) == ["fuse-expansions"] and found.culprits[0].kind == "pass", str(found)

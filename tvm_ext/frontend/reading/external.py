@@ -14,7 +14,7 @@ import posixpath
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
 from ...core.errors import ModelError
@@ -36,10 +36,14 @@ class Folder:
     Args:
         model: the model's name, for messages.
         path: the model file.
+
+    Attributes:
+        opened_as: real path of each file that was opened -> which file it was: number, bytes, time of change.
     """
 
     model: str
     path: pathlib.Path
+    opened_as: dict[str, tuple[int, int, int]] = field(default_factory=dict, compare=False, repr=False)
 
     @contextlib.contextmanager
     def opened(self, location: str, user: str) -> Iterator[tuple[BinaryIO, int]]:
@@ -50,7 +54,8 @@ class Folder:
             user: what uses the file, for messages.
 
         Raises:
-            ModelError: the location leaves the folder (symbolic links followed), or no file is there that can be read.
+            ModelError: the location leaves the folder (symbolic links followed), no file is there that can be read, or
+                another one than when it was opened before.
         """
         real = self._inside(location, user)
         try:  # NONBLOCK: a pipe that nobody writes to opens at once, and is seen to be none
@@ -70,6 +75,9 @@ class Folder:
             # between the two steps a folder on the way may have become a link: what was opened counts
             if not self._is_inside(os.readlink(f"/proc/self/fd/{descriptor}")):
                 raise self._outside(location, user)
+            known = status.st_ino, status.st_size, status.st_mtime_ns
+            if self.opened_as.setdefault(real, known) != known:  # its hash is that of the file before
+                raise self._unreadable(location, user, "it changed since reading began")
             yield stream, status.st_size
 
     def _inside(self, location: str, user: str) -> str:

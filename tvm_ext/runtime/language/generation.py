@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from ...core.errors import OptionError
 from .interface import LENGTHS, LOGITS, TOKENS, TOTAL, OneSequence
 from .lookup import draft_of
-from .sampling import Sampling, check_whole, prompt_of
+from .options import check_whole
+from .sampling import Sampling, prompt_of
 
 if TYPE_CHECKING:
     from ..model import CompiledModel
@@ -50,6 +51,25 @@ class PromptCache:
         """Forget the rows behind so many."""
         del self.tokens[count:]
 
+    def read(self, text: Sequence[int]) -> list[int]:
+        """Compute rows of a text as long as more tokens of it are left than a call takes; the tokens that are left."""
+        self.begin(text)
+        new = [*text[len(self.tokens) :]]
+        while len(new) > self.sizes.steps:
+            self.step(new[: self.sizes.steps])
+            new = new[self.sizes.steps :]
+        return new
+
+    def likeliest(self, text: Sequence[int], count: int) -> list[int]:
+        """So many tokens that greedily follow a text; fewer where the cache is full, none where the text is longer."""
+        made: list[int] = []
+        with self.lock:
+            new = self.read(text) if len(text) <= self.sizes.capacity else []
+            while len(made) < count and len(text) + len(made) <= self.sizes.capacity:
+                new = [int(self.step(new)[-1].argmax())]
+                made += new
+        return made
+
     def step(self, new: Sequence[int]) -> np.ndarray:
         """Compute the rows of tokens behind those that there are.
 
@@ -78,6 +98,7 @@ class PromptCache:
 def generate(
     compiled: CompiledModel, tokens: Sequence[int], *, max_new: int = 128, top_k: int = 0, temperature: float = 0.0,
     seed: int | None = None, stop: Sequence[int] = (), speculate: int = 0, prompt_cache: PromptCache | None = None,
+    draft: PromptCache | None = None,
 ) -> Iterator[int]:  # fmt: skip
     """The tokens that a language model continues with, each as soon as it is known.
 
@@ -95,6 +116,8 @@ def generate(
             rounding. It needs a model of `every=True`, and S of 1 + `speculate` at least.
         prompt_cache: rows of an earlier text; those of the common beginning are not computed again. None has a cache
             of its own.
+        draft: rows of a smaller model of the same tokens, whose likeliest ones are checked with `speculate` instead of
+            those that are looked up.
 
     Returns:
         An iterator.
@@ -114,23 +137,27 @@ def generate(
         raise OptionError(wrong, fix="zoo.gguf(..., every=True), and dims={'S': (1, 256)}")
     if prompt_cache is not None and prompt_cache.model is not compiled:
         raise OptionError("prompt_cache is that of another model", fix="PromptCache(compiled)")
+    known = 0 if draft is None else draft.sizes.vocabulary
+    if draft is not None and (not speculate or known != sizes.vocabulary or draft is prompt_cache):
+        wrong = f"draft of {known} tokens, where there are {sizes.vocabulary}, with speculate={speculate}"
+        raise OptionError(wrong, fix="a cache of another model of the same tokens, and speculate=4")
     prompt = [int(token) for token in prompt_of(tokens, sizes.capacity, sizes.vocabulary)]
-    return _tokens(prompt_cache or PromptCache(compiled), prompt, sampling, speculate, prompt_cache is None)
+    following = draft_of if draft is None else draft.likeliest
+    return _tokens(prompt_cache or PromptCache(compiled), prompt, sampling, speculate, following, prompt_cache is None)
 
 
-def _tokens(cache: PromptCache, prompt: list[int], sampling: Sampling, speculate: int, own: bool) -> Iterator[int]:
+def _tokens(
+    cache: PromptCache, prompt: list[int], sampling: Sampling, speculate: int,
+    following: Callable[[Sequence[int], int], list[int]], own: bool,
+) -> Iterator[int]:  # fmt: skip
     sizes, text, rng = cache.sizes, [*prompt], sampling.rng()
     left = min(sampling.max_new, sizes.capacity - len(prompt) + 1)
     try:
         while left > 0:
             with cache.lock:
-                cache.begin(text)  # another text may have used it since
-                new, draft = text[len(cache.tokens) :], []
-                while len(new) > sizes.steps:
-                    cache.step(new[: sizes.steps])
-                    new = new[sizes.steps :]
+                new, draft = cache.read(text), list[int]()  # another text may have used it since
                 if speculate and len(new) + speculate <= sizes.steps:
-                    draft = draft_of(text, min(speculate, left - 1))
+                    draft = following(text, min(speculate, left - 1))
                 logits = cache.step([*new, *draft])
                 made = sampling.accepted(logits[len(logits) - len(draft) - 1 :], draft, rng)
                 text += made

@@ -1,25 +1,21 @@
-"""How tokens are drawn of logits, and the options that say so, which the command line has too."""
+"""How tokens are drawn of logits, and the options that say so."""
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from ...core.errors import InputError, OptionError, RunError
-
-if TYPE_CHECKING:  # options of a command line are read without numpy
-    import numpy as np
-
-
-def _option(default: float | None, form: str, text: str) -> Any:
-    return field(default=default, metadata={"form": form, "help": text})
+from .options import TEXT, check_whole, is_whole
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """What is drawn of one sequence; of fields with a `form` and a `help`, `tvm-ext chat` has an option each.
+    """What is drawn of one sequence; each field is one of :data:`.options.TEXT`.
 
     Attributes:
         stop: tokens behind which nothing is made; one of them is the last.
@@ -28,10 +24,10 @@ class Sampling:
         OptionError: names what does not fit.
     """
 
-    max_new: int = _option(128, "N", "tokens of an answer")
-    top_k: int = _option(0, "K", "draw from so many; 0 from all; it counts with a temperature above 0 only")
-    temperature: float = _option(0.0, "T", "0 takes the likeliest")
-    seed: int | None = _option(None, "SEED", "of what is drawn")
+    max_new: int = TEXT["max_new"].default
+    top_k: int = TEXT["top_k"].default
+    temperature: float = TEXT["temperature"].default
+    seed: int | None = TEXT["seed"].default
     stop: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
@@ -45,8 +41,6 @@ class Sampling:
 
     def rng(self) -> np.random.Generator:
         """Random numbers of a sequence."""
-        import numpy as np
-
         return np.random.default_rng(self.seed)
 
     def pick(self, logits: np.ndarray, rng: np.random.Generator) -> int:
@@ -55,8 +49,6 @@ class Sampling:
         Raises:
             RunError: one is NaN or inf, or all are -inf.
         """
-        import numpy as np
-
         if not np.isfinite(logits.max()):
             raise RunError(
                 f"the largest logit is {logits.max()}",
@@ -84,40 +76,12 @@ class Sampling:
         return tokens
 
 
-def flags() -> Mapping[str, tuple[type, Any, str, str]]:
-    """Name of an option -> type, default, form and help on a command line."""
-    kinds = {"temperature": float}
-    return {
-        one.name: (kinds.get(one.name, int), one.default, one.metadata["form"], one.metadata["help"])
-        for one in fields(Sampling)
-        if one.metadata
-    }
-
-
-def check_whole(name: str, value: object, least: int = 0) -> int:
-    """The value of an option that is a whole number.
-
-    Raises:
-        OptionError: it is none, or below `least`.
-    """
-    if not is_whole(value) or value < least:  # type: ignore[operator]
-        raise OptionError(f"{name}={value!r}: a whole number of {least} or more is needed")
-    return int(value)  # type: ignore[call-overload]
-
-
-def is_whole(value: object) -> bool:
-    """Whether a value is a whole number, of Python or numpy."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
 def prompt_of(tokens: Sequence[int], capacity: int, vocabulary: int) -> np.ndarray:
     """The tokens as int64.
 
     Raises:
         InputError: no whole numbers in one dimension; none, or more than `capacity`; or not of the vocabulary.
     """
-    import numpy as np
-
     try:
         prompt = np.asarray(tokens)
     except (ValueError, TypeError, OverflowError) as error:
@@ -140,6 +104,4 @@ def _ends(stop: Any) -> frozenset[int]:
 
 def _largest(logits: np.ndarray, count: int) -> np.ndarray:
     """Places of the largest, ascending."""
-    import numpy as np
-
     return np.sort(np.argpartition(logits, -count)[-count:])

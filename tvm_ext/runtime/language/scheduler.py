@@ -21,8 +21,9 @@ import numpy as np
 from ...core.errors import OptionError, RunError
 from .interface import LOGITS, PAST, ROWS, STARTS, TABLE, TOKENS, Several
 from .lookup import draft_of
+from .options import check_whole
 from .pages import PagePool
-from .sampling import Sampling, check_whole, prompt_of
+from .sampling import Sampling, prompt_of
 
 if TYPE_CHECKING:
     from ..model import CompiledModel

@@ -19,12 +19,17 @@ from ...core.errors import InputError, RunError
 from ..inputs import names_error
 from ..spec import Metadata, TensorSpec
 from .arrays import lend, zeros
+from .resident import Resident
 
 Fit = Callable[[Sequence[Any]], tuple[list[np.ndarray], int]]
 """A value an input -> the arrays, which fit, and the size of a symbolic batch or 0; InputError."""
 
 Call = Callable[[Sequence[np.ndarray], int, None, Sequence["np.ndarray | None"]], Sequence[np.ndarray]]
 """Both, and memory for each output or None -> an array an output: that memory, where a kernel wrote it."""
+
+
+#: Sets of types and shapes that are known.
+_MOST_KEYS = 256
 
 
 @dataclass
@@ -122,7 +127,7 @@ class StateSession:
         taken = {into: output for output, into in metadata.state}
         self._inputs = {name: i for name, i in inputs.items() if name not in taken}
         self._outputs = {name: i for name, i in outputs.items() if name not in taken.values()}
-        self._sizes = len(inputs), len(outputs)
+        self._outputs_in_all = len(outputs)
         self._lock, self._lost = threading.Lock(), ""
         values = _checked(initial, {name: metadata.inputs[inputs[name]] for name in taken})
         rows = 0 if metadata.symbols else _rows_of(values, [metadata.inputs[inputs[name]] for name in taken])
@@ -136,6 +141,16 @@ class StateSession:
         self._states: dict[str, _State | _Growing] = {
             name: make(*itertools.islice(memory, len(specs))) for name, (make, specs) in made.items()
         }
+        #: Values of a step, but for what is fed; and, where all states are updated in place, memory of outputs.
+        self._values: list[Any] = [None] * len(inputs)
+        self._resident: Resident | None = None
+        #: What is fed to such states: types and shapes -> the size of the batch.
+        self._known: dict[tuple[Any, ...], int] = {}
+        if all(isinstance(state, _State) and state.read is state.write for state in self._states.values()):
+            places: list[np.ndarray | None] = [None] * len(outputs)
+            for state in self._states.values():
+                self._values[state.taken] = places[state.output] = state.write
+            self._resident = Resident(places, [*self._inputs.values()])
         self._fill(values)
 
     def step(self, inputs: Mapping[str, Any] | None = None, /) -> dict[str, np.ndarray]:
@@ -155,10 +170,10 @@ class StateSession:
         feeds = dict(inputs or {})
         if feeds.keys() != self._inputs.keys():
             raise self._names_error(feeds)
-        values: list[Any] = [None] * self._sizes[0]
-        for name, number in self._inputs.items():
-            values[number] = feeds[name]
         with self._lock:
+            values = self._values.copy()
+            for name, number in self._inputs.items():
+                values[number] = feeds[name]
             results = self._advance(values)
         return {name: results[number] for name, number in self._outputs.items()}
 
@@ -193,7 +208,7 @@ class StateSession:
     def close(self) -> None:
         """Give the memory of the states back; the session is of no use afterwards."""
         with self._lock:
-            self._states = {}
+            self._states, self._values, self._resident = {}, [None] * len(self._values), None
             self._lost = "the session is closed"
 
     def __enter__(self) -> StateSession:
@@ -209,21 +224,46 @@ class StateSession:
     def _advance(self, values: list[Any]) -> Sequence[np.ndarray]:
         """Run with the states, which are others afterwards."""
         self._check()
-        into: list[np.ndarray | None] = [None] * self._sizes[1]
+        if (resident := self._resident) is not None:
+            results = self._attempt(*self._fitting(values, resident), resident)
+            for place, written in zip(resident, results, strict=True):
+                if place is not None and written is not place:  # no kernel wrote it
+                    np.copyto(place, written)
+            return results
+        into: list[np.ndarray | None] = [None] * self._outputs_in_all
         for state in self._states.values():
             values[state.taken], into[state.output] = state.read, state.write
+        results = self._attempt(*self._fit(values), into)
+        for state in self._states.values():
+            state.advance(results[state.output])
+        return results
+
+    def _fitting(self, values: list[Any], into: Resident) -> tuple[Sequence[np.ndarray], int]:
+        """What the model's own check gives; values like those of an earlier step are not looked at again."""
+        fed = [values[number] for number in into.fed]
+        into.key = tuple((value.dtype, value.shape) if type(value) is np.ndarray else None for value in fed)
+        if (rows := self._known.get(into.key)) is not None:
+            return values, rows
         arrays, rows = self._fit(values)
+        if len(self._known) >= _MOST_KEYS:
+            self._known.clear()
+            into.ready.clear()
+        into.key = tuple((arrays[number].dtype, arrays[number].shape) for number in into.fed)
+        self._known[into.key] = rows
+        return arrays, rows
+
+    def _attempt(
+        self, arrays: Sequence[np.ndarray], rows: int, into: Sequence[np.ndarray | None]
+    ) -> Sequence[np.ndarray]:
+        """Run; where that stops in the midst of a state, the session is lost."""
         try:
-            results = self._call(arrays, rows, None, into)
+            return self._call(arrays, rows, None, into)
         except InputError:  # of a kernel in front of which no state changes
             raise
         except BaseException:
             if any(isinstance(state, _State) and state.read is state.write for state in self._states.values()):
                 self._lost = "a step stopped while it changed the states: call reset()"
             raise
-        for state in self._states.values():
-            state.advance(results[state.output])
-        return results
 
     def _fill(self, values: Mapping[str, np.ndarray]) -> None:
         """Have the states be values, or zeros, as short as they can be, once all of them fit.

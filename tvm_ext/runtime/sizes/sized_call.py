@@ -44,8 +44,7 @@ class SizedCalls:
         Raises:
             InputError: see :func:`named_sizes` and :meth:`..spec.Metadata.program_at`.
         """
-        shapes = tuple(array.shape for array in arrays)
-        plan = self._plans.get(shapes) or self._planned(shapes)
+        plan = self._plan(arrays)
         lent = plan.lent(arrays, into or [None] * len(plan.bounds))
         if (memory := plan.memory) is None:
             return plan.function.call(arrays, lent)
@@ -67,6 +66,19 @@ class SizedCalls:
             part if place is not own else np.array(part)
             for part, place, own in zip(parts, places, memory.outputs, strict=True)
         ]
+
+    def exact(self, arrays: Sequence[np.ndarray]) -> Function | None:
+        """The function that takes arrays as they are; None if its program has other sizes.
+
+        Raises:
+            InputError: see :meth:`__call__`.
+        """
+        plan = self._plan(arrays)
+        return plan.function if plan.memory is None else None
+
+    def _plan(self, arrays: Sequence[np.ndarray]) -> _Plan:
+        shapes = tuple(array.shape for array in arrays)
+        return self._plans.get(shapes) or self._planned(shapes)
 
     def _planned(self, shapes: tuple[tuple[int, ...], ...]) -> _Plan:
         model = self._metadata

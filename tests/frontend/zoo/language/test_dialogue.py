@@ -126,7 +126,10 @@ def test_text_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
         (["--max-new", "-1"], TEMPLATE), (["--capacity", "0"], TEMPLATE), (["--temperature", "nan"], TEMPLATE),
         (["--top-k", "-1"], TEMPLATE), (["--seed", "-1"], TEMPLATE), ([], ""), ([], "{{ 1 + 'a' }}"),
         (["--prompt", "9" * 200], TEMPLATE), (["--prompt", "9", "--prompt", "9" * 200], TEMPLATE),
-        (["--speculate", "-1"], TEMPLATE), (["--sequences", "0"], TEMPLATE),
+        (["--speculate", "-1"], TEMPLATE), (["--sequences", "0"], TEMPLATE), (["--cache", "float8"], TEMPLATE),
+        (["--pages", "9"], TEMPLATE), (["--piece", "-1"], TEMPLATE), (["--piece", "4"], TEMPLATE),
+        (["--stop", "a"], TEMPLATE), (["--draft", "small.gguf"], TEMPLATE),
+        (["--draft", "small.gguf", "--speculate", "2", "--prompt", "9", "--prompt", "8"], TEMPLATE),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_before_the_compile(
@@ -168,6 +171,20 @@ def test_chat(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert [m["role"] for m in said] == ["user", "assistant"] and said[0]["content"] == "hello"
     assert main(["chat", path, "--prompt", "hello", "--max-new", "5", "--capacity", "64"]) == 0
     assert capsys.readouterr().out == said[1]["content"] + "\n"
+
+
+def test_options_of_a_chat_reach_its_functions(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, seen = str(written(tmp_path / "m.gguf")), dict[str, Any]()
+    monkeypatch.setattr("tvm_ext.zoo.gguf", lambda *args, **options: seen.update(options) or gguf(*args, **options))
+    monkeypatch.setattr("tvm_ext.compile", lambda model, **options: model)
+    monkeypatch.setattr("tvm_ext.PromptCache", lambda compiled: compiled)
+    monkeypatch.setattr("tvm_ext.generate", lambda *args, **options: seen.update(options) or iter([40]))
+    options = ["--cache", "float16", "--exact", "--capacity", "64", "--max-new", "9", "--stop", "7", "--stop", "8",
+               "--speculate", "2", "--draft", path]  # fmt: skip
+    assert main(["chat", path, "--prompt", "hello", *options, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["messages"][1]["content"] == Dialogue(path).text([40])
+    wanted = {"cache": "float16", "exact": True, "capacity": 64, "max_new": 9, "stop": (*Dialogue(path).ends, 7, 8)}
+    assert {**wanted, "speculate": 2}.items() <= seen.items() and seen["draft"].graph.name == "m.gguf"
 
 
 def test_prompts_are_answered_at_once_as_they_are_alone(

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from tvm import relax
 
+from tvm_ext.core.group import Group
 from tvm_ext.core.machine import Machine
 from tvm_ext.core.recipe import Miss
+from tvm_ext.ops.block_weights import NAME
 from tvm_ext.schedules.recipes.blocks.dense_blocks import DenseBlocks
 from tvm_ext.schedules.recipes.blocks.matmul_blocks import MatmulBlocks
 
 from ...any_size import AnySize, each_size, symbols, with_extents
 from ...block_weights import BlockCase
-from ...kernels import ROUNDOFF, random, run_kernel
+from ...kernels import ROUNDOFF, make_group, random, run_kernel
 
 FEW, MANY = MatmulBlocks(), DenseBlocks()
 CASES = {
@@ -107,3 +109,59 @@ def test_blocks_whose_sums_would_wrap_are_left_to_the_plain_kernel(rng: np.rando
     for block, taken in ((256, True), (512, False), (2048, False)):
         group = BlockCase(rng, 20, 2048, bits=8, block=block, digits=2).group((1, 2048))
         assert all(isinstance(recipe.match(group, machine), Miss) != taken for recipe in (FEW, MANY))
+
+
+def joined(cases: list[BlockCase], shape: tuple[int, ...], norm: bool) -> Group:
+    """silu(h gate) * (h up), h being x or its RMS norm; parameters are x, perhaps the norm's weight, up, gate."""
+    counts = [len(case.operands) for case in cases]
+    shapes = [shape, *([(shape[-1],)] if norm else []), *(a.shape for case in cases for a in case.operands)]
+    dtypes = ["float32"] * (1 + norm) + [str(a.dtype) for case in cases for a in case.operands]
+
+    def body(x: Any, *params: Any) -> Any:
+        h, first = x, 0
+        if norm:
+            h, first = (yield relax.op.nn.rms_norm(x, params[0], [-1], 1e-5)), 1
+        up = yield cases[0].says.matmul(h, *params[first : first + counts[0]])
+        gate = yield cases[1].says.matmul(h, *params[first + counts[0] :])
+        opened = yield relax.op.nn.silu(gate)
+        yield relax.op.multiply(opened, up)
+
+    return make_group(NAME, shapes, body, list(range(1, len(shapes))), dtypes)
+
+
+@pytest.mark.parametrize(("name", "norm"), [("one row", False), ("no whole block", True), ("8 bits, points", True)])
+def test_products_that_meet_behind_a_norm_agree_with_float64(name: str, norm: bool) -> None:
+    machine, rng = Machine.detect(None, 2), np.random.default_rng(5)
+    shape, outputs, how = CASES[name]
+    for digits in {0, 2} if "avx512vnni" in machine.features else {0}:
+        cases = [
+            BlockCase(rng, outputs, shape[-1], digits=digits, **{**how, **more}) for more in ({}, {"points": "none"})
+        ]
+        group, x, weight = joined(cases, shape, norm), random(rng, *shape), random(rng, shape[-1])
+        operands = [array for case in cases for array in case.operands]
+        got = run_kernel(FEW, group, [x, *([weight] if norm else []), *operands], machine)
+        h = x.astype(np.float64)
+        if norm:
+            h = h / np.sqrt((h**2).mean(-1, keepdims=True) + 1e-5) * weight
+        (up, gate), errors = (h @ case.weight().T for case in cases), []
+        for case in cases:
+            code = max(float(1 << case.says.bits), case.says.zero) * np.abs(case.scales.astype(np.float64)).max()
+            rounded = 2 * (0.5 / 32639 if digits else 0) * np.abs(h).max() * np.sqrt(shape[-1]) * code
+            errors.append(8 * (shape[-1] + 8) * ROUNDOFF * np.abs(h).sum(-1, keepdims=True) * code + rounded)
+        opened = gate / (1 + np.exp(-gate))
+        assert np.all(
+            np.abs(got - opened * up) <= 1.2 * errors[1] * np.abs(up) + (np.abs(opened) + errors[1]) * errors[0]
+        )
+
+
+def test_products_that_do_not_go_together_are_refused(rng: np.random.Generator) -> None:
+    machine, one = Machine.detect(None, 2), BlockCase(rng, 32, 64, digits=2)
+    assert isinstance(MANY.match(joined([one, one], (1, 64), False), machine), Miss)
+    assert isinstance(MANY.match(joined([one, one], (1, 64), True), machine), Miss)
+    for other in (
+        BlockCase(rng, 32, 64, 8, digits=2),
+        BlockCase(rng, 32, 64, block=16, digits=2),
+        BlockCase(rng, 32, 64),
+    ):
+        assert isinstance(FEW.match(joined([one, other], (1, 64), False), machine), Miss)
+    assert not isinstance(FEW.match(joined([one, one], (1, 64), True), machine), Miss)

@@ -45,11 +45,11 @@ def gguf(
     """
     check_sizes(capacity=capacity)
     check_cache(cache)
-    shared = Pages.of(sequences, 0, capacity)
+    Pages.of(sequences, 0, capacity)  # what is wrong without the file is told before it is read
     reader = open_gguf(path)
     sizes = _sizes(Fields(reader, path), capacity)
     weights = {str(tensor.name): _matrix(tensor, path) for tensor in reader.tensors}
-    shared = shared and Pages.of(sequences, pages, sizes.capacity)
+    shared = Pages.of(sequences, pages, sizes.capacity)
     return language_model(os.path.basename(os.fspath(path)), sizes, weights, every, exact, shared, cache)
 
 

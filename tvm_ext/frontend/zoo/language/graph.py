@@ -26,13 +26,12 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from ....core.errors import ModelError, OptionError
+from ....runtime.language.options import CACHES
 from .weights import BlockMatrix, Matrix, joined
 
 _MICROSOFT = "com.microsoft"
 #: What `accuracy_level` says: products may be of 8-bit numbers, as wide as a kernel likes.
 _IN_BYTES = 4
-#: What caches may hold: numbers of float32, or of float16, which are half as many bytes to read.
-CACHES = ("float32", "float16")
 #: Tokens of a page: whole vectors of keys, and half of it is what a sequence wastes.
 PAGE = 32
 
