@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .inspection.memory import memory_plan as memory_plan
     from .inspection.profile import Profile
     from .inspection.report import report as report
-    from .precision.measure import sensitivity as sensitivity
+    from .precision.sensitivity import sensitivity as sensitivity
     from .quantization.quantize import quantize as quantize
     from .runtime.language.generation import PromptCache as PromptCache
     from .runtime.language.generation import generate as generate
@@ -70,7 +70,7 @@ _LAZY = {
     "quantize": ("tvm_ext.quantization.quantize", "quantize"),
     "report": ("tvm_ext.inspection.report", "report"),
     "resume": ("tvm_ext.driver.stages.resume", "resume"),
-    "sensitivity": ("tvm_ext.precision.measure", "sensitivity"),
+    "sensitivity": ("tvm_ext.precision.sensitivity", "sensitivity"),
     "template": ("tvm_ext.tuning.templates.template", "template"),
     "zoo": ("tvm_ext.frontend.zoo", ""),
 }

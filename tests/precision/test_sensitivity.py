@@ -11,7 +11,7 @@ import pytest
 import tvm_ext
 from tests.onnx_graphs import model, node, random, value
 from tvm_ext.core.errors import InputError, OptionError, UnsupportedError
-from tvm_ext.precision import decide
+from tvm_ext.precision import sensitivity as deciding
 
 
 def layers(count: int = 4, spoiled: int = 2) -> onnx.ModelProto:
@@ -109,7 +109,7 @@ def test_a_model_that_onnxruntime_lacks(monkeypatch: pytest.MonkeyPatch) -> None
 # ------------------------------------------------------------ in a compile
 def test_a_compile_keeps_what_was_found_and_measures_once(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     monkeypatch.setenv("TVM_EXT_CACHE", str(tmp_path))
-    monkeypatch.setattr(decide, "_known", {})
+    monkeypatch.setattr(deciding, "_known", {})
     bound = tvm_ext.sensitivity(layers()).all_lowered / 2
     compiled = tvm_ext.compile(layers(), precision="bf16", max_error=bound, threads=1)
     plan = compiled.report["precision"]
@@ -117,8 +117,8 @@ def test_a_compile_keeps_what_was_found_and_measures_once(monkeypatch: pytest.Mo
     assert plan["measured"] <= bound == plan["max_error"] == plan["tolerance"]
     assert all(row["error"] is not None and "%" in row["why"] for row in plan["layers"])
 
-    monkeypatch.setattr(decide, "sensitivity_of", None)  # whoever measures again fails
-    monkeypatch.setattr(decide, "_known", {})
+    monkeypatch.setattr(deciding, "sensitivity_of", None)  # whoever measures again fails
+    monkeypatch.setattr(deciding, "_known", {})
     again = tvm_ext.compile(layers(), precision="bf16", max_error=bound, threads=1)
     assert again.report["precision"] == plan, "the cache has the decision"
 
@@ -128,9 +128,9 @@ def test_a_symbolic_batch_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> N
     for one in (*proto.graph.input, *proto.graph.output):
         one.type.tensor_type.shape.dim[0].dim_param = "N"
     runs = []
-    real = decide.sensitivity_of
-    monkeypatch.setattr(decide, "_known", {})
-    monkeypatch.setattr(decide, "sensitivity_of", lambda *given: runs.append(given) or real(*given))
+    real = deciding.sensitivity_of
+    monkeypatch.setattr(deciding, "_known", {})
+    monkeypatch.setattr(deciding, "sensitivity_of", lambda *given: runs.append(given) or real(*given))
     compiled = tvm_ext.compile(
         proto,
         precision="bf16",

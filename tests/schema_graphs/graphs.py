@@ -13,7 +13,8 @@ import onnx
 from onnx import defs, helper
 
 from tests.onnx_backend.cases import Case
-from tvm_ext.frontend.checks.operators import CONTROL_FLOW, OLDEST_OPSET, SEQUENCES, WHY
+from tvm_ext.frontend.checks.operators import CONTROL_FLOW, OLDEST_OPSET, WHY
+from tvm_ext.frontend.control_flow.sequences import SEQUENCES
 
 from .neighbours import Graph, before, behind
 from .shapes import PATTERNS, shapes_of

@@ -20,7 +20,6 @@ from ..core.settings.states import Axes, growing_axes
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
 from ..frontend.reading.shapes import input_specs
-from ..precision.decide import measured
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .lower import NO_INSTRUMENTS, SCHEDULED, Clock, Lowered, Programs, start
@@ -133,6 +132,7 @@ class _Lowering:
         from ..core.numbers.storage import Growth
         from ..core.sizes import Sizes
         from ..passes.sizes.solver import Solver
+        from ..precision.sensitivity import measured
 
         self._source, self._options, self._machine, self._clock = source, options, machine, clock
         self._instruments, self._symbols, self._stored = instruments, tuple(symbols), stored

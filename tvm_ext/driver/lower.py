@@ -16,7 +16,6 @@ from ..core.settings.states import Axes, state_pairs
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source, read_model
 from ..frontend.reading.shapes import free_shapes, input_specs
-from ..precision.decide import measured, with_kept
 from ..runtime.sizes.symbols import Symbol
 from ..runtime.spec import TensorSpec
 from .records import book_of, schedules_of, timings_of
@@ -211,6 +210,8 @@ def lower_sizes(
     Args:
         until: the pass before which it ends, see :func:`run_pipeline`.
     """
+    from ..precision.sensitivity import measured
+
     clock, sensitivity = clock or Clock(), measured(source, options)
     begun = (
         start(source, options.bound(n) if n else options, machine, clock, instruments, n, sensitivity)
@@ -231,6 +232,7 @@ def start(
         grows: (name of an input, axis) along which a state may grow.
     """
     from ..frontend.importer import import_model
+    from ..precision.sensitivity import measured, with_kept
 
     sensitivity = sensitivity or measured(source, options)
     options = with_kept(options, sensitivity)

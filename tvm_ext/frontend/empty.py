@@ -21,7 +21,8 @@ from ..core.graph.relax_graph import dtype_of, shape_of
 from .checks.inference import dims_known
 from .checks.refusal import Refusal
 from .control_flow.subgraph import as_tensor, constant_of
-from .reading.tensors import NO_NUMBERS, type_name
+from .reading.shapes import NO_NUMBERS, type_name
+from .reading.walk import attribute
 
 #: Operators that write some elements of their first input.
 _SCATTERS = ("Scatter", "ScatterElements", "ScatterND")
@@ -53,7 +54,11 @@ def outputs_of_nothing(
         return [as_tensor(inputs[0])]
     types = infer()
     shapes = [dims_known(kind) for kind in types]
-    if not types or any(shape is None or None in shape for shape in shapes) or not all(map(_is_numeric, types)):
+    if (
+        not types
+        or any(shape is None or None in shape for shape in shapes)
+        or any(type_name(t.tensor_type.elem_type) in NO_NUMBERS for t in types)
+    ):
         return None
     if all(0 in (shape or ()) for shape in shapes):
         return [_filled(kind, 0) for kind in types]
@@ -78,11 +83,7 @@ def is_empty(x: Any) -> bool:
 
 def _repeats(node: onnx.NodeProto) -> bool:
     """Whether it puts elements of its operand around it."""
-    return node.op_type == "Pad" and any(a.name == "mode" and a.s != b"constant" for a in node.attribute)
-
-
-def _is_numeric(kind: onnx.TypeProto) -> bool:
-    return type_name(kind.tensor_type.elem_type) not in NO_NUMBERS
+    return node.op_type == "Pad" and attribute(node, "mode", b"constant") != b"constant"
 
 
 def _filled(kind: onnx.TypeProto, value: float) -> Any:

@@ -30,18 +30,17 @@ from .checks.attributes import float_defaults, is_stated
 from .checks.checker import Checked
 from .checks.graph_order import inputs_behind, reads_of
 from .checks.inference import check_inner, dims_known, types_of_outputs
-from .checks.operators import FIX, lacks_converter, refusal
-from .checks.refusal import ConverterFailed, Refusal, TooLong, unsupported
+from .checks.operators import lacks_converter, refusal
+from .checks.refusal import FIX, ConverterFailed, Refusal, TooLong, unsupported
 from .control_flow import sequences
 from .control_flow.branches import convert_if
 from .control_flow.functions import definition
 from .control_flow.loops import convert_loop, convert_scan
 from .control_flow.subgraph import as_tensor, constant_of, constant_outgrows
 from .converters import ML, InFloat32, in_bounds, is_narrow, one_or_all, own_converter
-from .deciding import check_decided
 from .empty import is_empty, outputs_of_nothing
 from .fallback.node import call_of, is_region, labels_of, makers_of
-from .known_values import known_outputs, value_of
+from .known_values import check_decided, known_outputs, value_of
 from .naming import Names, identifier, node_labels
 from .reading.narrow import NARROW, stored, with_stated_dtype, wrapped
 from .reading.walk import value_names

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import onnx
+from tvm.ir import IRModule
 
 from ..core.errors import UnsupportedError, naming
 from ..core.graph.offload_plan import OffloadedRegion, OffloadPlan
 from ..core.graph.ownership import OFFLOAD, Ownership
 from ..core.graph.provenance import Provenance
 from ..core.graph.relax_graph import dtype_of, shape_of
+from ..core.numbers.storage import Growth
 from ..core.options import CompileOptions
+from ..core.passes import CompileContext
 from ..core.plan import Kernel
 from ..runtime.spec import TensorSpec
 from .checks.checker import Checked, check_model
-from .checks.inference import check_shapes
-from .checks.ranks import wrong_rank
+from .checks.inference import check_shapes, dims_known, types_of_outputs
 from .checks.refusal import UNFIT
 from .fallback.node import operators_of
-from .folded import folded_nodes
 from .graph_importer import GraphImporter
-from .naming import node_labels
+from .known_values import value_of
+from .naming import node_label, node_labels
 from .reading.freezing import frozen_source
 from .reading.narrow import NARROW
 from .reading.reader import Source
-from .reading.shapes import agree, dims_of, text_of
-from .reading.tensors import type_name
+from .reading.shapes import agree, dims_of, text_of, type_name
 from .relax_names import named_module
-
-if TYPE_CHECKING:
-    from tvm.ir import IRModule
-
-    from ..core.numbers.storage import Growth
-    from ..core.passes import CompileContext
-    from .trace import Trace
+from .trace import Trace, folded_nodes
+from .types import type_of
 
 
 @dataclass(frozen=True)
@@ -136,7 +132,7 @@ def imported(checked: Checked, trace: Trace, model: str) -> Imported:
         maker = f"output {stated.name!r} of node {trace.makers.get(stated.name, '')!r}"
         outputs.append(_output_spec(stated, var, maker, model))
         warnings += _difference(
-            stated, outputs[-1], model, lambda: wrong_rank(checked.nodes, trace.values, checked.opset)
+            stated, outputs[-1], model, lambda: _wrong_rank(checked.nodes, trace.values, checked.opset)
         )
     mod, provenance = named_module(trace, [spec.name for spec in outputs])
     labelled = zip(checked.graph.node, node_labels(checked.graph.node), strict=True)
@@ -188,3 +184,31 @@ def _difference(stated: onnx.ValueInfoProto, spec: TensorSpec, model: str, wrong
             fix=UNFIT,
         )
     return [f"output {spec.name!r} has shape {spec.shape}; the model states {text_of(dims)}"]
+
+
+def _wrong_rank(nodes: Sequence[onnx.NodeProto], values: Mapping[str, Any], opset: int) -> str:
+    """The first node whose output has another number of dimensions than ONNX infers from the node's own operands.
+
+    Args:
+        nodes: of the graph, in order.
+        values: name -> Relax expression, of every value of the graph.
+        opset: version of the standard operators.
+
+    Returns:
+        A sentence; "" if there is no such node. Nodes that inference knows nothing of are passed over.
+    """
+    for node in nodes:
+        for name, rank in _inferred_ranks(node, values, opset).items():
+            shape = dims_known(type_of(values.get(name)))
+            if shape is not None and len(shape) != rank:
+                return f"node {node_label(node)!r} ({node.op_type}) makes {name!r} with shape {shape}, not {rank}-D"
+    return ""
+
+
+def _inferred_ranks(node: onnx.NodeProto, values: Mapping[str, Any], opset: int) -> dict[str, int]:
+    """Output -> its number of dimensions, as far as ONNX infers it."""
+    inputs = {name: values[name] for name in node.input if name in values}
+    types = {name: type_of(value) for name, value in inputs.items()}
+    known = {name: array for name, value in inputs.items() if (array := value_of(value)) is not None}
+    inferred = types_of_outputs(node, {"": opset}, types, known)
+    return {name: len(dims) for name, kind in inferred.items() if (dims := dims_known(kind)) is not None}

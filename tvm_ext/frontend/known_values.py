@@ -2,7 +2,8 @@
 
     s = Shape(x); n = Gather(s, 0); t = Concat(Unsqueeze(n), -1); y = Reshape(x, t)   ->   y = Reshape(x, [1, -1])
 
-Converters then see plain constants, whatever way an exporter found to write a shape.
+Converters then see plain constants, whatever way an exporter found to write a shape. Operands whose values decide a
+shape must be among them: a compiled program has fixed shapes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from tvm.ir import GenericConst
 from ..core.graph.relax_graph import dtype_of, shape_of
 from ..ops.conversion import converted
 from ..ops.table import of
+from .checks.refusal import Refusal
+from .reading.walk import attribute
 
 #: Elements of an operand or result; what is larger is no arithmetic on shapes and is left to the passes.
 LARGEST = 1 << 16
@@ -87,7 +90,7 @@ def evaluated(node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: 
 
 def _with_axes(node: onnx.NodeProto, feeds: dict[str, Any]) -> onnx.NodeProto:
     """The node with its axes as an input, which is fed: the evaluator takes those of an attribute one by one."""
-    axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
+    axes = attribute(node, "axes")
     name = f"{node.input[0]}:axes"
     if axes is not None:
         feeds[name] = np.array(axes, np.int64)
@@ -120,6 +123,25 @@ def _extent_of(expr: Any) -> np.ndarray | None:
     return None if shape is None else np.broadcast_to(np.int8(0), shape)
 
 
+def check_decided(node: onnx.NodeProto, is_known: Callable[[str], bool]) -> None:
+    """Refuse a node of which an input that decides a shape is not known.
+
+    Args:
+        node: any one.
+        is_known: whether the value of a name is known.
+
+    Raises:
+        Refusal: names the inputs.
+    """
+    inputs = of(node.op_type).shape_operands.items() if node.domain in ("", "ai.onnx") else ()
+    given = {node.input[i]: what for i, what in inputs if i < len(node.input) and node.input[i]}
+    unknown = [name for name in given if not is_known(name)]
+    if unknown:
+        listed = ", ".join(f"{name!r} ({given[name]})" for name in unknown)
+        which = f"its input {listed} decides" if len(unknown) == 1 else f"its inputs {listed} decide"
+        raise Refusal(f"{which} the shape of what it makes, and must be known when it is compiled", unknown=unknown)
+
+
 # ------------------------------------------------------------ sizes, before anything is computed
 def _size(node: onnx.NodeProto, values: Sequence[Any]) -> int | None:
     """Elements of the result, or more; None for an operator that is not evaluated here."""
@@ -136,7 +158,7 @@ def _size(node: onnx.NodeProto, values: Sequence[Any]) -> int | None:
 
 def _gathered(node: onnx.NodeProto, values: Sequence[Any]) -> int:
     data, indices = values
-    axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+    axis = attribute(node, "axis", 0)
     return indices.size * (data.size // max(data.shape[axis], 1)) if data.ndim else 0
 
 

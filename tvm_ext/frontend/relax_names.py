@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import tvm_ffi
 from tvm import relax
@@ -35,7 +34,8 @@ def named_module(trace: Trace, output_names: Iterable[str]) -> tuple[IRModule, P
     names = _names(function.params, trace, output_names, origins)
     outputs = set(trace.outputs)
     fresh = {var: _renamed(var, name, var in outputs) for var, name in names.items()}
-    body = relax.SeqExpr(_blocks(function, origins), _result(trace))
+    result = trace.outputs[0] if len(trace.outputs) == 1 else relax.Tuple(trace.outputs)
+    body = relax.SeqExpr(_blocks(function, origins), result)
     named = tvm_ffi.structural_map(with_body(function, body), (relax.Var, lambda var: fresh.get(var, var)))
     mod = relax.transform.Normalize()(with_main(trace.mod, named))  # gives the new body its type
     held = _held(trace, names, output_names, list(function.params))
@@ -87,10 +87,6 @@ def _blocks(function: relax.Function, origins: Mapping[relax.Var, object]) -> li
         if kept:
             blocks.append(type(block)(kept))
     return blocks
-
-
-def _result(trace: Trace) -> Any:
-    return trace.outputs[0] if len(trace.outputs) == 1 else relax.Tuple(trace.outputs)
 
 
 def _names(

@@ -13,8 +13,9 @@ from ..core.errors import UnsupportedError
 from .checks.checker import Checked
 from .checks.graph_order import reads_of
 from .checks.inference import check_shapes, dims_known, is_sensible, static_type
-from .checks.operators import FIX, refusal
+from .checks.operators import refusal
 from .checks.output_types import output_types
+from .checks.refusal import FIX
 from .graph_importer import GraphImporter
 from .reading.shapes import agree
 
@@ -124,12 +125,19 @@ class Surveyor(GraphImporter):
         try:
             yield
         except UnsupportedError as error:
-            reason = error.message.partition(f"{self._model}: ")[2] or error.message
-            self.refused.append(Refused(label, node.op_type, _essence(reason, label), error.fix))
+            self._refuse(label, node.op_type, error)
             self.label, self.node = label, node
             for name in node.output:
                 self._nodes.pop(name, None)
             self._stand_in(node)
+
+    def _refuse(self, label: str, op: str, error: UnsupportedError) -> None:
+        """Note a node, with the reason, without the names of model and node, which have places of their own."""
+        reason = error.message.partition(f"{self._model}: ")[2] or error.message
+        for words in (" cannot be compiled: ", " cannot be converted: "):
+            before, cut, after = reason.partition(words)
+            reason = after if cut and before.startswith(f"node {label!r}") else reason
+        self.refused.append(Refused(label, op, reason, error.fix))
 
     def _stand_in(self, node: onnx.NodeProto) -> None:
         """Values of the types that are known, for what a node that is refused would make."""
@@ -148,23 +156,12 @@ class Surveyor(GraphImporter):
             try:
                 return super()._output(output)
             except UnsupportedError as error:
-                maker = self.trace.makers.get(output.name, "")
-                reason = error.message.partition(f"{self._model}: ")[2] or error.message
-                self.refused.append(Refused(maker, "", reason, error.fix))
+                self._refuse(self.trace.makers.get(output.name, ""), "", error)
         var = self.bb.emit(relax.op.zeros(relax.ShapeExpr([1]), "float32"))
         self.trace.results.setdefault(var, (output.name, []))
         self.trace.outputs.append(var)
         self._mark([])
         return var
-
-
-def _essence(reason: str, label: str) -> str:
-    """The reason without the name of the node, which has a column of its own."""
-    for words in (" cannot be compiled: ", " cannot be converted: "):
-        before, cut, after = reason.partition(words)
-        if cut and before.startswith(f"node {label!r}"):
-            return after
-    return reason
 
 
 def _better(inferred: onnx.TypeProto | None, stated: onnx.TypeProto | None) -> onnx.TypeProto | None:

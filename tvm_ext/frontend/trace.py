@@ -1,16 +1,22 @@
-"""What the import of a graph leaves behind."""
+"""What the import of a graph leaves behind.
+
+And nodes of which it leaves no work, and why: their values are known, or they hand on what they get.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import onnx
 from tvm import relax
 from tvm.ir import IRModule
 
+from ..core.graph.offload_plan import OffloadedRegion
+from ..core.graph.provenance import Provenance
+
 if TYPE_CHECKING:
-    from ..core.graph.offload_plan import OffloadedRegion
     from .importer import Imported
 
 
@@ -41,3 +47,33 @@ class Trace:
     wide: Mapping[relax.Var, relax.Var] = field(default_factory=dict)
     regions: list[OffloadedRegion] = field(default_factory=list)
     bodies: dict[str, Imported] = field(default_factory=dict)
+
+
+def folded_nodes(nodes: Iterable[onnx.NodeProto], trace: Trace, provenance: Provenance) -> dict[str, str]:
+    """Label of each node that no variable computes -> the reason.
+
+    Args:
+        nodes: of the graph.
+        trace: of their import.
+        provenance: of the imported module's variables.
+    """
+    computed = {label for labels in provenance.as_dict().values() for label in labels}
+    folded = {}
+    for node in nodes:
+        outputs = [name for name in node.output if name]
+        label = trace.makers.get(outputs[0], "") if outputs else ""
+        if label and label not in computed:
+            folded[label] = _reason(node, outputs, trace)
+    return folded
+
+
+def _reason(node: onnx.NodeProto, outputs: Iterable[str], trace: Trace) -> str:
+    if node.op_type == "Constant":
+        return "a constant of the model"
+    for name in outputs:
+        value = trace.values.get(name)
+        if isinstance(value, relax.Var):
+            return f"hands on {value.name} as it is"
+        if isinstance(value, relax.expr.ShapeExpr):
+            return "a shape, which is known"
+    return "its value is known"

@@ -22,7 +22,7 @@ from ..driver.stages.programs import programs_text
 from ..frontend.checks.checker import check_model
 from ..frontend.reading.freezing import frozen_source
 from ..frontend.reading.reader import Source
-from ..frontend.reading.tensors import type_name
+from ..frontend.reading.shapes import type_name
 from .constants import FileNaming, Tensors
 from .script import canonical, script
 from .snapshots import Snapshots, all_kernels_unscheduled

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .attributes import attrs_of
-from .conversion import converted
-from .quantized_numpy import quantized
+from .conversion import converted, quantized
 
 if TYPE_CHECKING:
     from tvm.ir import Call

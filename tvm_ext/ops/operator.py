@@ -12,13 +12,11 @@ import functools
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .evaluators import Evaluator
 from .flops import FlopCount, elements, nothing
 from .row_rules import Rule, aligned
-
-if TYPE_CHECKING:
-    from .evaluators import Evaluator
 
 
 class Kind(enum.Enum):

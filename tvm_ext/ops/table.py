@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from ..core.errors import OptionError
-from .families import creation, elementwise, moves, products, reductions, rest
+from .families import creation, elementwise, moves, products, reductions
 from .operator import Operator
 
 _UNKNOWN = Operator()
@@ -49,6 +49,6 @@ def registered(row: Operator) -> Iterator[None]:
         _ROWS.update(before)
 
 
-for _family in (elementwise, moves, products, reductions, creation, rest):
+for _family in (elementwise, moves, products, reductions, creation):
     for _row in _family.ROWS:
         register(_row)

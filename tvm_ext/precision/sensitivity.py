@@ -1,18 +1,20 @@
 """Sensitivity: what each convolution and matmul costs in accuracy when it alone is computed in bf16 or fp16, measured.
 
 onnxruntime runs the model on the same inputs with the operands of one product after another rounded, then of all, and
-of all but the most sensitive, until the error of the outputs is within a bound.
+of all but the most sensitive, until the error of the outputs is within a bound. :func:`sensitivity` is told the inputs;
+:func:`measured` decides which layers of a compile keep float32, once in a process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..core.errors import InputError, OptionError, UnsupportedError
+from ..byoc.onnxruntime.driver import session_of
+from ..core.errors import ArtifactError, InputError, OptionError, ProgramError, UnsupportedError
 from ..core.machine import available_cores
 from ..core.numbers.accuracy import largest_error
 from ..core.numbers.precision import STORED_IN
@@ -21,8 +23,8 @@ from ..core.pages.page import Note, Part, Shown
 from ..core.sample_inputs import seeded_inputs
 from ..frontend.checks.checker import Checked, check_model
 from ..frontend.reading.freezing import frozen_source
-from ..frontend.reading.reader import LIMIT, Source
-from ..runtime.table import Column, Table
+from ..frontend.reading.reader import LIMIT, Source, read_model
+from ..runtime.table import Column, Table, plain_fields
 from .switched import SWITCHES, Switched, switched_model
 
 #: Random inputs that a compile measures on.
@@ -66,11 +68,7 @@ class Sensitivity(Shown):
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "model": self.model, "precision": self.precision, "alone": dict(self.alone), "kept": self.reasons,
-            "together": self.together,
-            "all_lowered": self.all_lowered, "max_error": self.max_error, "seeds": list(self.seeds),
-        }  # fmt: skip
+        return {**plain_fields(self), "kept": self.reasons}
 
     def parts(self) -> list[Part]:
         """A row a product, the error of all of them, and of those that are lowered."""
@@ -89,6 +87,46 @@ class Sensitivity(Shown):
 def percent(share: float) -> str:
     """A share in per cent, of two digits."""
     return f"{100 * share:.2g} %"
+
+
+def sensitivity(
+    model: Any,
+    inputs: Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]] | None = None,
+    *,
+    precision: str = "bf16",
+    max_error: float | None = None,
+    seeds: Sequence[int] = (0, 1),
+    on_event: Callable[[Mapping[str, Any]], None] | None = None,
+    **options: Any,
+) -> Sensitivity:
+    """Measure what each convolution and matmul costs in accuracy when it alone is computed in bf16 or fp16.
+
+    onnxruntime runs the model with operands rounded: the same result for the same model and inputs.
+    `compile(precision="bf16", max_error=...)` does it by itself, on random inputs; here inputs can be typical ones, and
+    `compile(precision="bf16", keep_float32=result.reasons)` uses what was found.
+
+    Args:
+        model: a path, the bytes of an ONNX file, or an `onnx.ModelProto`.
+        inputs: arrays by input name, or several sets of them; None draws one for each seed.
+        precision: "bf16" or "fp16".
+        max_error: largest error of the outputs, of their range: how many layers must keep float32 for it?
+        seeds: of the drawn inputs.
+        on_event: is told of progress, as plain values: "done" and "of", the most runs there will be.
+        **options: `shapes`, `freeze` and `keep_float32`, as for :func:`tvm_ext.compile`.
+
+    Returns:
+        A result: `alone` (node -> error), `kept`, `together`, `reasons`; `str()` prints a table.
+
+    Raises:
+        OptionError: a bad option, or `max_error` leaves no layer to round: the message has the figures.
+        InputError: `inputs` do not fit the model.
+        ModelError, UnsupportedError: the model cannot be read, or onnxruntime cannot run it.
+    """
+    samples = [] if inputs is None else [inputs] if isinstance(inputs, Mapping) else list(inputs)
+    chosen = CompileOptions.of(precision=precision, max_error=max_error, **options)
+    if chosen.precision == "float32":
+        raise OptionError("precision='float32' rounds nothing that could be measured", fix="choose 'bf16' or 'fp16'")
+    return sensitivity_of(read_model(model), chosen, samples, seeds=seeds, on_event=on_event)
 
 
 def sensitivity_of(
@@ -114,7 +152,7 @@ def sensitivity_of(
     inputs = list(samples) or [seeded_inputs(checked.inputs, seed) for seed in seeds]
     by_hand = dict(options.keep_float32)
     candidates = [label for label in switched.layers if label not in by_hand]
-    run = _Runs(source.name, switched, inputs, 2 * len(candidates) + 1, on_event or _nobody)
+    run = _Runs(source.name, switched, inputs, 2 * len(candidates) + 1, on_event or (lambda event: None))
     alone = {label: run.error([label]) for label in candidates}
     ranked = sorted(alone, key=lambda label: -alone[label])
     kept, together, everything = _fewest(ranked, run, options.max_error)
@@ -162,10 +200,6 @@ def _out_of_reach(found: Sensitivity) -> str:
     )
 
 
-def _nobody(event: Mapping[str, Any]) -> None:
-    """Nobody listens."""
-
-
 class _Runs:
     """Runs of one model with switches on the same inputs, compared with the run in which all are off."""
 
@@ -199,18 +233,39 @@ def _session(model: str, switched: Switched) -> Any:
     Raises:
         UnsupportedError: there is none.
     """
-    import onnxruntime
-
     fix = "name the layers yourself: keep_float32=[...], without max_error"
     if switched.proto.ByteSize() > LIMIT:
         raise UnsupportedError(f"{model}: more than 2 GiB, which onnxruntime cannot be given to measure", fix=fix)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = available_cores(), 1
-    options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(
-            switched.proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-    except Exception as error:
-        wrong = f"{model}: onnxruntime cannot open it to measure its layers: {error}"
-        raise UnsupportedError(wrong, fix=fix) from error
+        return session_of(switched.proto.SerializeToString(), available_cores())
+    except (ArtifactError, ProgramError) as error:
+        raise UnsupportedError(f"{model}: its layers cannot be measured: {error.message}", fix=fix) from error
+
+
+# ------------------------------------------------------------ once in a process
+#: (model, what of the options counts) -> what was measured in this process: a model is read again for its check and for
+#: each look inside.
+_known: dict[tuple[object, ...], Sensitivity] = {}
+
+
+def measured(source: Source, options: CompileOptions) -> Sensitivity | None:
+    """The sensitivity run that `max_error` asks for; None without one.
+
+    Raises:
+        OptionError: the bound leaves no layer to round.
+        UnsupportedError: onnxruntime cannot run the model.
+    """
+    if options.max_error is None:
+        return None
+    bound = options.bound(min(options.sizes)) if options.sizes else options
+    key = (source.sha256, bound.shapes, bound.freeze, bound.max_error, bound.keep_float32, bound.precision)
+    if key not in _known:
+        _known[key] = sensitivity_of(source, bound)
+    return _known[key]
+
+
+def with_kept(options: CompileOptions, found: Sensitivity | None) -> CompileOptions:
+    """Options that name the layers which a sensitivity run keeps, beside those kept by hand."""
+    if found is None:
+        return options
+    return replace(options, keep_float32=tuple({**found.reasons, **dict(options.keep_float32)}.items()))

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx
+from onnx import helper
+
+from ..frontend.checks.checker import Checked
 from ..frontend.naming import node_labels
 from ..ops import Kind, of
-
-if TYPE_CHECKING:
-    import onnx
-
-    from ..frontend.checks.checker import Checked
 
 #: Name of the input that has the switches, and the beginning of all names that are added.
 SWITCHES = "tvm_ext_precision"
@@ -110,21 +109,17 @@ class _Graph:
         return False
 
     def _is_float32(self, value: str) -> bool:
-        import onnx
-
         if value in self._checked.weights:
             return str(self._checked.weights[value].dtype) == "float32"
         known = self._checked.types.get(value)
         return known is not None and known.tensor_type.elem_type == onnx.TensorProto.FLOAT
 
     def with_switches(self, values: Iterable[str], ir_version: int) -> onnx.ModelProto:
-        import onnx
-        from onnx import helper
-
         numbers = {value: i for i, value in enumerate(values)}
         rounding = _rounding if self._dtype == "bfloat16" else _cast
+        given = {*self._checked.weights, *(spec.name for spec in self._checked.inputs)}
         nodes = [_constant("split", _SPLIT)]
-        nodes += [n for v in numbers if self._is_given(v) for n in rounding(v, numbers[v])]
+        nodes += [n for v in numbers if v in given for n in rounding(v, numbers[v])]
         for node in self._checked.nodes:
             nodes.append(self._rewired(node, numbers))
             nodes += [n for v in node.output if v in numbers for n in rounding(v, numbers[v])]
@@ -133,9 +128,6 @@ class _Graph:
         made = helper.make_graph(nodes, graph.name, [*graph.input, switches], graph.output, graph.initializer)
         opsets = [helper.make_opsetid(domain, version) for domain, version in self._checked.opsets.items()]
         return helper.make_model(made, opset_imports=opsets, ir_version=ir_version)
-
-    def _is_given(self, value: str) -> bool:
-        return value in self._checked.weights or any(spec.name == value for spec in self._checked.inputs)
 
     def _rewired(self, node: onnx.NodeProto, numbers: Mapping[str, int]) -> onnx.NodeProto:
         """A node that reads rounded values; of what stays float32 for others, products do only."""
@@ -169,17 +161,12 @@ def _name(value: str, step: str = "rounded") -> str:
 
 
 def _constant(name: str, value: float) -> onnx.NodeProto:
-    import onnx
-    from onnx import helper
-
     tensor = helper.make_tensor("", onnx.TensorProto.FLOAT, [], [value])
     return helper.make_node("Constant", [], [_name(name, "")], value=tensor)
 
 
 def _cast(value: str, number: int) -> list[onnx.NodeProto]:
     """switch ? float32(float16(value)) : value; what is too large becomes infinite, which no sum takes back."""
-    import onnx
-
     steps: tuple[_Step, ...] = (
         ("Constant", [], "number"),
         ("Gather", [SWITCHES, _name(value, "number")], "switch"),
@@ -209,9 +196,6 @@ def _rounding(value: str, number: int) -> list[onnx.NodeProto]:
 
 def _nodes(value: str, number: int, steps: Iterable[_Step], kinds: Mapping[str, int]) -> list[onnx.NodeProto]:
     """Nodes of some steps; `kinds` are those that casts make."""
-    import onnx
-    from onnx import helper
-
     index = helper.make_tensor("", onnx.TensorProto.INT64, [], [number])
 
     def attributes(op: str, step: str) -> dict[str, Any]:

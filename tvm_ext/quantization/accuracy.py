@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,9 +17,7 @@ import onnx
 from ..runtime.table import Plain, plain_fields
 from ..verification.reference import onnxruntime_session
 from .calibration import Sample
-
-if TYPE_CHECKING:
-    from .ranges import Tell
+from .tools import Tell
 
 #: Samples that are compared, evenly picked of those given: more of them change the figures' last digits only.
 SAMPLES = 8
@@ -46,28 +44,15 @@ class LayerAccuracy(Plain):
     value: str
     dtype: str
     reason: str
-    sqnr: float
-    of_range: float
-    cosine: float
+    sqnr: float = math.inf
+    of_range: float = 0.0
+    cosine: float = 1.0
     output: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite SQNR (no error at all) is None."""
         fields = {name: value for name, value in plain_fields(self).items() if name != "sqnr"}
         return {**fields, "sqnr_db": self.sqnr if math.isfinite(self.sqnr) else None}
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """A value's name in both models, and what there is to say of it before it is measured."""
-
-    nodes: tuple[str, ...]
-    operator: str
-    value: str
-    counterpart: str
-    dtype: str
-    reason: str
-    output: bool
 
 
 def compare_layers(
@@ -86,7 +71,7 @@ def compare_layers(
     pairs = _pairs(original, quantized, reasons)
     step = max(1, len(samples) / SAMPLES)
     picked = [samples[int(index * step)] for index in range(min(SAMPLES, len(samples)))]
-    sides = [_session(original, [one.value for one in pairs]), _session(quantized, [one.counterpart for one in pairs])]
+    sides = [_session(original, [row.value for row, _ in pairs]), _session(quantized, [name for _, name in pairs])]
     sums = [_Sums() for _ in pairs]
     for number, sample in enumerate(picked):
         tell("comparing layers", number, len(picked))
@@ -94,12 +79,15 @@ def compare_layers(
         for one, a, b in zip(sums, wanted, found, strict=True):
             one.add(np.asarray(a), np.asarray(b))
     return tuple(
-        LayerAccuracy(one.nodes, one.operator, one.value, one.dtype, one.reason, *sum_.metrics(), one.output)
-        for one, sum_ in zip(pairs, sums, strict=True)
+        replace(row, sqnr=sqnr, of_range=error, cosine=cosine)
+        for (row, _), (sqnr, error, cosine) in zip(pairs, map(_Sums.metrics, sums), strict=True)
     )
 
 
-def _pairs(original: onnx.ModelProto, quantized: onnx.ModelProto, reasons: Mapping[str, str]) -> list[_Pair]:
+def _pairs(
+    original: onnx.ModelProto, quantized: onnx.ModelProto, reasons: Mapping[str, str]
+) -> list[tuple[LayerAccuracy, str]]:
+    """A row for each value, with nothing measured yet, and the value's name in the quantized model."""
     makers = {name: node for node in original.graph.node for name in node.output if name}
     outputs = {one.name for one in original.graph.output}
     kept = {node.name for node in quantized.graph.node}
@@ -113,7 +101,8 @@ def _pairs(original: onnx.ModelProto, quantized: onnx.ModelProto, reasons: Mappi
                 continue
             last = makers[value].name  # an activation that went into the rounding, or a batch norm that was folded
             nodes = (node.name, last) if last != node.name and last not in kept else (node.name,)
-            pairs.append(_Pair(nodes, node.op_type, value, counterpart, dtype, reasons[node.name], value in outputs))
+            row = LayerAccuracy(nodes, node.op_type, value, dtype, reasons[node.name], output=value in outputs)
+            pairs.append((row, counterpart))
     return pairs
 
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import helper, numpy_helper
+import onnx
+from onnx import numpy_helper
 
-from ..frontend.known_values import evaluated
+from ..frontend.known_values import evaluated, known_outputs
+from ..frontend.reading.walk import attribute, inner_graphs
 from ..ops import Kind, Operator, of
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def fold(model: onnx.ModelProto) -> list[str]:
@@ -31,7 +29,7 @@ def fold(model: onnx.ModelProto) -> list[str]:
     """
     constants = _fold_constants(model.graph, next(o.version for o in model.opset_import if not o.domain))
     folded, left = _fold_batch_norms(model.graph)
-    _drop_unused(model.graph)
+    drop_unused(model.graph)
     notes = [f"{folded} batch norms were folded into the layers before them"] if folded else []
     if left:
         notes.append(f"batch norms that no layer could take: {', '.join(left)}")
@@ -43,9 +41,8 @@ def uses_of(graph: onnx.GraphProto) -> Counter[str]:
     uses = Counter(output.name for output in graph.output)
     for node in graph.node:
         uses.update(node.input)
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                uses.update(uses_of(inner))
+        for inner in inner_graphs(node.attribute):
+            uses.update(uses_of(inner))
     return uses
 
 
@@ -57,7 +54,7 @@ def _fold_constants(graph: onnx.GraphProto, opset: int) -> int:
     for node in graph.node:
         value = None
         if len(node.output) == 1 and node.output[0] not in outputs and not node.domain:
-            value = _constant(node) if node.op_type == "Constant" else _reordered(node, known, opset)
+            value = _known(node, known, opset)
         if value is None:
             kept.append(node)
             continue
@@ -69,19 +66,14 @@ def _fold_constants(graph: onnx.GraphProto, opset: int) -> int:
     return computed
 
 
-def _constant(node: onnx.NodeProto) -> np.ndarray | None:
-    attribute = node.attribute[0]
-    value = helper.get_attribute_value(attribute)
-    if attribute.name == "value":
-        return np.asarray(numpy_helper.to_array(value))
-    kinds = {"value_float": "float32", "value_floats": "float32", "value_int": "int64", "value_ints": "int64"}
-    return np.asarray(value, kinds[attribute.name]) if attribute.name in kinds else None  # sparse, or strings
-
-
-def _reordered(node: onnx.NodeProto, known: dict[str, onnx.TensorProto], opset: int) -> np.ndarray | None:
-    if not _reorders(of(node.op_type)) or not all(name in known for name in node.input if name):
+def _known(node: onnx.NodeProto, known: dict[str, onnx.TensorProto], opset: int) -> np.ndarray | None:
+    """The value of a constant, or of a weight in another order; None of sparse ones, strings, and anything else."""
+    if node.op_type == "Constant":
+        results = known_outputs(node, [], opset)
+    elif _reorders(of(node.op_type)) and all(name in known for name in node.input if name):
+        results = evaluated(node, [numpy_helper.to_array(known[name]) if name else None for name in node.input], opset)
+    else:
         return None
-    results = evaluated(node, [numpy_helper.to_array(known[name]) if name else None for name in node.input], opset)
     return results[0] if results else None
 
 
@@ -115,7 +107,7 @@ def _fold_batch_norms(graph: onnx.GraphProto) -> tuple[int, list[str]]:
 def _takes(layer: onnx.NodeProto, norm: onnx.NodeProto, weights: dict[str, onnx.TensorProto]) -> bool:
     """Whether all that decides the result is constant, and the norm has but the one output of inference."""
     constants = [*list(layer.input)[1:], *list(norm.input)[1:]]
-    single = not any(list(norm.output)[1:]) and not _attribute(norm, "training_mode", 0)
+    single = not any(list(norm.output)[1:]) and not attribute(norm, "training_mode", 0)
     known = layer.op_type in ("Conv", "ConvTranspose", "Gemm") and not layer.domain
     return known and single and all(not name or name in weights for name in constants)
 
@@ -130,10 +122,10 @@ def _fold_one(
         return np.asarray(numpy_helper.to_array(weights[name]), np.float64)
 
     gamma, beta, mean, variance = (of(name) for name in norm.input[1:5])
-    scale = gamma / np.sqrt(variance + _attribute(norm, "epsilon", 1e-5))
+    scale = gamma / np.sqrt(variance + attribute(norm, "epsilon", 1e-5))
     weight = of(layer.input[1])
     old = of(layer.input[2]) if len(layer.input) > 2 and layer.input[2] else np.zeros_like(mean)
-    factor = _attribute(layer, "beta", 1.0) if layer.op_type == "Gemm" else 1.0
+    factor = attribute(layer, "beta", 1.0) if layer.op_type == "Gemm" else 1.0
     bias = (factor * old - mean) * scale + beta
     made = {"weight": weight * _along_outputs(layer, weight, scale), "bias": np.broadcast_to(bias, mean.shape)}
     dtype = numpy_helper.to_array(weights[layer.input[1]]).dtype
@@ -147,9 +139,9 @@ def _fold_one(
         names.append(name)
     layer.input[:] = [layer.input[0], *names]
     layer.output[0] = norm.output[0]
-    for attribute in layer.attribute:
-        if layer.op_type == "Gemm" and attribute.name == "beta":
-            attribute.f = 1.0
+    for stated in layer.attribute:
+        if layer.op_type == "Gemm" and stated.name == "beta":
+            stated.f = 1.0
 
 
 def _along_outputs(layer: onnx.NodeProto, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -157,14 +149,10 @@ def _along_outputs(layer: onnx.NodeProto, weight: np.ndarray, scale: np.ndarray)
     if layer.op_type == "Conv":  # O, I / groups, ...
         return scale.reshape(-1, *[1] * (weight.ndim - 1))
     if layer.op_type == "Gemm":
-        return scale[:, None] if _attribute(layer, "transB", 0) else scale[None, :]
-    groups = _attribute(layer, "group", 1)  # ConvTranspose: I, O / groups, ...
+        return scale[:, None] if attribute(layer, "transB", 0) else scale[None, :]
+    groups = attribute(layer, "group", 1)  # ConvTranspose: I, O / groups, ...
     rows = np.repeat(scale.reshape(groups, -1), weight.shape[0] // groups, axis=0)
     return rows.reshape(*rows.shape, *[1] * (weight.ndim - 2))
-
-
-def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
-    return next((helper.get_attribute_value(one) for one in node.attribute if one.name == name), default)
 
 
 def _set_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
@@ -175,7 +163,8 @@ def _set_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
         graph.node.extend(copies)
 
 
-def _drop_unused(graph: onnx.GraphProto) -> None:
+def drop_unused(graph: onnx.GraphProto) -> None:
+    """Take out initializers that nothing reads, no graph inside a node either."""
     uses = uses_of(graph)
     for index in reversed(range(len(graph.initializer))):
         if not uses[graph.initializer[index].name]:

@@ -12,11 +12,10 @@ from ..verification.reference import onnxruntime_session
 from .accuracy import SAMPLES, compare_layers
 from .calibration import read_samples
 from .preparation import Prepared, prepare
-from .qdq import quantized_model
-from .ranges import calibrate
 from .result import QuantizeResult
 from .selection import select
 from .settings import QuantizeSettings
+from .tools import calibrate, quantized_model
 from .weights_only import weights_only
 
 Event = Callable[[Mapping[str, Any]], None]

@@ -6,16 +6,15 @@ import math
 import os
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from ..core.pages.page import Fold, Note, Part, Shown
 from ..runtime.files import write_whole
 from ..runtime.table import Cell, Column, Table, Value, plain_named
 from .accuracy import LayerAccuracy
 from .settings import QuantizeSettings
-
-if TYPE_CHECKING:
-    import onnx
 
 COLUMNS = (
     "nodes", "operator", "computed in", "result", Column("SQNR", "dB"), Column("error of range", form=".2e"),
@@ -108,7 +107,8 @@ class QuantizeResult(Shown):
     def closing(self) -> list[str]:
         """What no row says: outputs, the worst layers, what is left in float32 and why, notes."""
         lines = [f"{self.quantized} nodes quantized, {len(self.left)} of those that make floats left in float32"]
-        lines += [f"  {count} {operator}: {why}" for (operator, why), count in self._left().items()]
+        reasons = Counter((operator, why) for _, operator, why in self.left)
+        lines += [f"  {count} {operator}: {why}" for (operator, why), count in reasons.items()]
         lines += [f"output {row.value}: {_figures(row)}" for row in self.outputs]
         if self.worst:
             lines.append("least SQNR: " + ", ".join(f"{row.nodes[0]} ({_db(row.sqnr)} dB)" for row in self.worst))
@@ -117,10 +117,6 @@ class QuantizeResult(Shown):
             lines.append(f"{self.size[0] / 1e6:.1f} MB -> {self.size[1] / 1e6:.1f} MB ({large / small:.2f} times)")
         lines += [f"note: {note}" for note in self.notes]
         return [*lines, *([f"errors are those of {self.compared} samples"] if self.compared else [])]
-
-    def _left(self) -> dict[tuple[str, str], int]:
-        """(operator, reason) -> how many."""
-        return dict(Counter((operator, why) for _, operator, why in self.left))
 
 
 def _row(row: LayerAccuracy) -> tuple[Value, ...]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+
+import onnx
 
 from ..core.errors import OptionError
 from ..ops.table import of
 from .settings import QuantizeSettings, check_operators, known_operators
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def select(model: onnx.ModelProto, settings: QuantizeSettings) -> dict[str, str]:
@@ -27,7 +25,7 @@ def select(model: onnx.ModelProto, settings: QuantizeSettings) -> dict[str, str]
         OptionError: an operator or a node of the settings does not exist.
     """
     check_operators(settings.operators)
-    _check_excluded(model, settings)
+    check_excluded(model, settings)
     types, weights = _types(model), {one.name for one in model.graph.initializer}
     bytes_ = {node.input[0] for node in model.graph.node if _is_product(node, weights, settings)}
     reasons = {}
@@ -88,7 +86,8 @@ def _types(model: onnx.ModelProto) -> dict[str, int]:
     return found | {one.name: one.data_type for one in model.graph.initializer}
 
 
-def _check_excluded(model: onnx.ModelProto, settings: QuantizeSettings) -> None:
+def check_excluded(model: onnx.ModelProto, settings: QuantizeSettings) -> None:
+    """Raises OptionError for a node of `exclude` that the model does not have."""
     names = [node.name for node in model.graph.node]
     for name in settings.exclude:
         if name not in names:

@@ -7,18 +7,19 @@ y = Gemm(x, w, b), transB or not  ->   y = MatMulNBits(x, codes, scales, , , b)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from ..core.errors import ModelError, OptionError, did_you_mean
+from ..core.errors import ModelError
 from ..frontend.naming import node_label
-from ..frontend.reading.walk import inner_graphs, value_names, with_inner
+from ..frontend.reading.walk import attribute
 from ..frontend.zoo.language.weights import BlockMatrix, in_blocks
+from .folding import drop_unused
 from .preparation import Prepared
 from .result import QuantizeResult
+from .selection import check_excluded
 from .settings import WEIGHED, WEIGHTS, QuantizeSettings
 
 _MICROSOFT = "com.microsoft"
@@ -32,13 +33,10 @@ def weights_only(prepared: Prepared, settings: QuantizeSettings) -> QuantizeResu
         ModelError: it has no such matmul, or a weight that is no number.
     """
     model, original = prepared.model, prepared.original.ByteSize()
+    check_excluded(model, settings)
     known = {t.name: t for t in model.graph.initializer}
     left: list[tuple[str, str, str]] = []
     quantized = 0
-    names = [node.name for node in model.graph.node]
-    for name in settings.exclude:
-        if name not in names:
-            raise OptionError(f"exclude: there is no node {name!r}", fix=did_you_mean(name, names) or "see the model")
     matrices: dict[tuple[str, bool], BlockMatrix] = {}
     for node in model.graph.node:
         if node.op_type not in WEIGHED:
@@ -51,7 +49,7 @@ def weights_only(prepared: Prepared, settings: QuantizeSettings) -> QuantizeResu
     if not quantized:
         why = "; ".join(f"{name}: {reason}" for name, _, reason in left[:5]) or "it has none"
         raise ModelError(f"{prepared.name}: no matmul can be quantized: {why}")
-    _drop_unused(model.graph)
+    drop_unused(model.graph)
     if not any(opset.domain == _MICROSOFT for opset in model.opset_import):
         model.opset_import.append(helper.make_opsetid(_MICROSOFT, 1))
     return QuantizeResult(
@@ -74,10 +72,9 @@ def _why_not(node: onnx.NodeProto, known: Mapping[str, onnx.TensorProto], block:
         return "its right operand is no known matrix"
     if weight.data_type != onnx.TensorProto.FLOAT:
         return "its weight is not of float32"
-    attributes = _attributes(node)
-    if attributes.get("transA", 0) or any(attributes.get(name, 1.0) != 1.0 for name in ("alpha", "beta")):
+    if attribute(node, "transA", 0) or any(attribute(node, name, 1.0) != 1.0 for name in ("alpha", "beta")):
         return "transA, alpha or beta"
-    outputs, depth = weight.dims if attributes.get("transB", 0) else reversed(weight.dims)
+    outputs, depth = weight.dims if attribute(node, "transB", 0) else reversed(weight.dims)
     bias = known.get(node.input[2]) if len(node.input) > 2 and node.input[2] else None
     if len(node.input) > 2 and node.input[2] and (bias is None or list(bias.dims) != [outputs]):
         return "its third operand is no known vector"
@@ -89,7 +86,7 @@ def _replace(
     matrices: dict[tuple[str, bool], BlockMatrix],
 ) -> None:  # fmt: skip
     """Make a node a MatMulNBits."""
-    weight, transposed = node.input[1], bool(_attributes(node).get("transB", 0))
+    weight, transposed = node.input[1], bool(attribute(node, "transB", 0))
     codes, scales = (f"{weight}.{part}{'^T' if transposed else ''}" for part in ("codes", "scales"))
     if (weight, transposed) not in matrices:
         array = numpy_helper.to_array(known[weight])
@@ -111,16 +108,3 @@ def _replace(
             bits=matrix.bits, block_size=matrix.block,
         )
     )  # fmt: skip
-
-
-def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
-
-
-def _drop_unused(graph: onnx.GraphProto) -> None:
-    """Takes out initializers that nothing reads, no graph inside a node either."""
-    read = value_names(graph.node) | {o.name for o in graph.output}
-    read |= {o.name for node in with_inner(graph.node) for body in inner_graphs(node.attribute) for o in body.output}
-    kept = [t for t in graph.initializer if t.name in read]
-    del graph.initializer[:]
-    graph.initializer.extend(kept)

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
+from ..core.graph.call_site import Written
 from ..core.numbers.precision import NARROW_FLOATS, rounded
+from ..frontend.reading.walk import attribute
 from ..ops.table import of
 from .kernel_calls import Call, Graph, KernelCalls
-from .magnitude import BY_NORMS, Chain, attribute
+from .magnitude import BY_NORMS, Chain
 from .tolerance import Tolerance, winograd_growth
-
-if TYPE_CHECKING:
-    import onnx
-
-    from ..core.graph.call_site import Written
 
 
 @dataclass(frozen=True)
@@ -135,13 +132,10 @@ def counterparts(program: KernelCalls, graph: Graph) -> list[Counterpart]:
         tensors += [
             Counterpart(call, written, tuple(chain), behind, times, program.narrow) for written in call.site.writes
         ]
-        if not all(_shown(written, graph) for written in call.site.writes):
+        known = graph.made | graph.inputs
+        if not all(any(held.value in known for held in written.held) for written in call.site.writes):
             hidden[order] = (*behind, order)
     return tensors
-
-
-def _shown(written: Written, graph: Graph) -> bool:
-    return any(held.value in graph.made or held.value in graph.inputs for held in written.held)
 
 
 def wanted_values(compared: Sequence[Counterpart], graph: Graph) -> list[str]:

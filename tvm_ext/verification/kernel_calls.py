@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx
 from onnx import numpy_helper
 
 from ..core.errors import OptionError
 from ..core.graph.call_site import CallSite
 from ..core.numbers.precision import STORED_IN
 from ..frontend.naming import node_labels
+from ..runtime.model import CompiledModel
 from ..runtime.plain import read, reading
-
-if TYPE_CHECKING:
-    import onnx
-
-    from ..runtime.model import CompiledModel
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from onnx import helper
+import onnx
 
+from ..frontend.reading.walk import attribute
 from ..ops import Kind, of
 from .tolerance import FUNCTION_LENGTH
-
-if TYPE_CHECKING:
-    import onnx
-
 
 #: Roundings that passes add: a constant that was put together of several, a division that is a product.
 FOLDED = 4
@@ -38,7 +35,7 @@ class Chain:
 
     def length(self) -> int:
         """Steps of all sums, one behind the other; 0 if values are only moved."""
-        total = sum(self._length(node) for node in self.nodes)
+        total = sum(_LENGTHS[of(node.op_type).rounding](node, self.arrays) for node in self.nodes)
         return total + FOLDED if total else 0
 
     def magnitude(self, value: str) -> float:
@@ -52,9 +49,6 @@ class Chain:
             bound = _magnitude_of(node)(node, _Operands(node, self.arrays, behind))
             known.update(dict.fromkeys(filter(None, node.output), bound))
         return max(behind(value), largest(self.arrays.get(value)))
-
-    def _length(self, node: onnx.NodeProto) -> int:
-        return _LENGTHS[of(node.op_type).rounding](node, self.arrays)
 
 
 @dataclass(frozen=True)
@@ -75,11 +69,6 @@ class _Operands:
     def magnitude(self, index: int) -> float:
         there = index < len(self.node.input) and self.node.input[index]
         return self.of(self.node.input[index]) if there else 0.0
-
-
-def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
-    """An attribute of a node as a Python value."""
-    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
 def largest(array: np.ndarray | None) -> float:
@@ -120,15 +109,12 @@ def _of_row(node: onnx.NodeProto, arrays: _Arrays) -> int:
     return (max(shape) if shape else 1) + FUNCTION_LENGTH
 
 
-def _of_convolution(node: onnx.NodeProto, arrays: _Arrays) -> int:
-    return max(1, math.prod(_shape(node, 1, arrays)[1:])) + 1
-
-
 #: Class of roundings of an operator's row -> its length.
 _LENGTHS: dict[str, Callable[[Any, _Arrays], int]] = {
     "exact": lambda node, arrays: 0, "once": lambda node, arrays: max(1, len(node.input) - 1),
-    "twice": lambda node, arrays: 2, "convolution": _of_convolution, "transposed": _of_transposed,
-    "product": _of_product, "window": lambda node, arrays: math.prod(attribute(node, "kernel_shape", (1,))),
+    "twice": lambda node, arrays: 2, "transposed": _of_transposed, "product": _of_product,
+    "convolution": lambda node, arrays: max(1, math.prod(_shape(node, 1, arrays)[1:])) + 1,
+    "window": lambda node, arrays: math.prod(attribute(node, "kernel_shape", (1,))),
     "image": lambda node, arrays: max(1, math.prod(_shape(node, 0, arrays)[2:])) + 1, "axis": _of_row,
     "whole": _of_whole, "function": lambda node, arrays: FUNCTION_LENGTH,
 }  # fmt: skip
@@ -142,14 +128,6 @@ def _of_operands(node: onnx.NodeProto, operands: _Operands) -> float:
 
 def _of_moved(node: onnx.NodeProto, operands: _Operands) -> float:
     return max([0.0, *(operands.magnitude(i) for i in range(len(node.input)))])
-
-
-def _of_sum(node: onnx.NodeProto, operands: _Operands) -> float:
-    return sum(operands.magnitude(i) for i in range(len(node.input)))
-
-
-def _of_factors(node: onnx.NodeProto, operands: _Operands) -> float:
-    return operands.magnitude(0) * operands.magnitude(1)
 
 
 def _of_quotient(node: onnx.NodeProto, operands: _Operands) -> float:
@@ -219,7 +197,9 @@ def _of_whole_sum(node: onnx.NodeProto, operands: _Operands) -> float:
 
 #: Class of magnitudes of an operator's row -> the magnitude.
 _MAGNITUDES: dict[str, Callable[[Any, _Operands], float]] = {
-    "operands": _of_operands, "sum": _of_sum, "factors": _of_factors, "quotient": _of_quotient, "linear": _of_linear,
+    "operands": _of_operands, "sum": lambda node, operands: sum(map(operands.magnitude, range(len(node.input)))),
+    "factors": lambda node, operands: operands.magnitude(0) * operands.magnitude(1), "quotient": _of_quotient,
+    "linear": _of_linear,
     "matmul": _of_matmul, "batch norm": _of_batch_norm, "normalized": _of_normalized, "whole sum": _of_whole_sum,
 }  # fmt: skip
 #: Those that take norms of arrays.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import onnxruntime
 
 from ..core.errors import InputError, ModelError, UnsupportedError
 from ..core.machine import available_cores
@@ -30,8 +31,6 @@ def onnxruntime_session(model: Any, threads: int | None = None, *, optimized: bo
         ModelError: the model cannot be read, or onnxruntime finds it invalid.
         UnsupportedError: onnxruntime has no implementation of one of its nodes.
     """
-    import onnxruntime
-
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or available_cores()
     options.inter_op_num_threads = 1
@@ -39,7 +38,7 @@ def onnxruntime_session(model: Any, threads: int | None = None, *, optimized: bo
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3  # its warnings go to stderr and are about its own optimizer
     try:
-        return _open(onnxruntime, model, options)
+        return _open(model, options)
     except ModelError:
         raise
     except Exception as error:
@@ -58,8 +57,6 @@ def run_reference(
         InputError: the inputs do not fit it.
         UnsupportedError: onnxruntime cannot run it.
     """
-    import onnxruntime
-
     values = _run(onnxruntime_session(model, threads, optimized=optimized), inputs)
     return {name: np.asarray(value) for name, value in values.items()}, f"onnxruntime {onnxruntime.__version__}"
 
@@ -80,8 +77,6 @@ def run_intermediates(
         ModelError, InputError: as :func:`run_reference`.
         UnsupportedError: onnxruntime cannot run it, or the copy has more than the 2 GiB that a model may have.
     """
-    import onnxruntime
-
     source = read_model(model)
     copy = type(source.proto)()
     copy.CopyFrom(source.proto)
@@ -109,7 +104,7 @@ def _run(session: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return dict(zip(names, values, strict=True))
 
 
-def _open(onnxruntime: Any, model: Any, options: Any) -> Any:
+def _open(model: Any, options: Any) -> Any:
     source = read_model(model)  # says more clearly than onnxruntime what is wrong with a file
     source_of = os.fspath(model) if isinstance(model, str | os.PathLike) else source.proto.SerializeToString()
     options.add_session_config_entry(_EXACT, "1")

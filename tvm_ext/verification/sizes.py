@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..runtime.model import CompiledModel
 from ..runtime.sizes.symbols import Symbol, checked_sizes, dimensions_of
-
-if TYPE_CHECKING:
-    from ..runtime.model import CompiledModel
-    from ..runtime.spec import Program
+from ..runtime.spec import Program
 
 
 def sizes_to_check(

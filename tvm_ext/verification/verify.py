@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +17,12 @@ from ..core.sample_inputs import seeded_inputs
 from ..core.settings.frozen import FrozenInput
 from ..driver.compile import compile_model
 from ..ops.table import of
+from ..runtime.model import CompiledModel
 from ..runtime.plain import read, reading
 from ..runtime.table import Cell, Column, Table, Value, plain_fields
 from .metrics import OutputMetrics, compare
 from .reference import run_reference
 from .sizes import sizes_to_check
-
-if TYPE_CHECKING:
-    from ..runtime.model import CompiledModel
 
 #: Steps of 8 bits that outputs of quantized models may be apart. Of ResNet-18, onnxruntime with and without its own
 #: optimizations differs by one; more layers inherit more.

@@ -18,7 +18,7 @@ from tests.onnx_graphs import model, node, value
 from tests.oracles.reference import onnxruntime_outputs
 from tests.passes.helpers import apply, build, const, execute, new_context, ops, random
 from tvm_ext.core.graph.relax_graph import dtype_of, main_bindings, op_name, shape_of
-from tvm_ext.ops.quantized_numpy import dequantized, quantized
+from tvm_ext.ops.conversion import dequantized, quantized
 from tvm_ext.passes.lowering.prepare_storage import PrepareStorage
 
 IMAGE = (2, 4, 6, 6)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+import onnx
+from onnx import defs
 
 from ...core.errors import ModelError
 from ..naming import node_label
 from ..reading.walk import with_inner
-
-if TYPE_CHECKING:
-    import onnx
 
 #: 0 or 1.
 FLAGS = frozenset(
@@ -78,8 +77,6 @@ def float_defaults(node: onnx.NodeProto, opset: int) -> dict[str, float]:
 
 @functools.cache
 def _float_defaults(operator: str, opset: int) -> dict[str, float]:
-    from onnx import defs
-
     if not defs.has(operator, opset):
         return {}
     attributes = defs.get_schema(operator, opset).attributes

@@ -6,13 +6,11 @@ f0(x) = f1(f1(x)), f1(x) = f2(f2(x)), ...   a file of a kilobyte, and 2^n nodes
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+
+import onnx
 
 from ...core.errors import ModelError, UnsupportedError
 from ..reading.walk import with_inner
-
-if TYPE_CHECKING:
-    import onnx
 
 _MOST_NODES = 100_000
 #: Functions within functions: exporters nest a module's submodules.

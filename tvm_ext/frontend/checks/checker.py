@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+import onnx.inliner
 
 from ...core.errors import ModelError, UnsupportedError
 from ...runtime.spec import TensorSpec
 from ..naming import node_label
 from ..reading.reader import Source
-from ..reading.shapes import input_specs
-from ..reading.tensors import NO_NUMBERS, array_of, count_nonfinite, type_name
+from ..reading.shapes import NO_NUMBERS, input_specs, type_name
+from ..reading.tensors import array_of, count_nonfinite
 from ..reading.walk import graph_tensors
 from .attributes import check_attributes
 from .calls import check_calls
 from .graph_order import check_names, sorted_nodes
 from .inference import inferred_types
 from .operators import INTERNAL, check_operators, check_versions, is_withdrawn, opsets_of
-
-if TYPE_CHECKING:
-    import onnx
-
 
 #: A domain that ONNX's checker knows nothing of.
 _UNCHECKED = "com.microsoft"
@@ -132,8 +130,6 @@ def inlined(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
     """
     if not proto.functions:
         return proto
-    import onnx.inliner
-
     check_calls(proto, name)
     try:
         return onnx.inliner.inline_local_functions(proto)
@@ -159,26 +155,18 @@ def _weights(graph: onnx.GraphProto, name: str, numbers: bool) -> tuple[dict[str
 
 def _check_with_onnx(proto: onnx.ModelProto, nodes: list[onnx.NodeProto], name: str) -> None:
     """onnx.checker over the model without its weights, which are checked already and would only be copied."""
-    import onnx
-
-    skeleton = onnx.ModelProto()
-    for part in ("ir_version", "opset_import", "producer_name"):
-        _copy_field(proto, skeleton, part)
-    for part in ("name", "input", "output"):
-        _copy_field(proto.graph, skeleton.graph, part)
-    skeleton.graph.name = skeleton.graph.name or "graph"
-    opset = opsets_of(proto).get("", 0)
-    skeleton.graph.node.extend(
-        _foreign(node) if node.op_type in INTERNAL or is_withdrawn(node, opset) else node for node in nodes
-    )
-    if all(o.domain != _UNCHECKED for o in skeleton.opset_import):
-        skeleton.opset_import.append(onnx.helper.make_opsetid(_UNCHECKED, 1))
-    listed = {value.name for value in skeleton.graph.input}
-    skeleton.graph.input.extend(
+    graph, opset, imports = proto.graph, opsets_of(proto).get("", 0), list(proto.opset_import)
+    if all(o.domain != _UNCHECKED for o in imports):
+        imports.append(onnx.helper.make_opsetid(_UNCHECKED, 1))
+    listed = {value.name for value in graph.input}
+    weights = [
         onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-        for tensor in proto.graph.initializer
+        for tensor in graph.initializer
         if tensor.name not in listed
-    )
+    ]
+    known = [_foreign(node) if node.op_type in INTERNAL or is_withdrawn(node, opset) else node for node in nodes]
+    bare = onnx.helper.make_graph(known, graph.name or "graph", [*graph.input, *weights], graph.output)
+    skeleton = onnx.helper.make_model(bare, opset_imports=imports, ir_version=proto.ir_version)
     for value in (*skeleton.graph.input, *skeleton.graph.output):  # a rank may be unknown, the checker wants one
         if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
             value.type.tensor_type.shape.SetInParent()
@@ -198,18 +186,8 @@ def _foreign(node: onnx.NodeProto) -> onnx.NodeProto:
     return new
 
 
-def _copy_field(given: onnx.ModelProto | onnx.GraphProto, new: onnx.ModelProto | onnx.GraphProto, field: str) -> None:
-    value = getattr(given, field)
-    if isinstance(value, (int, str)):
-        setattr(new, field, value)
-    else:
-        getattr(new, field).extend(value)
-
-
 def _culprit(model: onnx.ModelProto) -> str:
     """The node that does not pass; onnx.checker names it only if it has a name."""
-    import onnx
-
     context = onnx.checker.C.CheckerContext()
     context.ir_version = model.ir_version
     context.opset_imports = {o.domain: o.version for o in model.opset_import}

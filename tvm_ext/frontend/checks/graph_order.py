@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import graphlib
 import heapq
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+
+import onnx
 
 from ...core.errors import ModelError
 from ..naming import node_label
 from ..reading.walk import inner_graphs
-
-if TYPE_CHECKING:
-    import onnx
 
 _REPAIR = "export the model again; onnx.checker.check_model(path) lists what else is wrong"
 
@@ -69,9 +68,21 @@ def sorted_nodes(graph: onnx.GraphProto, model: str) -> list[onnx.NodeProto]:
                 fix=_REPAIR,
             )
         needs.append({maker[name] for name in reads if name in maker})
-    order = _topological(needs)
-    if len(order) < len(needs):
-        raise ModelError(f"{model}: nodes form a cycle: {_cycle(graph, needs, set(order))}", fix=_REPAIR)
+    sorter = graphlib.TopologicalSorter(dict(enumerate(needs)))
+    try:
+        sorter.prepare()
+    except graphlib.CycleError as error:
+        labels = [node_label(graph.node[i]) for i in error.args[1]]
+        if len(labels) > 8:
+            labels = [*labels[:4], f"({len(labels) - 8} more)", *labels[-4:]]
+        raise ModelError(f"{model}: nodes form a cycle: {' -> '.join(labels)}", fix=_REPAIR) from error
+    ready, order = list(sorter.get_ready()), []
+    heapq.heapify(ready)
+    while ready:
+        order.append(heapq.heappop(ready))
+        sorter.done(order[-1])
+        for user in sorter.get_ready():
+            heapq.heappush(ready, user)
     return [graph.node[i] for i in order]
 
 
@@ -84,34 +95,6 @@ def reads_of(node: onnx.NodeProto) -> Iterator[str]:
         for inner in graph.node:
             yield from (name for name in reads_of(inner) if name not in own)
         yield from (v.name for v in graph.output if v.name not in own)
-
-
-def _topological(needs: list[set[int]]) -> list[int]:
-    users: list[list[int]] = [[] for _ in needs]
-    waiting = [len(before) for before in needs]
-    for i, before in enumerate(needs):
-        for j in before:
-            users[j].append(i)
-    ready = [i for i, count in enumerate(waiting) if count == 0]
-    order = []
-    while ready:  # a heap is in heap order when it is sorted, as `ready` is
-        order.append(heapq.heappop(ready))
-        for user in users[order[-1]]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heapq.heappush(ready, user)
-    return order
-
-
-def _cycle(graph: onnx.GraphProto, needs: list[set[int]], done: set[int]) -> str:
-    """Walk back from any node left over: every one waits for another, so the walk meets itself."""
-    path = [next(i for i in range(len(needs)) if i not in done)]
-    while path[-1] not in path[:-1]:
-        path.append(min(needs[path[-1]] - done))
-    loop = [node_label(graph.node[i]) for i in reversed(path[path.index(path[-1]) :])]
-    if len(loop) > 8:
-        loop = [*loop[:4], f"({len(loop) - 8} more)", *loop[-4:]]
-    return " -> ".join(loop)
 
 
 def inputs_behind(values: Iterable[str], nodes: Iterable[onnx.NodeProto], inputs: Iterable[str]) -> list[str]:

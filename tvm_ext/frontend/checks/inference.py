@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import defs, helper, numpy_helper, shape_inference
+from tvm import relax
 
 from ...core.errors import ModelError, UnsupportedError
+from ...core.graph.relax_graph import dtype_of, shape_of
 from ...runtime.spec import TensorSpec
 from ..fallback.node import types_of_region
 from ..naming import node_label
-from ..reading.shapes import agree, text_of
-from ..reading.tensors import NO_NUMBERS, type_name
+from ..reading.shapes import NO_NUMBERS, agree, text_of, type_name
 from .refusal import UNFIT
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx
 
 #: Elements of a constant that inference may want to see: shapes, axes.
 SMALL = 1024
@@ -90,8 +91,6 @@ def check_inner(
     Raises:
         ModelError: it lacks an input, or takes no such elements, ranks or shapes.
     """
-    from onnx import helper
-
     schema = _schema(node, versions)
     if schema is not None and all(name in types for name in node.input if name):
         _check_inputs(schema, node, types, model)
@@ -108,8 +107,6 @@ def types_of_outputs(
         versions: domain -> version; the standard domain is "".
         types, values: of its inputs, as far as they are known.
     """
-    from onnx import helper, numpy_helper
-
     schema = _schema(node, versions)
     if schema is None or not all(name in types and types[name].WhichOneof("value") for name in node.input if name):
         return {}
@@ -123,8 +120,6 @@ def types_of_outputs(
 
 
 def _given_types(proto: onnx.ModelProto, inputs: Iterable[TensorSpec]) -> Iterator[tuple[str, onnx.TypeProto]]:
-    from onnx import helper
-
     for spec in inputs:
         yield spec.name, helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(spec.numpy_dtype), spec.shape)
     for tensor in proto.graph.initializer:
@@ -133,8 +128,6 @@ def _given_types(proto: onnx.ModelProto, inputs: Iterable[TensorSpec]) -> Iterat
 
 def _schema(node: onnx.NodeProto, versions: Mapping[str, int]) -> Any:
     """The schema of a node that can be asked about; None of one with graphs inside, or of an unknown operator."""
-    from onnx import defs
-
     domain = "" if node.domain == "ai.onnx" else node.domain
     version = versions.get(domain, 0)
     if node.op_type in _MISJUDGED:
@@ -173,8 +166,6 @@ def _outputs(
     schema: Any, node: onnx.NodeProto, known: Mapping[str, onnx.TypeProto], data: Mapping[str, onnx.TensorProto],
     imports: list[onnx.OperatorSetIdProto], model: str,
 ) -> dict[str, onnx.TypeProto]:  # fmt: skip
-    from onnx import shape_inference
-
     names = [name for name in node.input if name]
     types, values = {n: known[n] for n in names}, {n: data[n] for n in names if n in data}
     try:
@@ -212,8 +203,6 @@ def dims_known(kind: onnx.TypeProto) -> tuple[int | None, ...] | None:
 
 def static_type(kind: onnx.TypeProto) -> tuple[tuple[int, ...], str] | None:
     """Shape and dtype of a type, as a program can hold it; None of any other type."""
-    from onnx import helper
-
     dims, code = dims_known(kind), kind.tensor_type.elem_type
     if dims is None or not code or type_name(code) in NO_NUMBERS:
         return None
@@ -278,10 +267,6 @@ def check_shapes(
     Raises:
         UnsupportedError: conversion and inference differ in a shape, or a value of a size that no program can have.
     """
-    from tvm import relax
-
-    from ...core.graph.relax_graph import dtype_of, shape_of
-
     for name, value in values.items():
         if not (isinstance(value, relax.Expr) and dtype_of(value)) or (shape := shape_of(value)) is None:
             continue

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
+from onnx import defs
+from tvm.relax.frontend.onnx import onnx_frontend
 
 from ...core.errors import ModelError, UnsupportedError
 from ...ops.table import operators
 from ..control_flow.functions import has_definition
+from ..control_flow.sequences import SEQUENCES
+from ..converters import FOREIGN, own_converter
 from ..fallback.node import is_region
 from ..naming import node_label
 from ..reading.walk import with_branches
-
-if TYPE_CHECKING:
-    import onnx
+from .refusal import FIX
 
 #: The oldest opset: before it, Add and its kin broadcast by attributes, which no converter reads.
 OLDEST_OPSET = 7
@@ -25,11 +29,6 @@ _DEFAULT = ("", "ai.onnx")
 INTERNAL = ("SimplifiedLayerNormalization",)
 #: Operators that become nodes of the graph around them.
 CONTROL_FLOW = ("If", "Loop", "Scan")
-#: Operators on sequences and optionals, which `sequences` converts.
-SEQUENCES = frozenset(
-    ["ConcatFromSequence", "Optional", "OptionalGetElement", "OptionalHasElement", "SequenceAt", "SequenceConstruct"]
-    + ["SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength", "SplitToSequence"]
-)
 #: Operators of whose versions the own converter reads more than the stock one.
 _ALL_VERSIONS = ("BatchNormalization", "Resize", "Slice", "Upsample")
 #: Operators of which a version was withdrawn that models have all the same, and whose meaning is clear.
@@ -45,8 +44,6 @@ def check_versions(proto: onnx.ModelProto, model: str) -> int:
         UnsupportedError: a version that is too old or too new; says which range works.
         ModelError: no version of the standard operators is stated, or two of one domain.
     """
-    import onnx
-
     if not OLDEST_IR <= proto.ir_version <= onnx.IR_VERSION:
         raise UnsupportedError(
             f"{model}: ONNX IR version {proto.ir_version}; {OLDEST_IR} to {onnx.IR_VERSION} work",
@@ -122,10 +119,6 @@ WHY = (
         ": it works on maps or on strings, which are no tensors; do so outside of the model (skl2onnx: zipmap=False)",
     )
 )
-FIX = (
-    "export the model with standard operators of another opset (17 works best), "
-    "or replace these nodes by standard operators, for instance with onnx-graphsurgeon or onnxscript's rewriter"
-)
 
 
 def refusal(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
@@ -136,8 +129,8 @@ def refusal(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
         return ""
     if lacks_converter(node):
         return "" if has_definition(node, opsets) else "has no converter" + WHY.get(node.op_type, "")
-    converter = _converters().get(node.op_type)
-    own = _is_own(node.op_type) and (converter is None or node.op_type in _ALL_VERSIONS)
+    converter = onnx_frontend._get_convert_map().get(node.op_type)
+    own = own_converter(node.op_type) is not None and (converter is None or node.op_type in _ALL_VERSIONS)
     if own or node.domain not in _DEFAULT or node.op_type in (*CONTROL_FLOW, *SEQUENCES):
         return ""
     return _version_refusal(node, opsets[""], converter)
@@ -145,8 +138,6 @@ def refusal(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
 
 def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
     """Why a node cannot be what it says it is; "" if ONNX, or this library, knows its operator."""
-    from onnx import defs
-
     if is_region(node):
         return ""
     if node.domain not in _DEFAULT:
@@ -158,7 +149,8 @@ def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
     if not defs.has(node.op_type):
         return "does not exist in ONNX"
     if not defs.has(node.op_type, opset):
-        first = min(s.since_version for s in defs.get_all_schemas_with_history() if _is(s, node.op_type))
+        every = (s for s in defs.get_all_schemas_with_history() if (s.name, s.domain) == (node.op_type, ""))
+        first = min(schema.since_version for schema in every)
         return f"{_TOO_NEW}{first}, and the model states {opset}"
     gone = defs.get_schema(node.op_type, opset).deprecated and not is_withdrawn(node, opset)
     return f"is gone in opset {opset}" if gone else ""
@@ -166,43 +158,22 @@ def _absence(node: onnx.NodeProto, opsets: Mapping[str, int]) -> str:
 
 def is_withdrawn(node: onnx.NodeProto, opset: int) -> bool:
     """Whether ONNX knows this version of a node's operator no more, and this library does."""
-    from onnx import defs
-
     known = node.domain in _DEFAULT and node.op_type in _WITHDRAWN and defs.has(node.op_type, opset)
     return known and bool(defs.get_schema(node.op_type, opset).deprecated)
 
 
 def _is_foreign(node: onnx.NodeProto) -> bool:
     """Whether a node of another domain than the standard one has a converter."""
-    from ..converters import FOREIGN
-
     return node.op_type in FOREIGN.get(node.domain, {})
 
 
 def is_converted(op_type: str) -> bool:
-    return op_type in CONTROL_FLOW or op_type in SEQUENCES or _is_own(op_type) or op_type in _converters()
-
-
-def _is_own(op_type: str) -> bool:
-    from ..converters import own_converter
-
-    return own_converter(op_type) is not None
-
-
-def _is(schema: Any, op_type: str) -> bool:
-    return bool(schema.name == op_type and schema.domain == "")
-
-
-def _converters() -> dict[str, Any]:
-    from tvm.relax.frontend.onnx import onnx_frontend
-
-    return onnx_frontend._get_convert_map()
+    known = (*CONTROL_FLOW, *SEQUENCES, *onnx_frontend._get_convert_map())
+    return op_type in known or own_converter(op_type) is not None
 
 
 def _version_refusal(node: onnx.NodeProto, opset: int, converter: Any) -> str:
     """Stock TVM silently takes its oldest implementation for an older opset: see that the node reads the same there."""
-    from onnx import defs
-
     oldest = min(int(name[7:]) for name in dir(converter) if name.startswith("_impl_v"))
     if opset >= oldest or not defs.has(node.op_type, oldest):
         return ""

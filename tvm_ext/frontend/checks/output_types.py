@@ -13,6 +13,7 @@ from onnx import TensorProto, defs, helper, numpy_helper, shape_inference
 
 from ...byoc.onnxruntime.driver import session_of
 from ...core.errors import ArtifactError, ProgramError
+from ..reading.walk import attribute, inner_graphs
 from .graph_order import reads_of
 from .inference import dims_known, types_of_outputs
 
@@ -41,7 +42,7 @@ def output_types(
     domain = "" if node.domain == "ai.onnx" else node.domain
     open_rank = [name for name in node.output if name and (name not in types or _rank_is_open(types[name]))]
     foreign = bool(domain) or not defs.has(node.op_type, opsets.get("", 0))
-    inner = any(attribute.HasField("g") for attribute in node.attribute)
+    inner = any(inner_graphs(node.attribute))
     if open_rank and (foreign or inner) and all(name in kinds for name in reads_of(node)):
         alone = _model_of(node, opsets, ir_version, kinds, known)
         types |= _inferred(alone) or _by_onnxruntime(alone, probe=foreign)
@@ -52,11 +53,11 @@ def _cut(
     node: onnx.NodeProto, kinds: Mapping[str, onnx.TypeProto], known: Mapping[str, np.ndarray]
 ) -> dict[str, onnx.TypeProto]:
     """A TopK of an axis of unknown size makes k elements, or fails: inference leaves its whole shape open."""
-    stated = {attribute.name: attribute.i for attribute in node.attribute}
-    k = known[node.input[1]].reshape(-1)[0] if len(node.input) > 1 and node.input[1] in known else stated.get("k")
+    is_known = len(node.input) > 1 and node.input[1] in known
+    k = known[node.input[1]].reshape(-1)[0] if is_known else attribute(node, "k")
     kind = kinds.get(node.input[0]) if node.input else None
     dims = None if kind is None else dims_known(kind)
-    axis = stated.get("axis", -1)
+    axis = attribute(node, "axis", -1)
     if k is None or kind is None or dims is None or not -len(dims) <= axis < len(dims):
         return {}
     shape = list(dims)
@@ -70,7 +71,7 @@ def _carried(
     node: onnx.NodeProto, opsets: Mapping[str, int], ir_version: int, kinds: Mapping[str, onnx.TypeProto]
 ) -> dict[str, onnx.TypeProto]:
     """Values that a Loop carries from step to step, of the types that they begin with, if a step keeps these."""
-    body = next((attribute.g for attribute in node.attribute if attribute.name == "body"), None)
+    body = attribute(node, "body")
     if body is None:
         return {}
     begins = [kinds.get(name) for name in node.input[2:]]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from ...core.errors import UnsupportedError, essence
-from .operators import FIX
 
-if TYPE_CHECKING:
-    import onnx
-
-
+#: Of a node that ONNX has and this library has not.
+FIX = (
+    "export the model with standard operators of another opset (17 works best), "
+    "or replace these nodes by standard operators, for instance with onnx-graphsurgeon or onnxscript's rewriter"
+)
 #: Of a node that ONNX's own checks let pass, and its conversion does not.
 UNFIT = (
     "see whether its inputs and attributes fit each other: onnxruntime, or onnx.checker.check_model(model, "

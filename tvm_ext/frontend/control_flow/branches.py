@@ -25,7 +25,7 @@ from ...core.errors import ModelError, TvmExtError
 from ...core.graph.relax_graph import dtype_of, numpy_of, shape_of
 from ...runtime import control_flow
 from ..checks.refusal import Refusal
-from ..fallback.region_calls import emit_call
+from ..fallback.node import emit_call
 from ..naming import identifier, node_label
 from .sequences import TensorList, describe, is_tensor
 from .subgraph import Graph, as_tensor, run_body

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from typing import TYPE_CHECKING
+
+import onnx
 
 from ..naming import Names
 from ..reading.walk import inner_graphs
-
-if TYPE_CHECKING:
-    import onnx
 
 
 class Copies:

@@ -8,13 +8,13 @@ ONNX keeps the definitions beside its schemas; some depend on the types of a nod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
+from onnx import defs
 
 from ..naming import Names, node_label
 from .copies import Copies
-
-if TYPE_CHECKING:
-    import onnx
 
 TypeOf = Callable[[str], "onnx.TypeProto"]
 """Value -> its type; an empty one if it is not known."""
@@ -34,8 +34,6 @@ def definition(
     node: onnx.NodeProto, opsets: Mapping[str, int], type_of: TypeOf, names: Names
 ) -> list[onnx.NodeProto] | None:
     """The nodes that define a node, in fresh names; None if the definition does not fit it (a type is not known)."""
-    import onnx
-
     if (schema := _schema(node, opsets)) is None:
         return None
     whole = onnx.NodeProto()
@@ -56,8 +54,6 @@ def definition(
 
 def _schema(node: onnx.NodeProto, opsets: Mapping[str, int]) -> Any:
     """The node's schema, if it has a definition."""
-    from onnx import defs
-
     domain = "" if node.domain == "ai.onnx" else node.domain
     if domain not in opsets or not defs.has(node.op_type, opsets[domain], domain):
         return None

@@ -12,7 +12,7 @@ From the step on where the condition is computed, states are kept by a mask, for
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from ...core.errors import TvmExtError
 from ...core.graph.relax_graph import shape_of
 from ..checks.refusal import Refusal, TooLong
 from ..naming import node_label
+from ..reading.walk import attribute
 from .branches import selected
 from .rolled import roll
 from .step_counts import passes_on, steps_of
@@ -79,7 +80,7 @@ def _convert(node: onnx.NodeProto, graph: Graph, unroll: Callable[[onnx.NodeProt
 
 def _is_long(node: onnx.NodeProto, graph: Graph) -> bool:
     """Whether the condition of a Loop, which looks at counters or shapes, tells that it becomes too many nodes."""
-    body = next(attribute.g for attribute in node.attribute if attribute.name == "body")
+    body = attribute(node, "body")
     if node.op_type == "Scan" or passes_on(body):
         return False
     count = steps_of(node, graph)
@@ -118,16 +119,16 @@ def _unroll_loop(node: onnx.NodeProto, graph: Graph, limit: int) -> None:
 
 def _unroll_scan(node: onnx.NodeProto, graph: Graph, limit: int) -> None:
     steps = _Steps(node, graph, limit)
-    scanned = int(steps.attributes["num_scan_inputs"].i)
+    scanned = int(attribute(node, "num_scan_inputs"))
     if graph.opset < _NO_BATCH:
         _convert_batch(node, graph, steps, scanned)
         return
-    axes, backwards = (steps.ints(name, scanned) for name in ("scan_input_axes", "scan_input_directions"))
+    axes, backwards = (attribute(node, name, [0] * scanned) for name in ("scan_input_axes", "scan_input_directions"))
     sources = list(zip(node.input[-scanned:], axes, backwards, strict=True))
     states, collected = _scanned(graph, steps, list(node.input[:-scanned]), sources)
-    directions = steps.ints("scan_output_directions", len(collected))
+    directions = attribute(node, "scan_output_directions", [0] * len(collected))
     joined = [c[::-1] if back else c for c, back in zip(collected, directions, strict=True)]
-    steps.finish(states, joined, steps.ints("scan_output_axes", len(collected)))
+    steps.finish(states, joined, attribute(node, "scan_output_axes", [0] * len(collected)))
 
 
 def _scanned(
@@ -154,7 +155,7 @@ def _convert_batch(node: onnx.NodeProto, graph: Graph, steps: _Steps, scanned: i
     if node.input[0]:
         raise Refusal("lengths of its sequences", fix="export the model with opset 9 or later")
     states, sources = list(node.input[1:-scanned]), list(node.input[-scanned:])
-    backwards = steps.ints("directions", scanned)
+    backwards = attribute(node, "directions", [0] * scanned)
     rows = steps.collectors(0)
     for number in range(_length(graph, sources[0], 0)):
         at = steps.constant(np.int64(number))
@@ -186,13 +187,8 @@ class _Steps:
 
     def __init__(self, node: onnx.NodeProto, graph: Graph, limit: int) -> None:
         self._node, self._graph, self._label, self._limit = node, graph, node_label(node), limit
-        self.attributes: Mapping[str, onnx.AttributeProto] = {a.name: a for a in node.attribute}
-        self.body = self.attributes["body"].g
+        self.body: onnx.GraphProto = attribute(node, "body")
         self._converted = 0
-
-    def ints(self, name: str, count: int) -> list[int]:
-        """An attribute of `count` integers, 0 by default."""
-        return list(self.attributes[name].ints) if name in self.attributes else [0] * count
 
     def collectors(self, first: int) -> list[list[str]]:
         """A list for each output of the body, from the first one on that is collected."""

@@ -20,9 +20,10 @@ from ...runtime import control_flow
 from ..checks.graph_order import reads_of
 from ..checks.inference import static_type
 from ..checks.refusal import Refusal
-from ..fallback.region_calls import Type, emit_call
+from ..fallback.node import Type, emit_call
 from ..naming import identifier, node_label
 from ..reading.narrow import NARROW
+from ..reading.walk import attribute
 from .sequences import describe
 from .step_counts import behind_identities, steps_of
 from .subgraph import Graph, as_tensor, constant_of
@@ -57,9 +58,8 @@ class _Rolled:
         self._node, self._graph, self._scan = node, graph, node.op_type == "Scan"
         if self._scan and graph.opset < _NO_BATCH:
             raise Refusal("a Scan over a batch, as before opset 9, is compiled step by step")
-        self._attributes = {attribute.name: attribute for attribute in node.attribute}
-        self._body: onnx.GraphProto = self._attributes["body"].g
-        scanned = int(self._attributes["num_scan_inputs"].i) if self._scan else 0
+        self._body: onnx.GraphProto = attribute(node, "body")
+        scanned = int(attribute(node, "num_scan_inputs")) if self._scan else 0
         operands = list(node.input if self._scan else node.input[2:])
         self._total = len(operands) - scanned
         self._counted, self._heads = (0, 0) if self._scan else (1, 2)
@@ -140,7 +140,7 @@ class _Rolled:
         return tuple(zip(axes, map(bool, back), strict=True)), collected
 
     def _ints(self, name: str, count: int) -> list[int]:
-        return list(self._attributes[name].ints) if name in self._attributes else [0] * count
+        return list(attribute(self._node, name, [0] * count))
 
     @staticmethod
     def _with_steps(spec: TensorSpec, axis: int, count: int | None) -> Type:

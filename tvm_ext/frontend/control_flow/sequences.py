@@ -57,7 +57,7 @@ def describe(value: Any) -> str:
 
 def takes(node: onnx.NodeProto, graph: Graph) -> bool:
     """Whether a node is converted here: it works on sequences, or passes one on."""
-    if node.op_type in _CONVERTERS:
+    if node.op_type in SEQUENCES:
         return True
     return node.op_type == "Identity" and isinstance(graph.value(node.input[0]), (TensorList, Nothing))
 
@@ -73,7 +73,7 @@ def convert(node: onnx.NodeProto, graph: Graph) -> None:
     else:
         inputs = [graph.value(name) if name else None for name in node.input]
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        result = _CONVERTERS[node.op_type](_Node(node, graph, inputs, attributes))
+        result = SEQUENCES[node.op_type](_Node(node, graph, inputs, attributes))
     graph.bind(node.output[0], result)
 
 
@@ -188,7 +188,8 @@ def _get_element(node: _Node) -> Any:
     return node.inputs[0]
 
 
-_CONVERTERS: dict[str, Callable[[_Node], Any]] = {
+#: Operators on sequences and optionals.
+SEQUENCES: dict[str, Callable[[_Node], Any]] = {
     "ConcatFromSequence": _concat,
     "Optional": _optional,
     "OptionalGetElement": _get_element,

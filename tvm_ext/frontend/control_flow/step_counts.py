@@ -5,8 +5,6 @@ while i < n: s = f(s); i = i + 1   ->   i = 0, 1, ..., n: n steps, whatever f is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -14,9 +12,8 @@ from onnx.reference import ReferenceEvaluator
 
 from ..checks.graph_order import reads_of
 from ..checks.refusal import Refusal
-
-if TYPE_CHECKING:
-    from .subgraph import Graph
+from ..reading.walk import attribute
+from .subgraph import Graph
 
 #: Steps that are counted one by one.
 _MOST = 20_000
@@ -28,7 +25,7 @@ def steps_of(node: onnx.NodeProto, graph: Graph) -> int | None:
     Raises:
         Refusal: it never ends.
     """
-    body = next(attribute.g for attribute in node.attribute if attribute.name == "body")
+    body = attribute(node, "body")
     head = [graph.known(name) if name else None for name in [*node.input[:2], ""][:2]]
     if any(name and value is None for name, value in zip(node.input, head, strict=False)):
         return None

@@ -7,5 +7,5 @@ from .precision import unread as unread
 from .registry import CONVERTERS as CONVERTERS
 from .registry import FOREIGN as FOREIGN
 from .registry import ML as ML
-from .registry import own_converter as own_converter
+from .rows import own_converter as own_converter
 from .selection.bounds import in_bounds as in_bounds

@@ -7,19 +7,22 @@ from typing import Any
 
 from tvm import relax
 
-from .base import Attributes, Converter, emit, scalar, takes_integers
+from .base import Attributes, converts, emit, scalar, takes_integers
 
 
+@converts("Softplus")
 def softplus(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Softplus -> log(1 + e^x) without a sum that would round e^x away."""
     return relax.op.nn.softplus(inputs[0], 1.0, math.inf)
 
 
+@converts("Mish")
 def mish(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Mish -> x tanh(softplus(x))."""
     return inputs[0] * relax.op.tanh(softplus(inputs, attributes, opset))
 
 
+@converts("Elu")
 def elu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Elu -> x, or alpha (e^x - 1) below 0."""
     x = inputs[0]
@@ -33,6 +36,7 @@ def _less_one(x: Any) -> Any:
     return (t + t) / (scalar(1, x) - t)
 
 
+@converts("Selu")
 def selu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Selu -> gamma * elu(x, alpha)."""
     alpha = attributes.get("alpha", 1.67326319217681884765625)
@@ -40,6 +44,7 @@ def selu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return elu(inputs, {"alpha": alpha}, opset) * scalar(gamma, inputs[0])
 
 
+@converts("Celu")
 def celu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Celu -> max(0, x) + min(0, alpha * (exp(x / alpha) - 1)); ONNX's own definition makes a vector of a number."""
     x, alpha = inputs[0], float(attributes.get("alpha", 1.0))
@@ -52,12 +57,14 @@ def celu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.nn.relu(x) + curved
 
 
+@converts("ThresholdedRelu")
 def thresholded_relu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ThresholdedRelu -> x where it is beyond alpha, else 0; the stock product with 0 is NaN for what is infinite."""
     x = inputs[0]
     return relax.op.where(relax.op.greater(x, scalar(float(attributes.get("alpha", 1.0)), x)), x, scalar(0, x))
 
 
+@converts("Shrink")
 @takes_integers
 def shrink(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Shrink -> x + bias below -lambd, else x - bias beyond lambd, else 0; the stock sum has both of a negative one.
@@ -69,20 +76,8 @@ def shrink(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.where(relax.op.less(x, scalar(-lambd, x)), x + scalar(bias, x), right)
 
 
+@converts("PRelu")
 def prelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """PRelu -> slope * x below 0; TVM's own takes no integers, and a slope a channel only."""
     x, slope = inputs[0], inputs[1]
     return relax.op.where(relax.op.less(x, scalar(0, x)), slope * x, x)
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "Celu": celu,
-    "Elu": elu,
-    "Mish": mish,
-    "PRelu": prelu,
-    "Selu": selu,
-    "Shrink": shrink,
-    "Softplus": softplus,
-    "ThresholdedRelu": thresholded_relu,
-}

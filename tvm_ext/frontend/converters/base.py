@@ -26,6 +26,26 @@ Converter = Callable[[Any, Attributes, int], Any]
 Inputs are a list that gives None beyond its end; `attributes["tvm_custom"]` has more of the node, which
 :func:`outputs_of` and :func:`graph_of` read.
 """
+#: Domains beside the standard one, "": of onnxruntime, of its layouts for one processor, and of classical models, whose
+#: converters are told its own version; others are told that of the standard domain.
+MICROSOFT, NCHWC, ML = "com.microsoft", "com.microsoft.nchwc", "ai.onnx.ml"
+#: Operator of the standard domain -> own converter; and domain beside it -> operator -> own converter.
+CONVERTERS: dict[str, Converter] = {}
+FOREIGN: dict[str, dict[str, Converter]] = {MICROSOFT: {}, NCHWC: {}, ML: {}}
+
+
+def converts(operators: str, domain: str = "") -> Callable[[Converter], Converter]:
+    """The decorator that makes a function the own converter of operators, which goes before TVM's.
+
+    Args:
+        operators: names, separated by blanks.
+    """
+
+    def register(convert: Converter) -> Converter:
+        FOREIGN.get(domain, CONVERTERS).update(dict.fromkeys(operators.split(), convert))
+        return convert
+
+    return register
 
 
 def outputs_of(attributes: Attributes) -> int:

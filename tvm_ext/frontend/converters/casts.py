@@ -20,7 +20,7 @@ from ...core.graph.relax_graph import dtype_of, shape_of
 from ...ops.conversion import converted
 from ..checks.refusal import Refusal
 from ..reading.narrow import NARROW, wrapped
-from .base import Attributes, Converter, constant, emit, kernel, stock, text
+from .base import Attributes, constant, converts, emit, kernel, stock, text
 
 _SIGN = 0x80
 
@@ -71,6 +71,7 @@ class _Float8:
         return np.where(ties_up, down, middle.astype(np.float32))
 
 
+@converts("Cast")
 def cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Cast to the dtype of `to`."""
     to = str(onnx.helper.tensor_dtype_to_np_dtype(int(attributes["to"])))
@@ -79,6 +80,7 @@ def cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _cast(inputs[0], to, attributes, lambda: stock("Cast", inputs, attributes, opset))
 
 
+@converts("CastLike")
 def cast_like(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Cast to the dtype of the second input."""
     to = dtype_of(inputs[1]) or "int64"
@@ -109,7 +111,7 @@ def decoded(x: Any) -> Any:
     """A float8 tensor in float32."""
 
     def compute(data: te.Tensor, table: te.Tensor) -> te.Tensor:
-        return te.compute(data.shape, lambda *i: table(_bits(data(*i), "uint8").astype("int32")), name="out")
+        return te.compute(data.shape, lambda *i: table(tirx.reinterpret("uint8", data(*i)).astype("int32")), name="out")
 
     return kernel(compute, x, constant(_Float8.of(dtype_of(x)).values), name="from_float8")
 
@@ -137,7 +139,7 @@ def encoded(x: Any, to: str, saturate: bool, rounding: str = "nearest") -> Any:
 def _byte(x: Any, count: Any, kind: _Float8, saturate: bool) -> Any:
     """The float8 of a number beyond `count` limits."""
     number = tirx.Select(count > kind.largest, kind.largest if saturate else kind.overflow, count)
-    sign = tirx.shift_right(_bits(x, "uint32"), tirx.const(31, "uint32")).astype("int32") * _SIGN
+    sign = tirx.shift_right(tirx.reinterpret("uint32", x), tirx.const(31, "uint32")).astype("int32") * _SIGN
     if not kind.signed:
         number = tirx.Select(sign != 0, tirx.const(kind.nan, "int32"), number)
     elif kind.zeros:
@@ -145,15 +147,11 @@ def _byte(x: Any, count: Any, kind: _Float8, saturate: bool) -> Any:
     else:
         number = tirx.Select(tirx.any(number == 0, number == kind.nan), number, number + sign)
     byte = tirx.Select(tirx.isnan(x), tirx.const(kind.nan, "int32"), number).astype("uint8")
-    return _bits(byte, kind.name)
-
-
-def _bits(x: Any, dtype: str) -> Any:
-    """The same bits as another dtype."""
-    return tirx.reinterpret(dtype, x)
+    return tirx.reinterpret(kind.name, byte)
 
 
 # ------------------------------------------------------------ the same bits
+@converts("BitCast")
 def bit_cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BitCast: the same bits as a dtype of the same width; a bool is a byte of 0 or 1."""
     x, to = inputs[0], str(onnx.helper.tensor_dtype_to_np_dtype(int(attributes["to"])))
@@ -167,8 +165,6 @@ def bit_cast(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if to == "bool":
         return relax.op.not_equal(x, relax.const(0, dtype))
     assert shape_of(x) is not None
-    return kernel(lambda data: te.compute(data.shape, lambda *i: _bits(data(*i), to), name="out"), x, name="bit_cast")
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"BitCast": bit_cast, "Cast": cast, "CastLike": cast_like}
+    return kernel(
+        lambda data: te.compute(data.shape, lambda *i: tirx.reinterpret(to, data(*i)), name="out"), x, name="bit_cast"
+    )

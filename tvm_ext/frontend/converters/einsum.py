@@ -20,7 +20,7 @@ from tvm import relax
 
 from ...core.graph.relax_graph import dtype_of
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, constant, emit, static_shape, text
+from .base import Attributes, constant, converts, emit, static_shape, text
 
 _SEARCHED = 5
 Labels = tuple[str, ...]
@@ -49,6 +49,7 @@ class _Term:
         return _Term(emit(relax.op.sum(self.value, axes)), tuple(lab for lab in self.labels if lab in kept))
 
 
+@converts("Einsum")
 def einsum(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Einsum of any number of operands; labels of size 1 broadcast."""
     equation = "".join(text(attributes, "equation", "").split())
@@ -187,7 +188,3 @@ def _joined(a: _Term, b: _Term, kept: set[str], result: Labels, sizes: Mapping[s
 def _place(term: _Term, other: _Term, result: Labels) -> int:
     """Where the first dimension that only one of two tensors has stands in the result."""
     return min((result.index(s) for s in term.labels if s in result and s not in other.labels), default=len(result))
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"Einsum": einsum}

@@ -1,4 +1,4 @@
-"""Elementwise operators: Clip, Dropout, IsInf, Mod, BitShift, Pow, and those of many operands."""
+"""Elementwise operators: Clip, Dropout, IsInf, Div, Mod, BitShift, Pow, and those of many operands."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from tvm import relax, tirx
 from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of
+from ...ops.scalars import strict_floats
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, broadcast, emit, kernel, outputs_of, scalar, stock, text
+from .base import Attributes, Converter, broadcast, converts, emit, kernel, outputs_of, scalar, stock, text
 from .casts import decoded
-from .division import may_trap, remainder
 
 
+@converts("Dropout")
 def dropout(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Dropout(x) -> x: in inference nothing is dropped. Stock TVM leaves a call that stands in fusion's way."""
     x, ratio, training = inputs[0], inputs[1], inputs[2]
@@ -33,6 +34,7 @@ def _is_zero(x: Any) -> bool:
     return isinstance(x, GenericConst) and not x.value.numpy().any()
 
 
+@converts("Clip")
 def clip(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Clip(x, min, max) -> relax.clip, maximum or minimum, which passes can fuse; stock TVM leaves opaque kernels.
 
@@ -73,6 +75,7 @@ def _folded(combine: Callable[[Any, Any], Any]) -> Converter:
     return converter
 
 
+@converts("Mean")
 def mean(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Mean(a, b, c) -> ((a + b) + c) / 3."""
     total = functools.reduce(relax.op.add, inputs)
@@ -81,6 +84,7 @@ def mean(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return total / relax.const(len(inputs), str(inputs[0].ty.dtype))
 
 
+@converts("IsInf")
 def is_inf(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """IsInf, of one sign only if it says so; stock TVM finds both."""
     x = inputs[0]
@@ -90,7 +94,64 @@ def is_inf(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return functools.reduce(relax.op.logical_or, tests) if tests else relax.op.zeros(x.ty.shape, "bool")
 
 
+# ------------------------------------------------------------ divisions of integers
+# By what may be 0: no input, and no branch that is computed and not taken, may end the process.
+#
+#     a / b   ->   b == 0 ? 0 : b == -1 ? -a : a / b
+#
+# On x86 a division by 0, and one of the least integer by -1, is a signal. ONNX defines neither; numpy gives 0 for the
+# first.
+@converts("Div")
+def div(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Div of integers, towards 0, by computed divisors that may be 0: the quotient is 0 there. The rest is stock.
+
+    Which refuses a constant that is 0.
+    """
+    x, y = inputs[0], inputs[1]
+    if not may_trap(x, y) or (isinstance(y, GenericConst) and not y.value.numpy().all()):
+        return stock("Div", inputs, attributes, opset)
+    dtype = dtype_of(x)
+    return kernel(lambda a, b: broadcast(lambda n, d: _quotient(n, d, dtype), a, b), x, y, name="divide")
+
+
+def remainder(x: Any, y: Any, truncated: bool) -> Any:
+    """The remainder of integers by divisors that may be 0, where it is 0.
+
+    Args:
+        truncated: whether it has the sign of x, not that of y.
+    """
+    function, dtype = tirx.truncmod if truncated else tirx.floormod, dtype_of(x)
+    zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
+
+    def value(n: Any, d: Any) -> Any:
+        trivial = d == zero if dtype.startswith("uint") else tirx.any(d == zero, d == tirx.const(-1, dtype))
+        return tirx.Select(trivial, zero, function(n, tirx.Select(trivial, one, d)))
+
+    return kernel(lambda a, b: broadcast(value, a, b), x, y, name="mod")
+
+
+def _quotient(n: Any, d: Any, dtype: str) -> Any:
+    zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
+    if dtype.startswith("uint"):
+        return tirx.Select(d == zero, zero, tirx.truncdiv(n, tirx.Select(d == zero, one, d)))
+    minus = d == tirx.const(-1, dtype)
+    quotient = tirx.truncdiv(n, tirx.Select(tirx.any(d == zero, minus), one, d))
+    return tirx.Select(d == zero, zero, tirx.Select(minus, strict_floats.negative(n), quotient))
+
+
+def may_trap(x: Any, y: Any) -> bool:
+    """Whether x and y are integers, and y is no constant without 0 and -1."""
+    if not (_is_integer(x) and _is_integer(y)):
+        return False
+    return not isinstance(y, GenericConst) or bool(np.isin(y.value.numpy().astype(object), (0, -1)).any())
+
+
+def _is_integer(x: Any) -> bool:
+    return isinstance(x, relax.Expr) and isinstance(x.ty, relax.TensorType) and "int" in dtype_of(x)
+
+
 # ------------------------------------------------------------ arithmetic at the edges
+@converts("Mod")
 def mod(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Mod -> the remainder with the sign of the dividend (fmod=1), or of the divisor, as numpy has it.
 
@@ -115,18 +176,21 @@ def mod(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(lambda a, b: broadcast(value, a, b), x, y, name="mod")
 
 
+@converts("Sign")
 def sign(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Sign; of unsigned integers, for which TVM has no -1, 1 where they are not 0."""
     x = inputs[0]
     return relax.op.minimum(x, scalar(1, x)) if dtype_of(x).startswith("uint") else relax.op.sign(x)
 
 
+@converts("IsNaN")
 def is_nan(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """IsNaN; of float8, of which TVM does not ask it, in float32."""
     x = inputs[0]
     return relax.op.isnan(emit(decoded(x)) if dtype_of(x).startswith("float8") else x)
 
 
+@converts("BitShift")
 def bit_shift(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BitShift with what ONNX says of shifts that are negative or wider than the type: all bits leave.
 
@@ -145,6 +209,7 @@ def bit_shift(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.where(inside, shifted, scalar(0, x))
 
 
+@converts("Pow")
 def power(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Pow of any two dtypes; the result has that of the base. Stock TVM takes floats of one dtype only."""
     x, y = inputs[0], inputs[1]
@@ -181,18 +246,6 @@ def _reciprocal(base: Any, exponent: Any, one: Any) -> Any:
     return tirx.Select(base == one, one, tirx.Select(base == -one, tirx.Select(even, one, -one), one - one))
 
 
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "BitShift": bit_shift,
-    "Clip": clip,
-    "Dropout": dropout,
-    "IsInf": is_inf,
-    "IsNaN": is_nan,
-    "Max": _folded(relax.op.maximum),
-    "Mean": mean,
-    "Min": _folded(relax.op.minimum),
-    "Mod": mod,
-    "Pow": power,
-    "Sign": sign,
-    "Sum": _folded(relax.op.add),
-}
+converts("Max")(_folded(relax.op.maximum))
+converts("Min")(_folded(relax.op.minimum))
+converts("Sum")(_folded(relax.op.add))

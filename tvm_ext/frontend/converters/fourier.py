@@ -17,7 +17,7 @@ from tvm import relax
 
 from ...core.graph.relax_graph import dtype_of
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, constant, emit, known, static_shape
+from .base import Attributes, Converter, constant, converts, emit, known, static_shape
 
 #: Elements of a matrix.
 _MOST = 1 << 24
@@ -25,6 +25,7 @@ _MOST = 1 << 24
 _AXIS_IS_INPUT = 20
 
 
+@converts("DFT")
 def dft(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DFT(x, length) along an axis; the last dimension of x holds real and imaginary parts, or real ones only."""
     x, given = inputs[0], inputs[1]
@@ -47,6 +48,7 @@ def dft(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.permute_dims(spectrum, [*order, len(others) + 1])
 
 
+@converts("STFT")
 def stft(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """STFT(signal, frame_step, window, frame_length): the DFT of every frame, times the window."""
     x, window = inputs[0], inputs[2]
@@ -125,11 +127,6 @@ def _window(*terms: float) -> Converter:
     return converter
 
 
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "BlackmanWindow": _window(0.42, -0.5, 0.08),
-    "DFT": dft,
-    "HammingWindow": _window(25 / 46, -21 / 46),
-    "HannWindow": _window(0.5, -0.5),
-    "STFT": stft,
-}
+converts("BlackmanWindow")(_window(0.42, -0.5, 0.08))
+converts("HammingWindow")(_window(25 / 46, -21 / 46))
+converts("HannWindow")(_window(0.5, -0.5))

@@ -11,9 +11,10 @@ from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, constant, emit, kernel, known, static_shape, stock, text
+from .base import Attributes, constant, converts, emit, kernel, known, static_shape, stock, text
 
 
+@converts("Tile")
 def tile(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Tile(x, r) -> x of shape (1, d, ...), broadcast to (r, d, ...), reshaped to (r * d, ...)."""
     x, repeats = inputs[0], [int(r) for r in known(inputs[1], "repeats")]
@@ -23,6 +24,7 @@ def tile(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.reshape(spread, [r * d for r, d in zip(repeats, shape, strict=True)])
 
 
+@converts("SpaceToDepth")
 def space_to_depth(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """SpaceToDepth, blocks before channels (DCR), or behind them (CRD, since opset 28), which stock TVM overlooks."""
     x, size = inputs[0], int(attributes["blocksize"])
@@ -32,6 +34,7 @@ def space_to_depth(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.reshape(relax.op.permute_dims(blocks, order), (n, c * size * size, h // size, w // size))
 
 
+@converts("ConvTranspose")
 def conv_transpose(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ConvTranspose whose `output_shape` decides the padding, which stock TVM overlooks.
 
@@ -76,6 +79,7 @@ def _padded_behind(inputs: Any, attributes: Attributes, opset: int, behind: list
 _WRAPS = 19
 
 
+@converts("Pad")
 def pad(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Pad with a value that is only known at run time, or with elements; any other one goes to TVM's converter."""
     x, value = inputs[0], inputs[2]
@@ -120,6 +124,7 @@ def _with_elements(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return stock("Pad", [x, constant(np.array(pads, np.int64)), None, inputs[3]], attributes, version)
 
 
+@converts("Split")
 def split(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Split; pieces of no elements, which TVM's operator cannot make, are made apart."""
     x = inputs[0]
@@ -136,6 +141,7 @@ def split(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.Tuple(pieces)
 
 
+@converts("Unsqueeze")
 def unsqueeze(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Unsqueeze; by no axes it is its input."""
     if opset < 13 and not attributes.get("axes"):
@@ -143,6 +149,7 @@ def unsqueeze(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return stock("Unsqueeze", inputs, attributes, opset)
 
 
+@converts("Reshape")
 def reshape(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Reshape; where `allowzero` makes a 0 mean 0, the shape is a known one."""
     if not attributes.get("allowzero", 0):
@@ -151,6 +158,7 @@ def reshape(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.zeros(shape, dtype_of(inputs[0])) if 0 in shape else relax.op.reshape(inputs[0], shape)
 
 
+@converts("Flatten")
 def flatten(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Flatten to two dimensions; of a tensor of known shape to numbers, for -1 says nothing where another one is 0."""
     x = inputs[0]
@@ -163,6 +171,7 @@ def flatten(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.zeros(flat, dtype_of(x)) if 0 in flat else relax.op.reshape(x, flat)
 
 
+@converts("Slice")
 def slice_(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Slice by bounds that are known, clamped as Python clamps them; before opset 10 they are attributes.
 
@@ -171,7 +180,9 @@ def slice_(inputs: Any, attributes: Attributes, opset: int) -> Any:
     x = inputs[0]
     if opset < 10:
         bounds = [attributes.get("starts"), attributes.get("ends"), attributes.get("axes"), None]
-    elif isinstance(x.ty, relax.TensorType) and all(b is None or _is_known(b) for b in inputs[1:5]):
+    elif isinstance(x.ty, relax.TensorType) and all(
+        isinstance(b, GenericConst | relax.ShapeExpr | None) for b in inputs[1:5]
+    ):
         bounds = [None if inputs[i] is None else known(inputs[i], "bounds") for i in range(1, 5)]
     else:
         return stock("Slice", inputs, attributes, opset)
@@ -185,21 +196,3 @@ def slice_(inputs: Any, attributes: Attributes, opset: int) -> Any:
     first, last, step = ([b[i] for b in sliced] for i in range(3))
     behind = [e if e >= 0 else -shape[a] - 1 for a, e in zip(axes, last, strict=True)]  # -1 is before the first one
     return relax.op.strided_slice(x, axes, first, behind, step)
-
-
-def _is_known(x: Any) -> bool:
-    return isinstance(x, GenericConst | relax.ShapeExpr)
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "ConvTranspose": conv_transpose,
-    "Flatten": flatten,
-    "Pad": pad,
-    "Reshape": reshape,
-    "Slice": slice_,
-    "SpaceToDepth": space_to_depth,
-    "Split": split,
-    "Tile": tile,
-    "Unsqueeze": unsqueeze,
-}

@@ -10,12 +10,13 @@ from tvm import te
 
 from ...core.graph.relax_graph import dtype_of
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, constant, kernel, static_shape
+from .base import Attributes, constant, converts, kernel, static_shape
 
 #: Rows up to which Laplace's expansion is written out: 4 rows are 24 products.
 _MOST_ROWS = 4
 
 
+@converts("Det")
 def determinant(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Det of the last two dimensions, by expansion along the first row."""
     *batch, rows, columns = static_shape(inputs[0], "the input of Det")
@@ -43,7 +44,3 @@ def _expanded(element: Callable[[int, int], Any], row: int, columns: Sequence[in
         term = element(row, column) * minor
         total = term if total is None else total - term if k % 2 else total + term
     return total
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"Det": determinant}

@@ -20,6 +20,7 @@ from .base import (
     Converter,
     as_dtype,
     constant,
+    converts,
     emit,
     graph_of,
     kernel,
@@ -32,6 +33,7 @@ from .base import (
 from .reductions import place_of_extreme
 
 
+@converts("LayerNormalization")
 def layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """LayerNormalization -> relax.nn.layer_norm, with mean and inverse deviation where they are read.
 
@@ -74,6 +76,7 @@ def _fits(vector: Any, shape: list[Any]) -> bool:
     )
 
 
+@converts("GroupNormalization")
 def group_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GroupNormalization -> the groups of a batch as rows of a layer norm; scale and bias are the channels', or, before
     opset 21, the groups'. Computed in float32 at least, its default stash type."""
@@ -88,6 +91,7 @@ def group_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return normal * scale + bias
 
 
+@converts("InstanceNormalization")
 def instance_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """InstanceNormalization -> a group norm of one channel a group."""
     channels = static_shape(inputs[0], "the input of InstanceNormalization")[1]
@@ -107,6 +111,7 @@ def _normal_groups(x: Any, groups: int, epsilon: float) -> Any:
     return emit(relax.op.reshape(emit(normal), shape))
 
 
+@converts("RMSNormalization")
 def rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """RMSNormalization; of float64, which the stock one would round to float32, or of a scale that broadcasts.
 
@@ -136,6 +141,7 @@ def _of_channels(vector: Any, shape: Sequence[int], groups: int) -> Any:
     return emit(relax.op.reshape(vector, [shape[1], *[1] * (len(shape) - 2)]))
 
 
+@converts("MeanVarianceNormalization")
 def mean_variance_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MeanVarianceNormalization -> (x - mean) / (deviation + 1e-9), as ONNX defines it.
 
@@ -165,6 +171,7 @@ def _broadcast(vector: Any, shape: list[Any]) -> Any:
     return vector if own is not None and list(own) == shape else relax.op.broadcast_to(vector, shape)
 
 
+@converts("BatchNormalization")
 def batch_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BatchNormalization; in training mode by statistics of the batch, whose running mean and variance come out too.
 
@@ -201,6 +208,7 @@ def _moved(old: Any, new: Any, keep: float) -> Any:
     return old * scalar(keep, old) + new * scalar(1 - keep, old)
 
 
+@converts("LRN")
 def lrn(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """LRN(x) -> x / (bias + alpha / size * sum of squares over `size` channels around each) ^ beta.
 
@@ -226,6 +234,7 @@ def lrn(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return x / relax.op.power(base, scalar(float(attributes.get("beta", 0.75)), x))
 
 
+@converts("LpNormalization")
 def lp_normalization(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """LpNormalization(x) -> x / |x|_p along an axis; 0 where the norm is 0."""
     x, axis, order = inputs[0], int(attributes.get("axis", -1)), int(attributes.get("p", 2))
@@ -245,29 +254,22 @@ def _softmax(function: Callable[..., Any]) -> Converter:
         axis, rank = int(attributes.get("axis", -1 if opset >= 13 else 1)), int(x.ty.ndim)
         if not rank:
             return relax.op.reshape(function(emit(relax.op.reshape(x, (1,))), -1), ())
-        if opset >= 13 or axis in (-1, rank - 1):
-            return function(x, axis)
-        shape = shape_of(x)
-        if shape is None:
-            raise Refusal(f"opset {opset} over dimensions {axis} and on, of a shape known at run time only")
-        axis += rank if axis < 0 else 0
-        rows = emit(relax.op.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:]))))
-        return relax.op.reshape(function(rows, -1), shape)
+        return function(x, axis) if opset >= 13 else joined_softmax(x, axis, function)
 
     return converter
 
 
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "BatchNormalization": batch_norm,
-    "GroupNormalization": group_norm,
-    "LRN": lrn,
-    "Hardmax": _softmax(_hardmax),
-    "InstanceNormalization": instance_norm,
-    "LayerNormalization": layer_norm,
-    "LogSoftmax": _softmax(relax.op.nn.log_softmax),
-    "LpNormalization": lp_normalization,
-    "MeanVarianceNormalization": mean_variance_norm,
-    "RMSNormalization": rms_norm,
-    "Softmax": _softmax(relax.op.nn.softmax),
-}
+def joined_softmax(x: Any, axis: int, function: Callable[..., Any] = relax.op.nn.softmax) -> Any:
+    """A softmax over all dimensions from an axis on, joined to one."""
+    rank = int(x.ty.ndim)
+    if axis in (-1, rank - 1):
+        return function(x, axis)
+    shape = static_shape(x, f"what a softmax over dimensions {axis} and on is of")
+    axis %= rank
+    rows = emit(relax.op.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:]))))
+    return relax.op.reshape(function(rows, -1), shape)
+
+
+converts("Hardmax")(_softmax(_hardmax))
+converts("LogSoftmax")(_softmax(relax.op.nn.log_softmax))
+converts("Softmax")(_softmax(relax.op.nn.softmax))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 from tvm import relax, te, tirx
@@ -19,12 +20,13 @@ from tvm import relax, te, tirx
 from ...core.graph.relax_graph import dtype_of, numpy_of, shape_of
 from ..checks.refusal import Refusal
 from ..reading.narrow import NARROW, computed
-from .base import Attributes, Converter, as_dtype, constant, emit, kernel, static_shape
+from .base import Attributes, as_dtype, constant, converts, emit, kernel, static_shape
 from .casts import decoded, encoded
 
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32")
 
 
+@converts("QuantizeLinear")
 def quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QuantizeLinear(x, scale, zero_point) to the dtype of `output_dtype`, that of the zero point, or uint8."""
     x, scale, zero = inputs[0], inputs[1], inputs[2]
@@ -34,7 +36,7 @@ def quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if dtype_of(x) != "float32":
         x = emit(relax.op.astype(x, "float32"))
     if to in _INTEGERS and not block:
-        zero = scalar_of(0, to) if zero is None else zero
+        zero = constant(0, to) if zero is None else zero
         return relax.op.quantize(x, as_dtype(scale, "float32"), zero, axis=axis, out_dtype=to)
     step = as_dtype(scale, "float32")
     real = emit(x / spread(step, x, axis, block))
@@ -44,12 +46,13 @@ def quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
         return encoded(real, to, bool(attributes.get("saturate", 1)))
     if to not in NARROW and to not in _INTEGERS:
         raise Refusal(f"quantization to {to}")
-    low, high = limits(to)
+    info = ml_dtypes.iinfo(to)
     rounded = emit(relax.op.round(real))
     shifted = rounded if offset is None else emit(rounded + offset)
-    return relax.op.astype(relax.op.clip(shifted, low, high), computed(to))
+    return relax.op.astype(relax.op.clip(shifted, int(info.min), int(info.max)), computed(to))
 
 
+@converts("DequantizeLinear")
 def dequantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DequantizeLinear(x, scale, zero_point) to the dtype of `output_dtype`, or that of the scale."""
     x, scale, zero = inputs[0], inputs[1], inputs[2]
@@ -57,7 +60,7 @@ def dequantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     axis, block = _axis(x, attributes), int(attributes.get("block_size", 0))
     _check_parameters(x, scale, zero, axis, block)
     if stored in _INTEGERS and not block:
-        zero = scalar_of(0, stored) if zero is None else zero
+        zero = constant(0, stored) if zero is None else zero
         real = relax.op.dequantize(x, as_dtype(scale, "float32"), zero, axis=axis, out_dtype="float32")
         return real if to == "float32" else relax.op.astype(real, to)
     if stored not in _INTEGERS and not stored.startswith("float8"):
@@ -70,6 +73,7 @@ def dequantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return real if to == "float32" else relax.op.astype(real, to)
 
 
+@converts("DynamicQuantizeLinear")
 def dynamic_quantize_linear(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DynamicQuantizeLinear(x) -> uint8, scale, zero point; 0 is exact, and an x of nothing but 0 has scale 1."""
     x = inputs[0]
@@ -120,19 +124,6 @@ def spread(parameter: Any, x: Any, axis: int, block: int) -> Any:
     return emit(relax.op.strided_slice(repeated, [axis], [0], [shape[axis]]))
 
 
-def limits(dtype: str) -> tuple[int, int]:
-    """The least and the largest number of an integer type."""
-    if (bits := NARROW.get(dtype)) is None:
-        info = np.iinfo(dtype)
-        return int(info.min), int(info.max)
-    return (0, (1 << bits) - 1) if dtype.startswith("u") else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-
-
-def scalar_of(value: int, dtype: str) -> Any:
-    """A constant of a dtype."""
-    return constant(np.array(value, dtype))
-
-
 def _axis(x: Any, attributes: Attributes) -> int:
     """The axis along which scales differ; of a vector its only one, whatever is stated."""
     rank = len(shape_of(x) or ())
@@ -152,11 +143,3 @@ def _dtype(attributes: Attributes, name: str) -> str:
 def _wide(x: Any) -> Any:
     """A float8 tensor in float32, anything else as it is."""
     return emit(decoded(x)) if dtype_of(x).startswith("float8") else x
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "DequantizeLinear": dequantize_linear,
-    "DynamicQuantizeLinear": dynamic_quantize_linear,
-    "QuantizeLinear": quantize_linear,
-}

@@ -16,7 +16,7 @@ from tvm.ir import GenericConst
 
 from ...core.graph.relax_graph import dtype_of, shape_of
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, as_dtype, constant, emit, operands, static_shape, stock
+from .base import Attributes, as_dtype, constant, converts, emit, operands, static_shape, stock
 from .images.pooling import explicit_pads
 from .layout import pad
 
@@ -26,6 +26,7 @@ _LINE = 3  # dimensions of a tensor N C W
 _ALONG: tuple[str, ...] = ("strides", "dilations", "kernel_shape")
 
 
+@converts("ConvInteger")
 def conv_integer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ConvInteger(x, w, zx, zw) -> conv of int32; where zx is computed, of bytes, which instructions multiply.
 
@@ -84,6 +85,7 @@ def _narrow(y: Any, x: Any) -> Any:
     return emit(relax.op.squeeze(emit(y), [2])) if int(x.ty.ndim) == _LINE else y
 
 
+@converts("QLinearConv")
 def qlinear_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearConv(x, sx, zx, w, sw, zw, sy, zy, bias): the weight's scale and zero point may be one a filter."""
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = (inputs[i] for i in range(9))
@@ -94,6 +96,7 @@ def qlinear_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _narrow(requantized(sums, factor, y_zero), x)
 
 
+@converts("QLinearMatMul")
 def qlinear_matmul(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearMatMul(a, sa, za, b, sb, zb, sy, zy): b's scale and zero point may be one a column, a's one a row."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (inputs[i] for i in range(8))
@@ -133,10 +136,3 @@ def _of_rows(parameter: Any) -> Any:
     """One value, or one a row [m], as it broadcasts to [m, k]."""
     shape = shape_of(parameter)
     return relax.op.expand_dims(parameter, -1) if shape is not None and len(shape) == 1 and shape != (1,) else parameter
-
-
-CONVERTERS: dict[str, Converter] = {
-    "ConvInteger": conv_integer,
-    "QLinearConv": qlinear_conv,
-    "QLinearMatMul": qlinear_matmul,
-}

@@ -19,7 +19,7 @@ from ...core.graph.relax_graph import dtype_of
 from ...ops.recurrence import CELLS, Recurrence
 from ...ops.scalars.gates import ACTIVATIONS
 from ..checks.refusal import Refusal
-from .base import Attributes, Converter, emit, graph_of, outputs_of, static_shape, text
+from .base import Attributes, Converter, converts, emit, graph_of, outputs_of, static_shape, text
 
 _op = relax.op
 _BACKWARDS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
@@ -214,5 +214,5 @@ def _activation(name: str, parameters: Sequence[Iterator[float]]) -> tuple[str, 
     return name, alpha, beta
 
 
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {kind: _converter(kind) for kind in CELLS}
+for _kind in CELLS:
+    converts(_kind)(_converter(_kind))

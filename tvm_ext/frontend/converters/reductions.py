@@ -15,7 +15,19 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from ...core.graph.relax_graph import dtype_of
-from .base import Attributes, Converter, constant, emit, kernel, known, scalar, static_shape, stock, takes_integers
+from .base import (
+    Attributes,
+    Converter,
+    constant,
+    converts,
+    emit,
+    kernel,
+    known,
+    scalar,
+    static_shape,
+    stock,
+    takes_integers,
+)
 
 
 def _extreme(largest: bool) -> Converter:
@@ -120,6 +132,7 @@ def place_of_extreme(x: Any, axis: int, largest: bool, keep: bool, last: bool = 
     return kernel(compute, x, name="arg_extreme")
 
 
+@converts("CumProd")
 def cumulative_product(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """CumProd: each element by the product of those before it, itself included unless `exclusive`."""
     x = inputs[0]
@@ -143,6 +156,7 @@ def cumulative_product(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(compute, x, name="cumulative_product")
 
 
+@converts("ReduceLogSumExp")
 @takes_integers
 def log_sum_exp(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ReduceLogSumExp -> log(sum(exp(x - m))) + m; m is the maximum, or 0 where it is infinite: inf - inf is NaN."""
@@ -157,6 +171,7 @@ def log_sum_exp(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return result if keep else relax.op.squeeze(result, axes)
 
 
+@converts("ReduceMean")
 def mean(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ReduceMean; of integers below 64 bits through float64, and cut off: TVM's kernel makes 64 bits of them."""
     average: Converter = functools.partial(stock, "ReduceMean")
@@ -187,17 +202,11 @@ def _square(x: Any) -> Any:
     return x * x
 
 
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "ArgMax": _arg_extreme(largest=True),
-    "ArgMin": _arg_extreme(largest=False),
-    "CumProd": cumulative_product,
-    "ReduceL1": _sum_of(relax.op.abs),
-    "ReduceL2": _sum_of(_square, relax.op.sqrt),
-    "ReduceLogSum": _sum_of(lambda x: x, relax.op.log),
-    "ReduceLogSumExp": log_sum_exp,
-    "ReduceMax": _extreme(largest=True),
-    "ReduceMean": mean,
-    "ReduceMin": _extreme(largest=False),
-    "ReduceSumSquare": _sum_of(_square),
-}
+converts("ArgMax")(_arg_extreme(largest=True))
+converts("ArgMin")(_arg_extreme(largest=False))
+converts("ReduceL1")(_sum_of(relax.op.abs))
+converts("ReduceL2")(_sum_of(_square, relax.op.sqrt))
+converts("ReduceLogSum")(_sum_of(lambda x: x, relax.op.log))
+converts("ReduceMax")(_extreme(largest=True))
+converts("ReduceMin")(_extreme(largest=False))
+converts("ReduceSumSquare")(_sum_of(_square))

@@ -1,4 +1,7 @@
-"""Converters made of the table of operators: of what an operator is composed of, or of its name in Relax."""
+"""The converter of an operator: the one written for it, or one made of its row in the table of operators.
+
+A row makes it of what the operator is composed of, or of its name in Relax.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,14 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from ...ops import Kind, Operator, of
 from ...ops.operator import imported
-from .base import Attributes, Converter
+from .base import CONVERTERS, FOREIGN, Attributes, Converter
+
+
+def own_converter(op_type: str, domain: str = "") -> Converter | None:
+    """The converter of an operator that goes before TVM's: written for it, or made of its row in the table of
+    operators; None if there is none."""
+    written = FOREIGN.get(domain, CONVERTERS).get(op_type)
+    return converter_of_row(op_type) if written is None and domain not in FOREIGN else written
 
 
 def converter_of_row(op_type: str) -> Converter | None:

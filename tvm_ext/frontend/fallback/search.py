@@ -7,8 +7,9 @@ y = Relu(x); s = Cast(y, STRING); n = LabelEncoder(s); z = Mul(n, 2)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
+import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
@@ -21,14 +22,10 @@ from ..checks.graph_order import reads_of, sorted_nodes
 from ..checks.inference import dims_known, static_type
 from ..naming import node_label
 from ..reading.reader import Source
-from ..reading.shapes import text_of
-from ..reading.tensors import NO_NUMBERS, type_name
+from ..reading.shapes import NO_NUMBERS, text_of, type_name
 from ..surveyor import Surveyor
 from .node import DOMAIN, region_node
 from .regions import Regions
-
-if TYPE_CHECKING:
-    import numpy as np
 
 #: dtypes of numpy's own, in which onnxruntime takes and gives arrays.
 _DTYPES = frozenset(

@@ -7,13 +7,12 @@ What decides a shape (axes, pads, repeats, k) must be known to compile a program
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...core.errors import OptionError, UnsupportedError
+from ...core.errors import OptionError, UnsupportedError, did_you_mean
 from ...core.settings.frozen import FrozenInput
 from .reader import Source
 from .shapes import agree, dims_of, text_of
@@ -46,9 +45,8 @@ def _freeze(graph: onnx.GraphProto, values: dict[str, np.ndarray], model: str) -
     inputs = {value.name: value for value in graph.input}
     for name in values:
         if name not in inputs:
-            near = difflib.get_close_matches(name, inputs, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise OptionError(f"freeze: {name!r} is no input of {model}", fix=f"{hint}inputs: {', '.join(inputs)}")
+            fix = f"{did_you_mean(name, inputs)}inputs: {', '.join(inputs)}"
+            raise OptionError(f"freeze: {name!r} is no input of {model}", fix=fix)
     tensors = [numpy_helper.from_array(_fitted(inputs[name], value, model), name) for name, value in values.items()]
     kept = [value for value in graph.input if value.name not in values]
     defaults = [tensor for tensor in graph.initializer if tensor.name not in values]

@@ -7,14 +7,12 @@ y = Cast(z, int4)     ->   y = int8((z & 15 ^ 8) - 8), returned as bytes that nu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 from onnx import helper
 from tvm import relax
-
-if TYPE_CHECKING:
-    import onnx
 
 #: dtype -> bits.
 NARROW = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4}

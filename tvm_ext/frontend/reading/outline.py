@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .shapes import Dim, dim_name
-from .wire import fields, varint
+from .wire import Message
 
 _GRAPH, _INPUT, _INITIALIZER = 7, 11, 5  # of a model; of a graph
 _TENSOR_TYPE, _SHAPE, _DIM = 1, 2, 1  # of a type, of a tensor's type, of a shape
@@ -44,7 +44,7 @@ def outline_of(data: bytes) -> Outline:
     Args:
         data: of the ONNX file.
     """
-    model = _Message(data, 0, len(data))
+    model = Message(data)
     graph = model.inner(_GRAPH)
     weights = frozenset(tensor.text(8) for tensor in graph.all(_INITIALIZER))
     inputs = {value.text(1): _dims(value.inner(2)) for value in graph.all(_INPUT)}
@@ -55,37 +55,7 @@ def outline_of(data: bytes) -> Outline:
     )  # fmt: skip
 
 
-class _Message:
-    """A protobuf message within bytes; of a field that comes twice the last one counts, as protobuf has it."""
-
-    def __init__(self, data: bytes, start: int, end: int) -> None:
-        self._data = data
-        self._parts: dict[int, list[tuple[int, int]]] = {}
-        for number, first, last in fields(data, start, end):
-            self._parts.setdefault(number, []).append((first, last))
-
-    def __contains__(self, number: int) -> bool:
-        return number in self._parts
-
-    def all(self, number: int) -> list[_Message]:
-        return [_Message(self._data, *part) for part in self._parts.get(number, ())]
-
-    def inner(self, number: int) -> _Message:
-        return _Message(self._data, *self._parts.get(number, [(0, 0)])[-1])
-
-    def text(self, number: int) -> str:
-        first, last = self._parts.get(number, [(0, 0)])[-1]
-        return self._data[first:last].decode("utf-8", "replace")
-
-    def number(self, number: int) -> int | None:
-        """A signed number of 64 bits; None if the field is not there."""
-        if number not in self._parts:
-            return None
-        value, _ = varint(self._data, *self._parts[number][-1])
-        return value if value < 1 << 63 else value - (1 << 64)
-
-
-def _dims(kind: _Message) -> tuple[Dim, ...] | None:
+def _dims(kind: Message) -> tuple[Dim, ...] | None:
     """Dimensions of a type; None if it has no shape."""
     tensor = kind.inner(_TENSOR_TYPE)
     if _SHAPE not in tensor:
@@ -93,6 +63,6 @@ def _dims(kind: _Message) -> tuple[Dim, ...] | None:
     return tuple(map(_dim, tensor.inner(_SHAPE).all(_DIM)))
 
 
-def _dim(dim: _Message) -> Dim:
+def _dim(dim: Message) -> Dim:
     size = dim.number(1)
     return size if size is not None and size >= 0 else dim_name(dim.text(2))

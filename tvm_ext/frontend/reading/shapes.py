@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
-from ...core.errors import ModelError, OptionError, UnsupportedError
+from ...core.errors import ModelError, OptionError, UnsupportedError, did_you_mean
 from ...core.settings.shapes import is_name
 from ...runtime.spec import TensorSpec
-from .tensors import NO_NUMBERS, type_name
 
 if TYPE_CHECKING:
     import onnx
@@ -19,6 +18,8 @@ Shapes = Mapping[str, tuple[int | str, ...]]
 Dim = int | str | None
 """A fixed dimension, a free one by name (or the batch, once `shapes` names it), or a free one without a name."""
 
+#: Types whose elements are no real numbers, or of which numpy has no array of the size stated (6 bits).
+NO_NUMBERS = ("STRING", "COMPLEX64", "COMPLEX128", "FLOAT6E2M3", "FLOAT6E3M2")
 _TENSORS_ONLY = "sequences, maps, optionals and strings cannot be inputs: give the model plain tensors of numbers"
 
 
@@ -98,6 +99,15 @@ def bound_dims(
     return {name: _bound(dims, shapes.get(name), names) for name, dims in stated.items()}
 
 
+@functools.cache
+def type_name(code: int) -> str:
+    """ONNX's name of an element type: 1 -> "FLOAT"."""
+    import onnx
+
+    known = onnx.TensorProto.DataType
+    return str(known.Name(code)) if code in known.values() else f"number {code}"
+
+
 def dims_of(value: onnx.ValueInfoProto) -> tuple[Dim, ...] | None:
     """Dimensions that a value states; None if it does not even state how many it has."""
     tensor = value.type.tensor_type
@@ -140,11 +150,10 @@ def _kind(given: onnx.TypeProto) -> str:
 def _check_known(shapes: Shapes, stated: Mapping[str, object], weights: Set[str], model: str) -> None:
     for name in shapes:
         if name not in stated:
-            near = difflib.get_close_matches(name, stated, n=1)
             what = "is an initializer" if name in weights else "is no input"
             raise OptionError(
                 f"shapes: {name!r} {what} of {model}",
-                fix=(f"did you mean {near[0]!r}? " if near else "") + f"inputs: {', '.join(stated) or 'none'}",
+                fix=f"{did_you_mean(name, stated)}inputs: {', '.join(stated) or 'none'}",
             )
 
 

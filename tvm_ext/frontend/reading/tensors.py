@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper
 
 from ...core.errors import ModelError, UnsupportedError
+from .shapes import NO_NUMBERS, type_name
 
-if TYPE_CHECKING:
-    import onnx
-
-#: Types whose elements are no real numbers, or of which numpy has no array of the size stated (6 bits).
-NO_NUMBERS = ("STRING", "COMPLEX64", "COMPLEX128", "FLOAT6E2M3", "FLOAT6E3M2")
 _DAMAGED = (
     "the tensor is not stored as ONNX says: export the model again, or write it with onnx.numpy_helper.from_array"
 )
@@ -30,8 +26,6 @@ def array_of(tensor: onnx.TensorProto, owner: str, model: str) -> np.ndarray:
         ModelError: it holds more or less data than its shape and dtype state.
         UnsupportedError: strings, complex numbers, or floats of 6 bits.
     """
-    from onnx import numpy_helper
-
     _check_type(tensor, owner, model)
     expected, held, unit = _amounts(tensor)
     if expected != held:
@@ -43,18 +37,7 @@ def array_of(tensor: onnx.TensorProto, owner: str, model: str) -> np.ndarray:
     return numpy_helper.to_array(tensor)
 
 
-@functools.cache
-def type_name(code: int) -> str:
-    """ONNX's name of an element type: 1 -> "FLOAT"."""
-    import onnx
-
-    known = onnx.TensorProto.DataType
-    return str(known.Name(code)) if code in known.values() else f"number {code}"
-
-
 def _check_type(tensor: onnx.TensorProto, owner: str, model: str) -> None:
-    import onnx
-
     name = type_name(tensor.data_type)
     if tensor.data_type == 0 or tensor.data_type not in onnx.TensorProto.DataType.values():
         raise ModelError(f"{model}: {owner} has element type {name}, which ONNX does not know", fix=_DAMAGED)
@@ -66,8 +49,6 @@ def _check_type(tensor: onnx.TensorProto, owner: str, model: str) -> None:
 
 def _amounts(tensor: onnx.TensorProto) -> tuple[int, int, str]:
     """(what the shape needs, what is held, unit)."""
-    from onnx import helper
-
     count, bits = math.prod(tensor.dims), bits_of(tensor.data_type)
     if tensor.HasField("raw_data"):
         return (count * bits + 7) // 8, len(tensor.raw_data), "bytes"
@@ -77,8 +58,6 @@ def _amounts(tensor: onnx.TensorProto) -> tuple[int, int, str]:
 
 def bits_of(code: int) -> int:
     """Bits one element takes in raw data."""
-    import onnx
-
     digits = {"UINT4": 4, "INT4": 4, "FLOAT4E2M1": 4, "UINT2": 2, "INT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}
     return digits.get(type_name(code)) or int(onnx.helper.tensor_dtype_to_np_dtype(code).itemsize) * 8
 

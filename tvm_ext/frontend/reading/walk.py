@@ -1,14 +1,21 @@
-"""Walks over a model: the graphs inside nodes, all nodes, all tensors."""
+"""Walks over a model: attributes and the graphs inside nodes, all nodes, all tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..naming import node_label
 
 if TYPE_CHECKING:
     import onnx
+
+
+def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
+    """An attribute of a node as a Python value."""
+    from onnx import helper
+
+    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
 def inner_graphs(attributes: Iterable[onnx.AttributeProto]) -> Iterator[onnx.GraphProto]:

@@ -30,12 +30,7 @@ _LOCATION_ENTRY = b"\x0a\x08location"
 
 def graph_name(data: bytes) -> str:
     """The name of the model's graph; "" if it has none or the bytes are no model."""
-    for number, start, end in fields(data, 0, len(data)):
-        if number == 7:
-            for inner, first, last in fields(data, start, end):
-                if inner == GRAPH_NAME:
-                    return data[first:last].decode("utf-8", "replace")
-    return ""
+    return Message(data).inner(7).text(GRAPH_NAME)
 
 
 def external_locations(data: bytes) -> tuple[str, ...]:
@@ -48,22 +43,48 @@ def _locations(data: bytes, message: str, start: int, end: int, depth: int) -> I
     for number, first, last in fields(data, start, end):
         child = children.get(number)
         if child == "TensorProto":
-            yield from _tensor_location(data, first, last)
+            yield from _tensor_location(Message(data, first, last))
         elif child and (child == "GraphProto" or data.find(_LOCATION_ENTRY, first, last) >= 0):
             yield from _locations(data, child, first, last, depth - 1)
 
 
-def _tensor_location(data: bytes, start: int, end: int) -> Iterator[str]:
-    location, external = "", False
-    for number, first, last in fields(data, start, end):
-        if number == DATA_LOCATION:
-            external = data[first:last] == b"\x01"
-        elif number == EXTERNAL_DATA:
-            entry = {n: data[i:j] for n, i, j in fields(data, first, last)}
-            if entry.get(1) == b"location":
-                location = entry.get(2, b"").decode("utf-8", "replace")
-    if external and location:
+def _tensor_location(tensor: Message) -> Iterator[str]:
+    location = {entry.text(1): entry.text(2) for entry in tensor.all(EXTERNAL_DATA)}.get("location")
+    if tensor.number(DATA_LOCATION) == 1 and location:
         yield location
+
+
+class Message:
+    """A protobuf message within bytes; of a field that comes twice the last one counts, as protobuf has it."""
+
+    def __init__(self, data: bytes, start: int = 0, end: int | None = None) -> None:
+        self._data = data
+        self._parts: dict[int, list[tuple[int, int]]] = {}
+        for number, first, last in fields(data, start, len(data) if end is None else end):
+            self._parts.setdefault(number, []).append((first, last))
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._parts
+
+    def all(self, number: int) -> list[Message]:
+        """The messages of a field that may come several times."""
+        return [Message(self._data, *part) for part in self._parts.get(number, ())]
+
+    def inner(self, number: int) -> Message:
+        """The message of a field; an empty one if it is not there."""
+        return Message(self._data, *self._parts.get(number, [(0, 0)])[-1])
+
+    def text(self, number: int) -> str:
+        """The text of a field; "" if it is not there."""
+        first, last = self._parts.get(number, [(0, 0)])[-1]
+        return self._data[first:last].decode("utf-8", "replace")
+
+    def number(self, number: int) -> int | None:
+        """A signed number of 64 bits; None if the field is not there."""
+        if number not in self._parts:
+            return None
+        value, _ = varint(self._data, *self._parts[number][-1])
+        return value if value < 1 << 63 else value - (1 << 64)
 
 
 def fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
+from onnx import TensorProto
 
 from ...core.errors import OptionError
 from .builder import GraphBuilder, Value
-from .parameters import Parameters
-from .sizes import check_sizes
-
-if TYPE_CHECKING:
-    import onnx
+from .parameters import Parameters, check_sizes
 
 
 def bert(
@@ -58,8 +55,6 @@ def bert(
 
 def _penalty(g: GraphBuilder, mask: Value) -> Value:
     """[batch, sequence] of ones and zeros -> [batch, 1, 1, sequence]: 0 for tokens, the least float32 for padding."""
-    from onnx import TensorProto
-
     batch, sequence = mask.shape
     axes = g.constant((1, 2))
     y = g.node("Unsqueeze", "mask/Unsqueeze", [mask.name, axes.name], (batch, 1, 1, sequence))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper
 
 from ..naming import Names
 from .parameters import Init, Parameters, between, kaiming
-
-if TYPE_CHECKING:
-    import onnx
 
 OPSET = 17
 IR_VERSION = 8
@@ -57,8 +56,6 @@ class GraphBuilder:
             init: its values where none are stored.
             transposed: the file holds the transpose, under the name with "^T" behind it.
         """
-        from onnx import numpy_helper
-
         array = self._parameters.get(name, shape, init)
         if transposed:
             name, array = f"{name}^T", array.T
@@ -68,8 +65,6 @@ class GraphBuilder:
     def constant(self, value: float | tuple[int, ...]) -> Value:
         """A Constant node, shared by all who want that value: a float32 scalar, or a vector of int64."""
         if value not in self._constants:
-            from onnx import numpy_helper
-
             array = np.array(value, np.int64 if isinstance(value, tuple) else np.float32)
             tensor = numpy_helper.from_array(array, "value")
             self._constants[value] = self.node("Constant", "constant", [], array.shape, value=tensor)
@@ -77,8 +72,6 @@ class GraphBuilder:
 
     def node(self, op_type: str, name: str, inputs: Sequence[str], shape: Sequence[int], **attributes: Any) -> Value:
         """Any operator with one output, whose shape the caller knows."""
-        from onnx import helper
-
         name = self._names.fresh(name)
         self._nodes.append(helper.make_node(op_type, list(inputs), [f"{name}.out"], name, **attributes))
         return Value(f"{name}.out", tuple(shape))
@@ -192,8 +185,6 @@ class GraphBuilder:
         Raises:
             ModelError: stored weights do not fit; see :meth:`Parameters.finish`.
         """
-        from onnx import helper
-
         self._parameters.finish(self.name)
         renamed = {value.name: name for name, value in outputs.items()}
         for node in self._nodes:
@@ -210,6 +201,4 @@ def _window(x: Value, kernel: int, stride: int, pad: int) -> tuple[int, ...]:
 
 
 def _value_info(name: str, shape: Sequence[int], dtype: str = "float32") -> onnx.ValueInfoProto:
-    from onnx import helper
-
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), list(shape))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import onnx
 
 from .builder import GraphBuilder
-from .parameters import Parameters
-from .sizes import check_sizes
-
-if TYPE_CHECKING:
-    import onnx
+from .parameters import Parameters, check_sizes
 
 
 def mlp(

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+
+import onnx
 
 from .builder import GraphBuilder, Value
-from .parameters import Parameters
-from .sizes import check_sizes
-
-if TYPE_CHECKING:
-    import onnx
+from .parameters import Parameters, check_sizes
 
 #: expansion, channels, blocks, stride of the first block (table 2 of the paper)
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
+import inspect
 import os
 import pathlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...core.errors import OptionError, ToolError
-from ...runtime.files import whole_file
+import onnx
+
+from ...core.errors import OptionError, did_you_mean
+from ...runtime.files import write_whole
 from .bert import bert
 from .mlp import mlp
 from .mobilenet import mobilenet_v2
 from .resnet import resnet18, resnet34, resnet50
-
-if TYPE_CHECKING:
-    import onnx
 
 #: Model name -> builder.
 MODELS: dict[str, Callable[..., onnx.ModelProto]] = {
@@ -41,22 +40,15 @@ def save(name: str, path: str | os.PathLike[str], **options: Any) -> pathlib.Pat
         ToolError: the file cannot be written.
     """
     if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise OptionError(f"the zoo has no model {name!r}", fix=f"{hint}models: {', '.join(sorted(MODELS))}")
+        fix = f"{did_you_mean(name, MODELS)}models: {', '.join(sorted(MODELS))}"
+        raise OptionError(f"the zoo has no model {name!r}", fix=fix)
     path = pathlib.Path(path)
     data = _build(name, options).SerializeToString(deterministic=True)
-    try:
-        with whole_file(path) as file:
-            file.write(data)
-    except OSError as error:
-        raise ToolError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error
+    write_whole(path, lambda file: file.write(data))
     return path
 
 
 def _build(name: str, options: dict[str, Any]) -> onnx.ModelProto:
-    import inspect
-
     known = inspect.signature(MODELS[name]).parameters
     for option in options:
         if option not in known:

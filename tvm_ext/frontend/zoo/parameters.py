@@ -1,4 +1,4 @@
-"""Weights of zoo models: seeded random numbers of a sane size, or a stored state dict."""
+"""Weights of zoo models: seeded random numbers of a sane size, or a stored state dict. And the check of sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...core.errors import ModelError
+from ...core.errors import ModelError, OptionError
 from .state_dict import read_state_dict
 
 Init = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
@@ -84,3 +84,14 @@ class Parameters:
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+def check_sizes(**sizes: int) -> None:
+    """See that all sizes are whole numbers of 1 or more.
+
+    Raises:
+        OptionError: names the one that is not.
+    """
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise OptionError(f"{name}={size!r}: a whole number of 1 or more is needed")

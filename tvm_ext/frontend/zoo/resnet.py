@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+
+import onnx
 
 from .builder import GraphBuilder, Value
-from .parameters import Parameters
-from .sizes import check_sizes
-
-if TYPE_CHECKING:
-    import onnx
+from .parameters import Parameters, check_sizes
 
 Range = tuple[float, float]
 Block = Callable[[GraphBuilder, Value, str, int, int, Range], Value]

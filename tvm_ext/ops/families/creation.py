@@ -1,4 +1,6 @@
-"""Operators that make elements of a shape, a number or nothing at all, and those that read a shape."""
+"""Operators that make elements of a shape, a number or nothing at all, those that read a shape, and those of no other
+family.
+"""
 
 from __future__ import annotations
 
@@ -26,4 +28,12 @@ ROWS = (
     _create("relax.arange", numpy=evaluators.arange),
     _create("relax.shape_to_tensor", numpy=evaluators.shape_to_tensor),
     _create("RandomNormal RandomNormalLike RandomUniform RandomUniformLike", random=True),
+    # of no other family
+    Operator("relax.multinomial_from_uniform Multinomial", random=True),
+    Operator("Bernoulli", random=True),
+    Operator("relax.one_hot OneHot", rows=row_rules.free, shape_operands={1: "depth"}),
+    Operator("NonZero", jump="step", shape_arithmetic="not larger"),
+    Operator("Unique", jump="step"),
+    Operator("QLinearConcat", jump="quantized", int8="only"),
+    Operator("relax.call_tir", rows=row_rules.aligned),  # the kernel itself is compared element by element
 )

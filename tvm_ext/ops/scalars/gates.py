@@ -26,14 +26,6 @@ def _elu(x: Any, alpha: float) -> Any:
     return let(x, lambda x: tirx.Select(x < like(0, x), curved(x), x))
 
 
-def _hard_sigmoid(x: Any, alpha: float, beta: float) -> Any:
-    return functions.clip(_affine(x, alpha, beta), like(0, x), like(1, x))
-
-
-def _softsign(x: Any) -> Any:
-    return let(x, lambda x: x / (tirx.abs(x) + like(1, x)))
-
-
 def _thresholded(x: Any, alpha: float) -> Any:
     return let(x, lambda x: tirx.Select(x > like(alpha, x), x, like(0, x)))
 
@@ -42,13 +34,13 @@ def _thresholded(x: Any, alpha: float) -> Any:
 ACTIVATIONS: dict[str, tuple[Callable[..., Any], tuple[float, ...]]] = {
     "affine": (_affine, (1.0, 0.0)),
     "elu": (_elu, (1.0,)),
-    "hardsigmoid": (_hard_sigmoid, (0.2, 0.5)),
+    "hardsigmoid": (lambda x, *ab: functions.clip(_affine(x, *ab), like(0, x), like(1, x)), (0.2, 0.5)),
     "leakyrelu": (functions.leakyrelu, (0.01,)),
     "relu": (functions.relu, ()),
     "scaledtanh": (lambda x, alpha, beta: times(functions.tanh(times(x, like(beta, x))), like(alpha, x)), (1.0, 1.0)),
     "sigmoid": (functions.sigmoid, ()),
     "softplus": (functions.softplus, ()),
-    "softsign": (_softsign, ()),
+    "softsign": (lambda x: let(x, lambda x: x / (tirx.abs(x) + like(1, x))), ()),
     "tanh": (functions.tanh, ()),
     "thresholdedrelu": (_thresholded, (1.0,)),
 }

@@ -57,7 +57,7 @@ def exp(x: Any) -> Any:
 
 def exp_flushed(x: Any) -> Any:
     """e^x for x <= 0, and 0 below x = -87.3 (1.2e-38); at most 1.5 ulp. Three instructions less than `exp`."""
-    return let(x, lambda x: _where(x < _f(-87.3), _f(0), let(_at_least(x, -87.3), _exp_normal)))
+    return let(x, lambda x: tirx.Select(x < _f(-87.3), _f(0), let(_at_least(x, -87.3), _exp_normal)))
 
 
 def sigmoid(x: Any) -> Any:
@@ -94,7 +94,7 @@ def erf(x: Any) -> Any:
         return let(_at_most(a, ERF_ONE), lambda a: _f(1) - _exp_normal(-a * _polynomial(a, ERF_FAR)))
 
     def value(x: Any, a: Any) -> Any:
-        return _with_sign(_where(a < _f(ERF_SPLIT), near(a), far(a)), x)
+        return _with_sign(tirx.Select(a < _f(ERF_SPLIT), near(a), far(a)), x)
 
     return let(x, lambda x: let(_abs(x), lambda a: value(x, a)))
 
@@ -104,8 +104,9 @@ def log(x: Any) -> Any:
     smallest, half = _f(2.0**-126), _i(0x3F3504F3)  # the bits of sqrt(1/2)
 
     def limits(x: Any, value: Any) -> Any:
-        outside = _where(x < _f(0), _f(math.nan), _where(x > _f(0), x, _f(-math.inf)))  # x is 0, infinite or NaN
-        return _where(tirx.all(x > _f(0), x < _f(math.inf)), value, _where(tirx.isnan(x), x, outside))
+        # where x is 0, infinite or NaN
+        outside = tirx.Select(x < _f(0), _f(math.nan), tirx.Select(x > _f(0), x, _f(-math.inf)))
+        return tirx.Select(tirx.all(x > _f(0), x < _f(math.inf)), value, tirx.Select(tirx.isnan(x), x, outside))
 
     def value(bits: Any, e: Any, bias: Any) -> Any:
         f = tirx.reinterpret("float32", bits - tirx.shift_left(e, _i(_MANTISSA_BITS))) - _f(1)
@@ -113,8 +114,8 @@ def log(x: Any) -> Any:
 
     def finite(x: Any) -> Any:
         subnormal = x < smallest
-        bits = tirx.reinterpret("int32", _where(subnormal, x * _f(2.0**23), x))
-        bias = _where(subnormal, _f(-23), _f(0))
+        bits = tirx.reinterpret("int32", tirx.Select(subnormal, x * _f(2.0**23), x))
+        bias = tirx.Select(subnormal, _f(-23), _f(0))
         exponent = lambda b: tirx.shift_right(b - half, _i(_MANTISSA_BITS))  # noqa: E731
         return let(bits, lambda b: let(exponent(b), lambda e: value(b, e, bias)))
 
@@ -127,7 +128,7 @@ def softplus(x: Any) -> Any:
     def log1p(u: Any) -> Any:
         return _polynomial(u, LOG1P_UNIT) * u * u + u
 
-    return let(x, lambda x: _where(x < _f(0), _f(0), x) + let(exp(-_abs(x)), log1p))
+    return let(x, lambda x: tirx.Select(x < _f(0), _f(0), x) + let(exp(-_abs(x)), log1p))
 
 
 def _log_of_parts(f: Any, n: Any) -> Any:
@@ -193,15 +194,11 @@ def _with_sign(magnitude: Any, x: Any) -> Any:
 
 # The order of operands matters: a comparison with NaN is false, so these let NaN through, and are one instruction each.
 def _at_least(x: Any, low: float) -> Any:
-    return let(x, lambda x: _where(x < _f(low), _f(low), x))
+    return let(x, lambda x: tirx.Select(x < _f(low), _f(low), x))
 
 
 def _at_most(x: Any, high: float) -> Any:
-    return let(x, lambda x: _where(x > _f(high), _f(high), x))
-
-
-def _where(condition: Any, a: Any, b: Any) -> Any:
-    return tirx.Select(condition, a, b)
+    return let(x, lambda x: tirx.Select(x > _f(high), _f(high), x))
 
 
 def _bits(x: Any) -> Any:

@@ -11,7 +11,7 @@ from tvm.ir import Call, GenericConst, IRModule
 from ...core.graph.relax_graph import Rewriter, dtype_of, op_name, shape_of
 from ...core.numbers.storage import STORED
 from ...core.passes import CompileContext, Pass, PassResult
-from ...ops.quantized_numpy import along, dequantized
+from ...ops.conversion import along, dequantized
 from ...ops.table import of
 from ..simplification.fold_constants import fold
 from ..simplification.rules import Rule, Site

@@ -17,7 +17,7 @@ from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, kernel, known, static_shape, stock, text
+from ..base import Attributes, constant, converts, emit, kernel, known, static_shape, stock, text
 
 _ROUND: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
@@ -68,6 +68,7 @@ class _Mode:
         )  # fmt: skip
 
 
+@converts("Resize")
 def resize(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Resize(x, roi, scales, sizes); before opset 11 Resize(x, scales)."""
     x, mode = inputs[0], _Mode.of(attributes, opset)
@@ -84,6 +85,7 @@ def resize(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _resized(x, changed, mode)
 
 
+@converts("Upsample")
 def upsample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Upsample(x, scales), the Resize of old, in its coordinates."""
     x = inputs[0]
@@ -203,17 +205,13 @@ def _taps(axis: _Axis, at: np.ndarray, mode: _Mode) -> tuple[np.ndarray, np.ndar
     count = 2 * math.ceil((1 if linear else 2) / narrow)
     index = np.floor(at)[:, None] + np.arange(1 - count // 2, 1 + count // 2)
     distance = np.abs(index - at[:, None]) * narrow
-    weight = _triangle(distance) if linear else _cubic(distance, mode.coefficient)
+    weight = np.clip(1 - distance, 0, 1) if linear else _cubic(distance, mode.coefficient)
     inside = (index >= 0) & (index < axis.size)
     if mode.exclude:
         weight = np.where(inside, weight, 0.0)
     if mode.exclude or mode.antialias:
         weight = weight / weight.sum(1, keepdims=True)
     return np.clip(index, 0, axis.size - 1), weight
-
-
-def _triangle(distance: np.ndarray) -> np.ndarray:
-    return np.clip(1 - distance, 0, 1)
 
 
 def _cubic(d: np.ndarray, a: float) -> np.ndarray:
@@ -235,7 +233,3 @@ def _extrapolated(x: Any, outside: Sequence[tuple[int, np.ndarray]], value: floa
         return te.compute(data.shape, element, name="out")
 
     return kernel(compute, x, *masks, name="extrapolate")
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"Resize": resize, "Upsample": upsample}

@@ -10,10 +10,11 @@ from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, as_dtype, constant, emit, kernel, known, static_shape, stock, text, widest
+from ..base import Attributes, as_dtype, constant, converts, emit, kernel, known, static_shape, stock, text, widest
 from ..reductions import extreme_reducer
 
 
+@converts("GridSample")
 def grid_sample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GridSample, computed in float32 or float64 whatever its operands are: stock TVM mixes their types."""
     x, grid = inputs[0], inputs[1]
@@ -27,6 +28,7 @@ def grid_sample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return as_dtype(emit(y), dtype_of(x))
 
 
+@converts("RoiAlign")
 def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """RoiAlign: a grid of samples in each bin of each region, read bilinearly; their mean, or the largest.
 
@@ -47,6 +49,7 @@ def roi_align(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return as_dtype(emit(y), dtype_of(x))
 
 
+@converts("AffineGrid")
 def affine_grid(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """AffineGrid(theta, size); corners of one pixel are -1, 1 or neither, by who computes them.
 
@@ -129,7 +132,3 @@ class _RoiAlign:
 
     def _const(self, value: float) -> Any:
         return tirx.const(value, self._dtype)
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"AffineGrid": affine_grid, "GridSample": grid_sample, "RoiAlign": roi_align}

@@ -11,30 +11,36 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, as_dtype, constant, emit, known, outputs_of, scalar, static_shape
+from ..base import MICROSOFT, Attributes, as_dtype, constant, converts, emit, known, outputs_of, scalar, static_shape
+from ..normalization import joined_softmax
 from ..recurrent import columns
 
 
+@converts("Gelu", MICROSOFT)
 def gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Gelu(x) -> x * 0.5 * (1 + erf(x / sqrt(2)))."""
     return relax.op.nn.gelu(inputs[0])
 
 
+@converts("BiasGelu", MICROSOFT)
 def bias_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BiasGelu(x, b) -> gelu(x + b)."""
     return relax.op.nn.gelu(inputs[0] + inputs[1])
 
 
+@converts("FastGelu", MICROSOFT)
 def fast_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """FastGelu(x, b) -> 0.5 * y * (1 + tanh(sqrt(2 / pi) * (y + 0.044715 * y * y * y))) of y = x + b."""
     return relax.op.nn.gelu_tanh(inputs[0] if inputs[1] is None else emit(inputs[0] + inputs[1]))
 
 
+@converts("GemmFastGelu", MICROSOFT)
 def gemm_fast_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GemmFastGelu(x, w, b) -> FastGelu(x w, b)."""
     return fast_gelu([emit(relax.op.matmul(inputs[0], inputs[1])), inputs[2]], attributes, opset)
 
 
+@converts("QuickGelu", MICROSOFT)
 def quick_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QuickGelu(x) -> x * sigmoid(alpha * x)."""
     x = inputs[0]
@@ -44,6 +50,7 @@ def quick_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return x * relax.op.sigmoid(x * scalar(alpha, x))
 
 
+@converts("ScaledSiLU", MICROSOFT)
 def scaled_silu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ScaledSiLU(x, scale) -> silu(scale * x), by default of the attribute `alpha`."""
     x = inputs[0]
@@ -51,6 +58,7 @@ def scaled_silu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.nn.silu(x * relax.op.reshape(as_dtype(scale, dtype_of(x)), ()))
 
 
+@converts("BiasSplitGelu", MICROSOFT)
 def bias_split_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BiasSplitGelu(x, b) -> the first half of x + b times the gelu of the second."""
     y = emit(inputs[0] + inputs[1])
@@ -59,11 +67,13 @@ def bias_split_gelu(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return columns(y, 0, width // 2) * gate
 
 
+@converts("BiasAdd", MICROSOFT)
 def bias_add(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BiasAdd(x, b, skip) -> x + b + skip."""
     return inputs[0] + inputs[1] + inputs[2]
 
 
+@converts("BiasDropout", MICROSOFT)
 def bias_dropout(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BiasDropout(x, b, residual) -> x + b + residual: nothing is dropped but in training."""
     x, bias, residual = inputs[0], inputs[1], inputs[2]
@@ -75,6 +85,7 @@ def bias_dropout(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.Tuple([y, kept][: outputs_of(attributes)])
 
 
+@converts("BiasSoftmax", MICROSOFT)
 def bias_softmax(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """BiasSoftmax(x, b) -> softmax(x + b) over all dimensions from `axis` on, joined.
 
@@ -87,23 +98,4 @@ def bias_softmax(inputs: Any, attributes: Attributes, opset: int) -> Any:
     if attributes.get("is_inner_broadcast", 0) and len(own) < len(shape):
         lead = len(own) - (len(shape) - axis)
         own = [*own[:lead], *[1] * (len(shape) - len(own)), *own[lead:]]
-    y = emit(x + relax.op.reshape(bias, own))
-    if axis == len(shape) - 1:
-        return relax.op.nn.softmax(y, -1)
-    rows = emit(relax.op.reshape(y, (*shape[:axis], -1)))
-    return relax.op.reshape(relax.op.nn.softmax(rows, -1), shape)
-
-
-#: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "BiasAdd": bias_add,
-    "BiasDropout": bias_dropout,
-    "BiasGelu": bias_gelu,
-    "BiasSoftmax": bias_softmax,
-    "BiasSplitGelu": bias_split_gelu,
-    "FastGelu": fast_gelu,
-    "Gelu": gelu,
-    "GemmFastGelu": gemm_fast_gelu,
-    "QuickGelu": quick_gelu,
-    "ScaledSiLU": scaled_silu,
-}
+    return joined_softmax(emit(x + relax.op.reshape(bias, own)), axis)

@@ -14,7 +14,7 @@ import numpy as np
 from tvm import relax
 
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, known, outputs_of, static_shape
+from ..base import MICROSOFT, Attributes, constant, converts, emit, known, outputs_of, static_shape
 from ..recurrent import columns
 from .heads import attend, continued, count_of, mask_of, split_heads
 from .quantized import matmul_to_float
@@ -23,6 +23,7 @@ from .quantized import matmul_to_float
 Projection = Callable[[int, int], Any]
 
 
+@converts("Attention", MICROSOFT)
 def attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Attention(x, w, b, mask, past, bias): self-attention with its projections."""
     x, weight, bias = inputs[0], inputs[1], inputs[2]
@@ -34,6 +35,7 @@ def attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _self_attention(project, weight, inputs[3], inputs[4], inputs[5], attributes)
 
 
+@converts("QAttention", MICROSOFT)
 def quantized_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QAttention(x, w, b, sx, sw, mask, zx, zw, past): Attention with projections of integers and their scales."""
     x, weight, bias, x_scale, scale, mask, x_zero, zero, past = (inputs[i] for i in range(9))
@@ -72,6 +74,7 @@ def _self_attention(
     return relax.Tuple([context, emit(relax.op.stack([key, value], axis=0))])
 
 
+@converts("MultiHeadAttention", MICROSOFT)
 def multi_head_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MultiHeadAttention(q, k, v, bias, mask, attention bias, past key, past value): without projections."""
     if inputs[8] is not None or inputs[9] is not None:
@@ -122,6 +125,7 @@ def _refuse(attributes: Attributes, *names: str) -> None:
             raise Refusal(f"attribute {name} is {attributes[name]}; only 0 works")
 
 
+@converts("RelativePositionBias", MICROSOFT)
 def relative_position_bias(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """RelativePositionBias(table, queries, keys) -> (1, heads, queries, keys): T5's bias by distance.
 
@@ -152,6 +156,7 @@ def _buckets(queries: int, keys: int, buckets: int, attributes: Attributes) -> A
     return constant((first + np.where(behind < exact, behind, far)).astype(np.int64))
 
 
+@converts("GatedRelativePositionBias", MICROSOFT)
 def gated_position_bias(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GatedRelativePositionBias(q, bias of q, position bias, w, b, a) -> (1 + u (r a - 1) + 1) * position bias.
 
@@ -170,13 +175,3 @@ def gated_position_bias(inputs: Any, attributes: Attributes, opset: int) -> Any:
     one, two = relax.const(1.0, "float32"), relax.const(2.0, "float32")
     inner = emit(r * eco - one)
     return (u * inner + two) * positions
-
-
-#: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "Attention": attention,
-    "GatedRelativePositionBias": gated_position_bias,
-    "MultiHeadAttention": multi_head_attention,
-    "QAttention": quantized_attention,
-    "RelativePositionBias": relative_position_bias,
-}

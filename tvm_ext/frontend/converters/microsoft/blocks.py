@@ -14,8 +14,8 @@ from tvm import relax, tirx
 from ....core.graph.relax_graph import dtype_of
 from ....ops.block_weights import Blocks, unpacked
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, known, once, static_shape
-from ..selection.rows import gather
+from ..base import MICROSOFT, Attributes, constant, converts, emit, known, once, static_shape
+from ..selection.indexing import gather
 
 #: Numbers that the 16 codes of bitsandbytes mean: floats of 4 bits, and quantiles of a normal distribution.
 _FP4: list[float] = [0.0, 0.005208333333, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25]
@@ -36,6 +36,7 @@ _DIGITS = 2
 _SAME = 2.0**-22
 
 
+@converts("MatMulNBits", MICROSOFT)
 def matmul_of_bits(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MatMulNBits(x, w, scales, zero points, groups, bias) of a weight that is known; summed in float32, or in whole
     numbers where it allows that. With groups, or in other floats, the weight is decoded when the model is read."""
@@ -145,6 +146,7 @@ def _decoded_rows(
     return (values - zeros.astype(np.float32)[:, owner]) * scales.astype(np.float32)[:, owner]
 
 
+@converts("MatMulBnb4", MICROSOFT)
 def matmul_of_codes(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MatMulBnb4(x, w, largest of each block) of a weight that is known: 16 codes, floats of 4 bits or quantiles."""
     x, rows, depth, block = inputs[0], int(attributes["N"]), int(attributes["K"]), int(attributes["block_size"])
@@ -163,6 +165,7 @@ def matmul_of_codes(inputs: Any, attributes: Attributes, opset: int) -> Any:
     )
 
 
+@converts("GatherBlockQuantized", MICROSOFT)
 def gather_blocks(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GatherBlockQuantized(table, indices, scales, zero points): rows of a known table, decoded."""
     table, scales = known(inputs[0], "data"), known(inputs[2], "scales")
@@ -231,11 +234,3 @@ def _is_packed(table: np.ndarray, blocks: int, axis: int, bits: int, block: int)
     if all(ways) and bits < 8 and not wide:
         raise Refusal(f"a table of {length} bytes, all below {1 << bits}, which may be packed or not")
     return ways[0] or bool(wide)
-
-
-#: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "GatherBlockQuantized": gather_blocks,
-    "MatMulBnb4": matmul_of_codes,
-    "MatMulNBits": matmul_of_bits,
-}

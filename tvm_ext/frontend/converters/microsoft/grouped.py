@@ -1,31 +1,40 @@
-"""GroupQueryAttention: several heads of queries share one of keys and values.
+"""GroupQueryAttention and PagedAttention: several heads of queries share one of keys and values.
 
 softmax(softcap(q k^T * scale) + mask + bias) v,   k, v: each head repeated for its queries
 
 A first prompt without a past becomes these operators; with a past, which has room for all that comes, the node becomes
 those of :mod:`tvm_ext.ops.kv_cache`.
+
+PagedAttention: tokens of several sequences in a row, over keys and values in pages that sequences may share.
+
+of token t:    sequence b, for which starts[b] <= t < starts[b + 1]      position past[b] + t - starts[b]
+
+onnxruntime has no kernel of it for CPUs.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of, numpy_of
-from ....ops.kv_cache import Append, Attention
+from ....ops.kv_cache import ROLES, Append, Attention
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, graph_of, outputs_of, scalar, static_shape, text
+from ..base import MICROSOFT, Attributes, constant, converts, emit, graph_of, outputs_of, scalar, static_shape, text
 from ..recurrent import columns
-from .heads import LEAST, count_of, joined_heads, scores_of, split_heads
+from .heads import LEAST, count_of, joined_heads, scale_of, scores_of, split_heads
 from .rotary import rows_at, turn
 
 #: Number of an input -> what it is, of those that belong to a cache that grows, or that onnxruntime's CPU lacks.
 _REFUSED = {12: "k_scale", 13: "v_scale", 14: "q_norm_weight", 15: "k_norm_weight", 16: "query_seqlens"}
+#: Names of the inputs of PagedAttention.
+_INPUTS = ("query", "key", "value", "key_cache", "value_cache", "cumulative_sequence_length", "past_seqlens",
+           "block_table", "cos_cache", "sin_cache")  # fmt: skip
 
 
+@converts("GroupQueryAttention", MICROSOFT)
 def group_query_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GroupQueryAttention(q, k, v, past key, past value, lengths - 1, total, cos, sin, positions, bias, sink).
 
@@ -58,57 +67,79 @@ def group_query_attention(inputs: Any, attributes: Attributes, opset: int) -> An
 
 def _cached(inputs: Any, attributes: Attributes, heads: int, groups: int) -> Any:
     """The outputs of a node with a past: the present is the past with new rows in it."""
-    operands = _rows_of(inputs, heads, groups)
+    operands = rows_of(inputs, heads, groups, rank=3)
     batch = static_shape(operands["query"], "the query")[0]
-    for role, number in (("past_key", 3), ("past_value", 4)):
-        had, size = static_shape(inputs[number], role), static_shape(operands[role], "an operand")[3]
+    for role, number in (("key", 3), ("value", 4)):
+        had, size = static_shape(inputs[number], f"past_{role}"), static_shape(operands[role], "an operand")[3]
         if (*had[:2], had[3]) != (batch, groups, size):
-            raise Refusal(f"{role} has shape {had}; ({batch}, {groups}, rows, {size}) fits")
+            raise Refusal(f"past_{role} has shape {had}; ({batch}, {groups}, rows, {size}) fits")
     if static_shape(inputs[3], "past_key")[2] != static_shape(inputs[4], "past_value")[2]:
         raise Refusal("past_key and past_value have room for unequal numbers of rows")
     if inputs[10] is not None:
         raise Refusal("attention_bias of an attention with a past, whose keys are counted at run time")
     operands["lengths"] = emit(relax.op.reshape(inputs[5], (batch,)))
     operands["total"] = emit(relax.op.reshape(inputs[6], (1,)))
-    turned = ("cos", "sin", "positions") if attributes.get("do_rotary", 0) else ()
-    operands |= {name: inputs[7 + i] for i, name in enumerate(("cos", "sin", "positions")) if name in turned}
-    if turned and 2 * static_shape(inputs[7], "the cosines")[1] > static_shape(operands["query"], "the query")[3]:
-        raise Refusal("more cosines than pairs in a head")
-    rotary = ("lengths", "total", *(name for name in turned if operands[name] is not None))
-    joint, interleaved = inputs[1] is None, bool(attributes.get("rotary_interleaved", 0))
-    names, rows = (
-        [*graph_of(attributes).node.input, *[""] * 5],
-        static_shape(inputs[7], "the cosines")[0] if turned else 0,
-    )
-    checked = {"source": names[5], "position_source": names[9], "turned": rows}
-    key = Append(rotary, heads if joint else 0, interleaved, **checked)
-    roles = tuple(role for role in rotary if role not in ("cos", "sin"))
-    value = Append(roles, heads + groups if joint else 0, **checked)
-    keys = emit(key.call({**operands, "past": inputs[3], "new": operands["past_key"]}))
-    values = emit(value.call({**operands, "past": inputs[4], "new": operands["past_value"]}))
+    if attributes.get("do_rotary", 0):
+        operands |= dict(zip(("cos", "sin", "positions"), inputs[7:10], strict=True))
     if inputs[11] is not None:
-        rotary, operands["sink"] = (*rotary, "sink"), emit(relax.op.reshape(inputs[11], (heads,)))
-    size = static_shape(operands["query"], "the query")[3]
-    says = Attention(
-        rotary, 0, interleaved, heads, float(attributes.get("scale", 0.0)) or 1.0 / math.sqrt(size),
-        float(attributes.get("softcap", 0.0)), max(int(attributes.get("local_window_size", -1)), 0),
-        bool(attributes.get("causal", 1)), bool(attributes.get("smooth_softmax", 0)),
-    )  # fmt: skip
-    context = emit(says.call({**operands, "keys": keys, "values": values}))
-    joined = emit(relax.op.reshape(context, (*static_shape(context, "the result")[:2], -1)))
-    return relax.Tuple([joined, keys, values][: outputs_of(attributes)])
+        operands["sink"] = emit(relax.op.reshape(inputs[11], (heads,)))
+    return over_cache(operands, inputs, attributes, sources=(5, 9))
 
 
-def _rows_of(inputs: Any, heads: int, groups: int) -> dict[str, Any]:
-    """Query, and new rows of keys and values, (batch, steps, heads, size); all three are one where they come as one."""
+def rows_of(inputs: Any, heads: int, groups: int, rank: int) -> dict[str, Any]:
+    """ "query", and new rows of "key" and "value", (batch, steps, heads, size); all are one where they come as one.
+
+    Args:
+        rank: of the operands: 3, or 2 of tokens, which are a batch of one step each.
+
+    Raises:
+        Refusal: their shapes are others.
+    """
     counts = (heads, groups, groups) if inputs[1] is not None else (heads + 2 * groups,)
     rows = []
     for x, count in zip(inputs, counts, strict=False):
         shape = static_shape(x, "an operand of attention")
-        if len(shape) != 3 or shape[2] % count:
-            raise Refusal(f"an operand of shape {shape}, which {count} heads do not divide")
-        rows.append(emit(relax.op.reshape(x, (*shape[:2], count, shape[2] // count))))
-    return dict(zip(("query", "past_key", "past_value"), rows if len(rows) == 3 else rows * 3, strict=True))
+        if len(shape) != rank or shape[-1] % count:
+            raise Refusal(f"an operand of shape {shape}; {rank} dimensions, the last one of {count} heads, fit")
+        lead = shape[:-1] if rank == 3 else (*shape[:-1], 1)
+        rows.append(emit(relax.op.reshape(x, (*lead, count, shape[-1] // count))))
+    return dict(zip(("query", "key", "value"), rows if len(rows) == 3 else rows * 3, strict=True))
+
+
+def over_cache(operands: dict[str, Any], inputs: Any, attributes: Attributes, sources: tuple[int, int]) -> Any:
+    """The outputs of a node over a cache: the attention, and keys and values with new rows in them.
+
+    Args:
+        operands: of :func:`rows_of`, and what else attention reads, by its role; None for what is left out.
+        inputs: of the node: the fourth and fifth are the past.
+        sources: numbers of the inputs that an error about a length, and a position, names.
+
+    Raises:
+        Refusal: a head has no room for all that is turned.
+    """
+    heads, groups = (count_of(attributes, name) for name in ("num_heads", "kv_num_heads"))
+    roles = tuple(role for role in ROLES if operands.get(role) is not None)
+    appended = tuple(role for role in roles if role != "sink")
+    size = static_shape(operands["query"], "the query")[3]
+    turned, pairs = static_shape(operands["cos"], "the cosines") if "cos" in roles else (0, 0)
+    if 2 * pairs > size:
+        raise Refusal("more cosines than pairs in a head")
+    joint, interleaved = inputs[1] is None, bool(attributes.get("rotary_interleaved", 0))
+    names = [*graph_of(attributes).node.input, *[""] * 5]
+    checked = {"source": names[sources[0]], "position_source": names[sources[1]], "turned": turned}
+    key = Append(appended, heads if joint else 0, interleaved, **checked)
+    rest = tuple(role for role in appended if role not in ("cos", "sin"))
+    value = Append(rest, heads + groups if joint else 0, **checked)
+    keys = emit(key.call({**operands, "past": inputs[3], "new": operands["key"]}))
+    values = emit(value.call({**operands, "past": inputs[4], "new": operands["value"]}))
+    says = Attention(
+        roles, 0, interleaved, heads, scale_of(attributes, size), float(attributes.get("softcap", 0.0)),
+        max(int(attributes.get("local_window_size", -1)), 0), bool(attributes.get("causal", 1)),
+        bool(attributes.get("smooth_softmax", 0)),
+    )  # fmt: skip
+    context = emit(says.call({**operands, "keys": keys, "values": values}))
+    joined = emit(relax.op.reshape(context, (*static_shape(inputs[0], "the query")[:-1], -1)))
+    return relax.Tuple([joined, keys, values][: outputs_of(attributes)])
 
 
 def _repeated(x: Any, heads: int) -> Any:
@@ -177,5 +208,43 @@ def _weights(scores: Any, sink: Any, smooth: bool) -> Any:
     return columns(emit(relax.op.nn.softmax(relax.op.concat([scores, column], -1), -1)), 0, keys)
 
 
-#: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {"GroupQueryAttention": group_query_attention}
+# ------------------------------------------------------------ pages
+@converts("PagedAttention", MICROSOFT)
+def paged_attention(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """PagedAttention(q, k, v, key pages, value pages, starts, lengths before, table, cos, sin).
+
+    q is (tokens, heads * size), or of all three where k and v are left out; pages are (pages, rows, kv_heads, size).
+    """
+    heads, groups = (count_of(attributes, name) for name in ("num_heads", "kv_num_heads"))
+    operands = rows_of(inputs, heads, groups, rank=2)
+    tokens, _, _, size = static_shape(operands["query"], "the query")
+    pages = static_shape(inputs[3], "key_cache")
+    if heads % groups or len(pages) != 4 or pages[2:] != (groups, size):
+        raise Refusal(f"key_cache of shape {pages}; (pages, rows, {groups}, {size}) fits")
+    if static_shape(inputs[4], "value_cache") != pages:
+        raise Refusal("key_cache and value_cache of unequal shapes")
+    operands |= _places(inputs, tokens)
+    if attributes.get("do_rotary", 0):
+        if inputs[8] is None or inputs[9] is None:
+            raise Refusal("do_rotary without cos_cache and sin_cache")
+        operands |= {"cos": inputs[8], "sin": inputs[9]}
+    return over_cache(operands, inputs, attributes, sources=(6, 7))
+
+
+def _places(inputs: Any, tokens: int) -> dict[str, Any]:
+    """The sequence of each token, its position, which is how many there are then, less one, and the table.
+
+    Raises:
+        Refusal: shapes that fit no number of sequences.
+    """
+    starts, before, table = (static_shape(inputs[number], _INPUTS[number]) for number in (5, 6, 7))
+    if len(table) != 2 or before != table[:1] or starts != (table[0] + 1,):
+        raise Refusal(f"{starts} starts, {before} lengths and a table of shape {table}; (b + 1), (b) and (b, n) fit")
+    place = constant(np.arange(tokens), "int32")
+    begun = relax.op.greater_equal(
+        emit(relax.op.reshape(place, (tokens, 1))), emit(relax.op.strided_slice(inputs[5], [0], [1], [table[0]]))
+    )
+    sequences = emit(relax.op.sum(emit(relax.op.astype(emit(begun), "int32")), 1))
+    first = emit(relax.op.take(inputs[5], sequences, 0, mode="clip"))
+    rows = emit(relax.op.take(inputs[6], sequences, 0, mode="clip"))
+    return {"lengths": emit(rows + emit(place - first)), "sequences": sequences, "table": inputs[7]}

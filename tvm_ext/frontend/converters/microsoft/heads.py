@@ -53,9 +53,13 @@ def joined_heads(x: Any) -> Any:
 
 def scores_of(query: Any, key: Any, attributes: Attributes) -> Any:
     """query key^T times `scale`, by default one over the root of the size of a head: (batch, heads, queries, keys)."""
-    scale = float(attributes.get("scale", 0.0)) or 1.0 / math.sqrt(static_shape(query, "the query")[3])
     scores = emit(relax.op.matmul(query, relax.op.permute_dims(key, [0, 1, 3, 2])))
-    return emit(scores * scalar(scale, scores))
+    return emit(scores * scalar(scale_of(attributes, static_shape(query, "the query")[3]), scores))
+
+
+def scale_of(attributes: Attributes, size: int) -> float:
+    """What scores of heads of a size are multiplied by: `scale`, or one over the root of the size."""
+    return float(attributes.get("scale", 0.0)) or 1.0 / math.sqrt(size)
 
 
 def attend(query: Any, key: Any, value: Any, addends: Sequence[Any], attributes: Attributes) -> tuple[Any, Any]:

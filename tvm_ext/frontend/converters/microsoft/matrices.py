@@ -12,7 +12,19 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of, shape_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, as_dtype, constant, emit, scalar, static_shape, text, widest
+from ..base import (
+    MICROSOFT,
+    Attributes,
+    Converter,
+    as_dtype,
+    constant,
+    converts,
+    emit,
+    scalar,
+    static_shape,
+    text,
+    widest,
+)
 from ..fourier import dft
 from ..recurrent import columns
 from .standard import activated, standard, without
@@ -21,6 +33,7 @@ from .standard import activated, standard, without
 _MOST_ROWS = 16
 
 
+@converts("FusedMatMul FusedMatMulActivation TransposeMatMul", MICROSOFT)
 def fused_matmul(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """FusedMatMul(a, b): a matmul of transposed operands, times alpha, and an activation behind it."""
     turned = (
@@ -44,11 +57,13 @@ def _turned(x: Any, batch: bool, last: bool) -> Any:
     return x if order == sorted(order) else emit(relax.op.permute_dims(x, order))
 
 
+@converts("FusedGemm", MICROSOFT)
 def fused_gemm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """FusedGemm(a, b, c): Gemm with an activation behind it."""
     return activated(emit(standard("Gemm", inputs, without(attributes, "activation"), 13)), attributes)
 
 
+@converts("Inverse", MICROSOFT)
 def inverse(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Inverse of square matrices, by elimination with the largest element of a column as pivot (Gauss and Jordan).
 
@@ -84,6 +99,7 @@ def _eliminated(both: Any, step: int, shape: list[int], dtype: str) -> Any:
     return emit(relax.op.where(here, unit, less))
 
 
+@converts("CDist", MICROSOFT)
 def distances(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """CDist(a, b) -> the euclidean distance of each row of a to each row of b, or its square."""
     metric = text(attributes, "metric", "sqeuclidean")
@@ -110,6 +126,7 @@ def _product(sign: float) -> Converter:
     return converter
 
 
+@converts("Rfft", MICROSOFT)
 def rfft(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Rfft(x) -> the first half of the spectrum of the last dimension, as pairs."""
     _check(attributes)
@@ -117,6 +134,7 @@ def rfft(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return dft([x, None], {"axis": len(static_shape(x, "a signal")) - 2, "onesided": 1}, 17)
 
 
+@converts("Irfft", MICROSOFT)
 def irfft(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Irfft(x) -> the signal of an even length whose half spectrum x is; not divided by its length."""
     _check(attributes)
@@ -134,16 +152,5 @@ def _check(attributes: Attributes) -> None:
         raise Refusal("a transform that is not onesided, or normalized, or of several dimensions")
 
 
-#: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "CDist": distances,
-    "ComplexMul": _product(1.0),
-    "ComplexMulConj": _product(-1.0),
-    "FusedGemm": fused_gemm,
-    "FusedMatMul": fused_matmul,
-    "FusedMatMulActivation": fused_matmul,
-    "Inverse": inverse,
-    "Irfft": irfft,
-    "Rfft": rfft,
-    "TransposeMatMul": fused_matmul,
-}
+converts("ComplexMul", MICROSOFT)(_product(1.0))
+converts("ComplexMulConj", MICROSOFT)(_product(-1.0))

@@ -12,7 +12,6 @@ and a model that was saved so runs, there as here, on the kind of processor that
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from tvm import relax
 
 from ....runtime.cpu import cpu_flags
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, known, static_shape
-from .standard import activated, channels_first, channels_last, same, standard, without
+from ..base import NCHWC, Attributes, constant, converts, emit, known, static_shape
+from .standard import channels_first, channels_last, fused_conv, same, standard, without
 
 
 @functools.cache
@@ -30,6 +29,7 @@ def block_size() -> int:
     return 16 if "avx512f" in cpu_flags() else 8
 
 
+@converts("ReorderInput", NCHWC)
 def reorder_input(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ReorderInput(x) -> x with channels of zeros up to a whole block; of NHWC with `channels_last`."""
     x = channels_first(inputs[0]) if attributes.get("channels_last", 0) else inputs[0]
@@ -39,18 +39,17 @@ def reorder_input(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.nn.pad(x, [0, 0, 0, missing, 0, 0, 0, 0])
 
 
+@converts("ReorderOutput", NCHWC)
 def reorder_output(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ReorderOutput(x) -> the first `channels` of x; in NHWC with `channels_last`."""
     y = emit(relax.op.strided_slice(inputs[0], [1], [0], [int(attributes["channels"])]))
     return channels_last(y) if attributes.get("channels_last", 0) else y
 
 
+@converts("Conv", NCHWC)
 def conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Conv(x, w, b, z) -> activation(conv(x, w, b) + z) of a weight in blocks, which must be known."""
-    weight = constant(_plain(known(inputs[1], "W")))
-    y = emit(standard("Conv", [inputs[0], weight, inputs[2]], without(attributes, "activation"), 11))
-    y = y if inputs[3] is None else emit(y + inputs[3])
-    return activated(y, attributes)
+    return fused_conv([inputs[0], constant(_plain(known(inputs[1], "W"))), inputs[2], inputs[3]], attributes, opset)
 
 
 def _plain(weight: np.ndarray) -> np.ndarray:
@@ -72,6 +71,7 @@ def _plain(weight: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(blocks.transpose(0, 5, 1, 4, 2, 3).reshape(weight.shape))
 
 
+@converts("Upsample", NCHWC)
 def upsample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Upsample(x) -> Resize by the attribute `scales`."""
     scales = constant(np.array(attributes["scales"]), "float32")
@@ -80,12 +80,5 @@ def upsample(inputs: Any, attributes: Attributes, opset: int) -> Any:
     )
 
 
-_POOLS: Sequence[str] = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
-#: Operator of the domain com.microsoft.nchwc -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "Conv": conv,
-    "ReorderInput": reorder_input,
-    "ReorderOutput": reorder_output,
-    "Upsample": upsample,
-    **{name: same(name) for name in _POOLS},
-}
+for _pool in ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"):
+    converts(_pool, NCHWC)(same(_pool))

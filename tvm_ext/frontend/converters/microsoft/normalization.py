@@ -12,15 +12,16 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, as_dtype, constant, emit, outputs_of, scalar, static_shape, text
+from ..base import MICROSOFT, Attributes, as_dtype, constant, converts, emit, outputs_of, scalar, static_shape, text
 from ..quantize import dequantize_linear
-from ..selection.rows import gather
+from ..selection.indexing import gather
 from .standard import channels_first, channels_last, standard
 
 #: What onnxruntime adds to a variance where a model does not say it.
 _EPSILON = 1e-12
 
 
+@converts("SkipLayerNormalization", MICROSOFT)
 def skip_layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """SkipLayerNormalization(x, skip, weight, shift, bias) -> the norm, mean, inverse deviation and the sum."""
     x, weight, shift = _sum(inputs[0], inputs[1], inputs[4]), inputs[2], inputs[3]
@@ -33,6 +34,7 @@ def skip_layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.Tuple([emit(y), emit(relax.op.mean(x, [-1], keepdims=True)), emit(inverse), x][:count])
 
 
+@converts("SkipSimplifiedLayerNormalization", MICROSOFT)
 def skip_rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """SkipSimplifiedLayerNormalization(x, skip, weight, bias) -> the norm, nothing, inverse deviation and the sum."""
     x, epsilon = _sum(inputs[0], inputs[1], inputs[3]), float(attributes.get("epsilon", _EPSILON))
@@ -40,6 +42,7 @@ def skip_rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.Tuple([y, inverse, inverse, x][: outputs_of(attributes)])
 
 
+@converts("SimplifiedLayerNormalization")
 def rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """SimplifiedLayerNormalization(x, weight) -> x / sqrt(mean of x x + epsilon) * weight; and what x is times."""
     epsilon = float(attributes.get("epsilon", 1e-5))
@@ -64,6 +67,7 @@ def _sum(x: Any, *others: Any) -> Any:
     return x
 
 
+@converts("GatedRMSNorm", MICROSOFT)
 def gated_rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GatedRMSNorm(x, weight, gate) -> the RMS norm of each group of elements, times silu or sigmoid of the gate."""
     x, weight, gate = inputs[0], inputs[1], inputs[2]
@@ -78,6 +82,7 @@ def gated_rms_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 # ------------------------------------------------------------ embeddings
+@converts("EmbedLayerNormalization", MICROSOFT)
 def embed_layer_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """EmbedLayerNormalization(words, segments, tables of words, positions, segments, weight, shift, mask, positions).
 
@@ -109,6 +114,7 @@ def _rows(table: Any, indices: Any) -> Any:
     return emit(gather([table, indices], {"axis": 0}, 13))
 
 
+@converts("QEmbedLayerNormalization", MICROSOFT)
 def quantized_embedding(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QEmbedLayerNormalization: EmbedLayerNormalization of tables, weight and shift of 8 bits."""
     words, segments, mask = inputs[0], inputs[1], inputs[7]
@@ -122,11 +128,13 @@ def quantized_embedding(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 # ------------------------------------------------------------ groups
+@converts("GroupNorm", MICROSOFT)
 def group_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GroupNorm(x, weight, shift): each group of channels normalized, and silu behind it where `activation` is 1."""
     return _group_norm(inputs[0], inputs[1], inputs[2], attributes)
 
 
+@converts("SkipGroupNorm", MICROSOFT)
 def skip_group_norm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """SkipGroupNorm(x, weight, shift, skip, bias): of the sum, which is the second output."""
     x, skip = inputs[0], inputs[3]
@@ -153,17 +161,3 @@ def _group_norm(x: Any, weight: Any, shift: Any, attributes: Attributes) -> Any:
     y = emit(standard("GroupNormalization", [channels_first(x) if last else x, weight, shift], stated, 21))
     y = channels_last(y) if last else y
     return emit(relax.op.nn.silu(y)) if attributes.get("activation", 0) else y
-
-
-#: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "EmbedLayerNormalization": embed_layer_norm,
-    "GatedRMSNorm": gated_rms_norm,
-    "GroupNorm": group_norm,
-    "QEmbedLayerNormalization": quantized_embedding,
-    "SkipGroupNorm": skip_group_norm,
-    "SkipLayerNormalization": skip_layer_norm,
-    "SkipSimplifiedLayerNormalization": skip_rms_norm,
-}
-#: Operator of onnxruntime in the standard domain -> converter.
-INTERNAL: dict[str, Converter] = {"SimplifiedLayerNormalization": rms_norm}

@@ -14,8 +14,9 @@ from typing import Any
 
 from tvm import relax
 
-from ..base import Attributes, Converter, emit, scalar, static_shape, stock
+from ..base import MICROSOFT, Attributes, Converter, converts, emit, scalar, static_shape, stock
 from ..images.pooling import with_first_window
+from ..normalization import joined_softmax
 from ..quantize import dequantize_linear, dynamic_quantize_linear, quantize_linear
 from ..quantized import less_zero_point, qlinear_conv, requantized
 from .standard import channels_first, channels_last, without
@@ -50,6 +51,7 @@ def _operands(inputs: Any) -> tuple[Any, ...]:
     return tuple(scalar(0, operands[0]) if k in (2, 5, 7) and x is None else x for k, x in enumerate(operands))
 
 
+@converts("QLinearAdd", MICROSOFT)
 def add(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearAdd -> round(a ra + (b rb + (zy - (ra za + rb zb)))) with ra = sa / sy and rb = sb / sy."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = _operands(inputs)
@@ -60,6 +62,7 @@ def add(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _nearest(emit(_float(a) * left + rest), y_zero)
 
 
+@converts("QLinearMul", MICROSOFT)
 def multiply(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearMul -> round((a - za) (b - zb) r + zy) with r = sa sb / sy; the product of two differences is exact."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = _operands(inputs)
@@ -69,6 +72,7 @@ def multiply(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _nearest(emit(real + _float(y_zero)), y_zero)
 
 
+@converts("QLinearGlobalAveragePool", MICROSOFT)
 def global_average_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearGlobalAveragePool -> quantize(sum(x - zx) r, 1, zy), r = sx / (sy n); sums are exact up to n = 65,000."""
     x, x_scale, y_scale = inputs[0], inputs[1], inputs[3]
@@ -109,13 +113,11 @@ def _leaky_relu(x: Any, attributes: Attributes) -> Any:
 
 def _softmax(x: Any, attributes: Attributes) -> Any:
     """Over one axis; as before opset 13 over all dimensions from it on, where `opset` says so."""
-    axis, shape = int(attributes.get("axis", -1)), static_shape(x, "the input of QLinearSoftmax")
-    if int(attributes.get("opset", 13)) >= 13 or axis in (-1, len(shape) - 1):
-        return relax.op.nn.softmax(x, axis)
-    rows = emit(relax.op.flatten(x) if axis == 0 else relax.op.reshape(x, [*shape[: axis % len(shape)], -1]))
-    return relax.op.reshape(relax.op.nn.softmax(rows, -1), shape)
+    softmax = relax.op.nn.softmax if int(attributes.get("opset", 13)) >= 13 else joined_softmax
+    return softmax(x, int(attributes.get("axis", -1)))
 
 
+@converts("QLinearConcat", MICROSOFT)
 def concat(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearConcat(sy, zy, x1, s1, z1, x2, s2, z2, ...): all in the scale of y."""
     operands = list(inputs)
@@ -123,6 +125,7 @@ def concat(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return _whole(emit(relax.op.concat(parts, int(attributes["axis"]))), operands[0], operands[1])
 
 
+@converts("QLinearWhere", MICROSOFT)
 def where(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearWhere(condition, x, sx, zx, y, sy, zy, sz, zz): both in the scale of z, then one of them."""
     either = [emit(_whole(_real(*inputs[i : i + 3]), inputs[7], inputs[8])) for i in (1, 4)]
@@ -134,6 +137,7 @@ def _mean(x: Any, attributes: Attributes) -> Any:
     return relax.op.mean(x, axes, bool(attributes.get("keepdims", 1)))
 
 
+@converts("QLinearConv", MICROSOFT)
 def convolution(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QLinearConv of ONNX; with `channels_last` of a tensor whose channels are last."""
     attributes, last = without(attributes, "channels_last"), attributes.get("channels_last", 0)
@@ -143,6 +147,7 @@ def convolution(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return channels_last(emit(qlinear_conv(operands, attributes, opset)))
 
 
+@converts("QGemm", MICROSOFT)
 def gemm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """QGemm(a, sa, za, b, sb, zb, c, sy, zy): c is int32 in the scale sa * sb; without sy the result is float32."""
     a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = (inputs[i] for i in range(9))
@@ -160,6 +165,7 @@ def gemm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return requantized(sums, emit(factor / y_scale), y_zero)
 
 
+@converts("MatMulIntegerToFloat", MICROSOFT)
 def matmul_to_float(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MatMulIntegerToFloat(a, b, sa, sb, za, zb, bias) -> (a - za) (b - zb) * sa * sb + bias."""
     a, b, a_scale, b_scale, a_zero, b_zero, bias = (inputs[i] for i in range(7))
@@ -168,6 +174,7 @@ def matmul_to_float(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return real if bias is None else real + bias
 
 
+@converts("DynamicQuantizeMatMul", MICROSOFT)
 def dynamic_matmul(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DynamicQuantizeMatMul(x, b, sb, zb, bias): x is quantized by its own range."""
     b, b_scale, b_zero, bias = (inputs[i] for i in range(1, 5))
@@ -175,22 +182,10 @@ def dynamic_matmul(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return matmul_to_float([x, b, scale, b_scale, zero, b_zero, bias], attributes, opset)
 
 
-#: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "DequantizeLinear": dequantize_linear,
-    "DynamicQuantizeMatMul": dynamic_matmul,
-    "MatMulIntegerToFloat": matmul_to_float,
-    "QGemm": gemm,
-    "QLinearAdd": add,
-    "QLinearAveragePool": _of_one("AveragePool", _average_pool, _shifted),
-    "QLinearConcat": concat,
-    "QLinearConv": convolution,
-    "QLinearGlobalAveragePool": global_average_pool,
-    "QLinearLeakyRelu": _of_one("LeakyRelu", _leaky_relu, _whole),
-    "QLinearMul": multiply,
-    "QLinearReduceMean": _of_one("ReduceMean", _mean, _whole),
-    "QLinearSigmoid": _of_one("Sigmoid", lambda x, attributes: relax.op.sigmoid(x), _whole),
-    "QLinearSoftmax": _of_one("Softmax", _softmax, _whole),
-    "QLinearWhere": where,
-    "QuantizeLinear": quantize_linear,
-}
+converts("DequantizeLinear", MICROSOFT)(dequantize_linear)
+converts("QLinearAveragePool", MICROSOFT)(_of_one("AveragePool", _average_pool, _shifted))
+converts("QLinearLeakyRelu", MICROSOFT)(_of_one("LeakyRelu", _leaky_relu, _whole))
+converts("QLinearReduceMean", MICROSOFT)(_of_one("ReduceMean", _mean, _whole))
+converts("QLinearSigmoid", MICROSOFT)(_of_one("Sigmoid", lambda x, attributes: relax.op.sigmoid(x), _whole))
+converts("QLinearSoftmax", MICROSOFT)(_of_one("Softmax", _softmax, _whole))
+converts("QuantizeLinear", MICROSOFT)(quantize_linear)

@@ -8,13 +8,14 @@ import numpy as np
 from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of, numpy_of
-from ....ops.quantized_numpy import dequantized
-from ..base import Attributes, Converter, constant, emit, scalar, static_shape
+from ....ops.conversion import dequantized
+from ..base import MICROSOFT, Attributes, constant, converts, emit, scalar, static_shape
 from ..quantize import dequantize_linear
 from ..recurrent import Weights, between, converted
 from .quantized import dynamic_matmul
 
 
+@converts("DynamicQuantizeLSTM", MICROSOFT)
 def dynamic_lstm(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """DynamicQuantizeLSTM: an LSTM whose inputs, all steps together, and states are quantized by their own range."""
     directions = range(static_shape(inputs[1], "the weight")[0])
@@ -51,7 +52,3 @@ def _decoded(matrix: Any, scale: Any, zero: Any) -> Any:
         real = emit(dequantize_linear([matrix, scale, zero], {"axis": 1}, 0))
         return emit(relax.op.permute_dims(real))
     return constant(dequantized(q, factor, point, 1).T)
-
-
-#: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {"DynamicQuantizeLSTM": dynamic_lstm}

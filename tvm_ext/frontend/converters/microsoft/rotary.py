@@ -14,12 +14,13 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, static_shape
+from ..base import MICROSOFT, Attributes, constant, converts, emit, static_shape
 from ..recurrent import columns
-from ..selection.rows import gather
+from ..selection.indexing import gather
 from .heads import joined_heads, split_heads
 
 
+@converts("RotaryEmbedding", MICROSOFT)
 def rotary_embedding(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """RotaryEmbedding(x, positions, cos, sin) of (batch, sequence, hidden) or (batch, heads, sequence, size)."""
     x, positions, cos, sin = (inputs[i] for i in range(4))
@@ -84,7 +85,3 @@ def turn(x: Any, tables: tuple[Any, Any], interleaved: bool) -> Any:
     else:
         whole = emit(relax.op.concat(turned, -1))
     return whole if 2 * half == size else emit(relax.op.concat([whole, columns(x, 2 * half, size)], -1))
-
-
-#: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {"RotaryEmbedding": rotary_embedding}

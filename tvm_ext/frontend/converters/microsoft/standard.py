@@ -13,8 +13,24 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of, shape_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, as_dtype, constant, emit, known, operands, scalar, static_shape, stock, text
+from ..base import (
+    MICROSOFT,
+    Attributes,
+    Converter,
+    as_dtype,
+    constant,
+    converts,
+    emit,
+    known,
+    operands,
+    scalar,
+    static_shape,
+    stock,
+    text,
+)
 from ..images.pooling import with_first_window
+from ..quantized import less_zero_point
+from ..rows import own_converter
 
 #: The version of ONNX whose operators are meant.
 _OPSET = 13
@@ -22,8 +38,6 @@ _OPSET = 13
 
 def standard(op_type: str, inputs: Sequence[Any], attributes: Attributes, opset: int = _OPSET) -> Any:
     """What the converter of ONNX's operator of this name makes of a node."""
-    from ..registry import own_converter
-
     if (own := own_converter(op_type)) is None:
         return stock(op_type, inputs, attributes, opset)
     return own(operands(inputs), attributes, opset)
@@ -69,6 +83,7 @@ def same(op_type: str, opset: int = _OPSET) -> Converter:
     return converter
 
 
+@converts("GatherND", MICROSOFT)
 def gather_nd(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """GatherND of ONNX, with indices of 32 bits too."""
     return standard("GatherND", [inputs[0], as_dtype(inputs[1], "int64")], attributes, _OPSET)
@@ -92,6 +107,7 @@ def without(attributes: Attributes, *prefixes: str) -> Attributes:
     return {name: value for name, value in attributes.items() if not name.startswith(prefixes)}
 
 
+@converts("FusedConv", MICROSOFT)
 def fused_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """FusedConv(x, w, b, z): a convolution with a sum and an activation behind it."""
     y = emit(standard("Conv", [inputs[0], inputs[1], inputs[2]], without(attributes, "activation"), 11))
@@ -100,6 +116,7 @@ def fused_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return activated(y, attributes)
 
 
+@converts("NhwcConv NhwcFusedConv", MICROSOFT)
 def nhwc_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """NhwcConv and NhwcFusedConv: FusedConv of tensors with channels last; the weight is ONNX's."""
     rest = None if inputs[3] is None else channels_first(inputs[3])
@@ -107,12 +124,14 @@ def nhwc_conv(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return channels_last(emit(fused_conv(operands, attributes, opset)))
 
 
+@converts("NhwcMaxPool", MICROSOFT)
 def nhwc_max_pool(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """NhwcMaxPool: MaxPool of a tensor with channels last."""
     x = channels_first(inputs[0])
     return channels_last(emit(standard("MaxPool", [x], with_first_window(x, attributes))))
 
 
+@converts("ConvTransposeWithDynamicPads", MICROSOFT)
 def conv_transpose(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ConvTransposeWithDynamicPads(x, w, pads, b): ConvTranspose with pads that must be known."""
     pads = attributes.get("pads") if inputs[2] is None else [int(p) for p in known(inputs[2], "Pads").reshape(-1)]
@@ -121,11 +140,13 @@ def conv_transpose(inputs: Any, attributes: Attributes, opset: int) -> Any:
 
 
 # ------------------------------------------------------------ movement
+@converts("ExpandDims", MICROSOFT)
 def expand_dims(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ExpandDims(x, axis): a dimension of 1 at an axis that must be known."""
     return relax.op.expand_dims(inputs[0], int(known(inputs[1], "axis").reshape(-1)[0]))
 
 
+@converts("UnfoldTensor", MICROSOFT)
 def unfold(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """UnfoldTensor: slices of `size` elements of a dimension, `step` apart, in a dimension behind all others."""
     shape = static_shape(inputs[0], "what is unfolded")
@@ -139,12 +160,14 @@ def unfold(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.permute_dims(picked, [*rest, axis + 1])
 
 
+@converts("Range", MICROSOFT)
 def numbers(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Range(start, limit, delta) of ONNX; delta is 1 where it is left out."""
     delta = scalar(1, inputs[0]) if inputs[2] is None else inputs[2]
     return standard("Range", [inputs[0], inputs[1], delta], attributes)
 
 
+@converts("Pad", MICROSOFT)
 def pad(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Pad of ONNX, whose pads may be a matrix of one row and whose value a vector of one element."""
     pads, value = constant(known(inputs[1], "pads").reshape(-1)), inputs[2]
@@ -152,19 +175,20 @@ def pad(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return standard("Pad", [inputs[0], pads, value], attributes, 18)
 
 
+@converts("TorchEmbedding", MICROSOFT)
 def embedding(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TorchEmbedding(weight, indices): rows of the weight."""
     return standard("Gather", [inputs[0], inputs[1]], {"axis": 0})
 
 
 # ------------------------------------------------------------ integers
+@converts("MulInteger", MICROSOFT)
 def multiply_integers(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MulInteger(a, za, b, zb) -> (a - za) * (b - zb) in int32."""
-    from ..quantized import less_zero_point
-
     return less_zero_point(inputs[0], inputs[1]) * less_zero_point(inputs[2], inputs[3])
 
 
+@converts("ReduceSumInteger", MICROSOFT)
 def sum_integers(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ReduceSumInteger(x): the sum over axes in 32 bits."""
     wide = "uint32" if dtype_of(inputs[0]).startswith("u") else "int32"
@@ -172,6 +196,7 @@ def sum_integers(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.sum(relax.op.astype(inputs[0], wide), axes, bool(attributes.get("keepdims", 1)))
 
 
+@converts("MatMulInteger16", MICROSOFT)
 def matmul_integers(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """MatMulInteger16(a, b): a product of integers of 16 bits, summed in 32."""
     unsigned = all(dtype_of(x).startswith("u") for x in inputs[:2])
@@ -180,22 +205,5 @@ def matmul_integers(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.matmul(left, right, out_dtype=wide)
 
 
-#: Operator of the domain com.microsoft -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "ConvTransposeWithDynamicPads": conv_transpose,
-    "ExpandDims": expand_dims,
-    "FusedConv": fused_conv,
-    "GatherND": gather_nd,
-    "GridSample": same("GridSample", 16),
-    "MatMulInteger16": matmul_integers,
-    "MulInteger": multiply_integers,
-    "NhwcConv": nhwc_conv,
-    "NhwcFusedConv": nhwc_conv,
-    "NhwcMaxPool": nhwc_max_pool,
-    "Pad": pad,
-    "Range": numbers,
-    "ReduceSumInteger": sum_integers,
-    "TorchEmbedding": embedding,
-    "Trilu": same("Trilu", 14),
-    "UnfoldTensor": unfold,
-}
+converts("GridSample", MICROSOFT)(same("GridSample", 16))
+converts("Trilu", MICROSOFT)(same("Trilu", 14))

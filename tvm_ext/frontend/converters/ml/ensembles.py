@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from onnx import numpy_helper
 from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, text
+from ..base import ML, Attributes, constant, converts, emit, scalar, text
 from .features import floats
-from .scores import TRANSFORMS, best_label, both, label_above, labels_of, opposite, post_transform, transformed
+from .scores import TRANSFORMS, best_label, both, label_above, labels_of, post_transform, transformed
 from .trees import MODES, Forest, aggregated, forest, leaves, numbered, reals
 
 
+@converts("TreeEnsembleRegressor", ML)
 def regressor(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TreeEnsembleRegressor(x) -> (rows, targets) of float32; a single target is not transformed, as in onnxruntime."""
     targets = int(attributes.get("n_targets", 1))
@@ -36,6 +36,7 @@ def _scores(x: Any, trees: Forest, how: str, base: np.ndarray) -> Any:
     return emit(y + constant(base, dtype)) if base.size else y
 
 
+@converts("TreeEnsembleClassifier", ML)
 def classifier(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TreeEnsembleClassifier(x) -> label and scores of each row.
 
@@ -82,11 +83,12 @@ def _of_two(x: Any, trees: Forest, base: np.ndarray, weighted: np.ndarray, label
 
 def of_one(score: Any, kind: str, whole: float) -> Any:
     """Scores of two classes of that of the second: its opposites' logistic, or what is left of `whole`."""
-    first = opposite(score, 0.0 if kind == "LOGISTIC" else whole)
+    first = emit(scalar(0.0 if kind == "LOGISTIC" else whole, score) - score)
     return transformed(both(first, score), "LOGISTIC" if kind == "LOGISTIC" else "NONE")
 
 
 # ------------------------------------------------------------ version 5
+@converts("TreeEnsemble", ML)
 def ensemble(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TreeEnsemble(x) -> (rows, targets): inner nodes and leaves apart; a node may ask for membership in a set."""
     targets = int(attributes.get("n_targets", 1))
@@ -96,15 +98,11 @@ def ensemble(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return y if targets == 1 and kind != "PROBIT" else transformed(y, kind)
 
 
-def _tensor(attributes: Attributes, name: str) -> np.ndarray:
-    return np.asarray(numpy_helper.to_array(attributes[name])).reshape(-1) if name in attributes else np.zeros(0)
-
-
 def _apart(attributes: Attributes, targets: int) -> Forest:
     """The trees with leaves behind inner nodes, and a chain of nodes for each one that asks for membership."""
-    splits, modes = _tensor(attributes, "nodes_splits"), _tensor(attributes, "nodes_modes").astype(np.int64)
+    splits, modes = reals(attributes, "nodes_splits"), reals(attributes, "nodes_modes").astype(np.int64)
     features, inner = numbered(attributes, "nodes_featureids"), len(modes)
-    weights, ids = _tensor(attributes, "leaf_weights"), numbered(attributes, "leaf_targetids")
+    weights, ids = reals(attributes, "leaf_weights"), numbered(attributes, "leaf_targetids")
     ways = []
     for side in ("true", "false"):
         to, is_leaf = (numbered(attributes, f"nodes_{side}{part}") for part in ("nodeids", "leafs"))
@@ -124,7 +122,7 @@ def _apart(attributes: Attributes, targets: int) -> Forest:
         np.concatenate([modes, zeros]), np.concatenate([ways[0], own]), np.concatenate([ways[1], own]),
         np.concatenate([missing, zeros]), table,
     )  # fmt: skip
-    return _without_members(trees, _tensor(attributes, "membership_values"))
+    return _without_members(trees, reals(attributes, "membership_values"))
 
 
 def _without_members(trees: Forest, values: np.ndarray) -> Forest:
@@ -149,11 +147,3 @@ def _without_members(trees: Forest, values: np.ndarray) -> Forest:
         trees.splits[chain] = members
         trees.rights[chain] = [*chain[1:], last]
     return trees
-
-
-#: Operator of the domain ai.onnx.ml -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "TreeEnsemble": ensemble,
-    "TreeEnsembleClassifier": classifier,
-    "TreeEnsembleRegressor": regressor,
-}

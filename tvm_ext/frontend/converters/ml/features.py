@@ -14,8 +14,8 @@ from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, as_dtype, constant, emit, scalar, static_shape, text
-from ..selection.rows import gather
+from ..base import ML, Attributes, as_dtype, constant, converts, emit, scalar, static_shape, text
+from ..selection.indexing import gather
 
 #: From this version on a NaN is a key of a LabelEncoder as others are.
 _NAN_IS_A_KEY = 4
@@ -38,6 +38,7 @@ def no_strings(attributes: Attributes, *names: str) -> None:
             raise Refusal(f"{name}: strings are no tensors of a program", fix="give the model numbers for its strings")
 
 
+@converts("Scaler", ML)
 def scaler(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Scaler(x) -> (x - offset) * scale, of one number or one a feature, in float32."""
     x, width = floats(inputs[0]), static_shape(inputs[0], "the features")[-1]
@@ -49,6 +50,7 @@ def scaler(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return x
 
 
+@converts("Normalizer", ML)
 def normalizer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Normalizer(x) -> each row over its largest element, or over its norm of order 1 or 2; in float32.
 
@@ -69,6 +71,7 @@ def normalizer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return x / norm
 
 
+@converts("Binarizer", ML)
 def binarizer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Binarizer(x) -> 1 where x is above the threshold, else 0, in the dtype of x."""
     x = inputs[0]
@@ -76,6 +79,7 @@ def binarizer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.astype(above, dtype_of(x))
 
 
+@converts("Imputer", ML)
 def imputer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Imputer(x) -> x with a number for each element that is missing: NaN, or one that the attributes name."""
     x, width = inputs[0], static_shape(inputs[0], "the features")[-1]
@@ -89,6 +93,7 @@ def imputer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.where(emit(is_missing), constant(filling, dtype_of(x)), x)
 
 
+@converts("ArrayFeatureExtractor", ML)
 def extractor(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ArrayFeatureExtractor(x, i) -> the features i of each row."""
     x, picks = inputs[0], emit(relax.op.reshape(inputs[1], (-1,)))
@@ -99,6 +104,7 @@ def extractor(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return gather([x, picks], {"axis": len(static_shape(x, "the features")) - 1}, opset)
 
 
+@converts("FeatureVectorizer", ML)
 def vectorizer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """FeatureVectorizer(x1, x2, ...) -> all features of a row beside each other, in float32.
 
@@ -118,6 +124,7 @@ def vectorizer(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.concat(parts, 1)
 
 
+@converts("OneHotEncoder", ML)
 def one_hot(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """OneHotEncoder(x) -> 1 where x is the category, else 0, in a last dimension; only 0 where x is of none of them.
 
@@ -130,6 +137,7 @@ def one_hot(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.astype(hits, "float32")
 
 
+@converts("LabelEncoder", ML)
 def label_encoder(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """LabelEncoder(x) -> the value of the key that x is, or the default; of numbers."""
     keys, values, default = _mapping(attributes)
@@ -177,16 +185,3 @@ def _given(attributes: Attributes, part: str, kinds: Sequence[str]) -> Any:
 def _array(tensor: Any) -> np.ndarray:
     """A tensor that is an attribute."""
     return np.asarray(numpy_helper.to_array(tensor))
-
-
-#: Operator of the domain ai.onnx.ml -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "ArrayFeatureExtractor": extractor,
-    "Binarizer": binarizer,
-    "FeatureVectorizer": vectorizer,
-    "Imputer": imputer,
-    "LabelEncoder": label_encoder,
-    "Normalizer": normalizer,
-    "OneHotEncoder": one_hot,
-    "Scaler": scaler,
-}

@@ -11,13 +11,14 @@ import numpy as np
 from tvm import relax
 
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, scalar, static_shape, text
+from ..base import ML, Attributes, constant, converts, emit, scalar, static_shape, text
 from ..microsoft.matrices import distances
 from .ensembles import of_one
 from .features import floats, numbers
 from .scores import best_label, label_above, labels_of, post_transform, transformed
 
 
+@converts("LinearRegressor", ML)
 def regressor(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """LinearRegressor(x) -> (rows, targets); a single target is not transformed, as in onnxruntime."""
     targets = int(attributes.get("targets", 1))
@@ -42,6 +43,7 @@ def _rows(x: Any) -> Any:
     return emit(relax.op.expand_dims(x, 0)) if len(static_shape(x, "the rows")) == 1 else x
 
 
+@converts("LinearClassifier", ML)
 def classifier(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """LinearClassifier(x) -> label and scores of each row; one score, of two classes, is that of the second."""
     labels, width = labels_of(attributes, "classlabels_ints"), static_shape(_rows(inputs[0]), "the rows")[1]
@@ -54,6 +56,7 @@ def classifier(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.Tuple([best_label(scores, labels), transformed(scores, kind)])
 
 
+@converts("SVMRegressor", ML)
 def support_vectors(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """SVMRegressor(x) -> (rows, 1): kernels of x and each support vector, by their coefficients, and rho."""
     x = _rows(inputs[0])
@@ -87,11 +90,3 @@ def _kernel(x: Any, vectors: np.ndarray, kind: str, parameters: np.ndarray) -> A
     if kind == "SIGMOID":
         return emit(relax.op.tanh(shifted))
     raise Refusal(f"kernel_type {kind!r}; LINEAR, POLY, RBF and SIGMOID work")
-
-
-#: Operator of the domain ai.onnx.ml -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "LinearClassifier": classifier,
-    "LinearRegressor": regressor,
-    "SVMRegressor": support_vectors,
-}

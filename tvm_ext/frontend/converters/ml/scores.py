@@ -69,8 +69,3 @@ def label_above(score: Any, labels: np.ndarray, threshold: float) -> Any:
 def both(first: Any, second: Any) -> Any:
     """Scores of two classes beside each other."""
     return emit(relax.op.concat([first, second], -1))
-
-
-def opposite(score: Any, of: float) -> Any:
-    """`of` less a score."""
-    return emit(scalar(of, score) - score)

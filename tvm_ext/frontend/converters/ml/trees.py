@@ -111,7 +111,9 @@ def forest(attributes: Attributes, kind: str, targets: int) -> Forest:
         for way in (numbered(attributes, "nodes_truenodeids"), numbered(attributes, "nodes_falsenodeids"))
     )
     ids = zip(*(numbered(attributes, f"{kind}_{part}") for part in ("treeids", "nodeids", "ids")), strict=True)
-    weights = _table(len(trees), targets)
+    if len(trees) * targets > _MOST_WEIGHTS:
+        raise Refusal(f"{len(trees)} nodes for {targets} targets; tables of up to {_MOST_WEIGHTS} weights work")
+    weights = np.full((len(trees), targets), np.nan)
     for (tree, node, target), weight in zip(ids, reals(attributes, f"{kind}_weights"), strict=True):
         at = place.get((int(tree), int(node)), -1)
         if at < 0 or not 0 <= target < targets:
@@ -124,12 +126,6 @@ def forest(attributes: Attributes, kind: str, targets: int) -> Forest:
         np.array([0 if n == "LEAF" else MODES.index(n) for n in names]), left, right,
         missing if missing.size else np.zeros(len(trees), np.int64), weights,
     )  # fmt: skip
-
-
-def _table(nodes: int, targets: int) -> np.ndarray:
-    if nodes * targets > _MOST_WEIGHTS:
-        raise Refusal(f"{nodes} nodes for {targets} targets; tables of up to {_MOST_WEIGHTS} weights work")
-    return np.full((nodes, targets), np.nan)
 
 
 # ------------------------------------------------------------ what is computed

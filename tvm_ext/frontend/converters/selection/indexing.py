@@ -1,4 +1,4 @@
-"""Operators that choose, place, reverse or count elements: Compress, OneHot, ReverseSequence, Range, EyeLike."""
+"""Operators that pick, choose, place, reverse or count elements: Gather, Compress, OneHot, ReverseSequence, Range."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import onnx
 from onnx import numpy_helper
 from tvm import relax, te, tirx
 
-from ....core.graph.relax_graph import dtype_of
+from ....core.graph.relax_graph import dtype_of, numpy_of, shape_of
 from ...checks.refusal import UNFIT, Refusal
 from ...known_values import LARGEST
-from ..base import Attributes, Converter, constant, emit, kernel, known, static_shape, text
+from ..base import Attributes, constant, converts, emit, kernel, known, static_shape, text
 
 
+@converts("Compress")
 def compress(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Compress(x, condition) -> the rows where the condition, which decides the shape, is true."""
     x, condition = inputs[0], known(inputs[1], "condition")
@@ -30,6 +31,7 @@ def compress(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.take(x, constant(rows.astype(np.int64)), int(axis), mode="wrap")
 
 
+@converts("OneHot")
 def one_hot(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """OneHot(indices, depth, values): values[1] where the new axis has the index, values[0] elsewhere.
 
@@ -52,6 +54,7 @@ def one_hot(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(compute, indices, values, name="one_hot")
 
 
+@converts("ReverseSequence")
 def reverse_sequence(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ReverseSequence(x, lengths): the first lengths[b] steps of every sequence, backwards; at most all of them."""
     x, lengths = inputs[0], inputs[1]
@@ -75,6 +78,7 @@ def reverse_sequence(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(compute, x, relax.op.astype(lengths, "int64"), name="reverse_sequence")
 
 
+@converts("TensorScatter")
 def tensor_scatter(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TensorScatter(cache, update, start): update[b] written into cache[b] from start[b] on; may wrap around."""
     cache, update, start = inputs[0], inputs[1], inputs[2]
@@ -98,6 +102,7 @@ def tensor_scatter(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(compute, cache, update, relax.op.astype(start, "int64"), name="tensor_scatter")
 
 
+@converts("EyeLike")
 def eye_like(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """EyeLike(x): ones on a diagonal, of the dtype stated or that of x."""
     rows, columns = static_shape(inputs[0], "the input of EyeLike")
@@ -114,6 +119,7 @@ def eye_like(inputs: Any, attributes: Attributes, opset: int) -> Any:
     )
 
 
+@converts("ConstantOfShape")
 def constant_of_shape(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ConstantOfShape(shape) -> broadcast_to(number, shape), which its readers take as the number."""
     number = numpy_helper.to_array(attributes["value"]).reshape(()) if "value" in attributes else np.float32(0)
@@ -121,6 +127,7 @@ def constant_of_shape(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return relax.op.broadcast_to(constant(number), relax.ShapeExpr(shape))
 
 
+@converts("Range")
 def arange(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """Range(start, limit, delta) -> a kernel of start + i * delta, which is no slower than reading it."""
     dtype = dtype_of(inputs[0])
@@ -138,27 +145,39 @@ def arange(inputs: Any, attributes: Attributes, opset: int) -> Any:
     return kernel(lambda: te.compute((count,), lambda i: first + i.astype(dtype) * step, name="out"), name="range")
 
 
+@converts("NonMaxSuppression NonZero Unique")
 def value_dependent(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """An operator whose output's size depends on values: refused with the reason."""
     raise Refusal("how much comes out depends on values, and a compiled program has fixed shapes", freeze=True)
 
 
+@converts("MelWeightMatrix")
 def all_known(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """An operator that is computed before the program is made, as `known_values` does where all inputs are known."""
     raise Refusal("all its inputs must be known when it is compiled", freeze=True)
 
 
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "Compress": compress,
-    "ConstantOfShape": constant_of_shape,
-    "EyeLike": eye_like,
-    "MelWeightMatrix": all_known,
-    "NonMaxSuppression": value_dependent,
-    "NonZero": value_dependent,
-    "OneHot": one_hot,
-    "Range": arange,
-    "ReverseSequence": reverse_sequence,
-    "TensorScatter": tensor_scatter,
-    "Unique": value_dependent,
-}
+@converts("Gather")
+def gather(inputs: Any, attributes: Attributes, opset: int) -> Any:
+    """Gather(x, i) -> take that wraps around: -1 is the last row, and no index leaves the tensor.
+
+    Stock TVM emits a `take` whose kernel reads foreign memory where an index is out of bounds (and says so on
+    stderr). ONNX defines indices from -n to n - 1; constant ones are checked here.
+    """
+    data, indices = inputs[0], inputs[1]
+    if isinstance(data, relax.ShapeExpr):
+        data = relax.op.shape_to_tensor(data)
+    if isinstance(indices, relax.ShapeExpr):
+        indices = relax.op.shape_to_tensor(indices)
+    axis, shape = int(attributes.get("axis", 0)), shape_of(data)
+    known = numpy_of(indices)
+    if known is not None and shape is not None:
+        indices = relax.const(_row_numbers(known, shape[axis]), str(known.dtype))
+    return relax.op.take(data, indices, axis, mode="wrap")
+
+
+def _row_numbers(indices: np.ndarray, rows: int) -> np.ndarray:
+    wrong = indices[(indices < -rows) | (indices >= rows)]
+    if wrong.size:
+        raise ValueError(f"index {wrong.flat[0]} lies outside -{rows} .. {rows - 1}")
+    return np.where(indices < 0, indices + rows, indices).astype(indices.dtype)

@@ -9,12 +9,13 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from ...checks.refusal import Refusal
-from ..base import Attributes, Converter, constant, emit, kernel, static_shape, text
+from ..base import Attributes, constant, converts, emit, kernel, static_shape, text
 
 #: N-grams times places of the result: a matrix of so many numbers is made.
 _MOST_PLACES = 1 << 26
 
 
+@converts("TfIdfVectorizer")
 def tfidf(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TfIdfVectorizer(x) -> counts (TF), weights of what is there (IDF), or their product (TFIDF).
 
@@ -83,7 +84,3 @@ def _counts(rows: Any, grams: Sequence[tuple[int, ...]], skips: int) -> Any:
         return te.compute([data.shape[0], len(grams)], element, name="out")
 
     return kernel(compute, rows, table, lengths, name="count_grams")
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"TfIdfVectorizer": tfidf}

@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax
 
 from ....core.graph.relax_graph import dtype_of
-from ..base import Attributes, Converter, as_dtype, constant, emit, operands, static_shape, stock, text
+from ..base import Attributes, Converter, as_dtype, constant, converts, emit, operands, static_shape, stock, text
 
 #: The version that renamed Scatter to ScatterElements; and that with "min" and "max", which onnxruntime takes before.
 _SCATTERS, _ORDERS = 11, 18
@@ -17,6 +17,7 @@ _SCATTERS, _ORDERS = 11, 18
 _NEUTRAL = {"add": 0, "mul": 1}
 
 
+@converts("Scatter")
 def scatter_elements(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """ScatterElements whose indices do not reach to the end of the data in some dimension other than the axis.
 
@@ -68,9 +69,5 @@ def _of_numbers(convert: Converter) -> Converter:
     return converter
 
 
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {
-    "Scatter": scatter_elements,
-    "ScatterElements": _of_numbers(scatter_elements),
-    "ScatterND": _of_numbers(scatter_nd),
-}
+converts("ScatterElements")(_of_numbers(scatter_elements))
+converts("ScatterND")(_of_numbers(scatter_nd))

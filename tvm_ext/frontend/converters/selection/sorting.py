@@ -10,12 +10,13 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from ....core.graph.relax_graph import dtype_of
-from ..base import Attributes, Converter, emit, kernel, stock
+from ..base import Attributes, converts, emit, kernel, stock
 
 #: What TVM's sort takes; of floats it has no order once one is NaN.
 _SORTED = ("int32", "int64")
 
 
+@converts("TopK")
 def top_k(inputs: Any, attributes: Attributes, opset: int) -> Any:
     """TopK of any dtype; `sorted=0` allows any order, so the sorted one. Stock TVM refuses it, and some dtypes."""
     x, dtype = inputs[0], dtype_of(inputs[0])
@@ -58,7 +59,3 @@ def _turned(x: Any) -> Any:
         )
 
     return kernel(compute, x, name="turned")
-
-
-#: Operator -> converter.
-CONVERTERS: dict[str, Converter] = {"TopK": top_k}

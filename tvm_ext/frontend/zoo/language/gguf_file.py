@@ -7,19 +7,16 @@ import os
 import struct
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 
 from ....core.errors import ModelError, naming
 from ....core.extras import extra
-from ..sizes import check_sizes
-from .caches import check_cache, with_caches
-from .graph import LlamaSizes, Pages, language_model
+from ..parameters import check_sizes
+from .graph import LlamaSizes, Pages, check_cache, language_model
 from .weights import BlockMatrix, Matrix, nibbles
-
-if TYPE_CHECKING:
-    import onnx
 
 #: Numbers of a block of the types that have such.
 _BLOCK = 32
@@ -53,7 +50,7 @@ def gguf(
     sizes = _sizes(Fields(reader, path), capacity)
     weights = {str(tensor.name): _matrix(tensor, path) for tensor in reader.tensors}
     shared = Pages.of(sequences, pages, sizes.capacity)
-    return with_caches(language_model(os.path.basename(os.fspath(path)), sizes, weights, every, exact, shared), cache)
+    return language_model(os.path.basename(os.fspath(path)), sizes, weights, every, exact, shared, cache)
 
 
 def _sizes(read: Fields, capacity: int) -> LlamaSizes:

@@ -10,21 +10,24 @@ logits = RMS norm of x by the embedding, or a matrix of its own
 
 Of several sequences at once, their tokens are the rows of one matrix, the attention is PagedAttention, and logits are
 those of the rows that are asked for.
+
+Of caches of float16 the attentions compute as a whole, which is the form in which onnxruntime has it: queries, new keys
+and values, cosines and sines are rounded in front of an attention, and its result is of float32 again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from ....core.errors import ModelError, OptionError
+from ....runtime.language.options import CACHES
 from .weights import BlockMatrix, Matrix, joined
-
-if TYPE_CHECKING:
-    import onnx
 
 _MICROSOFT = "com.microsoft"
 #: What `accuracy_level` says: products may be of 8-bit numbers, as wide as a kernel likes.
@@ -101,9 +104,15 @@ class Pages:
         return cls(sequences, pages or sequences * each + 1, PAGE, each)
 
 
+def check_cache(cache: str) -> None:
+    """Raise an OptionError for a type that caches cannot hold."""
+    if cache not in CACHES:
+        raise OptionError(f"cache={cache!r}: {' or '.join(CACHES)}", fix="cache='float16'")
+
+
 def language_model(
     name: str, sizes: LlamaSizes, weights: Mapping[str, Matrix], every: bool = False, exact: bool = False,
-    pages: Pages | None = None,
+    pages: Pages | None = None, cache: str = "float32",
 ) -> onnx.ModelProto:  # fmt: skip
     """The model of weights by their names in GGUF ("blk.0.attn_q.weight").
 
@@ -111,6 +120,7 @@ def language_model(
         every: logits of all tokens; else of the last one.
         exact: products of float32; else they may be of 8-bit numbers.
         pages: of several sequences; None for one.
+        cache: what caches hold, of :data:`CACHES`.
 
     Raises:
         ModelError: weights are missing, left over, or of another shape.
@@ -118,14 +128,16 @@ def language_model(
     """
     if every and pages:
         raise OptionError("every=True of several sequences", fix="they have logits where 'logit_rows' says")
-    graph = _Graph(sizes, weights, exact, pages)
+    graph = _Graph(sizes, weights, exact, pages, cache)
     graph.model(every)
     return graph.build(name, every)
 
 
 class _Graph:
-    def __init__(self, sizes: LlamaSizes, weights: Mapping[str, Matrix], exact: bool, pages: Pages | None) -> None:
-        self._sizes, self._weights, self._exact, self._pages = sizes, weights, exact, pages
+    def __init__(
+        self, sizes: LlamaSizes, weights: Mapping[str, Matrix], exact: bool, pages: Pages | None, cache: str
+    ) -> None:  # fmt: skip
+        self._sizes, self._weights, self._exact, self._pages, self._cache = sizes, weights, exact, pages, cache
         self._nodes: list[Any] = []
         self._initializers: list[Any] = []
         self._known: set[str] = set()
@@ -161,8 +173,8 @@ class _Graph:
             angles = angles / divisors
         rows = self._pages.each * self._pages.rows if self._pages else self._sizes.capacity
         turned = np.arange(rows)[:, None] / self._sizes.stretch * angles
-        self._constant("rope.cos", np.cos(turned).astype(np.float32))
-        self._constant("rope.sin", np.sin(turned).astype(np.float32))
+        self._constant("rope.cos", np.cos(turned).astype(np.float32).astype(self._cache))
+        self._constant("rope.sin", np.sin(turned).astype(np.float32).astype(self._cache))
 
     def _embedding(self) -> str:
         name, sizes = "token_embd.weight", self._sizes
@@ -202,17 +214,25 @@ class _Graph:
             operands = [self._multiply(h, f"{name}.attn_qkv", whole), "", ""]
         else:
             operands = [self._multiply(h, n.removesuffix(".weight"), m) for n, m in zip(names, parts, strict=True)]
+        result, narrow = f"{name}.attn.out", self._cache != "float32"
+        inside = f"{result}.float16" if narrow else result
+        if narrow:
+            operands = [part and self._cast(part, f"{part}.float16", f"{part}.cast", self._cache) for part in operands]
         past = [f"past_key_values.{layer}.{part}" for part in ("key", "value")]
         present = [f"present.{layer}.{part}" for part in ("key", "value")]
         lengths = ["seqlens_k", "total_sequence_length"]
         if self._pages:
             lengths = ["cumulative_sequence_length", "past_seqlens", "block_table"]
-        return self._node(
+        self._node(
             "PagedAttention" if self._pages else "GroupQueryAttention", f"{name}.attn",
             [*operands, *past, *lengths, "rope.cos", "rope.sin"], _MICROSOFT,
-            outputs=[f"{name}.attn.out", *present], num_heads=sizes.heads, kv_num_heads=sizes.kv_heads, do_rotary=1,
+            outputs=[inside, *present], num_heads=sizes.heads, kv_num_heads=sizes.kv_heads, do_rotary=1,
             rotary_interleaved=int(sizes.interleaved),
         )  # fmt: skip
+        return self._cast(inside, result, f"{result}.cast", "float32") if narrow else result
+
+    def _cast(self, x: str, output: str, name: str, dtype: str) -> str:
+        return self._node("Cast", name, [x], outputs=[output], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def _feed_forward(self, h: str, name: str) -> str:
         gate, up = (self._product(h, f"{name}.ffn_{part}.weight") for part in ("gate", "up"))
@@ -264,8 +284,6 @@ class _Graph:
 
     # ------------------------------------------------------------ the file
     def _constant(self, name: str, array: np.ndarray) -> str:
-        from onnx import numpy_helper
-
         if name not in self._known:
             self._known.add(name)
             self._initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
@@ -276,8 +294,6 @@ class _Graph:
         **attributes: Any,
     ) -> str:  # fmt: skip
         """A node; returns its first output."""
-        from onnx import helper
-
         outputs = list(outputs) or [f"{name}.out"]
         self._nodes.append(helper.make_node(operator, list(inputs), outputs, name, domain=domain, **attributes))
         return outputs[0]
@@ -288,8 +304,6 @@ class _Graph:
         Raises:
             ModelError: tensors that no node reads.
         """
-        from onnx import TensorProto, helper
-
         if extra := sorted(self._weights.keys() - self._used):
             raise ModelError(f"tensors of no Llama model: {', '.join(extra[:8])}", fix="give a model of that family")
         sizes, info, pages = self._sizes, helper.make_tensor_value_info, self._pages
@@ -309,10 +323,11 @@ class _Graph:
                 ("seqlens_k", "INT32", (1,)),
                 ("total_sequence_length", "INT32", ()),
             ]
-        inputs = [info(name, getattr(TensorProto, kind), sides) for name, kind, sides in fed]
-        inputs += [info(f"past_key_values.{n}", TensorProto.FLOAT, cache) for n in caches]
+        inputs = [info(name, getattr(TensorProto, code), sides) for name, code, sides in fed]
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(self._cache))
+        inputs += [info(f"past_key_values.{n}", kind, cache) for n in caches]
         logits = info("logits", TensorProto.FLOAT, shape)
-        outputs = [logits, *(info(f"present.{n}", TensorProto.FLOAT, cache) for n in caches)]
+        outputs = [logits, *(info(f"present.{n}", kind, cache) for n in caches)]
         graph = helper.make_graph(self._nodes, name, inputs, outputs, self._initializers)
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid(_MICROSOFT, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="tvm-ext")

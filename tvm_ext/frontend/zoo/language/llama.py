@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
 from ....core.errors import OptionError
-from ..parameters import Parameters, between, kaiming
-from ..sizes import check_sizes
-from .caches import check_cache, with_caches
-from .graph import LlamaSizes, Pages, language_model
+from ..parameters import Parameters, between, check_sizes, kaiming
+from .graph import LlamaSizes, Pages, check_cache, language_model
 from .weights import Matrix, in_blocks
-
-if TYPE_CHECKING:
-    import onnx
 
 #: Numbers with a scale of their own, as onnxruntime has kernels for.
 _BLOCKS = (16, 32, 64, 128, 256)
@@ -88,5 +83,4 @@ def llama(
             weights[f"blk.{layer}.{part}.weight"] = norm(f"blk.{layer}.{part}.weight")
     weights["output_norm.weight"] = norm("output_norm.weight")
     sizes = LlamaSizes(layers, hidden, heads, kv_heads, vocabulary, capacity)
-    model = language_model("llama", sizes, weights, every, exact, Pages.of(sequences, pages, capacity))
-    return with_caches(model, cache)
+    return language_model("llama", sizes, weights, every, exact, Pages.of(sequences, pages, capacity), cache)

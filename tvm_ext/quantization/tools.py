@@ -1,23 +1,25 @@
-"""Ranges of activations, by onnxruntime's calibrators: one sample at a time, so that memory holds one."""
+"""What onnxruntime's tools do: ranges of activations by its calibrators, a sample at a time, so that memory holds one;
+and a QDQ model of them by its quantizer.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import pathlib
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 
 from ..core.errors import InputError, UnsupportedError
 from .calibration import OneSample, Sample
+from .selection import FLOAT_RESULTS
 from .settings import QuantizeSettings
-
-if TYPE_CHECKING:
-    import onnx
 
 Tell = Callable[[str, int, int], None]
 
@@ -92,3 +94,53 @@ def _quiet() -> Iterator[None]:
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield
+
+
+# ------------------------------------------------------------ the model
+def quantized_model(
+    model: onnx.ModelProto, nodes: list[str], ranges: Any, settings: QuantizeSettings
+) -> tuple[onnx.ModelProto, list[str]]:
+    """A copy of a model with QuantizeLinear and DequantizeLinear around some nodes; weights are stored in 8 bits.
+
+    Args:
+        model: prepared.
+        nodes: names of the nodes to quantize, one at least.
+        ranges: what :func:`calibrate` returned.
+        settings: with `reduce_range` decided.
+
+    Returns:
+        The model, and onnxruntime's warnings about it.
+    """
+    from onnxruntime.quantization import QDQQuantizer, QuantType
+
+    copy = type(model)()
+    copy.CopyFrom(model)
+    chosen = set(nodes)
+    operators = sorted({node.op_type for node in copy.graph.node if node.name in chosen})
+    activations = QuantType.QUInt8 if settings.activations == "uint8" else QuantType.QInt8
+    options = {"OpTypesToExcludeOutputQuantization": list(FLOAT_RESULTS), "ForceQuantizeNoInputCheck": True}
+    with _warnings() as found:
+        quantizer = QDQQuantizer(
+            copy, settings.per_channel, bool(settings.reduce_range), QuantType.QInt8, activations, ranges, nodes, [],
+            operators, options,
+        )  # fmt: skip
+        quantizer.quantize_model()
+        quantizer.model.topological_sort()  # conversions of inputs come last else
+    return quantizer.model.model, list(dict.fromkeys(found))
+
+
+@contextlib.contextmanager
+def _warnings() -> Iterator[list[str]]:
+    """Warnings go to the root logger, which would make itself a handler that writes to stderr for good."""
+    found: list[str] = []
+
+    class Keeper(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record.getMessage())
+
+    root, keeper = logging.getLogger(), Keeper(logging.WARNING)
+    root.addHandler(keeper)
+    try:
+        yield found
+    finally:
+        root.removeHandler(keeper)
