@@ -18,7 +18,7 @@ OPERATOR_NAMES = {
     "tvm_ext/byoc/systolic/lowering/pooling.py::POOLINGS": "the back end's poolings, and how each reduces",
     "tvm_ext/core/numbers/storage.py::chain_of": "the forms of a decode, which core knows itself",
     "tvm_ext/frontend/checks/operators.py::_ALL_VERSIONS": "which own converters read more than the stock ones",
-    "tvm_ext/frontend/converters/microsoft/nchwc.py::_POOLS": "a domain's operators",
+    "tvm_ext/frontend/converters/microsoft/nchwc.py::_pool": "a domain's operators",
     "tvm_ext/frontend/converters/microsoft/standard.py::_ACTIVATIONS": "how a domain passes parameters of activations",
     "tvm_ext/frontend/empty.py::_SCATTERS": "what writes into its first operand: the rule of nothing written",
     "tvm_ext/passes/simplification/recognize_attention.py::_leads_to_matmul": "a pattern: scale and mask of attention",
