@@ -77,12 +77,10 @@ def checks_before(
 def _check_of(rewriter: Rewriter, call: Any, roots: Mapping[Any, Any]) -> Check | None:
     """The check that a call of a kernel makes; None if it refuses nothing."""
     kernel = rewriter.mod[call.args[0]] if op_name(call) == "relax.call_tir" else None
-    if not isinstance(kernel, tirx.PrimFunc):
+    if not isinstance(kernel, tirx.PrimFunc) or not _refuses(kernel.body):
         return None
     kept = [one for loop in nodes_of(kernel.body, tirx.For) if _refuses(loop) for one in nodes_of(loop, tirx.For)]
-    if not kept:
-        assert not _refuses(kernel.body), "a kernel refuses outside of a loop, which is not asked before others write"
-        return None
+    assert kept, "a kernel refuses outside of a loop, which is not asked before others write"
     body = tvm_ffi.structural_map(
         kernel.body,
         (tirx.For, lambda loop: loop if any(loop.same_as(one) for one in kept) else tirx.Evaluate(0)), order="pre",

@@ -304,10 +304,11 @@ def _updated(metadata: Metadata, rows: int) -> set[tuple[int, int]]:
     A batch of so many rows that is composed of several calls has none: each call would update once more what does not
     depend on the rows, and one that is refused would leave the states changed by those before it.
     """
-    if any(program.batch for program in metadata.programs) and all(p.batch != rows for p in metadata.programs):
+    batches = {program.batch for program in metadata.programs}
+    symbolic = any(batches)
+    if symbolic and rows not in batches:
         return set()
     common = set.intersection(*(set(program.updates) for program in metadata.programs))
-    symbolic = any(program.batch for program in metadata.programs)
     return {pair for pair in common if not symbolic or metadata.inputs[pair[1]].batch_axis is not None}
 
 
