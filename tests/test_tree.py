@@ -1,7 +1,5 @@
 """How large the tree is: modules in a folder, lines of a room; and in what order its tests run."""
 
-from __future__ import annotations
-
 import ast
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """`tvm-ext tune`: what it prints, its exit codes, and that no end of it loses a record."""
 
-from __future__ import annotations
-
 import json
 import os
 import pathlib

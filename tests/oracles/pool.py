@@ -3,8 +3,6 @@
 A worker that is left over serves the next call of its service: to start one takes as long as many cases.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pathlib

@@ -1,7 +1,5 @@
 """A crash or an endless loop costs one case."""
 
-from __future__ import annotations
-
 import os
 import signal
 from dataclasses import replace

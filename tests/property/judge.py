@@ -1,7 +1,5 @@
 """One case through this library, onnxruntime, and where these two differ, through float64."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

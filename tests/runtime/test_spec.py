@@ -1,7 +1,5 @@
 """Tensor specs and metadata: JSON both ways, every wrong field named."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Sessions that measure for a moment only: no test looks at their times."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Tasks of a model: equal groups once, with all call sites; recipes that are worth it; work counted as stated."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.onnx_graphs import model, node, random, residual_network, value

@@ -1,7 +1,5 @@
 """A whole session: a small model is tuned with real workers, judged, and compiled with its log."""
 
-from __future__ import annotations
-
 import json
 import types
 

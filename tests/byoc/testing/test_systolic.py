@@ -1,7 +1,5 @@
 """The simulated systolic array passes the kit, and computes the same whatever its settings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Which outputs are inputs of the next call: as stated, or as their names tell."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

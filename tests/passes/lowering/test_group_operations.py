@@ -1,7 +1,5 @@
 """group-operations: what is fused behind which anchor, that numbers stay, and what must not be fused."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

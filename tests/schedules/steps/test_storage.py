@@ -1,7 +1,5 @@
 """Every recipe that computes in float32, with operands and results that are stored in narrow floats and in 8 bits."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Tasks for tests of measuring: what measurers see of a task, and nothing else."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Measuring on this machine: right and wrong candidates, hangs and crashes, and what is left behind."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal

@@ -1,7 +1,5 @@
 """Measuring through a tracker and servers on loopback; one of them is killed."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import signal

@@ -1,7 +1,5 @@
 """A plugin for workers, with which kernels run once and take as long as told, by candidate and round."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

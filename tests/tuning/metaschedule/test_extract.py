@@ -1,7 +1,5 @@
 """Kernels of a model, and their schedules back in its pipeline."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

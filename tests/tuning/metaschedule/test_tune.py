@@ -1,7 +1,5 @@
 """Sessions: what gets into the database, what does not, and what a session finds of the one before."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

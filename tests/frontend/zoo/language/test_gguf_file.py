@@ -1,7 +1,5 @@
 """GGUF files of every type of weights, written by the package `gguf`, against its own decoding in float64."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
