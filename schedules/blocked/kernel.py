@@ -157,8 +157,8 @@ def schedule_tiles(
         weight: name of the buffer of packed weights, to be prefetched a chunk ahead; None prefetches nothing.
         blocker: splits the loops; a tuner's own samples sizes, and prefetches nothing.
         image: name of the buffer of the padded image, if rows of taps that a tile has in the padding are left out.
-        data: name of the buffer of inputs (batch, blocks, pixels, inner) that L2 holds, of which a tile's are prefetched
-            a block ahead of the reduction where weights are prefetched; None prefetches none.
+        data: name of the buffer of inputs (batch, blocks, pixels, inner), of which L2 holds all and the reduction
+            reads each once a tile: the next block's are prefetched where weights are; None prefetches none.
 
     Returns:
         The loop over the units of one thread.
@@ -196,8 +196,8 @@ def schedule_tiles(
     if weight is not None and blocker is configured:  # a tuner that samples sizes has no chunk yet
         words = int(sch.get(o).extent) * problem.lanes  # of a step, 4 bytes each
         _prefetch(sch, problem, config, (qo, reduction[2], steps), weight, words, dot.group if dot else 1)
-        if data is not None:
-            lines = -(-config["tile_p"] * problem.inner * problem.word // LINE_BYTES)
+        if data is not None and problem.blocks > 1:
+            lines = -(-config["tile_p"] * problem.inner * 4 // LINE_BYTES)
             sch.annotate(reduction[2], INPUTS, [data, problem.pixels * problem.inner, lines])
     return unit
 
@@ -227,10 +227,9 @@ def _prefetch(
     if count > 1 or 2 * o + p <= o * p:
         ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
         lines = -(-problem.inner * words * problem.word // LINE_BYTES)
-        few = lines // int(sch.get(steps).extent)
-        import os
-        if few and few % count == 0 and few*int(sch.get(steps).extent)==lines and os.environ.get("FINE","1")=="1":
-            body, lines = steps, few
+        spread = int(sch.get(steps).extent) * count
+        if math.prod(problem.taps) == 1 and lines % spread == 0:
+            body, lines = steps, lines // spread * count
         sprinkle(sch, tiles, body, weight, ahead, lines, passing=problem.weights_in == "memory")
 
 

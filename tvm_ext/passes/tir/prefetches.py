@@ -70,7 +70,9 @@ def _prefetching_inputs(loop: tirx.For) -> tirx.For:
     return _asking(loop, INPUTS, *loop.annotations[INPUTS], 0, INTO_L1) if INPUTS in loop.annotations else loop
 
 
-def _asking(loop: tirx.For, annotation: str, name: Any, ahead: Any, lines: Any, skipped: Any, locality: int) -> tirx.For:
+def _asking(
+    loop: tirx.For, annotation: str, name: Any, ahead: Any, lines: Any, skipped: Any, locality: int
+) -> tirx.For:
     """The loop with prefetches of so many lines before its body: `skipped` lines behind the element that lies `ahead`
     of the first that the body reads."""
     buffer, index = _first_load(loop, str(name))
