@@ -67,7 +67,10 @@ def _prefetching(loop: tirx.For, share: Any, passing: int) -> tirx.For:
 
 
 def _prefetching_inputs(loop: tirx.For) -> tirx.For:
-    return _asking(loop, INPUTS, *loop.annotations[INPUTS], 0, INTO_L1) if INPUTS in loop.annotations else loop
+    if INPUTS not in loop.annotations:
+        return loop
+    name, ahead, lines = loop.annotations[INPUTS]
+    return _asking(loop, INPUTS, name, ahead, lines, 0, INTO_L1)
 
 
 def _asking(
