@@ -194,11 +194,7 @@ def schedule_tiles(
     unroll_and_vectorize(sch, *_last_three(sch, sch.decompose_reduction(tile, reduction[0])))
     steps = _steps(sch, problem, reduction[-1], blocking.unroll, image if blocker is configured else None)
     if weight is not None and blocker is configured:  # a tuner that samples sizes has no chunk yet
-        words = int(sch.get(o).extent) * problem.lanes  # of a step, 4 bytes each
-        _prefetch(sch, problem, config, (qo, reduction[2], steps), weight, words, dot.group if dot else 1)
-        if data is not None and problem.blocks > 1:
-            lines = -(-config["tile_p"] * problem.inner * 4 // LINE_BYTES)
-            sch.annotate(reduction[2], INPUTS, [data, problem.pixels * problem.inner, lines])
+        _prefetch(sch, problem, config, (qo, reduction[2], steps), (weight, data), dot.group if dot else 1)
     return unit
 
 
@@ -214,16 +210,26 @@ def _steps(sch: Schedule, problem: Problem, loop: Any, unroll: Any, image: str |
 
 
 def _prefetch(
-    sch: Schedule, problem: Problem, config: Config, loops: tuple[Any, Any, Any], weight: str, words: int, group: int
+    sch: Schedule,
+    problem: Problem,
+    config: Config,
+    loops: tuple[Any, Any, Any],
+    names: tuple[str, str | None],
+    group: int,
 ) -> None:
-    """Prefetch the next chunk's weights, unless one tile is all of a chunk and leaves no load slot free.
+    """Prefetch the next chunk's weights, unless one tile is all of a chunk and leaves no load slot free; and inputs.
 
     Args:
         loops: over the tiles of a chunk, over the taps of a block of the reduction, and over the steps of a tap.
-        words: of the weights of a step; group: elements of a word.
+        names: of the buffers of weights, and of inputs as `data` of :func:`schedule_tiles`.
+        group: elements of a word of the weights, 4 bytes each.
     """
-    tiles, body, steps = loops
+    (tiles, body, steps), (weight, data) = loops, names
     o, p, count = config["tile_o"], config["tile_p"], int(sch.get(tiles).extent)
+    words = o * problem.lanes
+    if data is not None and problem.blocks > 1:
+        lines = -(-p * problem.inner * 4 // LINE_BYTES)
+        sch.annotate(body, INPUTS, [data, problem.pixels * problem.inner, lines])
     if count > 1 or 2 * o + p <= o * p:
         ahead = config["chunk"] * math.prod(problem.taps) * problem.inner * words * group
         lines = -(-problem.inner * words * problem.word // LINE_BYTES)
