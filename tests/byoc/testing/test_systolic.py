@@ -22,7 +22,7 @@ def test_it_passes() -> None:
     ids=["int8", "output-stationary", "input-stationary"],
 )  # fmt: skip
 def test_outputs_of_the_models_under_other_settings(options: dict[str, Any]) -> None:
-    """Of all models in int8; each float32 model under one of the other dataflows, convolutions of int8 under both."""
+    """Of all models in int8; of each under one of the other dataflows, and of convolutions of int8 under both."""
     numbers = [case for case in cases(backend_named("systolic"), options) if case.check == "numbers"]
     if (dataflow := options["dataflow"]) != "ws":
         convolutions = [case for case in numbers if case.about.startswith("int8-conv")]
