@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tvm_ext.core.cost.estimate import Stream, bandwidth, level_of, seconds, thread_counts
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config
+from tvm_ext.core.recipe import Config, Machine
 
 from .problem import Problem, Units, shares_pixels
 

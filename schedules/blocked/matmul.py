@@ -16,10 +16,8 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.group import Param
-from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.precision import NARROW_FLOATS
-from tvm_ext.core.recipe import Config
+from tvm_ext.core.recipe import Config, Machine, Param
 
 from ..dots.instructions import Dot
 from ..steps.arguments import Arguments

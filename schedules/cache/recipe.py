@@ -10,11 +10,9 @@ from tvm.ir import Call, Op
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import seconds, thread_counts
-from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.errors import UnsupportedError
-from tvm_ext.core.group import SUMS, Group
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.core.group import SUMS
+from tvm_ext.core.recipe import Config, Group, Layouts, Machine, Miss, Recipe, Sharing
 from tvm_ext.ops.kv_cache import APPEND, ATTENTION, Attention
 
 from .append import CacheAppend

@@ -18,8 +18,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.recipe import Config
+from tvm_ext.core.recipe import Config, Layout
 
 from ..blocked import kernel as blocked
 from ..blocked.convolution import image_in_use

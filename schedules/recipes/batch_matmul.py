@@ -24,10 +24,7 @@ from tvm import te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import level_of, seconds
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss, Param
 
 from ..blocked import kernel as blocked
 from ..blocked.matmul import MatmulRecipe, matmul_kernel, matmul_problem, result_index, schedule_matmul

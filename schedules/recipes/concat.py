@@ -15,9 +15,7 @@ from tvm import relax, tirx
 from tvm.s_tir import Schedule
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layouts, Machine, Miss, Param, Recipe
 
 from ..steps.arguments import Arguments, building
 from ..steps.regions import Box, RegionMatch, RegionRecipe, source

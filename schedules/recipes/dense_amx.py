@@ -13,10 +13,7 @@ from collections.abc import Sequence
 
 from tvm import tirx
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ..amx.blocks import Blocks
 from ..amx.kernel import TileKernel

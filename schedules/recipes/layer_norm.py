@@ -15,11 +15,8 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.graph.relax_graph import scalar_of
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layouts, Machine, Match, Miss, Param, Recipe, VectorWork
 from tvm_ext.ops.scalars.strict_floats import times
 
 from ..steps import row_reduction

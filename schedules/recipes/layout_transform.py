@@ -29,8 +29,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.cost.estimate import bandwidth, level_of, seconds, threads_of
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
+from tvm_ext.core.recipe import Layout, Machine
 
 from ..steps.copies import Axis, axes_of
 from ..steps.copy_tiles import Span, Tile, choose, spans

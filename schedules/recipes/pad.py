@@ -10,9 +10,7 @@ from collections.abc import Iterator
 
 from tvm import tirx
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Miss
+from tvm_ext.core.recipe import Group, Machine, Miss
 
 from ..steps.regions import Box, RegionMatch, RegionRecipe, source
 

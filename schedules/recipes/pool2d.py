@@ -17,15 +17,10 @@ from typing import Any
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.cost.work import VectorWork
 from tvm_ext.core.graph.relax_graph import attrs_of
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
 from tvm_ext.core.numbers.precision import NARROW_FLOATS
 from tvm_ext.core.numbers.storage import STORED
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Match, Miss, Param, Recipe, Sharing, VectorWork
 
 from ..steps.arguments import Arguments
 from ..steps.epilogue import blocked_layouts

@@ -17,13 +17,10 @@ from tvm.ir import Call, Op
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import Stream, launch_seconds, level_of, seconds, thread_counts
-from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.errors import UnsupportedError
 from tvm_ext.core.graph.relax_graph import scalar_of
-from tvm_ext.core.group import SUMS, Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.core.group import SUMS
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss, Param, Recipe, Sharing
 from tvm_ext.ops.recurrence import NAME, Recurrence
 
 from ..steps.recurrent_kernel import RecurrentKernel, RecurrentMatch, Tile

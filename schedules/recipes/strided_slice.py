@@ -10,9 +10,7 @@ from typing import Any
 from tvm import relax
 from tvm.tirx import IntImm
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Miss
+from tvm_ext.core.recipe import Group, Machine, Miss
 
 from ..steps.regions import Box, RegionMatch, RegionRecipe, source
 

@@ -15,9 +15,7 @@ from tvm import te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.recipe import Layouts
+from tvm_ext.core.recipe import Group, Layout, Layouts, Param
 
 from .epilogue import Epilogue
 from .storage import Reader, decoder, reader

@@ -35,9 +35,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.group import Param
-from tvm_ext.core.recipe import Config, Layouts, Match
+from tvm_ext.core.recipe import Config, Layouts, Match, Param, Sharing
 from tvm_ext.ops.scalars.vector_math import exp_flushed
 
 from .arguments import building

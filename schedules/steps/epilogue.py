@@ -11,9 +11,7 @@ from tvm.ir import Call
 from tvm.tirx import FloatImm, IntImm
 
 from tvm_ext.core.graph.relax_graph import dtype_of, op_name, scalar_of, shape_of
-from tvm_ext.core.group import Group, Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.recipe import Layouts
+from tvm_ext.core.recipe import Group, Layout, Layouts, Param
 from tvm_ext.ops.scalars.expressions import let
 from tvm_ext.ops.scalars.operators import scalar_call
 from tvm_ext.ops.table import of

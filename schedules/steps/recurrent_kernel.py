@@ -28,9 +28,8 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvm_ext.core.group import Param
 from tvm_ext.core.layout import PackedGates
-from tvm_ext.core.recipe import Config, Layouts, Match
+from tvm_ext.core.recipe import Config, Layouts, Match, Param
 from tvm_ext.ops.recurrence import Recurrence
 
 from .arguments import building

@@ -18,11 +18,7 @@ from tvm.s_tir import Schedule
 from tvm.script.ir_builder import tirx as T
 
 from tvm_ext.core.cost.estimate import vector_threads
-from tvm_ext.core.cost.work import VectorWork
-from tvm_ext.core.group import Param
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Recipe
+from tvm_ext.core.recipe import Config, Layout, Layouts, Machine, Match, Param, Recipe, VectorWork
 
 from .arguments import Arguments, building
 from .epilogue import operand_layouts

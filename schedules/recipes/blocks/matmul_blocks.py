@@ -17,11 +17,7 @@ from tvm import tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import Stream, seconds, thread_counts
-from tvm_ext.core.cost.sharing import Sharing
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss, Recipe, Sharing
 from tvm_ext.ops.block_weights import NAME
 
 from ...blocked.matmul import streamed_rows

@@ -14,11 +14,7 @@ from typing import Any
 from tvm import tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.cost.work import VectorWork
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss, Recipe
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss, Recipe, VectorWork
 from tvm_ext.ops.block_weights import TAKE
 
 from ...steps.arguments import Arguments

@@ -24,10 +24,8 @@ import numpy as np
 from tvm import te, tirx
 from tvm.s_tir import Schedule
 
-from tvm_ext.core.group import Group
-from tvm_ext.core.layout import Layout, PackedWeight
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Miss
+from tvm_ext.core.layout import PackedWeight
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Miss
 
 from ...blocked import kernel as blocked
 from ...blocked.convolution import convolution_of, image_layouts, padded, schedule_padding

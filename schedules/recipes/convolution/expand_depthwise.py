@@ -24,12 +24,10 @@ from tvm import relax, te, tirx
 from tvm.s_tir import Schedule
 
 from tvm_ext.core.cost.estimate import seconds, thread_counts
-from tvm_ext.core.cost.sharing import Sharing
 from tvm_ext.core.graph.relax_graph import op_name
-from tvm_ext.core.group import CONSTANTS, GROUP, Group
-from tvm_ext.core.layout import Layout, PackedWeight
-from tvm_ext.core.machine import Machine
-from tvm_ext.core.recipe import Config, Layouts, Match, Miss, Recipe
+from tvm_ext.core.group import CONSTANTS, GROUP
+from tvm_ext.core.layout import PackedWeight
+from tvm_ext.core.recipe import Config, Group, Layout, Layouts, Machine, Match, Miss, Recipe, Sharing
 from tvm_ext.ops.table import of
 
 from ...blocked.convolution import Conv2dMatch

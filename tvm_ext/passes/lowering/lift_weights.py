@@ -12,10 +12,9 @@ import numpy as np
 from tvm import relax
 from tvm.ir import Call, GenericConst, GlobalVar, IRModule
 
-from tvm_ext.core.graph.relax_graph import Rewriter, array_of, op_name
+from tvm_ext.core.graph.relax_graph import Rewriter, array_of, op_name, with_body, with_main
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 
-from ...core.graph.relax_graph import with_body, with_main
 from ..steps.call_sites import note_call_sites
 from .kernel_interfaces import check_kernels
 

@@ -22,12 +22,11 @@ from tvm_ext.byoc.relax_view import RelaxView
 from tvm_ext.byoc.settings import Offloading
 from tvm_ext.core.cost.work import flops_of, flops_of_call
 from tvm_ext.core.graph.offload_plan import COMPILE_TIME, CPU, OffloadedRegion, OffloadPlan
-from tvm_ext.core.graph.relax_graph import DROP, Rewriter, bindings_of, iter_groups
+from tvm_ext.core.graph.relax_graph import DROP, Rewriter, bindings_of, iter_groups, with_body, with_main
 from tvm_ext.core.group import Group
 from tvm_ext.core.passes import CompileContext, Pass, PassResult
 from tvm_ext.core.plan import Kernel
 
-from ...core.graph.relax_graph import with_body, with_main
 from ..conditions import unique_names
 from .choose_recipes import allowed_matches, least_cost
 from .group_operations import GroupOperations, grouped_function
