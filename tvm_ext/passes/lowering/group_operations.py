@@ -71,8 +71,7 @@ class GroupOperations(Pass):
             if (group := last.get(binding.var)) is None and binding.var in inner:
                 return None
             if group is None:
-                rw.skip(grouper.why_not(binding))
-                return None
+                return rw.skip(grouper.why_not(binding))
             return _call(group, rw)
 
         result = rewriter.rewrite(visit)

@@ -98,8 +98,7 @@ def _of_constant(call: Call, site: Site) -> Any:
     if not is_constant(call.args[0]) or not all(is_constant(a) for a in call.args[1:]):
         return None
     if dtype_of(call.args[0]) in STORED and (why := _read_as_stored(site.var, call, site)):
-        site.rw.skip(f"stays {dtype_of(call.args[0])}: {why}")
-        return None
+        return site.rw.skip(f"stays {dtype_of(call.args[0])}: {why}")
     if any(view_of(a) is None for a in call.args) or not dtype_of(call.args[0]).strip("u").startswith("int"):
         return None
     site.rw.fire(
@@ -178,8 +177,7 @@ def _without_zero(weight: Any, zero_point: Any, axis: int | None, site: Site) ->
     shift = zero if axis is None else along(zero, axis, stored)
     whole = stored.astype(np.int64) - shift.astype(np.int64)
     if whole.min() < -128 or whole.max() > 127:
-        site.rw.skip("the weight less its zero point does not fit into int8")
-        return None
+        return site.rw.skip("the weight less its zero point does not fit into int8")
     site.rw.fire("a weight stored as int8, without a zero point")
     return constant(whole, "int8")
 
@@ -195,11 +193,9 @@ def _stored_again(call: Call, site: Site) -> Any:
     if encode is None or decode is None or encode.stored != decode.stored:
         return None
     if not encode.same(decode):
-        site.rw.skip("stored again in another scale or with another zero point")
-        return None
+        return site.rw.skip("stored again in another scale or with another zero point")
     if not decode.increases:
-        site.rw.skip("its scale is not known, or none of a number")
-        return None
+        return site.rw.skip("its scale is not known, or none of a number")
     site.take_over(call.args[0])
     site.rw.fire(f"{op_name(call).removeprefix('relax.')} of what it decodes: the stored tensor itself")
     return decode.call.args[0]

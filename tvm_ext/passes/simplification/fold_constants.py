@@ -62,8 +62,7 @@ def fold(binding: relax.VarBinding, rw: Rewriter) -> Any:
     operands = [_resolved(rw, a) for a in value.args]
     if _foldable(op_name(value), operands):
         if is_integer_weight(binding, rw):
-            rw.skip(f"a weight of {dtype_of(value.args[0])}, which its product widens as it reads it")
-            return None
+            return rw.skip(f"a weight of {dtype_of(value.args[0])}, which its product widens as it reads it")
         return _folded(value, binding.var.ty, operands, rw)
     return _with_shapes_inlined(value, operands, rw)
 
@@ -124,22 +123,18 @@ def _foldable(name: str, operands: list[Any]) -> bool:
 def _folded(call: Call, ty: Any, operands: list[Any], rw: Rewriter) -> Any:
     name = op_name(call)
     if (evaluator := of(name).numpy) is None:
-        rw.skip(_KEPT.get(name, f"{name} on constants, which has no evaluator"))
-        return None
+        return rw.skip(_KEPT.get(name, f"{name} on constants, which has no evaluator"))
     types = _tensor_types(ty)
     if types is None:
-        rw.skip(f"{name}: the result has no static shape, or a dtype numpy lacks")
-        return None
+        return rw.skip(f"{name}: the result has no static shape, or a dtype numpy lacks")
     growth = rw.ctx.facts.get(Growth)
     if growth.decided(rw.current, _grows(types, operands)) if growth else _grows(types, operands):
-        rw.skip(f"{name}: the result is over 1 MiB and over 4 times its operands")
-        return None
+        return rw.skip(f"{name}: the result is over 1 MiB and over 4 times its operands")
     try:
         result = evaluate(evaluator, call, [_value(a) for a in operands], types[0][1])
         new = _as_constants(result, types)
     except NotEvaluated as reason:
-        rw.skip(f"{name}: {reason}")
-        return None
+        return rw.skip(f"{name}: {reason}")
     rw.fire(f"{name.removeprefix('relax.')} of constants computed")
     return new
 

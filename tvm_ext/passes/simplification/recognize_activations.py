@@ -87,8 +87,7 @@ _DOUBLED = ("relax.nn.gelu", "relax.nn.gelu_tanh")
 def _scaled(found: tuple[str, Any, float], scale: float, gate: Any, x: relax.Var, site: Site) -> Any:
     name, result, factor = found
     if not site.sole(gate):
-        site.rw.skip(f"looks like {name}, but {gate.name} is read elsewhere too")
-        return None
+        return site.rw.skip(f"looks like {name}, but {gate.name} is read elsewhere too")
     site.take_over(gate, x)
     site.rw.fire(f"made one {name}")
     if scale * factor == 1.0:

@@ -65,8 +65,7 @@ def _attention(call: Call, site: Site) -> Any:
     found = _scores(softmax, weights, site)
     reason = found if isinstance(found, str) else _why_not(found, value, site)
     if reason or isinstance(found, str):
-        site.rw.skip(f"no attention: {reason}")
-        return None
+        return site.rw.skip(f"no attention: {reason}")
     for variable in (weights, *found.through):
         site.take_over(variable)
     site.rw.fire(f"attention of {len(found.masks)} masks, scale {found.scale:g}")

@@ -75,8 +75,7 @@ def _normalized(deviation: Any, variance: Any, site: Site) -> Any:
     if shape is None or not site.same_type(x):
         return None
     if (why := _refusal(found, shape, dtype_of(x))) is not None:
-        site.rw.skip(why)
-        return None
+        return site.rw.skip(why)
     extents = [shape[a] for a in found.axes]
     one, zero = (constant(np.full(extents, v, dtype_of(x))) for v in (1, 0))
     site.take_over(deviation, x)
@@ -180,8 +179,7 @@ def _with(norm: Call, gamma: np.ndarray, beta: np.ndarray, what: str, call: Call
     with np.errstate(over="ignore"):
         weights = [constant(v, dtype) for v in (gamma, beta)]
     if not all(np.isfinite(w.value.numpy()).all() for w in weights):
-        site.rw.skip(f"the {what} of the layer_norm would not be finite")
-        return None
+        return site.rw.skip(f"the {what} of the layer_norm would not be finite")
     site.take_over(next(a for a in call.args if not isinstance(a, GenericConst)))
     site.rw.fire(f"{what} taken into the layer_norm")
     return Call(norm.op, [norm.args[0], *weights], norm.attrs, norm.ty_args)

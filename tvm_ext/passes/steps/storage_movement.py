@@ -160,8 +160,7 @@ class Movement:
         if call is None or decode is None or shape is None:
             return None
         if decode.axis is not None and (axis := _joined(call, decode.axis, shape)) is None:
-            site.rw.skip("split along the axis of its scales")
-            return None
+            return site.rw.skip("split along the axis of its scales")
         if source not in self._splits:
             self._splits[source] = site.rw.emit(_as_it_is(call, decode))
         item = site.rw.emit(relax.TupleGetItem(self._splits[source], index))
@@ -177,8 +176,7 @@ def _concat(call: Call, site: Site) -> Any:
     if not decodes:
         return None
     if len(decodes) < len(operands) or not all(d.same(decodes[0]) for d in decodes):
-        site.rw.skip("concat: its operands are not all stored in one scale")
-        return None
+        return site.rw.skip("concat: its operands are not all stored in one scale")
     moved = relax.op.concat(relax.Tuple([d.call.args[0] for d in decodes]), attrs_of(call, ["axis"])["axis"])
     return _below(call, moved, decodes[0], operands, site)
 
@@ -192,8 +190,7 @@ def _below(call: Call, moved: Call | str, decode: Conversion, operands: Sequence
     if shape is None or (decode.axis is not None and axis is None):
         moved = "the axis of its scales does not survive" if shape is not None else "its shape is not known"
     if isinstance(moved, str):
-        site.rw.skip(f"{short}: {moved}")
-        return None
+        return site.rw.skip(f"{short}: {moved}")
     typed = site.rw.normalize(moved)
     constant = folded_call(typed, site.rw)
     stored = site.rw.emit(typed) if constant is None else constant
