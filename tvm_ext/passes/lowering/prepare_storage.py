@@ -178,8 +178,7 @@ def _without_zero(weight: Any, zero_point: Any, axis: int | None, site: Site) ->
     whole = stored.astype(np.int64) - shift.astype(np.int64)
     if whole.min() < -128 or whole.max() > 127:
         return site.rw.skip("the weight less its zero point does not fit into int8")
-    site.rw.fire("a weight stored as int8, without a zero point")
-    return constant(whole, "int8")
+    return site.replaced(constant(whole, "int8"), "a weight stored as int8, without a zero point")
 
 
 # ------------------------------------------------------------ conversions that do nothing
@@ -213,8 +212,7 @@ def _within(call: Call, site: Site) -> Any:
         low, high = 0.0, np.inf
     if not (low <= span[0] and span[1] <= high):
         return None
-    site.rw.fire(f"no stored value is outside of {low:g} .. {high:g}")
-    return call.args[0]
+    return site.replaced(call.args[0], f"no stored value is outside of {low:g} .. {high:g}")
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {

@@ -68,8 +68,7 @@ def _attention(call: Call, site: Site) -> Any:
         return site.rw.skip(f"no attention: {reason}")
     for variable in (weights, *found.through):
         site.take_over(variable)
-    site.rw.fire(f"attention of {len(found.masks)} masks, scale {found.scale:g}")
-    return _build(found, value, site)
+    return site.replaced(_build(found, value, site), f"attention of {len(found.masks)} masks, scale {found.scale:g}")
 
 
 def _scores(softmax: Call, weights: Any, site: Site) -> _Scores | str:

@@ -164,9 +164,8 @@ class Movement:
         if source not in self._splits:
             self._splits[source] = site.rw.emit(_as_it_is(call, decode))
         item = site.rw.emit(relax.TupleGetItem(self._splits[source], index))
-        site.take_over(call.args[0])
-        site.rw.fire("split as it is stored, and decoded behind it")
-        return decode.of(item, None if decode.axis is None else axis)
+        decoded = decode.of(item, None if decode.axis is None else axis)
+        return site.replaced(decoded, "split as it is stored, and decoded behind it", call.args[0])
 
 
 def _concat(call: Call, site: Site) -> Any:
@@ -194,7 +193,4 @@ def _below(call: Call, moved: Call | str, decode: Conversion, operands: Sequence
     typed = site.rw.normalize(moved)
     constant = folded_call(typed, site.rw)
     stored = site.rw.emit(typed) if constant is None else constant
-    for operand in operands:
-        site.take_over(operand)
-    site.rw.fire(f"{short} of what is stored, decoded behind it")
-    return decode.of(stored, axis)
+    return site.replaced(decode.of(stored, axis), f"{short} of what is stored, decoded behind it", *operands)
