@@ -24,8 +24,7 @@ from tvm_ext.ops.scalars.strict_floats import strict
 
 from .steps.empty_reductions import started
 from .steps.loops import bounded, parallel_largest, parallel_rows
-from .steps.sizes import with_params
-from .steps.unchecked import UncheckedSchedule
+from .steps.sizes import UncheckedSchedule, with_params
 
 NAME = "generic"
 _SPATIAL = 0

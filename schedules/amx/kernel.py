@@ -36,10 +36,11 @@ from tvm_ext.core.recipe import Layouts
 from tvm_ext.rates.instructions import COLUMNS, ROW_BYTES
 
 from ..steps.arguments import building
+from ..steps.nests import where
 from ..steps.storage import Decoding
 from .blocks import Blocks
 from .recipe import TileMatch
-from .result import Place, TileResult, shown_buffer, where
+from .result import Place, TileResult, shown_buffer
 from .tile_copy import TileCopy
 from .tile_image import TileImage
 from .tile_products import Element, Registers, Tiles, as_bits

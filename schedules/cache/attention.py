@@ -29,8 +29,8 @@ from tvm_ext.ops.kv_cache import Attention
 from tvm_ext.ops.scalars.vector_math import exp_flushed, tanh
 
 from ..steps.arguments import building
-from ..steps.attention_kernel import ceil_div, float32, float_buffer, unrolled, vectors_of
-from ..steps.recurrent_kernel import tiles
+from ..steps.attention_kernel import ceil_div, float32, float_buffer
+from ..steps.nests import tiles, unrolled, vectors_of
 from ..steps.transposes import across, sums
 from .lines import CacheLines
 from .tokens import CacheMatch, Tokens, computed

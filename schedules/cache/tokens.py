@@ -20,7 +20,7 @@ from tvm_ext.ops.kv_cache import Append, Attention
 from tvm_ext.runtime.memory.cache_lengths import REFUSE_LENGTH, REFUSE_PAGE, REFUSE_POSITION
 
 from ..steps.arguments import Arguments
-from ..steps.attention_kernel import vectors_of
+from ..steps.nests import vectors_of
 
 
 @dataclass(frozen=True)
